@@ -29,6 +29,7 @@ COMMANDS = {
     "plot": Command("robust_eval.cli.plot", "draw every figure of a run on one page"),
     "import": Command("robust_eval.cli.import_logs", "score logs of other harnesses, or lists of letters"),
     "export": Command("robust_eval.cli.export_run", "write a run for other harnesses, or as CSV"),
+    "train-question-types": Command("robust_eval.cli.train_question_types", "train a classifier of question types"),
     "help": Command("robust_eval.cli.help", "say what can be chosen and set: help model=recorded"),
     "completion": Command("robust_eval.cli.completion", "print what makes Tab work: completion bash, zsh or fish"),
     "version": Command("robust_eval.cli.version", "print the versions"),

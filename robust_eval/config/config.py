@@ -70,7 +70,7 @@ class Config:
         if self.question_types is not None and not Path(self.question_types).is_dir():
             raise ValueError(
                 f"question_types={self.question_types}: there is no such folder; it must be one where "
-                "examples/train_question_types.py saved a classifier"
+                "robust-eval train-question-types saved a classifier"
             )
         if self.labels is not None and not Path(self.labels).is_file():
             raise ValueError(f"labels={self.labels}: there is no such file; it must be labels.parquet of a run")

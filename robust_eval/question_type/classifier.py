@@ -76,7 +76,7 @@ def read_classifier(folder: Path) -> TypeClassifier:
     if labels != list(QUESTION_TYPES):
         raise UserError(
             f"classifier of question types {folder} tells {', '.join(labels)} apart, and not "
-            f"{', '.join(QUESTION_TYPES)}: train one with examples/train_question_types.py"
+            f"{', '.join(QUESTION_TYPES)}: train one with robust-eval train-question-types"
         )
     return classifier
 

@@ -244,15 +244,14 @@ def run(line: str, shell: Shell, place: Path, mlruns: Path, figures: bool = True
         program = [str(PROJECT / "run.py")]
         as_it_stands = [word for word in arguments if "=" in word and not word.startswith("dry_run=")]
         checked_overrides([*as_it_stands, f"paths.mlruns={mlruns}"])
-    if program[0].startswith("examples/"):
-        program = [str(PROJECT / program[0])]
-        arguments = [*arguments, "--encoder", SENTENCES, "--epochs", "1"]
     named = arguments[0] if program[-1] == "robust_eval" and arguments[0] in COMMANDS else ""
     runs = program[-1].endswith(("run.py", "mine.py")) or (program[-1] == "robust_eval" and not named)
     if runs and "model=dice" not in arguments:
         arguments = [*small(arguments), f"paths.mlruns={mlruns}"]
     elif program[-1].endswith("mine.py") or named == "ask":
         arguments = [*arguments, f"paths.mlruns={mlruns}"]
+    elif named == "train-question-types":
+        arguments = [*arguments, "--encoder", SENTENCES, "--epochs", "1"]
     elif named == "compare":
         arguments = [*arguments, "--mlruns", str(mlruns)]
     return shell.python([*program, *arguments], place, figures=figures)

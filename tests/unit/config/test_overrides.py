@@ -122,7 +122,7 @@ MISTAKES = {
     "MLFLOW_TRACKING_TOKEN), the driver of a database from its own variable or file (PGPASSWORD, ~/.pgpass)",
     "seed=-1": "seed must be 0 or more, not -1",
     "question_types=nowhere": "question_types=nowhere: there is no such folder; it must be one where "
-    "examples/train_question_types.py saved a classifier",
+    "robust-eval train-question-types saved a classifier",
     "model.path": "'model.path' is no override: write KEY=VALUE",
     "=3;": "'=3;' is no override: write KEY=VALUE",
     "dataset .path=x": "'dataset .path=x' is no override: write KEY=VALUE",

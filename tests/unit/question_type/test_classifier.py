@@ -75,7 +75,7 @@ def test_a_classifier_of_other_classes_is_refused(tmp_path: Path):
         read_classifier(folder)
     assert str(problem.value) == (
         f"classifier of question types {folder} tells LABEL_0, LABEL_1 apart, and not ABBR, DESC, ENTY, HUM, LOC, NUM: "
-        "train one with examples/train_question_types.py"
+        "train one with robust-eval train-question-types"
     )
 
 

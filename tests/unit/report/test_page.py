@@ -179,7 +179,7 @@ def test_where_no_question_has_a_type_it_is_said_how_they_get_one(result: Result
     untyped = replace(result, scores={"frs": replace(frs, tables={**frs.tables, "frs_types": shares})})
     assert types_section(untyped, tmp_path).endswith(
         "None: the questions have no types. A classifier gives them some: question_types=FOLDER, where "
-        "examples/train_question_types.py saved one."
+        "robust-eval train-question-types saved one."
     )
     assert "question_types" not in [figure.entry.name for figure in save_figures(untyped, tmp_path / "figures")]
 
