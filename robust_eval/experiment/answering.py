@@ -3,31 +3,23 @@
 import logging
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, Protocol
 
 import pyarrow as pa
 
 from robust_eval.answer import CURVES, NO_ANSWER, NO_REPLY, SCHEMA, Answers, Undecided, rows
 from robust_eval.config.config import Config
-from robust_eval.experiment.conversing import Conversing
-from robust_eval.experiment.thinking_first import ThinkingFirst
 from robust_eval.experiment.undecided import refuse_undecided, remember_share, undecided, why_all
 from robust_eval.grader.judge import Judge
 from robust_eval.model.base import ALL, Request, Temperatures
-from robust_eval.model.config import ModelConfig
 from robust_eval.prompt.prompt import refuse_exemplars
 from robust_eval.question import Question
-from robust_eval.sampler.base import ORDER, Conditions, Sampler, greedy_requests
-from robust_eval.sampler.challenge import conversing
-from robust_eval.sampler.possible import highest, possible
+from robust_eval.sampler.base import ORDER, Conditions, Sampler, clip_to_supported, greedy_requests, highest_temperature
 from robust_eval.sampler.recorded_answers import RecordedAnswers
-from robust_eval.sampler.thinking import thinking, thinking_of
-from robust_eval.stats.frs import settled
+from robust_eval.store.steps import Steps, Verdicts
 from robust_eval.store.stored_model import StoredModel
-from robust_eval.store.waves import Settled
 
 log = logging.getLogger(__name__)
 
@@ -133,8 +125,7 @@ class Asked:
         requests = greedy_requests(
             questions, sampler.prompts, sampler.max_new_tokens, self.seed, self.top_logprobs, self.judge.first_line
         )
-        if (thoughtful := thinking(sampler)) is not None:
-            requests = [thoughtful.greedy(request) for request in requests]
+        requests = [sampler.greedy(request) for request in requests]
         if self.takes.greedy:
             return requests
         if not any(each.selects for each in self.samplers.values()):
@@ -167,61 +158,23 @@ class Asked:
             requests, stage = self.requests(name, questions), self.stage(name)
             if not requests:
                 continue
+            found[name] = self.model.ask(self._steps(name, questions, baseline), stage, self._verdicts(questions))
             if name in self.undecided:
-                found[name] = self.model.settled(requests, stage, self._verdicts(questions), self._settled(name))
                 asked, planned = found[name].table.num_rows, sum(request.answers for request in requests)
                 log.info("%s: %d of %d answers settle every breaking temperature", stage, asked, planned)
                 remember_share(self.model.identity, asked, planned)
-            else:
-                found[name] = self.all_answers(name, requests, questions, baseline)
         return found
 
-    def all_answers(
-        self, sampler: str, requests: Sequence[Request], questions: Sequence[Question], baseline: pa.Table
-    ) -> Answers:
-        """Ask for all answers of a sampler, whose ``requests`` about the questions these are."""
-        stage, following = self.stage(sampler), self._following(sampler, questions, baseline)
-        if following is not None:
-            return following.answers(stage)
-        return self.model.answers(requests, stage)
-
-    def _following(
+    def planned(
         self, sampler: str, questions: Sequence[Question], baseline: pa.Table | None
-    ) -> Conversing | ThinkingFirst | None:
-        """Return how a sampler is asked for whose requests follow from answers; None for any other.
+    ) -> tuple[list[Request], Answers | None]:
+        """Return what a sampler may still ask for of a closed model, and its answers where that is nothing."""
+        return self.model.planned(self._steps(sampler, questions, baseline), self._verdicts(questions))
 
-        A conversation without a ``baseline`` has nothing to begin with.
-        """
-        found = self.samplers[sampler]
-        challenge, thoughtful = conversing(found), thinking(found)
-        if challenge is not None and baseline is not None:
-            return Conversing(challenge, self.model, self.judge, self.seed, questions, baseline)
-        if thoughtful is not None and thoughtful.here:
-            return ThinkingFirst(thoughtful, self.model, self.judge, self.seed, questions)
-        return None
+    def _steps(self, sampler: str, questions: Sequence[Question], baseline: pa.Table | None) -> list[Steps]:
+        return self.samplers[sampler].steps(questions, baseline, self.judge, self.seed)
 
-    def missing(
-        self, sampler: str, questions: Sequence[Question], baseline: pa.Table | None
-    ) -> tuple[int, list[Request]]:
-        """Return the number of a sampler's requests, and those whose answers are not there, as far as they are not;
-        all, where they follow from a graded ``baseline`` that is not there.
-        """
-        requests = self.requests(sampler, questions)
-        following = self._following(sampler, questions, baseline)
-        if following is not None:
-            missing = following.missing()
-        elif baseline is None and conversing(self.samplers[sampler]) is not None:
-            missing = requests
-        elif sampler in self.undecided:
-            missing = self.model.unsettled(requests, self._verdicts(questions), self._settled(sampler))
-        else:
-            missing = self.model.missing(requests)
-        return len(requests), missing
-
-    def _settled(self, sampler: str) -> Settled:
-        return partial(settled, threshold=self.undecided[sampler].threshold)
-
-    def _verdicts(self, questions: Sequence[Question]) -> Callable[[pa.Table], list[bool | None]]:
+    def _verdicts(self, questions: Sequence[Question]) -> Verdicts:
         """Return what says which answers are right; None where there was no reply, or nothing is right or wrong."""
 
         def verdicts(table: pa.Table) -> list[bool | None]:
@@ -303,10 +256,13 @@ def answering(config: Config, model: StoredModel) -> Asked | Recorded:
         refuse_undecided(config, config.recorded)
         return Recorded(config.recorded)
     wanted = max(metric.top_logprobs for metric in config.metric.values())
-    samplers = {name: _for_model(name, sampler, config.model) for name, sampler in config.sampler.items()}
-    takes = model.temperatures(highest(list(samplers.values())))
-    samplers = {name: possible(name, sampler, takes, config.model.name) for name, sampler in samplers.items()}
+    samplers = {
+        name: sampler.of_model(name, config.model.remote, config.model.name) for name, sampler in config.sampler.items()
+    }
+    takes = model.temperatures(highest_temperature(samplers.values()))
+    samplers = {name: clip_to_supported(name, sampler, takes, config.model.name) for name, sampler in samplers.items()}
     asking = undecided(config, samplers)
+    samplers |= {name: samplers[name].stopping_at(each.threshold) for name, each in asking.items()}
     could = [name for name in samplers if name not in asking and not why_all(config, samplers, name)]
     collection = Asked(samplers, model, config.judge, config.seed, wanted, takes, asking, could)
     if not takes.greedy and any(sampler.selects for sampler in samplers.values()):
@@ -315,11 +271,6 @@ def answering(config: Config, model: StoredModel) -> Asked | Recorded:
             *(config.model.name, MAJORITY_OF),
         )
     return collection
-
-
-def _for_model(name: str, sampler: Sampler, model: ModelConfig) -> Sampler:
-    thoughtful = thinking(sampler)
-    return sampler if thoughtful is None else thinking_of(name, thoughtful, model.remote, model.name)
 
 
 def most_frequent(replies: pa.Table, graded: pa.Table) -> pa.Table:

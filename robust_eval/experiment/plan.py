@@ -9,7 +9,7 @@ from itertools import repeat
 
 import pyarrow as pa
 
-from robust_eval.answer import SCHEMA
+from robust_eval.answer import Answers
 from robust_eval.config.config import Config
 from robust_eval.experiment.answering import Asked, Recorded, answering
 from robust_eval.experiment.comparing import asking_judge, most_compared
@@ -117,39 +117,28 @@ def plan(config: Config, questions: Sequence[Question], writer: StoredModel, col
             kept = collection.at_most(kept)
             uncertain |= any(sampler.selects for sampler in collection.samplers.values())
         for name in collection.samplers:
-            number, missing = collection.missing(name, kept, graded)
-            if not number:
+            requests = collection.requests(name, kept)
+            if not requests:
                 continue
+            missing, there = collection.planned(name, kept, graded)
             at_most = uncertain or name in collection.undecided or collection.samplers[name].axis in (TURN, THOUGHT)
             undecided = True if name in collection.undecided else False if name in collection.could_ask_less else None
-            stages.append(Stage(collection.stage(name), model, number, missing, at_most, undecided))
+            stages.append(Stage(collection.stage(name), model, len(requests), missing, at_most, undecided))
             if judge.grader.asks:
-                verdicts += _verdicts_on(collection, name, kept, missing, graded)
+                verdicts += _verdicts_on(judge, kept, requests, there)
             if name in comparing:
-                requests = collection.requests(name, kept)
-                there = None if missing else _there(collection, name, kept, graded)
-                compared += most_compared(comparing[name], judge, kept, requests, there)
+                compared += most_compared(comparing[name], judge, kept, requests, there and there.table)
     return stages + _of_judge(judge.grader.judge, verdicts, compared)
 
 
-def _there(collection: Asked, name: str, kept: Sequence[Question], baseline: pa.Table | None) -> pa.Table:
-    """Return the answers of a sampler, which are all in the store."""
-    greedy = SCHEMA.empty_table() if baseline is None else baseline
-    return collection.all_answers(name, collection.requests(name, kept), kept, greedy).table
-
-
 def _verdicts_on(
-    collection: Asked, name: str, kept: Sequence[Question], missing: Sequence[Request], baseline: pa.Table | None
+    judge: Judge, kept: Sequence[Question], requests: Sequence[Request], there: Answers | None
 ) -> list[Request]:
     """Return the verdicts that are not there on the answers of a sampler: at most one an answer, if not all are."""
-    if not missing:
-        return _lacking(collection.judge, kept, _there(collection, name, kept, baseline))
+    if there is not None:
+        return _lacking(judge, kept, there.table)
     by_id = {question.id: question for question in kept}
-    return [
-        each
-        for request in collection.requests(name, kept)
-        for each in collection.judge.grader.expected(by_id[request.question_id], request.answers)
-    ]
+    return [each for request in requests for each in judge.grader.expected(by_id[request.question_id], request.answers)]
 
 
 def _asked_of_recorded(source: Recorded, config: Config, questions: Sequence[Question]) -> list[Stage]:

@@ -17,7 +17,6 @@ from robust_eval.runtime.measured_choices import recalled, remember
 from robust_eval.runtime.text import number
 from robust_eval.sampler.base import Conditions, Sampler
 from robust_eval.sampler.recorded_answers import RecordedAnswers
-from robust_eval.sampler.temperature_sweep import asks_undecided, why_whole
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +31,7 @@ def undecided(config: Config, samplers: Mapping[str, Sampler]) -> dict[str, Unde
     """
     found = {}
     for name, sampler in samplers.items():
-        if asks_undecided(sampler):
+        if sampler.early_stop:
             if reasons := why_all(config, samplers, name):
                 log.warning("sampler=%s asks all, in spite of ask=undecided: %s", name, "; ".join(reasons))
             else:
@@ -44,7 +43,7 @@ def undecided(config: Config, samplers: Mapping[str, Sampler]) -> dict[str, Unde
 def why_all(config: Config, samplers: Mapping[str, Sampler], name: str) -> list[str]:
     """Return why a sampler has to ask all; nothing where breaking temperatures are all that is read."""
     judged = ["the verdicts of a judge come after the answers"] if config.grader.asks else []
-    return [*_settling(config, samplers, name)[1], *judged, *why_whole(samplers[name])]
+    return [*_settling(config, samplers, name)[1], *judged, *samplers[name].full_sampling_reasons()]
 
 
 def refuse_undecided(config: Config, file: RecordedAnswers) -> None:
