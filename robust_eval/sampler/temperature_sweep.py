@@ -93,10 +93,10 @@ class TemperatureSweep(KnownFacts):
         if not self.threshold:
             return super().steps(questions, baseline, judge, seed)
         rule = cache(partial(settled, threshold=self.threshold))
-        return [in_waves(request, rule) for request in self.requests(questions, judge, seed)]
+        return [until_settled(request, rule) for request in self.requests(questions, judge, seed)]
 
 
-def in_waves(request: Request, settled: Settled) -> Steps:
+def until_settled(request: Request, settled: Settled) -> Steps:
     """Ask no more of a request than its breaking temperature needs; return the answers on which that rests."""
     verdicts: Mapping[Condition, bool | None] = {}
     table = SCHEMA.empty_table()

@@ -12,7 +12,7 @@ from robust_eval.store.compact_tables import Tables
 
 Condition = tuple[float, int]
 """Temperature and trial of an answer."""
-Verdicts = Callable[[pa.Table], Sequence[bool | None]]
+VerdictsOf = Callable[[pa.Table], Sequence[bool | None]]
 """Tells of a table of answers which are right; None where there was no reply."""
 
 
@@ -31,14 +31,14 @@ class Step(NamedTuple):
     whole: Request | None = None
 
 
-class Came(NamedTuple):
+class StepAnswers(NamedTuple):
     """The answers to a step; of a ``whole`` all that are there, with their verdicts."""
 
     answers: Answers
     verdicts: Mapping[Condition, bool | None] = MappingProxyType({})
 
 
-Steps = Generator[Step, Came | None, Answers]
+Steps = Generator[Step, StepAnswers | None, Answers]
 """A sampler at work: it is sent None where a step is not stored and nothing may be asked, and returns its answers."""
 
 
@@ -55,10 +55,10 @@ def at_once(requests: Sequence[Request]) -> Steps:
     return NOTHING if came is None else came.answers
 
 
-class SideBySide:
+class ConcurrentSteps:
     """Steps of several wholes (:class:`robust_eval.engine.base.Waves`); ``tables`` holds what is there of each."""
 
-    def __init__(self, steps: Sequence[tuple[Steps, Step]], tables: dict[Item, pa.Table], verdicts: Verdicts) -> None:
+    def __init__(self, steps: Sequence[tuple[Steps, Step]], tables: dict[Item, pa.Table], verdicts: VerdictsOf) -> None:
         self._steps = {step.requests[0].item: each for each, step in steps}
         self._due = {step.requests[0].item: step for _, step in steps}
         self._tables = tables
@@ -103,8 +103,8 @@ class SideBySide:
             wanted.append(request)
         return wanted
 
-    def _known(self, item: Item) -> Came:
-        return Came(Answers(self._tables[item], CURVES.empty_table()), self._verdicts[item])
+    def _known(self, item: Item) -> StepAnswers:
+        return StepAnswers(Answers(self._tables[item], CURVES.empty_table()), self._verdicts[item])
 
     def at_most(self) -> list[Request]:
         """Return all that may still be asked."""

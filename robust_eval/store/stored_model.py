@@ -19,7 +19,7 @@ from robust_eval.store.answer_rows import among, believed, chosen, knowing, merg
 from robust_eval.store.base import Entries
 from robust_eval.store.compact_tables import Tables
 from robust_eval.store.keys import answers_keys, curve_key, description_key
-from robust_eval.store.steps import Came, SideBySide, Step, Steps, Verdicts
+from robust_eval.store.steps import ConcurrentSteps, Step, StepAnswers, Steps, VerdictsOf
 
 log = logging.getLogger(__name__)
 
@@ -143,29 +143,29 @@ class StoredModel:
         items = [request.item for request in requests]
         return Answers(complete.together(items), curves.together(item for item in items if item in curves))
 
-    def ask(self, steps: Sequence[Steps], stage: str, verdicts: Verdicts) -> Answers:
+    def ask(self, steps: Sequence[Steps], stage: str, verdicts: VerdictsOf) -> Answers:
         """Ask step by step for what is not stored, and return what the steps return.
 
         Raises NotStoredError, with all that may be asked, where the model is closed and would have to be asked.
         """
         first = [(each, next(each)) for each in steps]
         if any(step.whole for _, step in first):
-            return self._ask_side_by_side(first, stage, verdicts)
+            return self._ask_concurrently(first, stage, verdicts)
         found = []
         for each, step in first:
             try:
                 while True:
                     name = f"{stage}, {step.name}" if step.name else stage
-                    step = each.send(Came(self.answers(step.requests, name)))
+                    step = each.send(StepAnswers(self.answers(step.requests, name)))
             except StopIteration as end:
                 found.append(end.value)
         return _together(found)
 
-    def _ask_side_by_side(self, steps: Sequence[tuple[Steps, Step]], stage: str, verdicts: Verdicts) -> Answers:
+    def _ask_concurrently(self, steps: Sequence[tuple[Steps, Step]], stage: str, verdicts: VerdictsOf) -> Answers:
         items = [step.requests[0].item for _, step in steps]
         keys = answers_keys(self.identity, [step.requests[0] for _, step in steps])
         with self._entries.asking(keys.values()):
-            waves, tables = self._side_by_side(steps, keys, verdicts)
+            waves, tables = self._concurrent(steps, keys, verdicts)
             due = waves.next()
             if due and self._closed:
                 raise NotStoredError(stage, len(steps), waves.at_most())
@@ -183,32 +183,32 @@ class StoredModel:
                 self._describe()
         return waves.answers(items)
 
-    def planned(self, steps: Sequence[Steps], verdicts: Verdicts) -> tuple[list[Request], Answers | None]:
+    def planned(self, steps: Sequence[Steps], verdicts: VerdictsOf) -> tuple[list[Request], Answers | None]:
         """Return all that :meth:`ask` may still ask for, of a closed model, and its answers where that is nothing."""
         first = [(each, next(each)) for each in steps]
         if any(step.whole for _, step in first):
             keys = answers_keys(self.identity, [step.requests[0] for _, step in first])
-            waves, _ = self._side_by_side(first, keys, verdicts)
+            waves, _ = self._concurrent(first, keys, verdicts)
             missing = waves.at_most() if waves.next() else []
             return missing, None if missing else waves.answers([step.requests[0].item for _, step in first])
-        missing, found = [], []
+        missing, found = list[Request](), list[Answers]()
         for each, step in first:
             try:
                 while True:
                     lacking = self.missing(step.requests)
                     missing += step.at_most(lacking) if lacking else []
-                    step = each.send(None if lacking else Came(self.answers(step.requests, step.name)))
+                    step = each.send(None if lacking else StepAnswers(self.answers(step.requests, step.name)))
             except StopIteration as end:
                 found.append(end.value)
         return missing, None if missing else _together(found)
 
-    def _side_by_side(
-        self, steps: Sequence[tuple[Steps, Step]], keys: Mapping[Item, bytes], verdicts: Verdicts
-    ) -> tuple[SideBySide, dict[Item, pa.Table]]:
+    def _concurrent(
+        self, steps: Sequence[tuple[Steps, Step]], keys: Mapping[Item, bytes], verdicts: VerdictsOf
+    ) -> tuple[ConcurrentSteps, dict[Item, pa.Table]]:
         """Return the steps, which have taken what is stored, and what is stored of each whole."""
         wholes = {keys[step.whole.item]: step.whole for _, step in steps if step.whole}
         tables = {wholes[key].item: self._usable(value, wholes[key]) for key, value in self._entries.get(list(wholes))}
-        waves = SideBySide(steps, tables, verdicts)
+        waves = ConcurrentSteps(steps, tables, verdicts)
         there = [among(tables[whole.item], whole) for whole in wholes.values() if whole.item in tables]
         waves.take(pa.concat_tables([SCHEMA.empty_table(), *there]))
         return waves, tables

@@ -8,10 +8,10 @@ import pytest
 from robust_eval.answer import answer_table, rows
 from robust_eval.model.base import Item, Request
 from robust_eval.prompt.prompt import Prompt
-from robust_eval.sampler.temperature_sweep import in_waves, next_wave
+from robust_eval.sampler.temperature_sweep import next_wave, until_settled
 from robust_eval.stats.frs import breaking_temperature, settled
 from robust_eval.store.answer_rows import merged
-from robust_eval.store.steps import Condition, SideBySide
+from robust_eval.store.steps import ConcurrentSteps, Condition
 
 HALF = partial(settled, threshold=0.5)
 OF_TEN = Request("q", 0, Prompt("", (), "Why?"), (0.2, 0.4), 10, 5, 0)
@@ -103,8 +103,8 @@ def verdicts(table: pa.Table) -> list[bool | None]:
 
 
 def test_nothing_is_asked_while_answers_of_a_wave_are_awaited_and_nothing_that_is_there():
-    steps, tables = in_waves(OF_TEN, HALF), dict[Item, pa.Table]()
-    waves = SideBySide([(steps, next(steps))], tables, verdicts)
+    steps, tables = until_settled(OF_TEN, HALF), dict[Item, pa.Table]()
+    waves = ConcurrentSteps([(steps, next(steps))], tables, verdicts)
 
     def take(*found: tuple[float, int, bool | None]) -> None:
         came = answers(*found)

@@ -1,70 +1,137 @@
-"""Where the answers of a run come from: a model is asked for them by samplers, or they are read from a file."""
+"""Sample questions block by block: rewrites, greedy answers, selection by them, answers of the samplers, verdicts."""
 
 import logging
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from robust_eval.answer import CURVES, NO_ANSWER, NO_REPLY, SCHEMA, Answers, Undecided, rows
+from robust_eval.aggregator.base import Aggregator
+from robust_eval.aggregator.text import EqualText
+from robust_eval.answer import CURVES, NO_ANSWER, NO_REPLY, SCHEMA, Answers, HowAsked, Undecided, rows
 from robust_eval.config.config import Config
-from robust_eval.experiment.undecided import refuse_undecided, remember_share, undecided, why_all
+from robust_eval.experiment.models import Models
+from robust_eval.experiment.run_record import DeferredRun, write_answers, write_rewrites
+from robust_eval.experiment.schedule import reasons_for_full_sampling, refuse_early_stopping, remember_share, undecided
 from robust_eval.grader.judge import Judge
+from robust_eval.metric.score import Metric
 from robust_eval.model.base import ALL, Request, Temperatures
 from robust_eval.prompt.prompt import refuse_exemplars
 from robust_eval.question import Question
-from robust_eval.sampler.base import ORDER, Conditions, Sampler, clip_to_supported, greedy_requests, highest_temperature
+from robust_eval.rewriter.base import Rewriter, Rewritten
+from robust_eval.runtime.process import Stopwatch
+from robust_eval.sampler.base import (
+    ORDER,
+    Conditions,
+    NothingKeptError,
+    Sampler,
+    clip_to_supported,
+    greedy_requests,
+    highest_temperature,
+)
 from robust_eval.sampler.recorded_answers import RecordedAnswers
-from robust_eval.store.steps import Steps, Verdicts
+from robust_eval.store.steps import Steps, VerdictsOf
 from robust_eval.store.stored_model import StoredModel
 
 log = logging.getLogger(__name__)
+
+
+_Part = TypeVar("_Part", Answers, pa.Table)
+
+
+class RunState(NamedTuple):
+    """Questions and the answers to them, as far as they have come.
+
+    ``rewritten`` are the questions with their rewrites, ``questions`` those of them that the run is about, ``kept``
+    those that were selected by their ``greedy`` answers (graded: ``baseline``), ``answers`` those of each sampler to
+    them (``graded``).
+    """
+
+    rewritten: Rewritten
+    questions: Sequence[Question] = ()
+    kept: Sequence[Question] = ()
+    greedy: pa.Table = SCHEMA.empty_table()
+    baseline: pa.Table = SCHEMA.empty_table()
+    answers: Mapping[str, Answers] = MappingProxyType({})
+    graded: Mapping[str, pa.Table] = MappingProxyType({})
+
+
+def joined(parts: Sequence[RunState], order: Sequence[Question]) -> RunState:
+    """Return all parts as one, the questions and their answers in the ``order`` in which the questions stand there."""
+    if len(parts) == 1:
+        return parts[0]
+    place = {question.id: number for number, question in enumerate(order)}
+    ids = pa.array(list(place))
+
+    def questions(found: Iterable[Sequence[Question]]) -> list[Question]:
+        return sorted((question for each in found for question in each), key=lambda question: place[question.id])
+
+    def table(found: Iterable[pa.Table]) -> pa.Table:
+        whole = pa.concat_tables(found, promote_options="default")
+        return whole.take(pc.sort_indices(pc.index_in(whole["question_id"], value_set=ids)))  # which is stable
+
+    def answers(found: Sequence[Answers]) -> Answers:
+        return Answers(table(each.table for each in found), table(each.curves for each in found))
+
+    return RunState(
+        Rewritten(
+            questions(part.rewritten.questions for part in parts),
+            table(part.rewritten.found for part in parts),
+            table(part.rewritten.replies for part in parts),
+        ),
+        questions(part.questions for part in parts),
+        questions(part.kept for part in parts),
+        table(part.greedy for part in parts),
+        table(part.baseline for part in parts),
+        {name: answers(found) for name, found in _by_sampler(part.answers for part in parts).items()},
+        {name: table(found) for name, found in _by_sampler(part.graded for part in parts).items()},
+    )
+
+
+def _by_sampler(parts: Iterable[Mapping[str, _Part]]) -> dict[str, list[_Part]]:
+    """Return what each sampler has in the parts; in one whose questions are not kept there is nothing."""
+    found: dict[str, list[_Part]] = {}
+    for part in parts:
+        for name, each in part.items():
+            found.setdefault(name, []).append(each)
+    return found
+
+
+def grade(
+    judge: Judge, clusters: Mapping[str, Aggregator], questions: Sequence[Question], answers: Mapping[str, Answers]
+) -> dict[str, pa.Table]:
+    """Read and grade the answers of each sampler, and give answers that mean the same one label.
+
+    ``clusters`` has the aggregator of the samplers of whose answers a metric reads labels: elsewhere equal texts
+    suffice.
+    """
+    return {
+        sampler: clusters.get(sampler, EqualText()).aggregate(questions, judge.grade(questions, sampled.table))
+        for sampler, sampled in answers.items()
+    }
+
+
+def clustered_by(
+    aggregator: Aggregator, metrics: Mapping[str, Metric], read: Mapping[str, str]
+) -> dict[str, Aggregator]:
+    """Return the aggregator by the samplers of whose answers a metric reads labels; ``read`` names the sampler of each
+    metric.
+    """
+    return {read[name]: aggregator for name, metric in metrics.items() if metric.needs_clusters}
+
 
 MAJORITY_OF = 5
 """Answers of which the most frequent stands for the greedy one, of a model that takes no temperature 0."""
 
 
-class Collection(Protocol):
-    """The answers of a run, by the name of the sampler that asks for them."""
-
-    @property
-    def greedy(self) -> str:
-        """The name of the answers at temperature 0, for the log."""
-
-    @property
-    def undecided(self) -> Mapping[str, Undecided]:
-        """How far each sampler asks that asks no more than breaking temperatures need."""
-
-    def conditions(self) -> Mapping[str, Conditions]:
-        """Return the conditions under which each sampler has answers."""
-
-    def asked(self, questions: Sequence[Question]) -> list[Question]:
-        """Return the questions that the run is about. Raises UserError where there is none."""
-
-    def candidates(self, questions: Sequence[Question]) -> list[Question]:
-        """Return the questions that can be asked. Raises UserError where there is none."""
-
-    def baseline(self, questions: Sequence[Question]) -> pa.Table:
-        """Return the answers at temperature 0, not graded. Recorded answers need not have any."""
-
-    def select(self, questions: Sequence[Question], baseline: pa.Table) -> list[Question]:
-        """Select the candidates to go on with, given their graded baseline. Raises UserError where there is none."""
-
-    def at_most(self, questions: Sequence[Question]) -> list[Question]:
-        """Return as many of the questions, the first ones, as are selected at most."""
-
-    def answers(self, questions: Sequence[Question], baseline: pa.Table) -> dict[str, Answers]:
-        """Return the answers of each sampler to the selected questions, not graded, given their graded baseline."""
-
-    def identity(self) -> dict[str, Any]:
-        """Return what identifies the answers beside model and settings, for the record."""
-
-
 @dataclass(frozen=True)
-class Asked:
+class SampledAnswers:
     """Answers of a model. All samplers ask the same questions, so that their figures can be joined by question.
 
     The first sampler says how the greedy answers are asked for, which all samplers share. Of a model that takes no
@@ -174,7 +241,7 @@ class Asked:
     def _steps(self, sampler: str, questions: Sequence[Question], baseline: pa.Table | None) -> list[Steps]:
         return self.samplers[sampler].steps(questions, baseline, self.judge, self.seed)
 
-    def _verdicts(self, questions: Sequence[Question]) -> Verdicts:
+    def _verdicts(self, questions: Sequence[Question]) -> VerdictsOf:
         """Return what says which answers are right; None where there was no reply, or nothing is right or wrong."""
 
         def verdicts(table: pa.Table) -> list[bool | None]:
@@ -205,7 +272,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Recorded:
+class RecordedSource:
     """Answers that somebody else collected."""
 
     file: RecordedAnswers
@@ -250,11 +317,15 @@ class Recorded:
         return {f"identity.answers.{name}": value for name, value in self.file.identity().items()}
 
 
-def answering(config: Config, model: StoredModel) -> Asked | Recorded:
+AnswerSource = SampledAnswers | RecordedSource
+"""Where the answers of a run come from, by the name of the sampler that asks for them."""
+
+
+def answer_source(config: Config, model: StoredModel) -> AnswerSource:
     """Return where the answers of a run come from: its model, or the file of recorded answers."""
     if config.recorded is not None:
-        refuse_undecided(config, config.recorded)
-        return Recorded(config.recorded)
+        refuse_early_stopping(config, config.recorded)
+        return RecordedSource(config.recorded)
     wanted = max(metric.top_logprobs for metric in config.metric.values())
     samplers = {
         name: sampler.of_model(name, config.model.remote, config.model.name) for name, sampler in config.sampler.items()
@@ -263,8 +334,8 @@ def answering(config: Config, model: StoredModel) -> Asked | Recorded:
     samplers = {name: clip_to_supported(name, sampler, takes, config.model.name) for name, sampler in samplers.items()}
     asking = undecided(config, samplers)
     samplers |= {name: samplers[name].stopping_at(each.threshold) for name, each in asking.items()}
-    could = [name for name in samplers if name not in asking and not why_all(config, samplers, name)]
-    collection = Asked(samplers, model, config.judge, config.seed, wanted, takes, asking, could)
+    could = [name for name in samplers if name not in asking and not reasons_for_full_sampling(config, samplers, name)]
+    collection = SampledAnswers(samplers, model, config.judge, config.seed, wanted, takes, asking, could)
     if not takes.greedy and any(sampler.selects for sampler in samplers.values()):
         log.warning(
             "%s takes no temperature 0: the most frequent of %d answers stands for the greedy one",
@@ -287,3 +358,93 @@ def most_frequent(replies: pa.Table, graded: pa.Table) -> pa.Table:
         winner = votes.most_common(1)[0][0] if votes else None
         chosen.append(next(row for row, label in answers if label == winner))
     return replies.take(pa.array(chosen, pa.int64()))
+
+
+@dataclass
+class SamplingLoop:
+    """Asks block after block of ``questions``. Whatever came lies in the ``folder`` before the next step.
+
+    ``clusters`` has the aggregator of the samplers of whose answers labels are read. ``parts`` are the blocks that were
+    asked, ``full`` says whether the samplers take no more questions.
+    """
+
+    questions: Sequence[Question]
+    source: AnswerSource
+    judge: Judge
+    rewriter: Rewriter
+    models: Models
+    clusters: Mapping[str, Aggregator]
+    seed: int
+    begin: DeferredRun
+    folder: Path
+    watch: Stopwatch
+    parts: list[RunState] = field(default_factory=list)
+    full: bool = False
+
+    def __post_init__(self) -> None:
+        self._how = HowAsked(self.judge.first_line, self.source.undecided)
+        self._rewriter = self.rewriter.within(self.models.writer.temperatures)
+        if not self._rewriter.asks:  # what there is, is given to all at once
+            self.questions = self._rewritten(self.questions).questions
+
+    def rewrite(self, block: Sequence[Question]) -> Rewritten:
+        """Return questions with the rewrites that a model is asked for; as they are, where none is."""
+        if not self._rewriter.asks:
+            return Rewritten(list(block))
+        rewritten = self._rewritten(block)
+        self.begin.then(lambda _: write_rewrites(self._with(RunState(rewritten)).rewritten, self.folder))
+        return rewritten
+
+    def answer(self, rewritten: Rewritten) -> RunState:
+        """Ask for the greedy answers of one more block, select by them, ask for the answers of the samplers and grade
+        them. Return everything that was answered until now.
+
+        There may be no question that is kept: :meth:`raise_if_none_selected` says why.
+        """
+        source, judge = self.source, self.judge
+        part = RunState(rewritten, source.asked(rewritten.questions))
+        try:
+            with self.watch.stage("baseline"):
+                candidates = source.candidates(part.questions)
+                part = part._replace(greedy=source.baseline(candidates))
+                self._leave(part)
+                part = part._replace(baseline=judge.grade(candidates, part.greedy))
+                part = part._replace(kept=self._within_most(source.select(candidates, part.baseline)))
+            if part.greedy.num_rows or isinstance(source, RecordedSource):
+                log.info("%s answers: %d of %d questions kept", source.greedy, len(part.kept), len(candidates))
+            with self.watch.stage("sampling"):
+                part = part._replace(answers=source.answers(part.kept, part.baseline))
+            self._leave(part)
+            with self.watch.stage("grading"):
+                part = part._replace(graded=grade(self.judge, self.clusters, part.kept, part.answers))
+        except NothingKeptError:
+            log.debug("no question of this block is kept")
+        self.parts.append(part)
+        return joined(self.parts, self.questions)
+
+    def raise_if_none_selected(self, answered: RunState) -> None:
+        """Raise NothingKeptError, which says why, where no question at all is kept."""
+        if not answered.kept:
+            self.source.select(self.source.candidates(answered.questions), answered.baseline)
+
+    def _within_most(self, selected: list[Question]) -> list[Question]:
+        """Return the questions that are selected, without those that would be too many with those kept before."""
+        before = [question for part in self.parts for question in part.kept]
+        kept = self.source.at_most([*before, *selected])[len(before) :]
+        self.full = len(kept) < len(selected)
+        if not kept:
+            raise NothingKeptError("the samplers take no more questions")
+        return kept
+
+    def _rewritten(self, questions: Sequence[Question]) -> Rewritten:
+        with self.watch.stage("rewriting"):
+            return self._rewriter.rewrite(questions, self.models.writer, self.seed)
+
+    def _with(self, part: RunState) -> RunState:
+        return joined([*self.parts, part], self.questions)
+
+    def _leave(self, part: RunState) -> None:
+        """Begin the run, if it has not begun, and write the answers so far."""
+        self.begin()
+        so_far = self._with(part)
+        write_answers(so_far.greedy, so_far.answers, self._how, self.folder)
