@@ -12,7 +12,7 @@ block, as ``until=decided`` does.
 import numpy as np
 from support.command import Command, write_figures
 
-from robust_eval.experiment.deciding import BLOCK, FIRST
+from robust_eval.experiment.schedule import BLOCK, FIRST
 from robust_eval.gate.decision import Differences, judge, whole
 from robust_eval.stats.verdicts import confidence_sequence
 

@@ -27,6 +27,7 @@ from robust_eval.model.base import Request
 from robust_eval.model.served.openai import OpenAI
 from robust_eval.prompt.prompt import Prompt
 from robust_eval.runtime.process import Stopwatch
+from robust_eval.sampler.temperature_sweep import until_settled
 from robust_eval.stats.frs import breaking_temperature, settled
 from robust_eval.store.sqlite import SqliteStore
 from robust_eval.store.stored_model import StoredModel
@@ -78,7 +79,8 @@ def asked(url: str, requests: Sequence[Request], choices: int, less: bool) -> tu
         server._capabilities = replace(server._capabilities, choices=choices)
         start = time.perf_counter()
         if less:
-            table = model.settled(requests, "answers", verdicts, partial(settled, threshold=0.5)).table
+            rule = partial(settled, threshold=0.5)
+            table = model.ask([until_settled(request, rule) for request in requests], "answers", verdicts).table
         else:
             table = model.answers(requests, "answers").table
         seconds = time.perf_counter() - start

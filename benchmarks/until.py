@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from support.command import Command, write_figures
 
-from robust_eval.experiment.until import BLOCK, Taking, careful_half_width, stretched
+from robust_eval.experiment.schedule import BLOCK, SequentialScheduler, careful_half_width, stretched
 from robust_eval.metric.score import Score
 from robust_eval.question import Question
 from robust_eval.sampler.temperature_sweep import TemperatureSweep
@@ -88,7 +88,7 @@ def after_blocks(values: Floats, wanted: float) -> tuple[float, float, int]:
 
 def as_a_run(values: Floats, wanted: float) -> tuple[float, float, int]:
     """Return the interval at which a run ends, and the number of questions that it took."""
-    taking = Taking({FIGURE: wanted}, [Question(f"{number}", "") for number in range(len(values))], seed=0)
+    taking = SequentialScheduler({FIGURE: wanted}, [Question(f"{number}", "") for number in range(len(values))], seed=0)
     scores: dict[str, Score] = {}
     while taking.next(scores):
         taken = values[: taking.taken]  # in which order does not matter, as they are random

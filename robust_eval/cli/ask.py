@@ -113,8 +113,8 @@ def _ask(config: Config, text: str, truth: list[int] | None, temperatures: bool,
     known = [question for question in questions if question.text == text]
     asked = known[0] if known else Question("asked", text)
     refuse_exemplars([asked], sampler.prompts)
-    models = Models(config, entries, Stopwatch())
-    config, model = models.judging(config), models.measured
+    models = Models(config.model, config.rewriter, config.grader, config.engine, entries, Stopwatch())
+    config, model = models.with_judge(config), models.measured
     question, drifted = _rewritten(config, replace(asked, answers=(), correct=None), questions, models.writer)
     requests = sampler.requests([question], config.judge, config.seed)
     graded = config.judge.grade([question], model.answers(requests, "answers").table)

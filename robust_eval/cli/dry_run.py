@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from rich.table import Table
 
 from robust_eval.config.overrides import Checked, jobs, several_values
-from robust_eval.experiment.plan import Stage, asking_less, duration, in_words, stages_of, total, unplanned
+from robust_eval.experiment.plan import Stage, asking_less, deduplicated, duration, in_words, stages_of, total
 from robust_eval.model.workload import Terms, Workload
 from robust_eval.report.terminal import terminal, titled
 from robust_eval.runtime.console import log_plainly
@@ -17,7 +17,9 @@ def dry_run(checked: Checked, multirun: bool) -> None:
         raise several_values(checked)
     log_plainly()
     planned: dict[bytes, set[tuple[float, int]]] = {}
-    stages = {", ".join(telling): unplanned(stages_of(config), planned) for telling, config in jobs(checked.overrides)}
+    stages = {
+        ", ".join(telling): deduplicated(stages_of(config), planned) for telling, config in jobs(checked.overrides)
+    }
     print_plan(stages)
 
 

@@ -17,8 +17,8 @@ from robust_eval.cli.sweep import write_error
 from robust_eval.config.overrides import as_meant, composed_in, own_folder
 from robust_eval.config.schema import CONF, register
 from robust_eval.error import OutageError, UserError, first_line
-from robust_eval.experiment.deciding import Deciding
 from robust_eval.experiment.run import run as run_experiment
+from robust_eval.experiment.schedule import GateScheduler
 from robust_eval.gate.baselines import folder_of
 from robust_eval.gate.comparable import refuse_incomparable, refuse_other_settings
 from robust_eval.gate.decision import STATUS, Decision, decide, differences, refuse_unmeasured
@@ -129,7 +129,7 @@ def _report(
         raise UserError(f"there is nothing to gate by: {problem}") from problem
     name = called.candidate or " ".join(called.overrides)
     report = Report(Decision("INCONCLUSIVE", [], []), arguments.baseline, name, (baseline.model, ""), settings.level)
-    taken: Deciding | None = None
+    taken: GateScheduler | None = None
     try:
         if called.candidate is not None:
             candidate = _named(called.candidate, arguments.mlruns, tracked)
@@ -160,7 +160,7 @@ def _named(name: str, mlruns: Path, tracked: TrackedRuns) -> MeasuredRun:
     return read_measured(folder_of(name, mlruns, tracked), name)
 
 
-def _measured(called: Called, baseline: MeasuredRun, mlruns: Path, folder: Path) -> tuple[MeasuredRun, Deciding]:
+def _measured(called: Called, baseline: MeasuredRun, mlruns: Path, folder: Path) -> tuple[MeasuredRun, GateScheduler]:
     """Run a candidate on the questions and the settings of the baseline."""
     with tempfile.TemporaryDirectory() as copy:
         lines = candidate_overrides(baseline.folder, called.overrides, mlruns, Path(copy))
@@ -169,10 +169,10 @@ def _measured(called: Called, baseline: MeasuredRun, mlruns: Path, folder: Path)
         refuse_unmeasured(baseline, figure)
     settings = flat(OmegaConf.to_container(composed, resolve=True))
     refuse_other_settings(baseline, settings, "the candidate")
-    taken: list[Deciding] = []
+    taken: list[GateScheduler] = []
 
-    def takes(early: bool, questions: Sequence[object]) -> Deciding:
-        taken.append(Deciding(questions, baseline, called.settings, early, config.seed))  # type: ignore[arg-type]
+    def takes(early: bool, questions: Sequence[object]) -> GateScheduler:
+        taken.append(GateScheduler(questions, baseline, called.settings, early, config.seed))  # type: ignore[arg-type]
         if others := len(questions) - len(taken[-1].left):
             log.warning("questions that are left out, because the baseline was not asked them: %d", others)
         return taken[-1]

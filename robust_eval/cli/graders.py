@@ -148,7 +148,9 @@ def asked(settings: Sequence[str], records: Sequence[Record]) -> Verdicts:
     config = checked.config
     name = next((word.partition("=")[2] for word in settings if word.startswith("grader=")), "grader")
     with config.store.open() as entries, config.engine.open():
-        config = Models(config, entries, Stopwatch()).judging(config)
+        config = Models(config.model, config.rewriter, config.grader, config.engine, entries, Stopwatch()).with_judge(
+            config
+        )
         return {name: graded(config.grader, Reply(), records)}
 
 

@@ -20,7 +20,7 @@ from robust_eval.config.log_as_answers import logs, no_key, scored_by, ungraded_
 from robust_eval.config.overrides import as_override, composed_run
 from robust_eval.config.schema import SCHEMAS, register
 from robust_eval.error import UserError
-from robust_eval.experiment.undecided import refuse_undecided
+from robust_eval.experiment.schedule import refuse_early_stopping
 from robust_eval.harness.collected import SCORE, Collected, collect
 from robust_eval.prompt.prompt import prompt_for
 from robust_eval.runtime.text import printable
@@ -111,7 +111,7 @@ class LoadedAnswers:
             try:
                 config, _ = composed_run(lines)
                 if config.recorded is not None:
-                    refuse_undecided(config, config.recorded)
+                    refuse_early_stopping(config, config.recorded)
             except UserError as problem:
                 if f"metric={name}" not in str(problem):  # the answers cannot be scored by any
                     raise

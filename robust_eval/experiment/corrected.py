@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from robust_eval.answer import GREEDY, SAMPLER, SCHEMA, Undecided, how_asked
-from robust_eval.config.config import Config
 from robust_eval.config.schema import SCHEMAS, register
 from robust_eval.error import UserError, first_line
 from robust_eval.labels.by_people import matched, with_people
@@ -26,12 +25,12 @@ from robust_eval.tracking.run_folder import ANSWERS, CONFIG, GRADED, LABELS_FILE
 log = logging.getLogger(__name__)
 
 
-def labels_of(config: Config, folder: Path) -> pa.Table | None:
+def labels_of(file: str | None, folder: Path) -> pa.Table | None:
     """Return the labels of a run: those of the file that its settings name, or in its folder; None where there are
     none. UserError where a file cannot be read.
     """
-    if config.labels is not None:
-        return read_labels(Path(config.labels))
+    if file is not None:
+        return read_labels(Path(file))
     own = folder / LABELS_FILE
     return read_labels(own) if own.is_file() else None
 

@@ -4,8 +4,8 @@ import logging
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from robust_eval.config.config import Config
-from robust_eval.dataset.base import Questions
+from robust_eval.dataset.base import Dataset, Questions
+from robust_eval.grader.base import Grader
 from robust_eval.question import Question
 from robust_eval.question_type.classifier import with_types
 
@@ -38,11 +38,11 @@ class Loaded(NamedTuple):
         }
 
 
-def load(config: Config) -> Loaded:
-    """Load the questions, and predict the types of those that have none where there is a classifier."""
-    whole = config.dataset.load()
-    questions, typed = with_types(whole, config.question_types)
-    unusable = config.grader.unusable_aliases(questions)
+def load(dataset: Dataset, grader: Grader, types: str | None) -> Loaded:
+    """Load the questions, and predict the ``types`` of those that have none where there is a classifier."""
+    whole = dataset.load()
+    questions, typed = with_types(whole, types)
+    unusable = grader.unusable_aliases(questions)
     if unusable:
         log.warning("accepted answers that normalise to nothing are left out: %s", ", ".join(sorted(unusable)))
     return Loaded(questions, whole, typed, unusable)

@@ -5,6 +5,10 @@ from dataclasses import replace
 from typing import Any
 
 from robust_eval.config.config import Config
+from robust_eval.engine.base import Engine
+from robust_eval.grader.base import Grader
+from robust_eval.model.config import ModelConfig
+from robust_eval.rewriter.base import Rewriter
 from robust_eval.runtime.process import Stopwatch
 from robust_eval.store.base import Entries
 from robust_eval.store.stored_model import StoredModel
@@ -17,23 +21,28 @@ class Models:
     """
 
     def __init__(
-        self, config: Config, entries: Entries, watch: Stopwatch, begin: Callable[[], object] = lambda: None
+        self,
+        model: ModelConfig,
+        rewriter: Rewriter,
+        grader: Grader,
+        engine: Engine,
+        entries: Entries,
+        watch: Stopwatch,
+        begin: Callable[[], object] = lambda: None,
     ) -> None:
-        self.measured = StoredModel(config.model, config.engine, entries, watch, begin=begin)
-        self.writer = self.measured
-        other = config.rewriter.model
-        if other is not None and other != config.model:
-            self.writer = StoredModel(other, config.engine, entries, watch, begin=begin)
-        self.judge = self.measured
-        judge = config.grader.asked
-        if judge is not None and judge != config.model:
-            self.judge = StoredModel(judge, config.engine, entries, watch, begin=begin)
+        self.measured = StoredModel(model, engine, entries, watch, begin=begin)
+
+        def stored(other: ModelConfig | None) -> StoredModel:
+            own = other is None or other == model
+            return self.measured if own else StoredModel(other, engine, entries, watch, begin=begin)
+
+        self.writer, self.judge = stored(rewriter.model), stored(grader.asked)
         self._asked = self._found = 0
         self._writer: dict[str, Any] = {}
 
-    def judging(self, config: Config, closed: bool = False) -> Config:
-        """Return the configuration with a grader that may ask the judge; ``closed``: only what is stored."""
-        judge = self.judge.closed() if closed else self.judge
+    def with_judge(self, config: Config, cached_only: bool = False) -> Config:
+        """Return the configuration with a grader that may ask the judge; ``cached_only``: only what is stored."""
+        judge = self.judge.closed() if cached_only else self.judge
         grader = config.grader.by(judge, config.seed)
         return replace(config, grader=grader, aggregator=config.aggregator.asking(grader))
 

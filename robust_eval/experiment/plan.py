@@ -2,26 +2,35 @@
 
 import logging
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import repeat
 
 import pyarrow as pa
 
-from robust_eval.answer import SCHEMA
+from robust_eval.aggregator.base import Aggregator
+from robust_eval.answer import Answers
 from robust_eval.config.config import Config
-from robust_eval.experiment.answering import Asked, Recorded, answering
-from robust_eval.experiment.comparing import asking_judge, most_compared
 from robust_eval.experiment.load import load
 from robust_eval.experiment.models import Models
-from robust_eval.experiment.undecided import expected_share
+from robust_eval.experiment.sampling_loop import (
+    AnswerSource,
+    RecordedSource,
+    SampledAnswers,
+    answer_source,
+    clustered_by,
+)
+from robust_eval.experiment.schedule import expected_share
 from robust_eval.grader.judge import Judge
+from robust_eval.grader.matching import Matching
+from robust_eval.metric.answer_sources import sources
 from robust_eval.model.base import Request
 from robust_eval.model.workload import Workload
 from robust_eval.question import Question
 from robust_eval.runtime.process import Stopwatch
-from robust_eval.sampler.base import THOUGHT, TURN
+from robust_eval.sampler.base import THOUGHT, TURN, Conditions
 from robust_eval.store.keys import answers_key
 from robust_eval.store.stored_model import NotStoredError, StoredModel
 
@@ -51,24 +60,28 @@ class Stage:
 def stages_of(config: Config) -> list[Stage]:
     """Return what a run with this configuration would ask, stage by stage; nothing is asked."""
     with config.store.open() as entries:
-        models = Models(config, entries, Stopwatch())
-        config = models.judging(config, closed=True)
-        source = answering(config, models.measured.closed())
+        models = Models(config.model, config.rewriter, config.grader, config.engine, entries, Stopwatch())
+        config = models.with_judge(config, cached_only=True)
+        source = answer_source(config, models.measured.closed())
         with _quiet():
-            questions = load(config).questions
-            if isinstance(source, Recorded):  # it reads answers that are there
+            questions = load(config.dataset, config.grader, config.question_types).questions
+            if isinstance(source, RecordedSource):  # it reads answers that are there
                 return _asked_of_recorded(source, config, questions)
         return plan(config, questions, models.writer.closed(), source)
 
 
 def check_plan(
-    config: Config, questions: Sequence[Question], writer: StoredModel, source: Asked | Recorded, watch: Stopwatch
+    config: Config,
+    questions: Sequence[Question],
+    writer: StoredModel,
+    source: AnswerSource,
+    watch: Stopwatch,
 ) -> None:
     """Refuse what cannot be asked before anything is; of a model behind a server, say how much will be asked.
 
     Raises UserError for a question that the prompt answers, and where the server cannot answer what it will be asked.
     """
-    if isinstance(source, Recorded):
+    if isinstance(source, RecordedSource):
         return
     source.asked(questions)
     judge = source.judge.grader.judge
@@ -81,7 +94,7 @@ def check_plan(
             log.info(sentence)
 
 
-def plan(config: Config, questions: Sequence[Question], writer: StoredModel, collection: Asked) -> list[Stage]:
+def plan(config: Config, questions: Sequence[Question], writer: StoredModel, collection: SampledAnswers) -> list[Stage]:
     """Return the stages of a run in their order; nothing is asked.
 
     Where a stage depends on answers that are not in the store, the most is counted: all rewrites of each question, and
@@ -117,42 +130,31 @@ def plan(config: Config, questions: Sequence[Question], writer: StoredModel, col
             kept = collection.at_most(kept)
             uncertain |= any(sampler.selects for sampler in collection.samplers.values())
         for name in collection.samplers:
-            number, missing = collection.missing(name, kept, graded)
-            if not number:
+            requests = collection.requests(name, kept)
+            if not requests:
                 continue
+            missing, there = collection.planned(name, kept, graded)
             at_most = uncertain or name in collection.undecided or collection.samplers[name].axis in (TURN, THOUGHT)
             undecided = True if name in collection.undecided else False if name in collection.could_ask_less else None
-            stages.append(Stage(collection.stage(name), model, number, missing, at_most, undecided))
+            stages.append(Stage(collection.stage(name), model, len(requests), missing, at_most, undecided))
             if judge.grader.asks:
-                verdicts += _verdicts_on(collection, name, kept, missing, graded)
+                verdicts += _verdicts_on(judge, kept, requests, there)
             if name in comparing:
-                requests = collection.requests(name, kept)
-                there = None if missing else _there(collection, name, kept, graded)
-                compared += most_compared(comparing[name], judge, kept, requests, there)
+                compared += max_judge_comparisons(comparing[name], judge, kept, requests, there and there.table)
     return stages + _of_judge(judge.grader.judge, verdicts, compared)
 
 
-def _there(collection: Asked, name: str, kept: Sequence[Question], baseline: pa.Table | None) -> pa.Table:
-    """Return the answers of a sampler, which are all in the store."""
-    greedy = SCHEMA.empty_table() if baseline is None else baseline
-    return collection.all_answers(name, collection.requests(name, kept), kept, greedy).table
-
-
 def _verdicts_on(
-    collection: Asked, name: str, kept: Sequence[Question], missing: Sequence[Request], baseline: pa.Table | None
+    judge: Judge, kept: Sequence[Question], requests: Sequence[Request], there: Answers | None
 ) -> list[Request]:
     """Return the verdicts that are not there on the answers of a sampler: at most one an answer, if not all are."""
-    if not missing:
-        return _lacking(collection.judge, kept, _there(collection, name, kept, baseline))
+    if there is not None:
+        return _missing_verdicts(judge, kept, there.table)
     by_id = {question.id: question for question in kept}
-    return [
-        each
-        for request in collection.requests(name, kept)
-        for each in collection.judge.grader.expected(by_id[request.question_id], request.answers)
-    ]
+    return [each for request in requests for each in judge.grader.expected(by_id[request.question_id], request.answers)]
 
 
-def _asked_of_recorded(source: Recorded, config: Config, questions: Sequence[Question]) -> list[Stage]:
+def _asked_of_recorded(source: RecordedSource, config: Config, questions: Sequence[Question]) -> list[Stage]:
     """Return what a judge would be asked of recorded answers; nothing where no model judges."""
     judge = config.judge.closed()
     if judge.grader.judge is None:
@@ -160,11 +162,11 @@ def _asked_of_recorded(source: Recorded, config: Config, questions: Sequence[Que
     asked = source.asked(questions)
     answers = {name: each.table for name, each in source.answers(asked, source.baseline(asked)).items()}
     tables = [source.baseline(asked), *answers.values()]
-    missing = [request for table in tables for request in _lacking(judge, asked, table)]
+    missing = [request for table in tables for request in _missing_verdicts(judge, asked, table)]
     compared = [
         each
         for name, aggregator in asking_judge(config, source.conditions()).items()
-        for each in most_compared(aggregator, judge, asked, [], answers[name])
+        for each in max_judge_comparisons(aggregator, judge, asked, [], answers[name])
     ]
     return _of_judge(judge.grader.judge, missing, compared)
 
@@ -182,7 +184,7 @@ def _of_judge(
     return stages
 
 
-def _lacking(judge: Judge, questions: Sequence[Question], answers: pa.Table) -> list[Request]:
+def _missing_verdicts(judge: Judge, questions: Sequence[Question], answers: pa.Table) -> list[Request]:
     try:
         judge.grade(questions, answers)
     except NotStoredError as lacking:
@@ -190,7 +192,7 @@ def _lacking(judge: Judge, questions: Sequence[Question], answers: pa.Table) -> 
     return []
 
 
-def unplanned(stages: Sequence[Stage], planned: dict[bytes, set[tuple[float, int]]]) -> list[Stage]:
+def deduplicated(stages: Sequence[Stage], planned: dict[bytes, set[tuple[float, int]]]) -> list[Stage]:
     """Return the stages without the answers that other runs with the same store have ``planned`` to ask for.
 
     ``planned`` maps keys of the store to the temperature and trial of answers; those of these stages are added to it.
@@ -277,3 +279,41 @@ def _quiet() -> Iterator[None]:
         yield
     finally:
         logging.disable(before)
+
+
+def asking_judge(config: Config, conditions: Mapping[str, Conditions]) -> dict[str, Aggregator]:
+    """Return the aggregator that asks the judge, by the samplers whose answers it compares."""
+    if not config.aggregator.asks:
+        return {}
+    return clustered_by(config.aggregator, config.metric, sources(config.metric, conditions))
+
+
+def max_judge_comparisons(
+    aggregator: Aggregator,
+    judge: Judge,
+    questions: Sequence[Question],
+    requests: Sequence[Request],
+    answers: pa.Table | None,
+) -> list[tuple[Request, int]]:
+    """Return what a closed ``judge`` may be asked of ``answers``, as Aggregator.most_asked does.
+
+    Where the answers to these ``requests`` are not there (None), each is taken to be another one.
+    """
+    by_form = Judge(judge.reader, Matching(), judge.first_line)  # every grader has the same labels
+    labelled = _all_different(questions, requests) if answers is None else by_form.grade(questions, answers)
+    return aggregator.asking(judge.grader).most_asked(questions, labelled)
+
+
+def _all_different(questions: Sequence[Question], requests: Sequence[Request]) -> pa.Table:
+    """Return labelled answers to free-text questions, each as long as the longest accepted answer."""
+    longest = {each.id: max(each.answers, key=len) for each in questions if each.answers and not each.choices}
+    numbers: Counter[str] = Counter()
+    for request in requests:
+        numbers[request.question_id] += request.answers
+    found = [
+        (question_id, f"{text} {number}")
+        for question_id, text in longest.items()
+        for number in range(numbers[question_id])
+    ]
+    ids, texts = [each[0] for each in found], [each[1] for each in found]
+    return pa.table({"question_id": ids, "label": texts, "text": texts, "answer": texts})

@@ -7,31 +7,39 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pyarrow as pa
 from omegaconf import DictConfig, OmegaConf
 
-from robust_eval.answer import GREEDY, gathered, write_parquet
+from robust_eval.answer import GREEDY, Undecided, gathered, write_parquet
 from robust_eval.config.config import Config
 from robust_eval.dataset.base import Dataset
 from robust_eval.error import UserError
-from robust_eval.experiment.answered import Answered
-from robust_eval.experiment.answering import answering
-from robust_eval.experiment.asking import Asking
-from robust_eval.experiment.beginning import Beginning
-from robust_eval.experiment.corrected import labels_of
-from robust_eval.experiment.folder import owned
+from robust_eval.experiment.corrected import Scored, labels_of
 from robust_eval.experiment.load import Loaded, load
 from robust_eval.experiment.models import Models
-from robust_eval.experiment.output import curves_of, describe, leave_knowledge, report, run_name
 from robust_eval.experiment.plan import check_plan
-from robust_eval.experiment.reproduction import compared
-from robust_eval.experiment.score import score
-from robust_eval.experiment.until import Takes, Taking
+from robust_eval.experiment.run_record import (
+    DeferredRun,
+    compared,
+    curves_of,
+    describe,
+    owned,
+    report,
+    run_name,
+    write_question_status,
+)
+from robust_eval.experiment.sampling_loop import RunState, SamplingLoop, answer_source, clustered_by
+from robust_eval.experiment.schedule import QuestionScheduler, SequentialScheduler
 from robust_eval.metric.answer_sources import sources
-from robust_eval.metric.score import Score
+from robust_eval.metric.greedy import greedy_accuracy
+from robust_eval.metric.label_correction import NAME as CORRECTED
+from robust_eval.metric.profile import METHODS, OTHERS, profile
+from robust_eval.metric.score import Measured, Metric, Score
 from robust_eval.question import Question, fingerprint
 from robust_eval.rewriter.base import Rewritten
 from robust_eval.runtime.console import silence_tqdm
 from robust_eval.runtime.process import Stopwatch, origin
+from robust_eval.sampler.base import Conditions
 from robust_eval.store.base import Entries, NoStore
 from robust_eval.tracking.base import Run
 from robust_eval.tracking.result import Result
@@ -57,7 +65,7 @@ def run(
     folder: Path,
     swept: str | None = None,
     repeated: Path | None = None,
-    takes: Callable[[Sequence[Question]], Takes] | None = None,
+    takes: Callable[[Sequence[Question]], QuestionScheduler] | None = None,
 ) -> Finished:
     """Run one experiment. Its answers, tables, figures and report lie in ``folder`` afterwards, and in the tracker.
 
@@ -66,7 +74,7 @@ def run(
     there. ``takes`` says which of the questions are taken, and when; by default all are, or as many as ``until``
     needs. Raises UserError for what a user can mend; the tracker then shows the run as failed. A run that fails before
     anything was asked leaves nothing; one that keeps no question raises NothingKeptError, and leaves what is known of
-    each (:func:`robust_eval.experiment.output.leave_knowledge`).
+    each (:func:`robust_eval.experiment.run_record.write_question_status`).
     """
     name = ", ".join(filter(None, (f"{config.model.name} on {config.dataset.name}", swept)))
     mlruns = Path(config.paths.mlruns)
@@ -83,7 +91,7 @@ def run(
                 describe(settings, composed, folder, record)
             return record
 
-        begin = Beginning(start)
+        begin = DeferredRun(start)
         try:
             with store.open() as entries, engine.open():
                 result = _measure(config, name, settings, entries, folder, begin, watch, takes)
@@ -108,44 +116,49 @@ def _measure(
     settings: dict[str, Any],
     entries: Entries,
     folder: Path,
-    begin: Beginning,
+    begin: DeferredRun,
     watch: Stopwatch,
-    takes: Callable[[Sequence[Question]], Takes] | None,
+    takes: Callable[[Sequence[Question]], QuestionScheduler] | None,
 ) -> Result:
     """Load, sample, grade, score. The run begins when a model is first asked, or greedy answers are found.
 
     Questions are taken all at once, in blocks until the figures that ``until`` names are known, or as ``takes`` says.
     """
     with watch.stage("questions"):
-        loaded = load(config)
-        labels = labels_of(config, folder)
-    models = Models(config, entries, watch, begin)
-    config = models.judging(config)
-    source = answering(config, models.measured)
+        loaded = load(config.dataset, config.grader, config.question_types)
+        labels = labels_of(config.labels, folder)
+    models = Models(config.model, config.rewriter, config.grader, config.engine, entries, watch, begin)
+    config = models.with_judge(config)
+    source = answer_source(config, models.measured)
     conditions = source.conditions()
     read = sources(config.metric, conditions)
     check_plan(config, loaded.questions, models.writer, source, watch)
 
-    asking = Asking(config, loaded.questions, source, models, read, begin, folder, watch)
-    taking: Takes = takes(asking.questions) if takes else Taking(config.until, asking.questions, config.seed)
-    answered, scores, digest = Answered(Rewritten([])), dict[str, Score](), ""
-    while not asking.full and (block := taking.next(scores)):
-        rewritten = asking.rewrite(block)
-        if not taking.left:
+    clusters = clustered_by(config.aggregator, config.metric, read)
+    loop = SamplingLoop(
+        *(loaded.questions, source, config.judge, config.rewriter, models, clusters, config.seed, begin, folder, watch)
+    )
+    schedule: QuestionScheduler = (
+        takes(loop.questions) if takes else SequentialScheduler(config.until, loop.questions, config.seed)
+    )
+    state, scores, digest = RunState(Rewritten([])), dict[str, Score](), ""
+    while not loop.full and (block := schedule.next(scores)):
+        rewritten = loop.rewrite(block)
+        if not schedule.left:
             models.release_writer()
-        whole = asking.questions if taking.left else rewritten.questions
+        whole = loop.questions if schedule.left else rewritten.questions
         digest = digest or _identified(config.dataset, loaded, whole, begin)
-        answered = asking.answer(rewritten)
-        write_parquet(gathered({GREEDY: answered.baseline, **answered.graded}), folder / GRADED)
+        state = loop.answer(rewritten)
+        write_parquet(gathered({GREEDY: state.baseline, **state.graded}), folder / GRADED)
         with watch.stage("scoring"):
-            scores = score(config, answered, read, conditions, source.undecided, labels)
-        if said := taking.in_words(scores):
+            scores = score(config.metric, config.seed, state, read, conditions, source.undecided, labels)
+        if said := schedule.in_words(scores):
             log.info("until: %s", said)
-    if not answered.kept:
+    if not state.kept:
         if scores:
-            leave_knowledge(answered.questions, scores, folder, begin())
-        asking.refuse_nothing(answered)
-    scores = taking.reported(scores)
+            write_question_status(state.questions, scores, folder, begin())
+        loop.raise_if_none_selected(state)
+    scores = schedule.reported(scores)
     models.release_writer()
     if models.found and not models.asked:
         log.info("the run is complete in the store: nothing was asked, and the model was not loaded")
@@ -157,24 +170,24 @@ def _measure(
     return Result(
         name=name,
         description=settings | described,
-        asked=answered.questions,
-        kept=answered.kept,
-        rewritten=answered.rewritten,
-        baseline=answered.baseline,
-        graded=answered.graded,
-        curves=curves_of(answered.answers),
+        asked=state.questions,
+        kept=state.kept,
+        rewritten=state.rewritten,
+        baseline=state.baseline,
+        graded=state.graded,
+        curves=curves_of(state.answers),
         sources={metric: sampler for metric, sampler in read.items() if metric in scores},
         scores=scores,
         tokenizer=models.measured.config.tokenizer_file(),
         prompts_asked=models.asked,
         prompts_found=models.found,
         watch=watch,
-        unasked=len(taking.left),
+        unasked=len(schedule.left),
         origin=origin(begin().run_id),
     )
 
 
-def _identified(dataset: Dataset, loaded: Loaded, questions: Sequence[Question], begin: Beginning) -> str:
+def _identified(dataset: Dataset, loaded: Loaded, questions: Sequence[Question], begin: DeferredRun) -> str:
     """Return the fingerprint of the data, after which they are logged, and recorded when the run begins."""
     digest = fingerprint(questions, loaded.whole.edition)
     log.info("data set %s: %s", dataset.name, loaded.in_words(digest))
@@ -189,3 +202,45 @@ def _described(config: Config, scores: Mapping[str, Score]) -> dict[str, Any]:
         **{f"loaded.aggregator.{name}": value for name, value in config.aggregator.description().items()},
         **{f"undefined.{name}": why for each in scores.values() for name, why in each.reasons.items()},
     }
+
+
+def score(
+    metrics: Mapping[str, Metric],
+    seed: int,
+    state: RunState,
+    read: Mapping[str, str],
+    conditions: Mapping[str, Conditions],
+    undecided: Mapping[str, Undecided],
+    labels: pa.Table | None = None,
+) -> dict[str, Score]:
+    """Score the answers of a run with each metric.
+
+    ``undecided`` holds those samplers that asked no more than breaking temperatures need. ``read`` names the sampler
+    whose answers a metric reads; one that asked nothing, because no question has choices, has none. The greedy accuracy
+    is that of all questions; the metrics score those that were kept, and nothing where none was. With ``labels`` of
+    people there is one more score, of the figures that these correct.
+    """
+    kept, baseline = state.kept, state.baseline
+
+    def measured(sampler: str) -> Measured:
+        sampled, graded = state.answers[sampler], state.graded[sampler]
+        return Measured(baseline, graded, sampled.curves, conditions[sampler].estimator, undecided.get(sampler))
+
+    read = {name: sampler for name, sampler in read.items() if kept and sampler in state.answers}
+    scores = {name: metrics[name].score(kept, measured(sampler), seed) for name, sampler in read.items()}
+    if len({read[metric] for metric in METHODS if metric in read}) == len(METHODS):  # each has answers of its own
+        scores = {"profile": profile(kept, scores, seed), **scores}
+        joined = [name for name in (*METHODS, *OTHERS) if name in read]
+        if len(joined) < len(METHODS) + len(OTHERS):
+            log.info("the profile is of %d methods: %s", len(joined), ", ".join(joined))
+    elif read.keys() >= {*METHODS} and len(state.graded) > 1:
+        log.info("no profile: %s", ", ".join(f"metric={metric} reads {part}" for metric, part in read.items()))
+    if baseline.num_rows:  # recorded answers need not have any
+        scores[GREEDY] = greedy_accuracy(state.questions, baseline)
+    if labels is not None and kept:
+        graded = {GREEDY: baseline, **state.graded}
+        figures = {name: estimate for each in scores.values() for name, estimate in each.figures().items()}
+        scored = Scored(metrics, state.questions, kept, graded, read, undecided, figures, seed)
+        if (found := scored.corrected(labels)) is not None:
+            scores[CORRECTED] = found
+    return scores

@@ -1,15 +1,22 @@
 """The protocols of samplers, and the requests for greedy answers that they share."""
 
+import logging
 import math
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Iterable, Sequence
+from copy import copy
+from typing import Protocol, Self
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from robust_eval.answer import OWN
 from robust_eval.error import UserError
-from robust_eval.model.base import Choices, Matcher, Request
+from robust_eval.model.base import Choices, Matcher, Request, Temperatures
 from robust_eval.prompt.prompt import prompt_for
 from robust_eval.question import Question
+from robust_eval.store.steps import Steps, at_once
+
+log = logging.getLogger(__name__)
 
 
 class NothingKeptError(UserError):
@@ -63,6 +70,16 @@ def greedy_requests(
         )
         for question in questions
     ]
+
+
+def in_order(questions: Sequence[Question], answers: pa.Table) -> pa.Table:
+    """Return the answers to some questions in their order, then by rewrite, temperature and trial."""
+    ids = pa.array([question.id for question in questions], pa.string())
+    place = pc.index_in(answers["question_id"], value_set=ids)
+    keys = pa.table({"place": place, **{name: answers[name] for name in ("rewrite", "temperature", "trial")}})
+    order = pc.sort_indices(keys, sort_keys=[(name, "ascending") for name in keys.column_names])
+    there = len(place) - place.null_count  # those of other questions come last
+    return answers.take(order[:there])
 
 
 class Judge(Protocol):
@@ -135,4 +152,104 @@ class Sampler(Conditions, Protocol):
         """Return as many of the candidates as are selected at most, to plan with before there are greedy answers."""
 
     def requests(self, questions: Sequence[Question], judge: Judge, seed: int) -> list[Request]:
-        """Return the requests for the answers to the selected questions."""
+        """Return the requests for the answers to the selected questions; all that may be made, where some follow from
+        the answers to others.
+        """
+
+    def steps(self, questions: Sequence[Question], baseline: pa.Table | None, judge: Judge, seed: int) -> list[Steps]:
+        """Return how the selected questions are asked, step by step, given their graded greedy answers (None: these
+        are not known, and nothing may be asked).
+        """
+
+    def greedy(self, request: Request) -> Request:
+        """Return the request for a greedy answer as this sampler makes it."""
+
+    def of_model(self, name: str, remote: bool, model: str) -> "Sampler":
+        """Return the sampler, whose ``name`` this is, as it asks a model; UserError where it cannot."""
+
+    @property
+    def early_stop(self) -> bool:
+        """Whether no more is to be asked than breaking temperatures need."""
+
+    def full_sampling_reasons(self) -> list[str]:
+        """Return why all has to be asked, by its own settings; nothing where less can be."""
+
+    def stopping_at(self, threshold: float) -> "Sampler":
+        """Return the sampler as it stops once it is settled where the accuracy falls below the threshold."""
+
+
+class AllAtOnce:
+    """Samplers that ask any model for all answers at once."""
+
+    early_stop = False
+
+    def steps(self, questions: Sequence[Question], baseline: pa.Table | None, judge: Judge, seed: int) -> list[Steps]:
+        """Ask all requests in one step."""
+        return [at_once(self.requests(questions, judge, seed))]
+
+    def requests(self, questions: Sequence[Question], judge: Judge, seed: int) -> list[Request]:
+        """See Sampler."""
+        raise NotImplementedError
+
+    def greedy(self, request: Request) -> Request:
+        """Return the request as it is."""
+        return request
+
+    def of_model(self, name: str, remote: bool, model: str) -> Self:
+        """Return the sampler as it is."""
+        return self
+
+    def full_sampling_reasons(self) -> list[str]:
+        """Return that nothing can be left out."""
+        return ["it has no breaking temperatures"]
+
+    def stopping_at(self, threshold: float) -> Self:
+        """Return the sampler as it is."""
+        return self
+
+
+def clip_to_supported(name: str, sampler: Sampler, takes: Temperatures, model: str) -> Sampler:
+    """Return the sampler as far as a model that ``takes`` these temperatures can be asked; log what falls away.
+
+    One temperature of the model's own takes the place of any number of them. Temperatures above the highest are left
+    out: a fact that has not broken by then is censored there. Raises UserError where nothing is left.
+    """
+    asked = sampler.temperatures
+    if takes.own:
+        if sampler.axis == "temperature":
+            raise UserError(
+                f"sampler={name} asks at several temperatures, and {model} takes none but its own: without them no "
+                "fact can be seen to break, and there is no FRS. experiment=certainty (each question again and again) "
+                "and experiment=multiqa (each in other words) ask at the model's own temperature"
+            )
+        log.warning(
+            "sampler=%s asks at the temperature of %s's own: it takes none, such as the %s that is set",
+            *(name, model, ", ".join(f"{t:g}" for t in asked)),
+        )
+        return _at(sampler, [OWN])
+    within = [t for t in asked if t <= takes.highest]
+    if len(within) == len(asked):
+        return sampler
+    beyond = ", ".join(f"{t:g}" for t in asked if t > takes.highest)
+    if not within:
+        raise UserError(
+            f"sampler={name} asks at {beyond}, and {model} takes temperatures up to {takes.highest:g}: "
+            f"sampler.{name}.temperatures=[{takes.highest:g}] would work"
+        )
+    censored = "; a fact that is unbroken at the last is censored there" if sampler.axis == "temperature" else ""
+    log.warning(
+        "%s takes temperatures up to %g: sampler=%s leaves out %s%s", *(model, takes.highest, name, beyond, censored)
+    )
+    return _at(sampler, within)
+
+
+def highest_temperature(samplers: Iterable[Sampler]) -> float:
+    """Return the highest temperature at which any of the samplers asks."""
+    return max((t for sampler in samplers for t in sampler.temperatures if not math.isnan(t)), default=1.0)
+
+
+def _at(sampler: Sampler, temperatures: list[float]) -> Sampler:
+    """Return the same sampler with other temperatures. Its own check of them is for those that a person sets."""
+    other = copy(sampler)
+    other.temperatures = temperatures  # type: ignore[misc]
+    return other

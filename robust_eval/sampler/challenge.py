@@ -1,13 +1,14 @@
 """Each answer doubted again and again, in conversations that go on (docs/challenge.md)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from robust_eval.answer import NO_REPLY, SCHEMA, rows
+from robust_eval.answer import CURVES, NO_REPLY, SCHEMA, Answers, rows
 from robust_eval.error import UserError
 from robust_eval.model.base import Request
 from robust_eval.prompt.challenge import Doubter, challenge_told, shown_choice
@@ -15,8 +16,9 @@ from robust_eval.prompt.prompt import Prompt, prompt_for
 from robust_eval.prompt.templates import CHALLENGES, CHALLENGING, read_templates
 from robust_eval.question import LETTERS, Question
 from robust_eval.reader.reasoning import without_reasoning
-from robust_eval.sampler.base import TURN, Conditions, Judge, NothingKeptError
+from robust_eval.sampler.base import TURN, Judge, NothingKeptError, in_order
 from robust_eval.sampler.known_facts import KnownFacts
+from robust_eval.store.steps import Step, Steps
 
 _CHALLENGED = 4000
 """Where the numbers begin that answers after a challenge have in place of a rewrite's."""
@@ -100,6 +102,39 @@ class Challenge(KnownFacts):
                     planned.append(request)
         return planned
 
+    def steps(self, questions: Sequence[Question], baseline: pa.Table | None, judge: Judge, seed: int) -> list[Steps]:
+        """Ask turn by turn, at one temperature after the other."""
+        if baseline is None:
+            return super().steps(questions, baseline, judge, seed)
+        return [self._turns(questions, baseline, judge, seed)]
+
+    def _turns(self, questions: Sequence[Question], baseline: pa.Table, judge: Judge, seed: int) -> Steps:
+        """Return the answers ordered by question, turn, temperature and conversation."""
+
+        def at_most(turn: int, temperature: float, missing: list[Request]) -> list[Request]:
+            later = [each for each in self.requests(questions, judge, seed) if turn_of(each) > turn]
+            return [*missing, *(replace(each, temperatures=(temperature,)) for each in later)]
+
+        whole, stored = [SCHEMA.empty_table()], True
+        for temperature in self.temperatures:
+            before = SCHEMA.empty_table()
+            for turn in range(1, self.turns + 1):
+                requests = self.turn_requests(turn, temperature, questions, baseline, before, judge, seed)
+                if not requests:
+                    break
+                came = yield Step(requests, f"turn {turn} of {self.turns}", partial(at_most, turn, temperature))
+                if came is None:
+                    stored = False
+                    break
+                before = pa.concat_tables([before, turns_of(came.answers.table, self.trials)])
+            whole.append(before)
+        found = in_order(questions, pa.concat_tables(whole))
+        if stored and not found.num_rows:
+            raise UserError(
+                "no answer can be doubted: sampler.challenge.challenges has no sentence that can be filled in"
+            )
+        return Answers(found, CURVES.empty_table())
+
     def turn_requests(
         self,
         turn: int,
@@ -177,11 +212,6 @@ class Challenge(KnownFacts):
             there = ", ".join(known) or f"none: {CHALLENGES} is missing"
             raise UserError(f"sampler.challenge.pressures: {self.challenges} has no {lacking[0]}; there are {there}")
         return Doubter({kind: known[kind] for kind in self.pressures}, questions, seed)
-
-
-def conversing(sampler: Conditions) -> Challenge | None:
-    """Return a sampler whose requests follow from the answers to those before; None for any other."""
-    return sampler if isinstance(sampler, Challenge) else None
 
 
 def turn_of(request: Request) -> int:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from robust_eval.answer import rows
 from robust_eval.prompt.templates import FEW_SHOT
 from robust_eval.question import Question
-from robust_eval.sampler.base import NothingKeptError, ascending
+from robust_eval.sampler.base import AllAtOnce, NothingKeptError, ascending
 
 log = logging.getLogger(__name__)
 
@@ -21,7 +21,7 @@ SELECTIONS = ("exact_match", "contains", "none")
 
 
 @dataclass
-class KnownFacts:
+class KnownFacts(AllAtOnce):
     """What samplers share that ask known facts again at rising temperature: the grid and the selection."""
 
     temperatures: list[float] = field(default_factory=lambda: [round(0.2 * step, 1) for step in range(1, 11)])

@@ -20,7 +20,7 @@ from robust_eval.prompt.challenge import challenge_told
 from robust_eval.prompt.thought import thought_told
 from robust_eval.question import Question
 from robust_eval.sampler.answer_file import COLUMNS, AnswerFile, groups
-from robust_eval.sampler.base import ORDER, THOUGHT, TURN
+from robust_eval.sampler.base import ORDER, THOUGHT, TURN, in_order
 from robust_eval.sampler.challenge import Challenge
 from robust_eval.sampler.choice_orders import ChoiceOrders
 from robust_eval.sampler.exact import Exact
@@ -211,13 +211,3 @@ def _read(
             "of temperature 0 there is one answer to a question, the greedy one (rewrite 0, trial 0): leave others out",
         )
     return table
-
-
-def in_order(questions: Sequence[Question], answers: pa.Table) -> pa.Table:
-    """Return the answers to some questions in their order, then by rewrite, temperature and trial."""
-    ids = pa.array([question.id for question in questions], pa.string())
-    place = pc.index_in(answers["question_id"], value_set=ids)
-    keys = pa.table({"place": place, **{name: answers[name] for name in ("rewrite", "temperature", "trial")}})
-    order = pc.sort_indices(keys, sort_keys=[(name, "ascending") for name in keys.column_names])
-    there = len(place) - place.null_count  # those of other questions come last
-    return answers.take(order[:there])

@@ -13,11 +13,11 @@ from robust_eval.model.base import Request
 from robust_eval.prompt.prompt import prompt_for
 from robust_eval.prompt.templates import FEW_SHOT
 from robust_eval.question import Question
-from robust_eval.sampler.base import Judge, ascending
+from robust_eval.sampler.base import AllAtOnce, Judge, ascending
 
 
 @dataclass
-class Repetition:
+class Repetition(AllAtOnce):
     """All questions, whatever the model answers when it decodes greedily."""
 
     temperatures: list[float] = field(default_factory=lambda: [0.7])

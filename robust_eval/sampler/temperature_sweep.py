@@ -3,14 +3,27 @@
 Fastowski, Prenkaj, Kasneci, "From Confidence to Collapse in LLM Factual Robustness", §3 (docs/methods.md, §1).
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from functools import cache, partial
 
+import pyarrow as pa
+
+from robust_eval.answer import CURVES, SCHEMA, Answers
 from robust_eval.model.base import Request
 from robust_eval.prompt.prompt import prompt_for
 from robust_eval.question import Question
-from robust_eval.sampler.base import Conditions, Judge
+from robust_eval.sampler.base import Judge
 from robust_eval.sampler.known_facts import KnownFacts
+from robust_eval.stats.frs import settled
+from robust_eval.store.answer_rows import taken
+from robust_eval.store.steps import NOTHING, Condition, Step, Steps
+
+Settled = Callable[[int, int, int], str | None]
+"""The verdict of a temperature by the numbers of right, wrong and outstanding answers; None while it is open
+(:func:`robust_eval.stats.frs.settled`).
+"""
 
 
 @dataclass
@@ -27,6 +40,8 @@ class TemperatureSweep(KnownFacts):
     fact holds there: the same breaking temperatures and FRS for about a third of the answers, and no accuracies."""
 
     estimator = "trials"
+    threshold = 0.0
+    """The accuracy below which a fact breaks, where no more is asked than that needs; set by :meth:`stopping_at`."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -58,14 +73,91 @@ class TemperatureSweep(KnownFacts):
             for question in questions
         ]
 
+    @property
+    def early_stop(self) -> bool:  # type: ignore[override]
+        """Whether no more is to be asked than breaking temperatures need."""
+        return self.ask == "undecided"
 
-def asks_undecided(sampler: Conditions) -> bool:
-    """Return whether a sampler is set to ask no more than breaking temperatures need."""
-    return isinstance(sampler, TemperatureSweep) and sampler.ask == "undecided"
+    def full_sampling_reasons(self) -> list[str]:
+        """Return why all has to be asked; nothing where less can be."""
+        return [] if self.whole_answers else ["sampler.whole_answers=false ends answers where they are right"]
+
+    def stopping_at(self, threshold: float) -> "TemperatureSweep":
+        """Return the sampler as it stops once it is settled where the accuracy falls below the threshold."""
+        other = copy(self)
+        other.threshold = threshold
+        return other
+
+    def steps(self, questions: Sequence[Question], baseline: pa.Table | None, judge: Judge, seed: int) -> list[Steps]:
+        """Ask for all answers at once; with a threshold, to each question in waves, until its break is settled."""
+        if not self.threshold:
+            return super().steps(questions, baseline, judge, seed)
+        rule = cache(partial(settled, threshold=self.threshold))
+        return [until_settled(request, rule) for request in self.requests(questions, judge, seed)]
 
 
-def why_whole(sampler: Conditions) -> list[str]:
-    """Return why a sampler has to ask all, by its own settings; nothing where it can ask less."""
-    if not isinstance(sampler, TemperatureSweep):
-        return ["it has no breaking temperatures"]
-    return [] if sampler.whole_answers else ["sampler.whole_answers=false ends answers where they are right"]
+def until_settled(request: Request, settled: Settled) -> Steps:
+    """Ask no more of a request than its breaking temperature needs; return the answers on which that rests."""
+    verdicts: Mapping[Condition, bool | None] = {}
+    table = SCHEMA.empty_table()
+    while (wave := next_wave(verdicts, request.temperatures, request.trials, settled))[1]:
+        lacking = wave[1]
+        (temperature, first), (_, last) = lacking[0], lacking[-1]
+        known = frozenset((temperature, trial) for trial in range(first, last)) - set(lacking)
+        part = replace(request, temperatures=(temperature,), first_trial=first, trials=last + 1, known=known)
+        passed = {(t, trial) for t in request.temperatures if t < temperature for trial in range(request.trials)}
+        left = replace(request, known=frozenset(passed | verdicts.keys()))
+        came = yield Step([part], at_most=partial(_in_place, left), whole=request)
+        if came is None:
+            return NOTHING
+        verdicts, table = came.verdicts, came.answers.table
+    return Answers(taken(table, wave[0], request), CURVES.empty_table())
+
+
+def _in_place(left: Request, missing: Sequence[Request]) -> list[Request]:
+    """Return all that is left of a whole in place of its part that is missing."""
+    return [left]
+
+
+def next_wave(
+    verdicts: Mapping[Condition, bool | None], temperatures: Sequence[float], trials: int, settled: Settled
+) -> tuple[list[Condition], list[Condition]]:
+    """Return the answers on which the breaking temperature rests so far, and those to ask for next.
+
+    Temperatures (ascending) are asked from below, and the trials of each in their order: always as many as could settle
+    it, were they all right or all wrong. None is asked for once a temperature breaks, or has no reply at all, or all
+    hold. Answers that are there and would not have been asked for do not count.
+
+    Examples
+    --------
+    >>> from robust_eval.stats.frs import settled
+    >>> next_wave({}, [0.2, 0.4], 10, settled)[1]
+    [(0.2, 0), (0.2, 1), (0.2, 2), (0.2, 3), (0.2, 4)]
+    >>> next_wave({(0.2, trial): trial > 0 for trial in range(5)}, [0.2, 0.4], 10, settled)[1]
+    [(0.2, 5)]
+    """
+    used: list[Condition] = []
+    for temperature in temperatures:
+        asked = right = wrong = 0
+        while (verdict := settled(right, wrong, trials - asked)) is None:
+            number = _fewest(right, wrong, trials - asked, settled)
+            wave = [(temperature, trial) for trial in range(asked, asked + number)]
+            if lacking := [condition for condition in wave if condition not in verdicts]:
+                return used, lacking
+            found = [verdicts[condition] for condition in wave]
+            right, wrong, asked = right + found.count(True), wrong + found.count(False), asked + number
+            used += wave
+        if verdict != "holds":
+            break
+    return used, []
+
+
+def _fewest(right: int, wrong: int, outstanding: int, settled: Settled) -> int:
+    """Return how many of the outstanding answers can settle a temperature. Missing ones bring that no nearer than right
+    or wrong ones do.
+    """
+    return next(
+        number
+        for number in range(1, outstanding + 1)
+        if settled(right + number, wrong, outstanding - number) or settled(right, wrong + number, outstanding - number)
+    )

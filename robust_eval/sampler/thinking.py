@@ -4,18 +4,20 @@ import math
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
-from robust_eval.answer import NO_REPLY, rows
+from robust_eval.answer import NO_REPLY, SCHEMA, rows
 from robust_eval.error import UserError
 from robust_eval.model.base import Enumeration, Request, Thought
 from robust_eval.prompt.prompt import Prompt, prompt_for
 from robust_eval.prompt.thought import EFFORTS, AfterThought, Budget, ascending
 from robust_eval.question import Question
-from robust_eval.sampler.base import THOUGHT, Conditions, Judge, matching
+from robust_eval.sampler.base import THOUGHT, Judge, in_order, matching
 from robust_eval.sampler.known_facts import KnownFacts
+from robust_eval.store.steps import NOTHING, Step, Steps, at_once
 
 _TRACE = 5000
 """Where the numbers of traces begin that stand in place of a rewrite's."""
@@ -54,7 +56,7 @@ class Thinking(KnownFacts):
 
     axis = THOUGHT
     here = True
-    """Whether the model is loaded here; set by :func:`thinking_of`."""
+    """Whether the model is loaded here; set by :meth:`of_model`."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -95,11 +97,47 @@ class Thinking(KnownFacts):
         planned = self.trace_requests(questions, seed)
         for question in questions:
             planned += [
-                self._behind(question, number, tuple(range(budget)), (budget,), judge, seed)
+                self._answer_request(question, number, tuple(range(budget)), (budget,), judge, seed)
                 for budget in self.budgets
                 for number in range(self.traces if budget else 1)
             ]
         return planned
+
+    def steps(self, questions: Sequence[Question], baseline: pa.Table | None, judge: Judge, seed: int) -> list[Steps]:
+        """Ask for the thoughts, and then for the answers after them; a service for all at once."""
+        return (
+            [self._after_thoughts(questions, judge, seed)]
+            if self.here
+            else super().steps(questions, baseline, judge, seed)
+        )
+
+    def _after_thoughts(self, questions: Sequence[Question], judge: Judge, seed: int) -> Steps:
+        """Return the answers ordered by question, thought and temperature."""
+        thoughts, traces = self.trace_requests(questions, seed), SCHEMA.empty_table()
+        if thoughts:
+            planned = partial(self.requests, questions, judge, seed)
+            came = yield Step(thoughts, "thoughts", lambda missing: [*missing, *planned()[len(thoughts) :]])
+            if came is None:
+                return NOTHING
+            traces = came.answers.table
+        found = yield from at_once(self.answer_requests(questions, traces, judge, seed))
+        return found._replace(table=in_order(questions, found.table))
+
+    def of_model(self, name: str, remote: bool, model: str) -> "Thinking":
+        """Return the sampler as it asks a model that is loaded here, or a service; UserError where it cannot."""
+        if not remote and not all(isinstance(budget, int) for budget in self.budgets):
+            raise UserError(
+                f"sampler.{name}.budgets={self.budgets}: model {model} is loaded here, and is told in tokens how much "
+                "it thinks, as in [0,64,256]"
+            )
+        if remote and self.answers > 1:
+            raise UserError(
+                f"sampler.{name}.answers={self.answers}: {model} gives one answer with each of its thoughts, because "
+                "it is behind a server; leave it out"
+            )
+        other = copy(self)
+        other.here = not remote
+        return other
 
     def greedy(self, request: Request) -> Request:
         """Return the request for a greedy answer, as one without thinking; of a service with the least of its budgets,
@@ -142,18 +180,18 @@ class Thinking(KnownFacts):
         found = []
         for question in questions:
             if 0 in self.budgets:
-                found.append(self._behind(question, 0, (), (0,), judge, seed))
+                found.append(self._answer_request(question, 0, (), (0,), judge, seed))
             for number, tokens in thought.get(question.id, {}).items():
                 cuts: dict[int, list[Budget]] = {}
                 for budget in filter(None, self.budgets):
                     cuts.setdefault(min(budget, len(tokens)), []).append(budget)
                 found += [
-                    self._behind(question, number, tuple(tokens[:cut]), tuple(budgets), judge, seed)
+                    self._answer_request(question, number, tuple(tokens[:cut]), tuple(budgets), judge, seed)
                     for cut, budgets in cuts.items()
                 ]
         return found
 
-    def _behind(
+    def _answer_request(
         self,
         question: Question,
         number: int,
@@ -206,28 +244,6 @@ class Thinking(KnownFacts):
 
     def _prompt(self, question: Question) -> Prompt:
         return prompt_for(question, prompts=self.prompts)
-
-
-def thinking(sampler: Conditions) -> Thinking | None:
-    """Return a sampler that asks for answers after thoughts; None for any other."""
-    return sampler if isinstance(sampler, Thinking) else None
-
-
-def thinking_of(name: str, sampler: Thinking, remote: bool, model: str) -> Thinking:
-    """Return the sampler as it asks a model that is loaded here, or a service; UserError where it cannot."""
-    if not remote and not all(isinstance(budget, int) for budget in sampler.budgets):
-        raise UserError(
-            f"sampler.{name}.budgets={sampler.budgets}: model {model} is loaded here, and is told in tokens how much "
-            "it thinks, as in [0,64,256]"
-        )
-    if remote and sampler.answers > 1:
-        raise UserError(
-            f"sampler.{name}.answers={sampler.answers}: {model} gives one answer with each of its thoughts, because it "
-            "is behind a server; leave it out"
-        )
-    other = copy(sampler)
-    other.here = not remote
-    return other
 
 
 def _number(budget: Budget) -> int:

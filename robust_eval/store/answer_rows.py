@@ -10,7 +10,7 @@ import pyarrow as pa
 from robust_eval.answer import SCHEMA, rows
 from robust_eval.model.base import Request
 from robust_eval.model.logprobs import fault
-from robust_eval.store.waves import Condition
+from robust_eval.store.steps import Condition
 
 
 def merged(before: pa.Table | None, now: pa.Table, request: Request) -> pa.Table:
@@ -41,7 +41,7 @@ def taken(table: pa.Table, conditions: Sequence[Condition], request: Request) ->
     return _weighted(table.take(rows_of), request)
 
 
-def planned(table: pa.Table, request: Request) -> pa.Table:
+def among(table: pa.Table, request: Request) -> pa.Table:
     """Return the answers that are among those that a request asks for."""
     wanted = set(product(request.temperatures, range(request.trials)))
     return table.filter(pa.array([condition in wanted for condition in _conditions(table)], pa.bool_()))

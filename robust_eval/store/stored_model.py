@@ -15,11 +15,11 @@ from robust_eval.model.base import Item, Request, Temperatures
 from robust_eval.model.config import ModelConfig
 from robust_eval.model.reply_tables import Arrived, from_bytes, joined, to_bytes
 from robust_eval.runtime.process import Stopwatch
-from robust_eval.store.answer_rows import believed, chosen, knowing, merged, planned, taken
+from robust_eval.store.answer_rows import among, believed, chosen, knowing, merged
 from robust_eval.store.base import Entries
 from robust_eval.store.compact_tables import Tables
 from robust_eval.store.keys import answers_keys, curve_key, description_key
-from robust_eval.store.waves import Settled, Waves
+from robust_eval.store.steps import ConcurrentSteps, Step, StepAnswers, Steps, VerdictsOf
 
 log = logging.getLogger(__name__)
 
@@ -143,35 +143,36 @@ class StoredModel:
         items = [request.item for request in requests]
         return Answers(complete.together(items), curves.together(item for item in items if item in curves))
 
-    def settled(
-        self,
-        requests: Sequence[Request],
-        stage: str,
-        verdicts: Callable[[pa.Table], Sequence[bool | None]],
-        settled: Settled,
-    ) -> Answers:
-        """Return the answers on which the breaking temperatures rest, in the order of their requests; others are not
-        asked for (:mod:`robust_eval.store.waves`). Each is stored as soon as it comes.
+    def ask(self, steps: Sequence[Steps], stage: str, verdicts: VerdictsOf) -> Answers:
+        """Ask step by step for what is not stored, and return what the steps return.
 
         Raises NotStoredError, with all that may be asked, where the model is closed and would have to be asked.
         """
-        keys = answers_keys(self.identity, requests)
+        first = [(each, next(each)) for each in steps]
+        if any(step.whole for _, step in first):
+            return self._ask_concurrently(first, stage, verdicts)
+        found = []
+        for each, step in first:
+            try:
+                while True:
+                    name = f"{stage}, {step.name}" if step.name else stage
+                    step = each.send(StepAnswers(self.answers(step.requests, name)))
+            except StopIteration as end:
+                found.append(end.value)
+        return _together(found)
+
+    def _ask_concurrently(self, steps: Sequence[tuple[Steps, Step]], stage: str, verdicts: VerdictsOf) -> Answers:
+        items = [step.requests[0].item for _, step in steps]
+        keys = answers_keys(self.identity, [step.requests[0] for _, step in steps])
         with self._entries.asking(keys.values()):
-            waves, tables = self._waves(requests, keys, verdicts, settled)
-            whole, by_item = Tables[Item](SCHEMA), {request.item: request for request in requests}
-
-            def finish() -> None:
-                for item, used in waves.finished().items():
-                    whole[item] = taken(tables.pop(item), used, by_item[item])
-
+            waves, tables = self._concurrent(steps, keys, verdicts)
             due = waves.next()
             if due and self._closed:
-                raise NotStoredError(stage, len(requests), waves.at_most())
-            self._count(len(requests), len(due), stage)
+                raise NotStoredError(stage, len(steps), waves.at_most())
+            self._count(len(steps), len(due), stage)
             if due:
                 model = self._ready(due)
-                for block in model.in_waves(due, waves, stage, len(requests)):
-                    finish()
+                for block in model.in_waves(due, waves, stage, len(steps)):
                     self._served.take(block)
                     came = {}
                     for request, answers, *_ in joined(block):
@@ -180,30 +181,35 @@ class StoredModel:
                     self._entries.put(came)
                     waves.take(pa.concat_tables([SCHEMA.empty_table(), *(each.answers for each in block)]))
                 self._describe()
-            finish()
-        return Answers(whole.together(request.item for request in requests), CURVES.empty_table())
+        return waves.answers(items)
 
-    def unsettled(
-        self,
-        requests: Sequence[Request],
-        verdicts: Callable[[pa.Table], Sequence[bool | None]],
-        settled: Settled,
-    ) -> list[Request]:
-        """Return all that :meth:`settled` may still ask for."""
-        return self._waves(requests, answers_keys(self.identity, requests), verdicts, settled)[0].at_most()
+    def planned(self, steps: Sequence[Steps], verdicts: VerdictsOf) -> tuple[list[Request], Answers | None]:
+        """Return all that :meth:`ask` may still ask for, of a closed model, and its answers where that is nothing."""
+        first = [(each, next(each)) for each in steps]
+        if any(step.whole for _, step in first):
+            keys = answers_keys(self.identity, [step.requests[0] for _, step in first])
+            waves, _ = self._concurrent(first, keys, verdicts)
+            missing = waves.at_most() if waves.next() else []
+            return missing, None if missing else waves.answers([step.requests[0].item for _, step in first])
+        missing, found = list[Request](), list[Answers]()
+        for each, step in first:
+            try:
+                while True:
+                    lacking = self.missing(step.requests)
+                    missing += step.at_most(lacking) if lacking else []
+                    step = each.send(None if lacking else StepAnswers(self.answers(step.requests, step.name)))
+            except StopIteration as end:
+                found.append(end.value)
+        return missing, None if missing else _together(found)
 
-    def _waves(
-        self,
-        requests: Sequence[Request],
-        keys: Mapping[Item, bytes],
-        verdicts: Callable[[pa.Table], Sequence[bool | None]],
-        settled: Settled,
-    ) -> tuple[Waves, dict[Item, pa.Table]]:
-        """Return the waves, which have taken what is stored, and what is stored of each request."""
-        asked = {keys[request.item]: request for request in requests}
-        tables = {asked[key].item: self._usable(value, asked[key]) for key, value in self._entries.get(list(asked))}
-        waves = Waves(requests, verdicts, settled)
-        there = [planned(tables[request.item], request) for request in requests if request.item in tables]
+    def _concurrent(
+        self, steps: Sequence[tuple[Steps, Step]], keys: Mapping[Item, bytes], verdicts: VerdictsOf
+    ) -> tuple[ConcurrentSteps, dict[Item, pa.Table]]:
+        """Return the steps, which have taken what is stored, and what is stored of each whole."""
+        wholes = {keys[step.whole.item]: step.whole for _, step in steps if step.whole}
+        tables = {wholes[key].item: self._usable(value, wholes[key]) for key, value in self._entries.get(list(wholes))}
+        waves = ConcurrentSteps(steps, tables, verdicts)
+        there = [among(tables[whole.item], whole) for whole in wholes.values() if whole.item in tables]
         waves.take(pa.concat_tables([SCHEMA.empty_table(), *there]))
         return waves, tables
 
@@ -297,6 +303,10 @@ def _wanted(key: bytes, request: Request) -> bytes:
     """Return what tells which of the answers under a key a request wants, and for whom."""
     rest = (request.item, request.temperatures, request.trials, request.least_logprobs, request.form)
     return key + repr(rest).encode()
+
+
+def _together(found: Sequence[Answers]) -> Answers:
+    return found[0] if len(found) == 1 else Answers(*map(pa.concat_tables, zip(*found, strict=True)))
 
 
 class _Served:

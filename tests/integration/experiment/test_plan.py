@@ -14,7 +14,7 @@ from tiny_model import save_tiny_model
 from robust_eval.config.overrides import Checked, checked_overrides, jobs
 from robust_eval.config.schema import register
 from robust_eval.error import UserError
-from robust_eval.experiment.plan import Stage, duration, in_words, stages_of, total, unplanned
+from robust_eval.experiment.plan import Stage, deduplicated, duration, in_words, stages_of, total
 from robust_eval.runtime import measured_choices
 from robust_eval.tracking.result import Result
 
@@ -157,7 +157,7 @@ def test_jobs_that_ask_for_the_same_answers_are_counted_once(settings: list[str]
     overrides = [*settings, *SWEEP[::2], "sampler.trials=2,4", "metric.frs.d=1,2", "seed=0,1"]
     planned: dict[bytes, set[tuple[float, int]]] = {}
     found = {
-        ", ".join(telling): total(unplanned(stages_of(each), planned)).answers
+        ", ".join(telling): total(deduplicated(stages_of(each), planned)).answers
         for telling, each in jobs(checked_overrides(overrides).overrides)
     }
     trials = "sampler.temperature_sweep.trials"
@@ -185,7 +185,7 @@ def test_a_model_that_is_loaded_here_answers_all_trials_anew(tmp_path: Path):
     def answers(*more: str) -> int:
         planned: dict[bytes, set[tuple[float, int]]] = {}
         lines = checked(*more).overrides
-        return sum(total(unplanned(stages_of(each), planned)).answers for _, each in jobs(lines))
+        return sum(total(deduplicated(stages_of(each), planned)).answers for _, each in jobs(lines))
 
     assert answers() == 3 + 24
     asked = checked()
@@ -199,7 +199,7 @@ def test_a_model_that_is_loaded_here_answers_all_trials_anew(tmp_path: Path):
 
 def test_what_other_jobs_ask_changes_no_request(plan: Plan):
     stages = plan(*SWEEP)
-    first, again = (unplanned(stages, planned) for planned in ({}, {}))
+    first, again = (deduplicated(stages, planned) for planned in ({}, {}))
     assert [stage.missing for stage in first] == [stage.missing for stage in again]
     assert [replace(stage, requests=6) for stage in first] == stages
 

@@ -9,7 +9,7 @@ import pytest
 
 from robust_eval.answer import answer_table, gathered, write_parquet
 from robust_eval.error import UserError
-from robust_eval.experiment.reproduction import compared
+from robust_eval.experiment.run_record import compared
 
 ROW = {
     "question_id": "q1",

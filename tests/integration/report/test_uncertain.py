@@ -9,7 +9,7 @@ from experiments import without_figures
 from recorded_run import recorded_run
 
 from robust_eval.answer import SCHEMA
-from robust_eval.experiment.output import COUNTED
+from robust_eval.experiment.run_record import COUNTED
 from robust_eval.report.page import write_page
 from robust_eval.report.terminal import print_summary
 from robust_eval.report.warnings import remedy, uncertain, warnings

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from robust_eval.experiment.undecided import HALF, expected_share, remember_share
+from robust_eval.experiment.schedule import HALF, expected_share, remember_share
 
 MODEL = {"model": "small"}
 

@@ -7,7 +7,7 @@ import pytest
 from statsmodels.api import OLS
 
 from robust_eval.error import UserError
-from robust_eval.experiment.until import BLOCK, Taking
+from robust_eval.experiment.schedule import BLOCK, SequentialScheduler
 from robust_eval.metric.score import Score
 from robust_eval.question import Question
 from robust_eval.runtime.text import number
@@ -27,7 +27,7 @@ def scored(questions: list[Question], half_width: float, name: str = "frs.d1", u
 
 def sizes(wanted: float, widths: list[float], questions: list[Question] = ALL) -> list[int]:
     """How many questions are taken at a time, where the interval has these half-widths one after the other."""
-    taking = Taking({"frs.d1": wanted}, questions, seed=0)
+    taking = SequentialScheduler({"frs.d1": wanted}, questions, seed=0)
     taken = taking.next({})
     found = [len(taken)]
     for width in widths:
@@ -38,7 +38,7 @@ def sizes(wanted: float, widths: list[float], questions: list[Question] = ALL) -
 
 
 def test_all_questions_are_taken_at_once_where_no_figure_is_named():
-    taking = Taking({}, ALL, seed=0)
+    taking = SequentialScheduler({}, ALL, seed=0)
     assert taking.next({}) == ALL
     assert taking.next(scored(ALL, 0.5)) == []
 
@@ -56,19 +56,19 @@ def test_no_fewer_than_a_block_follow_and_no_more_than_there_are():
 
 def test_as_many_again_follow_where_there_is_no_interval_yet():
     assert sizes(0.02, [math.nan]) == [MIN_UNITS, MIN_UNITS // 2]
-    taking = Taking({"frs.d1": 0.02}, ALL, seed=0)
+    taking = SequentialScheduler({"frs.d1": 0.02}, ALL, seed=0)
     taking.next({})
     assert len(taking.next({})) == MIN_UNITS // 2  # nothing could be scored
 
 
 def test_a_figure_needs_thirty_questions_that_have_it():
-    taking = Taking({"frs.d1": 0.02}, ALL, seed=0)
+    taking = SequentialScheduler({"frs.d1": 0.02}, ALL, seed=0)
     taken = taking.next({})
     assert len(taking.next(scored(taken, 0.01, undefined=15))) == MIN_UNITS // 2
 
 
 def test_every_figure_must_be_known():
-    taking = Taking({"frs.d1": 0.02, "accuracy.greedy": 0.1}, ALL, seed=0)
+    taking = SequentialScheduler({"frs.d1": 0.02, "accuracy.greedy": 0.1}, ALL, seed=0)
     taken = taking.next({})
     known = scored(taken, 0.02) | {"greedy": scored(taken, 0.2, "accuracy.greedy")["frs"]}
     assert len(taking.next(known)) == math.ceil(MIN_UNITS * 3 / 2)
@@ -76,7 +76,7 @@ def test_every_figure_must_be_known():
 
 def test_the_order_is_of_the_seed_and_the_same_whatever_else_is_there():
     def order(questions: list[Question], seed: int) -> list[str]:
-        taking = Taking({"frs.d1": 1e-9}, questions, seed)
+        taking = SequentialScheduler({"frs.d1": 1e-9}, questions, seed)
         return [question.id for question in taking.next({}) + taking.left]
 
     whole = order(ALL, 0)
@@ -89,14 +89,15 @@ def test_the_order_is_of_the_seed_and_the_same_whatever_else_is_there():
 
 def test_the_order_is_as_good_as_random():
     places = [
-        [question.id for question in Taking({"frs.d1": 0.1}, ALL, seed).next({})].count("q0") for seed in range(2000)
+        [question.id for question in SequentialScheduler({"frs.d1": 0.1}, ALL, seed).next({})].count("q0")
+        for seed in range(2000)
     ]
     assert 0.02 < np.mean(places) < 0.04  # 30 of 1,000 are first
 
 
 def test_a_group_is_taken_whole_and_counts_once():
     questions = [Question(f"q{place}", "?", group=f"{place % 40}") for place in range(200)]
-    taking = Taking({"frs.d1": 0.02}, questions, seed=0)
+    taking = SequentialScheduler({"frs.d1": 0.02}, questions, seed=0)
     taken = taking.next({})
     assert [question.group for question in taken] == [taken[each - each % 5].group for each in range(30)]
     more = taking.next(scored(taken, 0.01))
@@ -107,7 +108,7 @@ def test_a_group_is_taken_whole_and_counts_once():
 def test_an_interval_that_is_narrow_by_chance_ends_no_run():
     rng = np.random.default_rng(0)
     questions = [Question(f"q{place}", "?", group=f"{place // 2}") for place in range(200)]
-    taking = Taking({"frs.d1": 0.02}, questions, seed=0)
+    taking = SequentialScheduler({"frs.d1": 0.02}, questions, seed=0)
     taken = taking.next({})
     values = rng.random(len(taken))
     groups = np.unique([question.group for question in taken], return_inverse=True)[1]
@@ -130,7 +131,7 @@ def test_an_interval_that_is_narrow_by_chance_ends_no_run():
 
 
 def test_the_interval_that_is_reported_is_the_one_on_which_the_run_stopped():
-    taking = Taking({"frs.d1": 0.2}, ALL, seed=0)
+    taking = SequentialScheduler({"frs.d1": 0.2}, ALL, seed=0)
     taken = taking.next({})
     values = np.array([1.0] * 26 + [0.0] * 4)
     mean = 26 / 30
@@ -152,7 +153,7 @@ def test_the_interval_that_is_reported_is_the_one_on_which_the_run_stopped():
 
 
 def test_the_interval_of_a_curve_at_one_temperature_can_be_wanted_as_well():
-    taking = Taking({"accuracy.t0.2": 0.4}, ALL, seed=0)
+    taking = SequentialScheduler({"accuracy.t0.2": 0.4}, ALL, seed=0)
     taken = taking.next({})
     values = np.array([1.0, 0.0] * 15)
     curve = {0.2: Estimate(0.5, 0.4, 0.6), 0.4: Estimate(0.3, 0.2, 0.4)}
@@ -163,16 +164,16 @@ def test_the_interval_of_a_curve_at_one_temperature_can_be_wanted_as_well():
 
 
 def test_a_run_that_did_not_stop_for_its_interval_reports_it_as_it_is():
-    taking = Taking({"frs.d1": 0.02}, ALL, seed=0)
+    taking = SequentialScheduler({"frs.d1": 0.02}, ALL, seed=0)
     wide = scored(taking.next({}), 0.5)
     assert taking.reported(wide) is wide
-    taking = Taking({"frs.d1": 0.2}, ALL[:20], seed=0)
+    taking = SequentialScheduler({"frs.d1": 0.2}, ALL[:20], seed=0)
     whole = scored(taking.next({}), 0.1)
     assert taking.reported(whole) is whole
 
 
 def test_what_is_no_mean_over_questions_is_refused_with_what_is():
-    taking = Taking({"certainty.entropy": 0.1}, ALL, seed=0)
+    taking = SequentialScheduler({"certainty.entropy": 0.1}, ALL, seed=0)
     taken = taking.next({})
     expected = (
         "until names certainty.entropy, which is no mean over questions in this run; these are: certainty.entropy.t1"
@@ -182,7 +183,7 @@ def test_what_is_no_mean_over_questions_is_refused_with_what_is():
 
 
 def test_it_says_how_far_it_is():
-    taking = Taking({"frs.d1": 0.02}, ALL, seed=0)
+    taking = SequentialScheduler({"frs.d1": 0.02}, ALL, seed=0)
     assert taking.in_words({}) == "0 of 1,000 questions: nothing to measure yet"
     taken = taking.next({})
     said = "30 of 1,000 questions: frs.d1 0.500 ± 0.0412, n = 30 (wanted: ± 0.02)"

@@ -6,7 +6,7 @@ from robust_eval.grader.matching import Matching
 from robust_eval.model.base import Request, Thought
 from robust_eval.prompt.prompt import prompt_for
 from robust_eval.question import Question
-from robust_eval.sampler.thinking import Thinking, thinking_of
+from robust_eval.sampler.thinking import Thinking
 
 FRANCE = Question("france", "Capital of France?", ("Paris",))
 
@@ -64,7 +64,7 @@ def test_without_a_number_of_answers_all_are_enumerated_after_each_thought():
 
 def test_a_service_thinks_and_answers_at_once_with_every_budget():
     for budgets, limits in (([0, 64], [16, 80]), (["high", "low"], [16, 16])):
-        sampler = thinking_of("thinking", Thinking(traces=3, budgets=budgets), True, "m")
+        sampler = Thinking(traces=3, budgets=budgets).of_model("thinking", True, "m")
         requests = sampler.requests([FRANCE], Judge(), 7)
         asked = [(each.thought, each.form, each.trials, each.max_new_tokens) for each in requests]
         ordered = sorted(budgets, key=str, reverse=budgets[0] == "high")
@@ -79,7 +79,7 @@ def test_the_greedy_answer_comes_without_thinking_or_with_the_least_that_a_servi
     request = Request("france", 0, prompt_for(FRANCE), (0.0,), 1, 16, 7)
     sampler = Thinking(budgets=[8, 64])
     assert sampler.greedy(request).thought == Thought(())
-    served = thinking_of("thinking", sampler, True, "m").greedy(request)
+    served = sampler.of_model("thinking", True, "m").greedy(request)
     assert (served.thought, served.max_new_tokens) == (Thought(most=8), 24)
 
 

@@ -6,10 +6,12 @@ import pyarrow as pa
 import pytest
 
 from robust_eval.answer import answer_table, rows
-from robust_eval.model.base import Request
+from robust_eval.model.base import Item, Request
 from robust_eval.prompt.prompt import Prompt
+from robust_eval.sampler.temperature_sweep import next_wave, until_settled
 from robust_eval.stats.frs import breaking_temperature, settled
-from robust_eval.store.waves import Condition, Waves, next_wave
+from robust_eval.store.answer_rows import merged
+from robust_eval.store.steps import ConcurrentSteps, Condition
 
 HALF = partial(settled, threshold=0.5)
 OF_TEN = Request("q", 0, Prompt("", (), "Why?"), (0.2, 0.4), 10, 5, 0)
@@ -101,26 +103,36 @@ def verdicts(table: pa.Table) -> list[bool | None]:
 
 
 def test_nothing_is_asked_while_answers_of_a_wave_are_awaited_and_nothing_that_is_there():
-    waves = Waves([OF_TEN], verdicts, HALF)
-    waves.take(answers((0.2, 1, True)))
+    steps, tables = until_settled(OF_TEN, HALF), dict[Item, pa.Table]()
+    waves = ConcurrentSteps([(steps, next(steps))], tables, verdicts)
+
+    def take(*found: tuple[float, int, bool | None]) -> None:
+        came = answers(*found)
+        tables["q", 0] = merged(tables.get(("q", 0)), came, OF_TEN)
+        waves.take(came)
+
+    take((0.2, 1, True))
     (first,) = waves.next()
     assert first.wanted == [(0.2, trial) for trial in (0, 2, 3, 4)]
     assert first.answers == 4
-    waves.take(answers((0.2, 0, True), (0.2, 2, False)))
+    take((0.2, 0, True), (0.2, 2, False))
     assert waves.next() == []
-    waves.take(answers((0.2, 4, None), (0.2, 3, True)))
+    take((0.2, 4, None), (0.2, 3, True))
     (second,) = waves.next()
     assert second.wanted == [(0.2, 5), (0.2, 6)]
     (left,) = waves.at_most()
     assert left.wanted == [(0.2, trial) for trial in range(5, 10)] + [(0.4, trial) for trial in range(10)]
-    waves.take(answers((0.2, 5, True), (0.2, 6, True)))
+    take((0.2, 5, True), (0.2, 6, True))
     (third,) = waves.next()
     assert third.wanted == [(0.4, trial) for trial in range(5)]
     assert waves.settled == 0
-    waves.take(answers(*((0.4, trial, False) for trial in range(5))))
+    take(*((0.4, trial, False) for trial in range(5)))
     (fourth,) = waves.next()
     assert fourth.wanted == [(0.4, 5)]
-    waves.take(answers((0.4, 5, False)))
+    take((0.4, 5, False))
     assert (waves.next(), waves.settled, waves.at_most()) == ([], 1, [])
     used = [(0.2, trial) for trial in range(7)] + [(0.4, trial) for trial in range(6)]
-    assert (waves.finished(), waves.finished()) == ({("q", 0): used}, {})
+    found = waves.answers([("q", 0)]).table
+    assert list(rows(found, "temperature", "trial")) == used
+    assert set(found["weight"].to_pylist()) == {1 / 10}
+    assert tables == {}

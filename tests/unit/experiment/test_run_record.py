@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from robust_eval.experiment.beginning import Beginning
+from robust_eval.experiment.run_record import DeferredRun
 from robust_eval.tracking.base import Run, Untracked
 
 
@@ -12,7 +12,7 @@ def test_what_a_run_leaves_waits_until_it_begins_and_is_left_once(tmp_path: Path
         return record
 
     with Untracked().run("x", tmp_path) as record:
-        begin = Beginning(start)
+        begin = DeferredRun(start)
         begin.then(lambda _: said.append("first"))
         begin.then(lambda _: said.append("second"))
         assert said == []

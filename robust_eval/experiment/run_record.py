@@ -1,0 +1,245 @@
+"""The record of a run: its folder, its deferred start, what is written, and how a repeated run compares."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from filelock import Timeout
+from omegaconf import DictConfig
+
+from robust_eval.answer import (
+    GREEDY,
+    SAMPLER,
+    Answers,
+    HowAsked,
+    gathered,
+    read_answers,
+    rows,
+    temperature_name,
+    with_how_asked,
+    write_parquet,
+)
+from robust_eval.config.repeatable import repeatable
+from robust_eval.error import UserError
+from robust_eval.metric.score import Score
+from robust_eval.question import Question
+from robust_eval.report.figures import save_figures
+from robust_eval.report.mlflow_tables import run_note, run_tables
+from robust_eval.report.page import write_page
+from robust_eval.rewriter.base import Rewritten
+from robust_eval.runtime.process import environment, kept_lock
+from robust_eval.tracking.base import Run
+from robust_eval.tracking.result import Result, by_question, write_summary
+from robust_eval.tracking.run_folder import (
+    ANSWERS,
+    CONFIG,
+    CURVES_FILE,
+    ERROR,
+    LOADED,
+    LOG,
+    QUESTIONS,
+    REPORT,
+    SUMMARY,
+    TRACKED,
+)
+from robust_eval.tracking.settings import SEVERAL, decided, effective
+
+
+class DeferredRun:
+    """The moment at which a model is first asked, or at which the first answers are found in the store.
+
+    Until then the run has nothing in the tracker and nothing in its folder. What is to be written there waits.
+    """
+
+    def __init__(self, start: Callable[[], Run]) -> None:
+        self._start = start
+        self._record: Run | None = None
+        self._waiting: list[Callable[[Run], object]] = []
+
+    def __call__(self) -> Run:
+        """Begin the run, unless it has begun: start its record and write what has waited. Return the record."""
+        if self._record is None:
+            self._record = self._start()
+            for leave in self._waiting:
+                leave(self._record)
+            self._waiting.clear()
+        return self._record
+
+    def then(self, leave: Callable[[Run], object]) -> None:
+        """Call ``leave`` with the record when the run begins; at once if it has begun."""
+        if self._record is None:
+            self._waiting.append(leave)
+        else:
+            leave(self._record)
+
+
+@contextmanager
+def owned(folder: Path, composed: DictConfig) -> Iterator[None]:
+    """Lock the folder of a run.
+
+    A folder in which nothing but the log was written is removed afterwards, with the folder of its day if that is empty
+    then. Raises UserError where another run is in the folder, or was there with another configuration.
+    """
+    lock = kept_lock(folder.with_name(f"{folder.name}.lock"))
+    try:
+        lock.acquire(timeout=0)
+    except Timeout as problem:
+        raise UserError(f"a run is going on in {folder}; give this one another folder (hydra.run.dir)") from problem
+    try:
+        file = folder / CONFIG
+        if file.is_file() and file.read_text(encoding="utf-8") != repeatable(composed):
+            raise UserError(f"{folder} holds a run with another configuration; give this one another (hydra.run.dir)")
+        yield
+    finally:
+        if {path.name for path in folder.iterdir()} <= {LOG}:
+            (folder / LOG).unlink(missing_ok=True)
+            with suppress(OSError):
+                folder.rmdir()
+        Path(lock.lock_file).unlink(missing_ok=True)
+        lock.release()
+        if not folder.exists() and folder.parent.parent == Path(composed.paths.mlruns) / "runs":
+            with suppress(OSError):  # other runs lie there
+                folder.parent.rmdir()
+
+
+COUNTED = (
+    *("questions.asked", "questions.kept", "prompts.asked", "prompts.found"),
+    *("replies.came", "replies.cut", "replies.uncertain"),
+)
+"""The counts by which people look for runs."""
+
+
+def run_name(settings: Mapping[str, object], swept: str | None) -> str:
+    """Return what a run is called in a tracker: the method, the model, the data set, and what was swept."""
+    words = run_labels(settings)
+    return ", ".join(filter(None, (*(str(words[name]) for name in ("method", "model", "dataset")), swept)))
+
+
+def describe(settings: dict[str, Any], composed: DictConfig, folder: Path, record: Run) -> None:
+    """Write down the configuration and the environment."""
+    surroundings = environment()
+    for left in (ERROR, SUMMARY, QUESTIONS):  # of the same run before: it has not finished yet
+        (folder / left).unlink(missing_ok=True)
+    (folder / CONFIG).write_text(repeatable(composed), encoding="utf-8")
+    (folder / "environment.json").write_text(json.dumps(surroundings, indent=2) + "\n", encoding="utf-8")
+    record.leave_id(folder / TRACKED)
+    record.parameters(decided(settings) | run_labels(settings))
+    record.tags(surroundings)
+
+
+def run_labels(settings: Mapping[str, object]) -> dict[str, object]:
+    """Return the settings by which people look for runs, under the names that they have for them."""
+    chosen = {
+        group: "+".join(dict.fromkeys(name.split(".")[1] for name in settings if name.startswith(f"{group}.")))
+        for group in SEVERAL
+    }
+    found: dict[str, object] = {"method": chosen["metric"], "sampler": chosen["sampler"]}
+    found |= {name: settings.get(f"{name}.name") for name in ("model", "dataset")}
+    return found | ({"d": settings["metric.frs.d"]} if "metric.frs.d" in settings else {})
+
+
+def write_rewrites(rewritten: Rewritten, folder: Path) -> None:
+    """Write what a model replied when it was asked for rewrites, and what became of each; nothing where none was."""
+    if rewritten.replies.num_rows:
+        write_parquet(rewritten.replies, folder / "rewriting.parquet")
+        write_parquet(rewritten.found, folder / "rewrites.parquet")
+
+
+def write_answers(greedy: pa.Table, answers: Mapping[str, Answers], asked: HowAsked, folder: Path) -> None:
+    """Write the answers of all samplers, with how they were asked for, and accuracy curves where a model gave them."""
+    table = gathered({GREEDY: greedy, **{name: each.table for name, each in answers.items()}})
+    write_parquet(with_how_asked(table, asked), folder / ANSWERS)
+    if curves := curves_of(answers):
+        write_parquet(gathered(curves), folder / CURVES_FILE)
+
+
+def curves_of(answers: Mapping[str, Answers]) -> dict[str, pa.Table]:
+    """Return the accuracy curves by sampler, of those samplers that have any."""
+    return {name: each.curves for name, each in answers.items() if each.curves.num_rows}
+
+
+def write_question_status(
+    questions: Sequence[Question], scores: Mapping[str, Score], folder: Path, record: Run
+) -> None:
+    """Write what is known of questions of which none is kept: whether each greedy answer is right.
+
+    The run has not finished, so there is no summary; a gate reads this (:mod:`robust_eval.gate.measured_run`).
+    """
+    write_parquet(by_question(questions, [], scores), folder / QUESTIONS)
+    record.folder(folder)
+
+
+def report(result: Result, folder: Path, record: Run) -> None:
+    """Write tables, figures, summary and page into the folder, and all of it into the tracker."""
+    with result.watch.stage("report"):
+        for score in result.scores.values():
+            for name, table in score.tables.items():
+                write_parquet(table, folder / f"{name}.parquet")
+        write_parquet(result.by_question(), folder / QUESTIONS)
+        figures = save_figures(result, folder / "figures")
+        write_page(result, figures, folder / REPORT)
+    (folder / LOADED).write_text(json.dumps(effective(result.description), indent=2) + "\n", encoding="utf-8")
+    write_summary(result, folder)
+    counts = result.counts()
+    record.scores(list(result.scores.values()), {name: counts[name] for name in COUNTED})
+    record.folder(folder)
+    record.note(run_note(result))
+    record.tables(run_tables(result))
+
+
+SHOWN = 3
+"""Answers that differ and are shown."""
+_PLACE = ("question_id", "rewrite", "temperature", "trial")
+
+
+def compared(before: Path, after: Path) -> str:
+    """Say in one sentence how the answers in two files differ. Raises UserError where one holds no answers."""
+    tables = [read_answers(file) for file in (before, after)]
+    asked_by = all(table[SAMPLER].null_count == 0 for table in tables)  # which a run with one sampler need not say
+    first, second = (_by_place(table, [*_PLACE, SAMPLER] if asked_by else _PLACE) for table in tables)
+    places = first.keys() | second.keys()
+    differ = sorted(place for place in places if _said(first.get(place)) != _said(second.get(place)))
+    pairs = [(first[place][2], second[place][2]) for place in places if place not in set(differ)]
+    largest = max((_largest(one, other) for one, other in pairs), default=0.0)
+    logprobs = "to the last digit" if largest == 0 else f"log-probabilities differ by {largest:.1g} at most"
+    if not differ:
+        return f"the same answers came, all {len(places):,} of them; {logprobs}"
+    shown = "; ".join(
+        f"{_where(place)}: {_shown(first.get(place))} → {_shown(second.get(place))}" for place in differ[:SHOWN]
+    )
+    return f"{len(differ):,} of {len(places):,} answers differ, for example {shown}; of the others {logprobs}"
+
+
+_Row = tuple[str, list[int] | None, list[float] | None]
+
+
+def _by_place(table: pa.Table, place: Sequence[str]) -> dict[tuple[Any, ...], _Row]:
+    rest = rows(table, "text", "token_ids", "token_logprobs")
+    return dict(zip(rows(table, *place), rest, strict=True))
+
+
+def _where(place: tuple[Any, ...]) -> str:
+    question, rewrite, temperature, trial, *sampler = place
+    reworded = f", rewrite {rewrite}," if rewrite else ""
+    asked_by = f" ({sampler[0]})" if sampler else ""
+    return f"question {question}{reworded} at t = {temperature_name(temperature)}, trial {trial}{asked_by}"
+
+
+def _said(row: _Row | None) -> tuple[str, list[int] | None] | None:
+    return None if row is None else (row[0], row[1])
+
+
+def _shown(row: _Row | None) -> str:
+    return "missing" if row is None else repr(row[0])
+
+
+def _largest(one: list[float] | None, other: list[float] | None) -> float:
+    if one is None or other is None or len(one) != len(other):
+        return 0.0 if one == other else float("inf")
+    with np.errstate(invalid="ignore"):  # −inf on both sides is no difference
+        difference = np.abs(np.subtract(one, other))
+    return float(np.nan_to_num(difference).max(initial=0.0))

@@ -1,0 +1,450 @@
+"""Sample questions block by block: rewrites, greedy answers, selection by them, answers of the samplers, verdicts."""
+
+import logging
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from robust_eval.aggregator.base import Aggregator
+from robust_eval.aggregator.text import EqualText
+from robust_eval.answer import CURVES, NO_ANSWER, NO_REPLY, SCHEMA, Answers, HowAsked, Undecided, rows
+from robust_eval.config.config import Config
+from robust_eval.experiment.models import Models
+from robust_eval.experiment.run_record import DeferredRun, write_answers, write_rewrites
+from robust_eval.experiment.schedule import reasons_for_full_sampling, refuse_early_stopping, remember_share, undecided
+from robust_eval.grader.judge import Judge
+from robust_eval.metric.score import Metric
+from robust_eval.model.base import ALL, Request, Temperatures
+from robust_eval.prompt.prompt import refuse_exemplars
+from robust_eval.question import Question
+from robust_eval.rewriter.base import Rewriter, Rewritten
+from robust_eval.runtime.process import Stopwatch
+from robust_eval.sampler.base import (
+    ORDER,
+    Conditions,
+    NothingKeptError,
+    Sampler,
+    clip_to_supported,
+    greedy_requests,
+    highest_temperature,
+)
+from robust_eval.sampler.recorded_answers import RecordedAnswers
+from robust_eval.store.steps import Steps, VerdictsOf
+from robust_eval.store.stored_model import StoredModel
+
+log = logging.getLogger(__name__)
+
+
+_Part = TypeVar("_Part", Answers, pa.Table)
+
+
+class RunState(NamedTuple):
+    """Questions and the answers to them, as far as they have come.
+
+    ``rewritten`` are the questions with their rewrites, ``questions`` those of them that the run is about, ``kept``
+    those that were selected by their ``greedy`` answers (graded: ``baseline``), ``answers`` those of each sampler to
+    them (``graded``).
+    """
+
+    rewritten: Rewritten
+    questions: Sequence[Question] = ()
+    kept: Sequence[Question] = ()
+    greedy: pa.Table = SCHEMA.empty_table()
+    baseline: pa.Table = SCHEMA.empty_table()
+    answers: Mapping[str, Answers] = MappingProxyType({})
+    graded: Mapping[str, pa.Table] = MappingProxyType({})
+
+
+def joined(parts: Sequence[RunState], order: Sequence[Question]) -> RunState:
+    """Return all parts as one, the questions and their answers in the ``order`` in which the questions stand there."""
+    if len(parts) == 1:
+        return parts[0]
+    place = {question.id: number for number, question in enumerate(order)}
+    ids = pa.array(list(place))
+
+    def questions(found: Iterable[Sequence[Question]]) -> list[Question]:
+        return sorted((question for each in found for question in each), key=lambda question: place[question.id])
+
+    def table(found: Iterable[pa.Table]) -> pa.Table:
+        whole = pa.concat_tables(found, promote_options="default")
+        return whole.take(pc.sort_indices(pc.index_in(whole["question_id"], value_set=ids)))  # which is stable
+
+    def answers(found: Sequence[Answers]) -> Answers:
+        return Answers(table(each.table for each in found), table(each.curves for each in found))
+
+    return RunState(
+        Rewritten(
+            questions(part.rewritten.questions for part in parts),
+            table(part.rewritten.found for part in parts),
+            table(part.rewritten.replies for part in parts),
+        ),
+        questions(part.questions for part in parts),
+        questions(part.kept for part in parts),
+        table(part.greedy for part in parts),
+        table(part.baseline for part in parts),
+        {name: answers(found) for name, found in _by_sampler(part.answers for part in parts).items()},
+        {name: table(found) for name, found in _by_sampler(part.graded for part in parts).items()},
+    )
+
+
+def _by_sampler(parts: Iterable[Mapping[str, _Part]]) -> dict[str, list[_Part]]:
+    """Return what each sampler has in the parts; in one whose questions are not kept there is nothing."""
+    found: dict[str, list[_Part]] = {}
+    for part in parts:
+        for name, each in part.items():
+            found.setdefault(name, []).append(each)
+    return found
+
+
+def grade(
+    judge: Judge, clusters: Mapping[str, Aggregator], questions: Sequence[Question], answers: Mapping[str, Answers]
+) -> dict[str, pa.Table]:
+    """Read and grade the answers of each sampler, and give answers that mean the same one label.
+
+    ``clusters`` has the aggregator of the samplers of whose answers a metric reads labels: elsewhere equal texts
+    suffice.
+    """
+    return {
+        sampler: clusters.get(sampler, EqualText()).aggregate(questions, judge.grade(questions, sampled.table))
+        for sampler, sampled in answers.items()
+    }
+
+
+def clustered_by(
+    aggregator: Aggregator, metrics: Mapping[str, Metric], read: Mapping[str, str]
+) -> dict[str, Aggregator]:
+    """Return the aggregator by the samplers of whose answers a metric reads labels; ``read`` names the sampler of each
+    metric.
+    """
+    return {read[name]: aggregator for name, metric in metrics.items() if metric.needs_clusters}
+
+
+MAJORITY_OF = 5
+"""Answers of which the most frequent stands for the greedy one, of a model that takes no temperature 0."""
+
+
+@dataclass(frozen=True)
+class SampledAnswers:
+    """Answers of a model. All samplers ask the same questions, so that their figures can be joined by question.
+
+    The first sampler says how the greedy answers are asked for, which all samplers share. Of a model that takes no
+    temperature 0 the most frequent of several answers stands for the greedy one, where questions are selected by it;
+    elsewhere there is none.
+    """
+
+    samplers: Mapping[str, Sampler]
+    model: StoredModel
+    judge: Judge
+    seed: int
+    top_logprobs: int
+    """How many of the largest log-probabilities of each greedy token are wanted at least."""
+    takes: Temperatures = ALL
+    """The temperatures that the model takes."""
+    undecided: Mapping[str, Undecided] = field(default_factory=dict)
+    """How far each sampler asks that asks no more than breaking temperatures need."""
+    could_ask_less: Sequence[str] = ()
+    """The samplers that ask all, and could ask no more than breaking temperatures need."""
+
+    @property
+    def greedy(self) -> str:
+        """What the answers are called by which questions are selected."""
+        return "greedy" if self.takes.greedy else "most frequent"
+
+    def conditions(self) -> Mapping[str, Conditions]:
+        """Return the samplers, which are conditions."""
+        return self.samplers
+
+    def asked(self, questions: Sequence[Question]) -> list[Question]:
+        """Return all questions. Raises UserError for a question that the prompt answers."""
+        refuse_exemplars(questions, self._first.prompts)
+        return list(questions)
+
+    def candidates(self, questions: Sequence[Question]) -> list[Question]:
+        """Return the questions that every sampler can ask, but for one that asks in other orders alone: beside others
+        it asks those that have choices.
+        """
+        chosen = list(questions)
+        deciding = [sampler for sampler in self.samplers.values() if sampler.axis != ORDER]
+        for sampler in deciding or self.samplers.values():
+            chosen = sampler.candidates(chosen)
+        return chosen
+
+    def baseline(self, questions: Sequence[Question]) -> pa.Table:
+        """Ask for the greedy answers, once each sampler could make its requests: its mistakes are found before."""
+        for name in self.samplers:
+            self.requests(name, questions)
+        requests = self.greedy_requests(questions)
+        if not requests:
+            return SCHEMA.empty_table()
+        table = self.model.answers(requests, f"{self.greedy} answers").table
+        return table if self.takes.greedy else most_frequent(table, self.judge.grade(questions, table))
+
+    def greedy_requests(self, questions: Sequence[Question]) -> list[Request]:
+        """Return the requests at temperature 0, or for those answers of which the most frequent stands for it."""
+        sampler = self._first
+        requests = greedy_requests(
+            questions, sampler.prompts, sampler.max_new_tokens, self.seed, self.top_logprobs, self.judge.first_line
+        )
+        requests = [sampler.greedy(request) for request in requests]
+        if self.takes.greedy:
+            return requests
+        if not any(each.selects for each in self.samplers.values()):
+            return []
+        lowest = sampler.temperatures[0]
+        return [replace(request, temperatures=(lowest,), trials=MAJORITY_OF) for request in requests]
+
+    def requests(self, sampler: str, questions: Sequence[Question]) -> list[Request]:
+        """Return the requests of a sampler for the selected questions."""
+        return self.samplers[sampler].requests(questions, self.judge, self.seed)
+
+    def select(self, questions: Sequence[Question], baseline: pa.Table) -> list[Question]:
+        """Select the questions that every sampler keeps."""
+        chosen = list(questions)
+        for sampler in self.samplers.values():
+            chosen = sampler.select(chosen, baseline, self.seed)
+        return chosen
+
+    def at_most(self, questions: Sequence[Question]) -> list[Question]:
+        """Return as many of them as the sampler takes that takes fewest."""
+        chosen = list(questions)
+        for sampler in self.samplers.values():
+            chosen = sampler.at_most(chosen)
+        return chosen
+
+    def answers(self, questions: Sequence[Question], baseline: pa.Table) -> dict[str, Answers]:
+        """Ask for the answers of one sampler after the other; one that has nothing to ask has none."""
+        found = {}
+        for name in self.samplers:
+            requests, stage = self.requests(name, questions), self.stage(name)
+            if not requests:
+                continue
+            found[name] = self.model.ask(self._steps(name, questions, baseline), stage, self._verdicts(questions))
+            if name in self.undecided:
+                asked, planned = found[name].table.num_rows, sum(request.answers for request in requests)
+                log.info("%s: %d of %d answers settle every breaking temperature", stage, asked, planned)
+                remember_share(self.model.identity, asked, planned)
+        return found
+
+    def planned(
+        self, sampler: str, questions: Sequence[Question], baseline: pa.Table | None
+    ) -> tuple[list[Request], Answers | None]:
+        """Return what a sampler may still ask for of a closed model, and its answers where that is nothing."""
+        return self.model.planned(self._steps(sampler, questions, baseline), self._verdicts(questions))
+
+    def _steps(self, sampler: str, questions: Sequence[Question], baseline: pa.Table | None) -> list[Steps]:
+        return self.samplers[sampler].steps(questions, baseline, self.judge, self.seed)
+
+    def _verdicts(self, questions: Sequence[Question]) -> VerdictsOf:
+        """Return what says which answers are right; None where there was no reply, or nothing is right or wrong."""
+
+        def verdicts(table: pa.Table) -> list[bool | None]:
+            graded = self.judge.grade(questions, table)
+            return [
+                None if outcome in NO_REPLY else False if outcome in NO_ANSWER else correct
+                for correct, outcome in rows(graded, "correct", "outcome")
+            ]
+
+        return verdicts
+
+    def stage(self, sampler: str) -> str:
+        """Return the name of a sampler's answers in progress bars and logs."""
+        return "sampled answers" if len(self.samplers) == 1 else f"answers of {sampler}"
+
+    def identity(self) -> dict[str, Any]:
+        """Return which temperatures the model takes, where it does not take all that were set."""
+        if self.takes.own:
+            return {"loaded.temperatures": "the model's own"}
+        found = {} if math.isinf(self.takes.highest) else {"loaded.temperatures": f"up to {self.takes.highest:g}"}
+        if not self.takes.greedy:
+            found["loaded.greedy"] = f"the most frequent of {MAJORITY_OF} answers at {self._first.temperatures[0]:g}"
+        return found
+
+    @property
+    def _first(self) -> Sampler:
+        return next(iter(self.samplers.values()))
+
+
+@dataclass(frozen=True)
+class RecordedSource:
+    """Answers that somebody else collected."""
+
+    file: RecordedAnswers
+
+    greedy = "recorded"
+
+    def conditions(self) -> Mapping[str, Conditions]:
+        """Return the conditions of each sampler that the file names."""
+        return self.file.conditions()
+
+    def asked(self, questions: Sequence[Question]) -> list[Question]:
+        """Return the questions that have an answer. Raises UserError for the first answer to an unknown question."""
+        return self.file.answered(questions)
+
+    def candidates(self, questions: Sequence[Question]) -> list[Question]:
+        """Return all questions."""
+        return list(questions)
+
+    def baseline(self, questions: Sequence[Question]) -> pa.Table:
+        """Return the answers at temperature 0, if there are any."""
+        return self.file.baseline(questions)
+
+    def select(self, questions: Sequence[Question], baseline: pa.Table) -> list[Question]:
+        """Select by the rule in ``sampler.selection``."""
+        return self.file.select(questions, baseline)
+
+    def at_most(self, questions: Sequence[Question]) -> list[Question]:
+        """Return all of them."""
+        return list(questions)
+
+    def answers(self, questions: Sequence[Question], baseline: pa.Table) -> dict[str, Answers]:
+        """Return the answers above temperature 0."""
+        return {name: Answers(table, CURVES.empty_table()) for name, table in self.file.answers(questions).items()}
+
+    @property
+    def undecided(self) -> Mapping[str, Undecided]:
+        """How far each sampler asked that asked no more than breaking temperatures need, as the file says."""
+        return {} if self.file.asked is None else self.file.asked.undecided
+
+    def identity(self) -> dict[str, Any]:
+        """Return the hash of the file."""
+        return {f"identity.answers.{name}": value for name, value in self.file.identity().items()}
+
+
+AnswerSource = SampledAnswers | RecordedSource
+"""Where the answers of a run come from, by the name of the sampler that asks for them."""
+
+
+def answer_source(config: Config, model: StoredModel) -> AnswerSource:
+    """Return where the answers of a run come from: its model, or the file of recorded answers."""
+    if config.recorded is not None:
+        refuse_early_stopping(config, config.recorded)
+        return RecordedSource(config.recorded)
+    wanted = max(metric.top_logprobs for metric in config.metric.values())
+    samplers = {
+        name: sampler.of_model(name, config.model.remote, config.model.name) for name, sampler in config.sampler.items()
+    }
+    takes = model.temperatures(highest_temperature(samplers.values()))
+    samplers = {name: clip_to_supported(name, sampler, takes, config.model.name) for name, sampler in samplers.items()}
+    asking = undecided(config, samplers)
+    samplers |= {name: samplers[name].stopping_at(each.threshold) for name, each in asking.items()}
+    could = [name for name in samplers if name not in asking and not reasons_for_full_sampling(config, samplers, name)]
+    collection = SampledAnswers(samplers, model, config.judge, config.seed, wanted, takes, asking, could)
+    if not takes.greedy and any(sampler.selects for sampler in samplers.values()):
+        log.warning(
+            "%s takes no temperature 0: the most frequent of %d answers stands for the greedy one",
+            *(config.model.name, MAJORITY_OF),
+        )
+    return collection
+
+
+def most_frequent(replies: pa.Table, graded: pa.Table) -> pa.Table:
+    """Return of each question the first reply that has its most frequent label; of labels as frequent, the first.
+
+    ``graded`` are the same replies with their labels. A reply without a label has no vote.
+    """
+    by_question: dict[str, list[tuple[int, str | None]]] = {}
+    for row, (question_id, label) in enumerate(rows(graded, "question_id", "label")):
+        by_question.setdefault(question_id, []).append((row, label))
+    chosen = []
+    for answers in by_question.values():
+        votes = Counter(label for _, label in answers if label is not None)
+        winner = votes.most_common(1)[0][0] if votes else None
+        chosen.append(next(row for row, label in answers if label == winner))
+    return replies.take(pa.array(chosen, pa.int64()))
+
+
+@dataclass
+class SamplingLoop:
+    """Asks block after block of ``questions``. Whatever came lies in the ``folder`` before the next step.
+
+    ``clusters`` has the aggregator of the samplers of whose answers labels are read. ``parts`` are the blocks that were
+    asked, ``full`` says whether the samplers take no more questions.
+    """
+
+    questions: Sequence[Question]
+    source: AnswerSource
+    judge: Judge
+    rewriter: Rewriter
+    models: Models
+    clusters: Mapping[str, Aggregator]
+    seed: int
+    begin: DeferredRun
+    folder: Path
+    watch: Stopwatch
+    parts: list[RunState] = field(default_factory=list)
+    full: bool = False
+
+    def __post_init__(self) -> None:
+        self._how = HowAsked(self.judge.first_line, self.source.undecided)
+        self._rewriter = self.rewriter.within(self.models.writer.temperatures)
+        if not self._rewriter.asks:  # what there is, is given to all at once
+            self.questions = self._rewritten(self.questions).questions
+
+    def rewrite(self, block: Sequence[Question]) -> Rewritten:
+        """Return questions with the rewrites that a model is asked for; as they are, where none is."""
+        if not self._rewriter.asks:
+            return Rewritten(list(block))
+        rewritten = self._rewritten(block)
+        self.begin.then(lambda _: write_rewrites(self._with(RunState(rewritten)).rewritten, self.folder))
+        return rewritten
+
+    def answer(self, rewritten: Rewritten) -> RunState:
+        """Ask for the greedy answers of one more block, select by them, ask for the answers of the samplers and grade
+        them. Return everything that was answered until now.
+
+        There may be no question that is kept: :meth:`raise_if_none_selected` says why.
+        """
+        source, judge = self.source, self.judge
+        part = RunState(rewritten, source.asked(rewritten.questions))
+        try:
+            with self.watch.stage("baseline"):
+                candidates = source.candidates(part.questions)
+                part = part._replace(greedy=source.baseline(candidates))
+                self._leave(part)
+                part = part._replace(baseline=judge.grade(candidates, part.greedy))
+                part = part._replace(kept=self._within_most(source.select(candidates, part.baseline)))
+            if part.greedy.num_rows or isinstance(source, RecordedSource):
+                log.info("%s answers: %d of %d questions kept", source.greedy, len(part.kept), len(candidates))
+            with self.watch.stage("sampling"):
+                part = part._replace(answers=source.answers(part.kept, part.baseline))
+            self._leave(part)
+            with self.watch.stage("grading"):
+                part = part._replace(graded=grade(self.judge, self.clusters, part.kept, part.answers))
+        except NothingKeptError:
+            log.debug("no question of this block is kept")
+        self.parts.append(part)
+        return joined(self.parts, self.questions)
+
+    def raise_if_none_selected(self, answered: RunState) -> None:
+        """Raise NothingKeptError, which says why, where no question at all is kept."""
+        if not answered.kept:
+            self.source.select(self.source.candidates(answered.questions), answered.baseline)
+
+    def _within_most(self, selected: list[Question]) -> list[Question]:
+        """Return the questions that are selected, without those that would be too many with those kept before."""
+        before = [question for part in self.parts for question in part.kept]
+        kept = self.source.at_most([*before, *selected])[len(before) :]
+        self.full = len(kept) < len(selected)
+        if not kept:
+            raise NothingKeptError("the samplers take no more questions")
+        return kept
+
+    def _rewritten(self, questions: Sequence[Question]) -> Rewritten:
+        with self.watch.stage("rewriting"):
+            return self._rewriter.rewrite(questions, self.models.writer, self.seed)
+
+    def _with(self, part: RunState) -> RunState:
+        return joined([*self.parts, part], self.questions)
+
+    def _leave(self, part: RunState) -> None:
+        """Begin the run, if it has not begun, and write the answers so far."""
+        self.begin()
+        so_far = self._with(part)
+        write_answers(so_far.greedy, so_far.answers, self._how, self.folder)

@@ -1,0 +1,343 @@
+"""How much a run asks: questions until figures are known or a gate is decided, and trials with early stopping."""
+
+import hashlib
+import json
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from statistics import NormalDist
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from robust_eval.answer import GREEDY, Undecided
+from robust_eval.config.config import Config
+from robust_eval.error import UserError
+from robust_eval.gate.comparable import shared_questions
+from robust_eval.gate.decision import Differences, judge, whole
+from robust_eval.gate.measured_run import MeasuredRun
+from robust_eval.gate.settings import GateSettings
+from robust_eval.metric.answer_sources import sources
+from robust_eval.metric.metric_spec import declared
+from robust_eval.metric.score import Score
+from robust_eval.question import Question, seeded_rank
+from robust_eval.runtime.measured_choices import recalled, remember
+from robust_eval.runtime.text import number
+from robust_eval.sampler.base import Conditions, Sampler
+from robust_eval.sampler.recorded_answers import RecordedAnswers
+from robust_eval.stats.estimate import Estimate
+from robust_eval.stats.interval import MIN_UNITS, ROUNDING, UNKNOWN, Floats, Limits
+
+log = logging.getLogger(__name__)
+
+
+BLOCK = 10
+"""Questions that are taken at least before the intervals are looked at again."""
+_NORMAL = NormalDist().inv_cdf(0.975)
+
+
+class Seen(NamedTuple):
+    """A figure after some questions: its estimate, the half-width of its interval, and the number of independent
+    questions or groups that it rests on.
+
+    The half-width is that on which a run stops (:func:`careful_half_width`), NaN where there is no interval.
+    """
+
+    estimate: Estimate
+    half_width: float
+    n: int
+
+
+class QuestionScheduler(Protocol):
+    """Which questions a run takes next; those that are ``left`` are not taken yet."""
+
+    left: list[Question]
+
+    def next(self, scores: Mapping[str, Score]) -> list[Question]:
+        """Return the next questions, given the scores of those before; none where that is enough, or none is left."""
+
+    def in_words(self, scores: Mapping[str, Score]) -> str:
+        """Say what is known by now; nothing where all are taken at once."""
+
+    def reported(self, scores: dict[str, Score]) -> dict[str, Score]:
+        """Return the scores of a run that takes no more questions as they are reported: by default as they are."""
+        return scores
+
+
+class SequentialScheduler(QuestionScheduler):
+    """The questions of a run in the order in which it takes them: all at once, or until its figures are known.
+
+    ``wanted`` maps the names of figures to the half-width that their 95 % intervals shall have; where it is empty, all
+    questions are taken at once. Otherwise they come in an order of the seed, which does not depend on what else the
+    data set holds. Those of a group stay together. There are :data:`MIN_UNITS` at first. Then half as many follow as
+    the widest interval lets expect, :data:`BLOCK` at least, until every interval is narrow enough.
+    """
+
+    def __init__(self, wanted: Mapping[str, float], questions: Sequence[Question], seed: int) -> None:
+        self.wanted = wanted
+        self.left = in_order(questions, seed) if wanted else list(questions)
+        self.taken = 0
+        self._unit = {question.id: unit(question) for question in questions}
+
+    def next(self, scores: Mapping[str, Score]) -> list[Question]:
+        """Return the next questions, given the scores of those before; none where that is enough, or none is left.
+
+        Raises UserError where one of the figures is no mean over questions, or is not measured.
+        """
+        if not self.wanted:
+            more = len(self.left)
+        elif not self.taken:
+            more = MIN_UNITS
+        else:
+            more = self._missing(scores)
+        block, self.left = split_at_group_boundary(self.left, more)
+        self.taken += len(block)
+        return block
+
+    def in_words(self, scores: Mapping[str, Score]) -> str:
+        """Say what is known of the figures, and after how many questions; nothing where none is wanted."""
+        if not self.wanted:
+            return ""
+        figures = [
+            f"{name} {number(seen.estimate.value)} ± {number(seen.half_width, '.4f')}, n = {seen.n} "
+            f"(wanted: ± {self.wanted[name]:g})"
+            for name, seen in self._seen(scores).items()
+        ]
+        of = f"{self.taken:,} of {self.taken + len(self.left):,} questions"
+        return f"{of}: {', '.join(figures) or 'nothing to measure yet'}"
+
+    def reported(self, scores: dict[str, Score]) -> dict[str, Score]:
+        """Return the scores with the intervals on which the run stopped: those of the figures that are wanted are
+        stretched to the half-width that was looked at. Where the run did not stop for them, they are as they are.
+        """
+        if not self.left or self._missing(scores):
+            return scores
+        seen = self._seen(scores)
+        return {key: _with_stretched(score, seen) for key, score in scores.items()}
+
+    def _missing(self, scores: Mapping[str, Score]) -> int:
+        """Return how many questions to take next; 0 where every interval is narrow enough."""
+        times = [_times(seen, self.wanted[name]) for name, seen in self._seen(scores).items()]
+        more = max(times, default=2.0) - 1
+        return max(BLOCK, math.ceil(self.taken * more / 2)) if more > ROUNDING else 0
+
+    def _seen(self, scores: Mapping[str, Score]) -> dict[str, Seen]:
+        """Return what is known of each figure; nothing where no question is kept yet."""
+        return {name: self._figure(name, scores) for name in self.wanted} if scores.keys() - {GREEDY} else {}
+
+    def _figure(self, name: str, scores: Mapping[str, Score]) -> Seen:
+        score = next((score for score in scores.values() if name in score.by_question), None)
+        if score is None:
+            means = ", ".join(sorted({name for score in scores.values() for name in score.by_question}))
+            raise UserError(f"until names {name}, which is no mean over questions in this run; these are: {means}")
+        estimate = score.figures()[name]
+        residuals: dict[tuple[str, str], float] = {}
+        values = score.by_question[name]
+        for question_id, value in zip(score.question_ids, values.tolist(), strict=True):
+            if not math.isnan(value):
+                drawn = self._unit[question_id]
+                residuals[drawn] = residuals.get(drawn, 0.0) + value - estimate.value
+        number_known = max(1, int(np.count_nonzero(~np.isnan(values))))
+        half_width = careful_half_width(estimate, list(residuals.values()), number_known)
+        return Seen(estimate, half_width, len(residuals))
+
+
+def careful_half_width(estimate: Estimate, residuals: Sequence[float], number: int) -> float:
+    """Return the half-width of the interval of a mean of ``number`` values, no less than the normal interval would have
+    if the variance were two standard errors above its estimate.
+
+    A run looks again and again, and would stop at the first interval that is narrow by chance: where few of the rare
+    values have come, as where nine in ten answers are right. ``residuals`` are those of independent questions, or sums
+    of a group.
+    """
+    squares = np.square(residuals)
+    variance = squares.sum() + 2 * math.hypot(*(squares - squares.mean())) if len(squares) else 0.0
+    return float(np.maximum((estimate.high - estimate.low) / 2, _NORMAL * math.sqrt(variance) / number))
+
+
+def stretched(estimate: Estimate, half_width: float, limits: Limits) -> Estimate:
+    """Return an estimate whose interval has this half-width, as far as its ``limits`` allow.
+
+    >>> stretched(Estimate(0.5, 0.25, 0.625), 0.25, (0.0, 1.0))
+    Estimate(value=0.5, low=0.16666666666666669, high=0.6666666666666666)
+    """
+    value, low, high = estimate
+    times = 2 * half_width / (high - low)
+    lowest, highest = limits
+    return Estimate(value, max(lowest, value - times * (value - low)), min(highest, value + times * (high - value)))
+
+
+def _with_stretched(score: Score, seen: Mapping[str, Seen]) -> Score:
+    for name in seen.keys() & score.by_question.keys():
+        limits = score.limits.get(name, UNKNOWN)
+        score = score.with_estimate(name, stretched(seen[name].estimate, seen[name].half_width, limits))
+    return score
+
+
+def _times(seen: Seen, wanted: float) -> float:
+    """Return how many times as many questions a figure needs; twice as many, where it has no interval yet."""
+    enough = MIN_UNITS / seen.n if seen.n else 2.0
+    return max(enough, 2.0 if math.isnan(seen.half_width) else (seen.half_width / wanted) ** 2)
+
+
+def split_at_group_boundary(questions: Sequence[Question], most: int) -> tuple[list[Question], list[Question]]:
+    """Return so many questions, or more where a group would be divided otherwise, and the rest."""
+    block, rest = list(questions[:most]), list(questions[most:])
+    while block and rest and unit(rest[0]) == unit(block[-1]):
+        block.append(rest.pop(0))
+    return block, rest
+
+
+def in_order(questions: Sequence[Question], seed: int) -> list[Question]:
+    """Return the questions in an order of the seed; those of a group follow one another as they stood."""
+    return sorted(questions, key=lambda question: seeded_rank(seed, *unit(question)))
+
+
+def unit(question: Question) -> tuple[str, str]:
+    """Return what is drawn as one: the question, or the group that it belongs to."""
+    return ("group", question.group) if question.group else ("question", question.id)
+
+
+FIRST, BLOCK = 30, 10
+"""Questions of the first block, and of each later one at least; later ones are a fifth of those before."""
+
+
+class GateScheduler(QuestionScheduler):
+    """The questions of the ``baseline``, for a candidate: see :class:`QuestionScheduler`.
+
+    With ``early``, they come in blocks in an order of the seed, and end as soon as the intervals that hold at any time
+    say PASS or FAIL. ``order`` are those taken, by id and text.
+    """
+
+    def __init__(
+        self, questions: Sequence[Question], baseline: MeasuredRun, settings: GateSettings, early: bool, seed: int
+    ) -> None:
+        keys = {(question.id, question.title): question.key for question in questions}
+        shared = set(shared_questions(baseline, keys, "the candidate"))
+        own = [question for question in questions if (question.id, question.title) in shared]
+        self._baseline, self._settings, self._early = baseline, settings, early
+        self.left = in_order(own, seed) if early else own
+        self._unit = {question.id: unit(question) for question in own}
+        self._grouped = any(question.group for question in own)
+        sizes: dict[tuple[str, str], int] = {}
+        for each in self._unit.values():
+            sizes[each] = sizes.get(each, 0) + 1
+        self._largest = max(sizes.values())
+        self.order: list[tuple[str, str]] = []
+
+    def next(self, scores: Mapping[str, Score]) -> list[Question]:
+        """Return the next questions; none where the gate is decided, or none is left."""
+        if self.order and self._early and whole(judge(self._figures(scores), self._settings.level)) != "INCONCLUSIVE":
+            return []
+        most = len(self.left) if not self._early else max(BLOCK, len(self.order) // 5) if self.order else FIRST
+        block, self.left = split_at_group_boundary(self.left, most)
+        self.order += [(question.id, question.title) for question in block]
+        return block
+
+    def in_words(self, scores: Mapping[str, Score]) -> str:
+        """Say what is known of the differences; nothing where all questions are asked at once."""
+        if not self._early:
+            return ""
+        said = [
+            f"{each.name} {each.difference:+.3f} ({each.low:+.3f} to {each.high:+.3f}) {each.outcome}"
+            if each.n
+            else f"{each.name} unknown, as no fact is known to both"
+            for each in judge(self._figures(scores), self._settings.level)
+        ]
+        return f"{len(self.order):,} of {len(self.order) + len(self.left):,} questions: {', '.join(said)}"
+
+    def _figures(self, scores: Mapping[str, Score]) -> list[Differences]:
+        """Return the figures as far as they are known, in the order in which questions were taken."""
+        place = {question_id: row for row, (question_id, _) in enumerate(self.order)}
+        groups = np.array([" ".join(self._unit[question_id]) for question_id, _ in self.order])
+        rows = {key: row for row, key in enumerate(self._baseline.run.keys())}
+        asked = [rows[key] for key in self.order]
+        found = []
+        for name, margin in self._settings.figures.items():
+            score = next((score for score in scores.values() if name in score.by_question), None)
+            values: Floats = np.full(len(self.order), np.nan)
+            if score is not None:
+                for question_id, value in zip(score.question_ids, score.by_question[name].tolist(), strict=True):
+                    values[place[question_id]] = value
+            about = declared(name, self._baseline.run.declared)
+            sign = -1 if about is not None and about.more_is_better is False else 1
+            before = self._baseline.run.values(name)[asked]
+            own = groups if self._grouped else None
+            found.append(Differences(name, name, margin, before, values, own, sign, True, self._largest))
+        return found
+
+
+_MEMORY = "asked_share"
+HALF = 0.5
+"""The share that is expected where no earlier run says more."""
+
+
+def undecided(config: Config, samplers: Mapping[str, Sampler]) -> dict[str, Undecided]:
+    """Return how far each sampler asks that is set to ask no more than breaking temperatures need, and can; log why
+    one cannot.
+    """
+    found = {}
+    for name, sampler in samplers.items():
+        if sampler.early_stop:
+            if reasons := reasons_for_full_sampling(config, samplers, name):
+                log.warning("sampler=%s asks all, in spite of ask=undecided: %s", name, "; ".join(reasons))
+            else:
+                (threshold,) = _settling(config, samplers, name)[0]
+                found[name] = Undecided(tuple(sampler.temperatures), threshold)
+    return found
+
+
+def reasons_for_full_sampling(config: Config, samplers: Mapping[str, Sampler], name: str) -> list[str]:
+    """Return why a sampler has to ask all; nothing where breaking temperatures are all that is read."""
+    judged = ["the verdicts of a judge come after the answers"] if config.grader.asks else []
+    return [*_settling(config, samplers, name)[1], *judged, *samplers[name].full_sampling_reasons()]
+
+
+def refuse_early_stopping(config: Config, file: RecordedAnswers) -> None:
+    """Raise UserError where a metric reads answers in a file that were not asked for because another did not."""
+    if file.asked is None:
+        return
+    for name, asked in file.asked.undecided.items():
+        thresholds, reasons = _settling(config, file.conditions(), name)
+        if reasons or thresholds != [asked.threshold]:
+            reason = "; ".join(reasons) or f"metric.frs.threshold={thresholds[0]:g} needs others"
+            raise UserError(
+                f"{file.file}: {reason}, and those of {name} were asked for with sampler.ask=undecided, only as far as "
+                f"breaking temperatures at metric.frs.threshold={asked.threshold:g} need: ask the model with "
+                "sampler.ask=all, which asks only for the rest"
+            )
+
+
+def _settling(config: Config, answered: Mapping[str, Conditions], sampler: str) -> tuple[list[float], list[str]]:
+    """Return the thresholds by which metrics read the breaking temperatures of a sampler alone, and which read more."""
+    thresholds, reasons = [], []
+    readers = [metric for metric, source in sources(config.metric, answered).items() if source == sampler]
+    for metric in readers:
+        threshold = getattr(
+            config.metric[metric], "early_stop_threshold", None
+        )  # one of somebody's own need not say it
+        if threshold is None:
+            reasons.append(f"metric={metric} reads all answers")
+        else:
+            thresholds.append(threshold)
+    return thresholds, reasons if readers else ["no metric reads it"]
+
+
+def remember_share(identity: Mapping[str, Any], asked: int, planned: int) -> None:
+    """Keep which share of the planned answers a model of this ``identity`` was asked for."""
+    remember(_MEMORY, _digest(identity), repr(asked / planned))
+
+
+def expected_share(identity: Mapping[str, Any]) -> tuple[float, str]:
+    """Return the share that is expected of a model, and on what that rests."""
+    try:
+        known = float(recalled(_MEMORY, _digest(identity)) or "")
+    except ValueError:  # a file of the cache that is not there, or damaged
+        known = math.nan
+    if not 0 <= known <= 1:
+        return HALF, "half: no earlier run with this model says more"
+    return known, f"{number(known, '.0%')}, as in the last such run with this model"
+
+
+def _digest(identity: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]

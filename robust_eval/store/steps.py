@@ -1,0 +1,115 @@
+"""Steps of a sampler: requests that it yields, and what it is sent for them before it goes on."""
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from robust_eval.answer import CURVES, SCHEMA, Answers, rows
+from robust_eval.model.base import Item, Request
+from robust_eval.store.compact_tables import Tables
+
+Condition = tuple[float, int]
+"""Temperature and trial of an answer."""
+VerdictsOf = Callable[[pa.Table], Sequence[bool | None]]
+"""Tells of a table of answers which are right; None where there was no reply."""
+
+
+class Step(NamedTuple):
+    """Requests that are asked together; the next step follows from the answers to them.
+
+    With a ``whole``, the one request is a part of it. Steps of several such go on side by side: each is sent what is
+    there of its whole as soon as that is more than before, whatever the others wait for.
+    """
+
+    requests: Sequence[Request]
+    name: str = ""
+    """The part of its stage that it is, in progress bars and logs."""
+    at_most: Callable[[list[Request]], list[Request]] = list
+    """All that may be asked from here on, given those of the requests that are not stored."""
+    whole: Request | None = None
+
+
+class StepAnswers(NamedTuple):
+    """The answers to a step; of a ``whole`` all that are there, with their verdicts."""
+
+    answers: Answers
+    verdicts: Mapping[Condition, bool | None] = MappingProxyType({})
+
+
+Steps = Generator[Step, StepAnswers | None, Answers]
+"""A sampler at work: it is sent None where a step is not stored and nothing may be asked, and returns its answers."""
+
+
+NOTHING = Answers(SCHEMA.empty_table(), CURVES.empty_table())
+
+
+def at_once(requests: Sequence[Request]) -> Steps:
+    """Ask all requests in one step.
+
+    >>> next(at_once([])).requests
+    []
+    """
+    came = yield Step(requests)
+    return NOTHING if came is None else came.answers
+
+
+class ConcurrentSteps:
+    """Steps of several wholes (:class:`robust_eval.engine.base.Waves`); ``tables`` holds what is there of each."""
+
+    def __init__(self, steps: Sequence[tuple[Steps, Step]], tables: dict[Item, pa.Table], verdicts: VerdictsOf) -> None:
+        self._steps = {step.requests[0].item: each for each, step in steps}
+        self._due = {step.requests[0].item: step for _, step in steps}
+        self._tables = tables
+        self._judge = verdicts
+        self._verdicts: dict[Item, dict[Condition, bool | None]] = {item: {} for item in self._steps}
+        self._awaited: dict[Item, set[Condition]] = {item: set() for item in self._steps}
+        self._came: dict[Item, None] = dict.fromkeys(self._steps)
+        self._answers = Tables[Item](SCHEMA)
+        self.settled = 0
+        """Wholes of which nothing more is asked."""
+
+    def take(self, answers: pa.Table) -> None:
+        """Take note of answers that have come, or that were there."""
+        columns = rows(answers, "question_id", "rewrite", "temperature", "trial")
+        for (question_id, rewrite, temperature, trial), right in zip(columns, self._judge(answers), strict=True):
+            item = question_id, rewrite
+            self._verdicts[item][temperature, trial] = right
+            self._awaited[item].discard((temperature, trial))
+            self._came[item] = None
+
+    def next(self) -> list[Request]:
+        """Return the next request of each whole whose last one has been answered since the call before."""
+        wanted = []
+        for item in [item for item in self._came if not self._awaited[item]]:
+            del self._came[item]
+            if self._verdicts[item]:
+                try:
+                    self._due[item] = self._steps[item].send(self._known(item))
+                except StopIteration as end:
+                    self._answers[item] = end.value.table
+                    del (
+                        self._steps[item],
+                        self._due[item],
+                        self._tables[item],
+                        self._verdicts[item],
+                        self._awaited[item],
+                    )
+                    self.settled += 1
+                    continue
+            (request,) = self._due[item].requests
+            self._awaited[item].update(request.wanted)
+            wanted.append(request)
+        return wanted
+
+    def _known(self, item: Item) -> StepAnswers:
+        return StepAnswers(Answers(self._tables[item], CURVES.empty_table()), self._verdicts[item])
+
+    def at_most(self) -> list[Request]:
+        """Return all that may still be asked."""
+        return [each for step in self._due.values() for each in step.at_most(list(step.requests))]
+
+    def answers(self, items: Sequence[Item]) -> Answers:
+        """Return the answers to wholes of which nothing more is asked."""
+        return Answers(self._answers.together(items), CURVES.empty_table())
