@@ -16,14 +16,13 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 __version__ = "0.1.0"
 
 _HOMES = {
-    "api": ("ComparedRuns", "Evaluation", "compare", "load", "run", "score"),
+    "api": ("ComparedRuns", "Evaluation", "LoadedAnswers", "compare", "load", "load_answers", "run", "score"),
     "cli.main": ("main",),
     "dataset.base": ("Dataset", "Questions"),
     "dataset.selection": ("Selection",),
     "error": ("UserError",),
     "grader.base": ("FreeReply", "Grader"),
     "grader.graded_reply": ("GradedReply", "grade_reply"),
-    "exchange.loaded_answers": ("LoadedAnswers", "load_answers"),
     "metric.metric_spec": ("DETAIL", "HEADLINE", "ComparisonView", "MetricSpec"),
     "stats.interval": ("SHARE",),
     "metric.score": ("Measured", "Metric", "Score", "grid", "question_groups"),

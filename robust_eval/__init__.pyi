@@ -2,8 +2,10 @@
 
 from .api import ComparedRuns as ComparedRuns
 from .api import Evaluation as Evaluation
+from .api import LoadedAnswers as LoadedAnswers
 from .api import compare as compare
 from .api import load as load
+from .api import load_answers as load_answers
 from .api import run as run
 from .api import score as score
 from .cli.main import main as main
@@ -11,8 +13,6 @@ from .dataset.base import Dataset as Dataset
 from .dataset.base import Questions as Questions
 from .dataset.selection import Selection as Selection
 from .error import UserError as UserError
-from .exchange.loaded_answers import LoadedAnswers as LoadedAnswers
-from .exchange.loaded_answers import load_answers as load_answers
 from .grader.base import FreeReply as FreeReply
 from .grader.base import Grader as Grader
 from .grader.graded_reply import GradedReply as GradedReply

@@ -11,7 +11,7 @@ import io
 import logging
 import sys
 import webbrowser
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from datetime import datetime
@@ -23,12 +23,22 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from robust_eval.answer import CURVES, SAMPLER
+from robust_eval.answer import CURVES, SAMPLER, temperatures_of
 from robust_eval.config.overrides import as_override, composed_run, with_own_options
-from robust_eval.config.schema import register
+from robust_eval.config.schema import SCHEMAS, register
 from robust_eval.dataset.data_frame import KeptTable, Rows, json_lines, records
 from robust_eval.error import UserError, first_line
 from robust_eval.experiment.run import run as run_experiment
+from robust_eval.interop.collected import SCORE, Collected, collect
+from robust_eval.interop.log_as_answers import (
+    differences,
+    lacking_by_metric,
+    logs,
+    no_key,
+    scored_by,
+    ungraded_sentences,
+    with_log,
+)
 from robust_eval.model.config import ModelConfig
 from robust_eval.model.function_model import FunctionModel
 from robust_eval.report.comparison_page import sentences, write_comparison
@@ -192,6 +202,99 @@ class ComparedRuns(Page):
         return _as_html(self._sentences, self.pairs, [f"folder: {self.folder}"])
 
 
+_PLACE = ["question_id", "rewrite", "temperature", "trial"]
+
+
+class LoadedAnswers:
+    """The answers of one model to one task, out of logs of another harness.
+
+    ``answers`` has a row for each answer (docs/recorded_answers.md) with the scores of the harness's own scorers
+    (``score.NAME``), ``questions`` one for each question with its key, as far as the logs have it.
+    """
+
+    def __init__(self, collected: Collected) -> None:
+        self.collected = collected
+        self.model, self.task = collected.model, collected.task
+
+    @cached_property
+    def answers(self) -> pd.DataFrame:
+        """The answers."""
+        return self.collected.answers.to_pandas()
+
+    @cached_property
+    def questions(self) -> pd.DataFrame:
+        """The questions."""
+        return pd.DataFrame([vars(question) for question in self.collected.questions])
+
+    @cached_property
+    def differences(self) -> list[str]:
+        """Differences from our sampling: prompt, stop strings, truncation; a sentence each."""
+        return differences(self.collected)
+
+    @cached_property
+    def ungraded(self) -> list[str]:
+        """Number of answers that are left ungraded, a sentence for each reason; empty where all can be graded."""
+        return ungraded_sentences(self.collected)
+
+    @property
+    def metrics(self) -> list[str]:
+        """The metrics that these answers serve."""
+        lacking = self.lacking()
+        return [name for name in SCHEMAS["metric"] if name not in lacking]
+
+    def score(self, metrics: Sequence[str] | None = None, **settings: Any) -> Evaluation:
+        """Grade and score the answers, by default with all metrics that they serve; nothing is asked.
+
+        ``settings`` are those of :func:`robust_eval.run`. Raises UserError before anything is scored where the logs
+        lack what a metric needs, with the metrics that would work.
+        """
+        lacking = self.lacking(**settings)
+        working = [name for name in SCHEMAS["metric"] if name not in lacking]
+        wanted = list(metrics or working)
+        if missing := [name for name in wanted if name in lacking] or ([] if wanted else list(lacking)):
+            works = f"metric=[{','.join(working)}] would work" if working else "no metric would work"
+            raise UserError(f"{self.model} on {self.task}: {lacking[missing[0]]}; {works}")
+        return run(["sampler=recorded"], metric=wanted, **self._settings(settings))
+
+    def agreement(self, evaluation: Evaluation) -> list[str]:
+        """Say of each scorer of the harness how often its verdict is that of a run of ours, a sentence each."""
+        theirs, ours = self.answers.fillna({"temperature": -1.0}), evaluation.answers.fillna({"temperature": -1.0})
+        if "rewrite" not in theirs:
+            theirs["rewrite"] = 0
+        both = ours[[*_PLACE, "correct"]].dropna(subset=["correct"]).merge(theirs, on=_PLACE)
+        said = []
+        for name in self.collected.scorers:
+            scored = both.dropna(subset=[SCORE + name])
+            same = int(((scored[SCORE + name] >= 0.5) == scored["correct"].astype(bool)).sum())
+            said.append(f"their scorer {printable(name)} and ours agree on {same:,} of {len(scored):,} answers")
+        return said
+
+    def _settings(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        mlruns = Path(settings.get("paths.mlruns", "mlruns")).absolute()
+        own = scored_by(self.collected, mlruns)
+        if "dataset" in settings:
+            own = {key: value for key, value in own.items() if key.split(".")[0] != "dataset"}
+        elif "dataset" not in own:
+            raise no_key(self.collected, f"the log of {self.model}")
+        return own | dict(settings)
+
+    def lacking(self, **settings: Any) -> dict[str, str]:
+        """Return why a metric cannot score these answers, for each that cannot; ``settings`` as of :meth:`score`."""
+        return lacking_by_metric(self.collected, self._settings(settings))
+
+    def __repr__(self) -> str:
+        answers = self.collected.answers
+        if not answers.num_rows:
+            return f"{self.model} on {self.task}: no answers"
+        at = ", ".join("own" if t != t else f"{t:g}" for t in temperatures_of(answers))
+        number = f"{answers.num_rows:,} answers to {len(self.collected.questions):,} questions"
+        ungraded = sum(map(len, self.collected.ungraded.values()))
+        without = f"; {ungraded:,} of {len(self.collected.questions):,} questions left ungraded" if ungraded else ""
+        left = self.collected.left_out
+        out = f"; {left:,} more at temperature 0 left out, where one is the greedy answer" if left else ""
+        return printable(f"{self.model} on {self.task}: {number} at temperature {at}{out}{without}")
+
+
 @contextmanager
 def _printable_errors() -> Iterator[None]:
     """Raise each UserError anew, with a text that is safe to print, and without what caused it.
@@ -248,7 +351,7 @@ def run(
         own = any(row.keys() & OWN_LAYOUT for row in rows)
         lines = [f"dataset={'jsonl' if own else 'local'}", "dataset.name=local", *lines]
         lines.append(as_override("dataset.path", str(table.file)))
-    config, composed = composed_run(with_own_options(lines))
+    config, composed = composed_run(with_own_options(with_log(lines)))
     if given is not None:
         config.model = given
     place = Path(config.paths.mlruns) / "runs" / _now() if folder is None else _folder(folder)
@@ -324,6 +427,20 @@ def score(
     kept.write()
     file = {"sampler.recorded.file": str(kept.file), "model.name": model}
     return run(["sampler=recorded"], dataset=questions, metric=list(metrics), **file, **settings)
+
+
+def load_answers(*files: str | Path) -> list[LoadedAnswers]:
+    """Read logs of inspect_ai, lm-eval, OpenAI batches, HELM and Every Eval Ever, or folders of them.
+
+    Those of one model and task are one, whatever their temperatures. Raises UserError, which names file and sample,
+    where one is broken or not known.
+
+    >>> load_answers("logs/capitals.eval")[0].score()  # doctest: +SKIP
+    """
+    found = [each for file in files for each in (logs(Path(file)) if Path(file).is_dir() else [Path(file)])]
+    if not found:
+        raise UserError(f"there are no logs in {', '.join(map(str, files))}" if files else "name at least one log")
+    return [LoadedAnswers(each) for each in collect(found)]
 
 
 def _folder(given: object) -> Path:

@@ -8,11 +8,11 @@ from datetime import datetime
 from pathlib import Path
 
 from robust_eval.error import UserError, first_line
-from robust_eval.exchange.csv_writer import write_csv
-from robust_eval.exchange.every_eval_ever_writer import write_every_eval_ever
-from robust_eval.exchange.finished_answers import FinishedAnswers
-from robust_eval.exchange.inspect_writer import write_inspect
 from robust_eval.gate.baselines import folder_of
+from robust_eval.interop.csv_writer import write_csv
+from robust_eval.interop.every_eval_ever import write_every_eval_ever
+from robust_eval.interop.finished_answers import FinishedAnswers
+from robust_eval.interop.inspect_log import write_inspect
 from robust_eval.report.terminal import terminal
 from robust_eval.runs.mlflow_runs import TrackedRuns
 from robust_eval.runtime.console import log_plainly

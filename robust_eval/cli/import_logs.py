@@ -15,11 +15,10 @@ from typing import Any
 import pyarrow.parquet as pq
 import yaml
 
-from robust_eval.api import compare
+from robust_eval.api import LoadedAnswers, compare, load_answers
 from robust_eval.cli import answer_lists
 from robust_eval.cli.arguments import split_arguments
 from robust_eval.error import UserError, first_line
-from robust_eval.exchange.loaded_answers import LoadedAnswers, load_answers
 from robust_eval.runtime.console import Console
 from robust_eval.runtime.process import command
 

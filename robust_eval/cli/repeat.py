@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from omegaconf import OmegaConf
 
 from robust_eval.config.overrides import as_meant, as_override
 from robust_eval.config.repeatable import configuration_file
@@ -192,6 +193,8 @@ def _nodes(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
 
 
 def _known() -> set[str]:
-    """Return all values of the options of this package."""
-    options = (yaml.safe_load(file.read_text(encoding="utf-8")) for file in CONF.glob("*/*.yaml"))
-    return {str(value) for option in options for value in flat(option or {}).values()}
+    """Return all values of the options of this package, those that their classes have by default among them."""
+    classes = (OmegaConf.structured(schema) for schemas in SCHEMAS.values() for schema in schemas.values())
+    defaults = (OmegaConf.to_container(each, resolve=False) for each in classes)
+    files = (yaml.safe_load(file.read_text(encoding="utf-8")) for file in CONF.glob("*/*.yaml"))
+    return {str(value) for option in (*files, *defaults) for value in flat(option or {}).values()}

@@ -30,6 +30,7 @@ from robust_eval.config.overrides import (
 )
 from robust_eval.config.schema import CONF, register
 from robust_eval.error import UserError
+from robust_eval.interop.log_as_answers import with_log
 from robust_eval.runtime.process import command, say
 from robust_eval.tracking.run_folder import CONFIG
 from robust_eval.tracking.settings import SEVERAL
@@ -85,7 +86,7 @@ def main() -> None:
         repeats = [line for line in known.overrides if line.startswith("repeat=")]
         if not repeats:
             given = known.overrides
-            known.overrides = with_own_options(given, known.config_dir and Path(known.config_dir))
+            known.overrides = with_own_options(with_log(given), known.config_dir and Path(known.config_dir))
             place = sys.argv.index(given[0], 1) if given else 1  # Hydra reads overrides that stand together
             sys.argv[place:place] = known.overrides[len(given) :]
         if cancelling and _wanted(cancelling[-1]):

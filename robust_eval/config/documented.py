@@ -1,11 +1,11 @@
-"""Documentation of all groups, options and settings, from the files under conf/ and the classes."""
+"""Documentation of groups and options, from the files under conf/, and of settings, from the docstrings of classes."""
 
 import ast
 import inspect
 import re
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from itertools import pairwise, takewhile
 from pathlib import Path
@@ -32,7 +32,7 @@ class Group(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """A setting as it is named on the command line, its value, and what its comment says."""
+    """A setting as it is named on the command line, its value, and what it does."""
 
     name: str
     value: str
@@ -72,28 +72,22 @@ def sentence(lines: list[str]) -> str:
 def settings(group: str, option: str) -> list[Setting]:
     """Return the settings of an option, with the values that they have when it is chosen.
 
-    A comment is that of the nearest file that has one, of those that the option begins with; else it is the docstring
-    under the field of the class.
+    Settings of a class are explained by the docstrings under its fields, others by the comments of the file.
     """
-    files, _ = _chain(group, option)
-    comments: dict[str, str] = {}
-    for file in reversed(files):
-        text = file.read_text(encoding="utf-8")
-        place = _package(text, group)
-        comments |= {f"{place}{key}": words for key, words in _comments(text).items()}
     found = []
     if group in SCHEMAS:
         with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
             node = hydra.compose("config", with_own_options([f"{group}={option}"]))[group]
         place = f"{group}.{option}" if group in SEVERAL else group
-        found = list(_settings(node[option] if group in SEVERAL else node, place, comments))
+        found = list(_settings(node[option] if group in SEVERAL else node, place))
     named = {setting.name for setting in found}
+    files, _ = _chain(group, option)
     for file in files[:1]:
-        place = _package(file.read_text(encoding="utf-8"), group)
-        own = {key: value for key, value in _whole(file).items() if key != "defaults"}
-        written = {f"{place}{key}": value for key, value in flat(own).items()}
-        more = [key for key in written if key and key not in named]
-        found += [Setting(key, _shown(written[key]), comments.get(key, "")) for key in more]
+        text = file.read_text(encoding="utf-8")
+        place, comments = _package(text, group), _comments(text)
+        written = flat({key: value for key, value in _whole(file).items() if key != "defaults"})
+        more = {key: value for key, value in written.items() if key and f"{place}{key}" not in named}
+        found += [Setting(f"{place}{key}", _shown(value), comments.get(key, "")) for key, value in more.items()]
     return found
 
 
@@ -189,7 +183,7 @@ def _comments(text: str) -> dict[str, str]:
     return found
 
 
-def _settings(node: DictConfig, place: str, comments: Mapping[str, str]) -> Iterator[Setting]:
+def _settings(node: DictConfig, place: str) -> Iterator[Setting]:
     schema = OmegaConf.get_type(node)
     docstrings = _docstrings(schema)
     written = OmegaConf.to_container(node, resolve=False)
@@ -197,9 +191,9 @@ def _settings(node: DictConfig, place: str, comments: Mapping[str, str]) -> Iter
     for name, child in node.items_ex(resolve=False):
         key = f"{place}.{name!s}"
         if isinstance(child, DictConfig) and is_dataclass(OmegaConf.get_type(child)):
-            yield from _settings(child, key, comments)
+            yield from _settings(child, key)
         else:
-            yield Setting(key, _shown(written[name]), comments.get(key, docstrings.get(str(name), "")))
+            yield Setting(key, _shown(written[name]), docstrings.get(str(name), ""))
 
 
 def _fields(node: DictConfig, place: str = "") -> Iterator[str]:

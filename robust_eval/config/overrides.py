@@ -23,12 +23,12 @@ from yaml import YAMLError
 
 from robust_eval.config.composition_errors import composition_error, nearest, no_setting
 from robust_eval.config.config import Config
-from robust_eval.config.log_as_answers import of_log
 from robust_eval.config.objects import leave_out_unchosen, to_config
 from robust_eval.config.path_as_dataset import offer, without_slash
-from robust_eval.config.schema import CONF, SCHEMAS, Schema
+from robust_eval.config.schema import CONF, SCHEMAS, Schema, register
 from robust_eval.config.shell_quoting import hint
 from robust_eval.error import UserError
+from robust_eval.question import Question
 from robust_eval.runtime.registry import REGISTRY
 from robust_eval.tracking.settings import SEVERAL
 
@@ -119,6 +119,17 @@ def composed_run(overrides: Sequence[str]) -> tuple[Config, DictConfig]:
     return checked.config, checked.composed
 
 
+def named_questions(dataset: str, limit: int | None = None) -> tuple[str, list[Question]]:
+    """Return the name of a data set and its questions, ``limit`` at most, for tasks of other harnesses.
+
+    ``dataset`` is the name of an option, or the path of a file. UserError where it cannot be read.
+    """
+    register()
+    lines = [as_override("dataset", dataset), *([] if limit is None else [as_override("dataset.limit", limit)])]
+    config, _ = composed_run(lines)
+    return config.dataset.name, list(config.dataset.load())
+
+
 def composed_in(folder: Path, overrides: Sequence[str]) -> tuple[Config, DictConfig]:
     """Return the configuration of one run that a file ``config.yaml`` in a folder and these overrides make."""
     elsewhere = [CONF] if (own := own_folder()) is None else [CONF, own]
@@ -157,10 +168,8 @@ def _written(key: str, value: object) -> str:
 def with_own_options(overrides: Sequence[str], folder: Path | None = None) -> list[str]:
     """Add the folder in which options of one's own stand: ``folder``, or ``./conf`` where that holds any.
 
-    A folder that the overrides name themselves (``hydra.searchpath``) stays the only one. Where they name a log of
-    another harness as the file of recorded answers, what that holds is added too.
+    A folder that the overrides name themselves (``hydra.searchpath``) stays the only one.
     """
-    overrides = [*overrides, *(as_override(key, value) for key, value in of_log(overrides).items())]
     where = own_folder() if folder is None else folder
     if where is None or any(line.startswith("hydra.searchpath=") for line in overrides):
         return list(overrides)

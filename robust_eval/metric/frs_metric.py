@@ -73,7 +73,7 @@ class FactualRobustness:
     A question whose greedy answer is wrong is no known fact, even if it was asked on: it keeps its curve.
     """
 
-    d: Any = field(default_factory=lambda: [1.0, 2.0, 5.0, 10.0, 50.0])
+    d: Any = field(default_factory=lambda: [1, 2, 5, 10, 50])
     """Weights of the entropy: a number or a list of numbers above 0."""
     k: int = 10
     """Most probable tokens that enter the entropy; also the base of its logarithm."""

@@ -45,6 +45,7 @@ class Llm:
     attempts: int = 3
     """How often a question is asked for at most."""
     temperature: float = 1.0
+    """Of the rewrites: the paper's."""
     max_new_tokens: int = 256
     """Length limit of a whole list, in tokens."""
     drift: str = "flag"

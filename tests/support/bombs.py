@@ -99,7 +99,7 @@ def bombs(folder: Path) -> dict[str, tuple[Callable[[Path], object], Path]]:
     from robust_eval.dataset.own_table import Table
     from robust_eval.experiment.corrected import LabelledRun
     from robust_eval.gate.measured_run import read_measured
-    from robust_eval.harness.inspect_logs import read_inspect
+    from robust_eval.interop.inspect_log import read_inspect
     from robust_eval.labels.label_file import read_labels
     from robust_eval.runs.finished_runs import read_run
     from robust_eval.sampler.answer_file import AnswerFile

@@ -22,9 +22,8 @@ def evaluate(folder: Path) -> None:
     from inspect_ai.scorer import includes
     from inspect_ai.solver import generate
 
-    from robust_eval.inspect_tasks.reducers import answer_entropy, firmness
-    from robust_eval.inspect_tasks.scoring import graded
-    from robust_eval.inspect_tasks.tasks import certainty, frs, multiqa
+    from robust_eval.interop.inspect_scoring import answer_entropy, firmness, graded
+    from robust_eval.interop.inspect_tasks import certainty, frs, multiqa
 
     samples = [
         Sample(

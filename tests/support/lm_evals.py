@@ -16,7 +16,7 @@ from typing import Any
 from api_server import api_server
 from capitals_server import RIGHT, capitals_server
 
-import robust_eval.lm_eval_tasks
+import robust_eval.interop.lm_eval_tasks
 
 LEVELS = [0.8, 1.4]
 TRIALS = 10
@@ -71,7 +71,7 @@ def _run(
     from lm_eval.loggers import EvaluationTracker
     from lm_eval.tasks import TaskManager
 
-    (path,) = robust_eval.lm_eval_tasks.__path__
+    (path,) = robust_eval.interop.lm_eval_tasks.__path__
     tracker = EvaluationTracker(output_path=name)
     manager = TaskManager(include_path=path, include_defaults=False, metadata={"robust_eval": options})
     found = lm_eval.simple_evaluate(
@@ -95,7 +95,7 @@ def _logged() -> Any:
     lines: list[str] = []
     handler = logging.Handler(logging.WARNING)
     handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
-    ours = logging.getLogger("robust_eval.lm_eval_tasks")
+    ours = logging.getLogger("robust_eval.interop.lm_eval_tasks")
     ours.addHandler(handler)
     yield lines
     ours.removeHandler(handler)

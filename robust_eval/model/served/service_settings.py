@@ -55,8 +55,9 @@ class ServiceSettings(ModelConfig):
     at_once: int = 64
     """Requests in flight at most; there are fewer while the service does not keep up."""
     requests_per_minute: float | None = None
+    """Limit of the service; null: none."""
     tokens_per_minute: float | None = None
-    """Limits of the service, prompt and completion together; null: none."""
+    """Limit of the service, prompt and completion together; null: none."""
     request_seconds: float = 120.0
     """What one request may take."""
     answer_seconds: float = 1800.0
@@ -67,8 +68,9 @@ class ServiceSettings(ModelConfig):
     """Share of questions of which an answer may fail after all repetitions; the run stops beyond that, and can be
     continued."""
     prompt_price: float | None = None
+    """Of a million tokens of prompts; null: not known."""
     completion_price: float | None = None
-    """Of a million tokens; null: not known."""
+    """Of a million tokens of completions; null: not known."""
     cached_price: float | None = None
     """Of a million prompt tokens that the service had in its cache; null: what other prompt tokens cost."""
     budget: float | None = None

@@ -26,8 +26,8 @@ FRONT = "../README.md"
 NAMES = [FRONT, *sorted(file.name for file in DOCS.glob("*.md"))]
 PAGES = {name: (DOCS / name).read_text(encoding="utf-8") for name in NAMES}
 TESTED_ELSEWHERE = ("data_sets.md", "harnesses.md", "inspect.md", "lm_eval.md", "scaling.md")
-"""Their blocks are those of tests/unit/docs/test_data_set_page.py, tests/integration/harness/test_imported.py,
-tests/integration/inspect_tasks/test_inspect_page.py, tests/integration/lm_eval_tasks/test_lm_eval_tasks.py and
+"""Their blocks are those of tests/unit/docs/test_data_set_page.py, tests/integration/interop/test_imported.py,
+tests/integration/interop/test_inspect_page.py, tests/integration/interop/test_lm_eval_tasks.py and
 tests/integration/docs/test_scaling_page.py."""
 WITH_COMMANDS = [name for name, text in PAGES.items() if "\n```sh\n" in text and name not in TESTED_ELSEWHERE]
 WITHOUT_FIGURES = ("reproduce.md", "extend.md")

@@ -28,7 +28,7 @@ def test_a_group_says_what_it_decides_and_what_is_chosen_by_itself():
 
 
 @pytest.mark.parametrize(("group", "option"), EVERY)
-def test_every_option_has_a_sentence_and_every_setting_a_comment(group: str, option: str):
+def test_every_option_has_a_sentence_and_every_setting_a_docstring(group: str, option: str):
     assert sentence(description(group, option))
     found = settings(group, option)
     assert [setting.name for setting in found if not setting.says and group in SCHEMAS] == []
@@ -37,21 +37,13 @@ def test_every_option_has_a_sentence_and_every_setting_a_comment(group: str, opt
     assert group not in SCHEMAS or own == [f"{place}{name}" for name in names(group, option)]
 
 
-def test_a_comment_is_that_of_the_nearest_file_or_of_the_class():
+def test_a_setting_has_the_value_of_its_option_and_the_docstring_of_its_class():
     found = {setting.name: setting for setting in settings("model", "gpt4o_mini")}
-    assert [found[f"model.{name}"] for name in ("prompt_price", "model", "completion_price")] == [
-        ("model.prompt_price", "0.15", "dollars for a million tokens, when this was written: see the price list"),
-        ("model.model", "gpt-4o-mini-2024-07-18", "what the server calls it"),
-        ("model.completion_price", "0.6", "Of a million tokens; null: not known."),
+    assert [found[f"model.{name}"] for name in ("model", "completion_price", "batch_price_share")] == [
+        ("model.model", "gpt-4o-mini-2024-07-18", "The name of the model, as the service calls it."),
+        ("model.completion_price", "0.6", "Of a million tokens of completions; null: not known."),
+        ("model.batch_price_share", "0.5", "What a batch costs, as a share of the prices."),
     ]
-
-
-def test_a_comment_goes_on_in_the_lines_below_it():
-    (found,) = (setting for setting in settings("rewriter", "llm") if setting.name == "rewriter.similarity")
-    assert found.says.endswith(
-        "it counts as drifted; of the rewrites that people wrote for facts, physics and "
-        "passages 0.3, 1 and 8 % lie below, of pairs of unrelated questions 99 %"
-    )
 
 
 def test_what_an_option_sets_and_chooses_elsewhere_is_told():
@@ -116,7 +108,7 @@ def test_an_option_of_ones_own_is_explained_as_ours_are(own: Path):
     assert "quiz" in options("dataset")
     assert description("dataset", "quiz") == ["The quiz of our school."]
     found = {setting.name: setting for setting in settings("dataset", "quiz")}
-    assert found["dataset.path"] == ("dataset.path", "quiz.csv", "beside this folder")
+    assert found["dataset.path"] == ("dataset.path", "quiz.csv", "The file, or a folder of files.")
     assert found["dataset.encoding"].value == "utf-8"
     assert names("dataset", "quiz") == names("dataset", "local")
     assert own / "quiz.yaml" in documented.sources()

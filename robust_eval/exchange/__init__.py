@@ -1,1 +1,0 @@
-"""Answers that come from other harnesses, and runs that go to them."""

@@ -1,1 +1,0 @@
-"""Logs of other harnesses, read as questions and answers of ours: one file a format."""

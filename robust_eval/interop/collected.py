@@ -1,0 +1,191 @@
+"""What several logs hold together: a table of answers and the questions to it, for each model and task."""
+
+import json
+import logging
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from robust_eval.answer import SAMPLER, SCHEMA, with_how_asked
+from robust_eval.error import UserError, first_line
+from robust_eval.interop.every_eval_ever import is_instance, read_every_eval_ever
+from robust_eval.interop.helm import read_helm
+from robust_eval.interop.inspect_log import is_inspect, read_inspect
+from robust_eval.interop.lm_eval_samples import is_lm_eval, read_lm_eval
+from robust_eval.interop.logged_answer import AskedWith, LoggedAnswer
+from robust_eval.interop.openai_batch import is_output, is_request, read_batch
+from robust_eval.normalization import normalize
+from robust_eval.question import Question
+from robust_eval.runtime.files import json_line, regular, text_lines
+from robust_eval.runtime.text import printable
+
+log = logging.getLogger(__name__)
+
+SCORE = "score."
+"""What the column of a harness's own scorer is called, before the scorer's name."""
+
+
+@dataclass
+class Collected:
+    """The answers of one model to one task. ``questions`` have their keys as far as the logs have them; ``asked`` says
+    how the first answer was asked for, of ``first``.
+    """
+
+    model: str
+    task: str
+    questions: list[Question]
+    answers: pa.Table
+    asked: AskedWith
+    left_out: int
+    """Answers at temperature 0 beyond the first of a question."""
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    """Reason why a question has no key, by question id."""
+
+    @property
+    def keyed(self) -> int:
+        """How many questions have a key."""
+        return len(self.keyed_ids)
+
+    @property
+    def keyed_ids(self) -> list[str]:
+        """The ids of the questions that have a key."""
+        return [each.id for each in self.questions if each.answers or each.correct is not None]
+
+    @property
+    def ungraded(self) -> dict[str, list[str]]:
+        """The ids of the questions whose answers cannot be graded, by the reason."""
+        by_reason: dict[str, list[str]] = {}
+        for each in self.questions:
+            if not each.answers and each.correct is None:
+                reason = self.reasons.get(each.id) or "the log names no right answer"
+            elif not each.choices and not any(map(normalize, each.answers)):
+                reason = "nothing is left of the target when it is normalised"
+            else:
+                continue
+            by_reason.setdefault(reason, []).append(each.id)
+        return by_reason
+
+    @property
+    def scorers(self) -> list[str]:
+        """The names of the harness's own scorers."""
+        return [name.removeprefix(SCORE) for name in self.answers.column_names if name.startswith(SCORE)]
+
+    def json_lines(self) -> str:
+        """Write the questions that have a key in the layout of ``dataset=jsonl``."""
+        lines = []
+        for question in self.questions:
+            if question.answers or question.correct is not None:
+                record = {("question" if name == "text" else name): value for name, value in asdict(question).items()}
+                lines.append(json.dumps({name: value for name, value in record.items() if value not in ("", (), None)}))
+        return "".join(f"{line}\n" for line in lines)
+
+
+def harness_of(file: Path) -> str | None:
+    """Return which harness wrote a file; None where it is none that is known. UserError where it cannot be read."""
+    try:
+        if not regular(file).is_file():
+            return None
+        if is_inspect(file):
+            return "inspect"
+        if file.suffix.lower() == ".json":
+            with open(file, "rb") as content:
+                start = content.read(2**16)
+            return "helm" if b'"adapter_spec"' in start else "every_eval_ever" if b'"evaluation_id"' in start else None
+    except OSError as problem:
+        raise UserError(f"{file} cannot be read: {problem.strerror or first_line(problem)}") from problem
+    if file.suffix.lower() != ".jsonl":
+        return None
+    number, line = next(((number, line) for number, line in text_lines(file) if line.strip()), (0, ""))
+    try:
+        first = json_line(line, f"{file}, line {number}") if number else None
+    except UserError:
+        return None
+    kinds = {"lm_eval": is_lm_eval, "batch_output": is_output, "batch_request": is_request, "instances": is_instance}
+    return next((name for name, is_one in kinds.items() if is_one(first)), None)
+
+
+def collect(files: Sequence[Path]) -> list[Collected]:
+    """Read logs of any harness together: those of one model and task are one. UserError names what is broken."""
+    kinds = {file: harness_of(file) for file in files}
+    if len(kinds) < len(files):
+        raise UserError("a log is named twice")
+    for file, kind in kinds.items():
+        if kind is None:
+            raise UserError(
+                f"{file} is no log that is known: .eval and JSON of inspect_ai, samples_*.jsonl of lm-eval, requests "
+                "and outputs of OpenAI batches (.jsonl), scenario_state.json of HELM, Every Eval Ever (.json, .jsonl)"
+            )
+    groups: dict[tuple[str, str], list[LoggedAnswer]] = {}
+    for answer in _all_answers(kinds):
+        groups.setdefault((answer.model, answer.task), []).append(answer)
+    if not groups:
+        raise UserError(f"{', '.join(map(str, files))}: no answers")
+    for (model, task), answers in groups.items():
+        _refuse_failed(f"{model} on {task}", answers)
+    return [_collected(model, task, answers) for (model, task), answers in groups.items()]
+
+
+def _refuse_failed(named: str, answers: Sequence[LoggedAnswer]) -> None:
+    """Raise UserError with the errors of a log in which no sample has a reply."""
+    if any(answer.text for answer in answers) or not (errors := Counter(each.error for each in answers if each.error)):
+        return
+    most = "; ".join(f"{printable(error):.200} ({number:,})" for error, number in errors.most_common(3))
+    more = f"; {len(errors) - 3:,} other errors" if len(errors) > 3 else ""
+    raise UserError(f"{printable(named)}: none of {len(answers):,} samples has a reply, they failed with: {most}{more}")
+
+
+def _all_answers(kinds: dict[Path, str | None]) -> Iterator[LoggedAnswer]:
+    of: dict[str | None, list[Path]] = {}
+    for file, kind in kinds.items():
+        of.setdefault(kind, []).append(file)
+    for file in of.get("inspect", ()):
+        yield from read_inspect(file)
+    for file in of.get("lm_eval", ()):
+        yield from read_lm_eval(file)
+    if "batch_request" in of or "batch_output" in of:
+        yield from read_batch(of.get("batch_request", []), of.get("batch_output", []))
+    for file in of.get("helm", ()):
+        yield from read_helm(file)
+    for file in of.get("instances", ()):
+        yield from read_every_eval_ever(file, of.get("every_eval_ever", []))
+
+
+def _collected(model: str, task: str, answers: Sequence[LoggedAnswer]) -> Collected:
+    questions: dict[str, Question] = {}
+    trials: dict[tuple[str, int, str, str], int] = {}
+    rows: list[dict[str, Any]] = []
+    reasons: dict[str, str] = {}
+    left_out = 0
+    for answer in answers:
+        question = answer.question
+        known = questions.setdefault(question.id, question)
+        if known != question:
+            raise UserError(f"{answer.where}: the question has another text or key than one before it with the same id")
+        if answer.ungraded:
+            reasons.setdefault(question.id, answer.ungraded)
+        sampler = str(answer.columns.get(SAMPLER, "")) if answer.temperature else ""
+        condition = (question.id, answer.rewrite, repr(answer.temperature), sampler)
+        trial = trials.get(condition, 0)
+        trials[condition] = trial + 1
+        if trial and answer.temperature == 0:
+            left_out += 1
+            continue
+        scores = {f"{SCORE}{name}": value for name, value in answer.scores.items()}
+        place = {"question_id": question.id, "rewrite": answer.rewrite, "temperature": answer.temperature}
+        rows.append(place | {"trial": trial, "text": answer.text, **answer.columns, **scores})
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    columns = {}
+    for name in names:
+        kind = pa.float64() if name.startswith(SCORE) else pa.string() if name == SAMPLER else SCHEMA.field(name).type
+        try:
+            columns[name] = pa.array([row.get(name) for row in rows], kind)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError, UnicodeError) as problem:
+            raise UserError(f"{answers[0].where.split(',')[0]}: {name!r} cannot be kept: {problem}") from problem
+    table = pa.table(columns)
+    if answers[0].how is not None:
+        table = with_how_asked(table, answers[0].how)
+    return Collected(model, task, list(questions.values()), table, answers[0].asked, left_out, reasons)

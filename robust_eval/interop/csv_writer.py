@@ -1,0 +1,87 @@
+"""A finished run as tables for a spreadsheet, in which no cell is taken for a formula."""
+
+import json
+import unicodedata
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+
+from robust_eval.answer import SAMPLER, SCHEMA
+from robust_eval.interop.finished_answers import FinishedAnswers
+from robust_eval.question import LETTERS
+
+_COMPUTED = tuple("=+-@＝＋－＠'")
+"""First characters of cells that a spreadsheet computes, and the apostrophe itself."""
+_UNSEEN = ("Zs", "Cf")
+"""The categories of characters that a program may leave out before it looks: spaces and marks without a width."""
+
+
+def inert(text: str) -> str:
+    """Return the text of a cell with an apostrophe before it where a spreadsheet would compute it.
+
+    That is where it begins, after what is not seen, with ``= + - @``, in whatever width, or with a control character.
+    A text that begins with an apostrophe gets another: each text comes back when one apostrophe is taken away.
+
+    >>> [inert(text) for text in ("=1+1", " @SUM(A1)", "Rome", "'s", "-5")]
+    ["'=1+1", "' @SUM(A1)", 'Rome', "''s", "'-5"]
+    """
+    begin = next((each for each in text if unicodedata.category(each) not in _UNSEEN), " ")
+    return f"'{text}" if begin in _COMPUTED or unicodedata.category(begin) == "Cc" else text
+
+
+def write_csv(answers: FinishedAnswers, folder: Path) -> list[Path]:
+    """Write the answers, the questions with their values, and the figures; return the three files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tables = {
+        "answers.csv": answers.labelled.graded.select([*SCHEMA.names, SAMPLER]),
+        "questions.csv": _questions(answers),
+        "figures.csv": _figures(answers),
+    }
+    for name, table in tables.items():
+        pa_csv.write_csv(_inert(table), folder / name, pa_csv.WriteOptions(quoting_style="needed"))
+    return [folder / name for name in tables]
+
+
+def _questions(answers: FinishedAnswers) -> pa.Table:
+    """Return a row for each question in the columns of ``dataset=local``, and its value of each figure."""
+    questions = list(answers.labelled.questions.values())
+    run = answers.labelled.run
+    columns: dict[str, Any] = {
+        "id": [each.id for each in questions],
+        "question": [each.title for each in questions],
+        "answers": [json.dumps(each.answers, ensure_ascii=False) if each.answers else None for each in questions],
+        "choices": [json.dumps(each.choices, ensure_ascii=False) if each.choices else None for each in questions],
+        "correct": [None if each.correct is None else LETTERS[each.correct] for each in questions],
+        "category": [each.category or None for each in questions],
+        "group": [each.group or None for each in questions],
+        "kept": run.kept(),
+    }
+    there = {name: values for name, values in columns.items() if any(value is not None for value in values)}
+    return pa.table(there | {name: run.values(name) for name in run.question_metrics})
+
+
+def _figures(answers: FinishedAnswers) -> pa.Table:
+    run = answers.labelled.run
+    columns: dict[str, list[Any]] = {"name": [], "label": [], "value": [], "low": [], "high": [], "questions": []}
+    for name, one in answers.figures.items():
+        about = run.about(name)
+        ends = (None, None) if one.low != one.low else (one.low, one.high)
+        row = (name, about.words if about else name, one.value, *ends, run.n(name))
+        for values, value in zip(columns.values(), row, strict=True):
+            values.append(value)
+    return pa.table(columns)
+
+
+def _inert(table: pa.Table) -> pa.Table:
+    """Return the table with lists as JSON and no text that is computed."""
+    columns = {}
+    for name in table.column_names:
+        column = table[name]
+        if pa.types.is_list(column.type):
+            column = pa.array([None if cell is None else json.dumps(cell) for cell in column.to_pylist()], pa.string())
+        elif pa.types.is_string(column.type):
+            column = pa.array([None if cell is None else inert(cell) for cell in column.to_pylist()], pa.string())
+        columns[inert(name)] = column
+    return pa.table(columns)

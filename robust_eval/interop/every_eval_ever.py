@@ -1,0 +1,315 @@
+"""Every Eval Ever: a record of a run (JSON), and beside it its instances (JSON Lines).
+
+The layout is that of the package's schemas, ``eval.schema.json`` and ``instance_level_eval.schema.json``, version 0.3.
+"""
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+
+from robust_eval.answer import NO_REPLY, OWN, temperature_name, write_text
+from robust_eval.error import UserError, first_line
+from robust_eval.interop.finished_answers import Condition, FinishedAnswers, right_answers, verdict
+from robust_eval.interop.logged_answer import AskedWith, LoggedAnswer, of_kind, question_of, texts
+from robust_eval.interop.own_mark import MARK, columns_of, mark_of, marked
+from robust_eval.metric.metric_spec import curve_and_temperature
+from robust_eval.runtime.files import json_lines, parsed_json, read_json
+
+
+def is_instance(first: Any) -> bool:
+    """Tell whether the first line of a file is an instance of Every Eval Ever."""
+    return isinstance(first, dict) and {"schema_version", "evaluation_id", "sample_id"} <= first.keys()
+
+
+def read_every_eval_ever(file: Path, records: Sequence[Path]) -> Iterator[LoggedAnswer]:
+    """Yield the answers in a file of instances; ``records`` are the JSON files that were named beside it.
+
+    An instance stands once for each metric: of those of one temperature the answers of the first metric are taken.
+    What we wrote ourselves stands once (:mod:`robust_eval.interop.own_mark`).
+    UserError names the sample.
+    """
+    known = dict(_temperatures([*records, *sorted(file.parent.glob("*.json"))]))
+    metrics: dict[tuple[str, str, float], Any] = {}
+    for line, _, record in json_lines(file):
+        sample_id = of_kind(record, "sample_id", str, line)
+        where = f"{line}, sample {sample_id}"
+        result = record.get("evaluation_result_id")
+        evaluation = of_kind(record, "evaluation_id", str, where)
+        temperature = known.get((evaluation, result), known.get((evaluation, None), OWN))
+        mark = _mark(record, where)
+        if mark is None and metrics.setdefault((evaluation, sample_id, temperature), result) != result:
+            continue
+        if record.get("interaction_type") != "single_turn":
+            raise UserError(f"{where}: a conversation of several turns is no answer to a question")
+        asked = of_kind(record, "input", dict, where)
+        choices = [str(each) for each in of_kind(asked, "choices", list, where, [])]
+        text = of_kind(asked, "raw", str, where)
+        question = question_of(sample_id, text, texts(asked.get("reference")), choices, where)
+        output = of_kind(record, "output", dict, where, {})
+        replies = of_kind(output, "raw", list, where, [])
+        usage = of_kind(record, "token_usage", dict, where, {})
+        columns: dict[str, Any] = {}
+        if type(usage.get("input_tokens")) is int and type(usage.get("output_tokens")) is int:
+            columns = {"prompt_tokens": usage["input_tokens"], "completion_tokens": usage["output_tokens"]}
+        if record.get("error") and not any(replies):
+            columns["outcome"] = "error"
+        if thoughts := "\n".join(texts(output.get("reasoning_trace"))):
+            columns["reasoning"] = thoughts
+        score = of_kind(record, "evaluation", dict, where).get("score")
+        answer = LoggedAnswer(
+            model=of_kind(record, "model_id", str, where),
+            task=of_kind(record, "evaluation_name", str, where),
+            question=question,
+            temperature=temperature,
+            text="".join(texts(replies[-1:])) if replies else None,
+            where=where,
+            asked=AskedWith((("user", str(asked.get("formatted") or text)),)),
+            columns=columns,
+            scores={str(result or "score"): float(score)} if mark is None and isinstance(score, int | float) else {},
+        )
+        yield marked(answer, mark)
+
+
+def _mark(record: Any, where: str) -> Any:
+    """Return what an instance that we wrote says besides; None where another wrote it."""
+    said = of_kind(record, "metadata", dict, where, {}).get(MARK)
+    try:
+        return None if said is None else parsed_json(str(said))
+    except ValueError as problem:
+        raise UserError(f"{where}: {MARK} is no JSON: {first_line(problem)}") from problem
+
+
+def _temperatures(records: Sequence[Path]) -> Iterator[tuple[tuple[str, Any], float]]:
+    """Yield the temperature that a record names, for each result by the ids of evaluation and result; for the
+    evaluation alone (None) that of the last.
+    """
+    for file in records:
+        try:
+            whole = read_json(file)
+        except ValueError as problem:
+            raise UserError(f"{file} is no record of Every Eval Ever: {first_line(problem)}") from problem
+        if not isinstance(whole, dict) or "evaluation_results" not in whole:
+            continue
+        for result in of_kind(whole, "evaluation_results", list, str(file)):
+            settings = of_kind(
+                of_kind(result, "generation_config", dict, str(file), {}), "generation_args", dict, str(file), {}
+            )
+            t = settings.get("temperature")
+            if isinstance(t, int | float) and t >= 0:
+                evaluation = of_kind(whole, "evaluation_id", str, str(file))
+                yield (evaluation, None), float(t)
+                yield (evaluation, result.get("evaluation_result_id")), float(t)
+
+
+SCHEMA_VERSION = "0.3.0"
+LEVEL = 0.95
+"""Of the intervals."""
+
+
+def write_every_eval_ever(answers: FinishedAnswers, folder: Path) -> list[Path]:
+    """Write record and instances where the format wants them, ``data/TASK/DEVELOPER/MODEL/``; return both files.
+
+    UserError for answers that are no repeats, but enumerated with their probabilities.
+    """
+    if answers.enumerated:
+        raise UserError(
+            "the answers of this run are enumerated with their probabilities, for which Every Eval Ever has no place: "
+            "export it --to inspect or --to csv"
+        )
+    model = _model_id(answers.model)
+    task = _part(answers.task)
+    now = str(datetime.now(UTC).timestamp())
+    evaluation_id = f"{task}/{model.replace('/', '_')}/{now}"
+    name = str(uuid4())
+    place = folder.joinpath("data", task, *model.split("/"))
+    place.mkdir(parents=True, exist_ok=True)
+    instances = "".join(f"{json.dumps(each)}\n" for each in _instances(answers, evaluation_id, model))
+    file, record = place / f"{name}_samples.jsonl", place / f"{name}.json"
+    write_text(instances, file)
+    whole = {
+        "schema_version": SCHEMA_VERSION,
+        "evaluation_id": evaluation_id,
+        "retrieved_timestamp": now,
+        "source_metadata": {
+            "source_name": MARK,
+            "source_type": "evaluation_run",
+            "source_organization_name": "unknown",
+            "evaluator_relationship": "other",
+        },
+        "eval_library": {
+            "name": MARK,
+            "version": version(MARK),
+            "additional_details": {key: str(value) for key, value in answers.settings.items()},
+        },
+        "model_info": {
+            "name": answers.model,
+            "id": model,
+            "additional_details": {"deployment_type": "unknown", "model_availability": "unknown"},
+        },
+        "evaluation_results": [*_verdict_results(answers), *_figure_results(answers)],
+        "detailed_evaluation_results": {
+            "format": "jsonl",
+            "file_path": file.relative_to(folder).as_posix(),
+            "hash_algorithm": "sha256",
+            "checksum": hashlib.sha256(instances.encode()).hexdigest(),
+            "total_rows": sum(len(each.rows) for each in answers.conditions),
+        },
+    }
+    write_text(json.dumps(whole, indent=2) + "\n", record)
+    return [record, file]
+
+
+def _model_id(model: str) -> str:
+    """Return a name as ``DEVELOPER/MODEL``; the developer of one without is not known."""
+    developer, _, name = model.rpartition("/")
+    return f"{_part(developer) if developer else 'unknown'}/{_part(name)}"
+
+
+def _part(name: str) -> str:
+    return re.sub(r"[^\w.\-]+", "_", name).strip(".") or "unnamed"
+
+
+def _result_id(condition: Condition) -> str:
+    """Return which result an answer belongs to: the share of right ones under its condition."""
+    reworded = f".rewrite{condition.rewrite}" if condition.rewrite else ""
+    return f"right.{condition.sampler}.t{temperature_name(condition.temperature)}{reworded}"
+
+
+def _source(answers: FinishedAnswers) -> dict[str, Any]:
+    return {"dataset_name": answers.task, "source_type": "other"}
+
+
+def _verdict_results(answers: FinishedAnswers) -> Iterator[dict[str, Any]]:
+    """Yield the share of right replies under each condition, to which the instances belong."""
+    groups: dict[str, list[Condition]] = {}
+    for each in answers.conditions:
+        groups.setdefault(_result_id(each), []).append(each)
+    for result, conditions in groups.items():
+        rows = [row for each in conditions for row in each.rows]
+        judged = [value for row in rows if (value := verdict(row)) is not None]
+        described = "share of right replies" if judged else "share of requests that brought a reply: none was judged"
+        values = judged or [float(row["outcome"] not in NO_REPLY) for row in rows]
+        t = conditions[0].temperature
+        settings: dict[str, Any] = {} if t != t else {"temperature": t}
+        limit = answers.settings.get(f"sampler.{conditions[0].sampler}.max_new_tokens")
+        settings |= {"max_tokens": limit} if isinstance(limit, int) else {}
+        yield {
+            "evaluation_result_id": result,
+            "evaluation_name": answers.task,
+            "source_data": _source(answers),
+            "metric_config": {
+                "metric_id": "accuracy" if judged else "replies",
+                "evaluation_description": described,
+                "lower_is_better": False,
+                "score_type": "continuous",
+                "min_score": 0,
+                "max_score": 1,
+            },
+            "score_details": {"score": float(np.mean(values)), "uncertainty": {"num_samples": len(values)}},
+            "generation_config": {"generation_args": settings},
+        }
+
+
+def _figure_results(answers: FinishedAnswers) -> Iterator[dict[str, Any]]:
+    """Yield the figures of the run, with their intervals."""
+    run = answers.labelled.run
+    for name, estimate in answers.figures.items():
+        about = run.about(name)
+        if about is None:
+            continue
+        uncertainty: dict[str, Any] = {}
+        if (n := run.n(name)) is not None:
+            uncertainty["num_samples"] = n
+        if estimate.low == estimate.low:
+            ends = {"lower": estimate.low, "upper": estimate.high, "confidence_level": LEVEL}
+            uncertainty["confidence_interval"] = ends | {"method": "over questions"}
+        curve = curve_and_temperature(name)
+        settings = {} if curve is None or curve[1] != curve[1] else {"temperature": curve[1]}
+        yield {
+            "evaluation_result_id": name,
+            "evaluation_name": answers.task,
+            "source_data": _source(answers),
+            "metric_config": {
+                "metric_id": name,
+                "metric_name": about.words,
+                "evaluation_description": about.words,
+                **({"metric_unit": about.unit} if about.unit else {}),
+                "lower_is_better": about.more_is_better is False,
+                "score_type": "continuous",
+                "min_score": _limit(about.limits[0], -math.inf),
+                "max_score": _limit(about.limits[1], math.inf),
+            },
+            "score_details": {"score": estimate.value, **({"uncertainty": uncertainty} if uncertainty else {})},
+            "generation_config": {"generation_args": settings},
+        }
+
+
+def _limit(limit: float, unknown: float) -> float | str:
+    found = limit if math.isfinite(limit) else unknown
+    return found if math.isfinite(found) else ("Infinity" if found > 0 else "-Infinity")
+
+
+def _instances(answers: FinishedAnswers, evaluation_id: str, model: str) -> Iterator[dict[str, Any]]:
+    for condition in answers.conditions:
+        question = condition.question
+        target = right_answers(condition.shown)
+        mark = mark_of(question, condition.rewrite, condition.temperature, condition.kept, answers.asked)
+        hashed = hashlib.sha256((condition.wording + "".join(target)).encode()).hexdigest()
+        for row in condition.rows:
+            found = verdict(row)
+            yield {
+                "schema_version": SCHEMA_VERSION,
+                "evaluation_id": evaluation_id,
+                "model_id": model,
+                "evaluation_name": answers.task,
+                "evaluation_result_id": _result_id(condition),
+                "sample_id": question.id,
+                "sample_hash": hashed,
+                "interaction_type": "single_turn",
+                "input": {
+                    "raw": condition.wording,
+                    "reference": target,
+                    "choices": list(condition.shown.choices) or None,
+                },
+                "output": {
+                    "raw": [row["text"]],
+                    "reasoning_trace": [row["reasoning"]] if row["reasoning"] else None,
+                },
+                "messages": None,
+                "answer_attribution": _attribution(row),
+                "evaluation": {"score": found or 0.0, "is_correct": bool(found)},
+                "token_usage": _usage(row),
+                "error": row["outcome"] if row["outcome"] in NO_REPLY else None,
+                "metadata": {MARK: json.dumps(mark | {"answer": columns_of(row, "reasoning")})},
+            }
+
+
+def _attribution(row: dict[str, Any]) -> Sequence[dict[str, Any]]:
+    if row["answer"] is None:
+        return []
+    return [
+        {
+            "turn_idx": 0,
+            "source": "output.raw",
+            "extracted_value": row["answer"],
+            "extraction_method": row["rule"] or "whole reply",
+            "is_terminal": True,
+        }
+    ]
+
+
+def _usage(row: dict[str, Any]) -> dict[str, Any] | None:
+    asked, said = row["prompt_tokens"], row["completion_tokens"]
+    if asked is None or said is None:
+        return None
+    found = {"input_tokens": asked, "output_tokens": said, "total_tokens": asked + said}
+    return found | {"input_tokens_cache_read": row["cached_tokens"], "reasoning_tokens": row["reasoning_tokens"]}

@@ -1,0 +1,460 @@
+"""Logs of inspect_ai, ``.eval`` and JSON: samples are read one by one, epochs are trials.
+
+The samples are checked by inspect_ai's own classes (robust_eval[inspect]); the layout is that of
+``inspect_ai/log/_recorders``.
+"""
+
+import json
+import math
+import re
+import zipfile
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from robust_eval.answer import NO_REPLY, OWN
+from robust_eval.error import UserError, first_line
+from robust_eval.interop.finished_answers import Condition, FinishedAnswers, right_answers, verdict
+from robust_eval.interop.logged_answer import (
+    TOO_MANY,
+    AskedWith,
+    LoggedAnswer,
+    letter_in,
+    lettered_options,
+    logprobs_columns,
+    question_of,
+)
+from robust_eval.interop.own_mark import MARK, columns_of, mark_of, marked
+from robust_eval.question import LETTERS, Question
+from robust_eval.runtime.files import WHOLE, member, parsed_json, read_json, refuse_members
+from robust_eval.runtime.finish_reasons import end_of
+from robust_eval.runtime.text import printable
+
+if TYPE_CHECKING:
+    from inspect_ai.log import EvalLog, EvalResults, EvalSample, EvalSampleReductions
+    from inspect_ai.model import ModelOutput
+    from inspect_ai.scorer import Score
+
+_BROKEN = (ValueError, KeyError, IndexError, TypeError, OSError, EOFError, RuntimeError, NotImplementedError)
+"""What inspect_ai and the standard library raise for logs that are not whole."""
+_LEFT = ("events", "events_data", "store", "attachments", "timelines", "error_retries")
+"""Parts of a sample that are not needed, and are most of it."""
+_VALUES = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
+"""What inspect_ai's letters of scores count as."""
+
+
+def read_inspect(file: Path) -> Iterator[LoggedAnswer]:
+    """Yield the answer of each sample and epoch. UserError names the sample that is broken."""
+    try:
+        from inspect_ai.log import EvalSample, read_eval_log
+        from zstandard import ZstdError
+    except ImportError as problem:
+        raise UserError(
+            f"{file} is a log of inspect_ai, which is not installed: pip install 'robust_eval[inspect]'"
+        ) from problem
+    try:
+        _refuse_large(file)
+        header = read_eval_log(str(file), header_only=True)
+    except UserError:
+        raise
+    except (*_BROKEN, zipfile.BadZipFile, zlib.error, ZstdError) as problem:
+        raise UserError(f"{file} is no whole log of inspect_ai: {reason(problem)}") from problem
+    config = header.eval.model_generate_config.merge(header.plan.config)
+    answers: list[tuple[LoggedAnswer, Any]] = []
+    graders: set[tuple[str, bool]] = set()
+    for where, raw in _samples(file, header.eval.dataset.sample_ids or (), ZstdError):
+        at = _last_config(raw).get("temperature", config.temperature)
+        try:
+            if not isinstance(raw, dict):
+                raise ValueError(f"a sample is an object, not {type(raw).__name__}")
+            sample = EvalSample.model_validate({name: value for name, value in raw.items() if name not in _LEFT})
+        except (*_BROKEN, RecursionError) as problem:
+            raise UserError(f"{where}: no sample of inspect_ai: {reason(problem)}") from problem
+        if at is not None and (isinstance(at, bool) or not isinstance(at, int | float) or not 0 <= at < math.inf):
+            raise UserError(f"{where}: the temperature must be a number of 0 or more, not {at!r:.40}")
+        temperature = OWN if at is None else float(at)
+        stop = tuple(config.stop_seqs or ())
+        graders |= _graders(sample.scores or {})
+        answer = _answer(sample, header.eval.model, header.eval.task, temperature, stop, config.max_tokens, where)
+        answers.append((answer, sample.metadata.get(MARK)))
+    if not answers and header.error is not None:
+        raise UserError(f"{file} holds no sample, because the run failed: {_error_line(header.error)}")
+    by_model = sorted(name for name, is_model in graders if is_model)
+    guideline = f"a model graded the replies ({', '.join(by_model)}), so that a target may be a guideline and no answer"
+    for answer, mark in answers:
+        if by_model and len(by_model) == len(graders):
+            answer = replace(answer, question=Question(answer.question.id, answer.question.text), ungraded=guideline)
+        yield marked(answer, mark)
+
+
+def _refuse_large(file: Path) -> None:
+    """Raise UserError where inspect_ai would read more than fits into memory."""
+    if file.suffix.lower() == ".json":
+        size = file.stat().st_size
+        if size > WHOLE:
+            raise UserError(
+                f"{file} has {size / 2**20:,.0f} MiB, and a JSON log of more than {WHOLE / 2**20:,.0f} MiB does not "
+                "fit into memory: convert it (inspect log convert --to eval), an .eval log is read sample by sample"
+            )
+        return
+    with zipfile.ZipFile(file) as parts:
+        refuse_members(file, parts)
+        for name in parts.NameToInfo:
+            if not name.startswith("samples/"):
+                member(file, parts, name)
+
+
+def _graders(scores: Any) -> set[tuple[str, bool]]:
+    """Return the names of scorers, and whether each asks a model: model_graded_qa and the like, under any name."""
+    return {
+        (name, name.rpartition("/")[2].startswith("model_graded") or "grading" in (score.metadata or {}))
+        for name, score in scores.items()
+    }
+
+
+def _samples(file: Path, ids: Sequence[Any], zstd_error: type[Exception]) -> Iterator[tuple[str, Any]]:
+    """Yield where each sample stands, for a person, and its JSON; of a sample that stands twice the last.
+
+    Samples of an .eval log are written as they end. They come in the order of the data set, ``ids``, as far as it says.
+    """
+    if file.suffix.lower() == ".json":
+        whole = read_json(file)
+        for number, raw in enumerate(whole.get("samples") or [], start=1):
+            named = raw if isinstance(raw, dict) else {}
+            yield f"{file}, sample {named.get('id', f'number {number}')} epoch {named.get('epoch', '?')}", raw
+        return
+    with zipfile.ZipFile(file) as parts:
+        found = [name for name in parts.NameToInfo if name.startswith("samples/") and name.endswith(".json")]
+        parted = [(name.removeprefix("samples/").removesuffix(".json").rpartition("_epoch_"), name) for name in found]
+        place = {str(sample): number for number, sample in enumerate(ids)}
+        parted.sort(
+            key=lambda each: (place.get(each[0][0], len(place)), int(each[0][2]) if each[0][2].isdigit() else 0)
+        )
+        for (sample, _, epoch), name in parted:
+            where = f"{file}, sample {sample} epoch {epoch}"
+            try:
+                yield where, parsed_json(member(file, parts, name))
+            except UserError:
+                raise
+            except (*_BROKEN, zipfile.BadZipFile, zlib.error, zstd_error) as problem:
+                raise UserError(f"{where}: it cannot be read: {reason(problem)}") from problem
+
+
+def _last_config(raw: Any) -> dict[str, Any]:
+    """Return with which settings the model was called last: a solver may have others than the log's header."""
+    events = raw.get("events") if isinstance(raw, dict) else None
+    calls = [each for each in events or [] if isinstance(each, dict) and each.get("event") == "model"]
+    found = calls[-1].get("config") if calls else None
+    return {name: value for name, value in found.items() if value is not None} if isinstance(found, dict) else {}
+
+
+def _answer(
+    sample: Any, model: str, task: str, temperature: float, stop: tuple[str, ...], max_tokens: int | None, where: str
+) -> LoggedAnswer:
+    asked = sample.input if isinstance(sample.input, str) else _last_of_user(sample.input)
+    question, ungraded = _question(sample, asked, where)
+    choice = next(iter(sample.output.choices), None)
+    text = sample.output.completion if choice is not None else None
+    columns = {"outcome": _outcome(sample, choice, text), **output_columns(sample.output)}
+    last = len(sample.messages) - (bool(sample.messages) and sample.messages[-1].role == "assistant")
+    messages = tuple((each.role, each.text) for each in sample.messages[:last])
+    return LoggedAnswer(
+        model=model,
+        task=task,
+        question=question,
+        temperature=temperature,
+        text=text,
+        where=where,
+        asked=AskedWith(messages, stop, max_tokens),
+        columns=columns,
+        scores=_scores(sample.scores or {}),
+        ungraded=ungraded,
+        error="" if text or sample.error is None else _error_line(sample.error),
+    )
+
+
+def _error_line(error: Any) -> str:
+    """Return the message of an error of inspect_ai in one line."""
+    return printable(" ".join(error.message.split()))
+
+
+def _question(sample: Any, asked: str, where: str) -> tuple[Question, str]:
+    """Return the question of a sample, and why it has no key; empty where it has one, or no target.
+
+    A target that is a letter needs choices: those of the sample, or those that its input lists.
+    """
+    targets = [sample.target] if isinstance(sample.target, str) else list(sample.target)
+    choices = list(sample.choices or ())
+    letters = [letter for each in targets if (letter := letter_in(each))]
+    reason = ""
+    if choices and len(targets) > 1 and len(letters) == len(targets):
+        reason = "the target names several choices, and one is right"
+    elif len(choices) > len(LETTERS):
+        reason = TOO_MANY.format(len(choices))
+    elif not choices and len(targets) == 1 and letters:
+        choices, targets = list(lettered_options(asked)), letters
+        if LETTERS.find(letters[0]) not in range(min(len(choices), len(LETTERS))) or len(choices) > len(LETTERS):
+            reason = "the target is a letter, and the input lists no such choice"
+    if reason:
+        targets = choices = []
+    return question_of(str(sample.id), asked, targets, choices, where), reason
+
+
+def output_columns(output: Any) -> dict[str, Any]:
+    """Return what an output of inspect_ai (``ModelOutput``) says of its first choice besides the text, as columns."""
+    columns: dict[str, Any] = {}
+    choice = next(iter(output.choices), None)
+    if choice is not None:
+        columns["finish_reason"] = end_of(choice.stop_reason)
+        columns |= _reasoning(choice.message)
+        if choice.logprobs is not None:
+            columns |= logprobs_columns(
+                (each.logprob, [top.logprob for top in each.top_logprobs or ()]) for each in choice.logprobs.content
+            )
+    if usage := output.usage:
+        columns |= {"prompt_tokens": usage.input_tokens, "completion_tokens": usage.output_tokens}
+        columns["reasoning_tokens"] = usage.reasoning_tokens
+    return columns
+
+
+def _outcome(sample: Any, choice: Any, text: str | None) -> str | None:
+    """Return what became of a sample; None where its text says so. A limit that left no text is an error."""
+    if sample.error is not None or choice is None or (sample.output.error and not text):
+        return "error"
+    if choice.stop_reason == "content_filter":
+        return "filtered_reply"
+    return "error" if sample.limit is not None and not text else None
+
+
+def _reasoning(message: Any) -> dict[str, Any]:
+    parts = message.content if isinstance(message.content, list) else []
+    thought = "\n".join(part.reasoning for part in parts if part.type == "reasoning")
+    return {"reasoning": thought} if thought else {}
+
+
+def _last_of_user(messages: Any) -> str:
+    return next((each.text for each in reversed(messages) if each.role == "user"), "")
+
+
+def _scores(scores: Any) -> dict[str, float]:
+    """Return the scores that are single numbers, or letters that stand for one."""
+    found = {}
+    for name, score in scores.items():
+        value = _VALUES.get(score.value, score.value) if isinstance(score.value, str) else score.value
+        if isinstance(value, bool | int | float):
+            found[name] = float(value)
+    return found
+
+
+def reason(problem: BaseException) -> str:
+    """Return why a log cannot be read, in one line: of pydantic the first field that is wrong."""
+    errors = getattr(problem, "errors", None)
+    if callable(errors) and (found := errors()):
+        place = ".".join(str(part) for part in found[0].get("loc", ()))
+        return f"{place or 'it'}: {found[0].get('msg', '')}"
+    if isinstance(problem, zipfile.BadZipFile):
+        return f"{first_line(problem)} (a log that was cut off can be recovered: inspect log recover)"
+    if isinstance(problem, json.JSONDecodeError):
+        return f"broken JSON ({problem.msg} at column {problem.colno})"
+    return first_line(problem)
+
+
+def is_inspect(file: Path) -> bool:
+    """Tell whether a file is a log of inspect_ai."""
+    if file.suffix.lower() == ".eval":
+        return True
+    return _opens_with(file, '"version"', '"eval"') if file.suffix.lower() == ".json" else False
+
+
+def _opens_with(file: Path, *names: str) -> bool:
+    with open(file, "rb") as content:
+        start = content.read(4096).decode("utf-8", "replace")
+    return start.lstrip("\ufeff \r\n\t").startswith("{") and all(name in start for name in names)
+
+
+_STOPPED = {"stop": "stop", "length": "max_tokens", "tool": "tool_calls", "filter": "content_filter"}
+
+
+def write_inspect(answers: FinishedAnswers, folder: Path) -> list[Path]:
+    """Write the log into a folder; return its file. UserError where inspect_ai is not installed."""
+    try:
+        from inspect_ai.log import write_eval_log
+    except ImportError as problem:
+        raise UserError(
+            "a log of inspect_ai is written by its own package, which is not installed: pip install "
+            "'robust_eval[inspect]'"
+        ) from problem
+    now = datetime.now(UTC)
+    log = _log(answers, now)
+    task = re.sub(r"[^A-Za-z0-9.]+", "-", answers.task).strip("-.") or "task"
+    file = folder / f"{now:%Y-%m-%dT%H-%M-%S}-00-00_{task[:100]}_{log.eval.task_id}.eval"
+    write_eval_log(log, str(file))
+    return [file]
+
+
+def _log(answers: FinishedAnswers, now: datetime) -> "EvalLog":
+    from inspect_ai.log import EvalConfig, EvalDataset, EvalLog, EvalSpec, EvalStats
+    from inspect_ai.log._log import EvalScorer
+
+    conditions = answers.conditions
+    at = now.isoformat(timespec="seconds")
+    samples = [_sample(answers, each, epoch) for each in conditions for epoch in range(1, len(each.rows) + 1)]
+    spec = EvalSpec(
+        created=at,
+        task=answers.task,
+        task_id=uuid4().hex[:22],
+        run_id=uuid4().hex[:22],
+        model=answers.model,
+        dataset=EvalDataset(  # without a number of epochs, of which conditions differ: the viewer divides by it
+            name=answers.task, samples=len(samples), sample_ids=[each.name for each in conditions], shuffled=False
+        ),
+        config=EvalConfig(),
+        packages={"robust_eval": version("robust_eval"), "inspect_ai": version("inspect_ai")},
+        metadata={MARK: {name: value if _is_plain(value) else str(value) for name, value in answers.settings.items()}},
+        scorers=[EvalScorer(name=MARK)],
+    )
+    log = EvalLog(
+        status="success",
+        eval=spec,
+        results=_results(answers, len(samples)),
+        stats=EvalStats(started_at=at, completed_at=at),
+        samples=samples,
+    )
+    log.reductions = _reductions(answers)  # its constructor takes them from JSON alone
+    return log
+
+
+def _is_plain(value: object) -> bool:
+    return value is None or isinstance(value, str | int | float | bool)
+
+
+def _sample(answers: FinishedAnswers, condition: Condition, epoch: int) -> "EvalSample":
+    from inspect_ai.log import EvalError, EvalSample
+    from inspect_ai.model import ChatMessageUser
+
+    question, row = condition.question, condition.rows[epoch - 1]
+    mark = mark_of(question, condition.rewrite, condition.temperature, condition.kept, answers.asked)
+    output = _output(answers.model, row)
+    messages: list[Any] = [ChatMessageUser(content=condition.wording)]
+    messages += [output.choices[0].message] if output.choices else []
+    failed = row["outcome"] == "error"
+    held = ("reasoning",) if row["token_logprobs"] is None else ("reasoning", "token_logprobs", "top_logprobs")
+    return EvalSample(
+        id=condition.name,
+        epoch=epoch,
+        input=condition.wording,
+        choices=list(condition.shown.choices) or None,
+        target=right_answers(condition.shown),
+        messages=messages,
+        output=output,
+        scores={MARK: _score(row)},
+        metadata={MARK: mark | {"answer": columns_of(row, *held)}},
+        error=EvalError(message="no reply came", traceback="", traceback_ansi="") if failed else None,
+    )
+
+
+def _output(model: str, row: dict[str, Any]) -> "ModelOutput":
+    from inspect_ai.model import (
+        ChatCompletionChoice,
+        ChatMessageAssistant,
+        ContentReasoning,
+        ContentText,
+        ModelOutput,
+        ModelUsage,
+    )
+
+    counts = {"input_tokens": row["prompt_tokens"], "output_tokens": row["completion_tokens"]}
+    usage = None
+    if None not in counts.values():
+        usage = ModelUsage(**counts, total_tokens=sum(counts.values()), reasoning_tokens=row["reasoning_tokens"])
+    if row["outcome"] in NO_REPLY and not row["text"] and not row["reasoning"]:
+        return ModelOutput(model=model, usage=usage)
+    said: Any = row["text"]
+    if row["reasoning"]:
+        said = [ContentReasoning(reasoning=row["reasoning"]), ContentText(text=row["text"])]
+    stopped: Any = (
+        "content_filter" if row["outcome"] == "filtered_reply" else _STOPPED.get(row["finish_reason"], "unknown")
+    )
+    choice = ChatCompletionChoice(
+        message=ChatMessageAssistant(content=said, model=model, source="generate"),
+        stop_reason=stopped,
+        logprobs=_logprobs(row),
+    )
+    return ModelOutput(model=model, choices=[choice], usage=usage)
+
+
+def _logprobs(row: dict[str, Any]) -> Any:
+    """Return the log-probabilities; a token is called by its number, where that is known."""
+    from inspect_ai.model import Logprob, Logprobs, TopLogprob
+
+    own, top = row["token_logprobs"], row["top_logprobs"]
+    if own is None:
+        return None
+    ids = row["token_ids"] or [""] * len(own)
+    tops: Sequence[Any] = top or [None] * len(own)
+    content = [
+        Logprob(
+            token=str(token),
+            logprob=logprob,
+            top_logprobs=None if each is None else [TopLogprob(token="", logprob=one) for one in each],
+        )
+        for token, logprob, each in zip(ids, own, tops, strict=True)
+    ]
+    return Logprobs(content=content)
+
+
+def _score(row: dict[str, Any]) -> "Score":
+    from inspect_ai.scorer import CORRECT, INCORRECT, Score
+
+    found = verdict(row)
+    value: Any = float("nan") if found is None else CORRECT if found else INCORRECT
+    said = {name: row[name] for name in ("label", "exact", "rule", "reason", "outcome") if row[name] is not None}
+    return Score(value=value, answer=row["answer"], explanation=row["reason"] or row["rule"], metadata=said)
+
+
+def _results(answers: FinishedAnswers, samples: int) -> "EvalResults":
+    from inspect_ai.log import EvalMetric, EvalResults, EvalScore
+
+    metrics = {}
+    run = answers.labelled.run
+    for name, estimate in answers.figures.items():
+        about, n = run.about(name), run.n(name)
+        told = {"label": about.words if about else name, "n": n}
+        ends = {} if estimate.low != estimate.low else {f"{name}.low": estimate.low, f"{name}.high": estimate.high}
+        for key, value in ({name: estimate.value} | ends).items():
+            metrics[key] = EvalMetric(name=key, group=name, value=value, metadata=told)
+    verdicts = [verdict(row) for each in answers.conditions for row in each.rows]
+    scored = sum(each is not None for each in verdicts)
+    return EvalResults(
+        total_samples=samples,
+        completed_samples=samples,
+        scores=[
+            EvalScore(name=MARK, scorer=MARK, scored_samples=scored, unscored_samples=samples - scored, metrics=metrics)
+        ],
+    )
+
+
+def _reductions(answers: FinishedAnswers) -> "list[EvalSampleReductions]":
+    """Return the value of each question of the figures that are means over them; its sample is the first of the
+    question.
+    """
+    from inspect_ai.log import EvalSampleReductions, EvalSampleScore
+
+    first: dict[str, str] = {}
+    for each in answers.conditions:
+        first.setdefault(each.question.id, each.name)
+    return [
+        EvalSampleReductions(
+            scorer=figure,
+            reducer="question",
+            samples=[
+                EvalSampleScore(value=value, sample_id=first[name]) for name, value in values.items() if name in first
+            ],
+        )
+        for figure, values in answers.by_question()
+    ]

@@ -1,0 +1,233 @@
+"""Right answers of a document of lm-eval, as the sample and the task's configuration have them.
+
+lm-eval logs the target of each document, and not its meaning: an accepted answer, a list of them, a worked solution, a
+letter, or the index of a choice. The structure of the document tells these apart, and never the name of the task. Where
+it does not, the document has no key, and a reason.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from robust_eval.interop.logged_answer import TOO_MANY, dashed_options, letter_in, lettered_options, shown, texts
+from robust_eval.question import LETTERS
+
+QUESTION = ("question", "query", "input", "problem", "goal", "prompt", "sentence", "ctx")
+"""Columns that hold the text of a question."""
+CONTRADICTED = "the target names another choice than the log's own acc"
+"""Why no target of a task can be trusted."""
+_EXACT = {
+    "exact_match",
+    "acc",
+    "acc_norm",
+    "accuracy",
+    "em",
+    "f1",
+    "mcc",
+    "contains",
+    "match",
+    "correct",
+    "math_verify",
+}
+"""Metrics that compare a reply with the target."""
+_LABELS = ("label", "gold", "answer_idx", "answer_index")
+"""Columns in which a number is the index of a choice; in other columns it is that where the document lists choices."""
+_STEMS = {"", "option", "options", "choice", "op", "ending", "answer", "sol", "mc_answer"}
+"""Names of columns that hold a choice each, before its letter or number."""
+_COLUMN = re.compile(r"(.*?)_?([A-M]|[a-m]|\d)")
+_PATH = re.compile(r"\{\{\s*([\w.]+)\s*\}\}")
+_PATHS = re.compile(r"\{\{\s*\[\s*([\w.]+(?:\s*,\s*[\w.]+)*)\s*\]\s*\}\}")
+
+
+class Key(NamedTuple):
+    """Accepted answers, or choices with the index of the right one; ``unknown`` is the reason why there are neither."""
+
+    answers: tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()
+    correct: int | None = None
+    unknown: str = ""
+
+
+def generated_key(record: Mapping[str, Any], config: Mapping[str, Any] | None, prompt: str) -> Key:
+    """Return the key of a document to which replies were generated; ``config`` is None where no results are logged."""
+    doc: Mapping[str, Any] = record["doc"]
+    if reason := _inexact(record):
+        return Key(unknown=reason)
+    target = str(record.get("target"))
+    if target[:1] == "{" and target[-1:] == "}":
+        return Key(unknown="the target is an object")
+    targets = tuple(dict.fromkeys(filter(None, map(final_answer, texts(record.get("target"))))))
+    if not targets:
+        return Key(unknown="the target is empty")
+    if config is not None and config.get("doc_to_choice") is not None:
+        return _indexed(targets, configured_choices(config["doc_to_choice"], doc), doc)
+    if len(targets) > 1:
+        return Key(targets)
+    listed, labels = listed_choices(doc)
+    text = next((doc[name] for name in QUESTION if isinstance(doc.get(name), str)), prompt)
+    if letter_in(targets[0]) or targets[0] in labels:
+        return _lettered(
+            targets[0], listed or _columns(doc) or lettered_options(text) or lettered_options(prompt), labels
+        )
+    labelled = (*_LABELS, "answer", "target") if listed else _LABELS
+    if config is None and targets[0].isdecimal() and int(targets[0]) in [doc.get(name) for name in labelled]:
+        return _labelled(targets[0], listed)
+    shown_choices = listed if all(each in prompt for each in listed) else ()
+    choices = shown_choices or dashed_options(text)
+    if targets[0] in choices:
+        return _chosen(choices, choices.index(targets[0]))
+    return Key(targets)
+
+
+def chosen_key(record: Mapping[str, Any], continuations: Sequence[str], likeliest: int) -> Key:
+    """Return the key of a document whose choices were continuations of one prompt.
+
+    The target is an index or a text. Where the log has ``acc``, the target must agree with it.
+    """
+    if reason := _inexact(record):
+        return Key(unknown=reason)
+    targets = [each.strip() for each in texts(record.get("target"))]
+    if len(targets) != 1:
+        return Key(unknown="the target names several choices, and one is right" if targets else "the target is empty")
+    index = int(targets[0]) if targets[0].isdecimal() else len(continuations)
+    right = {index} if index < len(continuations) else set()
+    if not right or targets[0] in record["doc"].values():  # else no column holds the target as a text
+        right |= {place for place, each in enumerate(continuations) if each == targets[0]}
+    if not right:
+        return Key(unknown="the target is none of the choices")
+    acc = record.get("acc")
+    if isinstance(acc, bool | int | float):
+        right = {place for place in right if float(place == likeliest) == acc}
+        if not right:
+            return Key(unknown=CONTRADICTED)
+    if len(right) > 1:
+        return Key(unknown="the target is the index of one choice and the text of another")
+    listed, _ = listed_choices(record["doc"])
+    letters = list(continuations) == list(LETTERS[: len(continuations)])
+    return _chosen(listed if letters and len(listed) == len(continuations) else continuations, right.pop())
+
+
+def final_answer(target: str) -> str:
+    r"""Return the answer at the end of a worked solution, after ``####`` or in the last ``\boxed{}``; any other target
+    as it is.
+
+    >>> final_answer("3 + 4 = 7\n#### 7"), final_answer(r"So $x = \boxed{7}$."), final_answer(" 7 ")
+    ('7', '7', '7')
+    """
+    last = target.rpartition("####")[2].strip()
+    if "####" in target and last and "\n" not in last:
+        return last
+    start = target.rfind(r"\boxed{") + len(r"\boxed{")
+    if start >= len(r"\boxed{"):
+        depth = 1
+        for place in range(start, len(target)):
+            depth += {"{": 1, "}": -1}.get(target[place], 0)
+            if not depth:
+                return target[start:place].strip()
+    return target.strip()
+
+
+def listed_choices(doc: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the choices that a document lists in a column, and their labels if it names them; both may be empty."""
+    for name in ("choices", "options", "endings"):
+        column = doc.get(name)
+        if isinstance(column, Mapping) and isinstance(column.get("text"), list):
+            labels = column.get("label")
+            return _texts(column["text"]), _texts(labels) if isinstance(labels, list) else ()
+        if isinstance(column, Mapping) and list(column) == list(LETTERS[: len(column)]):
+            return _texts(list(column.values())), ()
+        if isinstance(column, list):
+            return _texts(column), ()
+    return (), ()
+
+
+def configured_choices(doc_to_choice: Any, doc: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the choices that a task's ``doc_to_choice`` names: a list, a column, or a template of columns alone; empty
+    for any other template, and for code.
+    """
+    if isinstance(doc_to_choice, list | Mapping):
+        return _texts(list(doc_to_choice.values() if isinstance(doc_to_choice, Mapping) else doc_to_choice))
+    text = str(doc_to_choice).strip()
+    if several := _PATHS.fullmatch(text):
+        return _texts([_column(doc, each.strip()) for each in several[1].split(",")])
+    one = _PATH.fullmatch(text)
+    column = _column(doc, one[1] if one else text)
+    return _texts(column) if isinstance(column, list) else ()
+
+
+def _inexact(record: Mapping[str, Any]) -> str:
+    """Return why the task's metrics compare no reply with the target; empty where one does, or the log names none."""
+    metrics = record.get("metrics")
+    named = [str(each) for each in metrics] if isinstance(metrics, list) else []
+    if not named or _EXACT & set(named):
+        return ""
+    return f"its metric {shown(', '.join(named))} is no comparison with the target"
+
+
+def _indexed(targets: Sequence[str], choices: tuple[str, ...], doc: Mapping[str, Any]) -> Key:
+    """Return the key of a task with ``doc_to_choice``, whose target is an index."""
+    if not choices:
+        return Key(unknown="its doc_to_choice is code, which the log does not hold")
+    if len(targets) > 1 or not targets[0].isdecimal() or int(targets[0]) >= len(choices):
+        return Key(unknown="the target is the index of no choice")
+    listed, _ = listed_choices(doc)
+    letters = [letter_in(each) for each in choices] == list(LETTERS[: len(choices)])
+    return _chosen(listed if letters and len(listed) == len(choices) else choices, int(targets[0]))
+
+
+def _lettered(target: str, choices: tuple[str, ...], labels: Sequence[str]) -> Key:
+    """Return the key where the target is the label of a choice, by default a letter."""
+    letter = letter_in(target)
+    place = labels.index(target) if target in labels else ord(letter or "A") - ord("A")
+    if not choices:
+        return Key(unknown="the target is a letter, and neither document nor prompt lists choices")
+    if place >= len(choices):
+        return Key(unknown="the target is a letter, and the choices end before it")
+    if target in choices and choices[place] != target:
+        return Key(unknown="the target is the letter of one choice and the text of another")
+    return _chosen(choices, place)
+
+
+def _labelled(target: str, listed: tuple[str, ...]) -> Key:
+    """Return the key where the target is a number that a column of labels holds, and no configuration is logged."""
+    if target in listed or int(target) >= len(listed):
+        return Key(
+            unknown="the target may be the index of a choice, which the task's configuration would tell: put the file "
+            "results_*.json of the run in the folder of the samples"
+        )
+    return _chosen(listed, int(target))
+
+
+def _chosen(choices: Sequence[str], correct: int) -> Key:
+    if not 2 <= len(choices) <= len(LETTERS):
+        return Key(unknown=TOO_MANY.format(len(choices)))
+    return Key(choices=tuple(choices), correct=correct)
+
+
+def _columns(doc: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the choices of a document that has a column for each: A, B, C; option_a, option_b; ending0, ending1."""
+    groups: dict[str, dict[str, str]] = {}
+    for name, value in doc.items():
+        match = _COLUMN.fullmatch(name)
+        if match and match[1].lower() in _STEMS and isinstance(value, str):
+            groups.setdefault(match[1], {})[match[2].upper()] = value
+    for choices in groups.values():
+        for first in "A01":
+            signs = [chr(ord(first) + place) for place in range(len(choices))]
+            if len(choices) > 1 and all(sign in choices for sign in signs):
+                return tuple(choices[sign].strip() for sign in signs)
+    return ()
+
+
+def _column(doc: Mapping[str, Any], path: str) -> Any:
+    """Return the value under a dotted path; None where there is none."""
+    value: Any = doc
+    for part in path.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value
+
+
+def _texts(column: Sequence[Any]) -> tuple[str, ...]:
+    """Return the entries of a column as texts; none where one is no text or number."""
+    plain = all(isinstance(each, str | int | float) for each in column)
+    return tuple(str(each).strip() for each in column) if plain else ()

@@ -1,0 +1,170 @@
+"""A log of another harness where a file of recorded answers is expected: ``sampler=recorded sampler.file=log.eval``."""
+
+import logging
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from robust_eval.answer import temperatures_of
+from robust_eval.config.overrides import as_override, composed_run
+from robust_eval.config.schema import SCHEMAS, register
+from robust_eval.dataset.data_frame import KeptTable
+from robust_eval.error import UserError
+from robust_eval.experiment.schedule import refuse_early_stopping
+from robust_eval.interop.collected import SCORE, Collected, collect, harness_of
+from robust_eval.prompt.prompt import prompt_for
+from robust_eval.runtime.text import printable
+
+log = logging.getLogger(__name__)
+
+_FILE = ("sampler.file", "sampler.recorded.file")
+
+
+def with_log(overrides: Sequence[str]) -> list[str]:
+    """Add the settings with which a log is scored, where the overrides name one, or a folder of logs.
+
+    Its answers and questions are written under ``mlruns/tables``. Model and questions are those of the log where the
+    overrides do not name others. UserError where it holds the answers of several models or tasks.
+    """
+    given = dict(line.partition("=")[::2] for line in overrides)
+    named = next((given[key].strip("'\"") for key in _FILE if key in given), None)
+    if named is None or not (files := logs(Path(named))):
+        return list(overrides)
+    found = collect(files)
+    if len(found) > 1:
+        shown = "; ".join(f"{each.model} on {each.task}" for each in found)
+        raise UserError(
+            f"{named} holds several runs ({shown}): robust-eval import {named} scores each and compares them"
+        )
+    mlruns = Path(given.get("paths.mlruns", "mlruns").strip("'\"")).absolute()
+    settings = scored_by(found[0], mlruns)
+    if "dataset" in given:
+        settings = {key: value for key, value in settings.items() if key.split(".")[0] != "dataset"}
+    elif "dataset" not in settings:
+        raise no_key(found[0], named)
+    else:
+        for sentence in ungraded_sentences(found[0]):
+            log.warning("%s: %s", named, sentence)
+    wanted = (key for key in settings if key not in given or key in _FILE)
+    return [*overrides, *(as_override(key, settings[key]) for key in wanted)]
+
+
+def logs(place: Path) -> list[Path]:
+    """Return the logs that a path names: itself, or the files of a folder; none where there are none."""
+    if place.is_dir():
+        return sorted(file for file in place.iterdir() if file.is_file() and harness_of(file) is not None)
+    return [place] if place.exists() and harness_of(place) is not None else []
+
+
+def scored_by(collected: Collected, mlruns: Path) -> dict[str, str]:
+    """Write the tables of what was collected under ``mlruns/tables``; return the settings that score them."""
+    answers = collected.answers
+    _refuse_greedy(collected)
+    settings = {
+        "model.name": collected.model,
+        "model.prompt_style": "chat" if collected.asked.chat else "plain",
+        "reader": collected.asked.reader,
+    }
+    if collected.keyed:
+        questions = KeptTable(mlruns, collected.json_lines().encode("utf-8", "surrogatepass"), ".jsonl")
+        questions.write()
+        settings |= {"dataset": "jsonl", "dataset.path": str(questions.file), "dataset.name": collected.task}
+        if collected.keyed < len(collected.questions):
+            answers = answers.filter(pc.is_in(answers["question_id"], value_set=pa.array(collected.keyed_ids)))
+    written = BytesIO()
+    pq.write_table(answers, written)
+    table = KeptTable(mlruns, written.getvalue(), ".parquet")
+    table.write()
+    return settings | {"sampler.recorded.file": str(table.file)}
+
+
+def ungraded_sentences(collected: Collected) -> list[str]:
+    """Return a sentence for each reason why answers are left ungraded, with their number."""
+    numbers = Counter(collected.answers["question_id"].to_pylist())
+    sentences = []
+    for reason, ids in collected.ungraded.items():
+        answers = f"{sum(numbers[each] for each in ids):,} of {collected.answers.num_rows:,} answers"
+        questions = f"{len(ids):,} of {len(collected.questions):,} questions, such as {ids[0]!r},"
+        sentences.append(printable(f"{answers}, to {questions} are left ungraded: {reason}"))
+    return sentences
+
+
+def no_key(collected: Collected, named: str) -> UserError:
+    """Return the error for a log that no metric can score by itself, because it has no right answers."""
+    reasons = list(collected.ungraded)
+    more = f"; {len(reasons) - 1:,} more reasons" if len(reasons) > 1 else ""
+    return UserError(
+        printable(
+            f"{named} does not say which answers to {collected.task} are right: {reasons[0]}{more}{_own(collected)}: "
+            "name the questions with their answers, dataset=FILE, whose ids are those of the log (such as "
+            f"{collected.questions[0].id!r})"
+        )
+    )
+
+
+def _refuse_greedy(collected: Collected) -> None:
+    """Raise UserError where all answers are greedy, of which there is one a question."""
+    if temperatures_of(collected.answers) == [0.0]:
+        raise UserError(
+            printable(
+                f"all answers of {collected.model} to {collected.task} are at temperature 0, and only repeated answers "
+                f"above it are scored{_own(collected)}: ask again, in lm-eval with --gen_kwargs "
+                "do_sample=True,temperature=0.7 and repeats: 5 in the task, in inspect_ai with --temperature 0.7 "
+                "--epochs 5"
+            )
+        )
+
+
+def _own(collected: Collected) -> str:
+    """Return the means of the log's own scores in brackets; empty where it has none."""
+    means = {name: pc.mean(collected.answers[f"{SCORE}{name}"]).as_py() for name in collected.scorers}
+    scores = ", ".join(f"{name} {mean:.3f}" for name, mean in means.items() if mean is not None)
+    return f" (the log's own scores are {scores} on average)" if scores else ""
+
+
+def lacking_by_metric(collected: Collected, settings: Mapping[str, Any]) -> dict[str, str]:
+    """Return why a metric cannot score the answers with these settings, for each that cannot."""
+    register()
+    found = {}
+    for name in SCHEMAS["metric"]:
+        lines = ["sampler=recorded", f"metric=[{name}]", *(as_override(key, value) for key, value in settings.items())]
+        try:
+            config, _ = composed_run(lines)
+            if config.recorded is not None:
+                refuse_early_stopping(config, config.recorded)
+        except UserError as problem:
+            if f"metric={name}" not in str(problem):  # the answers cannot be scored by any
+                raise
+            found[name] = str(problem).replace(settings["sampler.recorded.file"], f"the log of {collected.model}")
+    return found
+
+
+def differences(collected: Collected) -> list[str]:
+    """Compare how the first answer was asked for with how we ask, and count the answers that were cut off."""
+    asked, question = collected.asked, collected.questions[0]
+    prompt = prompt_for(question)
+    ours = prompt.messages() if asked.chat else [{"role": "user", "content": prompt.text()}]
+    said = []
+    if asked.messages and [{"role": role, "content": text} for role, text in asked.messages] != ours:
+        theirs = " ⏎ ".join(f"{role}: {text}" if asked.chat else text for role, text in asked.messages)
+        shown = theirs if len(theirs) <= 160 else f"…{theirs[-160:]}"
+        said.append(printable(f"their prompt is not ours, it is {shown!r} ({question.id})"))
+    lines = not asked.chat and asked.reader != "reply"
+    ends = "the first line ends" if lines else "no string ends"
+    if asked.stop and not (lines and asked.stop == ("\n",)):
+        said.append(printable(f"a reply ended at {list(asked.stop)!r}, where with us {ends} one"))
+    answers = collected.answers
+    if "finish_reason" in answers.column_names:
+        cut = pc.sum(pc.equal(answers["finish_reason"], "length")).as_py() or 0
+        if cut:
+            most = f"{asked.max_tokens} tokens" if asked.max_tokens else "a limit"
+            said.append(f"{cut:,} of {answers.num_rows:,} replies were cut off at {most}")
+    elif asked.max_tokens:
+        said.append(f"replies had at most {asked.max_tokens} tokens, and the log does not say which were cut off")
+    return said

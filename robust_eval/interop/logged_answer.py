@@ -1,0 +1,203 @@
+"""One answer out of another harness's log, what was asked for it, and the choices that a text lists."""
+
+import ast
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from robust_eval.answer import HowAsked
+from robust_eval.error import UserError
+from robust_eval.question import LETTERS, Question
+from robust_eval.runtime.text import printable
+
+
+class AskedWith(NamedTuple):
+    """How a harness asked for an answer: the messages (role, text), what ended it, and its largest number of tokens.
+
+    ``max_tokens`` is None where the log does not say. ``chat``: as a conversation, and not as a text to continue.
+    ``reader`` is the setting that reads the replies.
+    """
+
+    messages: tuple[tuple[str, str], ...] = ()
+    stop: tuple[str, ...] = ()
+    max_tokens: int | None = None
+    chat: bool = True
+    reader: str = "by_prompt_style"
+
+
+TOO_MANY = f"a question has 2 to {len(LETTERS)} choices, not {{}}"
+"""Refusal of a number of choices."""
+
+
+@dataclass(frozen=True)
+class LoggedAnswer:
+    """One answer as a log holds it. ``columns`` are those of an answer table that the log fills besides; ``scores`` is
+    what the harness's own scorers gave, 1 for right and 0 for wrong.
+    """
+
+    model: str
+    task: str
+    question: Question
+    temperature: float
+    text: str | None
+    where: str
+    """For a person: file and sample."""
+    rewrite: int = 0
+    asked: AskedWith = field(default_factory=AskedWith)
+    columns: Mapping[str, Any] = field(default_factory=dict)
+    scores: Mapping[str, float] = field(default_factory=dict)
+    how: HowAsked | None = None
+    """How a run of ours asked for it; None: the log is of no run."""
+    ungraded: str = ""
+    """Reason why the log has no right answer to the question, where it has none."""
+    error: str = ""
+    """Error that the log has in place of a reply."""
+
+
+def of_kind(record: Any, name: str, kind: type | tuple[type, ...], where: str, default: Any = None) -> Any:
+    """Return a field of a JSON object. UserError that begins with ``where`` where it is of another kind.
+
+    ``default`` is returned where the field is absent or null; a field without a default that is not there is an error.
+    """
+    if not isinstance(record, Mapping):
+        raise UserError(f"{where}: wanted an object with {name!r}, not {shown(record)}")
+    value = record.get(name)
+    if value is None:
+        if default is None:
+            raise UserError(f"{where}: there is no {name!r}")
+        return default
+    kinds = kind if isinstance(kind, tuple) else (kind,)
+    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+        raise UserError(f"{where}: {name!r} must be {' or '.join(_KINDS[each] for each in kinds)}, not {shown(value)}")
+    return value
+
+
+_KINDS = {str: "a text", dict: "an object", list: "a list", int: "a whole number", float: "a number", bool: "a bool"}
+
+
+def shown(value: object) -> str:
+    """Return a value for an error, on one short line."""
+    text = printable(repr(value))
+    return text if len(text) <= 60 else f"{text[:60]}…"
+
+
+def question_of(
+    named: str, text: str, targets: Sequence[str], choices: Sequence[str], where: str, **others: Any
+) -> Question:
+    """Return the question of a log; of one with choices the target is a letter, an index from 0 or the text of one.
+
+    UserError for a target that is none of the choices.
+    """
+    if not named or not text.strip():
+        raise UserError(f"{where}: the question has no {'text' if named else 'id'}")
+    accepted = tuple(dict.fromkeys(target for target in targets if target.strip()))
+    if not choices:
+        return Question(named, text, answers=accepted, **others)
+    if not 2 <= len(choices) <= len(LETTERS):
+        raise UserError(f"{where}: {TOO_MANY.format(len(choices))}")
+    right = {_chosen(target.strip(), choices) for target in accepted}
+    if None in right or len(right) > 1:
+        said = "names several choices, and one is right" if None not in right else "is none of the choices"
+        raise UserError(f"{where}: the target {shown(list(accepted))} {said}")
+    return Question(named, text, choices=tuple(choices), correct=next(iter(right), None), **others)
+
+
+def _chosen(target: str, choices: Sequence[str]) -> int | None:
+    letters = LETTERS[: len(choices)]
+    if target in choices:
+        return list(choices).index(target)
+    if len(target) == 1 and target.upper() in letters:
+        return letters.index(target.upper())
+    return int(target) if target.isdecimal() and int(target) < len(choices) else None
+
+
+def texts(value: Any) -> list[str]:
+    """Return the texts in a target: a text, a number, a list of them, or a list written as text by Python."""
+    if isinstance(value, str) and value[:1] == "[" and value[-1:] == "]" and len(value) < 100_000:
+        try:
+            read = ast.literal_eval(value)
+        except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
+            return [value]
+        return texts(read) if isinstance(read, list) else [value]
+    if isinstance(value, list | tuple):
+        return [text for each in value for text in texts(each)]
+    return [] if value is None or isinstance(value, dict) else [str(value)]
+
+
+def logprobs_columns(tokens: Iterable[tuple[float, Sequence[float]]]) -> dict[str, Any]:
+    """Return the columns of log-probabilities: of each token, and the largest at its place, descending."""
+    pairs = [(own, sorted(top, reverse=True)) for own, top in tokens]
+    if not pairs:
+        return {}
+    columns: dict[str, Any] = {"token_logprobs": [own for own, _ in pairs]}
+    if any(top for _, top in pairs):
+        columns["top_logprobs"] = [top for _, top in pairs]
+    return columns
+
+
+def openai_logprobs(choice: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Return the columns of log-probabilities of a chat completion's choice as OpenAI writes it."""
+    whole = of_kind(choice, "logprobs", dict, where, {})
+    tokens = []
+    for each in of_kind(whole, "content", list, where, []):
+        top = of_kind(each, "top_logprobs", list, where, [])
+        own = float(of_kind(each, "logprob", (int, float), where))
+        tokens.append((own, [float(of_kind(one, "logprob", (int, float), where)) for one in top]))
+    return logprobs_columns(tokens)
+
+
+_MARKS = (
+    re.compile(r"(?:(?<=\s)|^)\(([A-Z])\)[ \t]*", re.MULTILINE),
+    re.compile(r"(?:(?<=\s)|^)([A-Z])\)[ \t]+", re.MULTILINE),
+    re.compile(r"^[ \t]*([A-Z])[.:][ \t]+", re.MULTILINE),
+)
+"""Marks of a choice: ``(A)`` and ``A)`` anywhere, ``A.`` and ``A:`` where a line begins."""
+_DASHES = re.compile(
+    r"^[ \t]*(?:answer )?(?:options|choices):[ \t]*\n((?:[ \t]*[-*•][ \t]+\S[^\n]*(?:\n|\Z)){2,})", re.I | re.MULTILINE
+)
+_DASH = re.compile(r"^[ \t]*[-*•][ \t]+([^\n]*\S)", re.MULTILINE)
+_LETTER = re.compile(r"[(\[]?([A-Z])[)\]]?[.:]?")
+LONGEST = 100_000
+"""Characters of a text in which choices are looked for, from its end."""
+
+
+def lettered_options(text: str) -> tuple[str, ...]:
+    """Return the last list of choices that are marked with letters from A; empty where there is none."""
+    for mark in _MARKS:
+        run: list[re.Match[str]] = []
+        last: list[re.Match[str]] = []
+        for match in mark.finditer(text[-LONGEST:]):
+            if match[1] == chr(ord("A") + len(run)):
+                run.append(match)
+            elif match[1] == "A":
+                run = [match]
+            last = list(run) if len(run) > 1 else last
+        if last:
+            return _between(last)
+    return ()
+
+
+def _between(marks: list[re.Match[str]]) -> tuple[str, ...]:
+    """Return the texts after each of the marks, the last one up to the end of its line; empty where one is blank."""
+    text = marks[0].string
+    inner = [text[one.end() : following.start()] for one, following in pairwise(marks)]
+    options = [" ".join(each.split()) for each in (*inner, text[marks[-1].end() :].partition("\n")[0])]
+    return tuple(options) if all(options) else ()
+
+
+def dashed_options(text: str) -> tuple[str, ...]:
+    """Return the last list of choices under a line such as ``Options:`` with a dash each; empty where there is none."""
+    lists = _DASHES.findall(text[-LONGEST:])
+    return tuple(each.strip() for each in _DASH.findall(lists[-1])) if lists else ()
+
+
+def letter_in(target: str) -> str | None:
+    """Return the letter that a target is, in brackets or not; None where it is no single letter.
+
+    >>> letter_in("(B)"), letter_in("B."), letter_in("Bern")
+    ('B', 'B', None)
+    """
+    match = _LETTER.fullmatch(target.strip())
+    return match[1] if match else None

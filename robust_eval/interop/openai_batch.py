@@ -1,0 +1,141 @@
+"""OpenAI's batches: the file of requests and the file of outputs, joined by ``custom_id``.
+
+Requests with the same prompt are trials of one question, which has no key: the batch does not know what is right.
+"""
+
+import itertools
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from robust_eval.answer import OWN
+from robust_eval.error import UserError
+from robust_eval.interop.logged_answer import AskedWith, LoggedAnswer, of_kind, openai_logprobs, question_of, texts
+from robust_eval.runtime.files import json_lines
+from robust_eval.runtime.finish_reasons import ERROR, FILTER, end_of
+
+
+def is_request(first: Any) -> bool:
+    """Tell whether the first line of a file is a request of a batch."""
+    return isinstance(first, dict) and {"custom_id", "body"} <= first.keys()
+
+
+def is_output(first: Any) -> bool:
+    """Tell whether the first line of a file is an output of a batch."""
+    return isinstance(first, dict) and "custom_id" in first and ("response" in first or "error" in first)
+
+
+def read_batch(requests: Sequence[Path], outputs: Sequence[Path]) -> Iterator[LoggedAnswer]:
+    """Yield the answers to all requests in their order. UserError names the request that is broken or unknown."""
+    asked = {key: (where, body) for file in requests for where, key, body in _records(file, "body")}
+    if not requests:
+        raise UserError(f"{outputs[0]} holds outputs of a batch: name the file of its requests as well")
+    prompts: dict[Any, list[str]] = {}
+    for key, (where, body) in asked.items():
+        prompts.setdefault(_messages(body, where), []).append(key)
+    named = {prompt: shared_name(ids) for prompt, ids in prompts.items()}
+    if len(set(named.values())) < len(named):
+        named = {prompt: ids[0] for prompt, ids in prompts.items()}
+    answered = set()
+    for file in outputs:
+        for where, key, output in _records(file, None):
+            if key not in asked:
+                raise UserError(f"{where}: the file of requests has no such custom_id")
+            if key in answered:
+                raise UserError(f"{where}: the custom_id has an output already")
+            answered.add(key)
+            body = asked[key][1]
+            messages = _messages(body, where)
+            yield from _answers(body, output, messages, named[messages], requests[0].stem, where)
+    for key, (where, body) in asked.items():
+        if key not in answered:  # the batch was stopped or expired
+            messages = _messages(body, where)
+            yield _lacking(body, messages, named[messages], requests[0].stem, where)
+
+
+def _records(file: Path, part: str | None) -> Iterator[tuple[str, str, Any]]:
+    seen = set()
+    for line, _, record in json_lines(file):
+        key = of_kind(record, "custom_id", str, line)
+        where = f"{line}, request {key}"
+        if key in seen:
+            raise UserError(f"{where}: the custom_id stands twice")
+        seen.add(key)
+        yield where, key, record if part is None else of_kind(record, part, dict, where)
+
+
+def _messages(body: Any, where: str) -> tuple[tuple[str, str], ...]:
+    if isinstance(body.get("prompt"), str):
+        return (("user", body["prompt"]),)
+    found = []
+    for message in of_kind(body, "messages", list, where):
+        content = message.get("content") if isinstance(message, dict) else None
+        parts = content if isinstance(content, list) else []
+        text = content if isinstance(content, str) else "".join(str(each.get("text", "")) for each in parts)
+        found.append((of_kind(message, "role", str, where), text))
+    if not found:
+        raise UserError(f"{where}: 'messages' is empty")
+    return tuple(found)
+
+
+def shared_name(ids: Sequence[str]) -> str:
+    """Return what the ids of trials have in common, up to the sign that parts their numbers.
+
+    >>> shared_name(["capital-10", "capital-11"]), shared_name(["a"])
+    ('capital', 'a')
+    """
+    if len(ids) == 1:
+        return ids[0]
+    start = re.match(r"(.*?)[\s\-_.:/#]+[^\s\-_.:/#]*$", _common_start(ids))
+    return start[1] if start and start[1] else ids[0]
+
+
+def _common_start(names: Sequence[str]) -> str:
+    columns = itertools.takewhile(lambda signs: len(set(signs)) == 1, zip(*names, strict=False))
+    return "".join(signs[0] for signs in columns)
+
+
+def _base(body: Any, messages: Any, key: str, task: str, where: str) -> dict[str, Any]:
+    t = of_kind(body, "temperature", (int, float), where, -1)
+    limit = next((body[n] for n in ("max_completion_tokens", "max_tokens") if type(body.get(n)) is int), None)
+    return {
+        "model": of_kind(body, "model", str, where),
+        "task": task,
+        "question": question_of(key, messages[-1][1], (), (), where),
+        "temperature": OWN if t < 0 else float(t),
+        "where": where,
+        "asked": AskedWith(messages, tuple(texts(body.get("stop"))), limit),
+    }
+
+
+def _lacking(body: Any, messages: Any, key: str, task: str, where: str) -> LoggedAnswer:
+    return LoggedAnswer(**_base(body, messages, key, task, where), text=None, columns={"outcome": "error"})
+
+
+def _answers(body: Any, output: Any, messages: Any, key: str, task: str, where: str) -> Iterator[LoggedAnswer]:
+    response = of_kind(output, "response", dict, where, {})
+    reply = of_kind(response, "body", dict, where, {})
+    error = output.get("error") or reply.get("error")
+    if error or not reply:
+        filtered = "content_filter" in str(error) or "content_policy" in str(error)
+        base = _base(body, messages, key, task, where)
+        yield LoggedAnswer(**base, text=None, columns={"outcome": "filtered_prompt" if filtered else "error"})
+        return
+    usage = of_kind(reply, "usage", dict, where, {})
+    for number, choice in enumerate(of_kind(reply, "choices", list, where)):
+        message = of_kind(choice, "message", dict, where, {})
+        refusal, text = message.get("refusal"), message.get("content", choice.get("text"))
+        if not isinstance(text, str | None):
+            raise UserError(f"{where}: 'content' must be a text, not {type(text).__name__}")
+        end = end_of(choice.get("finish_reason"))
+        outcome = {FILTER: "filtered_reply", ERROR: "error"}.get(end or "")
+        outcome = outcome or ("refused" if refusal and not text else None)
+        columns: dict[str, Any] = {"outcome": outcome, "finish_reason": end}
+        if isinstance(message.get("reasoning_content"), str):
+            columns["reasoning"] = message["reasoning_content"]
+        if not number:  # of all choices together
+            columns |= {name: usage[name] for name in ("prompt_tokens", "completion_tokens") if name in usage}
+        columns |= openai_logprobs(choice, where)
+        said = text or (refusal if isinstance(refusal, str) else text)
+        yield LoggedAnswer(**_base(body, messages, key, task, where), text=said, columns=columns)
