@@ -11,7 +11,7 @@ from robust_eval.experiment.answered import Answered
 from robust_eval.experiment.corrected import Scored
 from robust_eval.metric.greedy import greedy_accuracy
 from robust_eval.metric.label_correction import NAME as CORRECTED
-from robust_eval.metric.profile import METHODS, OTHERS, profile
+from robust_eval.metric.profile import METHODS, OPTIONAL_METHODS, profile
 from robust_eval.metric.score import Measured, Score
 from robust_eval.sampler.base import Conditions
 
@@ -43,8 +43,8 @@ def score(
     scores = {name: config.metric[name].score(kept, measured(sampler), config.seed) for name, sampler in read.items()}
     if len({read[metric] for metric in METHODS if metric in read}) == len(METHODS):  # each has answers of its own
         scores = {"profile": profile(kept, scores, config.seed), **scores}
-        joined = [name for name in (*METHODS, *OTHERS) if name in read]
-        if len(joined) < len(METHODS) + len(OTHERS):
+        joined = [name for name in (*METHODS, *OPTIONAL_METHODS) if name in read]
+        if len(joined) < len(METHODS) + len(OPTIONAL_METHODS):
             log.info("the profile is of %d methods: %s", len(joined), ", ".join(joined))
     elif read.keys() >= {*METHODS} and len(answered.graded) > 1:
         log.info("no profile: %s", ", ".join(f"metric={metric} reads {part}" for metric, part in read.items()))
