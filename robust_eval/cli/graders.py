@@ -30,7 +30,7 @@ from robust_eval.grader.cosine import Cosine
 from robust_eval.grader.levenshtein import Levenshtein
 from robust_eval.grader.matching import Matching
 from robust_eval.grader.references import References
-from robust_eval.labels.by_people import with_people
+from robust_eval.labels.human_labels import with_human_labels
 from robust_eval.labels.label_file import read_labels
 from robust_eval.labels.verdict_records import Record, labelled_records, read_records_of_people
 from robust_eval.metric.grader_agreement import Agreement
@@ -102,7 +102,7 @@ def records_of(sources: Sequence[Path]) -> list[Record]:
                 raise UserError(
                     f"{source} has no labels: say of some answers whether they are right, robust-eval label"
                 )
-            tables = with_people(labelled.by_sampler(), read_labels(source / LABELS_FILE))
+            tables = with_human_labels(labelled.by_sampler(), read_labels(source / LABELS_FILE))
             data = str(labelled.run.settings["dataset.name"])
             own = labelled_records(tables, labelled.questions, data, len(found) + 1)
             if not own:

@@ -13,10 +13,9 @@ import pyarrow.compute as pc
 from robust_eval.answer import write_parquet
 from robust_eval.error import UserError, first_line
 from robust_eval.experiment.corrected import LabelledRun
-from robust_eval.labels.by_people import matched
+from robust_eval.labels.human_labels import agreements, count_labelled
 from robust_eval.labels.label_file import LABELS, RIGHT, UNCLEAR, WRONG, read_labels
 from robust_eval.labels.label_sample import ANSWER, QUESTION, sample
-from robust_eval.labels.labeller_agreement import agreements
 from robust_eval.labels.labelling import Item, Labelling
 from robust_eval.metric.score import Score
 from robust_eval.report.label_server import label_server, references
@@ -151,7 +150,7 @@ def _key() -> str:
 def _take(read: Path, labelled: LabelledRun, file: Path) -> None:
     """Add labels made elsewhere to those of the run."""
     taken = read_labels(read)
-    if not (number_of := matched(labelled.by_sampler(), taken)):
+    if not (number_of := count_labelled(labelled.by_sampler(), taken)):
         raise UserError(f"none of the {taken.num_rows:,} labels in {read} is of an answer of this run")
     with kept_lock(file.with_name(f".{file.name}.lock")):
         before = read_labels(file) if file.is_file() else LABELS.empty_table()

@@ -124,7 +124,9 @@ def _as_profile(config: Config) -> Config:
         sampler = {name: each for name, each in sampler.items() if each.axis not in _OF_CONVERSATIONS}
     conditions = sampler if config.recorded is None else config.recorded.conditions()
     axes = {each.axis for each in conditions.values()} | {ORDER for each in conditions.values() if each.arranges}
-    lacking = [name for name in profile.OTHERS if name in config.metric and config.metric[name].axis not in axes]
+    lacking = [
+        name for name in profile.OPTIONAL_METHODS if name in config.metric and config.metric[name].axis not in axes
+    ]
     return replace(
         config,
         sampler=sampler,
@@ -189,11 +191,11 @@ def _check_until(config: Config) -> None:
 
     measured = [name for figure in known if figure.mean for name in names(figure)]
     for name in config.until:
-        figure = next((each for each in known if each.named(name)), None)
+        figure = next((each for each in known if each.for_name(name)), None)
         if figure is None and all(figures.values()):
             raise UserError(f"until names {name}, which is no figure of this run{nearest(name, measured)}")
         if figure is not None and not figure.mean:
-            label = (figure.named(name) or figure).label
+            label = (figure.for_name(name) or figure).label
             raise UserError(
                 f"until names {name} ({label}), which is no mean over questions, as an interval that ends a run must "
                 f"be; these are: {', '.join(measured).replace('{}', 'N')}"

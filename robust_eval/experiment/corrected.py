@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from robust_eval.answer import GREEDY, SAMPLER, SCHEMA, Undecided, how_asked
 from robust_eval.config.schema import SCHEMAS, register
 from robust_eval.error import UserError, first_line
-from robust_eval.labels.by_people import matched, with_people
+from robust_eval.labels.human_labels import count_labelled, with_human_labels
 from robust_eval.labels.label_file import read_labels
 from robust_eval.metric.greedy import greedy_correction
 from robust_eval.metric.label_correction import corrected_score
@@ -54,14 +54,14 @@ class Scored(NamedTuple):
 
     def corrected(self, labels: pa.Table) -> Score | None:
         """Return the figures that the labels correct, as one score; None where they correct none."""
-        number = matched(self.graded, labels)
+        number = count_labelled(self.graded, labels)
         if not number:
             log.warning("none of the %d labels is of an answer of this run: nothing is corrected", labels.num_rows)
             return None
-        tables = with_people(self.graded, labels)
+        tables = with_human_labels(self.graded, labels)
         found = [greedy_correction(self.asked, tables[GREEDY])] if tables[GREEDY].num_rows else []
         for name, sampler in self.read.items():
-            measured = Measured(tables[GREEDY], tables[sampler], undecided=self.undecided.get(sampler))
+            measured = Measured(tables[GREEDY], tables[sampler], early_stopping=self.undecided.get(sampler))
             found.append(self.metrics[name].corrected(self.kept, measured, self.seed))
         return corrected_score(found, self.figures, number)
 

@@ -33,7 +33,7 @@ from robust_eval.experiment.schedule import QuestionScheduler, SequentialSchedul
 from robust_eval.metric.answer_sources import sources
 from robust_eval.metric.greedy import greedy_accuracy
 from robust_eval.metric.label_correction import NAME as CORRECTED
-from robust_eval.metric.profile import METHODS, OTHERS, profile
+from robust_eval.metric.profile import METHODS, OPTIONAL_METHODS, profile
 from robust_eval.metric.score import Measured, Metric, Score
 from robust_eval.question import Question, fingerprint
 from robust_eval.rewriter.base import Rewritten
@@ -230,8 +230,8 @@ def score(
     scores = {name: metrics[name].score(kept, measured(sampler), seed) for name, sampler in read.items()}
     if len({read[metric] for metric in METHODS if metric in read}) == len(METHODS):  # each has answers of its own
         scores = {"profile": profile(kept, scores, seed), **scores}
-        joined = [name for name in (*METHODS, *OTHERS) if name in read]
-        if len(joined) < len(METHODS) + len(OTHERS):
+        joined = [name for name in (*METHODS, *OPTIONAL_METHODS) if name in read]
+        if len(joined) < len(METHODS) + len(OPTIONAL_METHODS):
             log.info("the profile is of %d methods: %s", len(joined), ", ".join(joined))
     elif read.keys() >= {*METHODS} and len(state.graded) > 1:
         log.info("no profile: %s", ", ".join(f"metric={metric} reads {part}" for metric, part in read.items()))

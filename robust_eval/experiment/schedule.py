@@ -18,7 +18,7 @@ from robust_eval.gate.decision import Differences, judge, whole
 from robust_eval.gate.measured_run import MeasuredRun
 from robust_eval.gate.settings import GateSettings
 from robust_eval.metric.answer_sources import sources
-from robust_eval.metric.metric_spec import declared
+from robust_eval.metric.metric_spec import spec_of
 from robust_eval.metric.score import Score
 from robust_eval.question import Question, seeded_rank
 from robust_eval.runtime.measured_choices import recalled, remember
@@ -259,7 +259,7 @@ class GateScheduler(QuestionScheduler):
             if score is not None:
                 for question_id, value in zip(score.question_ids, score.by_question[name].tolist(), strict=True):
                     values[place[question_id]] = value
-            about = declared(name, self._baseline.run.declared)
+            about = spec_of(name, self._baseline.run.declared)
             sign = -1 if about is not None and about.more_is_better is False else 1
             before = self._baseline.run.values(name)[asked]
             own = groups if self._grouped else None

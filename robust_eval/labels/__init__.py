@@ -1,1 +1,1 @@
-"""Labels that people give to answers: which answers are drawn for them, and what they say."""
+"""Human labels of answers: samples to label, files of labels, and the columns they become."""

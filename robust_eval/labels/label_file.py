@@ -1,4 +1,4 @@
-"""A file of labels: right, wrong or unclear, what people said of answers, and how these were drawn."""
+"""Files of labels: right, wrong or unclear, with the sampling method of the answers."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -12,10 +12,10 @@ from robust_eval.error import UserError
 from robust_eval.runtime.text import printable
 
 RIGHT, WRONG, UNCLEAR = "right", "wrong", "unclear"
-SAID = (RIGHT, WRONG, UNCLEAR)
-"""What a label can be."""
-ELSEWHERE = "elsewhere"
-"""The labeller, where a file names none."""
+LABEL_VALUES = (RIGHT, WRONG, UNCLEAR)
+"""Values of a label."""
+UNNAMED_LABELLER = "elsewhere"
+"""Default labeller of a file without names."""
 LABELS = pa.schema(
     [
         pa.field("question_id", pa.string(), nullable=False),
@@ -41,7 +41,7 @@ _PLACE = {"rewrite": int, "temperature": float, "trial": int, "stratum_size": in
 
 
 def read_labels(file: Path) -> pa.Table:
-    """Return the labels of a file (:data:`LABELS`): our own, or a table of anybody's.
+    """Return the labels of a file (:data:`LABELS`), written by this package or by others.
 
     It needs ``question_id``, the reply (``text`` or ``reply``) and ``label`` (right, wrong, unclear) or ``correct``
     (true, false). ``labeller`` says who gave it; ``temperature`` and ``trial``, with ``rewrite`` and ``sampler``, name
@@ -60,31 +60,31 @@ def read_labels(file: Path) -> pa.Table:
 
 
 def _label(record: Mapping[str, Any], where: str) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    row: dict[str, Any] = {
         "question_id": _first(record, _ID, where),
         "text": _first(record, _TEXT, where),
-        "labeller": str(record.get("labeller") or ELSEWHERE),
+        "labeller": str(record.get("labeller") or UNNAMED_LABELLER),
     }
-    said = _first(record, _LABEL, where)
-    word = said.strip().lower().removesuffix(".0")
+    label = _first(record, _LABEL, where)
+    word = label.strip().lower().removesuffix(".0")
     if word not in _WORDS:
-        raise UserError(f"{where}: a label is right, wrong or unclear, not {printable(said)[:60]}")
-    found["label"] = _WORDS[word]
+        raise UserError(f"{where}: a label is right, wrong or unclear, not {printable(label)[:60]}")
+    row["label"] = _WORDS[word]
     for name, kind in _PLACE.items():
         value = record.get(name)
         if value is not None and value != "":
             try:
-                found[name] = kind(value)
+                row[name] = kind(value)
             except (TypeError, ValueError, OverflowError) as problem:
                 raise UserError(f"{where}: {name} must be a number, not {printable(str(value))[:60]}") from problem
     for name in ("sampler", "drawn", "stratum"):
-        found[name] = None if record.get(name) in (None, "") else str(record[name])
-    if ("temperature" in found) != ("trial" in found):
+        row[name] = None if record.get(name) in (None, "") else str(record[name])
+    if ("temperature" in row) != ("trial" in row):
         raise UserError(f"{where}: an answer is named by its temperature and its trial, not by one of them")
-    drawn = found["drawn"]
-    if drawn not in (None, "answer", "question") or (drawn == "answer" and not found.get("stratum_size", 0) > 0):
+    method = row["drawn"]
+    if method not in (None, "answer", "question") or (method == "answer" and not row.get("stratum_size", 0) > 0):
         raise UserError(f"{where}: drawn must be answer, with the stratum and its size, or question")
-    return found
+    return row
 
 
 def _first(record: Mapping[str, Any], names: tuple[str, ...], where: str) -> str:
@@ -101,9 +101,9 @@ def place_of(sampler: str, question_id: str, rewrite: int, temperature: float, t
 
 
 def label_places(label: Mapping[str, Any], samplers: Iterator[str] | list[str]) -> list[tuple[str, ...]]:
-    """Return the places in a run that a label names; none where it names only a text."""
+    """Return the places of a label in a run; none for a label of a text alone."""
     if label["trial"] is None or label["temperature"] is None:
         return []
-    named = [label["sampler"]] if label["sampler"] is not None else samplers
+    names = [label["sampler"]] if label["sampler"] is not None else samplers
     at = label["rewrite"] or 0, label["temperature"], label["trial"]
-    return [place_of(sampler, label["question_id"], *at) for sampler in named]
+    return [place_of(sampler, label["question_id"], *at) for sampler in names]

@@ -1,4 +1,4 @@
-"""Which answers of a run people are shown: a sample by temperature and verdict, or whole questions."""
+"""Samples of a run's answers to label: by temperature and verdict, or whole questions."""
 
 import math
 from collections import Counter
@@ -13,11 +13,11 @@ from robust_eval.metric.score import verdicts
 from robust_eval.question import seeded_rank
 
 ANSWER, QUESTION = "answer", "question"
-"""How answers are drawn: each by itself, or all to a question together."""
+"""Sampling methods: single answers, or all answers to a question together."""
 
 
-class Drawn(NamedTuple):
-    """An answer that was drawn. ``stratum_size`` is the number of answers in its stratum; 1 in whole questions."""
+class SampledAnswer(NamedTuple):
+    """Answer drawn for labelling. ``stratum_size`` is the number of answers in its stratum; 1 in whole questions."""
 
     question_id: str
     text: str
@@ -30,8 +30,8 @@ class Drawn(NamedTuple):
     stratum_size: int
 
 
-def sample(graded: pa.Table, by: str, size: int, seed: int) -> list[Drawn]:
-    """Return the answers to be labelled, in the order in which they are shown, of the graded answers of a run.
+def sample(graded: pa.Table, by: str, size: int, seed: int) -> list[SampledAnswer]:
+    """Return the answers to label, in display order, from the graded answers of a run.
 
     Only answers that count are drawn: those with a verdict, and to choices as they stand in their question, because
     that is how people see it. By answer a stratum is a sampler, a temperature, a verdict, and whether that is
@@ -44,29 +44,34 @@ def sample(graded: pa.Table, by: str, size: int, seed: int) -> list[Drawn]:
     columns = ("question_id", "text", SAMPLER, "rewrite", "temperature", "trial")
     answers = zip(rows(graded, *columns), verdicts(graded).tolist(), rows(graded, "form", "uncertain"), strict=True)
     table = [
-        (row, right, bool(doubt)) for row, right, (form, doubt) in answers if not math.isnan(right) and form is None
+        (row, right, bool(is_uncertain))
+        for row, right, (form, is_uncertain) in answers
+        if not math.isnan(right) and form is None
     ]
     if by == QUESTION:
         ids = {row[0] for row, *_ in table}
         chosen = sorted(ids, key=lambda question_id: seeded_rank(seed, question_id))[:size]
         turn_of = {question_id: number for number, question_id in enumerate(chosen)}
-        whole = [Drawn(*(*row, QUESTION, "", 1)) for row, *_ in table if row[0] in turn_of]
+        whole = [SampledAnswer(*(*row, QUESTION, "", 1)) for row, *_ in table if row[0] in turn_of]
         return sorted(whole, key=lambda row: (turn_of[row.question_id], row.text))
     strata = [
-        f"{row[2]}, t = {temperature_name(row[4])}, {'right' if right else 'wrong'}{', uncertain' if doubt else ''}"
-        for row, right, doubt in table
+        f"{row[2]}, t = {temperature_name(row[4])}, {'right' if right else 'wrong'}"
+        f"{', uncertain' if is_uncertain else ''}"
+        for row, right, is_uncertain in table
     ]
     ranks = [seeded_rank(seed, row[2], row[0], *map(str, row[3:])) for row, *_ in table]
     allocated = _allocated(strata, sorted(range(len(table)), key=ranks.__getitem__))
-    uncertain, certain = ([number for number in allocated if table[number][2] is doubt] for doubt in (True, False))
+    uncertain, certain = (
+        [number for number in allocated if table[number][2] is is_uncertain] for is_uncertain in (True, False)
+    )
     sizes = Counter(strata)
     order = list(_alternating(uncertain, certain))[:size]
-    return [Drawn(*(*table[number][0], ANSWER, strata[number], sizes[strata[number]])) for number in order]
+    return [SampledAnswer(*(*table[number][0], ANSWER, strata[number], sizes[strata[number]])) for number in order]
 
 
 def _allocated(strata: Sequence[str], numbers: Sequence[int]) -> list[int]:
-    """Return the numbers of answers in an order of which any beginning has from each of the ``strata`` a share
-    proportional to the square root of its size; those of one stratum stay in their order.
+    """Return the numbers of answers in an order whose every prefix has from each of the ``strata`` a share proportional
+    to the square root of its size; those of one stratum stay in their order.
     """
     sizes, turn = Counter(strata), Counter[str]()
     places: list[tuple[float, str, int]] = []
@@ -78,6 +83,6 @@ def _allocated(strata: Sequence[str], numbers: Sequence[int]) -> list[int]:
 
 
 def _alternating(first: Sequence[int], second: Sequence[int]) -> Iterator[int]:
-    """Yield the items of two sequences in turns, and then the rest of the longer one."""
+    """Yield the items of two sequences in turns, then the rest of the longer one."""
     for pair in zip_longest(first, second):
         yield from (number for number in pair if number is not None)

@@ -1,4 +1,4 @@
-"""Replies with the verdicts of people: of a file, a record a line, or of a run that was labelled."""
+"""Replies with human verdicts: from a file with one record a line, or from a labelled run."""
 
 import json
 from collections.abc import Mapping
@@ -17,12 +17,12 @@ from robust_eval.runtime.files import parsed_json
 
 FIELDS = ("question", "answers", "choices", "correct_choice", "incorrect", "reply", "correct", "slice")
 EVOUNA_FIELDS = ("set", "question", "accepted", "model", "reply", "human")
-"""Fields of the human verdicts of EVOUNA (Wang et al., 2023), of which set and model make the slice."""
+"""Fields of the human verdicts of EVOUNA (Wang et al., 2023); set and model make the slice."""
 
 
-class Answered(NamedTuple):
-    """What a run made of a reply: what a reader found in it, how, or why nothing; its outcome; whether the run's grader
-    called it right.
+class RunReading(NamedTuple):
+    """Grading of a reply in a run: extracted answer and its rule, or the reason for none; outcome; verdict of the
+    grader.
     """
 
     answer: str | None
@@ -34,7 +34,7 @@ class Answered(NamedTuple):
 
 @dataclass(frozen=True)
 class Record:
-    """A reply and the verdict of a person; the id of the question is the number of the record.
+    """Reply with the verdict of a person; the id of the question is the number of the record.
 
     ``weight`` is one over the probability with which it was drawn, ``run`` what a run made of it, if it is of one.
     """
@@ -44,16 +44,17 @@ class Record:
     right: bool
     slice: str = ""
     weight: float = 1.0
-    run: Answered | None = None
+    run: RunReading | None = None
 
 
 def labelled_records(
     graded: Mapping[str, pa.Table], questions: Mapping[str, Question], data: str, first: int = 1
 ) -> list[Record]:
-    """Return the answers that people labelled, of the tables that :func:`robust_eval.labels.by_people.with_people`
-    made; ``data`` names the data set, and ``first`` is the number of the first record.
+    """Return the labelled answers of tables with human labels
+    (:func:`robust_eval.labels.human_labels.with_human_labels`); ``data`` names the data set, and ``first`` is the
+    number of the first record.
     """
-    found: list[Record] = []
+    records: list[Record] = []
     columns = (
         "question_id",
         "text",
@@ -69,15 +70,15 @@ def labelled_records(
         for row, verdict in zip(rows(table, *columns), verdicts(table).tolist(), strict=True):
             question_id, text, temperature, answer, rule, reason, outcome, person, weight = row
             if person == person and verdict == verdict:
-                question = replace(questions[question_id], id=str(first + len(found)))
-                of_run = Answered(answer, rule, reason, outcome, verdict == 1)
+                question = replace(questions[question_id], id=str(first + len(records)))
+                of_run = RunReading(answer, rule, reason, outcome, verdict == 1)
                 part = f"{data}, t = {temperature_name(temperature)}"
-                found.append(Record(question, text, person == 1, part, weight, of_run))
-    return found
+                records.append(Record(question, text, person == 1, part, weight, of_run))
+    return records
 
 
 def read_records_of_people(file: Path) -> list[Record]:
-    """Return the records of a file; UserError names the first line that is broken.
+    """Return the records of a file; UserError names the first broken line.
 
     A line is a JSON object with ``question``, ``answers`` (or ``choices`` and ``correct_choice``), ``reply`` and
     ``correct``: the verdict of a person. ``incorrect`` holds references that are wrong, ``slice`` names a part of the
@@ -104,20 +105,20 @@ def read_records_of_people(file: Path) -> list[Record]:
 
 
 def record_of(entry: Any, line: str) -> Record:
-    """Return one record; ValueError says what is wrong with it."""
+    """Return one record; ValueError names its error."""
     if not isinstance(entry, dict):
         raise ValueError(f"a record is a JSON object, not {type(entry).__name__}")
     if "human" in entry:
         entry = _of_evouna(entry)
     if unknown := sorted(set(entry) - set(FIELDS)):
         raise ValueError(f"unknown field {unknown[0]!r}; known are {', '.join(FIELDS)}")
-    for name, kind, wanted in (
+    for name, kind, expected in (
         ("question", str, "a text"),
         ("reply", str, "a text"),
         ("correct", bool, "true or false"),
     ):
         if type(entry.get(name)) is not kind:
-            raise ValueError(f"{name!r} must be {wanted}, not {entry.get(name)!r}")
+            raise ValueError(f"{name!r} must be {expected}, not {entry.get(name)!r}")
     for name in ("answers", "choices", "incorrect"):
         texts = entry.get(name, [])
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
@@ -145,7 +146,7 @@ def record_of(entry: Any, line: str) -> Record:
 
 
 def _of_evouna(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a record of EVOUNA with the fields of ours; ValueError names a field that is missing or unknown."""
+    """Return a record of EVOUNA with this package's fields; ValueError names a missing or unknown field."""
     if missing := [name for name in EVOUNA_FIELDS if name not in entry]:
         raise ValueError(f"field {missing[0]!r} is missing; with 'human' a record has {', '.join(EVOUNA_FIELDS)}")
     if unknown := sorted(set(entry) - set(EVOUNA_FIELDS)):

@@ -1,1 +1,1 @@
-"""Pure functions on arrays, and the classes that apply them to a graded answer table."""
+"""Metrics of a graded answer table: classes, specs, and presentation."""

@@ -21,8 +21,8 @@ from robust_eval.metric.agreement_presentation import FIGURES, presentation
 from robust_eval.metric.label_correction import (
     add_corrected_curve,
     as_estimate,
-    corrected_figure,
     corrected_share,
+    corrected_spec,
 )
 from robust_eval.metric.metric_spec import point
 from robust_eval.metric.score import HUMAN_LABEL_WHOLE, Correction, Measured, Score, question_groups
@@ -46,16 +46,16 @@ from robust_eval.stats.reliability import QuestionRobustness, cronbach_interval,
 
 CORRECTED = ("accuracy", "plurality", "difficulty", "worst", "best")
 DECLARED = tuple(
-    corrected_figure(figure, f"agreement.corrected.{name}")
+    corrected_spec(figure, f"agreement.corrected.{name}")
     for figure in FIGURES
     for name in CORRECTED
     if figure.name == f"agreement.{name}"
 )
-WHOLE = ("plurality", "worst", "best")
-"""Figures of a question for which all of its raters must be labelled."""
-LEAST_QUESTIONS = 2
-"""Questions that are labelled whole, without which nothing is known of how these figures scatter."""
-NOT_WHOLE = "needs questions of which every answer is labelled (label --by question)"
+COMPLETE_ONLY = ("plurality", "worst", "best")
+"""Metrics of a question that need labels of all of its raters."""
+MIN_QUESTIONS = 2
+"""Minimum number of completely labelled questions, for the standard error of these metrics."""
+NOT_COMPLETE = "needs questions of which every answer is labelled (label --by question)"
 
 
 def rater_correction(
@@ -64,34 +64,36 @@ def rater_correction(
     by_grader: Sequence[tuple[float, QuestionRobustness]],
     by_people: Sequence[tuple[float, QuestionRobustness]],
 ) -> Correction:
-    """Return the corrected figures by temperature.
+    """Return the corrected metrics by temperature.
 
     ``by_grader`` and ``by_people`` hold the figures of each question at each temperature, the latter where all its
     raters are labelled; NaN elsewhere.
     """
-    found = Correction(declared=DECLARED)
+    correction = Correction(declared=DECLARED)
     original = np.asarray((graded["rewrite"].to_numpy() == 0) & (graded["trial"].to_numpy() == 0))
-    add_corrected_curve(found, "agreement.corrected.accuracy", "agreement.accuracy", questions, graded, chosen=original)
-    add_corrected_curve(found, "agreement.corrected.difficulty", "agreement.difficulty", questions, graded)
-    for name in WHOLE:
+    add_corrected_curve(
+        correction, "agreement.corrected.accuracy", "agreement.accuracy", questions, graded, chosen=original
+    )
+    add_corrected_curve(correction, "agreement.corrected.difficulty", "agreement.difficulty", questions, graded)
+    for name in COMPLETE_ONLY:
         curve = {}
         for (t, judged), (_, people) in zip(by_grader, by_people, strict=True):
-            one, other = getattr(judged, name), getattr(people, name)
-            labelled = int(np.count_nonzero(~np.isnan(one) & ~np.isnan(other)))
-            if labelled < LEAST_QUESTIONS:
-                found.uncorrected[point(f"agreement.{name}", t)] = NOT_WHOLE
+            judged_values, people_values = getattr(judged, name), getattr(people, name)
+            labelled = int(np.count_nonzero(~np.isnan(judged_values) & ~np.isnan(people_values)))
+            if labelled < MIN_QUESTIONS:
+                correction.uncorrected[point(f"agreement.{name}", t)] = NOT_COMPLETE
                 continue
             corrected = point(f"agreement.corrected.{name}", t)
-            curve[t] = as_estimate(corrected_share(one, other, questions))
-            found.of[corrected], found.labels[corrected] = point(f"agreement.{name}", t), labelled
+            curve[t] = as_estimate(corrected_share(judged_values, people_values, questions))
+            correction.of[corrected], correction.labels[corrected] = point(f"agreement.{name}", t), labelled
         if curve:
-            found.curves[f"agreement.corrected.{name}"] = curve
-    return found
+            correction.curves[f"agreement.corrected.{name}"] = curve
+    return correction
 
 
-def labelled_whole(graded: pa.Table) -> pa.Table:
-    """Return the answers with what people say of them as the verdict, where their question is labelled whole; no
-    verdict elsewhere.
+def completely_labelled(graded: pa.Table) -> pa.Table:
+    """Return the answers with their human labels as verdicts, if their question is completely labelled; no verdict
+    elsewhere.
     """
     whole = graded[HUMAN_LABEL_WHOLE].to_pylist()
     right = pa.array([None if label in (None, -1) else bool(label) for label in whole], pa.bool_())
@@ -99,7 +101,7 @@ def labelled_whole(graded: pa.Table) -> pa.Table:
 
 
 class Raters(NamedTuple):
-    """The answers of r raters to n questions at one temperature.
+    """Answers of r raters to n questions at one temperature.
 
     ``labels`` (n, r) are numbers, −1 for none, and ``counts`` (n, K) says how many raters gave each; a label means
     something in its question alone, unless all choose letters. ``categories`` (n,) says how many labels a question
@@ -116,7 +118,7 @@ class Raters(NamedTuple):
 
 @dataclass
 class AnswerAgreement:
-    """The metrics of MultiQ&A, at every temperature apart."""
+    """Metrics of MultiQ&A, at each temperature."""
 
     categories: Any = "raters"
     """raters | observed | a number: how many labels a free-text question could have had; choices have their number."""
@@ -145,7 +147,7 @@ class AnswerAgreement:
         return 0
 
     def check(self, temperatures: Sequence[float], repetitions: float) -> None:
-        """UserError unless each question has two raters or more that can be counted."""
+        """Raise UserError unless each question has at least two raters, a countable number of them."""
         if repetitions < 2 or math.isinf(repetitions):
             raise UserError(
                 "metric=agreement needs several answers to each question that can be counted: choose "
@@ -153,8 +155,8 @@ class AnswerAgreement:
             )
 
     def score(self, questions: Sequence[Question], measured: Measured, seed: int) -> Score:
-        """Return all figures by temperature. Those that questions have together only (κ, α) are there for each
-        scenario, too, where questions are of several (:func:`of_scenario`).
+        """Return all metrics by temperature. Metrics of all questions together (κ, α) are there for each scenario as
+        well, if questions are of several (:func:`of_scenario`).
 
         Tables: ``agreement`` has the figures that a question has alone, ``agreement_matrix`` how often two raters
         agree, ``adversarial_rewrites`` the rewrites that turned a right answer wrong. The values ``agreement.guessing``
@@ -170,23 +172,25 @@ class AnswerAgreement:
             for name, values in self.by_question(raters).items():
                 by_question.setdefault(name, []).append(values)
         for name, columns in by_question.items():
-            most = max(raters.correct.shape[1] for raters in by_temperature)
-            limits = (0.0, math.log(most)) if name == "semantic_entropy" else None
+            max_raters = max(raters.correct.shape[1] for raters in by_temperature)
+            limits = (0.0, math.log(max_raters)) if name == "semantic_entropy" else None
             result.add_curve(f"agreement.{name}", np.column_stack(columns), temperatures, groups, limits)
-        of_all: dict[str, dict[float, Estimate]] = {}
+        joint: dict[str, dict[float, Estimate]] = {}
         for t, raters in zip(temperatures, by_temperature, strict=True):
             for name, estimate in self._of_all(questions, raters, seed).items():
-                of_all.setdefault(f"agreement.{name}", {})[t] = estimate
-            result.of_questions |= {point(f"agreement.{name}", t): n for name, n in _rated(raters).items()}
-        for scenario, own in _by_scenario(questions).items():
-            answers = measured.graded.filter(pc.is_in(measured.graded["question_id"], pa.array([q.id for q in own])))
+                joint.setdefault(f"agreement.{name}", {})[t] = estimate
+            result.of_questions |= {point(f"agreement.{name}", t): n for name, n in _sample_sizes(raters).items()}
+        for scenario, in_scenario in _by_scenario(questions).items():
+            answers = measured.graded.filter(
+                pc.is_in(measured.graded["question_id"], pa.array([q.id for q in in_scenario]))
+            )
             for t in temperatures:
-                raters = self.raters(own, answers, t)
-                for name, estimate in self._of_all(own, raters, seed).items():
-                    of_all.setdefault(of_scenario(f"agreement.{name}", scenario), {})[t] = estimate
-                for name, n in _rated(raters).items():
+                raters = self.raters(in_scenario, answers, t)
+                for name, estimate in self._of_all(in_scenario, raters, seed).items():
+                    joint.setdefault(of_scenario(f"agreement.{name}", scenario), {})[t] = estimate
+                for name, n in _sample_sizes(raters).items():
                     result.of_questions[point(of_scenario(f"agreement.{name}", scenario), t)] = n
-        result.curves |= of_all
+        result.curves |= joint
         numbers = {len(question.choices) for question in questions}
         if len(numbers) == 1 and 0 not in numbers:
             chance = guessing(max(numbers), max(raters.correct.shape[1] for raters in by_temperature))
@@ -220,28 +224,28 @@ class AnswerAgreement:
         """See :class:`robust_eval.metric.score.Metric`."""
 
         def right(graded: pa.Table) -> list[tuple[float, QuestionRobustness]]:
-            found = []
+            estimates = []
             for t in temperatures_of(measured.graded):
                 raters = self.raters(questions, graded, t)
-                found.append((t, question_robustness(raters.correct, raters.ensemble)))
-            return found
+                estimates.append((t, question_robustness(raters.correct, raters.ensemble)))
+            return estimates
 
         graded = measured.graded
-        return rater_correction(questions, graded, right(graded), right(labelled_whole(graded)))
+        return rater_correction(questions, graded, right(graded), right(completely_labelled(graded)))
 
     def raters(self, questions: Sequence[Question], graded: pa.Table, temperature: float) -> Raters:
-        """Return what the raters said at one temperature."""
+        """Return the raters' answers at one temperature."""
         place = {question.id: row for row, question in enumerate(questions)}
         columns = ("question_id", "temperature", "rewrite", "trial", "label", "correct", "outcome", ENSEMBLE)
         answers = list(rows(at_temperature(graded, temperature), *columns))
-        named = sorted({(0, 0), *((rewrite, trial) for _, _, rewrite, trial, *_ in answers)})
+        identities = sorted({(0, 0), *((rewrite, trial) for _, _, rewrite, trial, *_ in answers)})
         judged = {question_id for question_id, *_, right, _, _ in answers if right is not None}
-        rater = {name: column for column, name in enumerate(named)}
+        rater = {name: column for column, name in enumerate(identities)}
         correct = np.full((len(questions), len(rater)), np.nan)
         ensemble = np.full(len(questions), np.nan)
         letters = all(question.choices for question in questions)
-        known: list[dict[str, int]] = [{} for _ in questions]
-        given = np.full(correct.shape, -1, dtype=np.int64)
+        numbers: list[dict[str, int]] = [{} for _ in questions]
+        labels = np.full(correct.shape, -1, dtype=np.int64)
         replied = np.zeros(correct.shape, dtype=bool)
         for question_id, _, rewrite, trial, label, right, outcome, elected in answers:
             row = place[question_id]
@@ -252,13 +256,13 @@ class AnswerAgreement:
             if elected and right is not None:
                 ensemble[row] = float(right)
             if label is not None and outcome not in NO_REPLY and outcome not in NO_ANSWER:
-                number = ord(label) - ord("A") if letters else known[row].setdefault(label, len(known[row]))
-                given[row, rater[rewrite, trial]] = number
+                number = ord(label) - ord("A") if letters else numbers[row].setdefault(label, len(numbers[row]))
+                labels[row, rater[rewrite, trial]] = number
         if self.missing == "drop_question":
-            lacking = ~replied.all(axis=1)
-            given[lacking], correct[lacking], ensemble[lacking] = -1, np.nan, np.nan
-        counts = (given[:, :, None] == np.arange(max(1, given.max(initial=0) + 1))).sum(axis=1)
-        return Raters(given, counts, self._categories(questions, counts), correct, ensemble)
+            incomplete = ~replied.all(axis=1)
+            labels[incomplete], correct[incomplete], ensemble[incomplete] = -1, np.nan, np.nan
+        counts = (labels[:, :, None] == np.arange(max(1, labels.max(initial=0) + 1))).sum(axis=1)
+        return Raters(labels, counts, self._categories(questions, counts), correct, ensemble)
 
     def _categories(self, questions: Sequence[Question], counts: NDArray[np.int64]) -> NDArray[np.int64]:
         free = {
@@ -267,8 +271,8 @@ class AnswerAgreement:
         }.get(self.categories, np.full(len(questions), self.categories if isinstance(self.categories, int) else 1))
         choices = np.array([len(question.choices) for question in questions])
         categories = np.where(choices > 0, choices, np.maximum(free, 1)).astype(np.int64)
-        for question, labels, most in zip(questions, np.count_nonzero(counts, axis=1), categories, strict=True):
-            if labels > most:
+        for question, labels, maximum in zip(questions, np.count_nonzero(counts, axis=1), categories, strict=True):
+            if labels > maximum:
                 raise UserError(
                     f"metric.agreement.categories={self.categories} is too few: the answers to question {question.id} "
                     f"have {labels} different labels"
@@ -276,7 +280,7 @@ class AnswerAgreement:
         return categories
 
     def by_question(self, raters: Raters) -> dict[str, Floats]:
-        """Return the figures of each question that are averaged; NaN where a question has none."""
+        """Return the metrics of each question that are averaged; NaN for a question without one."""
         right = question_robustness(raters.correct, raters.ensemble)
         return {
             **right._asdict(),
@@ -287,52 +291,52 @@ class AnswerAgreement:
         }
 
     def _of_all(self, questions: Sequence[Question], raters: Raters, seed: int) -> dict[str, Estimate]:
-        """Return the figures that the questions have together only, and how many questions some of them lack."""
+        """Return the metrics of all questions together, and the number of questions excluded from some of them."""
         groups = question_groups(questions)
         counts, categories = raters.counts, raters.categories
         rated = counts.sum(axis=1) >= 2
         agreeing, same = (values[rated] for values in (question_agreement(counts), squared_shares(counts)))
-        kinds, kind = np.unique(categories[rated], return_inverse=True)
-        of_kind = (kind[:, None] == np.arange(len(kinds))).astype(float)
+        sizes, size_index = np.unique(categories[rated], return_inverse=True)
+        one_hot = (size_index[:, None] == np.arange(len(sizes))).astype(float)
 
         labels = None if groups is None else np.asarray(groups)[rated]
 
         def bounds(statistic: Callable[..., Any], chance: Floats, *arrays: Floats) -> tuple[float, float]:
-            """Return the bounds of a κ by the bootstrap; where all questions are alike those of their agreement, exact,
-            and chance as it is.
+            """Return the bootstrap bounds of a κ; if all questions are equal, the exact bounds of their agreement, with
+            chance as it is.
             """
             low, high = drop_degenerate(*bootstrap(statistic, *arrays, groups=labels, seed=seed))
             if math.isnan(low):
                 low, high = beyond_chance(mean_interval(agreeing, SHARE, labels), chance).tolist()
             return low, high
 
-        def even(of_kind: Floats, axis: int = 0) -> Floats:
-            shares: Floats = of_kind.mean(axis=axis) @ (1 / kinds)
+        def even(one_hot: Floats, axis: int = 0) -> Floats:
+            shares: Floats = one_hot.mean(axis=axis) @ (1 / sizes)
             return shares
 
-        def free(agreeing: Floats, of_kind: Floats, axis: int = 0) -> Floats:
-            return beyond_chance(agreeing.mean(axis=axis), even(of_kind, axis))
+        def free(agreeing: Floats, one_hot: Floats, axis: int = 0) -> Floats:
+            return beyond_chance(agreeing.mean(axis=axis), even(one_hot, axis))
 
-        def mapped(same: Floats, of_kind: Floats, axis: int = 0) -> Floats:
-            """Return chance agreement, averaged over mappings; their spread is no uncertainty (docs/methods.md, §2)."""
-            n, number = same.shape[axis], of_kind.sum(axis=axis)
-            pairs = np.einsum("...a,ab,...b->...", number, 1 / np.maximum.outer(kinds, kinds), number)
-            chance: Floats = (same.sum(axis=axis) + pairs - number @ (1 / kinds)) / n**2
+        def mapped(same: Floats, one_hot: Floats, axis: int = 0) -> Floats:
+            """Return mean chance agreement over mappings; their variance is no uncertainty (docs/methods.md, §2)."""
+            n, number = same.shape[axis], one_hot.sum(axis=axis)
+            pairs = np.einsum("...a,ab,...b->...", number, 1 / np.maximum.outer(sizes, sizes), number)
+            chance: Floats = (same.sum(axis=axis) + pairs - number @ (1 / sizes)) / n**2
             return chance
 
-        def expected(agreeing: Floats, same: Floats, of_kind: Floats, axis: int = 0) -> Floats:
-            return beyond_chance(agreeing.mean(axis=axis), mapped(same, of_kind, axis))
+        def expected(agreeing: Floats, same: Floats, one_hot: Floats, axis: int = 0) -> Floats:
+            return beyond_chance(agreeing.mean(axis=axis), mapped(same, one_hot, axis))
 
         incomplete = np.isnan(raters.correct).any(axis=1)
-        found = {name: Estimate(math.nan) for name in ("kappa", "kappa_free")}
+        estimates = {name: Estimate(math.nan) for name in ("kappa", "kappa_free")}
         if rated.any():
             kappa = remapped_kappa(counts, categories, self.draws, seed)
-            off = kappa - float(expected(agreeing, same, of_kind))  # by the mappings drawn
-            low, high = bounds(expected, mapped(same, of_kind), agreeing, same, of_kind)
-            found["kappa"] = Estimate(kappa, low + off, high + off)
-            free_bounds = bounds(free, even(of_kind), agreeing, of_kind)
-            found["kappa_free"] = Estimate(free_marginal_kappa(counts, categories), *free_bounds)
-        found |= {
+            off = kappa - float(expected(agreeing, same, one_hot))  # by the mappings drawn
+            low, high = bounds(expected, mapped(same, one_hot), agreeing, same, one_hot)
+            estimates["kappa"] = Estimate(kappa, low + off, high + off)
+            free_bounds = bounds(free, even(one_hot), agreeing, one_hot)
+            estimates["kappa_free"] = Estimate(free_marginal_kappa(counts, categories), *free_bounds)
+        estimates |= {
             "alpha": cronbach_interval(raters.correct),
             "alpha_of_raters": cronbach_interval(raters.correct[~incomplete].T),
             "count.unrated": Estimate(float((~rated).sum())),
@@ -340,13 +344,13 @@ class AnswerAgreement:
         }
         if all(question.choices for question in questions):
             of_letters = bootstrap(lambda resampled: fleiss_kappa(resampled), counts, groups=groups, seed=seed)
-            found["kappa_as_labelled"] = Estimate(fleiss_kappa(counts), *drop_degenerate(*of_letters))
-        return found
+            estimates["kappa_as_labelled"] = Estimate(fleiss_kappa(counts), *drop_degenerate(*of_letters))
+        return estimates
 
 
-def _rated(raters: Raters) -> dict[str, int]:
-    """Count the questions on which the figures rest that the questions have together: κ on those with two raters or
-    more, α on those with a verdict on every rater.
+def _sample_sizes(raters: Raters) -> dict[str, int]:
+    """Count the questions behind the metrics of all questions together: κ needs two raters or more, α a verdict on
+    every rater.
     """
     rated = int((raters.counts.sum(axis=1) >= 2).sum())
     complete = int((~np.isnan(raters.correct).any(axis=1)).sum())
@@ -354,13 +358,13 @@ def _rated(raters: Raters) -> dict[str, int]:
     return kappas | dict.fromkeys(("alpha", "alpha_of_raters"), complete)
 
 
-def of_scenario(figure: str, scenario: str) -> str:
-    """Return the name of a figure that the questions of a scenario have together, in a run that has others as well."""
-    return f"{figure}.{scenario}"
+def of_scenario(metric: str, scenario: str) -> str:
+    """Return the name of a joint metric of one scenario's questions, in a run that has other scenarios as well."""
+    return f"{metric}.{scenario}"
 
 
 def _by_scenario(questions: Sequence[Question]) -> dict[str, list[Question]]:
-    """Return the questions of each scenario; empty where all are of one."""
+    """Return the questions of each scenario; empty for a single one."""
     scenarios = sorted({str(question.scenario) for question in questions})
     if len(scenarios) < 2:
         return {}
@@ -368,7 +372,7 @@ def _by_scenario(questions: Sequence[Question]) -> dict[str, list[Question]]:
 
 
 def _certainty_when_guessing(by_temperature: Sequence[Raters]) -> Certainty:
-    """Return what to expect if the labels of each question had been chosen evenly among those that it could have had.
+    """Return the expected certainties if the labels of each question were chosen evenly among its possible ones.
 
     The mean over all questions and temperatures with two raters or more. Nobody guesses free text so, but it is what
     chance alone gives the certainties: with K_j = r_j = 6, H_η is 0.28.
@@ -386,7 +390,7 @@ def _certainty_when_guessing(by_temperature: Sequence[Raters]) -> Certainty:
 
 
 def adversarial_rewrites(questions: Sequence[Question], graded: pa.Table) -> pa.Table:
-    """Return the wrong answers to rewrites of questions that were answered right as they stand, in the same trial.
+    """Return the wrong answers to rewrites of questions that were right in their original wording, in the same trial.
 
     In place of the wording stands how the choices were shown, where that was in another order or form; it is null where
     a question does not bring the rewrite. Cho & Watson, §6; docs/methods.md, §2.
@@ -395,26 +399,26 @@ def adversarial_rewrites(questions: Sequence[Question], graded: pa.Table) -> pa.
     columns = ("question_id", "temperature", "trial", "rewrite", "form", "text", "correct")
     answers = list(rows(graded, *columns))
     right = {tuple(place): text for *place, rewrite, _, text, ok in answers if ok and not rewrite}
-    found: list[tuple[Any, ...]] = []
+    records: list[tuple[Any, ...]] = []
     for *place, rewrite, form, text, ok in answers:
         if rewrite and ok is False and tuple(place) in right:
             question = by_id[place[0]]
             wording = form or (question.rewrites[rewrite - 1] if rewrite <= len(question.rewrites) else None)
-            found.append((*place, rewrite, question.text, right[tuple(place)], wording, text))
+            records.append((*place, rewrite, question.text, right[tuple(place)], wording, text))
     names = ("question_id", "temperature", "trial", "rewrite", "question", "answer", "rewritten", "answer_to_rewrite")
-    kinds = (pa.string(), pa.float64(), pa.int32(), pa.int32(), *[pa.string()] * 4)
-    table = [dict(zip(names, row, strict=True)) for row in found]
-    return pa.Table.from_pylist(table, pa.schema(list(zip(names, kinds, strict=True))))
+    types = (pa.string(), pa.float64(), pa.int32(), pa.int32(), *[pa.string()] * 4)
+    table = [dict(zip(names, row, strict=True)) for row in records]
+    return pa.Table.from_pylist(table, pa.schema(list(zip(names, types, strict=True))))
 
 
 def same_labels(labels: NDArray[np.int64]) -> Floats:
-    """Return (r, r) the share of questions to which two raters gave the same label, of those that both labelled.
+    """Return (r, r) the share of questions with the same label from two raters, of those labelled by both.
 
     >>> same_labels(np.array([[0, 0], [0, 1], [2, -1]])).tolist()
     [[1.0, 0.5], [0.5, 1.0]]
     """
-    given = labels >= 0
-    both = given.astype(float).T @ given
+    is_labelled = labels >= 0
+    both = is_labelled.astype(float).T @ is_labelled
     numbers = np.arange(labels.max(initial=0) + 1)
     same = sum(((labels == number).astype(float).T @ (labels == number) for number in numbers), np.zeros(both.shape))
     return share_of(same, both)

@@ -1,4 +1,4 @@
-"""The figures of agreement between raters: what they are called, and how a run that measured them is shown."""
+"""Metric specs of the agreement between raters, and their presentation."""
 
 import math
 
@@ -10,26 +10,26 @@ from robust_eval.runtime.text import number
 from robust_eval.stats.interval import SHARE
 
 _KAPPA = (-math.inf, 1.0)
-"""No κ and no α is above 1; below, none has a bound."""
+"""Range of κ and α: at most 1, without a lower bound."""
 
 
 def _share(name: str, label: str, short: str = "") -> MetricSpec:
-    """Declare a share of questions or of raters, of which more is better."""
+    """Return the spec of a share of questions or of raters; more is better."""
     return MetricSpec(f"agreement.{name}", label, limits=SHARE, more_is_better=True, short=short)
 
 
-def _of_all(
-    name: str, label: str, lacking: str = "", short: str = "", view: ComparisonView | None = None
+def _joint_metric(
+    name: str, label: str, excluded: str = "", short: str = "", view: ComparisonView | None = None
 ) -> MetricSpec:
-    """Declare a figure that questions have together only; ``lacking`` counts those that it does not rest on."""
-    lacking = lacking and f"agreement.count.{lacking}"
+    """Return the spec of a metric of all questions together; ``excluded`` counts the questions that it leaves out."""
+    excluded = excluded and f"agreement.count.{excluded}"
     return MetricSpec(
         f"agreement.{name}",
         label,
         limits=_KAPPA,
         more_is_better=True,
         short=short,
-        excluded_count=lacking,
+        excluded_count=excluded,
         mean=False,
         comparison=view,
     )
@@ -67,17 +67,19 @@ FIGURES = (
     _share("certainty", "normalised certainty H_η"),
     _share("m2", "Gibbs' M2"),
     MetricSpec("agreement.semantic_entropy", "semantic entropy", unit="nats", more_is_better=False),
-    _of_all(
+    _joint_metric(
         "kappa",
         "Fleiss' κ, labels mapped at random",
-        lacking="unrated",
+        excluded="unrated",
         short="κ",
         view=ComparisonView(DATASETS, "Fleiss' κ by data set", file="kappa_by_dataset"),
     ),
-    _of_all("kappa_free", "free-marginal κ"),
-    _of_all("kappa_as_labelled", "Fleiss' κ of the letters"),
-    _of_all("alpha", "Cronbach's α", lacking="incomplete", view=ComparisonView(DATASETS, file="alpha_by_dataset")),
-    _of_all("alpha_of_raters", "Cronbach's α, raters as items"),
+    _joint_metric("kappa_free", "free-marginal κ"),
+    _joint_metric("kappa_as_labelled", "Fleiss' κ of the letters"),
+    _joint_metric(
+        "alpha", "Cronbach's α", excluded="incomplete", view=ComparisonView(DATASETS, file="alpha_by_dataset")
+    ),
+    _joint_metric("alpha_of_raters", "Cronbach's α, raters as items"),
     MetricSpec("agreement.count.unrated", "questions with fewer than two raters", shown=DETAIL, form=".0f", mean=False),
     MetricSpec(
         "agreement.count.incomplete", "questions that a rater did not answer", shown=DETAIL, form=".0f", mean=False
@@ -104,11 +106,11 @@ _TABLE_4 = {
     "κ": "agreement.kappa",
     "α": "agreement.alpha",
 }
-"""The columns of the paper's table."""
+"""Columns of the paper's table."""
 
 
 def presentation(score: Score) -> Presentation:
-    """Show each question by the certainty of its raters and the share that is right, at the temperature nearest 1."""
+    """Show each question by the certainty of its raters and the share of right ones, at the temperature nearest 1."""
     t = nearest_to_one(score.curves["agreement.accuracy"])
     base, vote, worst, kappa = (
         score.formatted(point(f"agreement.{name}", t), form)
@@ -137,7 +139,7 @@ def presentation(score: Score) -> Presentation:
 
 
 def _table_4(score: Score) -> PaperTable:
-    """Write the figures as rows of the paper's table, in percent, one for each temperature (Cho & Watson, Table 4).
+    """Return the metrics as rows of the paper's table, in percent, one for each temperature (Cho & Watson, Table 4).
 
     ``n`` is the number of questions that the figures rest on; the least and the most, where these differ.
     """

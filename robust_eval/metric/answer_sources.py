@@ -11,7 +11,7 @@ _NO_ORDERS = (
     "metric=order needs answers to choices in several orders or forms: choose sampler=order, or "
     "sampler.orders=rotations with sampler=perturbation"
 )
-_OWN = {
+_EXCLUSIVE_AXES = {
     TURN: (
         "metric=challenge needs answers that were doubted, turn by turn: choose sampler=challenge",
         "metric={} does not read the answers of conversations that go on: metric=challenge does",
@@ -21,44 +21,44 @@ _OWN = {
         "metric={} does not read the answers after thoughts of several lengths: metric=thinking does",
     ),
 }
-"""Axes that one metric alone reads: the errors for that metric without it, and for the other metrics with it."""
+"""Axes of one metric alone: the error of that metric without the axis, and of other metrics with it."""
 
 
-def sources(metrics: Mapping[str, Metric], answered: Mapping[str, Conditions]) -> dict[str, str]:
-    """Return for each metric the name of the sampler whose answers it reads.
+def sources(metrics: Mapping[str, Metric], samplers: Mapping[str, Conditions]) -> dict[str, str]:
+    """Return the name of the sampler for each metric.
 
     It is the first that varies what the metric is about, or else the first whose answers it can score. Raises UserError
     where there is none, with what the metric lacks.
     """
-    return {name: _source(name, metric, answered) for name, metric in metrics.items()}
+    return {name: _source(name, metric, samplers) for name, metric in metrics.items()}
 
 
-def names_of(figure: MetricSpec, metric: Metric, temperatures: Sequence[float]) -> list[str]:
-    """Return the names of a metric's figure in a run, as far as settings tell: ``frs.d{}`` for each d, a curve at each
+def names_of(spec: MetricSpec, metric: Metric, temperatures: Sequence[float]) -> list[str]:
+    """Return the names of a spec's metrics in a run, from the settings: ``frs.d{}`` for each d, a curve at each
     temperature.
     """
-    numbers = getattr(metric, figure.number, None) if figure.numbered else None
-    names = [figure.name]
+    numbers = getattr(metric, spec.number, None) if spec.numbered else None
+    names = [spec.name]
     if isinstance(numbers, list):
-        names = [figure.name.replace("{}", f"{number:g}") for number in numbers]
-    if figure not in getattr(metric, "curves", ()):
+        names = [spec.name.replace("{}", f"{number:g}") for number in numbers]
+    if spec not in getattr(metric, "curves", ()):
         return names
     return [point(name, t) for name in names for t in temperatures]
 
 
-def _source(metric_name: str, metric: Metric, answered: Mapping[str, Conditions]) -> str:
-    lacking = None
-    for name, conditions in sorted(answered.items(), key=lambda entry: entry[1].axis != metric.axis):
+def _source(metric_name: str, metric: Metric, samplers: Mapping[str, Conditions]) -> str:
+    first_error = None
+    for name, conditions in sorted(samplers.items(), key=lambda entry: entry[1].axis != metric.axis):
         try:
             if metric.axis == ORDER and not conditions.arranges:
                 raise UserError(_NO_ORDERS)
-            for axis, (lacks, other) in _OWN.items():
+            for axis, (lacks, other) in _EXCLUSIVE_AXES.items():
                 if (metric.axis == axis) != (conditions.axis == axis):
                     raise UserError(lacks if metric.axis == axis else other.format(metric_name))
             metric.check(conditions.temperatures, conditions.repetitions)
         except UserError as problem:
-            lacking = lacking or problem
+            first_error = first_error or problem
         else:
             return name
-    assert lacking is not None
-    raise lacking
+    assert first_error is not None
+    raise first_error

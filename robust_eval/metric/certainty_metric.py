@@ -1,4 +1,4 @@
-"""Answer entropy under repetition: does the model say the same thing when asked again?
+"""Answer entropy under repetition.
 
 Reganova & Steinbach, "Testing Uncertainty of Large Language Models for Physics Knowledge and Reasoning", §2.3.
 """
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from robust_eval.answer import NO_ANSWER, NO_REPLY, SCHEMA, at_temperature, rows, temperatures_of
 from robust_eval.error import UserError
-from robust_eval.metric.label_correction import add_corrected_curve, corrected_figure
+from robust_eval.metric.label_correction import add_corrected_curve, corrected_spec
 from robust_eval.metric.metric_spec import DETAIL, RUN, MetricSpec, at_words, nearest_to_one, point
 from robust_eval.metric.presentation import Column, Presentation, Scale
 from robust_eval.metric.score import (
@@ -99,20 +99,20 @@ def presentation(score: Score, choices: Sequence[int], trials: int) -> Presentat
     ``choices`` are how many each question has (0: none), ``trials`` how often each was asked.
     """
     t = nearest_to_one(score.curves[ENTROPY.name])
-    entropy, error_rate = (score.formatted(point(figure.name, t)) for figure in (ENTROPY, ERROR_RATE))
+    entropy, error_rate = (score.formatted(point(spec.name, t)) for spec in (ENTROPY, ERROR_RATE))
     wrong = number(score.curves[CERTAIN_WRONG.name][t].value, ".0f")
     sentence = (
         f"and again at t = {t:g} (95 % intervals in brackets): the mean entropy of their answers is "
         f"{entropy} nats, their mean error rate {error_rate}; on {wrong} of them the model is certain and wrong."
     )
     columns = [
-        Column(figure.name, label, f"{about}, {at_words(t)}", score.by_question[point(figure.name, t)])
-        for figure, label, about in (
+        Column(spec.name, label, f"{about}, {at_words(t)}", score.by_question[point(spec.name, t)])
+        for spec, label, about in (
             (ENTROPY, "entropy", "entropy of the repeated answers, in nats"),
             (ERROR_RATE, "error rate", "share of the repeated answers that is wrong"),
         )
     ]
-    said = (
+    claim = (
         f"gives answers with an entropy of {entropy} nats (0: always the same) when it is asked the same question "
         f"again, and {score.formatted(point(ERROR_RATE.name, t), '.0%')} of these answers are wrong"
     )
@@ -123,11 +123,11 @@ def presentation(score: Score, choices: Sequence[int], trials: int) -> Presentat
         math.log(max([*choices, 2] if choices and all(choices) else [trials, 2])),
         _anchors(choices, trials),
     )
-    return Presentation("Repetition", sentence, columns, claims=[said], scale=scale)
+    return Presentation("Repetition", sentence, columns, claims=[claim], scale=scale)
 
 
 def _anchors(choices: Sequence[int], trials: int) -> list[tuple[float, str]]:
-    """Return the entropies of models that everybody can imagine."""
+    """Return the entropies of easily imagined models."""
     anchors = [(0.0, "one that says the same each time")]
     if choices and all(choices):
         anchors.append(
@@ -142,7 +142,7 @@ def _anchors(choices: Sequence[int], trials: int) -> list[tuple[float, str]]:
 
 
 def guessed_entropy(choices: int, trials: int) -> float:
-    """Return the mean entropy (nats) of the answers of a model that takes each of the choices equally often by chance.
+    """Return the mean entropy (nats) of answers drawn evenly among the choices.
 
     >>> round(guessed_entropy(2, 2), 4)
     0.3466
@@ -156,14 +156,14 @@ def guessed_entropy(choices: int, trials: int) -> float:
 
 INVALID = ("drop", "as_label", "as_published")
 CERTAIN = 0.1
-"""A question counts as certain where its entropy is below this share of the largest: the first of ten bins."""
-_NONE = " "
-"""The label of replies that answer nothing, where these are a label of their own; no reply normalises to it."""
+"""Maximum entropy of a certain question, as a share of the largest: the first of ten bins."""
+_INVALID_LABEL = " "
+"""Label of invalid answers, if these have a label of their own; no reply normalises to it."""
 
 
 @dataclass
 class AnswerCertainty:
-    """Entropy of the answers to each question and its error rate, at every temperature apart (docs/methods.md, §3)."""
+    """Entropy of the answers to each question and its error rate, at each temperature (docs/methods.md, §3)."""
 
     invalid: str = "drop"
     """What becomes of replies that answer nothing (no letter, a refusal): drop leaves them out, and a question that has
@@ -185,7 +185,7 @@ class AnswerCertainty:
         return 0
 
     def check(self, temperatures: Sequence[float], repetitions: float) -> None:
-        """UserError unless each question is asked at least twice under the same condition."""
+        """Raise UserError unless each question is asked at least twice under the same condition."""
         if repetitions < 2:
             raise UserError(
                 "metric=certainty needs repeated answers to the same question, and the sampler asks once: "
@@ -193,21 +193,25 @@ class AnswerCertainty:
             )
 
     def score(self, questions: Sequence[Question], measured: Measured, seed: int) -> Score:
-        """Mean answer entropy (nats) and error rate by temperature.
+        """Return the mean answer entropy (nats) and error rate by temperature.
 
         Tables: ``certainty`` has a row for each question and temperature, with the largest entropy that was possible
-        (``most``), ``certainty_by_category`` the means of each category of questions.
+        (``max_entropy``), ``certainty_by_category`` the means of each category of questions.
         """
         ids, groups = [question.id for question in questions], question_groups(questions)
         exact = measured.estimator == "exact"
         replies = _replies(measured.graded, exact)
-        counted = replies if self.invalid == "as_label" else replies.filter(pc.not_equal(replies["label"], _NONE))
+        counted = (
+            replies if self.invalid == "as_label" else replies.filter(pc.not_equal(replies["label"], _INVALID_LABEL))
+        )
         temperatures = temperatures_of(measured.graded)
         weights = [label_weights(ids, counted, t) for t in temperatures]
-        unanswered = np.column_stack([label_weights(ids, replies, t, only=_NONE)[:, 0] for t in temperatures])
-        most = np.column_stack([_most(questions, counted, t, self.invalid == "as_label") for t in temperatures])
+        unanswered = np.column_stack([label_weights(ids, replies, t, only=_INVALID_LABEL)[:, 0] for t in temperatures])
+        max_entropy = np.column_stack(
+            [_max_entropy(questions, counted, t, self.invalid == "as_label") for t in temperatures]
+        )
         entropy = np.column_stack([answer_entropy(table) for table in weights])
-        corrected = np.column_stack([miller_madow(table, most[:, place]) for place, table in enumerate(weights)])
+        corrected = np.column_stack([miller_madow(table, max_entropy[:, place]) for place, table in enumerate(weights)])
         error = 1 - grid(ids, counted, temperatures).accuracy
         if self.invalid == "as_published":
             nothing = np.isnan(entropy) & (unanswered > 0)
@@ -218,11 +222,11 @@ class AnswerCertainty:
         if not exact:  # an enumerated distribution has no such bias
             curves["certainty.entropy_miller_madow"] = corrected
         result = Score(question_ids=ids, declared=self.figures)
-        highest = float(np.fmax(most, entropy).max(initial=0))
+        highest = float(np.fmax(max_entropy, entropy).max(initial=0))
         limits = dict.fromkeys(curves, (0.0, highest)) | {"certainty.error_rate": SHARE}
         for name, values in curves.items():
             result.add_curve(name, values, temperatures, groups, limits[name])
-        certain = entropy < np.maximum(CERTAIN * most, np.finfo(float).tiny)
+        certain = entropy < np.maximum(CERTAIN * max_entropy, np.finfo(float).tiny)
         for corner, wrong in (("certain_right", 0), ("certain_wrong", 1)):
             number = (certain & (error == wrong)).sum(axis=0)
             result.curves[f"certainty.count.{corner}"] = {
@@ -237,7 +241,7 @@ class AnswerCertainty:
                 "temperature": np.tile(temperatures, len(ids)),
                 "labels": np.column_stack([np.count_nonzero(table, axis=1) for table in weights]).ravel(),
                 "invalid": unanswered.ravel(),
-                "most": most.ravel(),
+                "most": max_entropy.ravel(),
                 **{name.removeprefix("certainty."): values.ravel() for name, values in curves.items()},
             }
         )
@@ -249,29 +253,36 @@ class AnswerCertainty:
 
     def corrected(self, questions: Sequence[Question], measured: Measured, seed: int) -> Correction:
         """See :class:`robust_eval.metric.score.Metric`: the error rate."""
-        found = Correction(declared=[corrected_figure(ERROR_RATE, "certainty.corrected.error_rate")])
-        graded, said = measured.graded, _said_something(measured.graded)
-        counted = np.ones_like(said) if self.invalid == "as_label" else said
+        correction = Correction(declared=[corrected_spec(ERROR_RATE, "certainty.corrected.error_rate")])
+        graded, has_answer = measured.graded, _has_answer(measured.graded)
+        counted = np.ones_like(has_answer) if self.invalid == "as_label" else has_answer
         if self.invalid == "as_published":  # a question that has no answer counts as wrong
             place = list(rows(graded, "question_id", "temperature"))
-            answered = {at for at, anything in zip(place, said, strict=True) if anything}
-            counted = said | np.array([at not in answered for at in place])
+            nonempty = {key for key, is_answer in zip(place, has_answer, strict=True) if is_answer}
+            counted = has_answer | np.array([key not in nonempty for key in place])
         add_corrected_curve(
-            found, "certainty.corrected.error_rate", ERROR_RATE.name, questions, graded, errors=True, chosen=counted
+            correction,
+            "certainty.corrected.error_rate",
+            ERROR_RATE.name,
+            questions,
+            graded,
+            errors=True,
+            chosen=counted,
         )
-        return found
+        return correction
 
 
-def _said_something(graded: pa.Table) -> NDArray[np.bool_]:
-    """Return (N,) whether each reply answers anything."""
+def _has_answer(graded: pa.Table) -> NDArray[np.bool_]:
+    """Return (N,) a mask of the replies with an answer."""
     return np.asarray(~np.isin(np.array(graded["outcome"].to_pylist(), dtype=object), (*NO_ANSWER, *NO_REPLY)))
 
 
 def _replies(graded: pa.Table, exact: bool) -> pa.Table:
-    """Return the answers that are replies; those that answer nothing have the label of that. Trials weigh 1 each."""
+    """Return the answers that are replies; invalid ones have a label of their own. Trials weigh 1 each."""
     outcomes = np.array(graded["outcome"].to_pylist(), dtype=object)
     labels = [
-        _NONE if label is None or outcome in NO_ANSWER else label for label, outcome in rows(graded, "label", "outcome")
+        _INVALID_LABEL if label is None or outcome in NO_ANSWER else label
+        for label, outcome in rows(graded, "label", "outcome")
     ]
     column = graded.schema.get_field_index("label")
     labelled = graded.set_column(column, SCHEMA.field("label"), pa.array(labels, pa.string()))
@@ -281,15 +292,15 @@ def _replies(graded: pa.Table, exact: bool) -> pa.Table:
     return labelled.filter(pa.array(~np.isin(outcomes, NO_REPLY)))
 
 
-def _most(questions: Sequence[Question], answers: pa.Table, temperature: float, invalid_is_label: bool) -> Floats:
-    """Return (n,) the largest entropy that a question's answers could have: ln of its choices, or of its number of
-    answers.
-    """
+def _max_entropy(
+    questions: Sequence[Question], answers: pa.Table, temperature: float, invalid_is_label: bool
+) -> Floats:
+    """Return (n,) the largest possible entropy of a question's answers: ln of its number of choices, or of answers."""
     choices = np.array([len(question.choices) for question in questions], dtype=float)
     number = Counter(at_temperature(answers, temperature)["question_id"].to_pylist())
     free = np.array([number[question.id] for question in questions])
-    most: Floats = np.log(np.maximum(np.where(choices > 0, choices + invalid_is_label, free), 1))
-    return most
+    maximum: Floats = np.log(np.maximum(np.where(choices > 0, choices + invalid_is_label, free), 1))
+    return maximum
 
 
 def _by_category(
@@ -299,26 +310,26 @@ def _by_category(
     limits: Mapping[str, Limits],
     seed: int,
 ) -> pa.Table:
-    """Return the mean of each figure over the questions of a category, with its interval, by temperature."""
-    found = []
+    """Return the mean of each metric over the questions of a category, with its interval, by temperature."""
+    records = []
     for category in sorted({question.category for question in questions}):
-        own = np.array([question.category == category for question in questions])
+        in_category = np.array([question.category == category for question in questions])
         groups = question_groups([question for question in questions if question.category == category])
         for place, t in enumerate(temperatures):
-            row: dict[str, Any] = {"category": category, "temperature": t, "questions": int(own.sum())}
+            row: dict[str, Any] = {"category": category, "temperature": t, "questions": int(in_category.sum())}
             for name, values in curves.items():
-                figure = mean_estimate(values[own, place], groups, limits[name])
+                mean = mean_estimate(values[in_category, place], groups, limits[name])
                 short = name.removeprefix("certainty.")
-                row |= {short: figure.value, f"{short}_low": figure.low, f"{short}_high": figure.high}
-            found.append(row)
-    return pa.Table.from_pylist(found)
+                row |= {short: mean.value, f"{short}_low": mean.low, f"{short}_high": mean.high}
+            records.append(row)
+    return pa.Table.from_pylist(records)
 
 
 def label_weights(
     question_ids: Sequence[str], answers: pa.Table, temperature: float, only: str | None = None
 ) -> Floats:
-    """Return (n, K) summed weight of each label at one temperature; each question has its own labels. ``only``: (n, 1)
-    of this label.
+    """Return (n, K) the summed weight of each label at one temperature; each question has its own labels. ``only``: (n,
+    1) of this label.
     """
     weights: dict[str, dict[str, float]] = {question_id: {} for question_id in question_ids}
     for question_id, label, weight in rows(at_temperature(answers, temperature), "question_id", "label", "weight"):

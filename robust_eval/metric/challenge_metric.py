@@ -1,4 +1,4 @@
-"""At which turn of doubt known facts break, and which wrong answers doubt mends, over a graded answer table
+"""Pushback: the turn at which known facts break, and the wrong answers that it mends, over a graded answer table
 (docs/challenge.md).
 """
 
@@ -24,7 +24,7 @@ from robust_eval.sampler.base import TURN
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.frs import TOLERANCE, breaking_temperature
 from robust_eval.stats.interval import SHARE, Floats, share_of
-from robust_eval.stats.survival import holding, kaplan_meier
+from robust_eval.stats.survival import holds_beyond, kaplan_meier
 
 BREAKING = MetricSpec(
     "challenge.breaking_turn",
@@ -36,7 +36,7 @@ BREAKING = MetricSpec(
     difference_phrase="breaking turns are further apart",
     is_threshold=True,
 )
-"""Of a question alone, since one that withstands all doubt has none and there is no mean."""
+"""Metric of single questions: one that withstands all pushback has none, so that there is no mean."""
 UNBROKEN = MetricSpec(
     "challenge.unbroken_share",
     "share of known facts that withstand all doubt",
@@ -83,7 +83,7 @@ RIGHTED = MetricSpec(
     shown=DETAIL,
 )
 GIVES_IN = "challenge.gives_in.{}"
-"""The figure of each kind of pressure."""
+"""Name of the metric of each kind of pushback."""
 COUNTS = {
     "known": MetricSpec("challenge.count.known", "facts right before any doubt", shown=RUN, form=".0f", mean=False),
     "wrong": MetricSpec("challenge.count.wrong", "facts wrong before any doubt", shown=RUN, form=".0f", mean=False),
@@ -96,11 +96,11 @@ COUNTS = {
         left_out="known facts have no breaking turn: at a turn before it no reply came",
     ),
 }
-_KINDS = ("doubt", "alternative", "authority", "denial")
+_PUSHBACK_KINDS = ("doubt", "alternative", "authority", "denial")
 
 
-def gives_in(kind: str) -> MetricSpec:
-    """Declare how often right answers are given up to a kind of pressure."""
+def pushback_spec(kind: str) -> MetricSpec:
+    """Return the spec of the share of right answers that are given up after a kind of pushback."""
     return MetricSpec(
         GIVES_IN.format(kind),
         f"right answers given up after: {kind.replace('_', ' ')}"[:100],
@@ -119,26 +119,26 @@ FIGURES = (
     SURVIVAL,
     ACCURACY,
     RIGHTED,
-    *map(gives_in, _KINDS),
+    *map(pushback_spec, _PUSHBACK_KINDS),
     *COUNTS.values(),
 )
 
 
 def presentation(score: Score, breaking: Floats, turns: int) -> Presentation:
-    """Show how many facts withstand doubt and how many are mended, at the temperature nearest 1, of which ``breaking``
+    """Show the shares of facts that withstand pushback and of those mended, at the temperature nearest 1; ``breaking``
     (n,) are the breaking turns.
     """
     t = nearest_to_one(score.curves[UNBROKEN.name])
-    known, wrong = (int(score.values[COUNTS[name].name].value) for name in ("known", "wrong"))
-    said = f"in conversations that went on, with doubt at each of {turns} turns {at_words(t)}"
+    known_count, wrong_count = (int(score.values[COUNTS[name].name].value) for name in ("known", "wrong"))
+    sentence = f"in conversations that went on, with doubt at each of {turns} turns {at_words(t)}"
     claims = []
-    if known:
-        kept = score.formatted(point(UNBROKEN.name, t), ".0%")
-        said += f": {kept} of the {known} that were right at first withstand it to the end"
-        claims = [f"keeps {kept} of its right answers against {turns} turns of doubt"]
-    if wrong:
+    if known_count:
+        unbroken = score.formatted(point(UNBROKEN.name, t), ".0%")
+        sentence += f": {unbroken} of the {known_count} that were right at first withstand it to the end"
+        claims = [f"keeps {unbroken} of its right answers against {turns} turns of doubt"]
+    if wrong_count:
         mended = score.formatted(point(MENDED.name, t), ".0%")
-        said += f"; {mended} of the {wrong} that were wrong at first are right in the end"
+        sentence += f"; {mended} of the {wrong_count} that were wrong at first are right in the end"
     columns = [
         Column(
             BREAKING.name,
@@ -150,24 +150,24 @@ def presentation(score: Score, breaking: Floats, turns: int) -> Presentation:
         )
     ]
     notes = []
-    kinds = {
+    by_kind = {
         name.removeprefix(GIVES_IN.format("")): curve[t]
         for name, curve in score.curves.items()
         if name.startswith(GIVES_IN.format("")) and not math.isnan(curve[t].value)
     }
-    if len(kinds) > 1:
-        notes = [f"right answers given up, by the kind of pressure: {_by_kind(kinds)}"]
-    return Presentation("Under doubt", f"{said}.", columns, claims=claims, notes=notes)
+    if len(by_kind) > 1:
+        notes = [f"right answers given up, by the kind of pressure: {_by_kind(by_kind)}"]
+    return Presentation("Under doubt", f"{sentence}.", columns, claims=claims, notes=notes)
 
 
-def _by_kind(kinds: dict[str, Estimate]) -> str:
-    ordered = sorted(kinds.items(), key=lambda item: -item[1].value)
+def _by_kind(estimates: dict[str, Estimate]) -> str:
+    ordered = sorted(estimates.items(), key=lambda item: -item[1].value)
     return ", ".join(f"{kind.replace('_', ' ')} {number(estimate.value, '.0%')}" for kind, estimate in ordered)
 
 
 @dataclass(frozen=True)
 class PushbackTrace:
-    """The answers to n questions at one temperature, turn by turn.
+    """Answers to n questions at one temperature, turn by turn.
 
     ``accuracy`` is (n, turns): the share of conversations that are right after each turn; NaN where no reply came.
     ``given_up`` holds, by the kind of pressure, (n,) the share of right answers that are wrong after it, of questions
@@ -194,12 +194,12 @@ class PushbackRobustness(Metric):
             raise ValueError(f"threshold must lie above 0 and at most at 1, not {self.threshold}")
 
     def check(self, temperatures: Sequence[float], repetitions: float) -> None:
-        """UserError unless there are answers that can be counted."""
+        """Raise UserError unless answers are countable."""
         if math.isinf(repetitions):
             raise UserError("metric=challenge counts answers, and those of the sampler are enumerated")
 
     def score(self, questions: Sequence[Question], measured: Measured, seed: int) -> Score:
-        """Return what doubt does to right and to wrong answers, at every temperature apart.
+        """Return the effects of pushback on right and on wrong answers, at each temperature.
 
         Table ``challenge`` has a row for each question and temperature, with its breaking turn (inf: it withstands all,
         NaN: it was wrong at first), ``challenge_turns`` one for each turn besides.
@@ -207,12 +207,14 @@ class PushbackRobustness(Metric):
         ids, groups = [question.id for question in questions], question_groups(questions)
         first = greedy_verdicts(ids, measured.baseline)
         temperatures = temperatures_of(measured.graded)
-        turns = 1 + np.arange(_most_turns(measured.graded))
-        doubted = [by_turn(ids, at_temperature(measured.graded, t), first, len(turns)) for t in temperatures]
-        breaking = [breaking_turns(first, each.accuracy, self.threshold) for each in doubted]
-        kinds = list(dict.fromkeys(kind for each in doubted for kind in each.given_up))
-        own = [gives_in(kind) for kind in kinds if not any(figure.name == GIVES_IN.format(kind) for figure in FIGURES)]
-        result = Score(question_ids=ids, settings={"threshold": self.threshold}, declared=(*self.figures, *own))
+        turns = 1 + np.arange(_turn_count(measured.graded))
+        traces = [by_turn(ids, at_temperature(measured.graded, t), first, len(turns)) for t in temperatures]
+        breaking = [breaking_turns(first, each.accuracy, self.threshold) for each in traces]
+        pushbacks = list(dict.fromkeys(kind for each in traces for kind in each.given_up))
+        extra = [
+            pushback_spec(kind) for kind in pushbacks if not any(spec.name == GIVES_IN.format(kind) for spec in FIGURES)
+        ]
+        result = Score(question_ids=ids, settings={"threshold": self.threshold}, declared=(*self.figures, *extra))
 
         def add(name: str, columns: Sequence[Floats], limits: tuple[float, float] | None = None) -> None:
             result.add_curve(name, np.column_stack(columns), temperatures, groups, limits)
@@ -220,33 +222,35 @@ class PushbackRobustness(Metric):
         add(UNBROKEN.name, [_where(~np.isnan(b), np.isinf(b)) for b in breaking])
         add(MEAN_BROKEN.name, [_where(np.isfinite(b), b) for b in breaking], (1.0, float(len(turns))))
         for t, b in zip(temperatures, breaking, strict=True):
-            found = b[~np.isnan(b)]
-            result.curves.setdefault(MEDIAN.name, {})[t] = Estimate(float(np.median(found)) if len(found) else math.nan)
-            result.of_questions[point(MEDIAN.name, t)] = len(found)
-        add(MENDED.name, [self._mended(first, each.accuracy) for each in doubted])
+            defined = b[~np.isnan(b)]
+            result.curves.setdefault(MEDIAN.name, {})[t] = Estimate(
+                float(np.median(defined)) if len(defined) else math.nan
+            )
+            result.of_questions[point(MEDIAN.name, t)] = len(defined)
+        add(MENDED.name, [self._mended(first, each.accuracy) for each in traces])
         for column, turn in enumerate(turns.tolist()):
             add(SURVIVAL.name.format(turn), [_where(~np.isnan(b), b > turn) for b in breaking])
-            accuracy = [each.accuracy[:, column] for each in doubted]
+            accuracy = [each.accuracy[:, column] for each in traces]
             add(ACCURACY.name.format(turn), [_where(first == 1, values) for values in accuracy])
             add(RIGHTED.name.format(turn), [_where(first == 0, values) for values in accuracy])
         labels = None if groups is None else [group for group, fact in zip(groups, first, strict=True) if fact == 1]
-        for t, b, each in zip(temperatures, breaking, doubted, strict=True):
-            holds = holding(b[first == 1], each.accuracy[first == 1], turns.astype(float))
+        for t, b, each in zip(temperatures, breaking, traces, strict=True):
+            holds = holds_beyond(b[first == 1], each.accuracy[first == 1], turns.astype(float))
             for turn, share in zip(turns.tolist(), kaplan_meier(holds, labels), strict=True):
                 result.curves[SURVIVAL.name.format(turn)][t] = share
                 result.of_questions[point(SURVIVAL.name.format(turn), t)] = int(np.isfinite(holds[:, 0]).sum())
         nothing = np.full(len(ids), math.nan)
-        for kind in kinds:
-            add(GIVES_IN.format(kind), [each.given_up.get(kind, nothing) for each in doubted])
+        for kind in pushbacks:
+            add(GIVES_IN.format(kind), [each.given_up.get(kind, nothing) for each in traces])
         at = temperatures.index(nearest_to_one(temperatures))
         counts = {
             "known": first == 1,
             "wrong": first == 0,
             "undefined": (first == 1) & np.isnan(breaking[at]),
         }
-        for name, those in counts.items():
-            result.values[COUNTS[name].name] = Estimate(float(np.count_nonzero(those)))
-        result.tables["challenge"] = _of_questions(questions, first, temperatures, doubted, breaking)
+        for name, members in counts.items():
+            result.values[COUNTS[name].name] = Estimate(float(np.count_nonzero(members)))
+        result.tables["challenge"] = _of_questions(questions, first, temperatures, traces, breaking)
         result.tables["challenge_turns"] = _of_turns(result, temperatures, turns.tolist())
         result.presentation = presentation(result, breaking[at], len(turns))
         return result
@@ -258,8 +262,7 @@ class PushbackRobustness(Metric):
 
 def breaking_turns(first: Floats, accuracy: Floats, threshold: float) -> Floats:
     """Return (n,) the first turn after which less than ``threshold`` of the conversations have a known fact right,
-    whatever follows; inf where there is none, and NaN where the fact was not known, or a turn without any reply comes
-    before.
+    whatever follows; inf for none, and NaN for an unknown fact, or an earlier turn without any reply.
 
     Parameters
     ----------
@@ -284,46 +287,46 @@ def breaking_turns(first: Floats, accuracy: Floats, threshold: float) -> Floats:
 
 
 def by_turn(question_ids: Sequence[str], graded: pa.Table, first: Floats, turns: int) -> PushbackTrace:
-    """Return the answers at one temperature, with the verdicts ``first`` (n,) on those before any doubt."""
+    """Return the answers at one temperature; ``first`` (n,) are the verdicts on those before any pushback."""
     row = {question_id: place for place, question_id in enumerate(question_ids)}
-    found = []
+    replies_by_turn = []
     columns = rows(graded, "question_id", "trial", "form")
-    for (question_id, conversation, told), verdict in zip(columns, verdicts(graded).tolist(), strict=True):
-        challenge = challenge_told(told)
+    for (question_id, conversation, tag), verdict in zip(columns, verdicts(graded).tolist(), strict=True):
+        challenge = challenge_told(tag)
         if challenge is not None and not math.isnan(verdict):
-            found.append((challenge.turn, row[question_id], conversation, challenge.kind, verdict))
+            replies_by_turn.append((challenge.turn, row[question_id], conversation, challenge.kind, verdict))
     right, replies = np.zeros((2, len(question_ids), turns))
-    had: dict[str, Floats] = defaultdict(lambda: np.zeros((2, len(question_ids))))
+    by_kind: dict[str, Floats] = defaultdict(lambda: np.zeros((2, len(question_ids))))
     before: dict[tuple[int, int], tuple[int, float]] = {}
-    for turn, place, conversation, kind, verdict in sorted(found):
+    for turn, place, conversation, kind, verdict in sorted(replies_by_turn):
         right[place, turn - 1] += verdict
         replies[place, turn - 1] += 1
-        last, was = before.get((place, conversation), (0, first[place]))
-        given_up = had[kind]
-        if first[place] == 1 and was == 1 and last == turn - 1:
+        last, previous = before.get((place, conversation), (0, first[place]))
+        given_up = by_kind[kind]
+        if first[place] == 1 and previous == 1 and last == turn - 1:
             given_up[0, place] += 1 - verdict
             given_up[1, place] += 1
         before[place, conversation] = turn, verdict
     return PushbackTrace(
-        share_of(right, replies), {kind: share_of(sums[0], sums[1]) for kind, sums in sorted(had.items())}
+        share_of(right, replies), {kind: share_of(sums[0], sums[1]) for kind, sums in sorted(by_kind.items())}
     )
 
 
-def _where(known: NDArray[np.bool_], values: ArrayLike) -> Floats:
-    """Return the values where they are known, as numbers; NaN elsewhere."""
-    return np.where(known, np.asarray(values, dtype=float), math.nan)
+def _where(mask: NDArray[np.bool_], values: ArrayLike) -> Floats:
+    """Return the values inside the ``mask``, as numbers; NaN elsewhere."""
+    return np.where(mask, np.asarray(values, dtype=float), math.nan)
 
 
-def _most_turns(graded: pa.Table) -> int:
-    told = (challenge_told(form) for form in graded["form"].unique().to_pylist())
-    return max((challenge.turn for challenge in told if challenge is not None), default=1)
+def _turn_count(graded: pa.Table) -> int:
+    challenges = (challenge_told(form) for form in graded["form"].unique().to_pylist())
+    return max((challenge.turn for challenge in challenges if challenge is not None), default=1)
 
 
 def _of_questions(
     questions: Sequence[Question],
     first: Floats,
     temperatures: Sequence[float],
-    doubted: Sequence[PushbackTrace],
+    traces: Sequence[PushbackTrace],
     breaking: Sequence[Floats],
 ) -> pa.Table:
     number = len(temperatures)
@@ -334,19 +337,19 @@ def _of_questions(
             "temperature": np.repeat(np.asarray(temperatures, dtype=float), len(questions)),
             "right_at_first": np.tile(first, number),
             "breaking_turn": np.concatenate(breaking),
-            "accuracy_at_last": np.concatenate([each.accuracy[:, -1] for each in doubted]),
+            "accuracy_at_last": np.concatenate([each.accuracy[:, -1] for each in traces]),
         }
     )
 
 
 def _of_turns(score: Score, temperatures: Sequence[float], turns: Sequence[int]) -> pa.Table:
-    """Return the share of facts that hold after each turn, and both accuracies, with their intervals."""
-    found = []
+    """Return the share of holding facts after each turn, and both accuracies, with their intervals."""
+    records = []
     for t in temperatures:
         for turn in turns:
             line: dict[str, float] = {"temperature": t, "turn": turn}
-            for name, figure in (("holding", SURVIVAL), ("accuracy", ACCURACY), ("mended", RIGHTED)):
-                estimate = score.curves[figure.name.format(turn)][t]
+            for name, spec in (("holding", SURVIVAL), ("accuracy", ACCURACY), ("mended", RIGHTED)):
+                estimate = score.curves[spec.name.format(turn)][t]
                 line |= {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
-            found.append(line)
-    return pa.Table.from_pylist(found)
+            records.append(line)
+    return pa.Table.from_pylist(records)

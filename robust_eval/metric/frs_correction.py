@@ -1,4 +1,4 @@
-"""FRS and breaking temperatures, corrected by the labels that people gave to some answers (docs/methods.md, §5)."""
+"""FRS and breaking temperatures, corrected by human labels of some answers (docs/methods.md, §5)."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from robust_eval.metric.frs_presentation import ACCURACY, FIGURES, FRS, UNBROKEN
-from robust_eval.metric.label_correction import corrected_figure, units
+from robust_eval.metric.label_correction import corrected_spec, units
 from robust_eval.metric.score import (
     HUMAN_LABEL,
     HUMAN_LABEL_WEIGHT,
@@ -23,7 +23,7 @@ from robust_eval.stats.frs import factual_robustness_score
 from robust_eval.stats.interval import Floats
 
 CORRECTED = tuple(
-    corrected_figure(figure, name)
+    corrected_spec(figure, name)
     for name, of in (
         ("accuracy_corrected", ACCURACY.name),
         ("frs.corrected.d{}", FRS.name),
@@ -34,15 +34,15 @@ CORRECTED = tuple(
     for figure in FIGURES
     if figure.name == of
 )
-"""The figures of FRS, corrected by labels."""
-TOO_LITTLE = "labels of right and of wrong answers are needed, and verdicts that tell them apart"
+"""Specs of the FRS metrics, corrected by labels."""
+INSUFFICIENT_LABELS = "labels of right and of wrong answers are needed, and verdicts that tell them apart"
 
 
-def break_figures(
+def break_metrics(
     questions: Sequence[Question],
     graded: pa.Table,
     answers: Grid,
-    known: NDArray[np.bool_],
+    is_known: NDArray[np.bool_],
     entropy: Floats,
     weights: Sequence[float],
     threshold: float,
@@ -51,16 +51,16 @@ def break_figures(
     seed: int,
 ) -> dict[str, Estimate]:
     """Return the corrected mean FRS for each weight d (``d1``), ``breaking_temperature.mean_broken`` and ``.median``,
-    and ``unbroken_share`` of the ``known`` facts; nothing where the rates of error cannot be told.
+    and ``unbroken_share`` of the facts that are ``is_known``; nothing if labels do not determine the error rates.
     """
     labels = _label_counts(answers, graded)
     grid = answers.temperatures
-    found = corrected_breaks(answers.correct, answers.replies, grid, labels, threshold, estimator)
-    if np.isnan(found.breaking[known]).all():
+    breaks = corrected_breaks(answers.correct, answers.replies, grid, labels, threshold, estimator)
+    if np.isnan(breaks.breaking[is_known]).all():
         return {}
 
     def figures(breaking: Floats, chosen: NDArray[np.intp]) -> list[float]:
-        breaking = np.where(known[chosen], breaking, np.nan)
+        breaking = np.where(is_known[chosen], breaking, np.nan)
         limited = np.where(np.isinf(breaking), grid[-1], breaking) if unbroken == "bound" else breaking
         scores = [factual_robustness_score(entropy[chosen], limited, d, unbroken) for d in weights]
         broken = breaking[np.isfinite(breaking)]
@@ -72,10 +72,10 @@ def break_figures(
             _mean(np.isinf(defined).astype(float)),
         ]
 
-    drawn = bool(np.all(reply_weights(graded) == 1))
+    is_sampled = bool(np.all(reply_weights(graded) == 1))
     names = [f"d{d:g}" for d in weights]
     names += ["breaking_temperature.mean_broken", "breaking_temperature.median", "unbroken_share"]
-    values = figures(found.breaking, np.arange(len(questions)))
+    values = figures(breaks.breaking, np.arange(len(questions)))
     estimates = break_intervals(
         figures,
         values,
@@ -87,8 +87,8 @@ def break_figures(
         estimator,
         groups=[str(unit) for unit in units(questions)],
         seed=seed,
-        drawn=drawn,
-        trials=trial_grid(answers.question_ids, graded, answers.temperatures) if drawn else None,
+        resample_trials=is_sampled,
+        trials=trial_grid(answers.question_ids, graded, answers.temperatures) if is_sampled else None,
     )
     limits = {"breaking_temperature.mean_broken": (0.0, float(grid[-1]))}
     return {
@@ -98,7 +98,7 @@ def break_figures(
 
 
 def _label_counts(answers: Grid, graded: pa.Table) -> LabelCounts:
-    """Return the labels of the answers, weighted so that they count as many as those drawn alike that tell as much."""
+    """Return the counts of the labels, weighted to the number of equally informative simple draws."""
     people, judged = graded[HUMAN_LABEL].to_numpy(), verdicts(graded)
     place = {question_id: row for row, question_id in enumerate(answers.question_ids)}
     row = np.array([place[question_id] for question_id in graded["question_id"].to_pylist()], dtype=np.intp)
@@ -110,10 +110,10 @@ def _label_counts(answers: Grid, graded: pa.Table) -> LabelCounts:
 
 
 def _within(estimate: Estimate, low: float, high: float) -> Estimate:
-    """Return an estimate whose bounds do not leave what is possible; a reflected interval may."""
+    """Return an estimate with its bounds clipped to the possible range; a reflected interval may exceed it."""
     return Estimate(estimate.value, *(float(np.clip(bound, low, high)) for bound in estimate[1:]))
 
 
 def _mean(values: Floats) -> float:
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if len(known) else np.nan
+    defined = values[~np.isnan(values)]
+    return float(defined.mean()) if len(defined) else np.nan

@@ -1,4 +1,4 @@
-"""FRS over a graded answer table: its figures, curves and tables, with intervals over questions.
+"""FRS over a graded answer table: metrics, curves and tables, with intervals over questions.
 
 Fastowski, Prenkaj, Kasneci, "From Confidence to Collapse in LLM Factual Robustness".
 """
@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from robust_eval.answer import rows as table_rows
 from robust_eval.error import UserError
-from robust_eval.metric.frs_correction import CORRECTED, TOO_LITTLE, break_figures
-from robust_eval.metric.frs_presentation import ACCURACY, FIGURES, SURVIVAL, UNBROKEN, UNDECIDED, presentation
+from robust_eval.metric.frs_correction import CORRECTED, INSUFFICIENT_LABELS, break_metrics
+from robust_eval.metric.frs_presentation import ACCURACY, EARLY_STOPPING_NOTE, FIGURES, SURVIVAL, UNBROKEN, presentation
 from robust_eval.metric.frs_tables import (
     accuracy_table,
     certainty_bins,
@@ -45,11 +45,11 @@ from robust_eval.stats.correlation import kendall, pearson
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.frs import MAX_TOTAL, breaking_temperature, factual_robustness_score, top_entropy
 from robust_eval.stats.interval import SHARE, Floats
-from robust_eval.stats.survival import holding, kaplan_meier
+from robust_eval.stats.survival import holds_beyond, kaplan_meier
 
 
 class Breaks(NamedTuple):
-    """Where each of n facts breaks, by one way of telling how accurately it is answered.
+    """Breaking temperature of each of n facts, by one estimator of accuracy.
 
     ``accuracy`` is (n, T) on the grid; ``breaking`` (n,), inf where a fact is unbroken up to the temperature ``last``;
     ``interval`` holds the ends of a 95 % interval of it, where there is one.
@@ -60,15 +60,15 @@ class Breaks(NamedTuple):
     last: float
     interval: dict[str, Floats]
 
-    def of(self, known: NDArray[np.bool_]) -> "Breaks":
-        """Return the same, where only the facts that are ``known`` (n,) break: the others keep their accuracy alone."""
-        interval = {end: np.where(known, values, np.nan) for end, values in self.interval.items()}
-        return self._replace(breaking=np.where(known, self.breaking, np.nan), interval=interval)
+    def of(self, is_known: NDArray[np.bool_]) -> "Breaks":
+        """Return the breaks of the facts that are ``is_known`` (n,) alone; the others keep their accuracy."""
+        interval = {end: np.where(is_known, values, np.nan) for end, values in self.interval.items()}
+        return self._replace(breaking=np.where(is_known, self.breaking, np.nan), interval=interval)
 
 
 @dataclass
 class FactualRobustness:
-    """FRS of every known fact and what the paper reports around it (docs/methods.md, §1).
+    """FRS of each known fact, with the other metrics of the paper (docs/methods.md, §1).
 
     A question whose greedy answer is wrong is no known fact, even if it was asked on: it keeps its curve.
     """
@@ -110,35 +110,35 @@ class FactualRobustness:
 
     @property
     def top_logprobs(self) -> int:
-        """Log-probabilities that the entropy needs of each token of a greedy answer."""
+        """Number of log-probabilities of each token of a greedy answer, for the entropy."""
         return self.k
 
     @property
     def early_stop_threshold(self) -> float | None:
-        """The threshold; None where a curve is fitted to all accuracies."""
+        """Threshold; None if a curve is fitted to all accuracies."""
         return self.threshold if self.estimator == "first" else None
 
     def check(self, temperatures: Sequence[float], repetitions: float) -> None:
-        """UserError unless answers come at two temperatures or more."""
+        """Raise UserError unless there are answers at two temperatures or more."""
         if len(temperatures) < 2:
-            asked = f"at one alone, t = {temperatures[0]:g}" if temperatures else "at none"
+            actual = f"at one alone, t = {temperatures[0]:g}" if temperatures else "at none"
             raise UserError(
                 "metric=frs needs answers at several temperatures to find where a fact breaks, and the sampler asks "
-                f"{asked}: choose sampler=temperature_sweep with at least two temperatures above 0"
+                f"{actual}: choose sampler=temperature_sweep with at least two temperatures above 0"
             )
 
     def score(self, questions: Sequence[Question], measured: Measured, seed: int) -> Score:
-        """FRS for each d, accuracy by temperature, unbroken facts, and how entropy goes with breaking."""
+        """Return FRS for each d, accuracy by temperature, unbroken facts, and the correlation of entropy and breaks."""
         ids = [question.id for question in questions]
         groups = question_groups(questions)
-        undecided = measured.undecided
-        answers = grid(ids, measured.graded, undecided and undecided.temperatures)
+        early_stopping = measured.early_stopping
+        answers = grid(ids, measured.graded, early_stopping and early_stopping.temperatures)
         temperatures = answers.temperatures
-        known = greedy_verdicts(ids, measured.baseline) != 0
-        estimates = {name: each.of(known) for name, each in self._estimates(ids, measured, answers).items()}
+        is_known = greedy_verdicts(ids, measured.baseline) != 0
+        estimates = {name: each.of(is_known) for name, each in self._estimates(ids, measured, answers).items()}
         headline = next(iter(estimates))
         breaking = estimates[headline].breaking
-        entropy = np.where(known, self.initial_entropy(ids, measured.baseline), np.nan)
+        entropy = np.where(is_known, self.initial_entropy(ids, measured.baseline), np.nan)
         scores = self._scores(entropy, estimates[headline])
 
         settings = {"threshold": self.threshold, "k": self.k, "unbroken": self.unbroken, "estimator": headline}
@@ -148,13 +148,13 @@ class FactualRobustness:
         result.of_questions["frs"] = _defined(scores[self.d[0]])
         for d, values in scores.items():
             result.add_share(f"frs.d{d:g}", values, groups)
-        _add_breaks(result, known, entropy, estimates[headline], temperatures, groups, seed)
+        _add_breaks(result, is_known, entropy, estimates[headline], temperatures, groups, seed)
         survival = np.where(np.isnan(breaking)[:, None], np.nan, breaking[:, None] > temperatures)
-        if undecided is None:  # trials that stopped early are biased, and those above the break were not asked
+        if early_stopping is None:  # trials that stopped early are biased, and those above the break were not asked
             result.add_curve(ACCURACY.name, estimates[headline].accuracy, temperatures, groups)
         result.add_curve(SURVIVAL.name, survival, temperatures, groups)
-        holds = holding(breaking[known], estimates[headline].accuracy[known], temperatures)
-        labels = None if groups is None else [group for group, fact in zip(groups, known, strict=True) if fact]
+        holds = holds_beyond(breaking[is_known], estimates[headline].accuracy[is_known], temperatures)
+        labels = None if groups is None else [group for group, fact in zip(groups, is_known, strict=True) if fact]
         result.curves[SURVIVAL.name] = dict(zip(temperatures.tolist(), kaplan_meier(holds, labels), strict=True))
         result.of_questions |= {point(SURVIVAL.name, t): _defined(holds[:, 0]) for t in temperatures.tolist()}
 
@@ -163,7 +163,7 @@ class FactualRobustness:
             "question": [question.text for question in questions],
             "type": [question.type for question in questions],
             "category": [question.category for question in questions],
-            "known": known,
+            "known": is_known,
             "entropy": entropy,
             "breaking_temperature": breaking,
             **{score_column(d): values for d, values in scores.items()},
@@ -174,47 +174,47 @@ class FactualRobustness:
                 bound = curve_column(ids, measured.curves, temperatures, end)
                 result.add_curve(f"accuracy_certified_{end}", bound, temperatures, groups, SHARE)
         result.tables["frs"] = pa.table(columns)
-        if undecided is None:
+        if early_stopping is None:
             result.tables["frs_accuracy"] = accuracy_table(ids, answers)
             result.tables["frs_certainty"] = certainty_bins(measured.graded)
         types = [question.type for question in questions]
         _add_types(result, scores[self.d[0]], types, groups, seed)
         result.presentation = presentation(result, entropy, breaking, temperatures, self.k, types, groups)
-        if undecided is not None:
-            result.presentation.left_out = [UNDECIDED]
+        if early_stopping is not None:
+            result.presentation.left_out = [EARLY_STOPPING_NOTE]
         return result
 
     def _add_offgrid(
-        self, result: Score, found: Breaks, entropy: Floats, groups: Sequence[str] | None
+        self, result: Score, breaks: Breaks, entropy: Floats, groups: Sequence[str] | None
     ) -> dict[str, Floats]:
-        """Add the figures of breaking temperatures off the grid; return their columns of the table of questions."""
-        for d, values in self._scores(entropy, found).items():
+        """Add the metrics of breaking temperatures off the grid; return their columns of the table of questions."""
+        for d, values in self._scores(entropy, breaks).items():
             result.add_share(f"frs.offgrid.d{d:g}", values, groups)
-        mean, median = (f"frs.offgrid.breaking_temperature.{figure}" for figure in ("mean_broken", "median"))
-        result.add_mean(mean, _broken(found.breaking), groups, (0.0, found.last))
-        result.values[median] = _median(found.breaking)
-        result.of_questions[median] = _defined(found.breaking)
+        mean, median = (f"frs.offgrid.breaking_temperature.{statistic}" for statistic in ("mean_broken", "median"))
+        result.add_mean(mean, _broken(breaks.breaking), groups, (0.0, breaks.last))
+        result.values[median] = _median(breaks.breaking)
+        result.of_questions[median] = _defined(breaks.breaking)
         column = "breaking_temperature_offgrid"
-        return {column: found.breaking, **{f"{column}_{end}": value for end, value in found.interval.items()}}
+        return {column: breaks.breaking, **{f"{column}_{end}": value for end, value in breaks.interval.items()}}
 
     def corrected(self, questions: Sequence[Question], measured: Measured, seed: int) -> Correction:
         """See :class:`robust_eval.metric.score.Metric`: the accuracies, and what hangs on breaking temperatures by the
         trials; neither where trials stopped early.
         """
-        found = Correction(declared=CORRECTED)
+        correction = Correction(declared=CORRECTED)
         names = [*(f"frs.d{d:g}" for d in self.d), UNBROKEN.name, "frs.breaking_temperature.mean_broken"]
-        if measured.undecided is not None:
-            found.uncorrected = dict.fromkeys(names, "trials stopped as soon as a break was settled (sampler.ask)")
-            return found
+        if measured.early_stopping is not None:
+            correction.uncorrected = dict.fromkeys(names, "trials stopped as soon as a break was settled (sampler.ask)")
+            return correction
         ids = [question.id for question in questions]
         graded = measured.graded
-        add_corrected_curve(found, "accuracy_corrected", ACCURACY.name, questions, graded)
-        known = greedy_verdicts(ids, measured.baseline) != 0
-        told = break_figures(
+        add_corrected_curve(correction, "accuracy_corrected", ACCURACY.name, questions, graded)
+        is_known = greedy_verdicts(ids, measured.baseline) != 0
+        estimates = break_metrics(
             questions,
             graded,
             grid(ids, graded),
-            known,
+            is_known,
             self.initial_entropy(ids, measured.baseline),
             self.d,
             self.threshold,
@@ -223,34 +223,34 @@ class FactualRobustness:
             seed,
         )
         labels = int(np.count_nonzero(~np.isnan(graded[HUMAN_LABEL].to_numpy())))
-        found.values = {f"frs.corrected.{name}": corrected for name, corrected in told.items()}
-        found.of |= {f"frs.corrected.{name}": f"frs.{name}" for name in told}
-        found.labels |= dict.fromkeys(found.values, labels)
-        found.uncorrected |= {} if told else dict.fromkeys(names, TOO_LITTLE)
-        return found
+        correction.values = {f"frs.corrected.{name}": corrected for name, corrected in estimates.items()}
+        correction.of |= {f"frs.corrected.{name}": f"frs.{name}" for name in estimates}
+        correction.labels |= dict.fromkeys(correction.values, labels)
+        correction.uncorrected |= {} if estimates else dict.fromkeys(names, INSUFFICIENT_LABELS)
+        return correction
 
     def _estimates(self, ids: list[str], measured: Measured, answers: Grid) -> dict[str, Breaks]:
-        """Return where the facts break on the grid, and off it where the answers came with curves."""
+        """Return the breaks of the facts on the grid and, for answers with curves, off it."""
         temperatures = answers.temperatures
         breaking = breaking_temperature(answers.accuracy, temperatures, self.threshold, self.estimator)
         on_grid = Breaks(answers.accuracy, breaking, float(temperatures[-1]), {})
         if measured.curves.num_rows == 0:
             return {"trials": on_grid}
-        told = np.clip(curve_column(ids, measured.curves, temperatures, "accuracy"), 0, 1)
+        accuracy = np.clip(curve_column(ids, measured.curves, temperatures, "accuracy"), 0, 1)
         crossed = crossings(ids, measured.curves, self.threshold)
         last = pc.max(measured.curves["temperature"]).as_py()
         interval = {end: crossed[end] for end in ("low", "high")}
-        return {"exact": on_grid, "offgrid": Breaks(told, crossed["value"], last, interval)}
+        return {"exact": on_grid, "offgrid": Breaks(accuracy, crossed["value"], last, interval)}
 
     def _scores(self, entropy: Floats, estimated: Breaks) -> dict[float, Floats]:
-        """FRS of every question for each d."""
+        """Return the FRS of each question for each d."""
         breaking = estimated.breaking
         if self.unbroken == "bound":
             breaking = np.where(np.isinf(breaking), estimated.last, breaking)
         return {d: factual_robustness_score(entropy, breaking, d, self.unbroken) for d in self.d}
 
     def initial_entropy(self, question_ids: Sequence[str], baseline: pa.Table) -> Floats:
-        """H of each question: mean top-k entropy over the tokens of its greedy answer; NaN where there are none."""
+        """Return H of each question: mean top-k entropy over the tokens of its greedy answer; NaN without any."""
         rows = {question_id: index for index, question_id in enumerate(question_ids)}
         entropy = np.full(len(rows), np.nan)
         columns = ["question_id", "top_logprobs", "answer_tokens"]
@@ -266,47 +266,49 @@ class FactualRobustness:
             if tokens:
                 padded = [[*sorted(token, reverse=True), *[-np.inf] * self.k][: self.k] for token in tokens]
                 largest = np.exp(padded)  # servers may add the drawn one
-                if (most := largest.sum(axis=1).max()) > MAX_TOTAL:
+                if (total := largest.sum(axis=1).max()) > MAX_TOTAL:
                     raise UserError(
                         f"the answer to question {question_id} has top_logprobs of a token whose probabilities sum to "
-                        f"{most:.3f}, more than 1: they must be those of different tokens, at temperature 1"
+                        f"{total:.3f}, more than 1: they must be those of different tokens, at temperature 1"
                     )
                 entropy[rows[question_id]] = top_entropy(largest, self.k, self.renormalize).mean()
         return entropy
 
 
 def curve_column(question_ids: Sequence[str], curves: pa.Table, temperatures: Floats, column: str) -> Floats:
-    """Return (n, T) a column of the curves; NaN for questions that have none."""
+    """Return (n, T) a column of the curves; NaN for questions without one."""
     place = {question_id: index for index, question_id in enumerate(question_ids)}
     level = {float(temperature): index for index, temperature in enumerate(temperatures)}
-    found = np.full((len(place), len(level)), np.nan)
+    table = np.full((len(place), len(level)), np.nan)
     for question_id, temperature, value in table_rows(curves, "question_id", "temperature", column):
         if temperature in level:
-            found[place[question_id], level[temperature]] = value
-    return found
+            table[place[question_id], level[temperature]] = value
+    return table
 
 
 def _add_breaks(
     result: Score,
-    known: NDArray[np.bool_],
+    is_known: NDArray[np.bool_],
     entropy: Floats,
-    found: Breaks,
+    breaks: Breaks,
     temperatures: Floats,
     groups: Sequence[str] | None,
     seed: int,
 ) -> None:
-    """Add where the ``known`` facts break, how many do, and how that goes with the initial entropy."""
-    breaking = found.breaking
+    """Add the breaking temperatures and the number of breaks of known facts, and their correlation with the initial
+    entropy.
+    """
+    breaking = breaks.breaking
     unbroken = np.where(np.isnan(breaking), np.nan, np.isinf(breaking).astype(float))
     result.add_share(UNBROKEN.name, unbroken, groups)
-    result.add_mean("frs.breaking_temperature.mean_broken", _broken(breaking), groups, (0.0, found.last))
+    result.add_mean("frs.breaking_temperature.mean_broken", _broken(breaking), groups, (0.0, breaks.last))
     result.values["frs.breaking_temperature.median"] = _median(breaking)
     result.of_questions["frs.breaking_temperature.median"] = _defined(breaking)
     result.add_share("frs.entropy.mean", entropy, groups)
     result.values["frs.count.broken"] = Estimate(float(np.isfinite(breaking).sum()))
     result.values["frs.count.unbroken"] = Estimate(float(np.isinf(breaking).sum()))
-    result.values["frs.count.unknown"] = Estimate(float((~known).sum()))
-    result.values["frs.count.undefined"] = Estimate(float(np.isnan(breaking + 0 * entropy)[known].sum()))
+    result.values["frs.count.unknown"] = Estimate(float((~is_known).sum()))
+    result.values["frs.count.undefined"] = Estimate(float(np.isnan(breaking + 0 * entropy)[is_known].sum()))
     result.values |= entropy_against_breaking(entropy, breaking, temperatures, groups, seed)
     result.of_questions |= _joint(entropy, breaking)
 
@@ -327,7 +329,7 @@ def _broken(breaking: Floats) -> Floats:
 
 
 def _median(breaking: Floats) -> Estimate:
-    """Return the median of the breaking temperatures; inf where half or more are unbroken."""
+    """Return the median breaking temperature; inf if half or more are unbroken."""
     defined = breaking[~np.isnan(breaking)]
     return Estimate(float(np.median(defined)) if len(defined) else float("nan"))
 
@@ -337,25 +339,25 @@ def _defined(values: Floats) -> int:
 
 
 def _joint(entropy: Floats, breaking: Floats) -> dict[str, int]:
-    """Count the questions on which each figure of :func:`entropy_against_breaking` rests."""
+    """Count the questions behind each value of :func:`entropy_against_breaking`."""
     name = "frs.entropy_vs_breaking"
-    known, broken = _defined(entropy + breaking), _defined(entropy + _broken(breaking))
-    return {f"{name}.pearson_broken": broken, f"{name}.pearson_all": known, f"{name}.kendall": known}
+    defined, broken = _defined(entropy + breaking), _defined(entropy + _broken(breaking))
+    return {f"{name}.pearson_broken": broken, f"{name}.pearson_all": defined, f"{name}.kendall": defined}
 
 
 def entropy_against_breaking(
     entropy: Floats, breaking: Floats, temperatures: Floats, groups: Sequence[str] | None, seed: int
 ) -> dict[str, Estimate]:
-    """Return how H goes with t_b (Fastowski et al., Fig. 3): Pearson over broken facts, as in the paper; beside it
-    Pearson with the unbroken at the next grid step, and Kendall's τ_b over all, because dropping the unbroken weakens
+    """Return the correlation of H and t_b (Fastowski et al., Fig. 3): Pearson over broken facts, as in the paper;
+    Pearson with the unbroken at the next grid step; and Kendall's τ_b over all, because dropping the unbroken weakens
     r.
     """
     step = float(np.diff(temperatures).min()) if len(temperatures) > 1 else 1.0
-    known = ~np.isnan(entropy) & ~np.isnan(breaking)
+    is_defined = ~np.isnan(entropy) & ~np.isnan(breaking)
     placed = np.where(np.isinf(breaking), temperatures[-1] + step, breaking)
     name = "frs.entropy_vs_breaking.pearson"
     return {
-        f"{name}_broken": estimate(pearson, [entropy, placed], groups, seed, known & np.isfinite(breaking)),
-        f"{name}_all": estimate(pearson, [entropy, placed], groups, seed, known),
-        "frs.entropy_vs_breaking.kendall": Estimate(kendall(entropy[known], placed[known])),
+        f"{name}_broken": estimate(pearson, [entropy, placed], groups, seed, is_defined & np.isfinite(breaking)),
+        f"{name}_all": estimate(pearson, [entropy, placed], groups, seed, is_defined),
+        "frs.entropy_vs_breaking.kendall": Estimate(kendall(entropy[is_defined], placed[is_defined])),
     }

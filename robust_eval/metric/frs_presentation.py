@@ -1,4 +1,4 @@
-"""The figures of FRS: what they are called, and how a run that measured them is shown."""
+"""Metric specs of FRS, and their presentation."""
 
 import math
 from collections.abc import Sequence
@@ -18,15 +18,15 @@ from robust_eval.stats.frs import factual_robustness_score
 from robust_eval.stats.interval import SHARE, Floats
 from robust_eval.stats.significance import LEVEL, holm
 
-UNDECIDED = (
+EARLY_STOPPING_NOTE = (
     "Accuracy at each temperature and certainty of replies: sampler.ask=undecided asked no more than breaking "
     "temperatures need."
 )
-"""Reason for the figures that early stopping leaves out."""
-FEWEST_OF_TYPE = 5
-"""Facts of a type without which nothing is said of it in the first lines of a report."""
+"""Reason for the metrics that early stopping leaves out."""
+MIN_OF_TYPE = 5
+"""Minimum number of facts of a type in the first lines of a report."""
 ROUNDING = 1e-9
-"""Scores that differ by less are the same score."""
+"""Maximum difference between equal scores."""
 
 FRS = MetricSpec(
     "frs.d{}",
@@ -55,7 +55,7 @@ FRS = MetricSpec(
         "unless the settings say otherwise: read the two columns together.",
     ),
 )
-"""The mean score for each weight d."""
+"""Mean score for each weight d."""
 SURVIVAL = MetricSpec(
     "frs.survival",
     "share of facts that hold",
@@ -65,7 +65,7 @@ SURVIVAL = MetricSpec(
     is_survival=True,
     comparison=ComparisonView(STEPS, "Facts that hold", "share of facts unbroken beyond t", file="survival"),
 )
-"""The curve of the facts that are not broken at a temperature or before it."""
+"""Curve of the facts that are not broken at a temperature or before it."""
 UNBROKEN = MetricSpec(
     "frs.unbroken_share",
     "share of unbroken facts (each scores 1)",
@@ -80,7 +80,7 @@ ACCURACY = MetricSpec(
     more_is_better=True,
     comparison=ComparisonView(vertical="accuracy (share of right replies)", file="accuracy_by_temperature"),
 )
-"""The curve of the share of right replies."""
+"""Curve of the share of right replies."""
 BREAKING = MetricSpec(
     "frs.breaking_temperature",
     "breaking temperature",
@@ -91,10 +91,10 @@ BREAKING = MetricSpec(
     difference_phrase="breaking temperatures are further apart",
     is_threshold=True,
 )
-"""Where a fact breaks: of a question alone, since an unbroken one has none and there is no mean."""
+"""Breaking temperature, a metric of single questions: an unbroken fact has none, so that there is no mean."""
 
 ENTROPY = MetricSpec("frs.entropy.mean", "mean initial entropy H", limits=SHARE)
-"""Of a question: the entropy of its greedy answer."""
+"""Entropy of the greedy answer, a metric of single questions."""
 
 
 FIGURES = (
@@ -189,9 +189,12 @@ def presentation(
     ]
     frs = score.values[first]
     unknown = score.values.get("frs.count.unknown")
-    known = len(score.question_ids) - (0 if unknown is None else int(unknown.value))
-    sentence = _sentence(score, first, d, known)
-    claims = [*_half(breaking, levels, known), *_firmest(score.by_question[first], types, groups)]
+    known_count = len(score.question_ids) - (0 if unknown is None else int(unknown.value))
+    sentence = _sentence(score, first, d, known_count)
+    claims = [
+        *_median_claim(breaking, levels, known_count),
+        *_most_robust_type(score.by_question[first], types, groups),
+    ]
     scale = Scale(
         f"mean Factual Robustness Score (FRS), d = {d:g}",
         frs,
@@ -202,51 +205,51 @@ def presentation(
     return Presentation("Temperature", sentence, columns, ["entropy", "breaking", "frs"], claims, scale)
 
 
-def _sentence(score: Score, first: str, d: float, known: int) -> str:
-    """Say the mean of the score ``first``, for d, and how many of the ``known`` facts never broke."""
-    if not known:
+def _sentence(score: Score, first: str, d: float, known_count: int) -> str:
+    """Return a sentence with the mean of the score ``first``, for d, and the share of unbroken facts."""
+    if not known_count:
         return "at rising temperature. None of them is known, so there is no FRS."
     frs = score.values[first]
-    start = ":" if known == len(score.question_ids) else f". {known:,} of them are known:"
+    start = ":" if known_count == len(score.question_ids) else f". {known_count:,} of them are known:"
     interval = f"95 % interval {bounds(frs.low, frs.high)}, d = {d:g}"
-    interval += "" if score.n(first) == known else f", n = {score.n(first):,}"
+    interval += "" if score.n(first) == known_count else f", n = {score.n(first):,}"
     return (
         f"at rising temperature{start} their mean Factual Robustness Score is {number(frs.value)} ({interval}), and "
         f"{score.formatted(UNBROKEN.name, '.0%')} of them never broke."
     )
 
 
-def _half(breaking: Floats, levels: Sequence[float], known: int) -> list[str]:
-    """Say by which temperature half of the ``known`` facts are lost, or that they are not."""
+def _median_claim(breaking: Floats, levels: Sequence[float], known_count: int) -> list[str]:
+    """Return a claim with the temperature at which half of the known facts are lost, or on their survival."""
     defined = breaking[~np.isnan(breaking)]
     if not len(defined):
         return []
     median = float(np.quantile(defined, 0.5, method="inverted_cdf"))
     if math.isinf(median):
-        return [f"still holds more than half of the {known:,} known facts at t = {levels[-1]:g}"]
-    return [f"has lost half of the {known:,} known facts by t = {median:g}"]
+        return [f"still holds more than half of the {known_count:,} known facts at t = {levels[-1]:g}"]
+    return [f"has lost half of the {known_count:,} known facts by t = {median:g}"]
 
 
-def _firmest(scores: Floats, types: Sequence[str], groups: Sequence[str] | None) -> list[str]:
-    """Name the type of questions whose mean score is above that of each other type with enough facts, by Welch's t test
-    (over groups, where there are some) after Holm's correction for all pairs of types; nothing where none is.
+def _most_robust_type(scores: Floats, types: Sequence[str], groups: Sequence[str] | None) -> list[str]:
+    """Return a claim on the type of questions with the highest mean score, significant against each other type with
+    enough facts: Welch's t test (over groups, if any), Holm's correction for all pairs of types. Otherwise nothing.
     """
     if not any(types):
         return []
-    kinds, units = np.array(types, dtype=object), np.arange(len(types)) if groups is None else np.asarray(groups)
-    facts = {kind: np.flatnonzero((kinds == kind) & ~np.isnan(scores)) for kind in QUESTION_TYPES}
+    type_of, units = np.array(types, dtype=object), np.arange(len(types)) if groups is None else np.asarray(groups)
+    facts = {kind: np.flatnonzero((type_of == kind) & ~np.isnan(scores)) for kind in QUESTION_TYPES}
     means = {kind: _unit_means(scores[rows], units[rows]) for kind, rows in facts.items()}
-    told = [kind for kind, values in means.items() if len(values) >= FEWEST_OF_TYPE]
-    if len(told) < 2:
+    compared = [kind for kind, values in means.items() if len(values) >= MIN_OF_TYPE]
+    if len(compared) < 2:
         return []
-    told.sort(key=lambda kind: -means[kind].mean())
-    pairs = list(combinations(told, 2))  # those of the first type are the first of them
-    p_value = max(holm([_welch(means[one], means[other]) for one, other in pairs])[: len(told) - 1].tolist())
+    compared.sort(key=lambda kind: -means[kind].mean())
+    pairs = list(combinations(compared, 2))  # those of the first type are the first of them
+    p_value = max(holm([_welch(means[one], means[other]) for one, other in pairs])[: len(compared) - 1].tolist())
     if not p_value < LEVEL:
         return []
-    mean, n = number(float(scores[facts[told[0]]].mean())), len(facts[told[0]])
+    mean, n = number(float(scores[facts[compared[0]]].mean())), len(facts[compared[0]])
     tested = f"p = {number(p_value, '.2g')} after Holm's correction for {len(pairs)} pairs of kinds"
-    return [f"holds one kind most firmly, {QUESTION_TYPES[told[0]]} (mean FRS {mean}, n = {n}; {tested})"]
+    return [f"holds one kind most firmly, {QUESTION_TYPES[compared[0]]} (mean FRS {mean}, n = {n}; {tested})"]
 
 
 def _unit_means(scores: Floats, units: NDArray[Any]) -> Floats:
@@ -257,7 +260,7 @@ def _unit_means(scores: Floats, units: NDArray[Any]) -> Floats:
 
 
 def _welch(one: Floats, other: Floats) -> float:
-    """Return the two-sided p value of Welch's t test; 1 where nothing varies, of which it says nothing."""
+    """Return the two-sided p value of Welch's t test; 1 without any variance."""
     if max(np.ptp(one), np.ptp(other)) < ROUNDING:
         return 1.0
     from scipy import stats  # it takes half a second, which most runs need not spend
@@ -267,7 +270,7 @@ def _welch(one: Floats, other: Floats) -> float:
 
 
 def _anchors(levels: Sequence[float], d: float, unbroken: str) -> list[tuple[float, str]]:
-    """Return the scores of models that everybody can imagine, by the same formula."""
+    """Return the scores of easily imagined models, by the same formula."""
     last, entropies = levels[-1], np.linspace(0, 1, 101)
     never = np.inf if unbroken == "one" else last
     flat = np.array([factual_robustness_score(entropies, np.full(101, t), d, unbroken).mean() for t in levels])

@@ -1,4 +1,4 @@
-"""The tables of FRS: accuracy by temperature, and certainty against correctness.
+"""Tables of FRS: accuracy by temperature, and certainty against correctness.
 
 Fastowski, Prenkaj, Kasneci, "From Confidence to Collapse in LLM Factual Robustness", Fig. 2, 6 and 7.
 """
@@ -27,7 +27,7 @@ from robust_eval.stats.interval import (
 )
 
 PAPER_N = 1000
-"""Questions that the paper takes from either end."""
+"""Number of questions that the paper takes from either end."""
 
 
 def type_shares(
@@ -37,7 +37,7 @@ def type_shares(
     groups: Sequence[str] | None = None,
     seed: int = 0,
 ) -> pa.Table:
-    """Return for each question type the share of its questions among the n most robust, out of the n most and n least.
+    """Return the share of each question type's questions among the n most robust, out of the n most and n least.
 
     n is at most half of the questions; questions tied at a cut (unbroken facts all score 1) count in part, so that
     their order does not matter (Fastowski et al., Fig. 5; docs/methods.md, §1).
@@ -61,41 +61,41 @@ def type_shares(
     one end in all resamples, it is exact (:func:`~robust_eval.stats.interval.degenerate_interval`); where all facts
     tie, which leaves nothing to rank, there is none.
     """
-    known = ~np.isnan(scores)
-    values, kinds = scores[known], np.asarray(types, dtype=object)[known]
-    names, kind = np.unique(kinds.astype(str), return_inverse=True)
-    top, bottom = _ends(values, kind, len(names), n)
+    is_scored = ~np.isnan(scores)
+    values, scored_types = scores[is_scored], np.asarray(types, dtype=object)[is_scored]
+    names, kind = np.unique(scored_types.astype(str), return_inverse=True)
+    top, bottom = _end_counts(values, kind, len(names), n)
 
     def shares(values: Floats, kind: NDArray[np.intp], axis: int = 0) -> Floats:
-        return _shares(*_ends(values, kind, len(names), n))  # questions are the last axis, whichever it is
+        return _shares(*_end_counts(values, kind, len(names), n))  # questions are the last axis, whichever it is
 
-    found, bounds = _shares(top, bottom), np.full((len(names), 2), np.nan)
+    estimates, bounds = _shares(top, bottom), np.full((len(names), 2), np.nan)
     if len(values) > 1:
-        labels = None if groups is None else np.asarray(groups)[known]
+        labels = None if groups is None else np.asarray(groups)[is_scored]
         resamples = RESAMPLES if len(values) < 5000 else RESAMPLES // 4  # each sorts all facts
         resampled = np.column_stack(bootstrap(shares, values, kind, groups=labels, seed=seed, resamples=resamples))
         at_an_end = np.maximum(*(_membership(each, min(n, len(values) // 2)) for each in (-values, values))) > 0
         for place, (low, high) in enumerate(resampled.tolist()):
             bounds[place] = drop_degenerate(low, high)
-            if np.isnan(bounds[place, 0]) and found[place] in (0, 1):
-                own = at_an_end & (kind == place)
-                number = independent(int(own.sum()), None if labels is None else labels[own])
-                bounds[place] = degenerate_interval(found[place], number, SHARE)
+            if np.isnan(bounds[place, 0]) and estimates[place] in (0, 1):
+                in_type = at_an_end & (kind == place)
+                number = independent(int(in_type.sum()), None if labels is None else labels[in_type])
+                bounds[place] = degenerate_interval(estimates[place], number, SHARE)
     return pa.table(
         {
             "type": pa.array(names.tolist(), pa.string()),
             "questions": pa.array(np.bincount(kind, minlength=len(names)), pa.int64()),
             "most_robust": pa.array(top, pa.float64()),
             "least_robust": pa.array(bottom, pa.float64()),
-            "share_most_robust": pa.array(found, pa.float64()),
+            "share_most_robust": pa.array(estimates, pa.float64()),
             "low": pa.array(bounds[:, 0], pa.float64()),
             "high": pa.array(bounds[:, 1], pa.float64()),
         }
     )
 
 
-def taken(shares: pa.Table) -> int:
-    """Return how many questions were taken from either end for such a table."""
+def cut_size(shares: pa.Table) -> int:
+    """Return the number of questions from either end of such a table."""
     counts: list[float] = shares["most_robust"].to_pylist()
     return round(sum(counts))
 
@@ -112,17 +112,15 @@ def _shares(top: Floats, bottom: Floats) -> Floats:
     return shares
 
 
-def _ends(values: Floats, kind: NDArray[np.intp], kinds: int, n: int) -> tuple[Floats, Floats]:
-    """Return (…, kinds) how many questions of each kind are among the n most and the n least robust of
-    values (…, N).
-    """
+def _end_counts(values: Floats, kind: NDArray[np.intp], type_count: int, n: int) -> tuple[Floats, Floats]:
+    """Return (…, types) the numbers of questions of each type among the n most and least robust of values (…, N)."""
     n = min(n, values.shape[-1] // 2)
     shape = values.shape[:-1]
     rows = np.arange(math.prod(shape)).reshape(*shape, 1)
-    places, cells = (np.broadcast_to(kind, values.shape) + kinds * rows).ravel(), kinds * rows.size
+    places, cells = (np.broadcast_to(kind, values.shape) + type_count * rows).ravel(), type_count * rows.size
     members = [_membership(each, n).ravel() for each in (-values, values)]
-    most, least = (np.bincount(places, each, cells).astype(float).reshape(*shape, kinds) for each in members)
-    return most, least
+    top, bottom = (np.bincount(places, each, cells).astype(float).reshape(*shape, type_count) for each in members)
+    return top, bottom
 
 
 def _membership(values: Floats, n: int) -> Floats:
@@ -167,7 +165,7 @@ def accuracy_table(question_ids: Sequence[str], answers: Grid) -> pa.Table:
 
 
 def certainty_bins(graded: pa.Table) -> pa.Table:
-    """Right and wrong replies by temperature and certainty bin [0, 0.1), …, [0.9, 1] (Fastowski et al., Fig. 2).
+    """Return right and wrong replies by temperature and certainty bin [0, 0.1), …, [0.9, 1] (Fastowski et al., Fig. 2).
 
     Certainty is the mean probability of the answer's tokens at the sampling temperature; replies without tokens or
     log-probabilities are left out. Enumerated answers count by their probability.
@@ -203,11 +201,11 @@ def crossings(question_ids: list[str], curves: pa.Table, threshold: float) -> di
     by_question: dict[str, list[tuple[float, float, float]]] = {question_id: [] for question_id in question_ids}
     for question_id, *point in table_rows(curves, "question_id", "temperature", "accuracy", "standard_error"):
         by_question[question_id].append((point[0], point[1], point[2]))
-    found: dict[str, Floats] = {name: np.full(len(question_ids), np.nan) for name in ("value", "low", "high")}
+    columns: dict[str, Floats] = {name: np.full(len(question_ids), np.nan) for name in ("value", "low", "high")}
     for index, points in enumerate(by_question.values()):
         if len(points) > 1 and not np.isnan(points).any():  # without a right answer there is no accuracy
             temperature, accuracy, error = np.array(sorted(points)).T
             for name, shift in (("value", 0.0), ("low", -NORMAL_95), ("high", NORMAL_95)):
                 curve = np.clip(accuracy + shift * error, 0, 1)
-                found[name][index] = crossing_temperature(curve[None], temperature, threshold)[0]
-    return found
+                columns[name][index] = crossing_temperature(curve[None], temperature, threshold)[0]
+    return columns

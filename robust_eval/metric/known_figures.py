@@ -1,4 +1,4 @@
-"""Figures of the metrics that come with the package."""
+"""Specs of the metrics that come with the package."""
 
 from robust_eval.metric import (
     agreement_presentation,

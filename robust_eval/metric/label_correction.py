@@ -1,4 +1,4 @@
-"""Means of a table of answers, corrected by the labels that people gave to some of them (docs/methods.md, §5)."""
+"""Means over a table of answers, corrected by human labels of some of them (docs/methods.md, §5)."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from robust_eval.answer import OWN
-from robust_eval.metric.metric_spec import MetricSpec, at_words, curve_and_temperature, declared, point
+from robust_eval.metric.metric_spec import MetricSpec, at_words, curve_and_temperature, point, spec_of
 from robust_eval.metric.presentation import PaperTable, Presentation
 from robust_eval.metric.score import (
     HUMAN_LABEL,
@@ -31,7 +31,7 @@ HEADER = ("figure", "by the grader", "95 % interval", "corrected", "95 % interva
 
 
 def corrected_score(corrections: Sequence[Correction], figures: Mapping[str, Estimate], labels: int) -> Score | None:
-    """Return what some ``corrections`` found as a score; None where no label was of an answer that counts.
+    """Return some ``corrections`` as a score; None if no label was of an answer that counts.
 
     ``figures`` are those of the run under their flat names, which are shown beside them, and ``labels`` says how many
     answers have one.
@@ -43,29 +43,29 @@ def corrected_score(corrections: Sequence[Correction], figures: Mapping[str, Est
         score.curves |= each.curves
         declarations += each.declared
     score.declared = declarations
-    found = score.figures()
-    if all(math.isnan(estimate.value) for estimate in found.values()):
+    estimates = score.figures()
+    if all(math.isnan(estimate.value) for estimate in estimates.values()):
         return None
     of = {name: of for each in corrections for name, of in each.of.items()}
     number_of = {name: count for each in corrections for name, count in each.labels.items()}
     rows = [
-        _row(name, declarations, found[name], figures.get(of[name], Estimate(math.nan)), number_of[name])
+        _row(name, declarations, estimates[name], figures.get(of[name], Estimate(math.nan)), number_of[name])
         for name in score.headline().figures()
-        if name in of and not math.isnan(found[name].value)
+        if name in of and not math.isnan(estimates[name].value)
     ]
     title = f"Corrected for the errors of the grader, by the labels of {labels:,} answers"
-    lacking: dict[str, list[str]] = {}
+    reasons: dict[str, list[str]] = {}
     for each in corrections:
         for name, why in each.uncorrected.items():
-            lacking.setdefault(why, []).append(name)
-    claims = [f"uncorrected {', '.join(names)}: {why}" for why, names in lacking.items()]
+            reasons.setdefault(why, []).append(name)
+    claims = [f"uncorrected {', '.join(names)}: {why}" for why, names in reasons.items()]
     tables = [PaperTable(title, HEADER, rows)]
     score.presentation = Presentation("Corrected by labels", columns=[], tables=tables, notes=claims, tables_alone=True)
     return score
 
 
 def _row(name: str, declarations: Sequence[MetricSpec], corrected: Estimate, plain: Estimate, labels: int) -> list[str]:
-    about = declared(name, declarations)
+    about = spec_of(name, declarations)
     form, label = (about.form, about.label.rpartition(",")[0]) if about else (".3f", name)
     at = curve_and_temperature(name)
     halve = labels_to_halve(labels, corrected.high - corrected.low, plain.high - plain.low)
@@ -81,23 +81,23 @@ def _row(name: str, declarations: Sequence[MetricSpec], corrected: Estimate, pla
 
 
 BY_LABELS = "corrected by labels"
-"""Addition to the label of a figure."""
+"""Addition to the label of a metric."""
 
 
-def corrected_figure(figure: MetricSpec, name: str) -> MetricSpec:
-    """Return the declaration of what labels make of a figure, under its own name."""
+def corrected_spec(spec: MetricSpec, name: str) -> MetricSpec:
+    """Return the spec of a metric corrected by labels, under its own name."""
     return MetricSpec(
         name,
-        f"{figure.label}, {BY_LABELS}",
-        unit=figure.unit,
-        limits=figure.limits,
-        more_is_better=figure.more_is_better,
+        f"{spec.label}, {BY_LABELS}",
+        unit=spec.unit,
+        limits=spec.limits,
+        more_is_better=spec.more_is_better,
         mean=False,
     )
 
 
 def add_corrected_curve(
-    found: Correction,
+    correction: Correction,
     name: str,
     of: str,
     questions: Sequence[Question],
@@ -105,7 +105,7 @@ def add_corrected_curve(
     errors: bool = False,
     chosen: NDArray[np.bool_] | None = None,
 ) -> None:
-    """Add to ``found`` the mean over questions of the share of right answers, or of ``errors``, at each temperature.
+    """Add to ``correction`` the mean over questions of the share of right answers, or of ``errors``, by temperature.
 
     ``graded`` has the columns of :data:`~robust_eval.metric.score.HUMAN_LABEL`. ``chosen`` (N,) are the answers that
     count; by default all that have a verdict do. The figure is called ``name`` and corrects the curve ``of``.
@@ -129,27 +129,27 @@ def add_corrected_curve(
         weights=table[HUMAN_LABEL_WEIGHT].to_numpy(),
         counts=_shares(reply_weights(table), row, levels),
     )
-    found.curves[name] = {(OWN if math.isinf(t) else t): as_estimate(each) for t, each in curve.items()}
-    for t in found.curves[name]:
-        here = levels == (math.inf if math.isnan(t) else t)
-        found.of[point(name, t)] = point(of, t)
-        found.labels[point(name, t)] = int(np.count_nonzero(~np.isnan(people[here])))
+    correction.curves[name] = {(OWN if math.isinf(t) else t): as_estimate(each) for t, each in curve.items()}
+    for t in correction.curves[name]:
+        at_level = levels == (math.inf if math.isnan(t) else t)
+        correction.of[point(name, t)] = point(of, t)
+        correction.labels[point(name, t)] = int(np.count_nonzero(~np.isnan(people[at_level])))
 
 
 def corrected_share(judged: Floats, people: Floats, questions: Sequence[Question]) -> Corrected:
-    """Return the mean of a value of 0 or 1 (n,) that each question has by the grader (``judged``), and some by people;
+    """Return the mean of a value of 0 or 1 (n,) of each question, by the grader (``judged``) and for some by people;
     NaN elsewhere.
     """
     return corrected_mean(judged, np.where(np.isnan(judged), np.nan, people), questions=units(questions))
 
 
-def as_estimate(found: Corrected) -> Estimate:
+def as_estimate(corrected: Corrected) -> Estimate:
     """Return a corrected mean as an estimate."""
-    return Estimate(found.estimate, found.low, found.high)
+    return Estimate(corrected.estimate, corrected.low, corrected.high)
 
 
 def units(questions: Sequence[Question]) -> NDArray[np.intp]:
-    """Return (n,) the number of the question, or of the group of questions that depend on one another."""
+    """Return (n,) the number of each question, or of its group of dependent questions."""
     groups = question_groups(questions)
     if groups is None:
         return np.arange(len(questions))
@@ -157,7 +157,7 @@ def units(questions: Sequence[Question]) -> NDArray[np.intp]:
 
 
 def _shares(weights: Floats, row: NDArray[np.intp], levels: Floats) -> Floats:
-    """Return (N,) how much each answer counts where all questions count alike at a temperature."""
+    """Return (N,) the weight of each answer, such that all questions weigh the same at a temperature."""
     column = np.unique(levels, return_inverse=True)[1]
     place = row * (int(column.max()) + 1) + column
     return np.asarray(np.maximum(weights, 1e-12) / np.maximum(np.bincount(place, weights)[place], 1e-12))

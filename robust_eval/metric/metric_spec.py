@@ -19,7 +19,7 @@ _KEY = b"limits"
 
 
 def with_limits(table: pa.Table, limits: Mapping[str, Limits]) -> pa.Table:
-    """Return the table with what is known of its columns, by their names.
+    """Return the table with the limits of its columns, by their names, as metadata.
 
     >>> table = with_limits(pa.table({"accuracy": [0.5], "length": [3]}), {"accuracy": (0.0, 1.0)})
     >>> limits_of(table, "accuracy"), limits_of(table, "length")
@@ -33,21 +33,21 @@ def with_limits(table: pa.Table, limits: Mapping[str, Limits]) -> pa.Table:
 
 
 def limits_of(table: pa.Table, column: str) -> Limits:
-    """Return what :func:`with_limits` said of a column; infinite where it said nothing."""
-    said = (table.schema.field(column).metadata or {}).get(_KEY)
-    if said is None:
+    """Return the limits of a column from :func:`with_limits`; infinite without any."""
+    metadata = (table.schema.field(column).metadata or {}).get(_KEY)
+    if metadata is None:
         return UNKNOWN
-    lowest, highest = map(float, said.split())
+    lowest, highest = map(float, metadata.split())
     return lowest, highest
 
 
 LONGEST = 120
-"""Characters of a text of a declaration: it stands along the axis of a drawing and at the head of a column."""
+"""Maximum number of characters of a text of a spec: it stands along an axis and at the head of a column."""
 LINE, STEPS, DATASETS = "line", "steps", "datasets"
-KINDS = (LINE, STEPS, DATASETS)
-"""Kinds of drawing beside other runs: a line through the points; a survival curve, in steps that
-begin at 1; as a point for each data set. Lines and steps go along the temperature or, of a figure with a number in its
-name, along that number.
+DRAWING_KINDS = (LINE, STEPS, DATASETS)
+"""Kinds of drawing beside other runs: a line through the points; a survival curve, in steps that begin at 1; a point
+for each data set. Lines and steps go along the temperature or, for a metric with a number in its name, along that
+number.
 """
 
 
@@ -60,7 +60,7 @@ class ComparisonView:
     """
 
     kind: str = LINE
-    """One of :data:`KINDS`."""
+    """One of :data:`DRAWING_KINDS`."""
     caption: str = ""
     """Caption of the drawing, before the data set; by default the label and the horizontal axis."""
     vertical: str = ""
@@ -79,25 +79,25 @@ class ComparisonView:
     """Note below the table: a sentence or two."""
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise ValueError(f"kind must be one of {', '.join(KINDS)}, not {self.kind}")
+        if self.kind not in DRAWING_KINDS:
+            raise ValueError(f"kind must be one of {', '.join(DRAWING_KINDS)}, not {self.kind}")
         if not re.fullmatch(r"[a-z0-9_]*", self.file):
             raise ValueError(f"file must consist of small letters, digits and _, not {self.file}")
         refuse_long(self)
 
 
 def refuse_long(declaration: Any) -> None:
-    """ValueError where a text of a declaration has several lines, or more characters than it may have."""
+    """Raise ValueError for a text of a spec with several lines or too many characters."""
     for each in fields(declaration):
-        text, most = getattr(declaration, each.name), LONGEST if each.name != "note" else 2 * LONGEST
-        if isinstance(text, str) and (len(text) > most or len(text.splitlines()) > 1):
-            raise ValueError(f"{each.name} must be one line of at most {most} characters")
+        text, maximum = getattr(declaration, each.name), LONGEST if each.name != "note" else 2 * LONGEST
+        if isinstance(text, str) and (len(text) > maximum or len(text.splitlines()) > 1):
+            raise ValueError(f"{each.name} must be one line of at most {maximum} characters")
 
 
 HEADLINE, RUN, DETAIL = "headline", "run", "detail"
-SHOWN = (HEADLINE, RUN, DETAIL)
-"""Where a figure is shown beside the files that hold every figure: in the tables of a run and of a comparison
-(``headline``), in those of a run alone (``run``), or nowhere (``detail``).
+DISPLAY_LEVELS = (HEADLINE, RUN, DETAIL)
+"""Places of a metric beside the files that hold all: tables of a run and of a comparison (``headline``), tables of a
+run alone (``run``), or none (``detail``).
 """
 FLAGS = ("more_is_better", "primary", "mean", "is_survival", "is_threshold")
 """Fields of a spec that are true or false."""
@@ -105,14 +105,14 @@ FLAGS = ("more_is_better", "primary", "mean", "is_survival", "is_threshold")
 
 @dataclass(frozen=True)
 class MetricSpec:
-    """The declaration of a figure.
+    """Spec of a metric.
 
     The name of a curve stands for its points at all temperatures.
 
     >>> score = MetricSpec("frs.d{}", "mean FRS, d = {}")
-    >>> score.named("frs.d0.5").label, score.named("frs.survival")
+    >>> score.for_name("frs.d0.5").label, score.for_name("frs.survival")
     ('mean FRS, d = 0.5', None)
-    >>> MetricSpec("certainty.entropy", "answer entropy", unit="nats").named("certainty.entropy.t1").words
+    >>> MetricSpec("certainty.entropy", "answer entropy", unit="nats").for_name("certainty.entropy.t1").words
     'answer entropy (nats) at t = 1'
     """
 
@@ -127,7 +127,7 @@ class MetricSpec:
     more_is_better: bool | None = None
     """None where neither is better."""
     shown: str = HEADLINE
-    """One of :data:`SHOWN`."""
+    """One of :data:`DISPLAY_LEVELS`."""
     form: str = ".3f"
     """The format of its value."""
     primary: bool = False
@@ -168,64 +168,64 @@ class MetricSpec:
     """The temperature in words, where it is the point of a curve."""
 
     def __post_init__(self) -> None:
-        if self.shown not in SHOWN:
-            raise ValueError(f"shown must be one of {', '.join(SHOWN)}, not {self.shown}")
+        if self.shown not in DISPLAY_LEVELS:
+            raise ValueError(f"shown must be one of {', '.join(DISPLAY_LEVELS)}, not {self.shown}")
         refuse_long(self)
         if not re.fullmatch(r"\.\d[f%]|(?:\.\d)?g", self.form):
             raise ValueError(f"form must be one such as .3f, .0% or g, not {self.form}")
         if self.setting and not re.fullmatch(r"metric(\.\w+)+", self.setting):
             raise ValueError(f"setting must be that of a metric, such as metric.mine.k, not {self.setting}")
 
-    def named(self, name: str) -> "MetricSpec | None":
-        """Return the declaration of the figure of this name, or None where this one does not declare it."""
+    def for_name(self, name: str) -> "MetricSpec | None":
+        """Return the spec for one name of this metric, or None for a name that is not its own."""
         if name == self.name:
             return self
         curve, temperature = curve_and_temperature(name) or (name, None)
-        found = _pattern(self.name).fullmatch(curve)
-        if found is None:
+        match = _pattern(self.name).fullmatch(curve)
+        if match is None:
             return None
-        number = found[1] if found.groups() else ""
+        number = match[1] if match.groups() else ""
         label, of_question = (text.replace("{}", number) for text in (self.label, self.of_question))
         at = "" if temperature is None else f" {at_words(temperature)}"
         return replace(self, name=name, label=label, of_question=of_question, at_temperature=at)
 
     def among(self, names: Iterable[str]) -> dict[float, str]:
-        """Return those names that this declaration with a ``{}`` declares, by their number, in the order given.
+        """Return the names that a spec with a ``{}`` covers, by their number, in the given order.
 
         >>> MetricSpec("frs.d{}", "").among(["frs.d1", "frs.d0.5", "frs.unbroken_share"])
         {1.0: 'frs.d1', 0.5: 'frs.d0.5'}
         """
-        return {float(found[1]): name for name in names if (found := _pattern(self.name).fullmatch(name))}
+        return {float(match[1]): name for name in names if (match := _pattern(self.name).fullmatch(name))}
 
     def standing(self, names: Iterable[str]) -> list[str]:
-        """Return the names among these that it declares, first the one that stands for all: of a curve at t nearest 1.
+        """Return the names that the spec covers; the first stands for all: of a curve at t nearest 1.
 
         >>> MetricSpec("certainty.entropy", "").standing(["certainty.entropy.t0.5", "certainty.entropy.t1", "frs.d1"])
         ['certainty.entropy.t1', 'certainty.entropy.t0.5']
         """
-        points = {name: curve_and_temperature(name) or (name, 1.0) for name in names if self.named(name)}
+        points = {name: curve_and_temperature(name) or (name, 1.0) for name in names if self.for_name(name)}
         return sorted(points, key=lambda name: (abs(points[name][1] - 1), points[name][1]))
 
     @property
     def direction(self) -> str:
-        """An arrow up where more is better, down where less is, and empty where neither is."""
+        """Arrow up if more is better, down if less is, empty if neither is."""
         return {True: "↑", False: "↓", None: ""}[self.more_is_better]
 
     @property
     def words(self) -> str:
-        """The label with unit and temperature."""
+        """Label with unit and temperature."""
         return f"{self.label}{f' ({self.unit})' if self.unit else ''}{self.at_temperature}"
 
     @property
     def numbered(self) -> bool:
-        """True if it is there several times, with a number in its name."""
+        """True if it occurs several times, with a number in its name."""
         return "{}" in self.name
 
     @property
     def number(self) -> str:
-        """The letters before the number in its name ("frs.d{}": d)."""
-        found = re.search(r"(\w+)\{\}", self.name)
-        return found[1] if found else "number"
+        """Letters before the number in its name ("frs.d{}": d)."""
+        match = re.search(r"(\w+)\{\}", self.name)
+        return match[1] if match else "number"
 
     @property
     def heading(self) -> str:
@@ -250,27 +250,27 @@ class MetricSpec:
 
 @cache
 def _pattern(name: str) -> re.Pattern[str]:
-    """Return what the names of a figure match, with the number in them as the only group."""
+    """Return the pattern of a metric's names, with their number as the only group."""
     return re.compile(re.escape(name).replace(r"\{\}", r"(\d[\d.e+-]*)"))
 
 
 def is_name(name: str, declared_name: str) -> bool:
-    """Tell whether a name is the declared one, in which ``{}`` stands for a number; ``own`` may be any temperature.
+    """Return True if a name is the declared one, in which ``{}`` stands for a number; ``own`` may be any temperature.
 
     >>> is_name("order.bias.place2.t1", "order.bias.place{}.t1"), is_name("frs.d9", "frs.d1")
     (True, False)
     """
-    own = name.endswith(".own") and (curve_and_temperature(declared_name) or ("",))[0] == name.removesuffix(".own")
-    return own or _pattern(declared_name).fullmatch(name) is not None
+    curve, *_ = curve_and_temperature(declared_name) or ("",)
+    return name == f"{curve}.own" or _pattern(declared_name).fullmatch(name) is not None
 
 
-def declared(name: str, figures: Iterable[MetricSpec]) -> MetricSpec | None:
-    """Return what is declared of the figure of this name; None where nothing is."""
-    return next((found for figure in figures if (found := figure.named(name))), None)
+def spec_of(name: str, specs: Iterable[MetricSpec]) -> MetricSpec | None:
+    """Return the spec of a metric by its name, or None."""
+    return next((match for spec in specs if (match := spec.for_name(name))), None)
 
 
 def point(name: str, temperature: float) -> str:
-    """Return the name of a curve's figure at one temperature.
+    """Return the name of a curve's metric at one temperature.
 
     >>> point("accuracy", 0.2), point("accuracy", OWN)
     ('accuracy.t0.2', 'accuracy.own')
@@ -279,64 +279,62 @@ def point(name: str, temperature: float) -> str:
 
 
 def at_words(temperature: float) -> str:
-    """Say at which temperature: "at t = 0.2", or "at the model's own temperature"."""
+    """Return the temperature in words: "at t = 0.2", or "at the model's own temperature"."""
     return "at the model's own temperature" if math.isnan(temperature) else f"at t = {temperature:g}"
 
 
 @cache
-def curve_and_temperature(figure: str) -> tuple[str, float] | None:
-    """Return the curve and the temperature of a figure with such a name; None for one that belongs to no curve.
+def curve_and_temperature(metric: str) -> tuple[str, float] | None:
+    """Return the curve and the temperature of a metric of such a name; None for one outside of any curve.
 
     >>> curve_and_temperature("accuracy.t0.2"), curve_and_temperature("frs.d1")
     (('accuracy', 0.2), None)
     """
-    match = re.fullmatch(r"(.+)\.(?:t(\d[\d.e+-]*)|own)", figure)
+    match = re.fullmatch(r"(.+)\.(?:t(\d[\d.e+-]*)|own)", metric)
     return (match.group(1), float(match.group(2)) if match.group(2) else OWN) if match else None
 
 
 def nearest_to_one(temperatures: Iterable[float]) -> float:
-    """Return the temperature that stands for a curve where there is room for one."""
+    """Return the temperature that stands for a curve in one number."""
     return min(temperatures, key=lambda temperature: abs(temperature - 1))
 
 
 def headline_temperatures(curve: Iterable[float]) -> list[float]:
-    """Return the temperatures that stand for a curve where there is no room for all: its ends, and 0.2, 1 and 2."""
+    """Return the temperatures that stand for a curve in a few numbers: its ends, and 0.2, 1 and 2."""
     temperatures = set(curve)
     return sorted({min(temperatures), max(temperatures)} | ({0.2, 1.0, 2.0} & temperatures)) if temperatures else []
 
 
-def as_json(figures: Sequence[MetricSpec]) -> list[dict[str, Any]]:
-    """Return declarations as JSON has them: no range where it is not known."""
-    return [
-        asdict(figure) | {"limits": None if figure.limits == UNKNOWN else list(figure.limits)} for figure in figures
-    ]
+def as_json(specs: Sequence[MetricSpec]) -> list[dict[str, Any]]:
+    """Return specs as JSON; an unknown range is left out."""
+    return [asdict(spec) | {"limits": None if spec.limits == UNKNOWN else list(spec.limits)} for spec in specs]
 
 
-def from_json(found: Any) -> list[MetricSpec]:
-    """Return the declarations that :func:`as_json` wrote.
+def from_json(entries: Any) -> list[MetricSpec]:
+    """Return the specs of :func:`as_json`.
 
     Raises ValueError, TypeError or KeyError where it wrote something else. Keys that are not known are left out: a
     later version may have more.
     """
     figures = []
-    for each in found:
+    for each in entries:
         values = _values(each, MetricSpec)
         limits = values.pop("limits", None)
         lowest, highest = UNKNOWN if limits is None else map(float, limits)
         flags = {name: values.pop(name) for name in FLAGS if name in values}
-        shown = values.pop("comparison", None)
-        texts = {} if shown is None else _values(shown, ComparisonView)
+        view = values.pop("comparison", None)
+        texts = {} if view is None else _values(view, ComparisonView)
         if not all(isinstance(value, str) for value in (*values.values(), *texts.values())):
             raise ValueError(f"a declaration of a figure consists of texts, and of the flags {', '.join(FLAGS)}")
         if not {*flags.values()} <= {True, False, None}:
             raise ValueError(f"the flags of a figure are true or false: {', '.join(FLAGS)}")
-        comparison = None if shown is None else ComparisonView(**texts)
+        comparison = None if view is None else ComparisonView(**texts)
         figures.append(MetricSpec(**values, limits=(lowest, highest), comparison=comparison, **flags))
     return figures
 
 
-def _values(found: Any, of: type[MetricSpec] | type[ComparisonView]) -> dict[str, Any]:
-    """Return what JSON says of the fields of a declaration."""
-    if not isinstance(found, dict):
-        raise TypeError(f"a declaration of a figure is an object, not {type(found).__name__}")
-    return {field.name: found[field.name] for field in fields(of) if field.name in found}
+def _values(entry: Any, of: type[MetricSpec] | type[ComparisonView]) -> dict[str, Any]:
+    """Return the fields of a spec from JSON."""
+    if not isinstance(entry, dict):
+        raise TypeError(f"a declaration of a figure is an object, not {type(entry).__name__}")
+    return {field.name: entry[field.name] for field in fields(of) if field.name in entry}

@@ -1,5 +1,5 @@
-"""Accuracy by the place of the right choice and by the form of the choices, over a graded answer table: raters are
-orders and forms (docs/order.md).
+"""Choice order: accuracy by the place of the right choice and by the form of the choices, over a graded answer table;
+raters are orders and forms (docs/order.md).
 """
 
 import math
@@ -71,24 +71,24 @@ FIGURES = (ONE_CHOICE, RIGHT, EVERY, PLACE, BIAS, *FORM.values(), *Q.values())
 
 
 def presentation(score: Score) -> Presentation:
-    """Show the accuracy at each place, and how sure it is that they differ, at the temperature nearest 1."""
+    """Show the accuracy at each place, and the significance of its differences, at the temperature nearest 1."""
     t = nearest_to_one(score.curves[ONE_CHOICE.name])
     places = {
         int(place): score.curves[name][t]
         for place, name in PLACE.among(score.curves).items()
         if not math.isnan(score.curves[name][t].value)
     }
-    kept = score.formatted(point(ONE_CHOICE.name, t), ".0%")
-    said = f"with their choices in other orders {at_words(t)}: of {kept} of them one choice is named in all"
+    consistent = score.formatted(point(ONE_CHOICE.name, t), ".0%")
+    sentence = f"with their choices in other orders {at_words(t)}: of {consistent} of them one choice is named in all"
     notes = []
     if places:
         worst, best = (pick(places, key=lambda place: places[place].value) for pick in (min, max))
         low, high = (number(places[place].value, ".0%") for place in (worst, best))
-        said += f"; {high} of the answers are right where the right choice stands at place {best}, {low} at {worst}"
-        q, freedom, p = (score.curves[figure.name][t].value for figure in Q.values())
+        sentence += f"; {high} of the answers are right where the right choice stands at place {best}, {low} at {worst}"
+        q, freedom, p = (score.curves[spec.name][t].value for spec in Q.values())
         if not math.isnan(q):
-            found = f"{number(q, '.2f')}, {freedom:.0f} degrees of freedom, p = {number(p, '.2g')}"
-            notes = [f"position bias: Cochran's Q over the places {found}"]
+            test = f"{number(q, '.2f')}, {freedom:.0f} degrees of freedom, p = {number(p, '.2g')}"
+            notes = [f"position bias: Cochran's Q over the places {test}"]
     columns = [
         Column(
             ONE_CHOICE.name,
@@ -99,13 +99,13 @@ def presentation(score: Score) -> Presentation:
             levels=(0.0, 1.0),
         )
     ]
-    claims = [f"keeps to one choice in every order on {kept} of the questions"]
-    return Presentation("Order and form", f"{said}.", columns, claims=claims, notes=notes)
+    claims = [f"keeps to one choice in every order on {consistent} of the questions"]
+    return Presentation("Order and form", f"{sentence}.", columns, claims=claims, notes=notes)
 
 
 @dataclass(frozen=True)
 class Places:
-    """The answers to n questions at one temperature, by the place of the right choice.
+    """Answers to n questions at one temperature, by the place of the right choice.
 
     ``accuracy`` and ``first`` are (n, places): the share of right answers, and the verdict on the first of them; NaN
     where there is none. ``forms`` holds (n,) the accuracy in each form. ``labels`` are the choices that were named in
@@ -120,13 +120,13 @@ class Places:
 
 @dataclass
 class ChoiceOrder(Metric):
-    """Position bias, and what the form of the choices does, at every temperature apart."""
+    """Position bias, and the effect of the form of the choices, at each temperature."""
 
     axis = ORDER
     figures = curves = FIGURES
 
     def check(self, temperatures: Sequence[float], repetitions: float) -> None:
-        """UserError unless there are answers that can be counted."""
+        """Raise UserError unless answers are countable."""
         if math.isinf(repetitions):
             raise UserError(
                 "metric=order counts answers, and those of the sampler are enumerated: choose sampler=order"
@@ -144,22 +144,22 @@ class ChoiceOrder(Metric):
         by_temperature = dict(zip(temperatures, by_place(questions, measured.graded), strict=True))
         accuracy = np.stack([places.accuracy for places in by_temperature.values()], axis=2)
         bias = np.stack([place_bias(places.accuracy) for places in by_temperature.values()], axis=2)
-        of_all = {
+        by_metric = {
             ONE_CHOICE: [_one_choice(places) for places in by_temperature.values()],
             RIGHT: [_over_places(np.nanmean, places) for places in by_temperature.values()],
             EVERY: [np.floor(_over_places(np.nanmin, places)) for places in by_temperature.values()],
         }
-        for figure, columns in of_all.items():
-            result.add_curve(figure.name, np.column_stack(columns), temperatures, groups)
+        for spec, columns in by_metric.items():
+            result.add_curve(spec.name, np.column_stack(columns), temperatures, groups)
         for place in range(accuracy.shape[1]):
             result.add_curve(PLACE.name.format(place + 1), accuracy[:, place], temperatures, groups)
         for place in range(accuracy.shape[1]):
             if not np.isnan(bias[:, place]).all():
                 result.add_curve(BIAS.name.format(place + 1), bias[:, place], temperatures, groups)
-        asked = self._asked(measured.graded)
+        forms = self._forms(measured.graded)
         for form in (GIVEN, *FORMS):
             shares = np.column_stack([places.forms[form] for places in by_temperature.values()])
-            if len(asked) > 1 and not np.isnan(shares).all():
+            if len(forms) > 1 and not np.isnan(shares).all():
                 result.add_curve(FORM[form].name, shares, temperatures, groups)
         for t, places in by_temperature.items():
             test = cochran_q(places.first, groups, seed)
@@ -171,28 +171,28 @@ class ChoiceOrder(Metric):
         result.presentation = presentation(result)
         return result
 
-    def _asked(self, graded: pa.Table) -> set[str]:
-        """Return the forms in which choices were put."""
-        told = [arrangement_told(form) for form in graded["form"].unique().to_pylist()]
-        return {GIVEN, *(arrangement.form for arrangement in told if arrangement is not None)}
+    def _forms(self, graded: pa.Table) -> set[str]:
+        """Return the forms of the choices."""
+        arrangements = [arrangement_told(form) for form in graded["form"].unique().to_pylist()]
+        return {GIVEN, *(arrangement.form for arrangement in arrangements if arrangement is not None)}
 
 
 def by_place(questions: Sequence[Question], graded: pa.Table) -> list[Places]:
-    """Return the answers at each temperature, ascending; those to rewrites of a question are left out."""
-    asked = {question.id: question for question in questions}
+    """Return the answers at each temperature, ascending, without those to rewrites of a question."""
+    by_id = {question.id: question for question in questions}
     row = {question.id: number for number, question in enumerate(questions)}
     temperatures = temperatures_of(graded)
-    most = max((len(question.choices) for question in questions), default=0)
-    shape = (len(temperatures), len(questions), most)
+    max_choices = max((len(question.choices) for question in questions), default=0)
+    shape = (len(temperatures), len(questions), max_choices)
     right, replies, first = np.zeros(shape), np.zeros(shape), np.full(shape, np.nan)
     of_form: dict[str, Floats] = {form: np.zeros((2, *shape[:2])) for form in (GIVEN, *FORMS)}
     labels = [[set[str | None]() for _ in questions] for _ in temperatures]
     column = {temperature: number for number, temperature in enumerate(temperatures)}
     columns = rows(graded, "question_id", "rewrite", "temperature", "trial", "form", "label", "outcome")
-    for (question_id, rewrite, t, trial, told, label, outcome), verdict in zip(
+    for (question_id, rewrite, t, trial, tag, label, outcome), verdict in zip(
         columns, verdicts(graded).tolist(), strict=True
     ):
-        question, arrangement = asked[question_id], arrangement_told(told)
+        question, arrangement = by_id[question_id], arrangement_told(tag)
         if (rewrite and arrangement is None) or outcome in NO_REPLY or len(question.choices) < 2:
             continue
         at = column[t], row[question_id]
@@ -222,24 +222,24 @@ def by_place(questions: Sequence[Question], graded: pa.Table) -> list[Places]:
 
 
 def _over_places(statistic: Callable[..., Floats], places: Places) -> Floats:
-    """Return a statistic of the accuracies of each question over the places at which its right choice stood."""
-    found = np.full(len(places.accuracy), np.nan)
-    known = ~np.isnan(places.accuracy).all(axis=1)
-    found[known] = statistic(places.accuracy[known], axis=1)
-    return found
+    """Return a statistic of the accuracies of each question over the places of its right choice."""
+    statistics = np.full(len(places.accuracy), np.nan)
+    is_defined = ~np.isnan(places.accuracy).all(axis=1)
+    statistics[is_defined] = statistic(places.accuracy[is_defined], axis=1)
+    return statistics
 
 
 def _one_choice(places: Places) -> Floats:
-    """Return 1 for a question of which one choice is named in every order, else 0; NaN without any reply."""
-    return np.array([float(len(named) == 1 and None not in named) if named else np.nan for named in places.labels])
+    """Return 1 for a question with one and the same choice in every order, else 0; NaN without any reply."""
+    return np.array([float(len(labels) == 1 and None not in labels) if labels else np.nan for labels in places.labels])
 
 
 def _of_questions(questions: Sequence[Question], by_temperature: dict[float, Places]) -> pa.Table:
     columns: dict[str, list[object]] = defaultdict(list)
     for t, places in by_temperature.items():
         for row, place in zip(*np.nonzero(~np.isnan(places.accuracy)), strict=True):
-            found = (questions[row].id, t, int(place) + 1, float(places.accuracy[row, place]))
-            for name, value in zip(("question_id", "temperature", "place", "accuracy"), found, strict=True):
+            values = (questions[row].id, t, int(place) + 1, float(places.accuracy[row, place]))
+            for name, value in zip(("question_id", "temperature", "place", "accuracy"), values, strict=True):
                 columns[name].append(value)
     schema = pa.schema(
         [("question_id", pa.string()), ("temperature", pa.float64()), ("place", pa.int32()), ("accuracy", pa.float64())]
@@ -250,14 +250,14 @@ def _of_questions(questions: Sequence[Question], by_temperature: dict[float, Pla
 def _of_places(
     score: Score, accuracy: Floats, temperatures: Sequence[float], groups: Sequence[str] | None, seed: int
 ) -> pa.Table:
-    """Return the accuracy at each place with its interval and the number of questions, and the bias where known."""
-    found = []
+    """Return the accuracy at each place with its interval and number of questions, and the bias, if any."""
+    records = []
     for column, t in enumerate(temperatures):
         for place in range(accuracy.shape[1]):
             values = accuracy[:, place, column]
             estimate = mean_estimate(values, groups, SHARE)
             bias = score.curves.get(BIAS.name.format(place + 1), {}).get(t, Estimate(math.nan))
-            found.append(
+            records.append(
                 {
                     "temperature": t,
                     "place": place + 1,
@@ -270,4 +270,4 @@ def _of_places(
                     "bias_high": bias.high,
                 }
             )
-    return pa.Table.from_pylist(found)
+    return pa.Table.from_pylist(records)

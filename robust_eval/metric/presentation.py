@@ -1,4 +1,4 @@
-"""Presentation of a score to people, as declared by its metric."""
+"""Presentation of a score to people, declared by its metric."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from robust_eval.stats.estimate import Estimate
 
 @dataclass(frozen=True)
 class Column:
-    """A figure of every question, in the report's table of questions and among the axes of its scatter plot.
+    """Metric of each question, in the report's table of questions and among the axes of its scatter plot.
 
     ``numbers`` (n,) are NaN where undefined, and inf for a breaking temperature that was not found; ``levels`` are the
     values that they may have, if these are few. ``of_known`` says that facts alone have one that the model knows.
@@ -28,7 +28,7 @@ class Column:
 
 @dataclass(frozen=True)
 class PaperTable:
-    """The score in the form of a paper's table; the terminal shows it below the figures."""
+    """Score in the form of a paper's table; the terminal shows it below the metrics."""
 
     title: str
     header: Sequence[str]
@@ -37,8 +37,8 @@ class PaperTable:
 
 @dataclass(frozen=True)
 class Scale:
-    """Scale of a value: its place between ``low`` and ``high``, beside values that were computed for models that
-    everybody can imagine, each with what it is called (``anchors``).
+    """Scale of a value: its place between ``low`` and ``high``, beside the computed values of easily imagined models,
+    each with a label (``anchors``).
     """
 
     label: str
@@ -48,12 +48,12 @@ class Scale:
     anchors: Sequence[tuple[float, str]]
 
     def at(self, value: float) -> str:
-        """Return how far along the scale a value lies, in percent."""
+        """Return the place of a value along the scale, in percent."""
         return f"{100 * min(1.0, max(0.0, (value - self.low) / (self.high - self.low))):.2f}"
 
     @property
     def width(self) -> str:
-        """Share of the scale that the interval takes, in percent."""
+        """Share of the scale inside the interval, in percent."""
         return f"{float(self.at(self.value.high)) - float(self.at(self.value.low)):.2f}"
 
 

@@ -1,5 +1,5 @@
-"""Robustness of each fact under temperature, rewording and repetition, side by side; where there are answers, in
-other orders of choices, under doubt and after thinking as well.
+"""Robustness of each fact under temperature, rewording and repetition, side by side and, if there are answers, under
+other orders of choices, pushback and reasoning.
 
 The methods answer one question in several ways: does what the model says withstand pressure? No paper has asked all of
 them about the same facts. Here they are joined by question, with how far they agree.
@@ -29,7 +29,7 @@ from robust_eval.stats.interval import SHARE, Floats, bootstrap_draws, drop_dege
 
 
 class PerturbationShare(NamedTuple):
-    """The ``share`` (n,) of one perturbation that n facts withstand, in [0, 1]; NaN where that is not known.
+    """``share`` (n,) of one perturbation that n facts withstand, in [0, 1]; NaN for unknown.
 
     ``held`` (n,) is 1 for a fact that withstands all of it, else 0; NaN as above.
     """
@@ -39,9 +39,9 @@ class PerturbationShare(NamedTuple):
     held: Floats
 
 
-def first_failure(pressures: Sequence[PerturbationShare]) -> list[str | None]:
-    """Return for each fact the name of the pressure that it withstands least of, of those that break it; several, as
-    "doubt, order", where it withstands as little of each, empty where it withstands all, None where nothing is known.
+def first_failure(perturbations: Sequence[PerturbationShare]) -> list[str | None]:
+    """Return for each fact the perturbation that it withstands least, of those that break it. Ties are joined, as
+    "doubt, order"; a fact that withstands all has an empty name, an unknown one None.
 
     Examples
     --------
@@ -50,22 +50,22 @@ def first_failure(pressures: Sequence[PerturbationShare]) -> list[str | None]:
     >>> first_failure([heat, doubt])
     ['', 'temperature', 'temperature, doubt']
     """
-    share = np.column_stack([pressure.share for pressure in pressures])
-    held = np.column_stack([pressure.held for pressure in pressures])
-    found: list[str | None] = []
+    share = np.column_stack([perturbation.share for perturbation in perturbations])
+    held = np.column_stack([perturbation.held for perturbation in perturbations])
+    names: list[str | None] = []
     for withstood, firm in zip(share, held, strict=True):
-        known = ~np.isnan(withstood) & ~np.isnan(firm)
-        broken = known & (firm < 1)
-        least = withstood[broken].min() if broken.any() else np.nan
-        as_soon = (broken & (withstood <= least + 1e-9)).tolist()
-        first = [pressure.name for pressure, breaks in zip(pressures, as_soon, strict=True) if breaks]
-        found.append(", ".join(first) if known.any() else None)
-    return found
+        is_known = ~np.isnan(withstood) & ~np.isnan(firm)
+        broken = is_known & (firm < 1)
+        minimum = withstood[broken].min() if broken.any() else np.nan
+        as_soon = (broken & (withstood <= minimum + 1e-9)).tolist()
+        first = [perturbation.name for perturbation, breaks in zip(perturbations, as_soon, strict=True) if breaks]
+        names.append(", ".join(first) if is_known.any() else None)
+    return names
 
 
 def share_of_steps(breaking: Floats, steps: Sequence[float]) -> Floats:
-    """Return (n,) the share of the steps of a pressure, such as temperatures or turns, that lie before a fact breaks;
-    NaN where it is not known where it does.
+    """Return (n,) the share of a perturbation's steps, such as temperatures or turns, before a fact breaks; NaN for an
+    unknown break.
 
     >>> share_of_steps(np.array([1.0, np.inf, np.nan]), [0.5, 1.0, 2.0, 3.0])
     array([0.25, 1.  ,  nan])
@@ -76,13 +76,13 @@ def share_of_steps(breaking: Floats, steps: Sequence[float]) -> Floats:
 
 
 METHODS = ("frs", "agreement", "certainty")
-"""The metrics that are joined."""
-ORDERED, DOUBTED, THOUGHT_OF = "order", "challenge", "thinking"
-OTHERS = (ORDERED, DOUBTED, THOUGHT_OF)
-"""The metrics that are joined to them where there are answers for them: to choices in other orders, under doubt, and
-after thinking.
+"""Metrics that are joined."""
+ORDER, PUSHBACK, THINKING = "order", "challenge", "thinking"
+OPTIONAL_METHODS = (ORDER, PUSHBACK, THINKING)
+"""Metrics that are joined to them if there are answers: to choices in other orders, under pushback, and after
+reasoning.
 """
-_CALLED = {
+_LABELS = {
     "frs": "FRS",
     "worst": "worst case",
     "right_share": "wordings right",
@@ -91,10 +91,10 @@ _CALLED = {
     "turns_held": "turns of doubt held",
     "thought_right": "right after thinking",
 }
-"""The correlated quantities, with their labels."""
-_PAIRS = [pair for pair in combinations(_CALLED, 2) if pair != ("worst", "right_share")]
-"""Of the pair left out, the one is a part of the other."""
-FIRM = MetricSpec(
+"""Labels of the correlated quantities."""
+_PAIRS = [pair for pair in combinations(_LABELS, 2) if pair != ("worst", "right_share")]
+"""Pairs of them, without the one whose first is a part of the second."""
+ROBUST = MetricSpec(
     "profile.robust",
     "share of facts that withstand all three",
     limits=SHARE,
@@ -103,21 +103,21 @@ FIRM = MetricSpec(
     short="withstand all three",
     better_phrase="has more facts that withstand all three methods than",
 )
-FIRM_IN_ORDER = MetricSpec(
+ROBUST_TO_ORDER = MetricSpec(
     "profile.robust_to_order",
     "share of facts that withstand all four, other orders of choices as well",
     limits=SHARE,
     more_is_better=True,
     short="withstand all four",
 )
-FIRM_IN_DOUBT = MetricSpec(
+ROBUST_TO_PUSHBACK = MetricSpec(
     "profile.robust_to_pushback",
     "share of facts that withstand all three, and all doubt",
     limits=SHARE,
     more_is_better=True,
     short="withstand doubt as well",
 )
-FIRM_IN_ALL = MetricSpec(
+ROBUST_TO_ALL = MetricSpec(
     "profile.robust_to_all",
     "share of facts that withstand every pressure",
     limits=SHARE,
@@ -128,8 +128,8 @@ FIRST = {
     name: MetricSpec(f"profile.first.{name}", f"share of facts that break first: {name}", limits=SHARE, shown=RUN)
     for name in ("temperature", "rewording", "repetition", "order", "doubt", "thinking")
 }
-"""By the kind of pressure; facts that two kinds break as soon count for both."""
-_LACKING = MetricSpec(
+"""Specs by perturbation; facts with a tie of two perturbations count for both."""
+_UNDEFINED = MetricSpec(
     "profile.count.undefined",
     "facts that lack one of the three",
     shown=RUN,
@@ -138,26 +138,26 @@ _LACKING = MetricSpec(
     left_out="questions lack the value of one of the three methods",
 )
 FIGURES = (
-    FIRM,
-    FIRM_IN_ORDER,
-    FIRM_IN_DOUBT,
-    FIRM_IN_ALL,
+    ROBUST,
+    ROBUST_TO_ORDER,
+    ROBUST_TO_PUSHBACK,
+    ROBUST_TO_ALL,
     *FIRST.values(),
     *(
-        MetricSpec(f"profile.spearman.{one}_{other}", f"rank correlation: {_CALLED[one]}, {_CALLED[other]}", mean=False)
+        MetricSpec(f"profile.spearman.{one}_{other}", f"rank correlation: {_LABELS[one]}, {_LABELS[other]}", mean=False)
         for one, other in _PAIRS
     ),
-    _LACKING,
+    _UNDEFINED,
 )
-FEWEST = 10
-"""Questions below which a rank correlation has no interval."""
-MOST_DEFINED = 0.95
-"""Share of resamples that must have a correlation for it to have an interval: in the others one side does not vary."""
+MIN_QUESTIONS = 10
+"""Minimum number of questions of a rank correlation with an interval."""
+MIN_DEFINED = 0.95
+"""Minimum share of resamples with a correlation, for an interval; in the others one side does not vary."""
 
 
 def profile(questions: Sequence[Question], scores: Mapping[str, Score], seed: int) -> Score:
-    """Return what the scores of the three :data:`METHODS` say of the same questions, and those of :data:`OTHERS` that
-    there are of the questions that they are about.
+    """Return the scores of the three :data:`METHODS` of the same questions side by side, with those of
+    :data:`OPTIONAL_METHODS` that there are, each on its own questions.
 
     Of each question there are its FRS for the smallest d; its worst case under rewording (1 if all raters are right)
     and the share of raters that are right, which orders the questions that have one wrong; and the entropy (nats) of
@@ -178,26 +178,26 @@ def profile(questions: Sequence[Question], scores: Mapping[str, Score], seed: in
     groups = question_groups(questions)
     score = Score(question_ids=[question.id for question in questions], declared=FIGURES)
     values = joined(scores)
-    others = [values[name] for name in ("orders_right", "turns_held", "thought_right") if name in values]
-    firmness = ranks(values["frs"], values["right_share"], values["entropy"], *others)
-    known = ~np.isnan(values["frs"] + values["worst"] + values["entropy"])
+    optional = [values[name] for name in ("orders_right", "turns_held", "thought_right") if name in values]
+    firmness = ranks(values["frs"], values["right_share"], values["entropy"], *optional)
+    is_known = ~np.isnan(values["frs"] + values["worst"] + values["entropy"])
     breaking = scores["frs"].tables["frs"]["breaking_temperature"].to_numpy()
-    firm = np.isinf(breaking) & (values["worst"] == 1) & (values["error_rate"] == 0) & (values["unanswered"] == 0)
-    score.add_share(FIRM.name, np.where(known, firm, np.nan), groups)
-    for figure, name in ((FIRM_IN_ORDER, "orders_right"), (FIRM_IN_DOUBT, "turns_held")):
+    is_robust = np.isinf(breaking) & (values["worst"] == 1) & (values["error_rate"] == 0) & (values["unanswered"] == 0)
+    score.add_share(ROBUST.name, np.where(is_known, is_robust, np.nan), groups)
+    for spec, name in ((ROBUST_TO_ORDER, "orders_right"), (ROBUST_TO_PUSHBACK, "turns_held")):
         if name in values:
-            both = known & ~np.isnan(values[name])
-            score.add_share(figure.name, np.where(both, firm & (values[name] == 1), np.nan), groups)
-    pressures = _pressures(values, breaking, sorted(scores["frs"].curves.get(SURVIVAL.name, {})))
-    first = _add_first(score, pressures, known, groups, seed)
+            both = is_known & ~np.isnan(values[name])
+            score.add_share(spec.name, np.where(both, is_robust & (values[name] == 1), np.nan), groups)
+    perturbations = _perturbations(values, breaking, sorted(scores["frs"].curves.get(SURVIVAL.name, {})))
+    first = _add_first(score, perturbations, is_known, groups, seed)
     for one, other in _PAIRS:
         if one in values and other in values:
-            of = known & ~np.isnan(values[other])
+            of = is_known & ~np.isnan(values[other])
             labels = None if groups is None else np.asarray(groups)[of]
             name = f"profile.spearman.{one}_{other}"
             score.values[name] = correlation(values[one][of], values[other][of], labels, seed)
             score.of_questions[name] = int(of.sum())
-    score.values[_LACKING.name] = Estimate(float((~known).sum()))
+    score.values[_UNDEFINED.name] = Estimate(float((~is_known).sum()))
     columns = {
         **values,
         "breaking_temperature": breaking,
@@ -208,42 +208,42 @@ def profile(questions: Sequence[Question], scores: Mapping[str, Score], seed: in
     texts = [question.text for question in questions]
     score.tables["profile"] = pa.table({"question_id": score.question_ids, "question": texts, **columns})
     axes = ["certainty.entropy", "frs", "agreement.difficulty"]
-    every = score.formatted((FIRM_IN_ALL if others else FIRM).name, ".0%")
-    claims = [f"holds {every} of the known facts under every pressure"] if known.any() else []
-    title = f"All {('three', 'four', 'five', 'six')[len(others)]} methods"
-    score.presentation = Presentation(title, _sentence(score, int(known.sum())), [], axes, claims)
+    robust_share = score.formatted((ROBUST_TO_ALL if optional else ROBUST).name, ".0%")
+    claims = [f"holds {robust_share} of the known facts under every pressure"] if is_known.any() else []
+    title = f"All {('three', 'four', 'five', 'six')[len(optional)]} methods"
+    score.presentation = Presentation(title, _sentence(score, int(is_known.sum())), [], axes, claims)
     return score
 
 
 def _add_first(
     score: Score,
-    pressures: Sequence[PerturbationShare],
-    known: NDArray[np.bool_],
+    perturbations: Sequence[PerturbationShare],
+    is_known: NDArray[np.bool_],
     groups: Sequence[str] | None,
     seed: int,
 ) -> list[str | None]:
-    """Add the share of facts that each kind of pressure breaks first and, where there are more than three, the share of
-    the ``known`` facts that none breaks; return what breaks each first.
+    """Add the share of facts that each perturbation breaks first and, with more than three perturbations, the share of
+    known facts that none breaks; return the first failure of each fact.
     """
-    first = first_failure(pressures)
-    if len(pressures) > len(METHODS):
+    first = first_failure(perturbations)
+    if len(perturbations) > len(METHODS):
         none = np.array([name == "" for name in first])
-        score.add_share(FIRM_IN_ALL.name, np.where(known, none, np.nan), groups)
-    for pressure in pressures:
-        named = [np.nan if name is None else float(pressure.name in name.split(", ")) for name in first]
-        score.add_share(FIRST[pressure.name].name, np.array(named), groups)
+        score.add_share(ROBUST_TO_ALL.name, np.where(is_known, none, np.nan), groups)
+    for perturbation in perturbations:
+        is_first = [np.nan if name is None else float(perturbation.name in name.split(", ")) for name in first]
+        score.add_share(FIRST[perturbation.name].name, np.array(is_first), groups)
     return first
 
 
-def _sentence(score: Score, known: int) -> str:
-    """Say how many of the ``known`` facts, which have all values, withstand all three methods."""
-    asked = "at rising temperature, in other words, and again and again"
-    if not known:
-        return f"{asked}; none of them has all values."
-    firm = score.values[FIRM.name]
-    them = "them" if known == len(score.question_ids) else f"the {known} that have all values"
+def _sentence(score: Score, known_count: int) -> str:
+    """Return a sentence with the share of known facts, all values defined, that withstand all three methods."""
+    methods = "at rising temperature, in other words, and again and again"
+    if not known_count:
+        return f"{methods}; none of them has all values."
+    firm = score.values[ROBUST.name]
+    facts = "them" if known_count == len(score.question_ids) else f"the {known_count} that have all values"
     return (
-        f"{asked}: {number(firm.value, '.0%')} of {them} withstand all three (95 % interval "
+        f"{methods}: {number(firm.value, '.0%')} of {facts} withstand all three (95 % interval "
         f"{bounds(firm.low, firm.high, '.0%')}), which means unbroken at every temperature, "
         f"right in every wording and right in every repetition.{_sentence_of_orders(score)}{_sentence_of_doubt(score)}"
         f"{_sentence_of_first(score)}"
@@ -251,31 +251,31 @@ def _sentence(score: Score, known: int) -> str:
 
 
 def _sentence_of_orders(score: Score) -> str:
-    """Say how many of the facts with choices are right in every order as well; nothing where none was asked so."""
-    n = score.n(FIRM_IN_ORDER.name)
+    """Return a sentence with the share of facts with choices that are right in every order as well, or nothing."""
+    n = score.n(ROBUST_TO_ORDER.name)
     if not n:
         return ""
-    return f" Of the {n} with choices {score.formatted(FIRM_IN_ORDER.name, '.0%')} are right in every order as well."
+    return f" Of the {n} with choices {score.formatted(ROBUST_TO_ORDER.name, '.0%')} are right in every order as well."
 
 
 def _sentence_of_doubt(score: Score) -> str:
-    """Say how many of the facts that were doubted withstand that as well; nothing where none was."""
-    n = score.n(FIRM_IN_DOUBT.name)
-    return f" {score.formatted(FIRM_IN_DOUBT.name, '.0%')} of the {n} withstand all doubt as well." if n else ""
+    """Return a sentence with the share of challenged facts that withstand pushback as well, or nothing."""
+    n = score.n(ROBUST_TO_PUSHBACK.name)
+    return f" {score.formatted(ROBUST_TO_PUSHBACK.name, '.0%')} of the {n} withstand all doubt as well." if n else ""
 
 
 def _sentence_of_first(score: Score) -> str:
-    """Say what breaks how many of the facts first, the most first."""
-    shares = {name: score.values[figure.name].value for name, figure in FIRST.items() if figure.name in score.values}
+    """Return a sentence with the first failures, the most frequent first."""
+    shares = {name: score.values[spec.name].value for name, spec in FIRST.items() if spec.name in score.values}
     breaking = sorted((name for name, share in shares.items() if share > 0), key=lambda name: -shares[name])
     if not breaking:
         return ""
-    named = ", ".join(f"{name} {shares[name]:.0%}" for name in breaking)
-    return f" What breaks them first (several where they are even): {named}."
+    shares_text = ", ".join(f"{name} {shares[name]:.0%}" for name in breaking)
+    return f" What breaks them first (several where they are even): {shares_text}."
 
 
-def _pressures(values: Mapping[str, Floats], breaking: Floats, grid: Sequence[float]) -> list[PerturbationShare]:
-    """Return what each fact withstands of every kind of pressure that there is."""
+def _perturbations(values: Mapping[str, Floats], breaking: Floats, grid: Sequence[float]) -> list[PerturbationShare]:
+    """Return the share of each available perturbation that each fact withstands."""
 
     def all_right(name: str, share: Floats) -> PerturbationShare:
         return PerturbationShare(name, share, np.where(np.isnan(share), np.nan, share == 1))
@@ -283,37 +283,35 @@ def _pressures(values: Mapping[str, Floats], breaking: Floats, grid: Sequence[fl
     repeated = 1 - values["error_rate"]
     whole = np.where(np.isnan(repeated), np.nan, (repeated == 1) & (values["unanswered"] == 0))
     unbroken = np.where(np.isnan(breaking), np.nan, np.isinf(breaking))
-    found = [
+    required = [
         PerturbationShare("temperature", share_of_steps(breaking, grid), unbroken),
         all_right("rewording", values["right_share"]),
         PerturbationShare("repetition", repeated, whole),
     ]
-    others = (("order", "orders_right"), ("doubt", "turns_held"), ("thinking", "thought_right"))
-    return found + [all_right(name, values[key]) for name, key in others if key in values]
+    optional = (("order", "orders_right"), ("doubt", "turns_held"), ("thinking", "thought_right"))
+    return required + [all_right(name, values[key]) for name, key in optional if key in values]
 
 
 def correlation(x: Floats, y: Floats, groups: NDArray[np.str_] | None, seed: int) -> Estimate:
-    """Spearman's ρ with its bootstrap interval; without one where there is too little to resample, or all resamples
-    agree.
-    """
+    """Return Spearman's ρ with its bootstrap interval; without one for too few questions, or equal resamples."""
     if not len(x):
         return Estimate(np.nan)
     draws = bootstrap_draws(spearman, x, y, groups=groups, seed=seed)
     defined = draws[~np.isnan(draws)]
     value = float(spearman(x, y))
-    if len(x) < FEWEST or len(defined) < MOST_DEFINED * len(draws):
+    if len(x) < MIN_QUESTIONS or len(defined) < MIN_DEFINED * len(draws):
         return Estimate(value)
     return Estimate(value, *drop_degenerate(*np.quantile(defined, [0.025, 0.975]).tolist()))
 
 
 def joined_methods(scores: Mapping[str, Score]) -> list[str]:
-    """Return the names of the metrics that are joined out of these scores."""
-    return [name for name in (*METHODS, *OTHERS) if name in scores]
+    """Return the names of the joined metrics among these scores."""
+    return [name for name in (*METHODS, *OPTIONAL_METHODS) if name in scores]
 
 
 def joined(scores: Mapping[str, Score]) -> dict[str, Floats]:
-    """Return (n,) figures of the same n questions out of the scores of the three :data:`METHODS`, and of those of
-    :data:`OTHERS` that are there.
+    """Return (n,) values of the same n questions from the scores of the three :data:`METHODS`, and of the available
+    :data:`OPTIONAL_METHODS`.
     """
     frs, agreement, certainty = (scores[name] for name in METHODS)
     smallest = next(iter(FRS.among(frs.by_question).values()))
@@ -328,35 +326,34 @@ def joined(scores: Mapping[str, Score]) -> dict[str, Floats]:
         "error_rate": certainty.by_question[point("certainty.error_rate", repeated)],
         "unanswered": at_temperature(table, repeated)["invalid"].to_numpy(),
     }
-    if ORDERED in scores:
-        order = scores[ORDERED]
+    if ORDER in scores:
+        order = scores[ORDER]
         values["orders_right"] = order.by_question[point(RIGHT.name, nearest_to_one(order.curves[RIGHT.name]))]
-    if DOUBTED in scores:
-        values["turns_held"] = _turns_held(scores[DOUBTED])
-    if THOUGHT_OF in scores:
-        thinking = scores[THOUGHT_OF]
+    if PUSHBACK in scores:
+        values["turns_held"] = _turns_held(scores[PUSHBACK])
+    if THINKING in scores:
+        thinking = scores[THINKING]
         at = nearest_to_one(thinking.curves[AFTER_THOUGHT.name])
         values["thought_right"] = thinking.by_question[point(AFTER_THOUGHT.name, at)]
     return values
 
 
-def _turns_held(doubt: Score) -> Floats:
-    """Return (n,) the share of the turns of doubt before which a fact has not broken; NaN where that is not known."""
-    turns = HOLDING.among(doubt.curves)
-    t = nearest_to_one(next(doubt.curves[name] for name in turns.values()))
-    held: Floats = np.column_stack([doubt.by_question[point(name, t)] for name in turns.values()]).mean(axis=1)
+def _turns_held(pushback: Score) -> Floats:
+    """Return (n,) the share of the turns of pushback before a fact breaks; NaN for unknown."""
+    turns = HOLDING.among(pushback.curves)
+    t = nearest_to_one(next(pushback.curves[name] for name in turns.values()))
+    held: Floats = np.column_stack([pushback.by_question[point(name, t)] for name in turns.values()]).mean(axis=1)
     return held
 
 
-def ranks(frs: Floats, right_share: Floats, entropy: Floats, *others: Floats) -> Floats:
-    """Return how firmly each question is held beside the others, by each method: the share of questions that is held
-    less, of which equally firm ones count half.
+def ranks(frs: Floats, right_share: Floats, entropy: Floats, *optional: Floats) -> Floats:
+    """Return the percentile rank of each question under each method; ties count half.
 
     Parameters
     ----------
     frs, right_share, entropy
         (n,) of each question; a high entropy is little firmness. NaN where undefined.
-    others
+    optional
         (n,) each, shares that say the more firmness the higher, as of the orders of choices that are answered right;
         NaN of a question that a method is not about.
 
@@ -370,14 +367,14 @@ def ranks(frs: Floats, right_share: Floats, entropy: Floats, *others: Floats) ->
     >>> ranks(np.array([1.0, 0.5, 0.2]), np.array([1.0, 1.0, 0.5]), np.array([0.0, 0.7, 0.3])).tolist()
     [[1.0, 0.75, 1.0], [0.5, 0.75, 0.0], [0.0, 0.0, 0.5]]
     """
-    known = ~np.isnan(np.column_stack([frs, right_share, entropy])).any(axis=1)
-    firmness = np.column_stack([frs, right_share, -entropy, *others])
-    found = np.full(firmness.shape, np.nan)
+    is_defined = ~np.isnan(np.column_stack([frs, right_share, entropy])).any(axis=1)
+    firmness = np.column_stack([frs, right_share, -entropy, *optional])
+    table = np.full(firmness.shape, np.nan)
     for column, values in enumerate(firmness.T):
-        compared = known & ~np.isnan(values)
+        compared = is_defined & ~np.isnan(values)
         number = np.count_nonzero(compared)
         if number > 1:
             from scipy import stats  # it takes half a second, which most runs need not spend
 
-            found[compared, column] = (stats.rankdata(values[compared]) - 1) / (number - 1)
-    return found
+            table[compared, column] = (stats.rankdata(values[compared]) - 1) / (number - 1)
+    return table

@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from robust_eval.answer import CURVES, NO_ANSWER, NO_REPLY, Undecided
-from robust_eval.metric.metric_spec import MetricSpec, declared, headline_temperatures, point
+from robust_eval.metric.metric_spec import MetricSpec, headline_temperatures, point, spec_of
 from robust_eval.metric.presentation import Presentation
 from robust_eval.question import Question
 from robust_eval.stats.estimate import Estimate, with_interval
@@ -19,7 +19,7 @@ from robust_eval.stats.interval import SHARE, UNKNOWN, Floats, Limits, bootstrap
 
 @dataclass
 class Score:
-    """Everything that one metric found of the questions ``question_ids``.
+    """Result of one metric on the questions ``question_ids``.
 
     ``values`` are single figures and ``curves`` figures by temperature, both under the names that MLflow shows.
     ``by_question`` holds, under the flat name of each figure that is a mean over questions, the value of every question
@@ -43,11 +43,11 @@ class Score:
     presentation: Presentation = field(default_factory=Presentation)
 
     def about(self, figure: str) -> MetricSpec | None:
-        """Return what the metric declares of the figure of this name; None where it declares nothing."""
-        return declared(figure, self.declared)
+        """Return the metric's spec for this name, or None."""
+        return spec_of(figure, self.declared)
 
     def add_mean(self, name: str, values: Floats, groups: Sequence[str] | None, limits: Limits | None = None) -> None:
-        """Add a figure that is the mean of ``values`` (n,) over questions, with its interval (:func:`mean_estimate`).
+        """Add the mean of ``values`` (n,) over questions, with its interval (:func:`mean_estimate`).
 
         ``limits`` are the lowest and the highest value that a question can have, where the declaration of the figure
         does not say them. Without them questions that are all alike have no interval.
@@ -57,7 +57,7 @@ class Score:
         self._add_values(name, values, limits)
 
     def add_share(self, name: str, values: Floats, groups: Sequence[str] | None) -> None:
-        """Add a figure that is the mean of ``values`` (n,) between 0 and 1: a share of questions, or of answers."""
+        """Add the mean of ``values`` (n,) between 0 and 1: a share of questions, or of answers."""
         self.add_mean(name, values, groups, SHARE)
 
     def add_curve(
@@ -68,7 +68,7 @@ class Score:
         groups: Sequence[str] | None,
         limits: Limits | None = None,
     ) -> None:
-        """Add a figure by temperature: the mean of ``values`` (n, T) over questions, each as :meth:`add_mean` does."""
+        """Add a curve: at each temperature the mean of ``values`` (n, T) over questions, as :meth:`add_mean` does."""
         limits = self._limits(name) if limits is None else limits
         columns = {float(t): values[:, column] for column, t in enumerate(temperatures)}
         self.curves[name] = {t: mean_estimate(column, groups, limits) for t, column in columns.items()}
@@ -85,30 +85,28 @@ class Score:
             self.limits[name] = limits
 
     def n(self, figure: str) -> int | None:
-        """Return how many questions a figure rests on, by its flat name; None where it rests on none, as a
-        count does.
-        """
+        """Return the number of questions behind a metric, by its flat name; None for one without, such as a count."""
         if figure in self.by_question and figure not in self.of_questions:
             return int(np.count_nonzero(~np.isnan(self.by_question[figure])))
         return self.of_questions.get(figure)
 
     def formatted(self, figure: str, form: str = ".3f") -> str:
-        """Format a figure with its interval, and the number of questions that it rests on where that is not all."""
+        """Format a metric with its interval and, if it is not that of all questions, its number of questions."""
         n = self.n(figure)
         return with_interval(self.figures()[figure], form, None if n == len(self.question_ids) else n)
 
     def headline(self) -> "Score":
-        """Return the same with the points alone that stand for its curves (:func:`headline_temperatures`)."""
+        """Return the score with the headline points of its curves alone (:func:`headline_temperatures`)."""
         curves = {name: {t: curve[t] for t in headline_temperatures(curve)} for name, curve in self.curves.items()}
         return replace(self, curves=curves)
 
     def figures(self) -> dict[str, Estimate]:
-        """Return every figure under one flat name, those of curves under ``name.t0.2`` and so on."""
+        """Return all metrics under flat names, those of curves under ``name.t0.2`` and so on."""
         points = {point(name, t): estimate for name, curve in self.curves.items() for t, estimate in curve.items()}
         return self.values | points
 
     def with_estimate(self, figure: str, estimate: Estimate) -> "Score":
-        """Return the same with another estimate of the figure of this flat name."""
+        """Return the score with another estimate of the metric of this flat name."""
         values = {name: estimate if name == figure else each for name, each in self.values.items()}
         curves = {
             name: {t: estimate if point(name, t) == figure else each for t, each in curve.items()}
@@ -117,8 +115,8 @@ class Score:
         return replace(self, values=values, curves=curves)
 
     def flat(self) -> dict[str, float]:
-        """Return the numbers of every figure: ``name``; where it has an interval, ``name.low`` and ``name.high``; where
-        it rests on questions, their number, ``name.n``.
+        """Return the numbers of all metrics: ``name``; bounds as ``name.low`` and ``name.high``; numbers of questions
+        as ``name.n``.
         """
         flat: dict[str, float] = {}
         for name, estimate in self.figures().items():
@@ -131,15 +129,15 @@ class Score:
 
 
 HUMAN_LABEL, HUMAN_LABEL_WEIGHT, HUMAN_LABEL_WHOLE = "human_label", "human_label_weight", "human_label_whole"
-"""Columns of an answer table that people labelled: 1 or 0 (NaN: no label that counts), one over the probability with
-which the answer was drawn, and the label of an answer to a question of which all answers were labelled (−1: unclear;
-null: not all were).
+"""Columns of an answer table with human labels: 1 or 0 (NaN: no label that counts), one over the probability with which
+the answer was drawn, and the label of an answer to a completely labelled question (−1: unclear; null: the question is
+not complete).
 """
 
 
 @dataclass
 class Correction:
-    """Figures that carry the errors of the grader, beside those that they correct.
+    """Metrics that carry the errors of the grader, corrected by labels.
 
     ``curves`` and ``values`` are as :class:`Score` has them, ``of`` names for each of them, by its flat name, the
     figure that it corrects, ``labels`` says on how many labels it rests. ``uncorrected`` says of figures that stay as
@@ -156,23 +154,23 @@ class Correction:
 
 @dataclass(frozen=True)
 class Measured:
-    """The answers to score.
+    """Answers to score.
 
     ``baseline`` holds the graded greedy answers, ``graded`` the graded answers of the sampler, ``curves`` what the
     model told of the accuracy besides (:data:`robust_eval.answer.CURVES`; may be empty). ``estimator`` says how the
-    accuracy is estimated: ``trials`` or ``exact``. ``undecided`` says how far a sampler asked that asked no more than
-    breaking temperatures need; None: all answers are there.
+    accuracy is estimated: ``trials`` or ``exact``. ``early_stopping`` are the
+    temperatures and the threshold of a sampler that stopped early; None: all answers are there.
     """
 
     baseline: pa.Table
     graded: pa.Table
     curves: pa.Table = field(default_factory=CURVES.empty_table)
     estimator: str = "trials"
-    undecided: Undecided | None = None
+    early_stopping: Undecided | None = None
 
 
 class Metric(Protocol):
-    """A way of scoring; a dataclass whose fields are its configuration.
+    """Scoring method; a dataclass whose fields are its configuration.
 
     A class that names this one as its base has to say its ``axis``, and to ``check`` and ``score``.
     """
@@ -195,8 +193,8 @@ class Metric(Protocol):
 
     @property
     def early_stop_threshold(self) -> float | None:
-        """The accuracy below which a fact breaks, where breaking temperatures are all that is read of the answers; by
-        default None: all answers are.
+        """Accuracy below which a fact breaks, if the metric reads only breaking temperatures from the answers; by
+        default None: it reads all answers.
         """
         return None
 
@@ -211,21 +209,21 @@ class Metric(Protocol):
         return ()
 
     def check(self, temperatures: Sequence[float], repetitions: float) -> None:
-        """UserError, before anything is sampled, if a sampler brings no answers that this metric can score."""
+        """Raise UserError, before sampling, if a sampler brings no answers that this metric can score."""
 
     def score(self, questions: Sequence[Question], measured: Measured, seed: int) -> Score:
         """Score the answers to ``questions``."""
 
     def corrected(self, questions: Sequence[Question], measured: Measured, seed: int) -> "Correction":
-        """Return what labels of people make of the supervised figures, whose answer tables have them
-        (:data:`HUMAN_LABEL`); by default nothing.
+        """Return the supervised metrics corrected by human labels, from answer tables with :data:`HUMAN_LABEL`; by
+        default nothing.
         """
         return Correction()
 
 
 @dataclass(frozen=True)
 class Grid:
-    """The graded answers of n questions at T temperatures, summed over trials.
+    """Graded answers of n questions at T temperatures, summed over trials.
 
     ``correct`` and ``replies`` are (n, T) sums of weights, counts where every answer weighs the same: then a tie at
     one half is exact (docs/methods.md, §1). Answers without a reply (filtered, error) are in neither, and answers
@@ -239,13 +237,13 @@ class Grid:
 
     @property
     def accuracy(self) -> Floats:
-        """(n, T) share of right replies; NaN where there is no reply."""
+        """(n, T) share of right replies; NaN without any reply."""
         with np.errstate(invalid="ignore"):
             return np.where(self.replies > 0, self.correct / self.replies, np.nan)
 
 
 def grid(question_ids: Sequence[str], graded: pa.Table, temperatures: Sequence[float] | None = None) -> Grid:
-    """Sum a graded table over trials: a row for each of ``question_ids``, a column for each temperature.
+    """Return a graded table summed over trials: a row for each of ``question_ids``, a column for each temperature.
 
     ``temperatures`` (ascending) may name some at which there is no answer; by default, those of the table.
     """
@@ -253,8 +251,8 @@ def grid(question_ids: Sequence[str], graded: pa.Table, temperatures: Sequence[f
     rows = {question_id: index for index, question_id in enumerate(question_ids)}
     column = np.searchsorted(levels, graded["temperature"].to_numpy())
     row = np.array([rows[question_id] for question_id in graded["question_id"].to_pylist()], dtype=np.intp)
-    weight, found = reply_weights(graded), verdicts(graded)
-    right, reply = found == 1, ~np.isnan(found)
+    weight, judged = reply_weights(graded), verdicts(graded)
+    right, reply = judged == 1, ~np.isnan(judged)
     shape = (len(question_ids), len(levels))
     correct, replies = np.zeros(shape), np.zeros(shape)
     np.add.at(correct, (row[right], column[right]), weight[right])
@@ -263,17 +261,17 @@ def grid(question_ids: Sequence[str], graded: pa.Table, temperatures: Sequence[f
 
 
 def trial_grid(question_ids: Sequence[str], graded: pa.Table, temperatures: Floats) -> Floats:
-    """Return (n, T, k) the verdict on each trial: 1 right, 0 wrong, NaN where there is none; see :func:`grid`."""
+    """Return (n, T, k) the verdict on each trial: 1 right, 0 wrong, NaN without one; see :func:`grid`."""
     rows = {question_id: index for index, question_id in enumerate(question_ids)}
     row = [rows[question_id] for question_id in graded["question_id"].to_pylist()]
     numbers, trial = np.unique(graded["trial"].to_numpy(), return_inverse=True)
-    found = np.full((len(question_ids), len(temperatures), len(numbers)), np.nan)
-    found[row, np.searchsorted(temperatures, graded["temperature"].to_numpy()), trial] = verdicts(graded)
-    return found
+    table = np.full((len(question_ids), len(temperatures), len(numbers)), np.nan)
+    table[row, np.searchsorted(temperatures, graded["temperature"].to_numpy()), trial] = verdicts(graded)
+    return table
 
 
 def verdicts(graded: pa.Table) -> Floats:
-    """Return (N,) the verdict on each answer that counts: 1 or 0; NaN without a reply, and where nothing is judged."""
+    """Return (N,) the verdict on each answer that counts: 1 or 0; NaN without a reply, and without any gold answer."""
     outcomes = graded["outcome"].to_pylist()
     judged = graded["correct"].is_valid().to_numpy(zero_copy_only=False)
     row = graded["question_id"].combine_chunks().dictionary_encode().indices.to_numpy()
@@ -286,7 +284,7 @@ def verdicts(graded: pa.Table) -> Floats:
 
 
 def reply_weights(graded: pa.Table) -> Floats:
-    """Return what each answer counts: its weight; 1 where all are trials, so that their sums are exact.
+    """Return the weight of each answer; 1 if all are trials, so that their sums are exact.
 
     Trials weigh 1/k, and there are k of them, or all weigh the same; enumerated answers weigh what they are likely.
     """
@@ -302,7 +300,7 @@ def reply_weights(graded: pa.Table) -> Floats:
 
 
 def mean_estimate(values: Floats, groups: Sequence[str] | None, limits: Limits = UNKNOWN) -> Estimate:
-    """Mean over questions, undefined ones (NaN) left out, with its interval
+    """Return the mean over questions, without undefined ones (NaN), with its interval
     (:func:`~robust_eval.stats.interval.mean_interval`).
     """
     defined = ~np.isnan(values)
@@ -322,11 +320,11 @@ def estimate(
     """Return a statistic of per-question arrays (only the ``defined`` questions) with its bootstrap
     interval, if any.
     """
-    kept = np.ones(len(arrays[0]), dtype=bool) if defined is None else defined
-    if not kept.any():
+    is_used = np.ones(len(arrays[0]), dtype=bool) if defined is None else defined
+    if not is_used.any():
         return Estimate(float("nan"))
-    chosen = [array[kept] for array in arrays]
-    labels = None if groups is None else np.asarray(groups)[kept]
+    chosen = [array[is_used] for array in arrays]
+    labels = None if groups is None else np.asarray(groups)[is_used]
     low, high = bootstrap(statistic, *chosen, groups=labels, seed=seed)
     return Estimate(float(statistic(*chosen)), *drop_degenerate(low, high))
 
@@ -344,8 +342,8 @@ def proportion(count: int, of: int) -> Estimate:
 
 
 def question_groups(questions: Sequence[Question]) -> list[str] | None:
-    """Return the label of each question's group for resampling (its own where it has none); None where no
-    question has one.
+    """Return the label of each question's group for resampling (its own for a question without one); None without any
+    group.
     """
     if not any(question.group for question in questions):
         return None

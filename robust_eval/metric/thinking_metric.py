@@ -1,5 +1,5 @@
-"""Effect of reasoning on answers, over a graded answer table: whether the thought varies or the answer after it, how
-much thinking a fact needs, and what it costs (docs/thinking.md).
+"""Effect of reasoning on answers, over a graded answer table: variance between and within traces, sufficient budgets,
+and their cost (docs/thinking.md).
 """
 
 import math
@@ -22,20 +22,20 @@ from robust_eval.metric.thinking_presentation import (
     ACCURACY,
     BETWEEN,
     BROKEN_AT,
+    BUDGET_SPECS,
     COUNTS,
     FIGURES,
     FRS,
     KAPPA,
     MEDIAN,
-    OF_BETWEEN,
-    OF_BUDGETS,
-    OF_WITHIN,
     PLURALITY,
+    SHARE_BETWEEN,
+    SHARE_WITHIN,
     UNBROKEN,
     UNSETTLED,
     WITHIN,
-    median_of,
-    of_budget,
+    budget_spec,
+    median_spec,
     presentation,
 )
 from robust_eval.prompt.thought import Budget, ascending, thought_told
@@ -47,12 +47,12 @@ from robust_eval.stats.interval import Floats, share_of
 from robust_eval.stats.variance import Variance, breaking_budget, drawn_variance, exact_variance, pooled_share
 
 _ITEM = ("question_id", "rewrite")
-"""The columns that tell one request from the others."""
+"""Columns that identify a request."""
 
 
 @dataclass(frozen=True)
 class TraceGrid:
-    """The answers to n questions at one temperature, with each of B budgets after each of K thoughts.
+    """Answers to n questions at one temperature, with each of B budgets after each of K traces.
 
     ``right`` and ``replies`` are (n, B, K): how many answers are right, and of how many, or their probabilities.
     ``error`` is (n, B, K), the square of the standard error of such probabilities. ``tokens`` is (n, B), how many
@@ -66,12 +66,12 @@ class TraceGrid:
 
     @property
     def accuracy(self) -> Floats:
-        """(n, B) mean over thoughts of the share of right answers after each; NaN without any reply."""
+        """(n, B) mean over traces of the share of right answers after each; NaN without any reply."""
         share = share_of(self.right, self.replies)
         return share_of(np.nansum(share, axis=2), np.count_nonzero(~np.isnan(share), axis=2).astype(float))
 
     def variance(self, exact: bool) -> Variance:
-        """Return where right and wrong vary, with the largest budget."""
+        """Return the variance of right and wrong, with the largest budget."""
         right, replies = self.right[:, -1], self.replies[:, -1]
         if exact:
             return exact_variance(share_of(right, replies), self.error[:, -1])
@@ -99,10 +99,10 @@ class ReasoningBudget(Metric):
             raise ValueError(f"d must be above 0, not {self.d:g}")
 
     def check(self, temperatures: Sequence[float], repetitions: float) -> None:
-        """Accept all answers after thoughts."""
+        """Accept all answers after reasoning."""
 
     def score(self, questions: Sequence[Question], measured: Measured, seed: int) -> Score:
-        """Return what varies, with the largest budget, and what every budget does, at every temperature apart.
+        """Return the variance with the largest budget, and the effect of every budget, at each temperature.
 
         Table ``thinking`` has a row for each question and temperature, ``thinking_budgets`` one for each budget.
         """
@@ -113,8 +113,8 @@ class ReasoningBudget(Metric):
             by_trace(ids, at_temperature(measured.graded, t), budgets, exact, at_temperature(measured.curves, t))
             for t in temperatures
         ]
-        own = [of_budget(figure, budget) for budget in budgets if isinstance(budget, str) for figure in OF_BUDGETS]
-        declared = (median_of(budgets), *self.figures, *own)
+        extra = [budget_spec(spec, budget) for budget in budgets if isinstance(budget, str) for spec in BUDGET_SPECS]
+        declared = (median_spec(budgets), *self.figures, *extra)
         result = Score(question_ids=ids, settings={"threshold": self.threshold}, declared=declared)
 
         def add(name: str, columns: Sequence[Floats]) -> None:
@@ -131,17 +131,17 @@ class ReasoningBudget(Metric):
         breaking = [breaking_budget(accuracy[:, :, at], grid, self.threshold) for at in range(len(temperatures))]
         add(UNSETTLED.name, [_where(~np.isnan(b), np.isinf(b)) for b in breaking])
         for t, b in zip(temperatures, breaking, strict=True):
-            known = b[~np.isnan(b)]
-            median = float(np.median(known)) if len(known) else math.nan
+            defined = b[~np.isnan(b)]
+            median = float(np.median(defined)) if len(defined) else math.nan
             if math.isinf(median):
                 median, result.reasons[point(MEDIAN.name, t)] = math.nan, "more than the largest"
             result.curves.setdefault(MEDIAN.name, {})[t] = Estimate(median)
-            result.of_questions[point(MEDIAN.name, t)] = len(known)
+            result.of_questions[point(MEDIAN.name, t)] = len(defined)
         for place, budget in enumerate(budgets):
-            accurate, tokens, enough = (of_budget(figure, budget).name for figure in OF_BUDGETS)
-            add(accurate, list(accuracy[:, place].T))
-            add(tokens, [each.tokens[:, place] for each in traced])
-            add(enough, [_where(~np.isnan(b), b <= grid[place]) for b in breaking])
+            accuracy_name, tokens_name, enough_name = (budget_spec(spec, budget).name for spec in BUDGET_SPECS)
+            add(accuracy_name, list(accuracy[:, place].T))
+            add(tokens_name, [each.tokens[:, place] for each in traced])
+            add(enough_name, [_where(~np.isnan(b), b <= grid[place]) for b in breaking])
         at = temperatures.index(nearest_to_one(temperatures))
         for name, those in (("known", ~np.isnan(breaking[at])), ("unknown", np.isnan(breaking[at]))):
             result.values[COUNTS[name].name] = Estimate(float(np.count_nonzero(those)))
@@ -160,30 +160,28 @@ class ReasoningBudget(Metric):
         groups: Sequence[str] | None,
         seed: int,
     ) -> None:
-        """Add which share of the variance lies between thoughts, and which within the answers, over all questions."""
+        """Add the shares of the variance between traces and within the answers after one, over all questions."""
         for t, (between, within) in zip(temperatures, variances, strict=True):
-            whole, known = between + within, ~np.isnan(between + within)
-            for figure, part in ((OF_BETWEEN, between), (OF_WITHIN, within)):
-                share = estimate(pooled_share, [part, whole], groups, seed, known)
-                result.curves.setdefault(figure.name, {})[t] = share
-                result.of_questions[point(figure.name, t)] = int(known.sum())
+            whole, is_defined = between + within, ~np.isnan(between + within)
+            for spec, part in ((SHARE_BETWEEN, between), (SHARE_WITHIN, within)):
+                share = estimate(pooled_share, [part, whole], groups, seed, is_defined)
+                result.curves.setdefault(spec.name, {})[t] = share
+                result.of_questions[point(spec.name, t)] = int(is_defined.sum())
 
     def _add_agreement(
         self, result: Score, questions: Sequence[Question], measured: Measured, budget: Budget, seed: int
     ) -> None:
-        """Add how far the thoughts about a question come to the same answer, as raters of it: to the one that most
-        answers after each of them give.
-        """
+        """Add the agreement of the traces of a question, as its raters: each counts by its most frequent answer."""
         raters = with_votes(questions, answers_of_traces(measured.graded, budget), lambda pairs: [0.0] * len(pairs))
         agreed = AnswerAgreement().score(questions, Measured(measured.baseline, raters), seed)
-        for figure, name in ((KAPPA, "agreement.kappa"), (PLURALITY, "agreement.plurality")):
-            result.curves[figure.name] = agreed.curves[name]
+        for spec, name in ((KAPPA, "agreement.kappa"), (PLURALITY, "agreement.plurality")):
+            result.curves[spec.name] = agreed.curves[name]
             for t in agreed.curves[name]:
                 values = agreed.by_question.get(point(name, t))
                 if values is not None:
-                    result.by_question[point(figure.name, t)] = values
+                    result.by_question[point(spec.name, t)] = values
                 else:
-                    result.of_questions[point(figure.name, t)] = agreed.of_questions[point(name, t)]
+                    result.of_questions[point(spec.name, t)] = agreed.of_questions[point(name, t)]
 
     def _add_frs(
         self,
@@ -194,12 +192,12 @@ class ReasoningBudget(Metric):
         groups: Sequence[str] | None,
         seed: int,
     ) -> None:
-        """Add FRS of the answers after thought, whose accuracy (n, T) is a mean over thoughts, with the entropy of the
-        greedy answer, of the facts that the greedy answer has right.
+        """Add FRS of the answers after reasoning. Their accuracy (n, T) is a mean over traces; entropy and knowledge
+        are those of the greedy answer.
         """
         grid = np.array(temperatures)
-        known = greedy_verdicts(result.question_ids, baseline) != 0
-        breaking = _where(known, breaking_temperature(accuracy, grid, self.threshold))
+        is_known = greedy_verdicts(result.question_ids, baseline) != 0
+        breaking = _where(is_known, breaking_temperature(accuracy, grid, self.threshold))
         try:
             entropy = FactualRobustness().initial_entropy(result.question_ids, baseline)
         except UserError:  # there are fewer log-probabilities than it is made of
@@ -211,12 +209,12 @@ class ReasoningBudget(Metric):
 
 
 def budgets_of(graded: pa.Table) -> list[Budget]:
-    """Return the budgets with which there are answers, from the least on; UserError where none is told."""
-    told = [thought_told(form) for form in graded["form"].unique().to_pylist()]
-    found = {budget for thought in told if thought is not None for budget in thought.budgets}
-    if not found or len({type(budget) for budget in found}) > 1:
+    """Return the budgets of the answers, ascending; UserError without any."""
+    tags = [thought_told(form) for form in graded["form"].unique().to_pylist()]
+    budgets = {budget for tag in tags if tag is not None for budget in tag.budgets}
+    if not budgets or len({type(budget) for budget in budgets}) > 1:
         raise UserError("metric=thinking needs answers whose form says after how much thought they came, in one unit")
-    return ascending(found)
+    return ascending(budgets)
 
 
 def by_trace(
@@ -226,26 +224,26 @@ def by_trace(
     exact: bool = False,
     curves: pa.Table | None = None,
 ) -> TraceGrid:
-    """Return the answers at one temperature; those that are enumerated (``exact``) count what they are likely, of which
-    the ``curves`` have the errors.
+    """Return the answers at one temperature; enumerated ones (``exact``) count by their probability, with the errors
+    from ``curves``.
     """
     errors = {} if curves is None else {(name, at): se for name, at, se in rows(curves, *_ITEM, "standard_error")}
     row = {question_id: place for place, question_id in enumerate(question_ids)}
     column = {budget: place for place, budget in enumerate(budgets)}
-    found = []
+    records = []
     columns = rows(graded, *_ITEM, "trial", "form", "weight", "completion_tokens")
-    for (name, item, trial, told, weight, tokens), verdict in zip(columns, verdicts(graded).tolist(), strict=True):
-        thought = thought_told(told)
-        if thought is None or name not in row:
+    for (name, item, trial, tag, weight, tokens), verdict in zip(columns, verdicts(graded).tolist(), strict=True):
+        trace = thought_told(tag)
+        if trace is None or name not in row:
             continue
-        number = trial if thought.trace is None else thought.trace
-        for budget in thought.budgets:
+        number = trial if trace.trace is None else trace.trace
+        for budget in trace.budgets:
             place = row[name], column[budget], number
-            found.append((place, weight if exact else 1.0, verdict, tokens, errors.get((name, item), 0.0) ** 2))
-    shape = (len(row), len(budgets), max((place[-1] for place, *_ in found), default=0) + 1)
+            records.append((place, weight if exact else 1.0, verdict, tokens, errors.get((name, item), 0.0) ** 2))
+    shape = (len(row), len(budgets), max((place[-1] for place, *_ in records), default=0) + 1)
     right, replies, error = np.zeros((3, *shape))
     counted, weighed = np.zeros((2, *shape[:2]))
-    for place, weight, verdict, tokens, square in found:
+    for place, weight, verdict, tokens, square in records:
         error[place] = square
         if not math.isnan(verdict):
             right[place] += weight * verdict
@@ -257,18 +255,18 @@ def by_trace(
 
 
 def answers_of_traces(graded: pa.Table, budget: Budget) -> pa.Table:
-    """Return the answer that most answers give after each thought with a budget, as a rater of the question: the number
-    of the thought is in place of a rewrite's.
+    """Return the most frequent answer after each trace with a budget, as a rater of the question: the number of the
+    trace is in place of a rewrite's.
     """
     weight: dict[tuple[str, float, int], dict[str | None, list[tuple[float, int]]]] = {}
     columns = rows(graded, "question_id", "temperature", "trial", "form", "label", "outcome", "weight")
-    for place, (name, t, trial, told, label, outcome, each) in enumerate(columns):
-        thought = thought_told(told)
-        if thought is None or budget not in thought.budgets or outcome in NO_REPLY:
+    for place, (name, t, trial, tag, label, outcome, each) in enumerate(columns):
+        trace = thought_told(tag)
+        if trace is None or budget not in trace.budgets or outcome in NO_REPLY:
             continue
-        number = trial if thought.trace is None else thought.trace
-        said = None if outcome in NO_ANSWER else label
-        weight.setdefault((name, t, number), {}).setdefault(said, []).append((each, -place))
+        number = trial if trace.trace is None else trace.trace
+        answer = None if outcome in NO_ANSWER else label
+        weight.setdefault((name, t, number), {}).setdefault(answer, []).append((each, -place))
     chosen, numbers = [], []
     for (_, _, number), labels in weight.items():
         heaviest = max(labels.values(), key=lambda answers: (sum(each for each, _ in answers), max(answers)))
@@ -281,9 +279,9 @@ def answers_of_traces(graded: pa.Table, budget: Budget) -> pa.Table:
     return table.drop_columns([ENSEMBLE]) if ENSEMBLE in table.column_names else table
 
 
-def _where(known: NDArray[np.bool_], values: NDArray[np.generic]) -> Floats:
-    """Return the values where they are known, as numbers; NaN elsewhere."""
-    return np.where(known, values.astype(float), math.nan)
+def _where(mask: NDArray[np.bool_], values: NDArray[np.generic]) -> Floats:
+    """Return the values inside the ``mask``, as numbers; NaN elsewhere."""
+    return np.where(mask, values.astype(float), math.nan)
 
 
 def _of_questions(
@@ -308,13 +306,13 @@ def _of_questions(
 
 
 def _of_budgets(score: Score, temperatures: Sequence[float], budgets: Sequence[Budget]) -> pa.Table:
-    """Return the accuracy, the tokens and the share of facts that are known with each budget, with intervals."""
-    found = []
+    """Return the accuracy, the tokens and the share of known facts with each budget, with intervals."""
+    records = []
     for t in temperatures:
         for place, budget in enumerate(budgets):
             line: dict[str, object] = {"temperature": t, "place": place, "budget": str(budget)}
-            for name, figure in zip(("accuracy", "tokens", "enough"), OF_BUDGETS, strict=True):
-                value = score.curves[of_budget(figure, budget).name][t]
+            for name, spec in zip(("accuracy", "tokens", "enough"), BUDGET_SPECS, strict=True):
+                value = score.curves[budget_spec(spec, budget).name][t]
                 line |= {name: value.value, f"{name}_low": value.low, f"{name}_high": value.high}
-            found.append(line)
-    return pa.Table.from_pylist(found)
+            records.append(line)
+    return pa.Table.from_pylist(records)

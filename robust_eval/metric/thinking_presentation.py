@@ -1,4 +1,4 @@
-"""The figures of thinking: what they are called, and how a run that measured them is shown."""
+"""Metric specs of reasoning, and their presentation."""
 
 import math
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ ACCURACY = MetricSpec(
     better_phrase="is right after thinking more often than",
     difference_phrase="shares of right answers are further apart",
 )
-OF_BETWEEN = MetricSpec(
+SHARE_BETWEEN = MetricSpec(
     "thinking.share_between",
     "share of the variance between thoughts",
     limits=(-math.inf, 1.0),
@@ -31,7 +31,7 @@ OF_BETWEEN = MetricSpec(
     short="varies between thoughts",
     explained="Of right or wrong, how much depends on what was thought; the rest varies after the same thought.",
 )
-OF_WITHIN = MetricSpec(
+SHARE_WITHIN = MetricSpec(
     "thinking.share_within",
     "share of the variance within answers after a thought",
     limits=(0.0, math.inf),
@@ -53,7 +53,7 @@ UNSETTLED = MetricSpec(
 BREAKING = MetricSpec(
     "thinking.breaking_budget", "breaking budget", more_is_better=False, shown=DETAIL, form="g", mean=False
 )
-"""Of a question alone, since one that the largest budget does not make right has none and there is no mean."""
+"""Metric of single questions: a fact beyond the largest budget has none, so that there is no mean."""
 MEDIAN = MetricSpec(
     "thinking.breaking_budget.median", "median breaking budget", more_is_better=False, shown=RUN, form="g", mean=False
 )
@@ -61,11 +61,11 @@ _ACCURACY = MetricSpec("thinking.accuracy.b{}", "accuracy, budget {}", limits=SH
 _TOKENS = MetricSpec(
     "thinking.tokens.b{}", "tokens of an answer and its thought, budget {}", shown=RUN, form=".1f", more_is_better=False
 )
-_ENOUGH = MetricSpec(
+_SUFFICIENT = MetricSpec(
     "thinking.enough.b{}", "share of known facts that need no more, budget {}", limits=SHARE, shown=DETAIL
 )
-OF_BUDGETS = (_ACCURACY, _TOKENS, _ENOUGH)
-"""Metrics of each budget: see :func:`of_budget`."""
+BUDGET_SPECS = (_ACCURACY, _TOKENS, _SUFFICIENT)
+"""Metrics of each budget: see :func:`budget_spec`."""
 FRS = MetricSpec("thinking.frs", "mean FRS after thought", limits=SHARE, more_is_better=True)
 UNBROKEN = MetricSpec(
     "thinking.unbroken_share", "share of facts unbroken after thought", limits=SHARE, more_is_better=True
@@ -88,8 +88,8 @@ COUNTS = {
 }
 FIGURES = (
     ACCURACY,
-    OF_BETWEEN,
-    OF_WITHIN,
+    SHARE_BETWEEN,
+    SHARE_WITHIN,
     BETWEEN,
     WITHIN,
     KAPPA,
@@ -97,7 +97,7 @@ FIGURES = (
     UNSETTLED,
     BREAKING,
     MEDIAN,
-    *OF_BUDGETS,
+    *BUDGET_SPECS,
     FRS,
     UNBROKEN,
     BROKEN_AT,
@@ -105,20 +105,20 @@ FIGURES = (
 )
 
 
-def of_budget(figure: MetricSpec, budget: Budget) -> MetricSpec:
-    """Return one of :data:`OF_BUDGETS` with a budget: a number of tokens, or a word, which is declared by a run.
+def budget_spec(spec: MetricSpec, budget: Budget) -> MetricSpec:
+    """Return one of :data:`BUDGET_SPECS` for a budget: a number of tokens, or a word, declared by a run.
 
-    >>> of_budget(OF_BUDGETS[0], 64).name, of_budget(OF_BUDGETS[0], "low").name
+    >>> budget_spec(BUDGET_SPECS[0], 64).name, budget_spec(BUDGET_SPECS[0], "low").name
     ('thinking.accuracy.b64', 'thinking.accuracy.low')
     """
-    name = figure.name.format(budget) if isinstance(budget, int) else figure.name.replace("b{}", budget)
-    return replace(figure, name=name, label=figure.label.format(budget))
+    name = spec.name.format(budget) if isinstance(budget, int) else spec.name.replace("b{}", budget)
+    return replace(spec, name=name, label=spec.label.format(budget))
 
 
-def median_of(budgets: Sequence[Budget]) -> MetricSpec:
-    """Return :data:`MEDIAN`, which counts the words of a service.
+def median_spec(budgets: Sequence[Budget]) -> MetricSpec:
+    """Return :data:`MEDIAN`, with the words of a service counted.
 
-    >>> median_of(["low", "high"]).label
+    >>> median_spec(["low", "high"]).label
     'median breaking budget, counted from 1 (low, high)'
     """
     return replace(MEDIAN, label=MEDIAN.label + _counted(budgets))
@@ -129,20 +129,20 @@ def _counted(budgets: Sequence[Budget]) -> str:
 
 
 def presentation(score: Score, budgets: Sequence[Budget], breaking: Floats, between: Floats) -> Presentation:
-    """Show what varies and what thinking brings, at the temperature nearest 1, of which ``breaking`` (n,) are the
-    breaking budgets and ``between`` (n,) the variances between thoughts.
+    """Show the variance and the effect of reasoning, at the temperature nearest 1; ``breaking`` (n,) are the breaking
+    budgets, ``between`` (n,) the variances between traces.
     """
     t = nearest_to_one(score.curves[ACCURACY.name])
     right = score.formatted(point(ACCURACY.name, t), ".0%")
-    said = f"after thinking, {at_words(t)}: with the largest budget {right} of the answers are right"
+    sentence = f"after thinking, {at_words(t)}: with the largest budget {right} of the answers are right"
     claims = [f"answers {right} right after thinking"]
     if len(budgets) > 1:
-        least = of_budget(OF_BUDGETS[0], budgets[0]).name
-        said += f", with the least {score.formatted(point(least, t), '.0%')}"
-    share = score.curves[OF_BETWEEN.name][t]
+        smallest = budget_spec(BUDGET_SPECS[0], budgets[0]).name
+        sentence += f", with the least {score.formatted(point(smallest, t), '.0%')}"
+    share = score.curves[SHARE_BETWEEN.name][t]
     if not math.isnan(share.value):
-        said += (
-            f"; {score.formatted(point(OF_BETWEEN.name, t), '.0%')} of the variance of right and wrong lies between "
+        sentence += (
+            f"; {score.formatted(point(SHARE_BETWEEN.name, t), '.0%')} of the variance of right and wrong lies between "
             "thoughts, the rest within the answers after one"
         )
     notes = []
@@ -158,4 +158,4 @@ def presentation(score: Score, budgets: Sequence[Budget], breaking: Floats, betw
             digits=0,
         )
     ]
-    return Presentation("Thinking", f"{said}.", columns, claims=claims, notes=notes)
+    return Presentation("Thinking", f"{sentence}.", columns, claims=claims, notes=notes)

@@ -1,1 +1,1 @@
-"""Figures: each is one function that draws into the axes, or the figure, that it is given."""
+"""Figures: each is one function that draws into given axes, or a given figure."""

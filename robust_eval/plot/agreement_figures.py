@@ -1,4 +1,4 @@
-"""Figures of the raters of a question: how right they are, how far they agree, how many answers they give.
+"""Figures of the raters of a question: accuracy, agreement, number of answers.
 
 Cho & Watson print tables of these (Table 4 and 5); the figures show what is in them.
 """
@@ -16,7 +16,7 @@ from robust_eval.runs.findings import Findings
 from robust_eval.runtime.text import number
 
 BINS = 10
-"""Of the certainty from 0 to 1; both ends belong to a bin."""
+"""Number of bins of certainty from 0 to 1; both ends belong to a bin."""
 
 
 @picture(
@@ -30,14 +30,14 @@ def accuracy_range(axes: Axes, run: Findings) -> None:
     """Share of questions that some rater has right, the vote, the original question, all raters on average, and every
     rater, with 95 % intervals.
     """
-    called = {
+    metrics = {
         "some rater": "best",
         "vote": "plurality",
         "original question": "accuracy",
         "mean of the raters": "difficulty",
         "every rater": "worst",
     }
-    curves = {name: run.curves[f"agreement.{figure}"] for name, figure in called.items()}
+    curves = {name: run.curves[f"agreement.{figure}"] for name, figure in metrics.items()}
     figures = {name: curve[nearest_to_one(curve)] for name, curve in curves.items()}
     names = list(figures)
     places = np.arange(len(names))[::-1]
@@ -60,16 +60,16 @@ def certainty_of_questions(axes: Axes, run: Findings) -> None:
     """Questions by the normalised certainty H_η of their raters, and whether the vote of these is right."""
     table = run.nearest_to_one("agreement")
     value, right = table["certainty"].to_numpy(), table["plurality"].to_numpy()
-    known = ~np.isnan(value)
-    kinds = (
+    is_defined = ~np.isnan(value)
+    groups = (
         ("vote right", right == 1, BLUE, ""),
         ("vote wrong", right == 0, RED, "///"),
         ("unknown", np.isnan(right), QUALITATIVE[4], "..."),
     )
     edges = np.linspace(0, 1, BINS + 1)
     bottom = np.zeros(BINS)
-    for name, chosen, colour, hatch in kinds:
-        bins = np.minimum((np.round(value[known & chosen], 9) * BINS).astype(int), BINS - 1)
+    for name, chosen, colour, hatch in groups:
+        bins = np.minimum((np.round(value[is_defined & chosen], 9) * BINS).astype(int), BINS - 1)
         counts = np.bincount(np.maximum(bins, 0), minlength=BINS)
         if len(bins):
             axes.bar(

@@ -23,7 +23,8 @@ from robust_eval.stats.entropy import FAMILIES, entropy_of
 from robust_eval.stats.interval import Floats
 
 BINS = 10
-"""Of the entropy from 0 to the greatest possible, and of the error rate from 0 to 1; both ends belong to a bin."""
+"""Number of bins of entropy, from 0 to the largest possible, and of error rate, from 0 to 1; both ends belong to a bin.
+"""
 PHYSICS = {"D": "definitions", "F": "facts", "C": "concepts", "S": "one step", "M": "several steps"}
 """The categories of the paper's questions, from knowledge to reasoning."""
 
@@ -33,8 +34,8 @@ _CURVES = dict(zip(FAMILIES, (RED, QUALITATIVE[3], QUALITATIVE[4], QUALITATIVE[2
 _HATCHES = ("", "///", "...", "xxx")
 
 
-def entropy_histogram(axes: Axes, entropies: Mapping[str, ArrayLike], most: float) -> Axes:
-    """Draw how many questions of each model have which entropy, on common bins over [0, ``most``] nats (Fig. 1).
+def entropy_histogram(axes: Axes, entropies: Mapping[str, ArrayLike], max_entropy: float) -> Axes:
+    """Draw the histogram of entropies of each model, on common bins over [0, ``max_entropy``] nats (Fig. 1).
 
     Parameters
     ----------
@@ -43,13 +44,13 @@ def entropy_histogram(axes: Axes, entropies: Mapping[str, ArrayLike], most: floa
     entropies
         By model, the entropy of each question in nats. Undefined ones (NaN) are left out, and the others counted in the
         legend.
-    most
+    max_entropy
         The greatest entropy possible, above 0: ln K for K choices.
 
     Raises
     ------
     ValueError
-        For an entropy beyond ``most``.
+        For an entropy beyond ``max_entropy``.
 
     Examples
     --------
@@ -60,29 +61,31 @@ def entropy_histogram(axes: Axes, entropies: Mapping[str, ArrayLike], most: floa
     [2, 0, 0, 0, 0, 0, 0, 0, 0, 1]
     >>> plt.close(figure)
     """
-    known = [values[~np.isnan(values)] for values in (_rounded(entropy, most) for entropy in entropies.values())]
+    defined = [
+        values[~np.isnan(values)] for values in (_rounded(entropy, max_entropy) for entropy in entropies.values())
+    ]
     axes.hist(
-        known,
-        bins=_edges(most).tolist(),
+        defined,
+        bins=_edges(max_entropy).tolist(),
         rwidth=0.85,
-        color=[QUALITATIVE[place % len(QUALITATIVE)] for place in range(len(known))],
-        hatch=[_HATCHES[place // len(QUALITATIVE) % len(_HATCHES)] for place in range(len(known))],
+        color=[QUALITATIVE[place % len(QUALITATIVE)] for place in range(len(defined))],
+        hatch=[_HATCHES[place // len(QUALITATIVE) % len(_HATCHES)] for place in range(len(defined))],
         edgecolor=INKS[1],
         linewidth=0,
     )
-    axes.set(xlabel="entropy of the answers H (nats)", ylabel="questions", xlim=(0, most))
+    axes.set(xlabel="entropy of the answers H (nats)", ylabel="questions", xlim=(0, max_entropy))
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     axes.grid(visible=False, axis="x")
     axes.set_title("How far the answers to a question differ")
-    drawn = root(axes)
+    fig = root(axes)
     names = [textwrap.shorten(label, 70, placeholder=" …") for label in entropies]
-    width, height = drawn.get_size_inches()
-    drawn.set_size_inches(width, height + 0.2 * len(names))
-    if drawn.get_layout_engine() is None:
-        drawn.set_layout_engine("constrained")
-    legend = drawn.legend(
+    width, height = fig.get_size_inches()
+    fig.set_size_inches(width, height + 0.2 * len(names))
+    if fig.get_layout_engine() is None:
+        fig.set_layout_engine("constrained")
+    legend = fig.legend(
         [bars.patches[0] for bars in axes.containers if isinstance(bars, BarContainer)],
-        [f"{name} (n = {len(values)})" for name, values in zip(names, known, strict=True)],
+        [f"{name} (n = {len(values)})" for name, values in zip(names, defined, strict=True)],
         loc="outside lower center",
         fontsize=9,
         frameon=False,
@@ -93,7 +96,7 @@ def entropy_histogram(axes: Axes, entropies: Mapping[str, ArrayLike], most: floa
 
 
 def _repeated(run: Findings) -> bool:
-    """Tell whether any question could have had two different answers."""
+    """Return True if any question could have had two different answers."""
     return "certainty" in run.tables and pc.max(run.nearest_to_one("certainty")["most"]).as_py() > 0
 
 
@@ -126,15 +129,15 @@ def error_rate_by_entropy(axes: Axes, run: Findings) -> None:
     """
     table = run.nearest_to_one("certainty")
     entropy, error_rate = (table[name].to_numpy() for name in ("entropy", "error_rate"))
-    most = pc.max(table["most"]).as_py()
-    counts, known = _table(entropy, error_rate, most)
-    shown = f"{known.sum()}" if known.all() else f"{known.sum()} of {known.size}"
-    cells = _cells(axes, counts, most, counts.max())
+    max_entropy = pc.max(table["most"]).as_py()
+    counts, is_defined = _table(entropy, error_rate, max_entropy)
+    sample_size = f"{is_defined.sum()}" if is_defined.all() else f"{is_defined.sum()} of {is_defined.size}"
+    cells = _cells(axes, counts, max_entropy, counts.max())
     _colour_bar(root(axes), cells, axes)
-    _write_counts(axes, counts, cells, most)
-    _draw_curves(axes, most)
+    _write_counts(axes, counts, cells, max_entropy)
+    _draw_curves(axes, max_entropy)
     axes.set(xlabel="entropy of the answers H (nats)", ylabel="error rate")
-    axes.set_title(f"Error rate against entropy (n = {shown})", parse_math=False)
+    axes.set_title(f"Error rate against entropy (n = {sample_size})", parse_math=False)
 
 
 @picture(
@@ -143,29 +146,29 @@ def error_rate_by_entropy(axes: Axes, run: Findings) -> None:
     "Reganova & Steinbach, Fig. 3",
     lambda run: _repeated_and_judged(run) and len(pc.unique(run.tables["certainty"]["category"])) > 1,
 )
-def error_rate_by_category(drawn: Figure, run: Findings) -> None:
+def error_rate_by_category(fig: Figure, run: Findings) -> None:
     """The same for each category of questions, on one scale of colours."""
     table = run.nearest_to_one("certainty")
     entropy, error_rate = (table[name].to_numpy() for name in ("entropy", "error_rate"))
-    most, categories = pc.max(table["most"]).as_py(), table["category"].to_pylist()
-    by_category(drawn, entropy, error_rate, categories, most)
+    max_entropy, categories = pc.max(table["most"]).as_py(), table["category"].to_pylist()
+    by_category(fig, entropy, error_rate, categories, max_entropy)
 
 
 def by_category(
-    drawn: Figure,
+    fig: Figure,
     entropy: ArrayLike,
     error_rate: ArrayLike,
     categories: Sequence[str],
-    most: float,
+    max_entropy: float,
     names: Mapping[str, str] = PHYSICS,
 ) -> Figure:
-    """Error rate against entropy for each category of questions, on one scale of colours (Fig. 3).
+    """Draw error rate against entropy for each category of questions, on one scale of colours (Fig. 3).
 
     Parameters
     ----------
-    drawn
+    fig
         Its axes are replaced, its size is changed.
-    entropy, error_rate, most
+    entropy, error_rate, max_entropy
         (n,) of each question, in nats and in [0, 1], NaN where undefined; and the greatest entropy possible, above 0.
     categories
         (n,) of each question; panels count the questions that they show.
@@ -175,56 +178,56 @@ def by_category(
     Examples
     --------
     >>> from robust_eval.plot.style import figure
-    >>> with figure() as (drawn, _):
-    ...     panels = by_category(drawn, [0.0, 0.6931], [0.0, 0.5], ["optics", "D"], math.log(5)).axes
+    >>> with figure() as (fig, _):
+    ...     panels = by_category(fig, [0.0, 0.6931], [0.0, 0.5], ["optics", "D"], math.log(5)).axes
     >>> [panel.get_title() for panel in panels[:2]]
     ['definitions (n = 1)', 'optics (n = 1)']
     """
     entropies, errors, category = np.asarray(entropy), np.asarray(error_rate), np.asarray(categories)
     present = [name for name in names if name in categories]
     present += [name for name in dict.fromkeys(categories) if name not in names]
-    tables = {name: _table(entropies[category == name], errors[category == name], most) for name in present}
+    tables = {name: _table(entropies[category == name], errors[category == name], max_entropy) for name in present}
     columns = min(6, max(3, math.ceil(math.sqrt(len(present)))))
-    grid = panels(drawn, len(present), columns, width=2.1, height=2.1)
+    grid = panels(fig, len(present), columns, width=2.1, height=2.1)
     grid[0].xaxis.set_major_locator(MaxNLocator(4))
     largest = max(table.max() for table, _ in tables.values())
-    for panel, (name, (table, known)) in zip(grid, tables.items(), strict=True):
-        cells = _cells(panel, table, most, largest)
-        called = textwrap.fill(f"{names.get(name, name)} (n = {known.sum()})", 26, max_lines=4, placeholder=" …")
-        panel.set_title(called, fontsize=10, parse_math=False)
-    _colour_bar(drawn, cells, drawn.axes, 20 * math.ceil(len(grid) / columns))
-    drawn.supxlabel("entropy of the answers H (nats)", fontsize=11)
-    drawn.supylabel("error rate", fontsize=11)
-    return drawn
+    for panel, (name, (table, is_defined)) in zip(grid, tables.items(), strict=True):
+        cells = _cells(panel, table, max_entropy, largest)
+        title = textwrap.fill(f"{names.get(name, name)} (n = {is_defined.sum()})", 26, max_lines=4, placeholder=" …")
+        panel.set_title(title, fontsize=10, parse_math=False)
+    _colour_bar(fig, cells, fig.axes, 20 * math.ceil(len(grid) / columns))
+    fig.supxlabel("entropy of the answers H (nats)", fontsize=11)
+    fig.supylabel("error rate", fontsize=11)
+    return fig
 
 
-def _rounded(values: ArrayLike, most: float) -> Floats:
+def _rounded(values: ArrayLike, maximum: float) -> Floats:
     rounded = np.round(np.asarray(values, dtype=float), _DECIMALS)
-    if np.any((rounded < 0) | (rounded > _edges(most)[-1])):
-        raise ValueError(f"values must lie between 0 and {most:g}: {np.nanmin(rounded):g} to {np.nanmax(rounded):g}")
+    if np.any((rounded < 0) | (rounded > _edges(maximum)[-1])):
+        raise ValueError(f"values must lie between 0 and {maximum:g}: {np.nanmin(rounded):g} to {np.nanmax(rounded):g}")
     return rounded
 
 
-def _edges(most: float) -> Floats:
-    if not most > 0:
-        raise ValueError(f"most must be above 0, not {most:g}")
-    return np.round(np.linspace(0, most, BINS + 1), _DECIMALS)
+def _edges(maximum: float) -> Floats:
+    if not maximum > 0:
+        raise ValueError(f"most must be above 0, not {maximum:g}")
+    return np.round(np.linspace(0, maximum, BINS + 1), _DECIMALS)
 
 
-def _table(entropy: ArrayLike, error_rate: ArrayLike, most: float) -> tuple[Floats, NDArray[np.bool_]]:
-    """Return how many questions have which entropy (rows) and error rate (columns); which questions have both."""
-    entropies, errors = _rounded(entropy, most), _rounded(error_rate, 1)
+def _table(entropy: ArrayLike, error_rate: ArrayLike, max_entropy: float) -> tuple[Floats, NDArray[np.bool_]]:
+    """Return the numbers of questions by entropy (rows) and error rate (columns); a mask of those with both."""
+    entropies, errors = _rounded(entropy, max_entropy), _rounded(error_rate, 1)
     if entropies.shape != errors.shape:
         raise ValueError(f"each question has an entropy and an error rate: {entropies.shape}, {errors.shape}")
-    known = ~np.isnan(entropies) & ~np.isnan(errors)
-    table, _, _ = np.histogram2d(entropies[known], errors[known], [_edges(most), _edges(1)])
-    return table, known
+    is_defined = ~np.isnan(entropies) & ~np.isnan(errors)
+    table, _, _ = np.histogram2d(entropies[is_defined], errors[is_defined], [_edges(max_entropy), _edges(1)])
+    return table, is_defined
 
 
-def _cells(axes: Axes, table: Floats, most: float, largest: float) -> QuadMesh:
+def _cells(axes: Axes, table: Floats, max_entropy: float, largest: float) -> QuadMesh:
     """Return the table in colours up to ``largest``; empty cells have none."""
     cells = axes.pcolormesh(
-        _edges(most),
+        _edges(max_entropy),
         _edges(1),
         np.ma.masked_equal(table.T, 0),
         norm=LogNorm(1, max(10, largest)),
@@ -233,35 +236,37 @@ def _cells(axes: Axes, table: Floats, most: float, largest: float) -> QuadMesh:
         edgecolors=np.where(table.T.ravel() > 0, GREY, "none").tolist(),
         linewidth=0.6,
     )
-    axes.set(xlim=(0, most), ylim=(0, 1))
+    axes.set(xlim=(0, max_entropy), ylim=(0, 1))
     axes.grid(visible=False)
     return cells
 
 
-def _colour_bar(drawn: Figure, cells: QuadMesh, axes: Axes | Sequence[Axes], aspect: float = 20) -> None:
+def _colour_bar(fig: Figure, cells: QuadMesh, axes: Axes | Sequence[Axes], aspect: float = 20) -> None:
     _, greatest = cells.get_clim()
     assert greatest is not None
     ticks = [tick for power in range(9) for tick in (10**power, 2 * 10**power, 5 * 10**power) if tick <= greatest]
-    bar = drawn.colorbar(cells, ax=axes, label="questions", ticks=ticks, format="%d", aspect=aspect)
+    bar = fig.colorbar(cells, ax=axes, label="questions", ticks=ticks, format="%d", aspect=aspect)
     bar.minorticks_off()
 
 
-def _write_counts(axes: Axes, table: Floats, cells: QuadMesh, most: float) -> None:
+def _write_counts(axes: Axes, table: Floats, cells: QuadMesh, max_entropy: float) -> None:
     """Write the counts on the colour of the cell, above the curves."""
     backgrounds = cells.to_rgba(np.maximum(table, 1))
     for (column, row), count in np.ndenumerate(table):
         if count:
             background = backgrounds[column, row]
-            number = axes.text((column + 0.5) * most / BINS, (row + 0.5) / BINS, f"{count:.0f}", fontsize=8, zorder=3)
+            number = axes.text(
+                (column + 0.5) * max_entropy / BINS, (row + 0.5) / BINS, f"{count:.0f}", fontsize=8, zorder=3
+            )
             number.set(color=ink(background[:3]), ha="center", va="center")
             number.set_bbox({"facecolor": background, "edgecolor": "none", "pad": 0.6})
 
 
-def _draw_curves(axes: Axes, most: float) -> None:
-    """Draw the families that ``most`` allows, those of few answers above those of many."""
+def _draw_curves(axes: Axes, max_entropy: float) -> None:
+    """Draw the families that ``max_entropy`` allows, those of few answers above those of many."""
     error_rate = np.linspace(0, 1, 101)
     for answers, family in FAMILIES.items():
-        if math.log(answers) < most + 1e-9:
+        if math.log(answers) < max_entropy + 1e-9:
             for fixed in family:
                 (line,) = axes.plot(entropy_of(error_rate, *fixed), error_rate, zorder=2.5 - answers / 100)
                 line.set(color=_CURVES[answers], linewidth=2 if answers == 2 else 0.9)

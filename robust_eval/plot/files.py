@@ -19,40 +19,40 @@ _PATH = re.compile(r' (?:d|width|height|transform)="[^"]*"')
 _BEYOND_A_HUNDREDTH = re.compile(r"(\.\d\d)\d+| (?=\n)")
 
 
-def save(drawn: Figure, path: Path) -> Path:
-    """Write a figure as PNG, on white, and SVG, on nothing (:mod:`robust_eval.plot.style`); the path of the SVG.
+def save(fig: Figure, path: Path) -> Path:
+    """Write a figure as PNG, on white, and as transparent SVG (:mod:`robust_eval.plot.style`); return the path of the
+    SVG.
 
     Equal figures give equal files. Text of the SVG stays text.
     """
-    _make_printable(drawn)
-    layout = drawn.get_layout_engine()
+    _make_printable(fig)
+    layout = fig.get_layout_engine()
     assert layout is not None
-    layout.execute(drawn)
-    drawn.set_layout_engine(None)  # it is laid out: with an engine, each file would be drawn twice
-    drawn.savefig(path.with_suffix(".png"))
+    layout.execute(fig)
+    fig.set_layout_engine(None)  # it is laid out: with an engine, each file would be drawn twice
+    fig.savefig(path.with_suffix(".png"))
     without = dict.fromkeys(("Creator", "Date", "Format", "Type"))
     drawing = io.StringIO()
-    drawn.savefig(drawing, format="svg", transparent=True, metadata=without, dpi=100)
+    fig.savefig(drawing, format="svg", transparent=True, metadata=without, dpi=100)
     path.with_suffix(".svg").write_text(_lean(drawing.getvalue()), encoding="utf-8")
     return path.with_suffix(".svg")
 
 
-def _make_printable(drawn: Figure) -> None:
-    """Show what cannot be seen: titles, legends and the words along an axis may be those of a server or a data set."""
-    for text in drawn.findobj(Text):
+def _make_printable(fig: Figure) -> None:
+    """Escape invisible characters: titles, legends and tick labels may be those of a server or a data set."""
+    for text in fig.findobj(Text):
         assert isinstance(text, Text)
         text.set_text(printable_lines(text.get_text()))
-    for axis in (axis for axes in drawn.axes for axis in (axes.xaxis, axes.yaxis)):
+    for axis in (axis for axes in fig.axes for axis in (axes.xaxis, axes.yaxis)):
         words = axis.get_major_formatter()
         if isinstance(words, FuncFormatter):  # so matplotlib keeps words that were set
             axis.set_major_formatter(
-                FuncFormatter(lambda place, number, said=words: printable_lines(said(place, number)))
+                FuncFormatter(lambda place, number, formatter=words: printable_lines(formatter(place, number)))
             )
 
 
 def _lean(drawing: str) -> str:
-    """Return an SVG drawing with places to a tenth of a point, paths to a hundredth, and what all elements share at its
-    root.
+    """Return an SVG drawing with places to a tenth of a point, paths to a hundredth, and common attributes at its root.
 
     That is half of what matplotlib writes. A rule for everything (``*``) would be one for the whole page besides.
     """
@@ -63,4 +63,4 @@ def _lean(drawing: str) -> str:
 
 def _lean_tag(tag: str) -> str:
     tag = _PLACE.sub(r' \1="\2"', _AS_EVERYWHERE.sub("", tag))
-    return _PATH.sub(lambda found: _BEYOND_A_HUNDREDTH.sub(r"\1", found[0]), tag)
+    return _PATH.sub(lambda attribute: _BEYOND_A_HUNDREDTH.sub(r"\1", attribute[0]), tag)

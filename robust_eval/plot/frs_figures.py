@@ -1,4 +1,4 @@
-"""Figures of the Factual Robustness Score (Fastowski et al., Fig. 1 to 5 and 10 to 13; a survival curve beyond)."""
+"""Figures of the Factual Robustness Score (Fastowski et al., Fig. 1 to 5 and 10 to 13), and a survival curve."""
 
 from collections.abc import Mapping, Sequence
 from itertools import cycle
@@ -14,10 +14,10 @@ from matplotlib.ticker import PercentFormatter
 from numpy.typing import ArrayLike, NDArray
 
 from robust_eval.metric.frs_presentation import FRS
-from robust_eval.metric.frs_tables import share_estimates, taken
+from robust_eval.metric.frs_tables import cut_size, share_estimates
 from robust_eval.plot.colours import BLUE, GREY, INKS, QUALITATIVE, RED, SEQUENTIAL
 from robust_eval.plot.registry import picture
-from robust_eval.plot.style import MANY, OUTLINE, band, legend_below, legend_beside, panels, root
+from robust_eval.plot.style import MANY, OUTLINE, band, legend_below, legend_right, panels, root
 from robust_eval.question import QUESTION_TYPES
 from robust_eval.runs.findings import Findings
 from robust_eval.runtime.text import number
@@ -25,12 +25,12 @@ from robust_eval.stats.interval import Floats
 
 BIN = 0.1
 """Width of a bin of certainty."""
-_SPREAD = 0.012
-"""Of points with the same entropy, to either side, as a share of the largest."""
+_JITTER = 0.012
+"""Horizontal jitter of points with the same entropy, as a share of the largest entropy."""
 
 
 class Facts(NamedTuple):
-    """The facts of one measurement: (n,) entropy and breaking temperature of each, its scores by d, and the grid."""
+    """Facts of one measurement: (n,) entropy and breaking temperature of each, scores by d, and the grid."""
 
     entropy: Floats
     breaking: Floats
@@ -39,7 +39,7 @@ class Facts(NamedTuple):
 
 
 def facts_of(run: Findings) -> Facts:
-    """Return the facts of a run, with the temperatures that it asked or, without such, those of its survival curve."""
+    """Return the facts of a run, with its sampled temperatures or, without any, those of its survival curve."""
     table = run.tables["frs"]
     entropy, breaking = (table[name].to_numpy() for name in ("entropy", "breaking_temperature"))
     return Facts(entropy, breaking, run.scores(), sorted(run.curves.get("accuracy") or run.curves["frs.survival"]))
@@ -57,21 +57,21 @@ def frs_by_entropy_and_rewording(axes: Axes, run: Findings) -> None:
     """
     table = run.tables["profile"]
     values = np.column_stack([table[name].to_numpy() for name in ("entropy", "frs", "right_share")])
-    known = ~np.isnan(values).any(axis=1)
-    x, y, share = values[known].T
-    x = x + np.random.default_rng(0).uniform(-_SPREAD, _SPREAD, len(x)) * x.max(initial=0)
+    is_defined = ~np.isnan(values).any(axis=1)
+    x, y, share = values[is_defined].T
+    x = x + np.random.default_rng(0).uniform(-_JITTER, _JITTER, len(x)) * x.max(initial=0)
     norm = Normalize(0, 1)
     many = len(x) > MANY
-    for held, marker, size, edge, label in (
+    for is_held, marker, size, edge, label in (
         (share < 1, "o", 30, GREY, "wrong in one wording or more"),
         (share == 1, "D", 44, "black", "right in every wording"),
     ):
         points = axes.scatter(
-            x[held],
-            y[held],
+            x[is_held],
+            y[is_held],
             s=size / 16 if many else size,
             alpha=0.5 if many else 1,
-            c=share[held],
+            c=share[is_held],
             cmap=colormaps[SEQUENTIAL],
             norm=norm,
             marker=marker,
@@ -79,13 +79,13 @@ def frs_by_entropy_and_rewording(axes: Axes, run: Findings) -> None:
             linewidths=0.3 if many else 0.7,
             rasterized=many,
             clip_on=False,  # clipped, each point takes half as much again in an SVG file
-            label=f"{label} ({np.count_nonzero(held)})",
+            label=f"{label} ({np.count_nonzero(is_held)})",
         )
     bar = root(axes).colorbar(points, ax=axes, format=PercentFormatter(1, 0))
     bar.set_label("wordings answered right")
-    shown = f"{known.sum()}" if known.all() else f"{known.sum()} of {known.size}"
+    sample_size = f"{is_defined.sum()}" if is_defined.all() else f"{is_defined.sum()} of {is_defined.size}"
     axes.set(xlabel="entropy of repeated answers (nats)", ylabel="Factual Robustness Score")
-    axes.set_title(f"Every fact under three kinds of pressure (n = {shown})")
+    axes.set_title(f"Every fact under three kinds of pressure (n = {sample_size})")
     legend_below(axes, columns=2, enlarged=4 if many else 1)
 
 
@@ -137,25 +137,25 @@ def survival(axes: Axes, run: Findings) -> None:
     "Fastowski et al., Fig. 2, 6 and 7",
     lambda run: "frs_certainty" in run.tables and run.tables["frs_certainty"].num_rows > 0,
 )
-def reply_certainty_by_temperature(drawn: Figure, run: Findings) -> None:
+def reply_certainty_by_temperature(fig: Figure, run: Findings) -> None:
     """For each temperature, right and wrong replies by the mean probability of their tokens, in ten bins."""
     table = run.tables["frs_certainty"]
     t, *columns = (table[name].to_numpy() for name in ("temperature", "certainty_from", "right", "wrong"))
     levels = np.unique(t)
-    grid = panels(drawn, len(levels), columns=4, width=1.7, height=1.6)
+    grid = panels(fig, len(levels), columns=4, width=1.7, height=1.6)
     for panel, level in zip(grid, levels, strict=True):
         certainty_bins(panel, *(values[t == level] for values in columns))
         panel.set(xlabel="", ylabel="", xticks=[0, 0.5, 1])
         panel.set_title(f"t = {level:g}", fontsize=10)
     grid[0].set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
-    drawn.supxlabel("certainty (mean token probability of the reply)", fontsize=11)
-    drawn.supylabel("share of replies", fontsize=11)
-    drawn.suptitle("Certainty of right and wrong replies", fontsize=12)
-    legend_beside(drawn, *grid[0].get_legend_handles_labels())
+    fig.supxlabel("certainty (mean token probability of the reply)", fontsize=11)
+    fig.supylabel("share of replies", fontsize=11)
+    fig.suptitle("Certainty of right and wrong replies", fontsize=12)
+    legend_right(fig, *grid[0].get_legend_handles_labels())
 
 
 def certainty_bins(axes: Axes, certainty_from: ArrayLike, right: ArrayLike, wrong: ArrayLike) -> Axes:
-    """Right and wrong replies by the model's certainty, at one temperature: a panel of Fig. 2.
+    """Draw right and wrong replies by the model's certainty, at one temperature: a panel of Fig. 2.
 
     Parameters
     ----------
@@ -166,7 +166,6 @@ def certainty_bins(axes: Axes, certainty_from: ArrayLike, right: ArrayLike, wron
         which it was drawn. Bins without a reply may be left out.
     right, wrong
         (b,) replies in each bin, or probabilities of them. They are drawn as shares of all.
-
     """
     start, hits, misses = (np.asarray(values, dtype=float) for values in (certainty_from, right, wrong))
     replies = hits.sum() + misses.sum()
@@ -209,10 +208,10 @@ def draw_entropies(axes: Axes, facts: Facts) -> None:
     h, t = facts.entropy, facts.breaking
     levels, labels, step = break_levels(t, facts.temperatures)
     place = np.where(np.isinf(t), levels[-1], t)
-    spread = np.random.default_rng(0).uniform(-0.18, 0.18, len(place)) * step
+    jitter = np.random.default_rng(0).uniform(-0.18, 0.18, len(place)) * step
     many = len(h) > MANY
     axes.plot(
-        place + spread,
+        place + jitter,
         h,
         linestyle="none",
         marker="o",
@@ -222,12 +221,12 @@ def draw_entropies(axes: Axes, facts: Facts) -> None:
         label="one fact",
         rasterized=many,
     )
-    known = [h[(place == level) & ~np.isnan(h)] for level in levels]
-    shown = [(level, values) for level, values in zip(levels, known, strict=True) if len(values)]
+    by_level = [h[(place == level) & ~np.isnan(h)] for level in levels]
+    nonempty = [(level, values) for level, values in zip(levels, by_level, strict=True) if len(values)]
     axes.errorbar(
-        [level for level, _ in shown],
-        [values.mean() for _, values in shown],
-        [standard_error(values) for _, values in shown],
+        [level for level, _ in nonempty],
+        [values.mean() for _, values in nonempty],
+        [standard_error(values) for _, values in nonempty],
         fmt="D",
         color=RED,
         markersize=5,
@@ -261,13 +260,13 @@ def draw_plane(axes: Axes, facts: Facts, d: float) -> PathCollection:
     """
     h, t, score = facts.entropy, facts.breaking, facts.scores[d]
     levels, labels, step = break_levels(t, facts.temperatures)
-    known = ~np.isnan(score)
+    is_scored = ~np.isnan(score)
     place = np.where(np.isinf(t), levels[-1], t) + np.random.default_rng(0).uniform(-0.25, 0.25, len(t)) * step
-    many = np.count_nonzero(known) > MANY
+    many = np.count_nonzero(is_scored) > MANY
     points = axes.scatter(
-        h[known],
-        place[known],
-        c=score[known],
+        h[is_scored],
+        place[is_scored],
+        c=score[is_scored],
         cmap=SEQUENTIAL,
         vmin=0,
         vmax=1,
@@ -288,7 +287,7 @@ def draw_plane(axes: Axes, facts: Facts, d: float) -> PathCollection:
     lambda run: (
         "frs_types" in run.tables
         and any(run.tables["frs_types"]["type"].to_pylist())
-        and taken(run.tables["frs_types"]) > 0
+        and cut_size(run.tables["frs_types"]) > 0
     ),
 )
 def question_types(axes: Axes, run: Findings) -> None:
@@ -297,15 +296,15 @@ def question_types(axes: Axes, run: Findings) -> None:
     """
     table = run.tables["frs_types"]
     questions = dict(zip(table["type"].to_pylist(), table["questions"].to_pylist(), strict=True))
-    shares, n = share_estimates(table), taken(table)
-    drawn = {name: share for name, share in shares.items() if np.isfinite(share.value)}
-    value, low, high = np.array(list(drawn.values())).reshape(-1, 3).T
-    spread = np.nan_to_num(np.maximum([value - low, high - value], 0))
-    places = range(len(drawn))
+    shares, n = share_estimates(table), cut_size(table)
+    finite = {name: share for name, share in shares.items() if np.isfinite(share.value)}
+    value, low, high = np.array(list(finite.values())).reshape(-1, 3).T
+    errors = np.nan_to_num(np.maximum([value - low, high - value], 0))
+    places = range(len(finite))
     axes.bar(places, value, 0.6, color=BLUE)
-    axes.errorbar(places, value, spread, fmt="none", ecolor="black", elinewidth=1.2, capsize=4)
+    axes.errorbar(places, value, errors, fmt="none", ecolor="black", elinewidth=1.2, capsize=4)
     axes.axhline(0.5, color=GREY, linestyle="--", linewidth=1)
-    labels = [f"{QUESTION_TYPES.get(name, name or 'no type')}\nn = {questions[name]}" for name in drawn]
+    labels = [f"{QUESTION_TYPES.get(name, name or 'no type')}\nn = {questions[name]}" for name in finite]
     axes.set_xticks(places, labels, parse_math=False)
     axes.grid(visible=False, axis="x")
     axes.set(ylabel="share among the most robust, 95 % interval", ylim=(0, 1.02))
@@ -324,8 +323,8 @@ def frs_by_d(axes: Axes, run: Findings) -> None:
     scores, unbroken_share = run.by_parameter(FRS), run.values["frs.unbroken_share"].value
     weights = sorted(scores)
     value, low, high = np.array([scores[d] for d in weights]).T
-    spread = np.maximum([value - low, high - value], 0)  # rounding may put a bound beyond the value
-    axes.errorbar(weights, value, spread, color=BLUE, marker="o", capsize=3, elinewidth=1)
+    errors = np.maximum([value - low, high - value], 0)  # rounding may put a bound beyond the value
+    axes.errorbar(weights, value, errors, color=BLUE, marker="o", capsize=3, elinewidth=1)
     axes.axhline(unbroken_share, color=GREY, linestyle="--", linewidth=1)
     _note_line(axes, unbroken_share, f"{_percent(unbroken_share)} of the facts are unbroken")
     axes.set_xscale("log")
@@ -358,10 +357,10 @@ def draw_densities(axes: Axes, scores: Mapping[float, ArrayLike], breaking: Arra
     dashes = cycle(["-", "--", "-.", ":"])
     for (d, values), colour, dash in zip(scores.items(), cycle(QUALITATIVE), dashes, strict=False):
         score = np.asarray(values, dtype=float)
-        known = ~np.isnan(score)
-        broken = score[known & np.isfinite(t)]
+        is_scored = ~np.isnan(score)
+        broken = score[is_scored & np.isfinite(t)]
         if len(broken) > 2 and np.ptp(broken) > 1e-6:
-            density = _density(broken, places) * len(broken) / known.sum()
+            density = _density(broken, places) * len(broken) / is_scored.sum()
             axes.plot(places, density, color=colour, linestyle=dash, linewidth=1.8, label=f"d = {d:g}")
     axes.set(xlabel="FRS", ylabel="density of broken facts", xlim=(0, 1), ylim=(0, None))
     title = "Distribution of the Factual Robustness Score"
@@ -380,12 +379,12 @@ def _percent(share: float) -> str:
 
 
 def standard_error(values: NDArray[np.float64]) -> float:
-    """Standard error of a mean; NaN for a single value."""
+    """Return the standard error of a mean; NaN for a single value."""
     return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("nan")
 
 
 def _density(values: NDArray[np.float64], places: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Gaussian kernel density; many values are first counted in steps far finer than the kernel is wide."""
+    """Return the Gaussian kernel density; many values are first counted in bins far finer than the kernel."""
     if len(values) <= MANY:
         from scipy.stats import gaussian_kde  # it takes half a second, which most runs need not spend
 
@@ -401,8 +400,8 @@ def _density(values: NDArray[np.float64], places: NDArray[np.float64]) -> NDArra
 def break_levels(
     breaking: NDArray[np.float64], temperatures: ArrayLike
 ) -> tuple[NDArray[np.float64], list[str], float]:
-    """Return where facts stand on the axis of t_b, the labels, and the step; unbroken facts, if any,
-    beyond the grid.
+    """Return the positions of facts on the axis of t_b, the labels, and the step; unbroken facts, if any, lie beyond
+    the grid.
     """
     levels = np.asarray(temperatures, dtype=float)
     step = float(np.diff(levels).min()) if len(levels) > 1 else 1.0
@@ -413,11 +412,11 @@ def break_levels(
 
 
 def _note_line(axes: Axes, height: float, words: str) -> None:
-    """Say at its right end what a horizontal line means."""
+    """Write the meaning of a horizontal line at its right end."""
     axes.text(0.99, height + 0.015, words, transform=axes.get_yaxis_transform(), ha="right", color=GREY, fontsize=9)
 
 
 def _temperature_ticks(axes: Axes, temperatures: NDArray[np.float64]) -> None:
-    """Set ticks at the temperatures that were asked, where these are few."""
+    """Set ticks at the sampled temperatures, if these are few."""
     if len(temperatures) <= 12:
         axes.set_xticks(temperatures)

@@ -10,8 +10,8 @@ from robust_eval.plot.registry import picture
 from robust_eval.plot.style import MANY, OUTLINE, band, legend_below
 from robust_eval.runs.findings import Findings
 
-_MOST = 0.25
-"""The largest variance of right and wrong."""
+_MAX_VARIANCE = 0.25
+"""Largest variance of right and wrong."""
 
 
 @picture(
@@ -24,10 +24,10 @@ _MOST = 0.25
 def accuracy_by_place(axes: Axes, run: Findings) -> None:
     """The share of right answers for each place at which the right choice was put, with its 95 % interval."""
     table, overall = run.nearest_to_one("order_places"), run.curves["order.accuracy"]
-    value, below, above = (table[name].to_numpy() for name in ("accuracy", "low", "high"))
+    value, low, high = (table[name].to_numpy() for name in ("accuracy", "low", "high"))
     all_places = overall[nearest_to_one(overall)].value
     places = np.arange(1, len(value) + 1)
-    whiskers = np.nan_to_num(np.maximum([value - below, above - value], 0))
+    whiskers = np.nan_to_num(np.maximum([value - low, high - value], 0))
     axes.axhline(all_places, color=GREY, linestyle="--", linewidth=1, label=f"all places together: {all_places:.3f}")
     axes.errorbar(places, value, yerr=whiskers, fmt="o", color=BLUE, capsize=3)
     axes.set(xlabel="place of the right choice", ylabel="accuracy, 95 % interval", ylim=(0, 1))
@@ -87,7 +87,7 @@ def accuracy_by_budget(axes: Axes, run: Findings) -> None:
             axes.fill_between(at, low, high, **band(colour))
             axes.plot(at, value, color=colour, marker=marker, linestyle=line, label=label)
     used = ["" if np.isnan(each) else f"\n({each:.0f} tokens)" for each in counted]
-    axes.set_xticks(at, [f"{budget}{own}" for budget, own in zip(budgets, used, strict=True)])
+    axes.set_xticks(at, [f"{budget}{tokens}" for budget, tokens in zip(budgets, used, strict=True)])
     axes.set(xlabel="budget of thinking (used with the answer)", ylabel="share, 95 % interval", ylim=(-0.02, 1.02))
     axes.set_title("Accuracy and price by the budget of thinking")
     legend_below(axes)
@@ -107,7 +107,9 @@ def variance_of_questions(axes: Axes, run: Findings) -> None:
     values = np.column_stack([table[name].to_numpy() for name in ("within", "between")])
     x, y = values[~np.isnan(values).any(axis=1)].T
     many = len(x) > MANY
-    axes.plot([0, _MOST], [_MOST, 0], color=GREY, linestyle=":", linewidth=1, label="as much as can vary")
+    axes.plot(
+        [0, _MAX_VARIANCE], [_MAX_VARIANCE, 0], color=GREY, linestyle=":", linewidth=1, label="as much as can vary"
+    )
     axes.scatter(x, y, s=4 if many else 30, alpha=0.5, color=BLUE, rasterized=many, clip_on=False, **OUTLINE)
     axes.axhline(0, color=GREY, linewidth=0.8)
     axes.set(xlabel="variance within the answers after a thought", ylabel="variance between thoughts")

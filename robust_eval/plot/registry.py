@@ -1,4 +1,4 @@
-"""Registry of the figures of a run: each is one function, registered where it is defined."""
+"""Registry of the figures of a run: each is a function, registered at its definition."""
 
 import inspect
 from collections.abc import Callable
@@ -17,12 +17,12 @@ _MODULES = (
     "run_comparison",
     "surface",
 )
-"""Modules with registered figures, in the order in which these are shown."""
+"""Modules with registered figures, in display order."""
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A registered figure.
+    """Registered figure.
 
     The docstring of ``draw`` says in one sentence what it shows, ``tells`` how to read it, and ``source`` which figure
     of a paper it stands for. A run has it where it is ``allowed``; figures without ``allowed`` belong to the method,
@@ -43,26 +43,26 @@ class Picture:
     @property
     def whole(self) -> bool:
         """True if it is drawn on a figure, because it has several panels, and not on axes."""
-        return next(iter(inspect.signature(self.draw).parameters)) == "drawn"
+        return next(iter(inspect.signature(self.draw).parameters)) == "fig"
 
     @property
     def shows(self) -> str:
-        """One sentence on what is drawn."""
+        """Sentence on the content of the figure."""
         return " ".join((self.draw.__doc__ or "").split())
 
     @property
     def reading(self) -> str:
-        """One sentence on what is drawn, and one on how to read it."""
+        """Sentences on the content of the figure and on its interpretation."""
         return f"{self.shows} {self.tells}"
 
     @property
     def alternative(self) -> str:
-        """Text for those who cannot see it."""
+        """Alternative text for readers who do not see it."""
         return f"{self.caption}. {self.shows}"
 
 
 CATALOGUE: list[Picture] = []
-"""All registered figures, in the order in which they are shown; filled by :func:`registered`."""
+"""Registered figures, in display order; :func:`registered` fills it."""
 
 
 def picture(
@@ -78,7 +78,7 @@ def picture(
 
 
 def registered() -> list[Picture]:
-    """Return all figures; the modules that define them, and matplotlib, are imported now."""
+    """Return all figures; import the modules that define them, and matplotlib."""
     for module in _MODULES:
         import_module(f"robust_eval.plot.{module}")
     return CATALOGUE

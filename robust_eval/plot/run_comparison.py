@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from robust_eval.metric.metric_spec import STEPS, MetricSpec
 from robust_eval.plot.colours import BLUE, GREY, QUALITATIVE
 from robust_eval.plot.registry import picture
-from robust_eval.plot.style import band, legend_beside
+from robust_eval.plot.style import band, legend_right
 from robust_eval.question import QUESTION_TYPES
 from robust_eval.runs.findings import Findings
 from robust_eval.stats.estimate import Estimate
@@ -23,21 +23,21 @@ Curves = Mapping[str, Mapping[float, Estimate]]
 
 
 def by_number(axes: Axes, curves: Curves, about: MetricSpec, title: str) -> Axes:
-    """Draw a figure for each number in its name, with 95 % intervals (of the weights of FRS: Fig. 10 to 12)."""
+    """Draw a metric for each number in its name, with 95 % intervals (of the weights of FRS: Fig. 10 to 12)."""
     numbers = sorted({number for curve in curves.values() for number in curve})
-    logarithmic = _drawn(axes, curves, about, dodge=numbers[0] > 0)
+    logarithmic = _draw_curves(axes, curves, about, dodge=numbers[0] > 0)
     if logarithmic:
         axes.set_xscale("log")
     axes.set_xticks(numbers, [f"{number:g}" for number in numbers])
     axes.minorticks_off()
-    return _described(axes, about, title)
+    return _label_axes(axes, about, title)
 
 
 def by_temperature(axes: Axes, curves: Curves, about: MetricSpec, title: str) -> Axes:
-    """Draw a figure at each temperature, with 95 % intervals (accuracy: Fig. 1)."""
-    _drawn(axes, curves, about)
+    """Draw a metric at each temperature, with 95 % intervals (accuracy: Fig. 1)."""
+    _draw_curves(axes, curves, about)
     _ticks(axes, curves)
-    return _described(axes, about, title)
+    return _label_axes(axes, about, title)
 
 
 @picture(
@@ -56,12 +56,12 @@ def figures_by_temperature(axes: Axes, run: Findings) -> None:
 
 
 def by_dataset(axes: Axes, figures: Mapping[str, Mapping[str, Estimate]], about: MetricSpec, title: str) -> Axes:
-    """Draw one figure of each measurement on each data set, with 95 % intervals."""
-    datasets = _beside(axes, figures)
+    """Draw one metric of each measurement on each data set, with 95 % intervals."""
+    datasets = _draw_groups(axes, figures)
     if about.limits[0] < 0:
         axes.axhline(0, color=GREY, linewidth=0.8)
     axes.set_xticks(range(len(datasets)), datasets)
-    _within(axes, about.limits)
+    _limit_values(axes, about.limits)
     axes.set_title(title, parse_math=False)
     _legend(axes)
     return axes
@@ -71,7 +71,7 @@ def most_robust_by_type(axes: Axes, shares: Mapping[str, Mapping[str, Estimate]]
     """Draw the share of each question type among the most robust facts, out of the most and the least robust, of each
     measurement, with 95 % intervals (Fig. 5).
     """
-    types = _beside(axes, shares)
+    types = _draw_groups(axes, shares)
     axes.axhline(0.5, color=GREY, linestyle="--", linewidth=1)
     axes.set_xticks(
         range(len(types)), [QUESTION_TYPES.get(name, name or "no type") for name in types], parse_math=False
@@ -82,45 +82,41 @@ def most_robust_by_type(axes: Axes, shares: Mapping[str, Mapping[str, Estimate]]
     return axes
 
 
-def differences(axes: Axes, found: Mapping[str, Difference], label: str, title: str) -> Axes:
-    """Paired differences with their 95 % intervals, one below the other, beside the line of no difference.
+def differences(axes: Axes, comparisons: Mapping[str, Difference], label: str, title: str) -> Axes:
+    """Draw paired differences with their 95 % intervals, one below the other, and the line of no difference.
 
-    ``found`` is in the order from the top; ``label`` says what is subtracted.
+    ``comparisons`` is in the order from the top; ``label`` says what is subtracted.
     """
-    value, low, high = np.array([(each.value, each.low, each.high) for each in found.values()]).T
-    at = np.arange(len(found))
-    spread = np.maximum([value - low, high - value], 0)
+    value, low, high = np.array([(each.value, each.low, each.high) for each in comparisons.values()]).T
+    at = np.arange(len(comparisons))
+    errors = np.maximum([value - low, high - value], 0)
     axes.axvline(0, color=GREY, linewidth=1)
-    axes.errorbar(value, at, xerr=spread, fmt="o", color=BLUE, markersize=5, capsize=2)
-    words = ["\n".join(textwrap.wrap(name, 40, max_lines=3, placeholder=" …")) for name in found]
+    axes.errorbar(value, at, xerr=errors, fmt="o", color=BLUE, markersize=5, capsize=2)
+    words = ["\n".join(textwrap.wrap(name, 40, max_lines=3, placeholder=" …")) for name in comparisons]
     axes.set_yticks(at, words, fontsize=9, parse_math=False)
-    axes.set(xlabel=label, ylim=(len(found) - 0.5, -0.5))
+    axes.set(xlabel=label, ylim=(len(comparisons) - 0.5, -0.5))
     axes.set_title(title, parse_math=False)
-    drawn = axes.get_figure(root=True)
-    assert drawn is not None
-    width, _ = drawn.get_size_inches()
+    fig = axes.get_figure(root=True)
+    assert fig is not None
+    width, _ = fig.get_size_inches()
     lines = sum(word.count("\n") + 2 for word in words)
-    drawn.set_size_inches(width + 2.6, 0.16 * lines + 1.4)
+    fig.set_size_inches(width + 2.6, 0.16 * lines + 1.4)
     return axes
 
 
-def _beside(axes: Axes, figures: Mapping[str, Mapping[str, Estimate]]) -> list[str]:
-    """Return each measurement's figures of several groups beside those of the others, with intervals; the groups in
-    order.
-    """
-    groups = list(dict.fromkeys(group for found in figures.values() for group in found))
-    for place, ((label, found), (colour, marker, _)) in enumerate(zip(figures.items(), _styles(), strict=False)):
-        value, low, high = np.array([found[group] for group in found]).T
-        at = np.array([groups.index(group) for group in found]) + 0.6 * (place + 0.5) / len(figures) - 0.3
-        spread = np.maximum([value - low, high - value], 0)
-        axes.errorbar(at, value, spread, fmt=marker, color=colour, markersize=5, capsize=2, label=_plain(label))
+def _draw_groups(axes: Axes, figures: Mapping[str, Mapping[str, Estimate]]) -> list[str]:
+    """Draw each measurement's estimates of several groups side by side, with intervals; return the groups in order."""
+    groups = list(dict.fromkeys(group for estimates in figures.values() for group in estimates))
+    for place, ((label, estimates), (colour, marker, _)) in enumerate(zip(figures.items(), _styles(), strict=False)):
+        value, low, high = np.array([estimates[group] for group in estimates]).T
+        at = np.array([groups.index(group) for group in estimates]) + 0.6 * (place + 0.5) / len(figures) - 0.3
+        errors = np.maximum([value - low, high - value], 0)
+        axes.errorbar(at, value, errors, fmt=marker, color=colour, markersize=5, capsize=2, label=_plain(label))
     return groups
 
 
-def _drawn(axes: Axes, curves: Curves, about: MetricSpec, dodge: bool = False) -> bool:
-    """Draw the curves as their figure declares it, and tell whether they are set apart on a logarithmic axis, as lines
-    are if ``dodge``.
-    """
+def _draw_curves(axes: Axes, curves: Curves, about: MetricSpec, dodge: bool = False) -> bool:
+    """Draw the curves as their spec declares; return True if lines are dodged on a logarithmic axis."""
     if about.comparison is not None and about.comparison.kind == STEPS:
         _steps(axes, curves)
         return False
@@ -143,18 +139,18 @@ def _steps(axes: Axes, curves: Curves) -> None:
     _legend(axes)
 
 
-def _described(axes: Axes, about: MetricSpec, title: str) -> Axes:
-    """Write what a figure is and what lies across, and end the axis of its values where they end."""
+def _label_axes(axes: Axes, about: MetricSpec, title: str) -> Axes:
+    """Set the title and the labels of the axes, and limit the axis of the values to their range."""
     axes.set_xlabel(about.horizontal, parse_math=False)
     axes.set_ylabel(textwrap.fill(about.vertical, 50), parse_math=False)
-    _within(axes, about.limits)
+    _limit_values(axes, about.limits)
     axes.set_title(title, parse_math=False)
     return axes
 
 
-def _within(axes: Axes, limits: Limits) -> None:
-    """End the vertical axis where values end, with room for points that lie there; of values that may be as low as they
-    like it goes no farther down than up.
+def _limit_values(axes: Axes, limits: Limits) -> None:
+    """Limit the vertical axis to the range of the values, with room for points at its ends; without a lower limit it
+    reaches no farther down than up.
     """
     lowest, highest = limits
     bottom, top = axes.get_ylim()
@@ -167,7 +163,7 @@ def _within(axes: Axes, limits: Limits) -> None:
 
 
 def _ticks(axes: Axes, curves: Curves) -> None:
-    """Set ticks at the temperatures that were asked, where these are few."""
+    """Set ticks at the sampled temperatures, if these are few."""
     temperatures = sorted({t for curve in curves.values() for t in curve})
     if len(temperatures) <= 12:
         axes.set_xticks(temperatures)
@@ -197,7 +193,7 @@ def _lines(axes: Axes, curves: Curves, dodge: bool = False) -> None:
 
 
 def _styles() -> Iterator[tuple[str, str, str]]:
-    """Colour, marker and dash: no two alike among the first 28."""
+    """Yield colour, marker and dash; the first 28 combinations differ."""
     colours = len(QUALITATIVE)
     return cycle(
         (QUALITATIVE[place % colours], "osD^"[place // colours], ("-", "--", "-.", ":")[place // colours])
@@ -206,17 +202,17 @@ def _styles() -> Iterator[tuple[str, str, str]]:
 
 
 def _plain(label: str) -> str:
-    """Return a label that is shown even if it begins with a line, which would hide it."""
+    """Return a label that is shown even with an underscore in front, which would hide it."""
     return f" {label}" if label.startswith("_") else label
 
 
 def _legend(axes: Axes) -> None:
-    """Beside the axes, in a figure that grows with it."""
+    """Add a legend at the right of the axes, in a wider figure."""
     handles, labels = axes.get_legend_handles_labels()
     words = ["\n".join(textwrap.wrap(label, 32, max_lines=3, placeholder=" …")) for label in labels]
-    drawn = axes.get_figure(root=True)
-    assert drawn is not None
-    width, height = drawn.get_size_inches()
+    fig = axes.get_figure(root=True)
+    assert fig is not None
+    width, height = fig.get_size_inches()
     lines = sum(word.count("\n") + 1.4 for word in words)
-    drawn.set_size_inches(width + 2.6, max(height, 0.16 * lines + 0.4))
-    legend_beside(drawn, handles, words)
+    fig.set_size_inches(width + 2.6, max(height, 0.16 * lines + 0.4))
+    legend_right(fig, handles, words)

@@ -1,4 +1,4 @@
-"""One figure of several measurements, a panel for each (Fastowski et al., Fig. 2, 3, 4 and 13)."""
+"""Figures of several measurements, a panel for each (Fastowski et al., Fig. 2, 3, 4 and 13)."""
 
 import textwrap
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
 from robust_eval.plot.frs_figures import Facts, break_levels, certainty_bins, draw_densities, draw_entropies, draw_plane
-from robust_eval.plot.style import legend_beside, panels
+from robust_eval.plot.style import legend_right, panels
 from robust_eval.stats.interval import Floats
 
 COLUMNS = 3
@@ -19,27 +19,27 @@ COLUMNS = 3
 T = TypeVar("T")
 
 
-def entropy_by_breaking_temperature(drawn: Figure, measured: Mapping[str, Facts], title: str) -> Figure:
+def entropy_by_breaking_temperature(fig: Figure, measured: Mapping[str, Facts], title: str) -> Figure:
     """Draw the initial entropy of the facts that break at each temperature, a panel for each measurement (Fig. 3).
 
     Parameters
     ----------
-    drawn
+    fig
         Its axes are replaced, its size is changed.
     measured
         What each is called, and its facts; all on the same grid.
     title
         Of the figure.
     """
-    grid = _beside(drawn, measured, draw_entropies, title)
+    grid = _draw_panels(fig, measured, draw_entropies, title)
     levels, labels = _levels(measured)
     grid[0].set_xticks(levels, labels)
     for panel in grid:
         panel.tick_params(axis="x", labelrotation=90)
-    return drawn
+    return fig
 
 
-def frs_by_entropy_and_breaking(drawn: Figure, measured: Mapping[str, Facts], d: float, title: str) -> Figure:
+def frs_by_entropy_and_breaking(fig: Figure, measured: Mapping[str, Facts], d: float, title: str) -> Figure:
     """Draw every fact in the plane of entropy and breaking temperature, coloured by its score, a panel for each
     measurement (Fig. 4); ``measured`` is as :func:`entropy_by_breaking_temperature` has it, and all have a score for d.
     """
@@ -48,36 +48,36 @@ def frs_by_entropy_and_breaking(drawn: Figure, measured: Mapping[str, Facts], d:
         points.append(draw_plane(panel, facts, d))
 
     points: list[PathCollection] = []
-    grid = _beside(drawn, measured, draw, title)
+    grid = _draw_panels(fig, measured, draw, title)
     levels, labels = _levels(measured)
     grid[0].set_yticks(levels, labels)
-    drawn.colorbar(points[0], ax=drawn.axes, label=f"FRS (d = {d:g})")
-    return drawn
+    fig.colorbar(points[0], ax=fig.axes, label=f"FRS (d = {d:g})")
+    return fig
 
 
-def frs_density(drawn: Figure, measured: Mapping[str, Facts], title: str) -> Figure:
+def frs_density(fig: Figure, measured: Mapping[str, Facts], title: str) -> Figure:
     """Draw the distribution of the score of the broken facts for each d, a panel for each measurement (Fig. 13)."""
-    _beside(drawn, measured, lambda panel, facts: draw_densities(panel, facts.scores, facts.breaking), title)
-    return drawn
+    _draw_panels(fig, measured, lambda panel, facts: draw_densities(panel, facts.scores, facts.breaking), title)
+    return fig
 
 
 Bins = tuple[ArrayLike, ArrayLike, ArrayLike]
-"""(b,) where bins of certainty begin, and the right and the wrong replies in each."""
+"""(b,) lower edges of the bins of certainty, and the right and the wrong replies in each."""
 
 
-def reply_certainty(drawn: Figure, measured: Mapping[str, Bins], title: str) -> Figure:
+def reply_certainty(fig: Figure, measured: Mapping[str, Bins], title: str) -> Figure:
     """Draw right and wrong replies by the model's certainty, a panel for each measurement (Fig. 2).
 
     ``measured`` has what :func:`robust_eval.plot.frs_figures.certainty_bins` takes.
     """
-    _beside(drawn, measured, lambda panel, bins: certainty_bins(panel, *bins), title)
-    return drawn
+    _draw_panels(fig, measured, lambda panel, bins: certainty_bins(panel, *bins), title)
+    return fig
 
 
-def _beside(drawn: Figure, measured: Mapping[str, T], draw: Callable[[Axes, T], object], title: str) -> list[Axes]:
-    """Draw a panel for each measurement, and once what they have in common: the labels of the axes, and the legend."""
+def _draw_panels(fig: Figure, measured: Mapping[str, T], draw: Callable[[Axes, T], object], title: str) -> list[Axes]:
+    """Draw a panel for each measurement, with common labels of the axes and one legend."""
     width = 2.6 if len(measured) >= COLUMNS else 3.4
-    grid = panels(drawn, len(measured), COLUMNS, width=width, height=2.3)
+    grid = panels(fig, len(measured), COLUMNS, width=width, height=2.3)
     legend: dict[str, object] = {}
     for panel, (label, each) in zip(grid, measured.items(), strict=True):
         draw(panel, each)
@@ -88,18 +88,18 @@ def _beside(drawn: Figure, measured: Mapping[str, T], draw: Callable[[Axes, T], 
         panel.set_title(
             textwrap.fill(label, int(10 * width), max_lines=3, placeholder=" …"), fontsize=10, parse_math=False
         )
-        if (own := panel.get_legend()) is not None:
-            own.remove()
-    drawn.supxlabel(across, fontsize=11)
-    drawn.supylabel(up, fontsize=11)
-    drawn.suptitle(textwrap.fill(title, int(9 * width * min(COLUMNS, len(measured)))), fontsize=12, parse_math=False)
+        if (panel_legend := panel.get_legend()) is not None:
+            panel_legend.remove()
+    fig.supxlabel(across, fontsize=11)
+    fig.supylabel(up, fontsize=11)
+    fig.suptitle(textwrap.fill(title, int(9 * width * min(COLUMNS, len(measured)))), fontsize=12, parse_math=False)
     if legend:
-        legend_beside(drawn, list(legend.values()), list(legend))
+        legend_right(fig, list(legend.values()), list(legend))
     return grid
 
 
 def _levels(measured: Mapping[str, Facts]) -> tuple[Floats, list[str]]:
-    """Return where facts stand on the axis of t_b, and the labels, for all panels."""
+    """Return the positions of facts on the axis of t_b, and the labels, for all panels."""
     facts = list(measured.values())
     levels, labels, _ = break_levels(np.concatenate([each.breaking for each in facts]), facts[0].temperatures)
     return levels, labels

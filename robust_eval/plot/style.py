@@ -30,9 +30,9 @@ from matplotlib.legend import Legend
 from robust_eval.plot.colours import GREY, INKS
 
 OUTLINE: dict[str, Any] = {"edgecolors": GREY, "linewidths": 0.6}
-"""Of marks that a scale of colours fills: its ends are as pale or as dark as a page may be."""
+"""Outline of marks on a scale of colours: its ends are as pale or as dark as a page may be."""
 MANY = 2000
-"""Points beyond which a cloud of them is one picture within an SVG file: each as a shape takes a hundred bytes."""
+"""Number of points beyond which a cloud is one picture within an SVG file: each as a shape takes a hundred bytes."""
 
 _SETTINGS: dict[Any, Any] = {
     "figure.figsize": (6.4, 4.2),
@@ -57,17 +57,17 @@ _SETTINGS: dict[Any, Any] = {
 def figure() -> Iterator[tuple[Figure, Axes]]:
     """Open a figure with one pair of axes in the common style."""
     with rc_context(_SETTINGS):
-        drawn = Figure(layout="constrained")
-        yield drawn, drawn.subplots()
+        fig = Figure(layout="constrained")
+        yield fig, fig.subplots()
 
 
 def band(colour: str, opacity: float = 0.2) -> dict[str, Any]:
-    """Return how an interval is filled and outlined: what lies behind it shines through, and its edge can be seen."""
+    """Return fill and outline of an interval: a transparent area with a visible edge."""
     return {"facecolor": (colour, opacity), "edgecolor": colour, "linewidth": 0.7}
 
 
 def ink(background: Any) -> str:
-    """Return the one of ``INKS`` that is easier to read on a colour, by the contrast of WCAG 2.
+    """Return the one of ``INKS`` with the higher contrast (WCAG 2) to a colour.
 
     >>> ink("white"), ink("#440154")
     ('#010101', '#fefefe')
@@ -77,18 +77,18 @@ def ink(background: Any) -> str:
     return INKS[0] if (luminance + 0.05) / 0.05 > 1.05 / (luminance + 0.05) else INKS[1]
 
 
-def panels(drawn: Figure, number: int, columns: int, width: float, height: float) -> list[Axes]:
-    """Return axes side by side that share their scales, in place of what was drawn, with ticks below the last of each
+def panels(fig: Figure, number: int, columns: int, width: float, height: float) -> list[Axes]:
+    """Return axes side by side with shared scales, in place of the former drawing, with ticks below the last of each
     column.
 
     ``width`` and ``height`` are those of a panel, in inches; the figure's size follows.
     """
     columns = min(number, columns)
     rows = math.ceil(number / columns)
-    drawn.clear()
-    drawn.set_layout_engine("constrained", wspace=0.06)
-    drawn.set_size_inches(width * columns + 1.1, height * rows + 0.6)
-    grid = drawn.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel().tolist()
+    fig.clear()
+    fig.set_layout_engine("constrained", wspace=0.06)
+    fig.set_size_inches(width * columns + 1.1, height * rows + 0.6)
+    grid = fig.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel().tolist()
     for panel in grid[number:]:
         panel.set_visible(False)
     for panel in grid[max(0, number - columns) : number]:
@@ -98,22 +98,22 @@ def panels(drawn: Figure, number: int, columns: int, width: float, height: float
 
 def root(axes: Axes) -> Figure:
     """Return the figure that axes belong to."""
-    drawn = axes.get_figure(root=True)
-    assert drawn is not None
-    return drawn
+    fig = axes.get_figure(root=True)
+    assert fig is not None
+    return fig
 
 
-def legend_beside(drawn: Figure, handles: Sequence[Any], words: Sequence[str]) -> Legend:
-    """Return a legend of a whole figure at its right, in which words stand as they are."""
-    legend = drawn.legend(handles, words, loc="outside right upper", fontsize=9, frameon=False)
+def legend_right(fig: Figure, handles: Sequence[Any], words: Sequence[str]) -> Legend:
+    """Return a legend at the right of a whole figure, with literal text."""
+    legend = fig.legend(handles, words, loc="outside right upper", fontsize=9, frameon=False)
     for text in legend.get_texts():
         text.set_parse_math(False)
     return legend
 
 
 def legend_below(axes: Axes, *entries: Any, columns: int = 4, enlarged: float = 1) -> Legend:
-    """Return a legend under the axis label, where it hides no data, of all ``entries`` (handles and labels, where
-    given), with markers ``enlarged``.
+    """Return a legend under the axis label, outside of the data, of all ``entries`` (handles and labels, if given),
+    with markers ``enlarged``.
     """
     return axes.legend(
         *entries,

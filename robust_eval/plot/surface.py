@@ -1,4 +1,4 @@
-"""The Factual Robustness Score over entropy and breaking temperature (Fastowski et al., Fig. 8 and 9)."""
+"""Factual Robustness Score over entropy and breaking temperature (Fastowski et al., Fig. 8 and 9)."""
 
 from collections.abc import Sequence
 
@@ -13,9 +13,9 @@ from robust_eval.runs.findings import Findings
 from robust_eval.stats.frs import factual_robustness_score
 
 WEIGHTS = (1.0, 2.0, 5.0, 10.0, 50.0)
-"""The paper's d."""
+"""Weights d of the paper."""
 HOTTEST = 2.0
-"""The last temperature of the paper's grid."""
+"""Last temperature of the paper's grid."""
 
 _LEVELS = {"frs": np.linspace(0, 1, 11), "f": np.linspace(-1, 3, 17)}
 _NAMES = {"frs": "FRS", "f": "f (H, d, $t_b$)"}
@@ -51,26 +51,26 @@ def surface(axes: Axes, d: float, formula: str = "frs") -> Axes:
     return axes
 
 
-def surfaces(drawn: Figure, formula: str = "frs", weights: Sequence[float] = WEIGHTS) -> Figure:
+def surfaces(fig: Figure, formula: str = "frs", weights: Sequence[float] = WEIGHTS) -> Figure:
     """Draw the score, or f, over entropy and breaking temperature for each d (Fig. 9 and 8).
 
     Parameters
     ----------
-    drawn
+    fig
         Its axes are replaced, its size is changed.
     formula
         As :func:`surface` has it.
     weights
         The d of the panels.
     """
-    grid = panels(drawn, len(weights), columns=3, width=2, height=1.9)
+    grid = panels(fig, len(weights), columns=3, width=2, height=1.9)
     for panel, d in zip(grid, weights, strict=True):
         surface(panel, d, formula).set(xlabel="", ylabel="")
         panel.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
-    drawn.colorbar(grid[0].collections[0], ax=drawn.axes, label=_NAMES[formula])
-    drawn.supxlabel("initial entropy H (0 to 1)", fontsize=11)
-    drawn.supylabel("breaking temperature $t_b$", fontsize=11)
-    return drawn
+    fig.colorbar(grid[0].collections[0], ax=fig.axes, label=_NAMES[formula])
+    fig.supxlabel("initial entropy H (0 to 1)", fontsize=11)
+    fig.supylabel("breaking temperature $t_b$", fontsize=11)
+    return fig
 
 
 @picture(
@@ -80,11 +80,11 @@ def surfaces(drawn: Figure, formula: str = "frs", weights: Sequence[float] = WEI
     "Fastowski et al., Fig. 9",
     None,
 )
-def frs_surfaces(drawn: Figure, run: Findings) -> None:
+def frs_surfaces(fig: Figure, run: Findings) -> None:
     """The Factual Robustness Score over initial entropy and breaking temperature for five weights d, seen from
     above.
     """
-    surfaces(drawn, "frs")
+    surfaces(fig, "frs")
 
 
 @picture(
@@ -93,6 +93,6 @@ def frs_surfaces(drawn: Figure, run: Findings) -> None:
     "Fastowski et al., Fig. 8",
     None,
 )
-def f_surfaces(drawn: Figure, run: Findings) -> None:
+def f_surfaces(fig: Figure, run: Findings) -> None:
     """f(H, d, t_b) over initial entropy and breaking temperature for five weights d, seen from above."""
-    surfaces(drawn, "f")
+    surfaces(fig, "f")

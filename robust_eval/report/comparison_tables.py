@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from robust_eval.metric.frs_tables import PAPER_N, taken
+from robust_eval.metric.frs_tables import PAPER_N, cut_size
 from robust_eval.metric.metric_spec import ComparisonView, MetricSpec
 from robust_eval.report.wording import type_name
 from robust_eval.runs.comparison import Comparison, Pair
@@ -172,7 +172,7 @@ def _type_table(compared: Comparison) -> TextTable:
                 Cell(f"{row['questions']}"),
             ]
             cells += [
-                Cell(f"{taken(shares)}"),
+                Cell(f"{cut_size(shares)}"),
                 *(Cell(number(row[end], ".1f")) for end in ("most_robust", "least_robust")),
             ]
             cells.append(_cell(Estimate(row["share_most_robust"], row["low"], row["high"])))

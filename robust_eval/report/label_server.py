@@ -13,7 +13,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from robust_eval.labels.label_file import SAID
+from robust_eval.labels.label_file import LABEL_VALUES
 from robust_eval.labels.labelling import Item, Labelling
 from robust_eval.question import LETTERS, Question
 from robust_eval.report.page import template
@@ -74,7 +74,7 @@ class _LabelPages:
 
     def _label(self, asked: Mapping[str, Any]) -> dict[str, Any]:
         number, label, seen = asked["number"], asked["label"], asked["seen"]
-        if type(number) is not int or label not in SAID or seen not in (None, *SAID):
+        if type(number) is not int or label not in LABEL_VALUES or seen not in (None, *LABEL_VALUES):
             raise ValueError("no label")
         saved = self.labelling.label(number, label, seen)
         return self._state(self.labelling.next(asked["tab"]), "" if saved else CHANGED)

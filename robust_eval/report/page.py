@@ -15,9 +15,9 @@ from markupsafe import Markup
 
 from robust_eval.answer import at_temperature, rows, temperatures_of, write_text
 from robust_eval.error import UserError
-from robust_eval.metric.frs_tables import PAPER_N, score_columns, taken
+from robust_eval.metric.frs_tables import PAPER_N, cut_size, score_columns
 from robust_eval.metric.label_correction import NAME as CORRECTED
-from robust_eval.metric.metric_spec import as_json, declared, from_json, nearest_to_one
+from robust_eval.metric.metric_spec import as_json, from_json, nearest_to_one, spec_of
 from robust_eval.metric.presentation import Column
 from robust_eval.metric.score import Score
 from robust_eval.plot.colours import BLACK, GREY
@@ -309,7 +309,7 @@ def _types(result: Result) -> dict[str, Any] | None:
     shares = result.tables["frs_types"]
     return {
         "rows": shares.to_pylist() if any(shares["type"].to_pylist()) else [],
-        "taken": taken(shares),
+        "taken": cut_size(shares),
         "paper": PAPER_N,
         "facts": sum(shares["questions"].to_pylist()),
         "untyped": sum(row["questions"] for row in shares.to_pylist() if not row["type"]),
@@ -363,4 +363,4 @@ def write_corrected(folder: Path, score: Score) -> None:
 def _corrected(name: str, score: Score) -> bool:
     """Tell whether a number of a summary is of a corrected figure: its value, or an end of its interval."""
     figure = name.removesuffix(".low").removesuffix(".high")
-    return declared(figure, score.declared) is not None
+    return spec_of(figure, score.declared) is not None

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from robust_eval.metric.metric_spec import KINDS, ComparisonView, MetricSpec
+from robust_eval.metric.metric_spec import DRAWING_KINDS, ComparisonView, MetricSpec
 from robust_eval.runs.breakdowns import PooledTypes, ScenarioRow, pooled_types, scenario_rows
 from robust_eval.runs.contrast import contrast
 from robust_eval.runs.finished_runs import FinishedRun, Labels, merged, scoring_settings, without_repetitions
@@ -104,7 +104,7 @@ class Comparison:
         """
         found = {figure.name: figure for run in reversed(self.measurements) for figure in reversed(run.declared)}
         shown = [(figure, figure.comparison) for figure in reversed(found.values()) if figure.comparison]
-        return sorted(shown, key=lambda each: (not each[0].numbered, KINDS.index(each[1].kind)))
+        return sorted(shown, key=lambda each: (not each[0].numbered, DRAWING_KINDS.index(each[1].kind)))
 
     @property
     def smallest_sample(self) -> tuple[int, bool]:

@@ -20,12 +20,12 @@ from robust_eval.metric.metric_spec import (
     HEADLINE,
     MetricSpec,
     curve_and_temperature,
-    declared,
     from_json,
     headline_temperatures,
     limits_of,
     nearest_to_one,
     point,
+    spec_of,
 )
 from robust_eval.question import Question
 from robust_eval.runs.question_status import verdict
@@ -73,7 +73,7 @@ class FinishedRun:
 
     def about(self, figure: str) -> MetricSpec | None:
         """Return what is declared of the figure of this name; None where nothing is."""
-        return declared(figure, self.declared)
+        return spec_of(figure, self.declared)
 
     @property
     def question_metrics(self) -> list[str]:

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from robust_eval.metric.metric_spec import MetricSpec, curve_and_temperature, declared, point
+from robust_eval.metric.metric_spec import MetricSpec, curve_and_temperature, point, spec_of
 from robust_eval.runs.finished_runs import FinishedRun, Labels
 from robust_eval.stats.interval import Floats
 
@@ -95,7 +95,7 @@ class SharedQuestions:
 
     def about(self, figure: str) -> MetricSpec:
         """Return what is declared of a figure; of one of which nothing is, its name."""
-        return declared(figure, self.declared) or MetricSpec(figure, figure)
+        return spec_of(figure, self.declared) or MetricSpec(figure, figure)
 
     def breaks(self, figure: str) -> bool:
         """Tell whether the places where facts break order the questions that differ equally in a figure."""

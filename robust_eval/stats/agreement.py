@@ -1,4 +1,4 @@
-"""Agreement of the raters of a question in the labels of their answers, with no need to know which is right.
+"""Agreement between the raters of a question, from the labels of their answers alone.
 
 Cho & Watson, "Measuring Robustness via Automated Crowdsourcing of Question Perturbations and Answers"
 (docs/methods.md, §2).
@@ -21,7 +21,7 @@ _PART = 2**22  # labels that are mapped in one part of the work, which takes abo
 
 
 def fleiss_kappa(counts: ArrayLike) -> float:
-    """Return the agreement beyond chance, where a label means the same in every question.
+    """Return Fleiss' κ, the agreement beyond chance, where a label means the same in every question.
 
     κ = (P_o − P_e) / (1 − P_e); P_o is the mean over questions of the share of pairs of raters that agree,
     (Σ_i f_ij² − r_j) / (r_j (r_j − 1)), and P_e = Σ_i p_i² with p_i the mean over questions of f_ij / r_j.
@@ -49,7 +49,7 @@ def fleiss_kappa(counts: ArrayLike) -> float:
 
 
 def remapped_kappa(counts: ArrayLike, categories: ArrayLike, draws: int = 1000, seed: int = 0) -> float:
-    """Fleiss' κ where labels mean nothing across questions, as the numbers of clusters do.
+    """Return Fleiss' κ where labels mean nothing across questions, as cluster numbers do.
 
     The mean over ``draws`` in which the labels of each question are mapped into its K_j categories by a random
     injection, independent between questions. Where all K_j are equal, its limit for many questions is
@@ -79,9 +79,9 @@ def remapped_kappa(counts: ArrayLike, categories: ArrayLike, draws: int = 1000, 
     labels = np.count_nonzero(f, axis=1)
     shares = -np.sort(-f, axis=1)[:, : labels.max()] / f.sum(axis=1, keepdims=True)  # given labels first
     number = min(draws, -(-draws * shares.size // _PART))
-    parts = [len(part) for part in np.array_split(range(draws), number)]
-    drawn = list(zip(parts, generators(seed, number), strict=True))
-    chance = np.concatenate(in_parts("kappa", _chance_agreement, _Mapped(labels, k, shares), drawn))
+    sizes = [len(part) for part in np.array_split(range(draws), number)]
+    batches = list(zip(sizes, generators(seed, number), strict=True))
+    chance = np.concatenate(in_parts("kappa", _chance_agreement, _Mapped(labels, k, shares), batches))
     kappas = beyond_chance(question_agreement(f).mean(), chance)
     defined = kappas[~np.isnan(kappas)]
     return float(np.mean(defined)) if len(defined) else float("nan")
@@ -96,22 +96,20 @@ class _Mapped(NamedTuple):
 
 
 def _chance_agreement(mapped: _Mapped, part: tuple[int, np.random.Generator]) -> Floats:
-    """Chance agreement in each of so many random mappings."""
+    """Return the chance agreement of each random mapping."""
     labels, categories, shares = mapped
     draws, generator = part
-    given = shares > 0
+    is_used = shares > 0
     chance = np.empty(draws)
     for draw in range(draws):
         places = _injections(labels, categories, generator)
-        marginal = np.bincount(places[given], shares[given]) / len(labels)
+        marginal = np.bincount(places[is_used], shares[is_used]) / len(labels)
         chance[draw] = (marginal**2).sum()
     return chance
 
 
 def _injections(labels: Integers, categories: Integers, generator: np.random.Generator) -> Integers:
-    """Return (n, most labels) distinct random categories for the labels of each question; what is beyond them is
-    undefined.
-    """
+    """Return (n, most labels) distinct random categories for the labels of each question, undefined beyond them."""
     places = np.zeros((len(labels), labels.max()), dtype=np.int64)
     for label in range(labels.max()):
         rows = np.flatnonzero(labels > label)
@@ -147,7 +145,7 @@ def free_marginal_kappa(counts: ArrayLike, categories: ArrayLike) -> float:
 
 
 def gibbs_m2(counts: ArrayLike, categories: ArrayLike) -> float:
-    """Certainty by Gibbs' M2: 1 − the mean of K_j / (K_j − 1) · (1 − Σ_i p_ij²), p_ij = f_ij / r_j.
+    """Return Gibbs' M2, a certainty: 1 − the mean of K_j / (K_j − 1) · (1 − Σ_i p_ij²), p_ij = f_ij / r_j.
 
     1 where all raters agree, 0 where they are spread evenly over the categories. A question with one category counts 1.
     NaN where no question has two raters.
@@ -165,7 +163,7 @@ def gibbs_m2(counts: ArrayLike, categories: ArrayLike) -> float:
 
 
 def question_m2(counts: ArrayLike, categories: ArrayLike) -> Floats:
-    """Return (n,) what :func:`gibbs_m2` averages; NaN for a question with less than two raters.
+    """Return (n,) Gibbs' M2 of each question (:func:`gibbs_m2`); NaN with fewer than two raters.
 
     >>> question_m2([[2, 2], [4, 0], [1, 0]], [2, 2, 2]).tolist()
     [0.0, 1.0, nan]
@@ -173,13 +171,13 @@ def question_m2(counts: ArrayLike, categories: ArrayLike) -> Floats:
     f, k, rated = _with_categories(counts, categories)
     f, k, rated, m2 = f[rated], k[rated], rated, np.full(len(f), np.nan)
     pairs = f.sum(axis=1) ** 2
-    spread = k * (pairs - (f**2).sum(axis=1)) / (np.maximum(k - 1, 1) * pairs)  # of whole numbers: 1 is exactly 1
-    m2[rated] = 1 - np.where(k > 1, spread, 0.0)
+    diversity = k * (pairs - (f**2).sum(axis=1)) / (np.maximum(k - 1, 1) * pairs)  # of whole numbers: 1 is exactly 1
+    m2[rated] = 1 - np.where(k > 1, diversity, 0.0)
     return m2
 
 
 def normalized_certainty(counts: ArrayLike, categories: ArrayLike) -> float:
-    """Certainty H_η = 1 + the mean of Σ_i p_ij log p_ij / log K_j, p_ij = f_ij / r_j.
+    """Return the certainty H_η = 1 + the mean of Σ_i p_ij log p_ij / log K_j, p_ij = f_ij / r_j.
 
     1 where all raters agree, 0 where they are spread evenly over the categories. A question with one category counts 1.
     NaN where no question has two raters.
@@ -197,7 +195,7 @@ def normalized_certainty(counts: ArrayLike, categories: ArrayLike) -> float:
 
 
 def question_certainty(counts: ArrayLike, categories: ArrayLike) -> Floats:
-    """Return (n,) what :func:`normalized_certainty` averages; NaN for a question with less than two raters.
+    """Return (n,) H_η of each question (:func:`normalized_certainty`); NaN with fewer than two raters.
 
     >>> question_certainty([[2, 2], [4, 0], [1, 0]], [2, 2, 2]).tolist()
     [0.0, 1.0, nan]
@@ -219,7 +217,7 @@ class Certainty(NamedTuple):
 
 
 def certainty_when_guessing(categories: int, raters: int) -> Certainty:
-    """Return what to expect of raters who choose evenly among ``categories``, each for himself.
+    """Return the expected certainties of independent raters who choose evenly among ``categories``.
 
     Neither is 0, because a few guesses are never spread evenly: E[M2] = 1/r, whatever K is, and
     E[H_η] = 1 + K · E[(X/r) ln(X/r)] / ln K, where X, how many of r raters choose one category, is binomial (r, 1/K).
@@ -249,14 +247,13 @@ def certainty_when_guessing(categories: int, raters: int) -> Certainty:
 
 
 def _mean(values: Floats) -> float:
-    """Over the questions that have a value."""
+    """Return the mean of the defined values."""
     defined = values[~np.isnan(values)]
     return float(defined.mean()) if len(defined) else float("nan")
 
 
 def question_agreement(counts: ArrayLike) -> Floats:
-    """Return (n,) the share of a question's pairs of raters that agree, P_j; NaN for a question with less than two
-    raters.
+    """Return (n,) the share P_j of a question's pairs of raters that agree; NaN with fewer than two raters.
 
     >>> question_agreement([[3, 0], [2, 1], [1, 0]]).round(2).tolist()
     [1.0, 0.33, nan]
@@ -269,7 +266,8 @@ def question_agreement(counts: ArrayLike) -> Floats:
 
 
 def squared_shares(counts: ArrayLike) -> Floats:
-    """Return (n,) Σ_i p_ij²: how likely two answers drawn from a question's raters agree; NaN for less than two raters.
+    """Return (n,) Σ_i p_ij², the probability that two answers drawn from a question's raters agree; NaN with fewer than
+    two raters.
 
     >>> squared_shares([[2, 2], [4, 0], [1, 0]]).tolist()
     [0.5, 1.0, nan]
@@ -281,20 +279,20 @@ def squared_shares(counts: ArrayLike) -> Floats:
 
 
 def beyond_chance(observed: ArrayLike, chance: ArrayLike) -> Floats:
-    """κ of observed and chance agreement, (observed − chance) / (1 − chance); NaN where chance agreement is 1.
+    """Return κ of observed and chance agreement, (observed − chance) / (1 − chance); NaN if chance agreement is 1.
 
     >>> beyond_chance([0.75, 1.0], [0.5, 1.0]).tolist()
     [0.5, nan]
     """
-    seen, expected = np.broadcast_arrays(np.asarray(observed, dtype=float), np.asarray(chance, dtype=float))
+    actual, expected = np.broadcast_arrays(np.asarray(observed, dtype=float), np.asarray(chance, dtype=float))
     kappa: Floats = np.divide(
-        seen - expected, 1 - expected, out=np.full(seen.shape, np.nan), where=expected < 1 - 1e-12
+        actual - expected, 1 - expected, out=np.full(actual.shape, np.nan), where=expected < 1 - 1e-12
     )
     return kappa
 
 
 def _counts(counts: ArrayLike) -> tuple[Floats, NDArray[np.bool_]]:
-    """Return the counts, checked, and which questions have two raters or more."""
+    """Return the checked counts, and a mask of the questions with at least two raters."""
     f = np.asarray(counts, dtype=float)
     if f.ndim != 2:
         raise ValueError(f"counts must be (questions, labels), not {f.shape}")
@@ -304,7 +302,9 @@ def _counts(counts: ArrayLike) -> tuple[Floats, NDArray[np.bool_]]:
 
 
 def _with_categories(counts: ArrayLike, categories: ArrayLike) -> tuple[Floats, Integers, NDArray[np.bool_]]:
-    """Counts, categories, and which questions have two raters or more; ValueError names one with too many labels."""
+    """Return counts, categories, and a mask of the questions with at least two raters; ValueError names a question with
+    too many labels.
+    """
     f, rated = _counts(counts)
     k = np.asarray(categories)
     if k.shape != (len(f),):

@@ -1,4 +1,4 @@
-"""Where facts break when the errors of the grader are taken off, by labels of some answers (docs/methods.md, §5)."""
+"""Breaking temperatures corrected for the errors of the grader, by labels of some answers (docs/methods.md, §5)."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -28,7 +28,7 @@ class LabelCounts(NamedTuple):
     wrong: Floats
 
     def rates(self, grid: Floats, times: Floats | None = None) -> ErrorRates:
-        """Return the rates of error (T,), with every question ``times`` (n,) as often."""
+        """Return the error rates (T,), with each question counted ``times`` (n,) times."""
         weight = np.ones(len(self.right)) if times is None else times
         totals = [weight @ counts for counts in self]
         true_positives, right, true_negatives, wrong = totals
@@ -36,7 +36,7 @@ class LabelCounts(NamedTuple):
 
 
 class JudgedBreaks(NamedTuple):
-    """The rates of error (T,), and of each of n facts the corrected accuracy (n, T) and where it breaks (n,)."""
+    """Error rates (T,), corrected accuracies (n, T) and breaking temperatures (n,) of n facts."""
 
     rates: ErrorRates
     accuracy: Floats
@@ -46,7 +46,7 @@ class JudgedBreaks(NamedTuple):
 def _shrink_difference(
     rates: ErrorRates, true_positives: Floats, right: Floats, true_negatives: Floats, wrong: Floats
 ) -> ErrorRates:
-    """Return the rates with as much of what tells sensitivity from specificity as labels show not to be chance.
+    """Shrink the difference between sensitivity and specificity by James-Stein.
 
     Where the two are alike the crossing of one half does not move, and a difference that is but noise would move it.
     The difference is that within temperatures: right answers are those of low ones, where graders err less, so that
@@ -64,21 +64,23 @@ def _shrink_difference(
     weight = right[both] * wrong[both] / (right[both] + wrong[both])
     weight /= weight.sum()
     difference = float(weight @ (se - sp))
-    spread = [share * (1 - share) for share in (true_positives.sum() / right.sum(), true_negatives.sum() / wrong.sum())]
-    noise = float(weight**2 @ (spread[0] / right[both] + spread[1] / wrong[both]))
-    kept = 1 - noise / difference**2 if abs(difference) > 2 * math.sqrt(noise) else 0.0
+    variances = [
+        share * (1 - share) for share in (true_positives.sum() / right.sum(), true_negatives.sum() / wrong.sum())
+    ]
+    noise = float(weight**2 @ (variances[0] / right[both] + variances[1] / wrong[both]))
+    weight_left = 1 - noise / difference**2 if abs(difference) > 2 * math.sqrt(noise) else 0.0
     middle, half = (rates.sensitivity + rates.specificity) / 2, (rates.sensitivity - rates.specificity) / 2
-    return ErrorRates(middle + kept * half, middle - kept * half)
+    return ErrorRates(middle + weight_left * half, middle - weight_left * half)
 
 
 def label_counts(
     verdicts: Floats, labels: Floats, rows: NDArray[np.intp], columns: NDArray[np.intp], weights: Floats, shape: Any
 ) -> LabelCounts:
-    """Return labelled answers (N,) as counts; ``rows`` and ``columns`` (N,) say which question and temperature."""
-    known = ~np.isnan(labels) & ~np.isnan(verdicts)
+    """Return labelled answers (N,) as counts; ``rows`` and ``columns`` (N,) are their questions and temperatures."""
+    is_labelled = ~np.isnan(labels) & ~np.isnan(verdicts)
     counts = []
     for label in (1.0, 0.0):
-        of = known & (labels == label)
+        of = is_labelled & (labels == label)
         for chosen in (of & (verdicts == label), of):
             table = np.zeros(shape)
             np.add.at(table, (rows[chosen], columns[chosen]), weights[chosen])
@@ -94,7 +96,7 @@ def corrected_breaks(
     threshold: float = 0.5,
     estimator: str = "first",
 ) -> JudgedBreaks:
-    """Return where facts break by corrected accuracies (:func:`~robust_eval.stats.correction.corrected_rate`).
+    """Return the breaking temperatures of corrected accuracies (:func:`~robust_eval.stats.correction.corrected_rate`).
 
     Parameters
     ----------
@@ -116,7 +118,7 @@ def corrected_breaks(
     Rogan & Gladen, American Journal of Epidemiology 107 (1978).
     """
     grid, counts, number = (np.asarray(array, dtype=float) for array in (temperatures, right, replies))
-    return _by_rates(labels.rates(grid), counts, number, grid, threshold, estimator)
+    return _breaks_at_rates(labels.rates(grid), counts, number, grid, threshold, estimator)
 
 
 def break_intervals(
@@ -132,15 +134,16 @@ def break_intervals(
     level: float = 0.95,
     seed: int = 0,
     resamples: int = RESAMPLES,
-    drawn: bool = True,
+    resample_trials: bool = True,
     trials: Floats | None = None,
 ) -> list[Estimate]:
-    """Return figures of breaking temperatures with intervals that hold questions, trials and labels.
+    """Return metrics of breaking temperatures with intervals that cover questions, trials and labels.
 
     ``figures`` turns breaking temperatures (m,) of the questions with these numbers (m,) into figures, whose ``values``
-    are those of all. Each resample draws questions (or their ``groups``) with their labels, and from each question its
-    trials, unless they are not ``drawn`` but enumerated. These are whole ones where ``trials`` (n, T, k) are given (1
-    right, 0 wrong, NaN without a verdict), because a trial may be alike at all temperatures. Trials that are drawn
+    are those of all. Each resample draws questions (or their ``groups``) with their labels and, with
+    ``resample_trials``, from each question its trials; enumerated answers are not resampled. Trials are whole ones if
+    ``trials`` (n, T, k) are given (1 right, 0 wrong, NaN without a verdict), because one may be alike at all
+    temperatures. Trials that are drawn
     twice over scatter more, which shifts what is no linear function of them: the interval is the reflected one,
     2 · value − quantiles, so that the shift goes the other way. Where a resample is infinite (unbroken), as a median
     may be, there is nothing to reflect: the interval holds the value and the quantiles themselves, infinite ones too.
@@ -153,26 +156,26 @@ def break_intervals(
     names = np.arange(len(right)) if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1]
     members = [np.flatnonzero(names == name) for name in range(int(names.max()) + 1)]
     shares = np.divide(right, replies, out=np.zeros_like(right), where=replies > 0)
-    found_in = []
+    samples = []
     for _ in range(resamples):
         chosen = np.concatenate([members[number] for number in generator.integers(len(members), size=len(members))])
         times = np.bincount(chosen, minlength=len(right)).astype(float)
-        again, number = right[chosen], replies[chosen]
+        hits, number = right[chosen], replies[chosen]
         if trials is not None:
-            again, number = _whole_trials(trials[chosen], generator)
-        elif drawn:
+            hits, number = _whole_trials(trials[chosen], generator)
+        elif resample_trials:
             number = np.rint(number)
-            again = generator.binomial(number.astype(int), np.clip(shares[chosen], 0, 1)).astype(float)
-        broken = _by_rates(labels.rates(temperatures, times), again, number, temperatures, threshold, estimator)
-        found_in.append(figures(broken.breaking, chosen))
-    found = []
-    for value, column in zip(values, np.array(found_in, dtype=float).T, strict=True):
-        found.append(_interval(float(value), column[~np.isnan(column)], (1 - level) / 2))
-    return found
+            hits = generator.binomial(number.astype(int), np.clip(shares[chosen], 0, 1)).astype(float)
+        broken = _breaks_at_rates(labels.rates(temperatures, times), hits, number, temperatures, threshold, estimator)
+        samples.append(figures(broken.breaking, chosen))
+    estimates = []
+    for value, column in zip(values, np.array(samples, dtype=float).T, strict=True):
+        estimates.append(_interval(float(value), column[~np.isnan(column)], (1 - level) / 2))
+    return estimates
 
 
 def _interval(value: float, draws: Floats, tail: float) -> Estimate:
-    """Return a value with the interval that resamples make, none without width."""
+    """Return a value with its bootstrap interval, if that has a width."""
     if math.isnan(value) or not len(draws):
         return Estimate(value)
     if np.isfinite(draws).all() and math.isfinite(value):
@@ -183,13 +186,13 @@ def _interval(value: float, draws: Floats, tail: float) -> Estimate:
 
 
 def _whole_trials(trials: Floats, generator: np.random.Generator) -> tuple[Floats, Floats]:
-    """Return how many of as many trials, drawn with replacement, are right, and have a verdict; both (n, T)."""
+    """Resample as many trials with replacement; return the numbers (n, T) of right ones and of those with a verdict."""
     questions, _, k = trials.shape
     times = generator.multinomial(k, np.full(k, 1 / k), size=questions)[:, :, None].astype(float)
     return tuple((counted @ times)[:, :, 0] for counted in (np.nan_to_num(trials), 1.0 - np.isnan(trials)))
 
 
-def _by_rates(
+def _breaks_at_rates(
     rates: ErrorRates, right: Floats, replies: Floats, grid: Floats, threshold: float, estimator: str
 ) -> JudgedBreaks:
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -204,8 +207,8 @@ def _by_rates(
 
 
 def _half_a_trial(replies: Floats, threshold: float) -> Floats:
-    """Return (n, T) how far the threshold lies above the middle between two numbers of trials that are called right:
-    the largest that breaks, and the smallest that holds.
+    """Return (n, T) the distance of the threshold above the middle between two numbers of trials called right: the
+    largest that breaks, and the smallest that holds.
 
     Of k trials all shares between the two break alike. Shares of verdicts are raised by so much before they are
     corrected: next to the threshold itself every error of a rate, however small, would decide on all ties, and on

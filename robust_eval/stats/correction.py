@@ -1,4 +1,4 @@
-"""Figures of verdicts that err, corrected by the labels that people gave to some of the answers (docs/methods.md, §5).
+"""Estimates from verdicts that err, corrected by human labels of some answers (docs/methods.md, §5).
 
 Means are prediction-powered: verdicts of all answers say how far the labelled ones stand for the others. Breaking
 temperatures go through the rates at which a grader errs.
@@ -13,15 +13,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from robust_eval.stats.interval import ROUNDING, SHARE, Floats, degenerate_interval, share_interval, student_quantile
 
-LEAST_LABELS = 20
-"""Labels that a stratum, or a rate of error at one temperature, needs to stand alone."""
-LEAST_YOUDEN = 0.2
-"""Sensitivity + specificity − 1 below which verdicts say too little of what is right to be corrected."""
-_LEAST_LEFT = 0.2
-"""The least of 1 − leverage by which a residual is divided."""
+MIN_LABELS = 20
+"""Minimum number of labels of a separate stratum, or of a separate error rate at one temperature."""
+MIN_YOUDEN = 0.2
+"""Minimum of sensitivity + specificity − 1; below it verdicts are not corrected."""
+_MIN_REMAINDER = 0.2
+"""Minimum of 1 − leverage as the divisor of a residual."""
 _STEPS = 50
 _PSEUDO = 0.25
-"""Labels that are added of each verdict at both ends of the grid, so that every logistic fit is finite."""
+"""Pseudo-labels of each verdict at both ends of the grid; they keep every logistic fit finite."""
 _STEEP = 0.5
 """The standard deviation of the prior of a slope: by how much the logit of a rate changes from the middle of the grid
 to its ends. Without it the few labels of one end would make the rates there, on which early breaks hang."""
@@ -38,14 +38,14 @@ class Corrected(NamedTuple):
 class _Stratum(NamedTuple):
     """Estimate of one stratum: the mean of the labels, moved by ``slope`` times the difference of the verdicts.
 
-    ``influence`` (N,) is by how much each answer of the run moves the estimate. ``alike`` says whether the labels tell
-    nothing of how far they scatter about the verdicts.
+    ``influence`` (N,) is the effect of each answer of the run on the estimate. ``is_degenerate`` is True if labels
+    do not vary about the verdicts.
     """
 
     estimate: float
     slope: float
     influence: Floats
-    alike: bool
+    is_degenerate: bool
 
 
 def corrected_mean(
@@ -57,7 +57,7 @@ def corrected_mean(
     weights: ArrayLike | None = None,
     counts: ArrayLike | None = None,
 ) -> Corrected:
-    """Return the mean of the labels that all answers would have, by those of some and the verdicts on all.
+    """Return the mean of the labels of all answers, estimated from some labels and all verdicts.
 
     In each stratum it is mean_n(Y) + λ (mean_N(G) − mean_n(G)), where G are verdicts, Y labels, n the answers with a
     label and N those without; λ = Cov_n(Y, G) / ((1 + n/N) Var(G)), between 0 and 1. Strata enter by their share of the
@@ -93,21 +93,23 @@ def corrected_mean(
 
     Examples
     --------
-    >>> found = corrected_mean([1, 1, 0, 0, 1, 1, 0, 1], [1, 1, 0, 1, *[math.nan] * 4])
-    >>> round(found.estimate, 4)
+    >>> mean = corrected_mean([1, 1, 0, 0, 1, 1, 0, 1], [1, 1, 0, 1, *[math.nan] * 4])
+    >>> round(mean.estimate, 4)
     0.8083
     """
     data = _JudgedAnswers.of(verdicts, labels, strata, questions, weights, counts, level)
     pools = _pools(data.strata, data.labelled)
-    parts = [(pool, _stratum(data, np.isin(data.strata, pool))) for pool in pools]
-    if any(part is None for _, part in parts) or not parts:
+    by_pool = [(pool, _stratum(data, np.isin(data.strata, pool))) for pool in pools]
+    if any(stratum is None for _, stratum in by_pool) or not by_pool:
         return Corrected(math.nan, math.nan, math.nan)
     shares = [float(data.counts[np.isin(data.strata, pool)].sum() / data.counts.sum()) for pool in pools]
-    found = [part for _, part in parts if part is not None]
-    estimate = sum(share * part.estimate for share, part in zip(shares, found, strict=True))
-    influence = sum((share * part.influence for share, part in zip(shares, found, strict=True)), np.zeros(len(data)))
-    alike = all(part.alike for part in found)
-    return data.interval(estimate, influence, alike, data.labelled, level)
+    estimates = [stratum for _, stratum in by_pool if stratum is not None]
+    estimate = sum(share * stratum.estimate for share, stratum in zip(shares, estimates, strict=True))
+    influence = sum(
+        (share * stratum.influence for share, stratum in zip(shares, estimates, strict=True)), np.zeros(len(data))
+    )
+    is_degenerate = all(stratum.is_degenerate for stratum in estimates)
+    return data.interval(estimate, influence, is_degenerate, data.labelled, level)
 
 
 def corrected_curve(
@@ -131,40 +133,44 @@ def corrected_curve(
     MacKinnon & White, Journal of Econometrics 29 (1985): residuals over 1 − leverage. Wilson, JASA 22 (1927).
     """
     data = _JudgedAnswers.of(verdicts, labels, temperatures, questions, weights, counts, level)
-    found = {}
+    means = {}
     for t in np.unique(data.strata):
         pool = _around(float(t), data.strata, data.labelled)
-        inside, here = np.isin(data.strata, pool), data.strata == t
-        part = _stratum(data, inside)
-        if part is None:
-            found[float(t)] = Corrected(math.nan, math.nan, math.nan)
+        inside, at_level = np.isin(data.strata, pool), data.strata == t
+        stratum = _stratum(data, inside)
+        if stratum is None:
+            means[float(t)] = Corrected(math.nan, math.nan, math.nan)
         elif len(pool) == 1:
-            found[float(t)] = data.interval(part.estimate, part.influence, part.alike, data.labelled & inside, level)
+            means[float(t)] = data.interval(
+                stratum.estimate, stratum.influence, stratum.is_degenerate, data.labelled & inside, level
+            )
         else:
-            found[float(t)] = _by_neighbours(data, inside, here, part.alike, level)
-    return found
+            means[float(t)] = _by_neighbours(data, inside, at_level, stratum.is_degenerate, level)
+    return means
 
 
 def _by_neighbours(
-    data: "_JudgedAnswers", inside: NDArray[np.bool_], here: NDArray[np.bool_], alike: bool, level: float
+    data: "_JudgedAnswers", inside: NDArray[np.bool_], at_level: NDArray[np.bool_], is_degenerate: bool, level: float
 ) -> Corrected:
-    """Return the mean of the answers ``here`` by the labels of those ``inside`` the pool of temperatures."""
+    """Return the mean of the answers ``at_level`` by the labels ``inside`` the pool of temperatures."""
     labelled = data.labelled & inside
     place = np.unique(data.strata, return_inverse=True)[1].astype(float)
-    design = np.column_stack([np.ones(len(data)), data.verdicts, place - place[here][0]])[labelled]
-    at = np.array([1.0, data.mean(here), 0.0])
+    design = np.column_stack([np.ones(len(data)), data.verdicts, place - place[at_level][0]])[labelled]
+    at = np.array([1.0, data.mean(at_level), 0.0])
     weight, y = (data.weights * data.counts)[labelled], data.labels[labelled]
     inverse = np.linalg.pinv(design.T @ (weight[:, None] * design))
     coefficients = inverse @ (design.T @ (weight * y))
     pull = weight * (design @ (inverse @ at))
     leverage = weight * np.einsum("ij,jk,ik->i", design, inverse, design)
-    influence = coefficients[1] * data.centred(here)
-    influence[labelled] += pull * (y - design @ coefficients) / np.maximum(1 - leverage, _LEAST_LEFT)
-    return data.interval(float(at @ coefficients), influence, alike, labelled, level, spent=3, score=here)
+    influence = coefficients[1] * data.centred(at_level)
+    influence[labelled] += pull * (y - design @ coefficients) / np.maximum(1 - leverage, _MIN_REMAINDER)
+    return data.interval(
+        float(at @ coefficients), influence, is_degenerate, labelled, level, parameters=3, score=at_level
+    )
 
 
 def corrected_rate(rate: ArrayLike, sensitivity: ArrayLike, specificity: ArrayLike) -> Any:
-    """Return the share of right answers that a share of right verdicts stands for, clipped to [0, 1].
+    """Return the share of right answers behind a share of right verdicts, clipped to [0, 1].
 
     (rate + specificity − 1) / (sensitivity + specificity − 1); NaN where that divisor is below 0.2, because the
     verdicts say too little. Arrays broadcast; NaN in, NaN out. ValueError for a rate outside of [0, 1].
@@ -178,17 +184,17 @@ def corrected_rate(rate: ArrayLike, sensitivity: ArrayLike, specificity: ArrayLi
     >>> round(corrected_rate(0.5, 0.9, 0.8), 4), corrected_rate(0.5, 0.6, 0.5)
     (0.4286, nan)
     """
-    named = {"rate": rate, "sensitivity": sensitivity, "specificity": specificity}
-    arrays = [np.asarray(value, dtype=float) for value in named.values()]
-    for name, array in zip(named, arrays, strict=True):
+    arguments = {"rate": rate, "sensitivity": sensitivity, "specificity": specificity}
+    arrays = [np.asarray(value, dtype=float) for value in arguments.values()]
+    for name, array in zip(arguments, arrays, strict=True):
         if np.any((array < -ROUNDING) | (array > 1 + ROUNDING)):
             raise ValueError(f"{name} must lie in [0, 1]")
     p, se, sp = arrays
     youden = se + sp - 1
     with np.errstate(invalid="ignore", divide="ignore"):
         corrected = np.clip((p + sp - 1) / youden, 0, 1)
-    found = np.where(youden < LEAST_YOUDEN - ROUNDING, np.nan, corrected)
-    return float(found) if found.ndim == 0 else found
+    defined = np.where(youden < MIN_YOUDEN - ROUNDING, np.nan, corrected)
+    return float(defined) if defined.ndim == 0 else defined
 
 
 class ErrorRates(NamedTuple):
@@ -220,28 +226,28 @@ def error_rates(
     return ErrorRates(_rate(true_positives, right, grid), _rate(true_negatives, wrong, grid))
 
 
-def _rate(called: Floats, all_of: Floats, grid: Floats) -> Floats:
-    """Return (…, T) the rate of one verdict, by temperature or by logistic regression."""
+def _rate(successes: Floats, number: Floats, grid: Floats) -> Floats:
+    """Return (…, T) the rate of one verdict: its share at each temperature, or a logistic regression."""
     with np.errstate(invalid="ignore", divide="ignore"):
-        own = called / all_of
-    alone = np.asarray((all_of >= LEAST_LABELS).all(axis=-1))
-    none = np.asarray(all_of.sum(axis=-1) <= 0)
-    fitted = _logistic(called, all_of, grid)
-    return np.where(none[..., None], np.nan, np.where(alone[..., None], own, fitted))
+        shares = successes / number
+    is_separate = np.asarray((number >= MIN_LABELS).all(axis=-1))
+    is_empty = np.asarray(number.sum(axis=-1) <= 0)
+    fitted = _logistic(successes, number, grid)
+    return np.where(is_empty[..., None], np.nan, np.where(is_separate[..., None], shares, fitted))
 
 
-def _logistic(called: Floats, all_of: Floats, grid: Floats) -> Floats:
+def _logistic(hits: Floats, number: Floats, grid: Floats) -> Floats:
     """Return (…, T) the fitted rates: Newton's method on the likelihood, for many data sets at once."""
     x = grid - grid.mean() if len(grid) > 1 else np.zeros(1)
     x = x / max(float(np.abs(x).max()), 1.0)
-    successes, number = np.array(called, dtype=float), np.array(all_of, dtype=float)
+    successes, trials = np.array(hits, dtype=float), np.array(number, dtype=float)
     for end in (0, -1):
         successes[..., end] += _PSEUDO
-        number[..., end] += 2 * _PSEUDO
+        trials[..., end] += 2 * _PSEUDO
     level, slope = np.zeros(successes.shape[:-1]), np.zeros(successes.shape[:-1])
     for _ in range(_STEPS):
         p = 1 / (1 + np.exp(-np.clip(level[..., None] + slope[..., None] * x, -30, 30)))
-        rest, weight = successes - number * p, number * p * (1 - p)
+        rest, weight = successes - trials * p, trials * p * (1 - p)
         g0, g1 = rest.sum(axis=-1), (rest * x).sum(axis=-1) - slope / _STEEP**2
         h00, h01, h11 = weight.sum(axis=-1), (weight * x).sum(axis=-1), (weight * x**2).sum(axis=-1) + 1 / _STEEP**2
         determinant = np.maximum(h00 * h11 - h01**2, 1e-12)
@@ -254,7 +260,7 @@ def _logistic(called: Floats, all_of: Floats, grid: Floats) -> Floats:
 
 
 def labels_to_halve(labels: int, width: float, width_of_all: float) -> float:
-    """Return how many labels would make an interval of ``width`` half as wide.
+    """Return the number of labels that would halve an interval of ``width``.
 
     The variance is that of questions and verdicts, which the interval of all answers labelled would have
     (``width_of_all``), and a rest that falls with one over the labels. inf where half lies below what labels can do;
@@ -268,12 +274,12 @@ def labels_to_halve(labels: int, width: float, width_of_all: float) -> float:
     if not math.isfinite(width) or math.isnan(width_of_all) or width <= 0:
         return math.nan
     fixed = min(width_of_all, width) ** 2
-    rest, wanted = width**2 - fixed, (width / 2) ** 2 - fixed
-    return math.inf if wanted <= 0 else math.ceil(labels * rest / wanted - ROUNDING)
+    rest, target = width**2 - fixed, (width / 2) ** 2 - fixed
+    return math.inf if target <= 0 else math.ceil(labels * rest / target - ROUNDING)
 
 
 class _JudgedAnswers(NamedTuple):
-    """The answers that have a verdict, as arrays (N,)."""
+    """Answers that have a verdict, as arrays (N,)."""
 
     verdicts: Floats
     labels: Floats
@@ -298,14 +304,14 @@ class _JudgedAnswers(NamedTuple):
             raise ValueError(f"level must lie between 0 and 1, not {level}")
         g, y = np.asarray(verdicts, dtype=float), np.asarray(labels, dtype=float)
         n = len(g)
-        given = {"labels": y, "strata": strata, "questions": questions, "weights": weights, "counts": counts}
-        for name, array in given.items():
+        arrays = {"labels": y, "strata": strata, "questions": questions, "weights": weights, "counts": counts}
+        for name, array in arrays.items():
             if array is not None and np.shape(array) != (n,):
                 raise ValueError(f"{name} must hold a value for each of {n} verdicts, not {np.shape(array)}")
         for name, values in (("verdicts", g), ("labels", y)):
             if not np.all(np.isnan(values) | (values == 0) | (values == 1)):
                 raise ValueError(f"{name} must hold 0, 1 and NaN alone")
-        kept = ~np.isnan(g)
+        has_verdict = ~np.isnan(g)
         ones = np.ones(n)
         place = np.arange(n) if questions is None else np.unique(np.asarray(questions), return_inverse=True)[1]
         w, m = (ones if values is None else np.asarray(values, dtype=float) for values in (weights, counts))
@@ -314,7 +320,9 @@ class _JudgedAnswers(NamedTuple):
                 raise ValueError(f"{name} must be above 0")
         level_of = np.zeros(n) if strata is None else np.asarray(strata, dtype=float)
         level_of = np.where(np.isnan(level_of), np.inf, level_of)
-        return cls(g[kept], y[kept], level_of[kept], place[kept], w[kept], m[kept])
+        return cls(
+            g[has_verdict], y[has_verdict], level_of[has_verdict], place[has_verdict], w[has_verdict], m[has_verdict]
+        )
 
     def __len__(self) -> int:
         return len(self.verdicts)
@@ -328,7 +336,7 @@ class _JudgedAnswers(NamedTuple):
         return float(np.average(self.verdicts[rows], weights=self.counts[rows]))
 
     def centred(self, rows: NDArray[np.bool_]) -> Floats:
-        """Return (N,) by how much each answer moves that mean."""
+        """Return (N,) the influence of each answer on that mean."""
         weight = np.where(rows, self.counts, 0) / self.counts[rows].sum()
         return np.asarray(weight * (self.verdicts - self.mean(rows)))
 
@@ -336,33 +344,33 @@ class _JudgedAnswers(NamedTuple):
         self,
         estimate: float,
         influence: Floats,
-        alike: bool,
+        is_degenerate: bool,
         labelled: NDArray[np.bool_],
         level: float,
-        spent: int = 1,
+        parameters: int = 1,
         score: NDArray[np.bool_] | None = None,
     ) -> Corrected:
-        """Return an estimate with the interval that the influence of each question on it makes.
+        """Return an estimate with the interval that follows from the influence of each question.
 
-        ``spent`` degrees of freedom are those of what was fitted; ``score`` (N,) are the answers whose mean this is,
-        where the interval is to hold Wilson's as well.
+        ``parameters`` is the number of fitted ones; ``score`` (N,) are the answers whose mean this is, if the interval
+        is to hold Wilson's as well.
         """
         clusters = len(np.unique(self.questions[labelled]))
         inner = min(max(estimate, 0.0), 1.0)
-        if clusters <= spent:
+        if clusters <= parameters:
             return Corrected(inner, math.nan, math.nan)
         by_question = np.bincount(self.questions, influence, minlength=int(self.questions.max()) + 1)
         number = len(np.unique(self.questions))
         error = math.sqrt(float((by_question**2).sum()) * number / (number - 1))
-        quantile = student_quantile(level, clusters - spent)
+        quantile = student_quantile(level, clusters - parameters)
         low, high = estimate - quantile * error, estimate + quantile * error
         if score is not None:
             share = min(max(estimate, 0.5 / clusters), 1 - 0.5 / clusters)
             ends = share_interval(share, len(np.unique(self.questions[score])), error, quantile)
             low, high = min(low, ends[0]), max(high, ends[1])
-        if alike:
-            below, above = degenerate_interval(inner, clusters, SHARE, level)
-            low, high = low - (inner - below), high + (above - inner)
+        if is_degenerate:
+            lower, upper = degenerate_interval(inner, clusters, SHARE, level)
+            low, high = low - (inner - lower), high + (upper - inner)
         return Corrected(inner, min(max(low, 0.0), inner), max(min(high, 1.0), inner))
 
 
@@ -373,7 +381,7 @@ def _stratum(data: _JudgedAnswers, inside: NDArray[np.bool_]) -> _Stratum | None
     holds where labels were drawn with unequal probabilities as well.
     """
     labelled = data.labelled & inside
-    n, others = int(labelled.sum()), int(inside.sum() - labelled.sum())
+    n, unlabelled = int(labelled.sum()), int(inside.sum() - labelled.sum())
     if n == 0:
         return None
     share = np.where(labelled, data.weights * data.counts, 0)
@@ -382,9 +390,9 @@ def _stratum(data: _JudgedAnswers, inside: NDArray[np.bool_]) -> _Stratum | None
     label, verdict = float(share @ y), float(share @ data.verdicts)
     variance = float(np.cov(data.verdicts[inside], aweights=data.counts[inside])) if inside.sum() > 1 else 0.0
     slope = 0.0
-    if others and variance > ROUNDING:
+    if unlabelled and variance > ROUNDING:
         covariance = float(share @ ((y - label) * (data.verdicts - verdict)))
-        slope = min(max(covariance / ((1 + n / others) * variance), 0.0), 1.0) * (1 + n / others)
+        slope = min(max(covariance / ((1 + n / unlabelled) * variance), 0.0), 1.0) * (1 + n / unlabelled)
     estimate = label + slope * (data.mean(inside) - verdict)
     rest = np.where(labelled, y - label - slope * (data.verdicts - verdict), 0)
     influence = share * rest + slope * data.centred(inside)
@@ -393,14 +401,14 @@ def _stratum(data: _JudgedAnswers, inside: NDArray[np.bool_]) -> _Stratum | None
 
 
 def _pools(strata: Floats, labelled: NDArray[np.bool_]) -> list[Sequence[float]]:
-    """Return the strata in runs of neighbours that have enough labels each; all in one where there are too few."""
+    """Return runs of neighbouring strata with enough labels each; one run of all strata if labels are too few."""
     pools: list[list[float]] = []
     current: list[float] = []
     number = 0
     for stratum in np.unique(strata):
         current.append(float(stratum))
         number += int((labelled & (strata == stratum)).sum())
-        if number >= LEAST_LABELS:
+        if number >= MIN_LABELS:
             pools.append(current)
             current, number = [], 0
     if current and pools:
@@ -411,13 +419,11 @@ def _pools(strata: Floats, labelled: NDArray[np.bool_]) -> list[Sequence[float]]
 
 
 def _around(stratum: float, strata: Floats, labelled: NDArray[np.bool_]) -> list[float]:
-    """Return a stratum and as many of its nearest neighbours, on both sides alike, as it takes to have enough
-    labels.
-    """
+    """Return a stratum with as many nearest neighbours, equally many on both sides, as give it enough labels."""
     levels = [float(level) for level in np.unique(strata)]
     place, reach = levels.index(stratum), 0
     while True:
         pool = levels[max(0, place - reach) : place + reach + 1]
-        if int((labelled & np.isin(strata, pool)).sum()) >= LEAST_LABELS or len(pool) == len(levels):
+        if int((labelled & np.isin(strata, pool)).sum()) >= MIN_LABELS or len(pool) == len(levels):
             return pool
         reach += 1

@@ -1,4 +1,4 @@
-"""Correlation coefficients between figures of questions."""
+"""Correlation coefficients between metrics of questions."""
 
 import math
 from typing import Any
@@ -9,7 +9,7 @@ from robust_eval.stats.interval import Floats
 
 
 def pearson(x: Floats, y: Floats, axis: int = 0) -> Any:
-    """Pearson's r along an axis; NaN where one side does not vary."""
+    """Return Pearson's r along an axis; NaN if one side does not vary."""
     x = x - x.mean(axis=axis, keepdims=True)
     y = y - y.mean(axis=axis, keepdims=True)
     norm = np.sqrt((x * x).sum(axis=axis) * (y * y).sum(axis=axis))
@@ -18,7 +18,7 @@ def pearson(x: Floats, y: Floats, axis: int = 0) -> Any:
 
 
 def spearman(x: Floats, y: Floats, axis: int = 0) -> Any:
-    """Spearman's ρ along an axis, equal values at their mean rank; NaN where one side does not vary.
+    """Return Spearman's ρ along an axis, with ties at their mean rank; NaN if one side does not vary.
 
     Examples
     --------
@@ -31,15 +31,15 @@ def spearman(x: Floats, y: Floats, axis: int = 0) -> Any:
 
 
 def kendall(x: Floats, y: Floats) -> float:
-    """Kendall's τ_b of values and levels of which there are few; NaN where one side does not vary.
+    """Return Kendall's τ_b of values and a few levels; NaN if one side does not vary.
 
     τ_b = (C − D) / √(P_x P_y), with C and D pairs in the same and in the opposite order, P_x and P_y pairs that differ.
     """
     same = opposite = 0
     for level in np.unique(y):
-        here, below = x[y == level], np.sort(x[y < level])
-        same += int(np.searchsorted(below, here, "left").sum())
-        opposite += int((len(below) - np.searchsorted(below, here, "right")).sum())
+        values, below = x[y == level], np.sort(x[y < level])
+        same += int(np.searchsorted(below, values, "left").sum())
+        opposite += int((len(below) - np.searchsorted(below, values, "right")).sum())
     differ = _pairs_that_differ(x) * _pairs_that_differ(y)
     return (same - opposite) / math.sqrt(differ) if differ else math.nan
 

@@ -106,7 +106,7 @@ def _checked(error_rate: ArrayLike) -> Floats:
 
 
 def answer_entropy(counts: ArrayLike) -> Floats:
-    """Plug-in entropy of the answers to each question, H = −Σ p ln p with p = counts / their sum.
+    """Return the plug-in entropy of the answers to each question, H = −Σ p ln p with p = counts / their sum.
 
     Parameters
     ----------
@@ -137,14 +137,14 @@ def answer_entropy(counts: ArrayLike) -> Floats:
     return np.where(total[:, 0] > 0, np.abs((p * logarithms).sum(axis=1)), np.nan)
 
 
-def miller_madow(counts: ArrayLike, most: ArrayLike) -> Floats:
-    """Return the entropy of :func:`answer_entropy` with the bias of few answers taken out, H + (m − 1) / (2 N).
+def miller_madow(counts: ArrayLike, maximum: ArrayLike) -> Floats:
+    """Return :func:`answer_entropy` corrected for the bias of small samples, H + (m − 1) / (2 N).
 
     Parameters
     ----------
     counts
         (n, K), how often question j was answered with label i: N answers with m different labels.
-    most
+    maximum
         (n,) or a number: the largest entropy that is possible, in nats, which the corrected one may not exceed.
 
     Returns
@@ -164,5 +164,5 @@ def miller_madow(counts: ArrayLike, most: ArrayLike) -> Floats:
     entropy = answer_entropy(n)
     answers = n.sum(axis=1)
     correction = np.divide(np.count_nonzero(n, axis=1) - 1, 2 * answers, out=np.zeros_like(entropy), where=answers > 0)
-    corrected: Floats = np.minimum(entropy + correction, most)
+    corrected: Floats = np.minimum(entropy + correction, maximum)
     return corrected

@@ -1,4 +1,4 @@
-"""An estimate: a value with its 95 % confidence interval, and both as a person reads them."""
+"""Estimates: a value with its 95 % confidence interval, and its text form."""
 
 import math
 from typing import NamedTuple
@@ -22,23 +22,23 @@ UNDEFINED = Estimate(float("nan"))
 
 
 def with_interval(estimate: Estimate, form: str = ".3f", n: int | None = None) -> str:
-    """Format a value and, in brackets, its bounds and the number of questions, where there are any.
+    """Format a value with, in brackets, its bounds and number of questions, if any.
 
     >>> with_interval(Estimate(0.5, 0.25, 0.75), n=12), with_interval(Estimate(0.5))
     ('0.500 (0.250 to 0.750, n = 12)', '0.500')
     """
-    value, said = number(estimate.value, form), interval(estimate, form, n)
-    return f"{value} ({said})" if said else value
+    value, details = number(estimate.value, form), interval(estimate, form, n)
+    return f"{value} ({details})" if details else value
 
 
 def interval(estimate: Estimate, form: str = ".3f", n: int | None = None) -> str:
-    """Format the bounds of an estimate and the number of questions that it rests on; empty where there are none."""
-    said = [] if math.isnan(estimate.low) else [bounds(estimate.low, estimate.high, form)]
-    return ", ".join(said if n is None else [*said, f"n = {n:,}"])
+    """Format the bounds and the number of questions of an estimate; empty if it has neither."""
+    details = [] if math.isnan(estimate.low) else [bounds(estimate.low, estimate.high, form)]
+    return ", ".join(details if n is None else [*details, f"n = {n:,}"])
 
 
 def bounds(low: float, high: float, form: str = ".3f") -> str:
-    """Format the bounds of an interval, with as many more digits as it takes to tell them apart.
+    """Format the bounds of an interval, with more digits until they differ.
 
     >>> bounds(0.25, 0.5), bounds(0.6496, 0.6502)
     ('0.250 to 0.500', '0.6496 to 0.6502')

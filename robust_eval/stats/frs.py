@@ -1,4 +1,4 @@
-"""The Factual Robustness Score by its definitions: how sure the model was, and at which temperature a fact breaks.
+"""Factual Robustness Score by its definitions: initial entropy, breaking temperature, score.
 
 Fastowski, Prenkaj, Kasneci, "From Confidence to Collapse in LLM Factual Robustness".
 """
@@ -67,8 +67,7 @@ def top_entropy(probabilities: ArrayLike, k: int = 10, renormalize: bool = True)
 def breaking_temperature(
     accuracy: ArrayLike, temperatures: ArrayLike, threshold: float = 0.5, estimator: str = "first"
 ) -> Floats:
-    """Return the lowest temperature of the grid at which a fact is answered right in less than ``threshold`` of the
-    trials.
+    """Return the lowest temperature of the grid with less than ``threshold`` of the trials right.
 
     Parameters
     ----------
@@ -123,7 +122,7 @@ def _check_threshold(threshold: float) -> None:
 
 
 def _non_increasing(accuracy: Floats) -> Floats:
-    """Least-squares non-increasing fit through the defined points of one curve; undefined ones stay NaN."""
+    """Fit a non-increasing curve by least squares to the defined points of a curve; undefined ones stay NaN."""
     fitted = accuracy.copy()
     defined = ~np.isnan(accuracy)
     if defined.any():
@@ -136,8 +135,8 @@ def _non_increasing(accuracy: Floats) -> Floats:
 def settled(
     right: int, wrong: int, outstanding: int, threshold: float = 0.5
 ) -> Literal["holds", "breaks", "unknown"] | None:
-    """Say what is known of a fact at one temperature before all of its trials are there: whatever the others bring, it
-    *holds* or *breaks* as :func:`breaking_temperature` would have it.
+    """Return the outcome of a fact at one temperature before all of its trials are there: it *holds* or *breaks* as
+    :func:`breaking_temperature` would have it, whatever the other trials bring.
 
     Parameters
     ----------
@@ -169,18 +168,18 @@ def settled(
             raise ValueError(f"{name} must not be negative, but is {count}")
     _check_threshold(threshold)
     trials = right + wrong + outstanding
-    least = (threshold - TOLERANCE) * trials
+    required = (threshold - TOLERANCE) * trials
     if trials == 0:
         return "unknown"
-    if right >= least:  # if all of the others come wrong; those that do not come help
+    if right >= required:  # if all of the others come wrong; those that do not come help
         return "holds"
-    return "breaks" if right + outstanding < least else None
+    return "breaks" if right + outstanding < required else None
 
 
 def factual_robustness_score(
     entropy: ArrayLike, breaking_temperature: ArrayLike, d: float, unbroken: str = "one"
 ) -> Floats:
-    """FRS = (f + 1) / (f + 2) with f(H, d, t_b) = (1 − H)^d (t_b + 1) − H / (t_b + 1).
+    """Return FRS = (f + 1) / (f + 2) with f(H, d, t_b) = (1 − H)^d (t_b + 1) − H / (t_b + 1).
 
     Parameters
     ----------

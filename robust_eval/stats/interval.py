@@ -1,4 +1,4 @@
-"""Confidence intervals by resampling questions, or groups of questions that depend on one another."""
+"""Confidence intervals over independent questions, or groups of questions that depend on one another."""
 
 import inspect
 import math
@@ -13,15 +13,15 @@ from robust_eval.runtime.parallel import generators, in_parts
 
 Floats = NDArray[np.float64]
 Limits = tuple[float, float]
-"""The lowest and the highest value that a figure of one question can have."""
+"""Lowest and highest possible value of a metric for one question."""
 SHARE: Limits = (0.0, 1.0)
 UNKNOWN: Limits = (-math.inf, math.inf)
 ROUNDING = 1e-9
-"""Values that lie no further apart are alike: the difference is rounding (docs/methods.md, §5)."""
+"""Maximum difference between equal values; it covers rounding (docs/methods.md, §5)."""
 NORMAL_95 = 1.959963984540054
-"""95 % of a normal distribution lie within so many standard deviations."""
+"""Number of standard deviations around the mean that hold 95 % of a normal distribution."""
 MIN_UNITS = 30
-"""Minimum number of independent questions, or groups of them, of an interval that is trusted."""
+"""Minimum number of independent questions, or groups of them, of a trusted interval."""
 RESAMPLES = 2000
 _PART = 2**23  # questions drawn in one part of the work, which takes a tenth of a second or more
 _BLOCK = 2**16  # elements of one block of resampled data: its arrays of 512 kB stay in the cache of a processor
@@ -61,8 +61,8 @@ def mean_interval(
 
 
 def share_interval(share: float, n: int, error: float, quantile: float) -> tuple[float, float]:
-    """Return Wilson's score interval of a share of ``n`` questions with the effective number of them, which its
-    standard ``error`` tells: n at most, and n where the error is 0.
+    """Return Wilson's score interval of a share of ``n`` questions. The effective number of questions follows from its
+    standard ``error``: at most n, and n for an error of 0.
     """
     return _wilson(share, n if error <= 0 else min(n, share * (1 - share) / error**2), quantile)
 
@@ -130,8 +130,8 @@ def _upper_bound(gained: float, lost: float, n: float, quantile: float, level: f
 
     from scipy import optimize, special  # they take half a second, which most runs need not spend
 
-    beside = (gained - lost) / n + 1e-9  # where no question differs the variance is 0 at the mean itself
-    high = float(optimize.brentq(excess, beside, 1.0, xtol=1e-12))
+    start = (gained - lost) / n + 1e-9  # where no question differs the variance is 0 at the mean itself
+    high = float(optimize.brentq(excess, start, 1.0, xtol=1e-12))
     if lost and not gained:
         high = max(high, -float(special.betaincinv(lost, n - lost + 1, (1 - level) / 2)))
     return high
@@ -140,7 +140,7 @@ def _upper_bound(gained: float, lost: float, n: float, quantile: float, level: f
 def bounded_mean_interval(
     values: Floats, limits: Limits, groups: ArrayLike | None = None, level: float = 0.95
 ) -> tuple[float, float]:
-    """Return an interval of the mean that allows for values within the ``limits`` that no question of the sample has.
+    """Return an interval of the mean that allows for values within the ``limits`` beyond those of the sample.
 
     Each bound is a quantile of the mean under random weights (Dirichlet, all parameters 1) of the units and of one unit
     more at the limit: for questions that are all 0 or 1 the interval of Clopper and Pearson, for questions that are all
@@ -172,7 +172,7 @@ def bounded_mean_interval(
 
 
 def _weighted_quantile(sums: Floats, sizes: Floats, tail: float) -> float:
-    """Return the quantile of the mean of values from 0 on under random weights of the units and of one more at 0."""
+    """Return the quantile of the mean of non-negative values, with random weights of the units and of one more at 0."""
     from scipy.optimize import brentq  # it takes half a second, which most runs need not spend
 
     mean = float(sums.sum() / sizes.sum())
@@ -180,10 +180,10 @@ def _weighted_quantile(sums: Floats, sizes: Floats, tail: float) -> float:
         return 0.0
     if np.ptp(sums / sizes) <= ROUNDING and np.ptp(sizes) == 0:
         return float(mean * tail ** (1 / len(sums)))
-    own, weight = np.append(sums, 0.0), np.append(sizes, sizes.max())
+    values, weight = np.append(sums, 0.0), np.append(sizes, sizes.max())
 
     def excess(candidate: float) -> float:
-        return _share_below_zero(own - candidate * weight) - tail
+        return _share_below_zero(values - candidate * weight) - tail
 
     return float(brentq(excess, mean * 1e-9, mean, xtol=1e-9))
 
@@ -201,9 +201,9 @@ def _share_below_zero(factors: Floats) -> float:
 
     inside = 1 - 1e-12
     tilt = float(brentq(slope, inside / smallest, inside / largest, xtol=1e-14))
-    spread = math.sqrt(float((factors**2).sum()))
-    if abs(tilt) * spread < 1e-4:  # the formula below is 1/0 − 1/0 where the saddlepoint is 0
-        return 0.5 + float((factors**3).sum()) / (3 * math.sqrt(2 * math.pi) * spread**3)
+    norm = math.sqrt(float((factors**2).sum()))
+    if abs(tilt) * norm < 1e-4:  # the formula below is 1/0 − 1/0 where the saddlepoint is 0
+        return 0.5 + float((factors**3).sum()) / (3 * math.sqrt(2 * math.pi) * norm**3)
     tilted = factors / (1 - tilt * factors)
     root = math.copysign(math.sqrt(2 * max(float(np.log1p(-tilt * factors).sum()), 0.0)), tilt)
     normal = NormalDist()
@@ -245,7 +245,7 @@ def _binary(values: Floats, limits: Limits) -> bool:
 
 
 def degenerate_interval(value: float, number: int, limits: Limits, level: float = 0.95) -> tuple[float, float]:
-    """Exact interval of a mean of which ``number`` independent questions, or groups of them, all have the same value.
+    """Return the exact interval of a mean over ``number`` independent questions, or groups, of one and the same value.
 
     If a share p of all questions of this kind differs from the value, ``number`` of them are alike with probability
     (1 − p)^number. That is less than half of 1 − level where p is above the bound of Clopper and Pearson,
@@ -273,12 +273,12 @@ def degenerate_interval(value: float, number: int, limits: Limits, level: float 
     if math.isinf(lowest) or math.isinf(highest) or highest - lowest <= ROUNDING:
         return math.nan, math.nan
     at = min(max(value, lowest), highest)
-    alike, other = _alike_and_other(number, level)
-    return lowest + (at - lowest) * alike, at + (highest - at) * other
+    same, other = _same_and_other(number, level)
+    return lowest + (at - lowest) * same, at + (highest - at) * other
 
 
 def drop_degenerate(low: float, high: float) -> tuple[float, float]:
-    """Return the bounds of an interval; NaN where it has no width, which says that its resamples know no uncertainty.
+    """Return the bounds, or NaN for a zero-width bootstrap interval.
 
     >>> drop_degenerate(0.25, 0.5), drop_degenerate(1.0, 1.0)
     ((0.25, 0.5), (nan, nan))
@@ -287,7 +287,7 @@ def drop_degenerate(low: float, high: float) -> tuple[float, float]:
 
 
 def wilson(part: float, whole: float, level: float = 0.95) -> tuple[float, float]:
-    """Return the interval of a share (Wilson, 1927); counts may be fractions, as weighted ones are. NaN of nothing.
+    """Return the interval of a share (Wilson, 1927); counts may be fractions, such as sums of weights. NaN of nothing.
 
     >>> [round(bound, 3) for bound in wilson(483, 500)]
     [0.946, 0.979]
@@ -303,16 +303,16 @@ def _wilson(share: float, number: float, quantile: float) -> tuple[float, float]
 
 
 def independent(n: int, groups: ArrayLike | None) -> int:
-    """Return how many independent units n questions are: as many as they have groups, where they have groups."""
+    """Return the number of independent units among n questions: the number of their groups, if they have any."""
     return n if groups is None else len(np.unique(np.asarray(groups)))
 
 
-def _alike_and_other(number: int, level: float) -> tuple[float, float]:
+def _same_and_other(number: int, level: float) -> tuple[float, float]:
     """Return the least share of questions like the observed ones, and the largest share of others, by the exact
-    interval (Clopper and Pearson, 1934), which has a formula where all are alike.
+    interval (Clopper and Pearson, 1934), which has a formula if all are equal.
     """
-    least = ((1 - level) / 2) ** (1 / number)
-    return least, 1 - least
+    same = ((1 - level) / 2) ** (1 / number)
+    return same, 1 - same
 
 
 def group_means(values: Floats, labels: NDArray[Any]) -> Floats:
@@ -334,7 +334,8 @@ def bootstrap(
     seed: int = 0,
     resamples: int = RESAMPLES,
 ) -> tuple[Any, Any]:
-    """Percentile bootstrap interval of ``statistic(*arrays)``; the first axis of every array is resampled together.
+    """Return the percentile bootstrap interval of ``statistic(*arrays)``; the first axis of every array is resampled
+    together.
 
     Parameters
     ----------
@@ -377,8 +378,8 @@ def bootstrap_draws(
     seed: int = 0,
     resamples: int = RESAMPLES,
 ) -> Floats:
-    """Return ``statistic`` of each resample, for intervals and for shares of draws; resampled as :func:`bootstrap`
-    does.
+    """Return ``statistic`` of each resample, for intervals and for shares of draws; resampling is that of
+    :func:`bootstrap`.
 
     Parameters
     ----------
@@ -420,12 +421,12 @@ def bootstrap_draws(
     counts = [len(part) for part in np.array_split(range(resamples), number)]
     group = None if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1]
     resampled = _Resampled(statistic, data, group, _takes_axis(statistic))
-    parts = list(zip(counts, generators(seed, number), strict=True))
-    return np.concatenate(in_parts("resampling", _draws, resampled, parts))
+    tasks = list(zip(counts, generators(seed, number), strict=True))
+    return np.concatenate(in_parts("resampling", _draws, resampled, tasks))
 
 
 class _Resampled(NamedTuple):
-    """A statistic of some arrays, which are resampled by whole groups if these have numbers."""
+    """Statistic of some arrays, resampled by whole groups if these have numbers."""
 
     statistic: Callable[..., Any]
     data: list[NDArray[Any]]
@@ -434,7 +435,7 @@ class _Resampled(NamedTuple):
 
 
 def _draws(resampled: _Resampled, part: tuple[int, np.random.Generator]) -> Floats:
-    """Return the statistic of so many resamples."""
+    """Return the statistic of each resample of a task."""
     statistic, data, group, vectorised = resampled
     resamples, generator = part
     if group is None:
@@ -450,7 +451,7 @@ def _takes_axis(statistic: Callable[..., Any]) -> bool:
 
 
 def _nan_quantile(values: Floats, levels: list[float]) -> Floats:
-    """Return the quantiles of the columns without their NaNs; NaN for a column that has nothing else."""
+    """Return the quantiles of the columns without their NaNs; NaN for a column of NaNs."""
     columns = values.reshape(len(values), -1)
     quantiles = np.full((len(levels), columns.shape[1]), np.nan)
     for index, column in enumerate(columns.T):
@@ -498,6 +499,6 @@ def _resample_groups(
 
 
 def share_of(part: Floats, whole: Floats) -> Floats:
-    """Return part / whole of arrays of one shape; NaN where there is no whole."""
-    found: Floats = np.divide(part, whole, out=np.full(whole.shape, np.nan), where=whole > 0)
-    return found
+    """Return part / whole of arrays of one shape; NaN for a whole of 0."""
+    shares: Floats = np.divide(part, whole, out=np.full(whole.shape, np.nan), where=whole > 0)
+    return shares

@@ -1,4 +1,4 @@
-"""Does it matter at which place the right choice stands? Pure functions on arrays (docs/order.md)."""
+"""Position bias: the effect of the place of the right choice. Pure functions on arrays (docs/order.md)."""
 
 import math
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from robust_eval.stats.interval import ROUNDING, Floats
 
 PERMUTATIONS = 1999
-"""Permutations of the places of groups, whose p value is a multiple of 1/2000."""
+"""Permutations of the places of groups; the p value is a multiple of 1/2000."""
 
 
 class CochranQ(NamedTuple):
@@ -22,7 +22,7 @@ class CochranQ(NamedTuple):
 
 
 def cochran_q(right: ArrayLike, groups: ArrayLike | None = None, seed: int = 0) -> CochranQ:
-    """Test whether questions are answered right equally often at each place of their right choice.
+    """Test for equal accuracy of questions at each place of their right choice.
 
     Q = (k − 1) (k Σ_p C_p² − N²) / (k N − Σ_j R_j²), with C_p right answers at place p, R_j of question j, N in all.
     The χ² distribution is an approximation that wants some ten questions that are right at some places and not at all.
@@ -58,9 +58,9 @@ def cochran_q(right: ArrayLike, groups: ArrayLike | None = None, seed: int = 0) 
         raise ValueError(f"right must be (questions, places), not {values.shape}")
     if not np.isin(values[~np.isnan(values)], (0, 1)).all():
         raise ValueError("right must be 1, 0 or NaN")
-    given = ~np.isnan(values)
-    choices = given.sum(axis=1)
-    whole = (choices > 1) & (given == (np.arange(values.shape[1]) < choices[:, None])).all(axis=1)
+    is_answered = ~np.isnan(values)
+    choices = is_answered.sum(axis=1)
+    whole = (choices > 1) & (is_answered == (np.arange(values.shape[1]) < choices[:, None])).all(axis=1)
     from scipy import stats  # both take a second, which most runs need not spend
     from statsmodels.stats.contingency_tables import cochrans_q
 
@@ -89,7 +89,7 @@ def cochran_q(right: ArrayLike, groups: ArrayLike | None = None, seed: int = 0) 
 
 
 def place_bias(accuracy: ArrayLike) -> Floats:
-    """Return how much more often each question is right where its right choice stands at a place than at the others.
+    """Return the accuracy of each question with its right choice at a place, minus that at the other places.
 
     Parameters
     ----------
@@ -107,9 +107,9 @@ def place_bias(accuracy: ArrayLike) -> Floats:
     [[0.75, -0.75, 0.0], [0.5, -0.5, nan]]
     """
     values = np.asarray(accuracy, dtype=float)
-    given = ~np.isnan(values)
-    choices = given.sum(axis=1, keepdims=True)
-    whole = (choices > 1) & (given == (np.arange(values.shape[1]) < choices)).all(axis=1, keepdims=True)
-    others = np.nansum(values, axis=1, keepdims=True) - values
-    bias: Floats = np.where(whole, values - others / np.maximum(choices - 1, 1), np.nan)
+    is_answered = ~np.isnan(values)
+    choices = is_answered.sum(axis=1, keepdims=True)
+    whole = (choices > 1) & (is_answered == (np.arange(values.shape[1]) < choices)).all(axis=1, keepdims=True)
+    remainder = np.nansum(values, axis=1, keepdims=True) - values
+    bias: Floats = np.where(whole, values - remainder / np.maximum(choices - 1, 1), np.nan)
     return bias

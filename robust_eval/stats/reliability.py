@@ -1,4 +1,4 @@
-"""Reliability and accuracy of raters: Cronbach's α (on 0 and 1 KR-20); the original question, worst and best, the vote.
+"""Reliability and accuracy of raters: Cronbach's α (on 0 and 1 KR-20); original question, worst, best, vote.
 
 Cho & Watson, "Measuring Robustness via Automated Crowdsourcing of Question Perturbations and Answers"
 (docs/methods.md, §2).
@@ -15,7 +15,8 @@ from robust_eval.stats.interval import Floats, drop_degenerate
 
 
 def cronbach_alpha(correct: ArrayLike) -> float:
-    """α = n / (n − 1) · (1 − Σ_j σ_j² / σ_x²): items are questions, subjects raters, σ_x² the variance of their totals.
+    """Return α = n / (n − 1) · (1 − Σ_j σ_j² / σ_x²): items are questions, subjects raters, σ_x² the variance of their
+    totals.
 
     It grows with the number of questions and with differences *between raters*: near 1, the raters' totals differ
     consistently (the original question against its rewrites, say), which does not mean that answers are robust. It may
@@ -51,7 +52,7 @@ def cronbach_alpha(correct: ArrayLike) -> float:
 
 
 def cronbach_interval(correct: ArrayLike, level: float = 0.95) -> Estimate:
-    """α with Feldt's interval; a bootstrap over questions would be biased.
+    """Return α with Feldt's interval; a bootstrap over questions would be biased.
 
     (1 − α_true) / (1 − α) is distributed as F with raters − 1 and (raters − 1)(n − 1) degrees of freedom. Where α is 1
     (the raters differ alike on all questions) this interval has no width, and none is given.
@@ -90,7 +91,7 @@ def _complete(correct: ArrayLike) -> Floats:
 
 
 class Robustness(NamedTuple):
-    """Means over questions: base accuracy A, worst case Ω, best case O, plurality Ŷ and item difficulty μ_D."""
+    """Means over questions: base accuracy A, worst case Ω, best case O, plurality Ŷ, item difficulty μ_D."""
 
     accuracy: float
     worst: float
@@ -128,7 +129,7 @@ def robustness(correct: ArrayLike, ensemble_correct: ArrayLike) -> Robustness:
 
 
 class QuestionRobustness(NamedTuple):
-    """The figures of each question, (n,) each; see :class:`Robustness`."""
+    """Values of each question, (n,) each; see :class:`Robustness`."""
 
     accuracy: Floats
     worst: Floats
@@ -138,7 +139,7 @@ class QuestionRobustness(NamedTuple):
 
 
 def question_robustness(correct: ArrayLike, ensemble_correct: ArrayLike) -> QuestionRobustness:
-    """Return what :func:`robustness` averages; arguments as there.
+    """Return the values of each question that :func:`robustness` averages; same arguments.
 
     Where both are graded, worst ≤ accuracy ≤ best and worst ≤ plurality ≤ best: ValueError names a question whose
     ensemble answer has a verdict that none of its raters has.
@@ -153,11 +154,11 @@ def question_robustness(correct: ArrayLike, ensemble_correct: ArrayLike) -> Ques
     for name, values in (("correct", table), ("ensemble_correct", ensemble)):
         if not np.all(np.isnan(values) | (values == 0) | (values == 1)):
             raise ValueError(f"{name} must hold 0, 1 and NaN alone")
-    known = ~np.isnan(table)
-    graded = known.any(axis=1)
-    worst = np.where(graded, np.where(known, table, np.inf).min(axis=1), np.nan)
-    best = np.where(graded, np.where(known, table, -np.inf).max(axis=1), np.nan)
-    right, raters = np.where(known, table, 0).sum(axis=1), known.sum(axis=1)
+    has_verdict = ~np.isnan(table)
+    graded = has_verdict.any(axis=1)
+    worst = np.where(graded, np.where(has_verdict, table, np.inf).min(axis=1), np.nan)
+    best = np.where(graded, np.where(has_verdict, table, -np.inf).max(axis=1), np.nan)
+    right, raters = np.where(has_verdict, table, 0).sum(axis=1), has_verdict.sum(axis=1)
     difficulty = np.divide(right, raters, out=np.full(len(table), np.nan), where=graded)
     with np.errstate(invalid="ignore"):
         outside = (ensemble < worst) | (ensemble > best) | (~np.isnan(ensemble) & ~graded)
@@ -169,7 +170,7 @@ def question_robustness(correct: ArrayLike, ensemble_correct: ArrayLike) -> Ques
 
 
 def guessing(choices: int, raters: int) -> Robustness:
-    """Return the figures of raters who guess among ``choices`` at random, each for himself.
+    """Return the expected values of raters who guess independently among ``choices``.
 
     References
     ----------

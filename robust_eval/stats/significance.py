@@ -1,4 +1,4 @@
-"""Significance of the differences between runs on the same questions: intervals, tests, groups of runs alike."""
+"""Significance of the differences between runs on the same questions: intervals, tests, significance groups."""
 
 import math
 import sys
@@ -20,11 +20,11 @@ from robust_eval.stats.interval import (
 )
 
 LEVEL = 0.05
-"""Significance level of the p values corrected for the number of pairs."""
+"""Significance level of p values corrected for the number of pairs."""
 
 
 class Difference(NamedTuple):
-    """The mean of the first minus that of the second over n shared questions, with its 95 % interval, if any."""
+    """Mean of the first minus that of the second over n shared questions, with its 95 % interval, if any."""
 
     n: int
     first: float
@@ -75,7 +75,7 @@ def paired_difference(
 
 
 class LogRank(NamedTuple):
-    """The log-rank test of two runs, stratified by question.
+    """Log-rank test of two runs, stratified by question.
 
     Of ``n`` questions, ``first`` break at a lower temperature in the first run, ``second`` in the second, and the
     others at the same temperature in both, or in neither. ``statistic`` is χ² with one degree of freedom.
@@ -91,7 +91,7 @@ class LogRank(NamedTuple):
 def stratified_log_rank(
     first_breaking: ArrayLike, second_breaking: ArrayLike, groups: ArrayLike | None = None
 ) -> LogRank:
-    """Do facts break earlier in one of two runs over the same temperatures? Each question is a stratum of its own.
+    """Test for earlier breaks in one of two runs over the same temperatures. Each question is a stratum of its own.
 
     With two runs a stratum decides only where one breaks while the other holds: it then adds ±1/2 to observed minus
     expected breaks, with variance 1/4, so that the statistic is (first − second)² / (first + second). Where questions
@@ -136,7 +136,7 @@ def stratified_log_rank(
 
 
 def mcnemar(first: ArrayLike, second: ArrayLike) -> float:
-    """Return the exact two-sided p-value of as many questions being right in ``first`` alone as in ``second`` alone.
+    """Return the exact two-sided p value of equally many questions right in ``first`` alone and in ``second`` alone.
 
     Parameters
     ----------
@@ -157,16 +157,16 @@ def mcnemar(first: ArrayLike, second: ArrayLike) -> float:
     0.0625
     """
     one, other, _ = _shared(first, second, None)
-    lost, found = int((one > other).sum()), int((one < other).sum())
+    lost, gained = int((one > other).sum()), int((one < other).sum())
     from scipy import stats  # it takes half a second, which most runs need not spend
 
-    return float(stats.binomtest(lost, lost + found).pvalue) if lost + found else 1.0
+    return float(stats.binomtest(lost, lost + gained).pvalue) if lost + gained else 1.0
 
 
 def _shared(
     first: ArrayLike, second: ArrayLike, groups: ArrayLike | None
 ) -> tuple[Floats, Floats, NDArray[Any] | None]:
-    """Both arrays and the labels without the questions that are undefined on either side."""
+    """Return both arrays and the labels without the questions undefined on either side."""
     one, other = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
     if one.ndim != 1 or one.shape != other.shape:
         raise ValueError(f"both need one value for each question, not {one.shape} and {other.shape}")
@@ -177,7 +177,7 @@ def _shared(
 
 
 def paired_p_value(differences: ArrayLike, groups: ArrayLike | None = None) -> float:
-    """Return the two-sided p value of the mean of paired differences: a t test, over groups where there are some.
+    """Return the two-sided p value of the mean of paired differences: a t test, over groups if there are any.
 
     The variance is that of the mean over groups, with as many degrees of freedom as there are groups less one. The p
     value is at least 2 · ½^units, that of the sign test of as many units that all differ in one direction: where units
@@ -212,17 +212,17 @@ def paired_p_value(differences: ArrayLike, groups: ArrayLike | None = None) -> f
     if mean <= ROUNDING:
         return 1.0
     number, error = units_and_error(values, labels)
-    least = max(min(1.0, 2.0 * 0.5**number), sys.float_info.min)
+    minimum = max(min(1.0, 2.0 * 0.5**number), sys.float_info.min)
     if number == 1 or error == 0:
-        return least
+        return minimum
     from scipy.special import stdtr  # it takes a tenth of a second, which most commands need not spend
 
-    return max(2 * float(stdtr(number - 1, -mean / error)), least)
+    return max(2 * float(stdtr(number - 1, -mean / error)), minimum)
 
 
 def holm(p_values: Sequence[float]) -> Floats:
-    """Return p values corrected for their number, so that one of the true hypotheses is rejected in at most a share α
-    of cases where all below α are.
+    """Return p values corrected for their number: rejecting those below α rejects a true hypothesis in at most a share
+    α of cases.
 
     NaN stay NaN and count for nothing.
 
@@ -244,8 +244,8 @@ def holm(p_values: Sequence[float]) -> Floats:
     return corrected
 
 
-def compact_letter_display(members: Sequence[int], apart: Iterable[tuple[int, int]]) -> list[list[int]]:
-    """Return the largest groups of ``members`` of which no two are told ``apart``, in the order of their first ones.
+def compact_letter_display(members: Sequence[int], distinguished: Iterable[tuple[int, int]]) -> list[list[int]]:
+    """Return the largest groups of ``members`` without a ``distinguished`` pair, in the order of their first ones.
 
     A member may stand in several groups: a may be like b, and b like c, and yet a not like c.
 
@@ -260,11 +260,11 @@ def compact_letter_display(members: Sequence[int], apart: Iterable[tuple[int, in
     [[0, 1], [1, 2]]
     """
     groups = [frozenset(members)]
-    for first, second in apart:
-        parted: list[frozenset[int]] = []
+    for first, second in distinguished:
+        split: list[frozenset[int]] = []
         for group in groups:
-            parted += [group - {first}, group - {second}] if {first, second} <= group else [group]
-        groups = [each for each in dict.fromkeys(parted) if not any(each < other for other in parted)]
+            split += [group - {first}, group - {second}] if {first, second} <= group else [group]
+        groups = [each for each in dict.fromkeys(split) if not any(each < other for other in split)]
     place = {member: rank for rank, member in enumerate(members)}
     return sorted(
         (sorted(group, key=place.__getitem__) for group in groups), key=lambda group: [*map(place.get, group)]

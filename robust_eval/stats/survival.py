@@ -1,4 +1,4 @@
-"""Kaplan-Meier curves of facts that break, with intervals over questions (docs/figures.md)."""
+"""Kaplan-Meier curves of breaking facts, with intervals over questions (docs/figures.md)."""
 
 import math
 from collections.abc import Sequence
@@ -19,8 +19,8 @@ from robust_eval.stats.interval import (
 Floats = NDArray[np.float64]
 
 
-def holding(breaking: Floats, accuracy: Floats, levels: Floats) -> Floats:
-    """Return (n, T) whether each fact holds beyond a level: 1, 0, or NaN where that is unknown.
+def holds_beyond(breaking: Floats, accuracy: Floats, levels: Floats) -> Floats:
+    """Return (n, T) 1 for a fact that holds beyond a level, 0 for one that has broken, NaN for unknown.
 
     Parameters
     ----------
@@ -60,41 +60,41 @@ def kaplan_meier(holds: Floats, groups: Sequence[str] | None = None) -> list[Est
     Examples
     --------
     >>> nan = math.nan
-    >>> found = kaplan_meier(np.array([[1, 1], [1, nan], [1, 0], [0, 0.0]]))
-    >>> [each.value for each in found]
+    >>> estimates = kaplan_meier(np.array([[1, 1], [1, nan], [1, 0], [0, 0.0]]))
+    >>> [each.value for each in estimates]
     [0.75, 0.375]
     """
-    known = ~np.isnan(holds)
-    entered = known[:, :1].any(axis=1)
-    holds, known = holds[entered], known[entered]
-    n, labels = len(holds), None if groups is None else np.asarray(groups)[entered]
+    is_known = ~np.isnan(holds)
+    has_entered = is_known[:, :1].any(axis=1)
+    holds, is_known = holds[has_entered], is_known[has_entered]
+    n, labels = len(holds), None if groups is None else np.asarray(groups)[has_entered]
     if n == 0:
         return [UNDEFINED] * holds.shape[1]
     unit = np.arange(n) if labels is None else np.unique(labels, return_inverse=True)[1]
     number = int(unit.max()) + 1
     factor = 1.0 if labels is None or number == 1 else number / (number - 1)
-    share, influence, found = 1.0, np.zeros(n), []
+    share, influence, estimates = 1.0, np.zeros(n), []
     for column in range(holds.shape[1]):
         before = np.ones(n) if column == 0 else holds[:, column - 1]
-        risk = known[:, column] & (before == 1)
-        broke = risk & (holds[:, column] == 0)
-        if risk.any():
-            hazard = broke.sum() / risk.sum()
+        is_at_risk = is_known[:, column] & (before == 1)
+        is_broken = is_at_risk & (holds[:, column] == 0)
+        if is_at_risk.any():
+            hazard = is_broken.sum() / is_at_risk.sum()
             # where nothing is unknown yet the product is the mean, but for its last digit
-            share = float(holds[:, column].mean()) if known[:, : column + 1].all() else share * (1 - hazard)
+            share = float(holds[:, column].mean()) if is_known[:, : column + 1].all() else share * (1 - hazard)
             if hazard < 1:
-                influence += (broke - risk * hazard) / (risk.sum() * (1 - hazard))
+                influence += (is_broken - is_at_risk * hazard) / (is_at_risk.sum() * (1 - hazard))
         elif share > 0:  # none is left of which more is known
             share = math.nan
         if math.isnan(share):
-            found.append(UNDEFINED)
+            estimates.append(UNDEFINED)
             continue
-        units = independent(int(known[:, column].sum()), None if labels is None else labels[known[:, column]])
+        units = independent(int(is_known[:, column].sum()), None if labels is None else labels[is_known[:, column]])
         if number == 1 or min(share, 1 - share) <= ROUNDING:
-            found.append(Estimate(float(share), *degenerate_interval(float(share), units, SHARE)))
+            estimates.append(Estimate(float(share), *degenerate_interval(float(share), units, SHARE)))
             continue
         error = share * math.sqrt(factor * float((np.bincount(unit, influence) ** 2).sum()))
-        found.append(
+        estimates.append(
             Estimate(float(share), *share_interval(float(share), n, error, student_quantile(0.95, number - 1)))
         )
-    return found
+    return estimates

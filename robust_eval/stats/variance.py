@@ -1,4 +1,4 @@
-"""Variance of right answers between reasoning traces, and after one and the same trace (docs/methods.md, §7)."""
+"""Variance of right answers between reasoning traces and within one trace (docs/methods.md, §7)."""
 
 from typing import NamedTuple
 
@@ -10,8 +10,8 @@ from robust_eval.stats.interval import Floats, share_of
 
 
 class Variance(NamedTuple):
-    """The variance of right or wrong ``between`` the thoughts about a question and ``within`` the answers after one,
-    each (n,); NaN where too little is known. Their sum is the whole.
+    """Variance of right or wrong ``between`` the traces of a question and ``within`` the answers after one, each (n,);
+    NaN for too little data. Their sum is the whole.
     """
 
     between: Floats
@@ -19,7 +19,8 @@ class Variance(NamedTuple):
 
 
 def drawn_variance(right: ArrayLike, answers: ArrayLike) -> Variance:
-    """Estimate both of n questions from draws: ``right`` (n, K) of the ``answers`` (n, K) after each of K thoughts.
+    """Estimate both variances of n questions from draws: ``right`` (n, K) of the ``answers`` (n, K) after each of K
+    traces.
 
     The one-way estimate: mean square between thoughts minus mean square within, over the number of answers after each
     (where it differs, Σ answers minus Σ answers² / Σ answers, over K − 1). Values below 0 stay, so that means over
@@ -36,19 +37,19 @@ def drawn_variance(right: ArrayLike, answers: ArrayLike) -> Variance:
     """
     correct, number = np.asarray(right, dtype=float), np.asarray(answers, dtype=float)
     whole, thoughts = number.sum(axis=1), np.count_nonzero(number, axis=1)
-    known = (thoughts >= 2) & (whole > thoughts)
+    is_defined = (thoughts >= 2) & (whole > thoughts)
     share = share_of(correct, number)
     mean = share_of(correct.sum(axis=1), whole)
     across = share_of(np.nansum(number * (share - mean[:, None]) ** 2, axis=1), thoughts - 1.0)
     inside = share_of(np.nansum(number * share * (1 - share), axis=1), whole - thoughts)
     each = share_of(whole - share_of((number**2).sum(axis=1), whole), thoughts - 1.0)
     between = (across - inside) / each
-    return Variance(np.where(known, between, np.nan), np.where(known, inside, np.nan))
+    return Variance(np.where(is_defined, between, np.nan), np.where(is_defined, inside, np.nan))
 
 
 def exact_variance(right: ArrayLike, squared_error: ArrayLike = 0.0) -> Variance:
-    """Estimate both of n questions from the probability ``right`` (n, K) of a right answer after each of K thoughts,
-    which were drawn; NaN where there is none, and of a question with fewer than two.
+    """Estimate both variances of n questions from the probability ``right`` (n, K) of a right answer after each of K
+    drawn traces; NaN for no trace, and for a question with fewer than two.
 
     It is what :func:`drawn_variance` tends to with more and more answers after each thought. Where probabilities are
     estimated, the square of their standard error (n, K) is taken off what lies between thoughts, and added within.
@@ -61,15 +62,15 @@ def exact_variance(right: ArrayLike, squared_error: ArrayLike = 0.0) -> Variance
     p = np.asarray(right, dtype=float)
     noise = np.where(np.isnan(p), np.nan, squared_error)
     thoughts = np.count_nonzero(~np.isnan(p), axis=1)
-    known = thoughts >= 2
+    is_defined = thoughts >= 2
     between, within = np.full((2, len(p)), np.nan)
-    between[known] = np.nanvar(p[known], axis=1, ddof=1) - np.nanmean(noise[known], axis=1)
-    within[known] = np.nanmean((p * (1 - p) + noise)[known], axis=1)
+    between[is_defined] = np.nanvar(p[is_defined], axis=1, ddof=1) - np.nanmean(noise[is_defined], axis=1)
+    within[is_defined] = np.nanmean((p * (1 - p) + noise)[is_defined], axis=1)
     return Variance(between, within)
 
 
 def pooled_share(part: Floats, whole: Floats, axis: int = 0) -> Floats:
-    """Return Σ part / Σ whole over questions; NaN where the whole is 0.
+    """Return Σ part / Σ whole over questions; NaN for a whole of 0.
 
     >>> [float(pooled_share(np.array(part), np.array([0.2, 0.2]))) for part in ([0.1, 0.0], [0.2, 0.2])]
     [0.25, 1.0]
@@ -80,8 +81,8 @@ def pooled_share(part: Floats, whole: Floats, axis: int = 0) -> Floats:
 
 
 def breaking_budget(accuracy: ArrayLike, budgets: ArrayLike, threshold: float = 0.5) -> Floats:
-    """Return (n,) the smallest budget from which on a fact is known: with it and with every larger one at least
-    ``threshold`` of the answers are right.
+    """Return (n,) the smallest sufficient budget: with it and with every larger one at least ``threshold`` of the
+    answers are right.
 
     Parameters
     ----------
@@ -107,7 +108,7 @@ def breaking_budget(accuracy: ArrayLike, budgets: ArrayLike, threshold: float = 
     array([ 64., 256.,  inf,  nan])
     """
     values, grid = np.asarray(accuracy, dtype=float), np.asarray(budgets, dtype=float)
-    enough = values >= threshold - TOLERANCE
-    from_here = np.flip(np.logical_and.accumulate(np.flip(enough, axis=1), axis=1), axis=1)
-    found = np.where(from_here[:, -1], grid[from_here.argmax(axis=1)], np.inf)
-    return np.where(enough.any(axis=1) & ~np.isnan(values).any(axis=1), found, np.nan)
+    is_sufficient = values >= threshold - TOLERANCE
+    stays_sufficient = np.flip(np.logical_and.accumulate(np.flip(is_sufficient, axis=1), axis=1), axis=1)
+    smallest = np.where(stays_sufficient[:, -1], grid[stays_sufficient.argmax(axis=1)], np.inf)
+    return np.where(is_sufficient.any(axis=1) & ~np.isnan(values).any(axis=1), smallest, np.nan)

@@ -1,4 +1,4 @@
-"""Is a model worse than its baseline by more than a margin? Judged once, or at any time while questions are asked."""
+"""Non-inferiority verdicts: the candidate against its baseline, judged once or at any time during sampling."""
 
 import math
 from typing import Any, Literal, NamedTuple
@@ -16,9 +16,9 @@ from robust_eval.stats.interval import (
 )
 
 POWER = 0.9
-"""Power of the number of facts named by a verdict, where the mean lies one margin away from −margin."""
+"""Power of the number of facts in a verdict, with the mean one margin away from −margin."""
 CAP = 0.5
-"""The largest share of the capital that a bet can lose: the paper's c, for which it names 1/2 and 3/4."""
+"""Largest share of the capital at stake in a bet: the paper's c, for which it names 1/2 and 3/4."""
 _PER_UNIT = 5000  # candidate means between 0 and 1: their distance is a hundredth of the default margin
 _BLOCK = 2**16  # capitals in one block of the work: its arrays of 512 kB stay in the cache of a processor
 
@@ -26,7 +26,7 @@ Outcome = Literal["PASS", "FAIL", "INCONCLUSIVE"]
 
 
 class MarginVerdict(NamedTuple):
-    """The outcome, the mean of the differences with its interval, and the number of facts that decide.
+    """Outcome, mean difference with its interval, and number of facts that would decide.
 
     ``needed`` is a whole number; NaN where there is no difference, inf where none suffices.
     """
@@ -41,7 +41,7 @@ class MarginVerdict(NamedTuple):
 def verdict(
     differences: ArrayLike, margin: float, level: float = 0.95, groups: ArrayLike | None = None
 ) -> MarginVerdict:
-    """Judge whether a figure of the candidate lies below that of the baseline by more than ``margin``.
+    """Judge a candidate's metric against that of the baseline, less ``margin``.
 
     It is a FAIL where the interval of the mean lies below −margin, a PASS where it lies above and there are
     :data:`MIN_UNITS` facts (or groups of them), and INCONCLUSIVE otherwise. For questions that are looked at more than
@@ -102,26 +102,26 @@ def verdict(
         else bounded_mean_interval(values, (-1.0, 1.0), labels, level)
     )
     outcome = outcome_of(low, high, margin, independent(len(values), labels))
-    return MarginVerdict(outcome, float(values.mean()), low, high, _needed(values, margin, level, labels))
+    return MarginVerdict(outcome, float(values.mean()), low, high, _required_facts(values, margin, level, labels))
 
 
 def outcome_of(low: float, high: float, margin: float, units: int) -> Outcome:
-    """Return the outcome of an interval of the mean difference that rests on so many independent facts."""
+    """Return the outcome of an interval of the mean difference over ``units`` independent facts."""
     if high < -margin:
         return "FAIL"
     return "PASS" if low > -margin and units >= MIN_UNITS else "INCONCLUSIVE"
 
 
 def facts_needed(differences: ArrayLike, margin: float, groups: ArrayLike | None = None, level: float = 0.95) -> float:
-    """Return the number of facts that decide, as :func:`verdict` has it; NaN where there is no difference."""
+    """Return the number of facts that decide (:func:`verdict`); NaN without any difference."""
     values = _differences(differences)
     defined = ~np.isnan(values)
     if not defined.any():
         return math.nan
-    return _needed(values[defined], margin, level, None if groups is None else np.asarray(groups)[defined])
+    return _required_facts(values[defined], margin, level, None if groups is None else np.asarray(groups)[defined])
 
 
-def _needed(values: NDArray[np.float64], margin: float, level: float, labels: NDArray[Any] | None) -> float:
+def _required_facts(values: NDArray[np.float64], margin: float, level: float, labels: NDArray[Any] | None) -> float:
     """Return the number of facts that decide."""
     tail, mean, n = (1 - level) / 2, float(values.mean()), len(values)
     number, error = units_and_error(values, labels)
@@ -139,23 +139,23 @@ def _needed(values: NDArray[np.float64], margin: float, level: float, labels: ND
         return math.ceil(max(((quantile + power) * deviation / margin) ** 2, quantile**2 * (1 - margin) / margin))
 
     def distance(facts: float) -> float:
-        """Return the distance from 0 to −margin less what so many facts need."""
+        """Return the distance from 0 to −margin less that needed by a number of facts."""
         unseen = n / number / facts
         bound = unseen + quantile * math.sqrt(deviation**2 / facts + unseen**2)
         return margin - bound - power * deviation / math.sqrt(facts)
 
-    alike = math.log(tail) / math.log1p(-margin) * n / number
-    return math.ceil(max(float(optimize.brentq(distance, 1.0, (20 / margin) ** 2 * n / number)), alike))
+    degenerate = math.log(tail) / math.log1p(-margin) * n / number
+    return math.ceil(max(float(optimize.brentq(distance, 1.0, (20 / margin) ** 2 * n / number)), degenerate))
 
 
 def _right_or_wrong(values: NDArray[np.float64]) -> bool:
-    """Return whether all differences are those of right and wrong, and some question has none."""
+    """Return True if all differences are those of right and wrong, and some question has none."""
     return bool(np.isin(values, (-1.0, 0.0, 1.0)).all()) and not values.all()
 
 
 def confidence_sequence(differences: ArrayLike, level: float = 0.95) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return an interval of the mean after each question, such that all of them hold it at once with probability
-    ``level``: one may look at any time, and stop for any reason.
+    """Return an interval of the mean after each question. All of them hold it at once with probability ``level``: one
+    may look at any time, and stop for any reason.
 
     For each candidate mean there are two gamblers, who bet on every question that its value is above, or below. If the
     candidate is the mean, their bets are fair, and the first of them to have 2 / (1 − level) times the money at the
@@ -196,8 +196,8 @@ def confidence_sequence(differences: ArrayLike, level: float = 0.95) -> tuple[ND
     _check_level(level)
     defined = ~np.isnan(values)
     low, high = _betting((1 + values[defined]) / 2, level)
-    learnt = np.cumsum(defined)
-    return np.append(-1.0, low)[learnt], np.append(1.0, high)[learnt]
+    defined_count = np.cumsum(defined)
+    return np.append(-1.0, low)[defined_count], np.append(1.0, high)[defined_count]
 
 
 def _betting(x: NDArray[np.float64], level: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -205,26 +205,26 @@ def _betting(x: NDArray[np.float64], level: float) -> tuple[NDArray[np.float64],
     low, high = np.full(len(x), -1.0), np.full(len(x), 1.0)
     bets, goal = _bets(x, level), math.log(2 / (1 - level))
     candidates = np.arange(1, 2 * _PER_UNIT)  # each is worth candidate / _PER_UNIT − 1
-    above = below = np.zeros(len(candidates))  # logarithms of the capitals
+    upper = lower = np.zeros(len(candidates))  # logarithms of the capitals
     start = 0
     while start < len(x) and len(candidates):
         part = slice(start, start + max(1, _BLOCK // len(candidates)))
         mean = candidates / (2 * _PER_UNIT)
         value, bet = x[part, np.newaxis], bets[part, np.newaxis]
-        above = above + np.cumsum(np.log1p(np.minimum(bet, CAP / mean) * (value - mean)), axis=0)
-        below = below + np.cumsum(np.log1p(np.minimum(bet, CAP / (1 - mean)) * (mean - value)), axis=0)
-        left = ~np.logical_or.accumulate(np.maximum(above, below) >= goal, axis=0)
+        upper = upper + np.cumsum(np.log1p(np.minimum(bet, CAP / mean) * (value - mean)), axis=0)
+        lower = lower + np.cumsum(np.log1p(np.minimum(bet, CAP / (1 - mean)) * (mean - value)), axis=0)
+        left = ~np.logical_or.accumulate(np.maximum(upper, lower) >= goal, axis=0)
         some = left[left.any(axis=1)]  # the first rows: what is excluded stays so
         # above falls with the candidate and below rises, so that what is left has no gaps
         low[start : start + len(some)] = (candidates[some.argmax(axis=1)] - 1) / _PER_UNIT - 1
         high[start : start + len(some)] = (candidates[::-1][some[:, ::-1].argmax(axis=1)] + 1) / _PER_UNIT - 1
-        candidates, above, below = candidates[left[-1]], above[-1, left[-1]], below[-1, left[-1]]
+        candidates, upper, lower = candidates[left[-1]], upper[-1, left[-1]], lower[-1, left[-1]]
         start += len(left)
     return np.maximum.accumulate(low), np.minimum.accumulate(high)
 
 
 def _bets(x: NDArray[np.float64], level: float) -> NDArray[np.float64]:
-    """Return how much is bet on each value, as the values before it advise."""
+    """Return the bet on each value, a prediction from the values before it."""
     t = np.arange(1, len(x) + 1)
     means = (0.5 + np.cumsum(x)) / (t + 1)
     variances = (0.25 + np.cumsum((x - means) ** 2)) / (t + 1)

@@ -15,7 +15,7 @@ from experiments import without_figures
 from playwright.sync_api import Browser, Page
 from recorded_run import recorded_run
 
-from robust_eval.metric.metric_spec import declared, from_json
+from robust_eval.metric.metric_spec import from_json, spec_of
 from robust_eval.report.comparison_page import write_comparison
 from robust_eval.runs.comparison import compare
 from robust_eval.runs.finished_runs import read_run
@@ -74,7 +74,7 @@ def test_every_figure_is_that_of_the_summary(page: Page, report: Path):
     figures = from_json(json.loads((report.parent / "figures.json").read_text()))
     names: dict[str, str] = {}
     for name in summary:
-        if about := declared(name, figures):
+        if about := spec_of(name, figures):
             names.setdefault(about.words, name)
     page.evaluate("document.querySelectorAll('details').forEach((each) => each.open = true)")
     rows = page.locator(".figures tbody tr, [aria-label='the main figures'] tbody tr").all()

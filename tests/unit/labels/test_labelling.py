@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 
 from robust_eval.error import UserError
+from robust_eval.labels.human_labels import agreements
 from robust_eval.labels.label_file import LABELS, read_labels
-from robust_eval.labels.label_sample import Drawn
-from robust_eval.labels.labeller_agreement import agreements
+from robust_eval.labels.label_sample import SampledAnswer
 from robust_eval.labels.labelling import Labelling
 from robust_eval.question import Question
 
@@ -16,8 +16,11 @@ TEXTS = ("a", "b", "a", "c", "b")
 QUESTIONS = {"q": Question("q", "Which?", ("a",))}
 
 
-def order(size: int = 50) -> list[Drawn]:
-    return [Drawn("q", text, "s", 0, 1.0, trial, "answer", "s, t = 1, right", size) for trial, text in enumerate(TEXTS)]
+def order(size: int = 50) -> list[SampledAnswer]:
+    return [
+        SampledAnswer("q", text, "s", 0, 1.0, trial, "answer", "s, t = 1, right", size)
+        for trial, text in enumerate(TEXTS)
+    ]
 
 
 def labelling(folder: Path, who: str = "ann", size: int = 50) -> Labelling:
@@ -51,7 +54,7 @@ def test_who_stops_goes_on_where_it_was_and_may_go_back(tmp_path: Path):
     assert again.back() is None  # nothing was said in this sitting
     again.label(1, "wrong")
     assert again.back() == again.item(1)
-    assert again.label(1, "right", seen="wrong")
+    assert again.label(1, "right", expected="wrong")
     assert {trial: label for _, trial, label in saved(tmp_path)} == {0: "right", 1: "right", 2: "right"}
 
 
@@ -61,7 +64,7 @@ def test_two_windows_have_different_replies_and_neither_overwrites_the_other_uns
     assert (one.text, other.text) == ("a", "b")
     assert person.label(other.number, "wrong")
     assert person.label(one.number, "right")
-    assert not person.label(one.number, "wrong", seen=None)
+    assert not person.label(one.number, "wrong", expected=None)
     assert {label for _, trial, label in saved(tmp_path) if trial == 0} == {"right"}
 
 

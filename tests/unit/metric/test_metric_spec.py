@@ -11,14 +11,14 @@ from robust_eval.metric.frs_presentation import FIGURES as OF_FRS
 from robust_eval.metric.known_figures import KNOWN_FIGURES
 from robust_eval.metric.metric_spec import (
     DETAIL,
+    DRAWING_KINDS,
     HEADLINE,
-    KINDS,
     RUN,
     ComparisonView,
     MetricSpec,
     as_json,
-    declared,
     from_json,
+    spec_of,
 )
 from robust_eval.stats.interval import SHARE, UNKNOWN
 
@@ -27,12 +27,12 @@ CURVE = MetricSpec("mine.curve", "curve", unit="nats", more_is_better=False)
 
 
 def test_a_declaration_with_a_gap_applies_to_every_number():
-    found = declared("mine.d0.5", [CURVE, SCORE])
+    found = spec_of("mine.d0.5", [CURVE, SCORE])
     assert found == MetricSpec("mine.d0.5", "score, d = 0.5", of_question="score, d = 0.5")
 
 
 def test_a_declaration_of_a_curve_applies_to_its_points():
-    found = CURVE.named("mine.curve.t1.5")
+    found = CURVE.for_name("mine.curve.t1.5")
     assert found == MetricSpec(
         "mine.curve.t1.5", "curve", unit="nats", more_is_better=False, at_temperature=" at t = 1.5"
     )
@@ -41,11 +41,11 @@ def test_a_declaration_of_a_curve_applies_to_its_points():
 
 @pytest.mark.parametrize("name", ["mine", "mine.d", "mine.dx", "mine.curves", "mine.curve.x", "mine.curve.scenario.t1"])
 def test_a_declaration_applies_to_no_other_name(name: str):
-    assert declared(name, [SCORE, CURVE]) is None
+    assert spec_of(name, [SCORE, CURVE]) is None
 
 
 def test_the_first_declaration_applies():
-    assert declared("mine.curve", [MetricSpec("mine.curve", "first"), CURVE]) == MetricSpec("mine.curve", "first")
+    assert spec_of("mine.curve", [MetricSpec("mine.curve", "first"), CURVE]) == MetricSpec("mine.curve", "first")
 
 
 def test_names_are_ordered_by_what_stands_for_all():
@@ -122,19 +122,19 @@ def test_no_name_is_declared_twice():
 def test_what_decides_ties_says_how_questions_differ_in_it():
     for figures in (OF_FRS, OF_AGREEMENT, OF_CERTAINTY):
         for figure in figures:
-            other = declared(figure.tie_breaker, figures) if figure.tie_breaker else None
+            other = spec_of(figure.tie_breaker, figures) if figure.tie_breaker else None
             assert (other is not None) == bool(figure.tie_breaker)
             assert other is None or other.difference_phrase
-            assert not figure.excluded_count or declared(figure.excluded_count, figures) is not None
+            assert not figure.excluded_count or spec_of(figure.excluded_count, figures) is not None
 
 
 def test_figures_that_are_drawn_have_files_of_their_own_and_companions_that_are_there():
     shown = [figure.comparison for figure in KNOWN_FIGURES if figure.comparison]
-    assert {each.kind for each in shown} == set(KINDS)
+    assert {each.kind for each in shown} == set(DRAWING_KINDS)
     files = [each.file for each in shown]
     assert all(files)
     assert len(files) == len(set(files))
-    assert all(declared(each.companion, KNOWN_FIGURES) for each in shown if each.companion)
+    assert all(spec_of(each.companion, KNOWN_FIGURES) for each in shown if each.companion)
 
 
 def test_every_figure_of_a_question_is_a_headline_and_counts_are_whole_numbers():

@@ -7,7 +7,7 @@ from facts_by_hand import score_facts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from robust_eval.metric.frs_tables import share_estimates, taken, type_shares
+from robust_eval.metric.frs_tables import cut_size, share_estimates, type_shares
 from robust_eval.question import Question
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.interval import SHARE, degenerate_interval
@@ -43,7 +43,7 @@ def test_ties_at_a_cut_count_as_the_mean_over_all_their_orders(facts, wanted):
     scores, types = [score for score, _ in facts], [kind for _, kind in facts]
     n = min(wanted, len(facts) // 2)
     table = type_shares(np.array(scores, dtype=float), types, wanted)
-    assert taken(table) == n
+    assert cut_size(table) == n
     for row, (name, number, top, bottom) in zip(table.to_pylist(), brute_force_shares(scores, types, n), strict=True):
         expected = top / (top + bottom) if top + bottom > 1e-9 else NAN
         assert (row["type"], row["questions"]) == (name, number)
@@ -69,7 +69,7 @@ def test_the_types_of_the_most_and_the_least_robust_facts():
     assert table["most_robust"].to_pylist() == pytest.approx([2 / 3, 4 / 3])
     assert table["least_robust"].to_pylist() == pytest.approx([1, 1])
     assert table["share_most_robust"].to_pylist() == pytest.approx([2 / 5, 4 / 7])
-    assert taken(table) == 2
+    assert cut_size(table) == 2
 
 
 def test_no_more_than_n_facts_are_taken_from_either_end():
@@ -79,7 +79,7 @@ def test_no_more_than_n_facts_are_taken_from_either_end():
         {"type": "a", "questions": 3, "most_robust": 1.0, "least_robust": 2.0, "share_most_robust": 1 / 3},
         {"type": "b", "questions": 7, "most_robust": 1.0, "least_robust": 0.0, "share_most_robust": 1.0},
     ]
-    assert taken(table) == 2
+    assert cut_size(table) == 2
 
 
 def test_questions_without_a_type_are_ranked_in_a_row_of_their_own():
@@ -98,7 +98,7 @@ def test_one_fact_alone_is_neither_most_nor_least_robust():
 
 def test_no_fact_has_no_type():
     table = type_shares(np.array([np.nan]), ["HUM"])
-    assert (table.num_rows, taken(table)) == (0, 0)
+    assert (table.num_rows, cut_size(table)) == (0, 0)
 
 
 def test_the_interval_is_that_of_resampled_questions():

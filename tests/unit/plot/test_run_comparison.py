@@ -7,7 +7,7 @@ from matplotlib.container import ErrorbarContainer
 
 from robust_eval.metric.agreement_presentation import FIGURES as OF_AGREEMENT
 from robust_eval.metric.frs_presentation import ACCURACY, FRS, SURVIVAL
-from robust_eval.metric.metric_spec import MetricSpec, declared
+from robust_eval.metric.metric_spec import MetricSpec, spec_of
 from robust_eval.plot import run_comparison as plot
 from robust_eval.plot.style import figure
 from robust_eval.stats.estimate import Estimate
@@ -266,7 +266,7 @@ def test_numbers_of_which_one_is_zero_stand_on_a_plain_axis():
 
 def test_a_figure_is_drawn_for_each_data_set_beside_those_of_other_runs():
     found = {"small": {"facts": Estimate(0.5, -4, 0.75), "physics": Estimate(0.25)}, "large": {"physics": Estimate(0)}}
-    kappa = declared("agreement.kappa", OF_AGREEMENT)
+    kappa = spec_of("agreement.kappa", OF_AGREEMENT)
     for about, ends, chance in (
         (kappa, (-1.02, 1.02), True),
         (MetricSpec("mine", "mine", limits=SHARE), (0, 1.02), False),

@@ -5,7 +5,7 @@ import pytest
 from statsmodels.duration.survfunc import SurvfuncRight
 
 from robust_eval.stats.interval import SHARE, mean_interval
-from robust_eval.stats.survival import holding, kaplan_meier
+from robust_eval.stats.survival import holds_beyond, kaplan_meier
 
 NAN = math.nan
 GRID = np.array([0.5, 1.0, 1.5])
@@ -17,7 +17,7 @@ ACCURACY = np.array(
 
 
 def test_facts_with_an_unknown_break_are_at_risk_as_far_as_they_are_known():
-    holds = holding(BREAKING, ACCURACY, GRID)
+    holds = holds_beyond(BREAKING, ACCURACY, GRID)
     expected = [[0] * 3, [1, 0, 0], [1, 1, 0], [1] * 3, [1, NAN, NAN], [1, 1, NAN], [NAN] * 3]
     np.testing.assert_array_equal(holds, expected)
 
@@ -58,7 +58,7 @@ def score_interval(share, error, n):
 @pytest.mark.parametrize("groups", [None, list("aabbcdef"), ["a"] * 8])
 def test_where_all_is_known_the_intervals_are_those_of_shares(groups):
     breaking = np.array([0.5, 1.0, 1.0, 1.5, 1.5, math.inf, 1.5, math.inf])
-    holds = holding(breaking, np.ones((8, 3)), GRID)
+    holds = holds_beyond(breaking, np.ones((8, 3)), GRID)
     for column, found in enumerate(kaplan_meier(holds, groups)):
         expected = (holds[:, column].mean(), *mean_interval(holds[:, column], SHARE, groups))
         assert found == pytest.approx(expected, rel=1e-12)

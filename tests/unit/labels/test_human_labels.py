@@ -3,7 +3,7 @@ import pyarrow as pa
 import pytest
 
 from robust_eval.answer import answer_table
-from robust_eval.labels.by_people import matched, with_people
+from robust_eval.labels.human_labels import count_labelled, with_human_labels
 from robust_eval.labels.label_file import LABELS
 from robust_eval.metric.score import HUMAN_LABEL, HUMAN_LABEL_WEIGHT, HUMAN_LABEL_WHOLE
 
@@ -41,23 +41,23 @@ def column(table: pa.Table, name: str) -> list[object]:
 
 
 def test_a_text_alone_is_every_answer_to_its_question_with_it():
-    table = with_people({"s": graded()}, labels(label("q", None, "wrong")))["s"]
+    table = with_human_labels({"s": graded()}, labels(label("q", None, "wrong")))["s"]
     assert column(table, HUMAN_LABEL) == [0, None, None, None]
-    assert matched({"s": graded()}, labels(label("q", None, "wrong"), label("nobody", None, "right"))) == 1
+    assert count_labelled({"s": graded()}, labels(label("q", None, "wrong"), label("nobody", None, "right"))) == 1
 
 
 def test_what_more_than_half_say_counts_and_else_it_is_unclear():
     said = [label("q", 0, word, who) for who, word in (("a", "right"), ("b", "right"), ("c", "wrong"))]
     said += [label("q", 1, word, who) for who, word in (("a", "right"), ("b", "wrong"))]
     said += [label("r", 0, "unclear")]
-    assert column(with_people({"s": graded()}, labels(*said))["s"], HUMAN_LABEL) == [1, None, None, None]
+    assert column(with_human_labels({"s": graded()}, labels(*said))["s"], HUMAN_LABEL) == [1, None, None, None]
 
 
 def test_answers_drawn_by_strata_weigh_their_stratum_over_its_clear_labels():
     drawn = {"drawn": "answer", "stratum_size": 30, "sampler": "s"}
     said = [label("q", 0, "right", stratum="x", **drawn), label("q", 1, "wrong", stratum="x", **drawn)]
     said += [label("r", 0, "unclear", stratum="x", **drawn), label("r", 1, "right", stratum="y", **drawn)]
-    table = with_people({"s": graded()}, labels(*said))["s"]
+    table = with_human_labels({"s": graded()}, labels(*said))["s"]
     assert [
         weight
         for weight, person in zip(column(table, HUMAN_LABEL_WEIGHT), column(table, HUMAN_LABEL), strict=True)
@@ -69,13 +69,13 @@ def test_answers_drawn_by_strata_weigh_their_stratum_over_its_clear_labels():
 def test_only_whole_questions_count_of_those_drawn_whole():
     drawn = {"drawn": "question", "sampler": "s"}
     said = [label("q", 0, "right", **drawn), label("q", 1, "unclear", **drawn), label("r", 0, "right", **drawn)]
-    table = with_people({"s": graded()}, labels(*said))["s"]
+    table = with_human_labels({"s": graded()}, labels(*said))["s"]
     assert column(table, HUMAN_LABEL) == [1, None, None, None]
     assert column(table, HUMAN_LABEL_WHOLE) == [1, -1, None, None]
 
 
 def test_without_a_label_nothing_has_one():
-    table = with_people({"s": graded()}, LABELS.empty_table())["s"]
+    table = with_human_labels({"s": graded()}, LABELS.empty_table())["s"]
     assert np.isnan(table[HUMAN_LABEL].to_numpy()).all()
     assert table[HUMAN_LABEL_WHOLE].null_count == 4
     with pytest.raises(KeyError):

@@ -1,0 +1,168 @@
+"""Human labels beside the verdicts of a grader, answer by answer, and the agreement of labellers."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from robust_eval.answer import rows
+from robust_eval.labels.label_file import LABEL_VALUES, RIGHT, UNCLEAR, WRONG, label_places, place_of
+from robust_eval.labels.label_sample import ANSWER, QUESTION
+from robust_eval.metric.score import HUMAN_LABEL, HUMAN_LABEL_WEIGHT, HUMAN_LABEL_WHOLE, verdicts
+from robust_eval.stats.agreement import cohen_kappa
+
+_NUMBERS = {RIGHT: 1.0, WRONG: 0.0, UNCLEAR: np.nan}
+
+
+def with_human_labels(graded: Mapping[str, pa.Table], labels: pa.Table) -> dict[str, pa.Table]:
+    """Return the graded tables of each sampler with their human labels (:data:`HUMAN_LABEL` and the other columns).
+
+    Where several people labelled an answer, the label that more than half of them gave counts. An answer has no label
+    where there is no such majority, or where it says unclear. An answer drawn from a stratum weighs the size of the
+    stratum over the number of its labels. A table takes its labels from one sample, the one that has most of them:
+    answers drawn, whole questions, or what somebody else chose.
+    """
+    by_place, by_text = _votes(labels, list(graded))
+    return {name: _with_columns(name, table, by_place, by_text) for name, table in graded.items()}
+
+
+def count_labelled(graded: Mapping[str, pa.Table], labels: pa.Table) -> int:
+    """Return the number of answers of a run with a label, unclear ones included."""
+    by_place, by_text = _votes(labels, list(graded))
+    return sum(
+        place in by_place or (place[1], text) in by_text
+        for name, table in graded.items()
+        for place, text in _places(name, table)
+    )
+
+
+class _Votes:
+    """Labels of one answer from all labellers, and its sampling method."""
+
+    def __init__(self, label: Mapping[str, Any]) -> None:
+        self.method, self.stratum, self.size = label["drawn"], label["stratum"], label["stratum_size"]
+        self.by: dict[str, str] = {}
+
+    @property
+    def agreed(self) -> str:
+        label, number = Counter(self.by.values()).most_common(1)[0]
+        return label if 2 * number > len(self.by) else UNCLEAR
+
+
+_VotesByPlace = dict[tuple[str, ...], dict[str | None, _Votes]]
+_VotesByText = dict[tuple[str, str], _Votes]
+
+
+def _votes(labels: pa.Table, samplers: list[str]) -> tuple[_VotesByPlace, _VotesByText]:
+    by_place: _VotesByPlace = {}
+    by_text: _VotesByText = {}
+    for label in labels.to_pylist():
+        places = label_places(label, samplers)
+        for place in places:
+            votes = by_place.setdefault(place, {}).setdefault(label["drawn"], _Votes(label))
+            votes.by[label["labeller"]] = label["label"]
+        if not places:
+            votes = by_text.setdefault((label["question_id"], label["text"]), _Votes(label))
+            votes.by[label["labeller"]] = label["label"]
+    return by_place, by_text
+
+
+def _places(name: str, table: pa.Table) -> list[tuple[tuple[str, ...], str]]:
+    """Return the place of each answer, and its text; for choices in another order or form, preceded by these: the same
+    letter is another answer there.
+    """
+    columns = ("question_id", "rewrite", "temperature", "trial", "text", "form")
+    records = rows(table, *columns)
+    return [(place_of(name, *place), text if form is None else f"{form}: {text}") for *place, text, form in records]
+
+
+def _with_columns(name: str, table: pa.Table, by_place: _VotesByPlace, by_text: _VotesByText) -> pa.Table:
+    judged = ~np.isnan(verdicts(table))
+    places = _places(name, table)
+    samples: dict[str | None, list[_Votes | None]] = {}
+    methods = {method for votes in by_place.values() for method in votes} | ({None} if by_text else set())
+    for method in methods:
+        samples[method] = [
+            (by_place.get(place, {}).get(method) or (by_text.get((place[1], text)) if method is None else None))
+            if counts
+            else None
+            for (place, text), counts in zip(places, judged, strict=True)
+        ]
+    ids = [place[1] for place, _ in places]
+    for method, sample in samples.items():
+        if method == QUESTION:  # where labelling stopped inside one, what it has is no random part of its answers
+            whole = _whole(ids, judged, sample)
+            samples[method] = [
+                votes if question in whole else None for votes, question in zip(sample, ids, strict=True)
+            ]
+    none: list[_Votes | None] = [None] * len(ids)
+    largest = max(samples.values(), key=lambda sample: sum(votes is not None for votes in sample), default=none)
+    person = np.array([np.nan if votes is None else _NUMBERS[votes.agreed] for votes in largest], dtype=float)
+    of_whole: list[int | None] = [None] * len(ids)
+    complete = max(
+        (sample for method, sample in samples.items() if method != ANSWER),
+        key=lambda sample: len(_whole(ids, judged, sample)),
+        default=none,
+    )
+    whole = _whole(ids, judged, complete)
+    for row, votes in enumerate(complete):
+        if votes is not None and ids[row] in whole:
+            of_whole[row] = {RIGHT: 1, WRONG: 0}.get(votes.agreed, -1)
+    columns = {
+        HUMAN_LABEL: pa.array(person, pa.float64()),
+        HUMAN_LABEL_WEIGHT: pa.array(_weights(largest, person), pa.float64()),
+        HUMAN_LABEL_WHOLE: pa.array(of_whole, pa.int8()),
+    }
+    for column, values in columns.items():
+        table = table.append_column(column, values)
+    return table
+
+
+def _whole(ids: list[str], judged: np.ndarray[Any, Any], sample: list[_Votes | None]) -> set[str]:
+    """Return the questions with a label on every answer that counts."""
+    some = {question for question, votes in zip(ids, sample, strict=True) if votes is not None}
+    incomplete = {q for q, counts, votes in zip(ids, judged, sample, strict=True) if counts and votes is None}
+    return some - incomplete
+
+
+def _weights(sample: list[_Votes | None], person: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return one over the probability with which each labelled answer was drawn."""
+    clear = Counter(
+        votes.stratum for votes, label in zip(sample, person, strict=True) if votes is not None and label == label
+    )
+    is_weighted = [votes is not None and votes.method == ANSWER and clear[votes.stratum] > 0 for votes in sample]
+    return np.array(
+        [
+            votes.size / clear[votes.stratum] if votes and by_strata else 1.0
+            for votes, by_strata in zip(sample, is_weighted, strict=True)
+        ]
+    )
+
+
+class LabellerAgreement(NamedTuple):
+    """Agreement of two labellers: number of ``replies`` labelled by both, number with the ``same`` label, and Cohen's
+    κ.
+    """
+
+    first: str
+    second: str
+    replies: int
+    same: int
+    kappa: float
+
+
+def agreements(labels: pa.Table) -> Iterator[LabellerAgreement]:
+    """Yield the agreement of each pair of labellers with common replies; unclear is a third label."""
+    by_labeller: dict[str, dict[tuple[str, str], str]] = {}
+    for label in labels.to_pylist():
+        by_labeller.setdefault(label["labeller"], {})[label["question_id"], label["text"]] = label["label"]
+    for first, second in combinations(sorted(by_labeller), 2):
+        both = by_labeller[first].keys() & by_labeller[second].keys()
+        counts = np.zeros((len(LABEL_VALUES), len(LABEL_VALUES)), dtype=int)
+        for reply in both:
+            counts[LABEL_VALUES.index(by_labeller[first][reply]), LABEL_VALUES.index(by_labeller[second][reply])] += 1
+        if both:
+            yield LabellerAgreement(first, second, len(both), int(np.trace(counts)), cohen_kappa(counts))
