@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from robust_eval.answer import CURVES, NO_ANSWER, NO_REPLY, SCHEMA, Answers, Undecided, rows
+from robust_eval.answer import CURVES, NO_ANSWER, NO_REPLY, SCHEMA, Answers, EarlyStopping, rows
 from robust_eval.config.config import Config
 from robust_eval.experiment.conversing import Conversing
 from robust_eval.experiment.thinking_first import ThinkingFirst
@@ -43,7 +43,7 @@ class Collection(Protocol):
         """The name of the answers at temperature 0, for the log."""
 
     @property
-    def undecided(self) -> Mapping[str, Undecided]:
+    def undecided(self) -> Mapping[str, EarlyStopping]:
         """How far each sampler asks that asks no more than breaking temperatures need."""
 
     def conditions(self) -> Mapping[str, Conditions]:
@@ -88,7 +88,7 @@ class Asked:
     """How many of the largest log-probabilities of each greedy token are wanted at least."""
     takes: Temperatures = ALL
     """The temperatures that the model takes."""
-    undecided: Mapping[str, Undecided] = field(default_factory=dict)
+    undecided: Mapping[str, EarlyStopping] = field(default_factory=dict)
     """How far each sampler asks that asks no more than breaking temperatures need."""
     could_ask_less: Sequence[str] = ()
     """The samplers that ask all, and could ask no more than breaking temperatures need."""
@@ -288,9 +288,9 @@ class Recorded:
         return {name: Answers(table, CURVES.empty_table()) for name, table in self.file.answers(questions).items()}
 
     @property
-    def undecided(self) -> Mapping[str, Undecided]:
+    def undecided(self) -> Mapping[str, EarlyStopping]:
         """How far each sampler asked that asked no more than breaking temperatures need, as the file says."""
-        return {} if self.file.asked is None else self.file.asked.undecided
+        return {} if self.file.asked is None else self.file.asked.early_stopping
 
     def identity(self) -> dict[str, Any]:
         """Return the hash of the file."""

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from robust_eval.answer import HowAsked
+from robust_eval.answer import SamplingMetadata
 from robust_eval.config.config import Config
 from robust_eval.experiment.answered import Answered, joined
 from robust_eval.experiment.answering import Asked, Recorded
@@ -41,7 +41,7 @@ class Asking:
     full: bool = False
 
     def __post_init__(self) -> None:
-        self._how = HowAsked(self.config.judge.first_line, self.source.undecided)
+        self._how = SamplingMetadata(self.config.judge.first_line, self.source.undecided)
         self._rewriter = self.config.rewriter.within(self.models.writer.temperatures)
         if not self._rewriter.asks:  # what there is, is given to all at once
             self.questions = self._rewritten(self.questions).questions

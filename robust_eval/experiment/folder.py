@@ -9,7 +9,7 @@ from omegaconf import DictConfig
 
 from robust_eval.config.repeatable import repeatable
 from robust_eval.error import UserError
-from robust_eval.runtime.process import kept_lock
+from robust_eval.runtime.process import process_lock
 from robust_eval.tracking.run_folder import CONFIG, LOG
 
 
@@ -20,7 +20,7 @@ def owned(folder: Path, composed: DictConfig) -> Iterator[None]:
     A folder in which nothing but the log was written is removed afterwards, with the folder of its day if that is empty
     then. Raises UserError where another run is in the folder, or was there with another configuration.
     """
-    lock = kept_lock(folder.with_name(f"{folder.name}.lock"))
+    lock = process_lock(folder.with_name(f"{folder.name}.lock"))
     try:
         lock.acquire(timeout=0)
     except Timeout as problem:

@@ -8,7 +8,14 @@ from typing import Any
 import pyarrow as pa
 from omegaconf import DictConfig
 
-from robust_eval.answer import GREEDY, Answers, HowAsked, gathered, with_how_asked, write_parquet
+from robust_eval.answer import (
+    GREEDY,
+    Answers,
+    SamplingMetadata,
+    concat_by_sampler,
+    with_sampling_metadata,
+    write_parquet,
+)
 from robust_eval.config.repeatable import repeatable
 from robust_eval.metric.score import Score
 from robust_eval.question import Question
@@ -75,12 +82,12 @@ def write_rewrites(rewritten: Rewritten, folder: Path) -> None:
         write_parquet(rewritten.found, folder / "rewrites.parquet")
 
 
-def write_answers(greedy: pa.Table, answers: Mapping[str, Answers], asked: HowAsked, folder: Path) -> None:
+def write_answers(greedy: pa.Table, answers: Mapping[str, Answers], asked: SamplingMetadata, folder: Path) -> None:
     """Write the answers of all samplers, with how they were asked for, and accuracy curves where a model gave them."""
-    table = gathered({GREEDY: greedy, **{name: each.table for name, each in answers.items()}})
-    write_parquet(with_how_asked(table, asked), folder / ANSWERS)
+    table = concat_by_sampler({GREEDY: greedy, **{name: each.table for name, each in answers.items()}})
+    write_parquet(with_sampling_metadata(table, asked), folder / ANSWERS)
     if curves := curves_of(answers):
-        write_parquet(gathered(curves), folder / CURVES_FILE)
+        write_parquet(concat_by_sampler(curves), folder / CURVES_FILE)
 
 
 def curves_of(answers: Mapping[str, Answers]) -> dict[str, pa.Table]:

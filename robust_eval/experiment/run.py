@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from omegaconf import DictConfig, OmegaConf
 
-from robust_eval.answer import GREEDY, gathered, write_parquet
+from robust_eval.answer import GREEDY, concat_by_sampler, write_parquet
 from robust_eval.config.config import Config
 from robust_eval.dataset.base import Dataset
 from robust_eval.error import UserError
@@ -36,7 +36,7 @@ from robust_eval.store.base import Entries, NoStore
 from robust_eval.tracking.base import Run
 from robust_eval.tracking.result import Result
 from robust_eval.tracking.run_folder import ANSWERS, GRADED, VERDICTS
-from robust_eval.tracking.settings import flat, found_besides
+from robust_eval.tracking.settings import flat, resolved_values
 
 log = logging.getLogger(__name__)
 
@@ -136,7 +136,7 @@ def _measure(
         whole = asking.questions if taking.left else rewritten.questions
         digest = digest or _identified(config.dataset, loaded, whole, begin)
         answered = asking.answer(rewritten)
-        write_parquet(gathered({GREEDY: answered.baseline, **answered.graded}), folder / GRADED)
+        write_parquet(concat_by_sampler({GREEDY: answered.baseline, **answered.graded}), folder / GRADED)
         with watch.stage("scoring"):
             scores = score(config, answered, read, conditions, source.undecided, labels)
         if said := taking.in_words(scores):
@@ -153,7 +153,7 @@ def _measure(
     if config.grader.asks:
         write_parquet(config.grader.judged(), folder / VERDICTS)
     described = models.description() | source.identity() | loaded.description(digest) | _described(config, scores)
-    begin().parameters(found_besides(settings, described))
+    begin().parameters(resolved_values(settings, described))
     return Result(
         name=name,
         description=settings | described,

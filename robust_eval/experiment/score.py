@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from robust_eval.answer import GREEDY, Undecided
+from robust_eval.answer import GREEDY, EarlyStopping
 from robust_eval.config.config import Config
 from robust_eval.experiment.answered import Answered
 from robust_eval.experiment.corrected import Scored
@@ -23,7 +23,7 @@ def score(
     answered: Answered,
     read: Mapping[str, str],
     conditions: Mapping[str, Conditions],
-    undecided: Mapping[str, Undecided],
+    undecided: Mapping[str, EarlyStopping],
     labels: pa.Table | None = None,
 ) -> dict[str, Score]:
     """Score what was ``answered`` with each metric.

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from robust_eval.answer import OWN
+from robust_eval.answer import DEFAULT_TEMPERATURE
 from robust_eval.error import UserError, first_line
 from robust_eval.harness.logged import AskedWith, LoggedAnswer, of_kind, question_of, texts
 from robust_eval.harness.own_mark import MARK, marked
@@ -33,7 +33,7 @@ def read_every_eval_ever(file: Path, records: Sequence[Path]) -> Iterator[Logged
         where = f"{line}, sample {sample_id}"
         result = record.get("evaluation_result_id")
         evaluation = of_kind(record, "evaluation_id", str, where)
-        temperature = known.get((evaluation, result), known.get((evaluation, None), OWN))
+        temperature = known.get((evaluation, result), known.get((evaluation, None), DEFAULT_TEMPERATURE))
         mark = _mark(record, where)
         if mark is None and metrics.setdefault((evaluation, sample_id, temperature), result) != result:
             continue

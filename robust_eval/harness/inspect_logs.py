@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from robust_eval.answer import OWN
+from robust_eval.answer import DEFAULT_TEMPERATURE
 from robust_eval.error import UserError, first_line
 from robust_eval.harness.listed_options import letter_in, lettered_options
 from robust_eval.harness.logged import (
@@ -66,7 +66,7 @@ def read_inspect(file: Path) -> Iterator[LoggedAnswer]:
             raise UserError(f"{where}: no sample of inspect_ai: {reason(problem)}") from problem
         if at is not None and (isinstance(at, bool) or not isinstance(at, int | float) or not 0 <= at < math.inf):
             raise UserError(f"{where}: the temperature must be a number of 0 or more, not {at!r:.40}")
-        temperature = OWN if at is None else float(at)
+        temperature = DEFAULT_TEMPERATURE if at is None else float(at)
         stop = tuple(config.stop_seqs or ())
         graders |= _graders(sample.scores or {})
         answer = _answer(sample, header.eval.model, header.eval.task, temperature, stop, config.max_tokens, where)

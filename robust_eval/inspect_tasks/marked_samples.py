@@ -6,7 +6,7 @@ from typing import Any
 from inspect_ai.dataset import MemoryDataset, Sample
 from inspect_ai.model import ChatMessage, ChatMessageAssistant, ChatMessageSystem, ChatMessageUser
 
-from robust_eval.answer import HowAsked, Undecided, temperature_name
+from robust_eval.answer import EarlyStopping, SamplingMetadata, temperature_name
 from robust_eval.config.questions import named_questions
 from robust_eval.error import UserError
 from robust_eval.harness.logged import question_of, texts
@@ -39,7 +39,7 @@ def marked_samples(
         known = [(question, given) for question, given in known if question.rewrites]
     if not known:
         raise UserError(f"no question of {name} can be asked" + (": none has rewrites" if len(planned) == 1 else ""))
-    settled = None if settles is None else HowAsked(False, {SWEEP: Undecided(tuple(planned), settles)})
+    settled = None if settles is None else SamplingMetadata(False, {SWEEP: EarlyStopping(tuple(planned), settles)})
     samples = []
     for rewrite, t in conditions:
         for question, given in known:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from inspect_ai import Epochs, Task, task
 from inspect_ai.scorer import Scorer
 
-from robust_eval.answer import OWN
+from robust_eval.answer import DEFAULT_TEMPERATURE
 from robust_eval.error import UserError
 from robust_eval.inspect_tasks import metrics
 from robust_eval.inspect_tasks.early_stopping import SettledEarly
@@ -82,7 +82,7 @@ def certainty(
 
     The other parameters are those of :func:`frs`.
     """
-    at = OWN if temperature is None else float(temperature)
+    at = DEFAULT_TEMPERATURE if temperature is None else float(temperature)
     if at <= 0:
         raise UserError(f"temperature must be above 0, not {temperature}")
     return Task(

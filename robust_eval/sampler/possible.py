@@ -4,7 +4,7 @@ import logging
 import math
 from copy import copy
 
-from robust_eval.answer import OWN
+from robust_eval.answer import DEFAULT_TEMPERATURE
 from robust_eval.error import UserError
 from robust_eval.model.base import Temperatures
 from robust_eval.sampler.base import Sampler
@@ -30,7 +30,7 @@ def possible(name: str, sampler: Sampler, takes: Temperatures, model: str) -> Sa
             "sampler=%s asks at the temperature of %s's own: it takes none, such as the %s that is set",
             *(name, model, ", ".join(f"{t:g}" for t in asked)),
         )
-        return _at(sampler, [OWN])
+        return _at(sampler, [DEFAULT_TEMPERATURE])
     within = [t for t in asked if t <= takes.highest]
     if len(within) == len(asked):
         return sampler
