@@ -29,7 +29,7 @@ from robust_eval.model.base import Request
 from robust_eval.model.served.capabilities import Capabilities
 from robust_eval.model.served.openai import OpenAI
 from robust_eval.prompt.prompt import Prompt
-from robust_eval.runtime.process import AGAIN, Stopwatch, no_interrupt_lost
+from robust_eval.runtime.process import RESEND_DELAY, Stopwatch, resend_lost_interrupts
 from robust_eval.store.base import NoStore, Store
 from robust_eval.store.sqlite import SqliteStore
 from robust_eval.store.stored_model import StoredModel
@@ -67,7 +67,7 @@ def interrupted(url: str, folder: Path, interrupts: int, seed: int) -> dict[str,
         seconds.append(time.perf_counter() - began)
     longest = 1.2 * min(seconds)
     generator, counts, removed = random.Random(seed), Counter[str](), 0
-    with _thrown_away() as ignored, no_interrupt_lost():
+    with _thrown_away() as ignored, resend_lost_interrupts():
         for _ in range(interrupts):
             came = False
             for number in range(removed, counts["runs that ended"]):
@@ -89,7 +89,7 @@ def interrupted(url: str, folder: Path, interrupts: int, seed: int) -> dict[str,
                     counts["with other answers"] += list(_answers(table)) != list(_answers(expected))
                     counts["set aside"] += len(list(store.glob("damaged-*")))
                     counts["runs that ended"] += 1
-                time.sleep(4 * AGAIN)  # one that was thrown away comes again
+                time.sleep(4 * RESEND_DELAY)  # one that was thrown away comes again
                 counts["lost"] += 1
             except KeyboardInterrupt:
                 counts["raised"] += 1

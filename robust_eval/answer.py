@@ -1,4 +1,4 @@
-"""The answer table: a row per answer, the joint between producing answers and scoring them.
+"""Answer table: a row per answer, the interface between sampling and scoring.
 
 A sampler and a model fill the columns up to ``reasoning_tokens``, ``cached_tokens``, ``served_model`` and
 ``system_fingerprint``, but for ``label``, ``correct`` and ``exact``, which a grader fills. A reader fills ``answer``,
@@ -27,8 +27,8 @@ NO_REPLY = ("filtered_prompt", "filtered_reply", "error")
 """Outcomes without a reply, left out of every denominator; all other outcomes count as replies."""
 NO_ANSWER = ("refused", "empty", "invalid")
 """Outcomes of a reply without an answer, which is wrong whatever its text."""
-OWN = math.nan
-"""The temperature of a model that takes none but its own. NaN equals nothing; this one object is found in a mapping."""
+DEFAULT_TEMPERATURE = math.nan
+"""Temperature of a model without a temperature parameter. Use this object as a dictionary key, because NaN ≠ NaN."""
 
 SCHEMA = pa.schema(
     [
@@ -64,10 +64,10 @@ SCHEMA = pa.schema(
 )
 _REQUIRED = tuple(field.name for field in SCHEMA if not field.nullable)
 SERVED = ("served_model", "system_fingerprint")
-"""Columns with a service's names for what answered; null where it gives none, and of a model that is loaded here."""
+"""Columns with a service's names of the model and its build; null where it gives none, and for local models."""
 
 GRADED_COLUMNS = ("label", "correct", "exact", "answer", "rule", "reason", "uncertain")
-"""What an answer means and whether it is right: columns that readers and graders fill."""
+"""Columns that readers and graders fill: the meaning of an answer and its verdict."""
 
 CURVES = pa.schema(
     [
@@ -85,14 +85,14 @@ CURVES = pa.schema(
 
 
 SAMPLER = "sampler"
-"""The column of a run's files that names the sampler of an answer; it is not in :data:`SCHEMA`."""
+"""Column of a run's files with the sampler of an answer; it is not in :data:`SCHEMA`."""
 GREEDY = "greedy"
 """The value of that column for greedy answers, which all samplers share."""
 
 
-class Undecided(NamedTuple):
-    """How far answers were asked for that are no more than breaking temperatures need (docs/methods.md, §1): those at
-    these ``temperatures``, each until it was settled whether the accuracy falls below the ``threshold`` there.
+class EarlyStopping(NamedTuple):
+    """Early stopping of a sampler (docs/methods.md, §1): the ``temperatures`` were sampled in order, each until it was
+    settled whether the accuracy falls below the ``threshold``.
     """
 
     temperatures: tuple[float, ...]
@@ -100,7 +100,7 @@ class Undecided(NamedTuple):
 
 
 _ROWS_AT_ONCE = 1 << 14
-"""Rows that are Python objects at once, so that a table of millions costs little more than itself."""
+"""Rows that are Python objects at once, so that a table of millions takes little more memory than itself."""
 
 
 class Answers(NamedTuple):
@@ -115,19 +115,22 @@ def answer_table(records: Iterable[Mapping[str, Any]]) -> pa.Table:
     return validated(pa.Table.from_pylist(list(records), schema=SCHEMA))
 
 
-def gathered(tables: Mapping[str, pa.Table]) -> pa.Table:
+def concat_by_sampler(tables: Mapping[str, pa.Table]) -> pa.Table:
     """Concatenate tables of answers, with the name of each table in the column :data:`SAMPLER`.
 
     Columns that a table lacks are null in its rows.
     """
-    named = [
+    labelled = [
         table.append_column(SAMPLER, pa.array([name] * table.num_rows, pa.string())) for name, table in tables.items()
     ]
-    return pa.concat_tables(named, promote_options="default")
+    return pa.concat_tables(labelled, promote_options="default")
 
 
 def rows(table: pa.Table, *columns: str) -> Iterator[tuple[Any, ...]]:
-    """Iterate over the rows of a table: a tuple of the values of these columns. A temperature of NaN is :data:`OWN`."""
+    """Iterate over the rows of a table: tuples of the values of these columns.
+
+    A temperature of NaN is :data:`DEFAULT_TEMPERATURE`.
+    """
     for batch in table.select(columns).to_batches(max_chunksize=_ROWS_AT_ONCE):
         values = (
             _temperatures(batch[place]) if name == "temperature" else batch[place].to_pylist()
@@ -137,32 +140,32 @@ def rows(table: pa.Table, *columns: str) -> Iterator[tuple[Any, ...]]:
 
 
 def _temperatures(column: pa.Array) -> list[float]:
-    return [OWN if t != t else t for t in column.to_pylist()]
+    return [DEFAULT_TEMPERATURE if t != t else t for t in column.to_pylist()]
 
 
 def temperatures_of(table: pa.Table) -> list[float]:
-    """Return the temperatures of a table of answers, ascending; :data:`OWN` last."""
-    found = np.unique(table["temperature"].to_numpy()).tolist()
-    return [OWN if t != t else t for t in found]
+    """Return the temperatures of a table of answers, ascending; :data:`DEFAULT_TEMPERATURE` last."""
+    values = np.unique(table["temperature"].to_numpy()).tolist()
+    return [DEFAULT_TEMPERATURE if t != t else t for t in values]
 
 
 def served_as(tables: Iterable[pa.Table], column: str) -> set[str]:
-    """Return the names that a service gave with these answers, in one of the columns :data:`SERVED`."""
+    """Return the names in one of the columns :data:`SERVED` of these answers."""
     return {name for table in tables for name in pc.unique(table[column]).to_pylist() if name is not None}
 
 
-def in_short(names: Iterable[str]) -> str:
-    """Write names in a sentence, the first few of them in alphabetical order.
+def abbreviated_list(names: Iterable[str]) -> str:
+    """Return the first few names in alphabetical order, and the number of others.
 
-    >>> in_short(["b", "a"]), in_short("gfedcba")
+    >>> abbreviated_list(["b", "a"]), abbreviated_list("gfedcba")
     ('a, b', 'a, b, c, d, e and 2 more')
     """
     ordered = sorted(names)
-    more = len(ordered) - _NAMED
-    return ", ".join(ordered[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+    more = len(ordered) - _LISTED
+    return ", ".join(ordered[:_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
-_NAMED = 5
+_LISTED = 5
 
 
 def at_temperature(table: pa.Table, temperature: float) -> pa.Table:
@@ -174,7 +177,7 @@ def at_temperature(table: pa.Table, temperature: float) -> pa.Table:
 def temperature_name(temperature: float) -> str:
     """Return a temperature as text for names and sentences.
 
-    >>> temperature_name(0.70), temperature_name(OWN)
+    >>> temperature_name(0.70), temperature_name(DEFAULT_TEMPERATURE)
     ('0.7', 'own')
     """
     return "own" if math.isnan(temperature) else f"{temperature:g}"
@@ -187,13 +190,13 @@ def validated(table: pa.Table) -> pa.Table:
         raise ValueError(f"not an answer table: columns {missing} are missing, expected {SCHEMA.names}")
     if surplus := [name for name in table.schema.names if name not in SCHEMA.names]:
         raise ValueError(f"not an answer table: columns {surplus} are unknown, expected {SCHEMA.names}")
-    as_wanted = table.schema.equals(SCHEMA) and not any(table[name].null_count for name in _REQUIRED)
-    for field in () if as_wanted else SCHEMA:  # casting takes as long as making a small table
+    is_valid = table.schema.equals(SCHEMA) and not any(table[name].null_count for name in _REQUIRED)
+    for field in () if is_valid else SCHEMA:  # casting takes as long as making a small table
         try:
             table[field.name].cast(field.type)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as problem:
-            raise ValueError(f"not an answer table: column {field.name!r} is no {field.type}: {problem}") from problem
-    if not as_wanted:
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise ValueError(f"not an answer table: column {field.name!r} is no {field.type}: {error}") from error
+    if not is_valid:
         table = table.select(SCHEMA.names).cast(SCHEMA)
     unknown = set(table["outcome"].unique().to_pylist()) - set(OUTCOMES)
     if unknown:
@@ -201,39 +204,41 @@ def validated(table: pa.Table) -> pa.Table:
     return table
 
 
-_ASKED = b"robust_eval.asked"
+_METADATA_KEY = b"robust_eval.asked"
 
 
-class HowAsked(NamedTuple):
-    """What a file of answers says of how they were asked for: whether a reply ended with its first line, and which
-    samplers asked no more than breaking temperatures need.
-    """
+class SamplingMetadata(NamedTuple):
+    """Metadata of a file of answers: whether replies ended with their first line, and the early stopping by sampler."""
 
     first_lines: bool
-    undecided: Mapping[str, Undecided]
+    early_stopping: Mapping[str, EarlyStopping]
 
 
-def with_how_asked(table: pa.Table, asked: HowAsked) -> pa.Table:
-    """Return a table of answers, marked with how they were asked for."""
-    return table.replace_schema_metadata({**(table.schema.metadata or {}), _ASKED: json.dumps(asked).encode()})
+def with_sampling_metadata(table: pa.Table, metadata: SamplingMetadata) -> pa.Table:
+    """Return a table of answers with its sampling metadata in the schema."""
+    return table.replace_schema_metadata(
+        {**(table.schema.metadata or {}), _METADATA_KEY: json.dumps(metadata).encode()}
+    )
 
 
-def how_asked(path: Path) -> HowAsked | None:
-    """Return how the answers in a file were asked for; None where it does not say so, as one of no run."""
+def read_sampling_metadata(path: Path) -> SamplingMetadata | None:
+    """Return the sampling metadata of a file of answers; None without it, as of answers from elsewhere."""
     try:
-        mark = (pq.read_schema(path).metadata or {}).get(_ASKED)
+        mark = (pq.read_schema(path).metadata or {}).get(_METADATA_KEY)
     except (OSError, pa.ArrowInvalid):  # no Parquet, or none that can be read: reading the answers says which
         return None
     if mark is None:
         return None
     first_lines, undecided = json.loads(mark)
-    return HowAsked(first_lines, {name: Undecided(tuple(grid), at) for name, (grid, at) in undecided.items()})
+    return SamplingMetadata(
+        first_lines, {name: EarlyStopping(tuple(grid), at) for name, (grid, at) in undecided.items()}
+    )
 
 
 def write_parquet(table: pa.Table, path: Path) -> None:
     """Write a table whole or not at all: into a temporary file beside ``path`` that then takes its name.
 
-    What has that name is removed: in a folder of somebody else it may be a link to a file elsewhere.
+    An existing file of that name is replaced, not followed: in a foreign folder it may be a link to a file elsewhere.
     """
     partial = path.with_name(path.name + ".partial")
     partial.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""What Python programs and notebooks call: run an experiment, read one that has finished, compare, score.
+"""Python interface for programs and notebooks: run an experiment, load a finished run, compare, score.
 
 import robust_eval
 
@@ -52,12 +52,12 @@ from robust_eval.stats.estimate import interval
 from robust_eval.stats.interval import independent
 from robust_eval.tracking.run_folder import COMPARISON_PAGE, CURVES_FILE, GRADED, LOG, QUESTIONS, REPORT, finished_jobs
 
-OWN_LAYOUT = {"rewrites", "type", "level", "incorrect"}
+JSONL_COLUMNS = {"rewrites", "type", "level", "incorrect"}
 """Columns of questions that ``dataset=jsonl`` reads, and ``dataset=local`` does not."""
 
 
 class Page:
-    """A folder with a page: shown in a notebook, or in the web browser."""
+    """Folder with a page, shown in a notebook or in the web browser."""
 
     def __init__(self, folder: Path, page: str) -> None:
         self.folder = folder
@@ -81,7 +81,7 @@ class Evaluation(Page):
     ``figures`` has a row for each figure: ``name``, ``value``, the ends ``low`` and ``high`` of its 95 % interval,
     ``unit``, and ``n``, the number of questions that it rests on; NaN and NA where there is none. ``questions`` has a
     row for each question with its value of every figure, ``answers`` a row for each answer with its verdict, and
-    ``curves`` the accuracy by temperature as far as the model told it (empty for most models). The columns are
+    ``curves`` the accuracy by temperature of models that compute it (empty for most). The columns are
     explained in docs/run_folder.md.
     """
 
@@ -129,14 +129,14 @@ class Evaluation(Page):
 
         Raises UserError where there is none of this name.
         """
-        there = sorted(file.stem for file in self.folder.glob("*.parquet"))
-        if name not in there:
-            raise UserError(f"{self.folder} has no table {name!r}, but {', '.join(there)}")
+        tables = sorted(file.stem for file in self.folder.glob("*.parquet"))
+        if name not in tables:
+            raise UserError(f"{self.folder} has no table {name!r}, but {', '.join(tables)}")
         return read_parquet(self.folder / f"{name}.parquet").to_pandas()
 
     @property
     def headline(self) -> pd.DataFrame:
-        """The figures that a person wants first, as they are printed."""
+        """The headline figures, as they are printed."""
         run = self.finished
         rows = []
         for name in run.headline:
@@ -147,17 +147,17 @@ class Evaluation(Page):
 
     @property
     def title(self) -> str:
-        """What was measured on what, and how many questions were kept."""
+        """Model, data set, and number of questions kept."""
         run = self.finished
-        kept = int(run.kept().sum())
-        named = f"{run.settings['model.name']} on {run.settings['dataset.name']}"
-        return printable(f"{named}: {kept} of {run.asked} questions kept")
+        count = int(run.kept().sum())
+        subject = f"{run.settings['model.name']} on {run.settings['dataset.name']}"
+        return printable(f"{subject}: {count} of {run.asked} questions kept")
 
     @property
     def _warning(self) -> str:
-        kept, groups = self.finished.kept(), self.finished.groups()
-        chosen = None if groups is None else [group for group, own in zip(groups, kept, strict=True) if own]
-        return few(independent(int(kept.sum()), chosen), groups is not None)
+        selected, groups = self.finished.kept(), self.finished.groups()
+        chosen = None if groups is None else [group for group, is_kept in zip(groups, selected, strict=True) if is_kept]
+        return few(independent(int(selected.sum()), chosen), groups is not None)
 
     def __repr__(self) -> str:
         table = self.headline.to_string(index=False)
@@ -168,7 +168,7 @@ class Evaluation(Page):
 
 
 class ComparedRuns(Page):
-    """Runs beside one another, read from the folder of a comparison.
+    """Comparison of runs, read from its folder.
 
     ``runs`` has a row for each figure of each run, ``pairs`` one for each figure and pair of runs with the difference
     and its interval, and ``questions`` one for each question that several runs share (empty where none is). The columns
@@ -297,10 +297,9 @@ class LoadedAnswers:
 
 @contextmanager
 def _printable_errors() -> Iterator[None]:
-    """Raise each UserError anew, with a text that is safe to print, and without what caused it.
+    """Raise each UserError anew, with a text that is safe to print, and without its cause.
 
-    Python prints an exception that nobody catches, and all that it came from, and a server or a file may have written
-    a part of it.
+    Python prints an uncaught exception with all its causes, and a server or a file may have written a part of them.
     """
     try:
         yield
@@ -317,7 +316,7 @@ def run(
     folder: str | Path | None = None,
     **settings: Any,
 ) -> Evaluation:
-    """Run one experiment, as the command ``robust-eval`` does, and return what it found.
+    """Run one experiment, as the command ``robust-eval`` does, and return its evaluation.
 
     ``overrides`` are written as on the command line (``["experiment=frs", "dataset.limit=100"]``). ``settings`` are the
     same as keywords: ``seed=1``, ``metric=["frs", "certainty"]``, ``**{"dataset.limit": 100}``. ``model`` is the name
@@ -327,8 +326,8 @@ def run(
     ``rewrites``, ``type``, ``level`` or ``incorrect`` (docs/data_sets.md). The run is written to ``folder``, by default
     to one of its own under ``mlruns/runs``, and recorded as the settings say.
 
-    Raises UserError, which is a ValueError, for what a user can mend. What a function or an object of one's own raises
-    comes through. Answers that have come by then are stored, and the next call goes on from them.
+    Raises UserError, which is a ValueError, for mistakes of the user. Exceptions of a user's function or object are
+    not caught. Answers received before an exception are stored, and the next call resumes from them.
 
     >>> run(["experiment=certainty", "dataset.limit=20"]).figures  # doctest: +SKIP
     """
@@ -336,34 +335,34 @@ def run(
     if isinstance(overrides, str):
         raise UserError(f"overrides must be a list such as ['dataset.limit=100'], not {overrides!r}")
     lines = [*map(_override, overrides), *(as_override(name, value) for name, value in settings.items())]
-    given = None
+    model_config = None
     if isinstance(model, str):
         lines.append(as_override("model", model))
     elif model is not None:
-        given = _given(model)
-        lines += _standing_for(given)
+        model_config = _as_model_config(model)
+        lines += _model_overrides(model_config)
     table = None
     if isinstance(dataset, str):
         lines.append(as_override("dataset", dataset))
     elif dataset is not None:
         rows = records(dataset, "dataset")
         table = KeptTable(_mlruns(lines), json_lines(rows).encode("utf-8", "surrogatepass"), ".jsonl")
-        own = any(row.keys() & OWN_LAYOUT for row in rows)
-        lines = [f"dataset={'jsonl' if own else 'local'}", "dataset.name=local", *lines]
+        has_extra_columns = any(row.keys() & JSONL_COLUMNS for row in rows)
+        lines = [f"dataset={'jsonl' if has_extra_columns else 'local'}", "dataset.name=local", *lines]
         lines.append(as_override("dataset.path", str(table.file)))
     config, composed = composed_run(with_own_options(with_log(lines)))
-    if given is not None:
-        config.model = given
-    place = Path(config.paths.mlruns) / "runs" / _now() if folder is None else _folder(folder)
+    if model_config is not None:
+        config.model = model_config
+    output = Path(config.paths.mlruns) / "runs" / _now() if folder is None else _folder(folder)
     try:
-        place.mkdir(parents=True, exist_ok=True)
+        output.mkdir(parents=True, exist_ok=True)
         if table is not None:
             table.write()
     except OSError as problem:
-        raise UserError(f"the run cannot be written to {place}: {first_line(problem)}") from problem
-    with _logged(place / LOG):
-        run_experiment(config, composed, place)
-    return Evaluation(place)
+        raise UserError(f"the run cannot be written to {output}: {first_line(problem)}") from problem
+    with _logged(output / LOG):
+        run_experiment(config, composed, output)
+    return Evaluation(output)
 
 
 @_printable_errors()
@@ -374,7 +373,7 @@ def load(folder: str | Path) -> Evaluation:
 
 @_printable_errors()
 def compare(runs: Sequence[Evaluation | str | Path], folder: str | Path | None = None) -> ComparedRuns:
-    """Compare finished runs, given as what :func:`run` returned, or by the folders of runs and sweeps.
+    """Compare finished runs: results of :func:`run`, or folders of runs and sweeps.
 
     The comparison is written to ``folder``, by default to one of its own under ``mlruns/comparisons``. Raises UserError
     where no run is given, or one cannot be read.
@@ -383,28 +382,28 @@ def compare(runs: Sequence[Evaluation | str | Path], folder: str | Path | None =
     """
     if not isinstance(runs, Sequence) or isinstance(runs, str):
         raise UserError(f"compare() wants a list of runs, or of their folders, not {type(runs).__name__}")
-    found = [finished for each in runs for finished in _finished(each)]
-    if not found:
+    finished_runs = [each_run for each in runs for each_run in _finished(each)]
+    if not finished_runs:
         raise UserError("compare() wants at least one run")
-    compared = compare_runs(found)
+    compared = compare_runs(finished_runs)
     place = _mlruns([]) / "comparisons" / _now() if folder is None else _folder(folder)
     try:
         write_comparison(compared, place)
     except OSError as problem:
         raise UserError(f"the comparison cannot be written to {place}: {first_line(problem)}") from problem
-    return ComparedRuns(place, [printable(said) for said in sentences(compared)])
+    return ComparedRuns(place, [printable(sentence) for sentence in sentences(compared)])
 
 
 @_printable_errors()
 def score(
     answers: Rows, questions: Rows, metrics: Sequence[str] = ("certainty",), model: str = "recorded", **settings: Any
 ) -> Evaluation:
-    """Grade and score answers that were collected elsewhere, of a model that is called ``model``; nothing is asked.
+    """Grade and score answers of ``model`` that were collected elsewhere; nothing is sampled.
 
     ``answers`` has a row for each answer with ``question_id``, ``text`` and ``temperature``, and where there are
     several to a question ``trial`` or ``rewrite`` (docs/recorded_answers.md). ``questions`` has a row for each question
     with its ``id`` and the columns of ``dataset=local``. ``settings`` are those of :func:`run`, which writes and
-    returns the same. Raises UserError for what a user can mend.
+    returns the same. Raises UserError for mistakes of the user.
 
     >>> score(
     ...     [{"question_id": "1", "text": "Rome", "temperature": 1.0, "trial": trial} for trial in range(20)],
@@ -423,9 +422,9 @@ def score(
     written = io.BytesIO()
     pq.write_table(table, written)
     lines = [as_override(name, value) for name, value in settings.items()]
-    kept = KeptTable(_mlruns(lines), written.getvalue(), ".parquet")
-    kept.write()
-    file = {"sampler.recorded.file": str(kept.file), "model.name": model}
+    recorded = KeptTable(_mlruns(lines), written.getvalue(), ".parquet")
+    recorded.write()
+    file = {"sampler.recorded.file": str(recorded.file), "model.name": model}
     return run(["sampler=recorded"], dataset=questions, metric=list(metrics), **file, **settings)
 
 
@@ -437,16 +436,16 @@ def load_answers(*files: str | Path) -> list[LoadedAnswers]:
 
     >>> load_answers("logs/capitals.eval")[0].score()  # doctest: +SKIP
     """
-    found = [each for file in files for each in (logs(Path(file)) if Path(file).is_dir() else [Path(file)])]
-    if not found:
+    paths = [each for file in files for each in (logs(Path(file)) if Path(file).is_dir() else [Path(file)])]
+    if not paths:
         raise UserError(f"there are no logs in {', '.join(map(str, files))}" if files else "name at least one log")
-    return [LoadedAnswers(each) for each in collect(found)]
+    return [LoadedAnswers(each) for each in collect(paths)]
 
 
-def _folder(given: object) -> Path:
-    if not isinstance(given, str | Path):
-        raise UserError(f"folder must be the path of a folder, not {given!r}")
-    return Path(given)
+def _folder(path: object) -> Path:
+    if not isinstance(path, str | Path):
+        raise UserError(f"folder must be the path of a folder, not {path!r}")
+    return Path(path)
 
 
 def _override(line: object) -> str:
@@ -455,7 +454,7 @@ def _override(line: object) -> str:
     return line
 
 
-def _given(model: object) -> ModelConfig:
+def _as_model_config(model: object) -> ModelConfig:
     if isinstance(model, type):
         raise UserError(f"model={model.__qualname__} is a class: give an object, {model.__qualname__}(…)")
     if ModelConfig in type(model).__mro__:
@@ -468,20 +467,20 @@ def _given(model: object) -> ModelConfig:
     )
 
 
-def _standing_for(model: ModelConfig) -> list[str]:
+def _model_overrides(model: ModelConfig) -> list[str]:
     """Return the overrides that describe a model that no configuration can hold."""
     if not isinstance(getattr(model, "name", None), str) or not model.name:
         raise UserError(f"model: {type(model).__qualname__} has no name, by which tables and the tracker call it")
-    own: list[str] = [field.name for field in fields(model)] if is_dataclass(model) else []
-    values = {name: getattr(model, name) for name in own if name != "name"}
+    names: list[str] = [field.name for field in fields(model)] if is_dataclass(model) else []
+    values = {name: getattr(model, name) for name in names if name != "name"}
     plain = {name: value for name, value in values.items() if isinstance(value, str | int | float | bool | None)}
     style = "chat" if model.terms().chat else "plain"
-    described = {"name": model.name, "kind": type(model).__qualname__, "settings": plain, "prompt_style": style}
-    return ["model=given", *(as_override(f"model.{name}", value) for name, value in described.items())]
+    settings = {"name": model.name, "kind": type(model).__qualname__, "settings": plain, "prompt_style": style}
+    return ["model=given", *(as_override(f"model.{name}", value) for name, value in settings.items())]
 
 
 def _mlruns(lines: Sequence[str]) -> Path:
-    """Return the folder in which these overrides leave what they make."""
+    """Return the output folder of these overrides."""
     register()
     config, _ = composed_run([line for line in lines if line.startswith("paths.mlruns=")])
     return Path(config.paths.mlruns)
@@ -513,12 +512,14 @@ def _now() -> str:
     return datetime.now().strftime("%Y-%m-%d/%H-%M-%S-%f")
 
 
-def _as_html(above: Sequence[str], table: pd.DataFrame, below: Sequence[str]) -> str:
-    before, after = ("".join(f"<p>{html.escape(said)}</p>" for said in each if said) for each in (above, below))
+def _as_html(head: Sequence[str], table: pd.DataFrame, foot: Sequence[str]) -> str:
+    before, after = (
+        "".join(f"<p>{html.escape(paragraph)}</p>" for paragraph in each if paragraph) for each in (head, foot)
+    )
     return f"{before}{table.to_html(index=False, border=0)}{after}"
 
 
 def _in_notebook() -> bool:
-    """Tell whether a kernel of Jupyter runs this process."""
+    """Return whether a kernel of Jupyter runs this process."""
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     return getattr(shell, "kernel", None) is not None

@@ -1,8 +1,8 @@
-"""The exceptions whose message is written for users, and the first line of any exception."""
+"""Exceptions with a message for users, and the first line of any exception."""
 
 
 class UserError(ValueError):
-    """A mistake that the person who started the run can correct.
+    """Mistake that the person who started the run can correct.
 
     Its text is one sentence: what is wrong, where, and what would be right. The command line prints it without a
     traceback and exits with status 1.
@@ -10,10 +10,7 @@ class UserError(ValueError):
 
 
 class OutageError(UserError):
-    """What a run needs from elsewhere is not there: a server, a key that it takes, money, a model that grades.
-
-    It says nothing about the model that is measured.
-    """
+    """Outage of an external resource: a server, an API key, credit, a judge model. It is no result of the model."""
 
 
 def first_line(problem: BaseException) -> str:
@@ -21,5 +18,5 @@ def first_line(problem: BaseException) -> str:
 
     A line that ends in a colon is followed by the next line.
     """
-    first, *others = [line.strip() for line in str(problem).splitlines() if line.strip()] or [type(problem).__name__]
-    return f"{first} {others[0]}" if first.endswith(":") and others else first
+    first, *rest = [line.strip() for line in str(problem).splitlines() if line.strip()] or [type(problem).__name__]
+    return f"{first} {rest[0]}" if first.endswith(":") and rest else first

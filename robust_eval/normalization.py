@@ -1,7 +1,7 @@
-"""Normal form of a text: what a person would call the same answer has one, what she would not has two.
+"""Normalised form of a text: texts that a person calls the same answer share one.
 
 "The Eiffel Tower's", "eiffel tower" and "EIFFEL TOWER." are the same; "C", "C++" and "C#" are not. The two tables of
-docs/normal_forms.md list what is joined and what is kept apart, each row with its reason; a test runs them.
+docs/normal_forms.md list pairs that are joined and pairs that are not, each row with its reason; a test runs them.
 
 The steps, in order: first line; Unicode NFKC without control characters, but superscripts apart from digits; case and,
 unless accents are kept, accents folded; digits of all scripts to ASCII; initials and thousands joined; possessive 's
@@ -148,13 +148,13 @@ def forms(text: str, accents: str = "fold") -> tuple[str, ...]:
 
 def _form(line: str, join_apostrophes: bool) -> str:
     """Return a normal form of a unified line."""
-    words = _dated(with_values(_without_articles(_words(line, join_apostrophes))))
-    form = " ".join(word for word in _signed(words) if word != ",")
+    words = _with_months_after_days(with_values(_without_articles(_words(line, join_apostrophes))))
+    form = " ".join(word for word in _with_signs(words) if word != ",")
     return form or " ".join(line.split())
 
 
 def normal_form(text: str) -> str:
-    r"""Return the normal form of all lines of a text together: questions with the same are no two.
+    r"""Return the normalised form of a text of several lines. Questions with the same form are duplicates.
 
     >>> normal_form("Who wrote\n Emma?")
     'who wrote emma'
@@ -182,9 +182,9 @@ def has_words(form: str, words: str) -> bool:
 
 
 @lru_cache(maxsize=1 << 14)
-def whole_words(*wanted: str) -> re.Pattern[str]:
+def whole_words(*forms: str) -> re.Pattern[str]:
     """Return a pattern that matches any of some normal forms in another, as whole words."""
-    return re.compile("|".join(map(_between_boundaries, wanted)))
+    return re.compile("|".join(map(_between_boundaries, forms)))
 
 
 def _between_boundaries(form: str) -> str:
@@ -220,13 +220,13 @@ def unified(text: str, accents: str = "fold") -> str:
         plain = text.casefold().replace("&", " and ").replace("`", "'")
         return plain if plain.isprintable() else _without_control_characters(plain)
     text = _NARROW_SPACE.sub("", _MIXED.sub(" ", text))
-    text = _SUPERSCRIPT.sub(lambda found: f"^{found.group().translate(_AS_DIGITS)}", text.translate(_SAME))
+    text = _SUPERSCRIPT.sub(lambda match: f"^{match.group().translate(_AS_DIGITS)}", text.translate(_SAME))
     text = unicodedata.normalize("NFKC", text).translate(_SAME).casefold()
     if accents == "fold":
         text = _LOOSE_ACCENTS.sub(
-            "", _ACCENTED.sub(lambda found: _base(found.group()), text).translate(_NOT_DECOMPOSED)
+            "", _ACCENTED.sub(lambda match: _base(match.group()), text).translate(_NOT_DECOMPOSED)
         )
-    text = _FOREIGN_DIGIT.sub(lambda found: str(unicodedata.decimal(found.group())), text).replace("`", "'")
+    text = _FOREIGN_DIGIT.sub(lambda match: str(unicodedata.decimal(match.group())), text).replace("`", "'")
     return text if text.isprintable() else _without_control_characters(text)
 
 
@@ -257,9 +257,9 @@ def _words(text: str, join_apostrophes: bool) -> list[str]:
         text = _CURRENCY.sub(r" \2 \1 ", _TIMES_TEN.sub(" × ", _ARROW.sub(" , ", _at_most(text))))
     text = _INITIALS.sub(_joined, text)
     return [
-        "," if found.lastgroup == "punctuation" else found.group()
-        for found in _piece().finditer(text)
-        if found.lastgroup != "dropped"
+        "," if match.lastgroup == "punctuation" else match.group()
+        for match in _piece().finditer(text)
+        if match.lastgroup != "dropped"
     ]
 
 
@@ -278,7 +278,7 @@ def _joined(initials: re.Match[str]) -> str:
 
 @cache
 def _piece() -> re.Pattern[str]:
-    """Return the pattern of a number, a word, a sign that carries meaning, punctuation, and what is dropped."""
+    """Return the pattern of a number, a word, a sign with a meaning, punctuation, and dropped characters."""
     letter = f"(?:[^\\W_]|[{_marks()}])"
     ends = rf"(?!{letter})"
     number = (
@@ -309,43 +309,43 @@ def _without_articles(words: Sequence[str]) -> list[str]:
     if ARTICLES.isdisjoint(words):
         return list(words)
     last = max((place for place, word in enumerate(words) if word != ","), default=0)
-    kept: list[str] = []
+    remaining: list[str] = []
     for place, word in enumerate(words):
         following = words[place + 1] if place < last else ","
         if word == "a" and following in LARGE_NUMBERS:
-            kept.append("one")
-        elif word not in ARTICLES or (word == "a" and _names(kept[-1:], following)):
-            kept.append(word)
-    return kept if any(word not in (*ARTICLES, ",") for word in kept) or last == 0 else list(words)
+            remaining.append("one")
+        elif word not in ARTICLES or (word == "a" and _is_name(remaining[-1:], following)):
+            remaining.append(word)
+    return remaining if any(word not in (*ARTICLES, ",") for word in remaining) or last == 0 else list(words)
 
 
-def _names(before: Sequence[str], following: str) -> bool:
+def _is_name(before: Sequence[str], following: str) -> bool:
     """Return whether an A between these words is a name and no article: in "vitamin A", "A minor", "C&A", "A$AP"."""
     return (before[:1] != [] and before[0] in NAMED_BY_LETTER) or following in KEYS or not following[:1].isalnum()
 
 
-def _dated(words: Sequence[str]) -> list[str]:
-    """Return words with each month beside a day behind that day: "august 6th" and "6th of august" are 6 august."""
+def _with_months_after_days(words: Sequence[str]) -> list[str]:
+    """Return words with each month after its day: "august 6th" and "6th of august" are 6 august."""
     if _MONTH_WORDS.isdisjoint(words):
         return list(words)
-    result: list[str] = []
+    dated: list[str] = []
     place = 0
     while place < len(words):
         month = MONTH_NAMES.get(words[place])
         place += 1
         if month is None:
-            result.append(words[place - 1])
+            dated.append(words[place - 1])
             continue
-        behind = place + (words[place : place + 1] == [","] and words[place - 1] not in MONTHS)
-        before = len(result) - next((skip for skip in (1, 2) if _day(result[-skip : len(result) - skip + 1])), 0)
-        if before < len(result) and (result[before + 1 :] in ([], ["of"], [","])):
-            result[before:] = [_day(result[before : before + 1]), month]
-        elif day := _day(words[behind : behind + 1]):
-            result += [day, month]
-            place = behind + 1
+        following = place + (words[place : place + 1] == [","] and words[place - 1] not in MONTHS)
+        before = len(dated) - next((skip for skip in (1, 2) if _day(dated[-skip : len(dated) - skip + 1])), 0)
+        if before < len(dated) and (dated[before + 1 :] in ([], ["of"], [","])):
+            dated[before:] = [_day(dated[before : before + 1]), month]
+        elif day := _day(words[following : following + 1]):
+            dated += [day, month]
+            place = following + 1
         else:
-            result.append(words[place - 1])
-    return result
+            dated.append(words[place - 1])
+    return dated
 
 
 def _day(words: Sequence[str]) -> str:
@@ -354,19 +354,19 @@ def _day(words: Sequence[str]) -> str:
     return digits[1] if digits else ""
 
 
-def _signed(words: Sequence[str]) -> list[str]:
+def _with_signs(words: Sequence[str]) -> list[str]:
     """Return words with signs in place of the words for them: "5 dollars" is 5 $, "20 degrees celsius" 20 c."""
     if _SPOKEN_SIGNS.isdisjoint(words):
         return list(words)
-    result: list[str] = []
+    signed: list[str] = []
     for word in words:
-        number = bool(result) and PLAIN.fullmatch(result[-1]) is not None
+        number = bool(signed) and PLAIN.fullmatch(signed[-1]) is not None
         if number and word in ("degree", "degrees"):
             continue
-        if word == "cent" and result[-1:] == ["per"] and PLAIN.fullmatch("".join(result[-2:-1])):
-            result[-1] = "%"
-        elif word == "sharp" and result and re.fullmatch("[a-g]", result[-1]):
-            result[-1] += "#"
+        if word == "cent" and signed[-1:] == ["per"] and PLAIN.fullmatch("".join(signed[-2:-1])):
+            signed[-1] = "%"
+        elif word == "sharp" and signed and re.fullmatch("[a-g]", signed[-1]):
+            signed[-1] += "#"
         else:
-            result.append(_SIGN_OF[word] if number and word in _SIGN_OF else word)
-    return result
+            signed.append(_SIGN_OF[word] if number and word in _SIGN_OF else word)
+    return signed

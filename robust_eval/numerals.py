@@ -39,7 +39,7 @@ ORDINALS: Mapping[str, str] = {
     **{f"{word[:-1]}ieth": word for word in _TENS},
     **{f"{word}th": word for word in LARGE_NUMBERS},
 }
-"""Ordinals in words, and the cardinal of each."""
+"""Cardinal of each ordinal, in words."""
 PLAIN = re.compile(r"-?(?:\d+(?:\.\d+)?|\.\d+)")
 """A number in digits."""
 _ROMAN = "i ii iii iv v vi vii viii ix x xi xii xiii xiv xv xvi xvii xviii xix xx xxi xxii xxiii"
@@ -139,11 +139,11 @@ def _written(value: Decimal) -> str:
 
 
 def _number(words: Sequence[str]) -> tuple[str, int]:
-    """Return the number that the words begin with, and how many of them it takes: 0 where the first is none."""
+    """Return the number at the start of the words, and its length in words: 0 if the first is none."""
     if not words:
         return "", 0
-    if found := _ORDINAL.fullmatch(words[0]):
-        return ordinal(int(found[1])), 1
+    if match := _ORDINAL.fullmatch(words[0]):
+        return ordinal(int(match[1])), 1
     if words[0] in NUMBERS or words[0] in ORDINALS:
         return _in_words(words)
     digits = value_of(words[0]) if words[0][-1].isdigit() else None
@@ -181,7 +181,7 @@ def _in_words(words: Sequence[str]) -> tuple[str, int]:
 
 
 def _scaled(digits: str, words: Sequence[str]) -> tuple[str, int]:
-    """Return a number in digits with what multiplies it or adds to it: "2.5 million", "5 × 10^3", "1 1/2"."""
+    """Return a number in digits with its multiplier or fraction: "2.5 million", "5 × 10^3", "1 1/2"."""
     if not PLAIN.fullmatch(digits):
         return digits, 1
     value = Decimal(digits)
@@ -203,7 +203,7 @@ def _scaled(digits: str, words: Sequence[str]) -> tuple[str, int]:
 
 
 def _below(words: Sequence[str], scale: int) -> tuple[int, int]:
-    """Return a smaller number in words that goes on with a scale word ("and five"), and how many words it takes."""
+    """Return a smaller number in words after a scale word ("and five"), and its length in words."""
     skipped = int(words[:1] == ["and"])
     if words[skipped : skipped + 1] and words[skipped] in NUMBERS:
         number, length = _in_words(words[skipped:])

@@ -1,4 +1,4 @@
-"""The item of a data set: a question, its accepted answers, and what comes with it."""
+"""Question of a data set, with its accepted answers and metadata."""
 
 import hashlib
 import json
@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 
 LETTERS = "ABCDEFGHIJKLM"
-"""Of choices, in their order: no data set here has more of them than TruthfulQA, which has 13 to some questions."""
+"""Letters of choices, in their order: TruthfulQA has the most, up to 13."""
 QUESTION_TYPES = {
     "ABBR": "Abbreviation",
     "DESC": "Description",
@@ -16,11 +16,11 @@ QUESTION_TYPES = {
     "LOC": "Location",
     "NUM": "Numerical",
 }
-"""The coarse classes of TREC, and what a person calls them (Li & Roth, "Learning Question Classifiers", 2002)."""
+"""The coarse classes of TREC, and their names for people (Li & Roth, "Learning Question Classifiers", 2002)."""
 
 
 class Scenario(StrEnum):
-    """What a question shows besides its text (Cho & Watson, §3)."""
+    """Scenario of a question: its content besides the text (Cho & Watson, §3)."""
 
     EXTRACTIVE = "extractive"
     """A context is given; the answer stands in it."""
@@ -56,18 +56,18 @@ class Question:
 
     @property
     def title(self) -> str:
-        """What it is called where it is shown: its text, or where that is not known its id."""
+        """Display name: the text, or the id without a text."""
         return self.text or self.id
 
     @property
     def key(self) -> str:
-        """What is right, as JSON: accepted answers, choices with the index of the right one, references that are wrong;
-        where there is a context, its hash as well.
+        """Key as JSON: accepted answers, choices with the index of the right one, wrong references, and the hash of a
+        context.
         """
         right = {"answers": self.answers, "choices": self.choices, "correct": self.correct, "incorrect": self.incorrect}
         context = hashlib.sha256(self.context.encode("utf-8", "surrogatepass")).hexdigest()[:16] if self.context else ""
-        told = {name: value for name, value in {**right, "context": context}.items() if value not in ((), "", None)}
-        return json.dumps(told)
+        entries = {name: value for name, value in {**right, "context": context}.items() if value not in ((), "", None)}
+        return json.dumps(entries)
 
     @property
     def scenario(self) -> Scenario:
@@ -77,8 +77,8 @@ class Question:
 
 
 def fingerprint(questions: Sequence[Question], edition: str = "") -> str:
-    """SHA-256 over the content and order of the questions, and over which edition of the data they are from (split and
-    revision, on a hub): equal fingerprints, equal data.
+    """Return the SHA-256 of the content and order of the questions, and of the edition of the data (split and revision,
+    on a hub): equal fingerprints, equal data.
     """
     digest = hashlib.sha256(edition.encode("utf-8", "surrogatepass"))
     for question in questions:
@@ -87,8 +87,8 @@ def fingerprint(questions: Sequence[Question], edition: str = "") -> str:
     return digest.hexdigest()
 
 
-def seeded_rank(seed: int, *parts: str) -> bytes:
-    """Return bytes that are random, and always the same for the same seed and parts: what is sorted by them is in an
-    order that does not depend on what else there is.
+def seeded_rank(seed: int, *keys: str) -> bytes:
+    """Return pseudo-random bytes that depend on the seed and the keys alone: an order by them does not depend on other
+    elements.
     """
-    return hashlib.blake2b("\0".join([str(seed), *parts]).encode(), digest_size=16).digest()
+    return hashlib.blake2b("\0".join([str(seed), *keys]).encode(), digest_size=16).digest()

@@ -22,7 +22,7 @@ from robust_eval.error import UserError
 from robust_eval.model.local.sentences import Sentences, Vectors, fit_of_answers
 from robust_eval.normalization import normalize, numbers_differ
 from robust_eval.question import Question
-from robust_eval.runtime.parallel import in_parts
+from robust_eval.runtime.parallel import run_parts
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +80,7 @@ class Clusters(Aggregator):
         ]
         parts = [several[start : start + _PART] for start in range(0, len(several), _PART)]
         names = {question_id: {form: form for form in counts} for question_id, counts in forms.items()}
-        for named in in_parts("clusters", clustered, self.threshold, parts):
+        for named in run_parts("clusters", clustered, self.threshold, parts):
             names |= named
         labels = [
             names[question_id][label] if question_id in names and label is not None else label

@@ -30,7 +30,7 @@ from robust_eval.prompt.prompt import refuse_exemplars
 from robust_eval.question import LETTERS, Question
 from robust_eval.report.terminal import terminal, titled
 from robust_eval.runtime.console import log_plainly
-from robust_eval.runtime.process import Stopwatch, command, say
+from robust_eval.runtime.process import Stopwatch, command, print_error
 from robust_eval.runtime.text import number
 from robust_eval.sampler.base import greedy_requests
 from robust_eval.sampler.temperature_sweep import TemperatureSweep
@@ -290,7 +290,7 @@ def _choice_of_a_person(cohorts: Sequence[Cohort]) -> list[Cohort]:
         except EOFError:
             return []
         except UserError as problem:
-            say(problem)
+            print_error(problem)
     return []
 
 

@@ -7,7 +7,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from robust_eval.runtime.cache import cache_folder, keep, kept
+from robust_eval.runtime.cache import cache_folder, read_cached, write_cached
 from robust_eval.runtime.files import parsed_json
 from robust_eval.runtime.registry import REGISTRY
 
@@ -50,7 +50,7 @@ def catalogue() -> Catalogue:
     key = sha256(f"{__file__} {sys.prefix} {own if own.is_dir() else ''}".encode()).hexdigest()[:16]
     file = cache_folder() / f"options-{key}.json"
     try:
-        found = parsed_json(kept(file) or "null")
+        found = parsed_json(read_cached(file) or "null")
         if found is not None and all(_state(name) == state for name, state in found["sources"].items()):
             return _read(found)
     except (ValueError, KeyError, TypeError, AttributeError):  # of another version, or damaged
@@ -60,7 +60,7 @@ def catalogue() -> Catalogue:
     made = _made()
     packages = [folder for folder in sys.path if folder.endswith("-packages")]  # what is installed may bring options
     places = [__file__, *packages, *map(str, documented.sources())]
-    keep(file, json.dumps({"sources": {name: _state(name) for name in places}, **asdict(made)}))
+    write_cached(file, json.dumps({"sources": {name: _state(name) for name in places}, **asdict(made)}))
     return made
 
 

@@ -22,7 +22,7 @@ from robust_eval.report.label_server import label_server, references
 from robust_eval.report.page import write_corrected
 from robust_eval.report.terminal import print_tables, terminal
 from robust_eval.runtime.console import log_plainly
-from robust_eval.runtime.process import Terminated, command, kept_lock
+from robust_eval.runtime.process import Terminated, command, process_lock
 from robust_eval.runtime.text import number
 from robust_eval.tracking.mlflow_run import MlflowRun
 from robust_eval.tracking.mlflow_tracker import mlflow_library, store_at
@@ -152,7 +152,7 @@ def _take(read: Path, labelled: LabelledRun, file: Path) -> None:
     taken = read_labels(read)
     if not (number_of := count_labelled(labelled.by_sampler(), taken)):
         raise UserError(f"none of the {taken.num_rows:,} labels in {read} is of an answer of this run")
-    with kept_lock(file.with_name(f".{file.name}.lock")):
+    with process_lock(file.with_name(f".{file.name}.lock")):
         before = read_labels(file) if file.is_file() else LABELS.empty_table()
         said = [*before.to_pylist(), *taken.to_pylist()]
         place = [name for name in LABELS.names if name != "label"]

@@ -31,7 +31,7 @@ from robust_eval.config.overrides import (
 from robust_eval.config.schema import CONF, register
 from robust_eval.error import UserError
 from robust_eval.interop.log_as_answers import with_log
-from robust_eval.runtime.process import command, say
+from robust_eval.runtime.process import command, print_error
 from robust_eval.tracking.run_folder import CONFIG
 from robust_eval.tracking.settings import SEVERAL
 
@@ -238,4 +238,4 @@ def run(composed: DictConfig, folder: str, swept: str | None = None, repeated: P
                     write_error(problem, Path(folder))
                 raise
             write_error(problem, Path(folder))
-            say(problem)
+            print_error(problem)

@@ -54,7 +54,7 @@ def _reasons(folder: Path) -> str:
 def _compare(jobs: Sequence[Path], folder: Path, record: Run) -> None:
     """Compare the runs in these folders: write it to ``folder`` and the tracker, and print the main figures."""
     from robust_eval.report.comparison_page import write_comparison
-    from robust_eval.report.mlflow_tables import best_and_spread, comparison_note, comparison_tables
+    from robust_eval.report.mlflow_tables import best_and_range, comparison_note, comparison_tables
     from robust_eval.report.terminal import print_comparison
     from robust_eval.runs.comparison import compare
     from robust_eval.runs.finished_runs import read_run
@@ -62,7 +62,7 @@ def _compare(jobs: Sequence[Path], folder: Path, record: Run) -> None:
     compared = compare([read_run(job) for job in jobs])
     write_comparison(compared, folder)
     record.folder(folder)
-    figures, best = best_and_spread(compared)
+    figures, best = best_and_range(compared)
     record.scores([], figures)
     record.tags(best)
     record.note(comparison_note(compared))

@@ -38,7 +38,7 @@ class JsonLines(Selection):
             names = ", ".join(sorted(f"{BUILTIN}{entry.name}" for entry in FOLDER.iterdir()))
             raise UserError(f"there is no data file {self.path}; there are {names}")
         lines: dict[str, int] = {}
-        for number, line in text_lines(file, called=f"the data file {self.path}"):
+        for number, line in text_lines(file, label=f"the data file {self.path}"):
             if not line.strip():
                 continue
             if not lines and not line.lstrip().startswith("{"):

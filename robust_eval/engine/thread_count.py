@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import torch
 
-from robust_eval.runtime.measured_choices import remembered
+from robust_eval.runtime.measured_choices import get_or_measure
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ def fastest_threads() -> int:
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or own
     numbers = sorted({own, processors, *(2**power for power in range(processors.bit_length()))})
     circumstances = f"torch-{torch.__version__} {processors} processors {own} threads"
-    chosen = remembered(
+    chosen = get_or_measure(
         "threads", circumstances, lambda: str(_fastest(numbers, own)), lambda known: known in map(str, numbers)
     )
     log.info("torch threads: %s, the fastest of %s on this machine", chosen, ", ".join(map(str, numbers)))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from robust_eval.answer import GREEDY, SAMPLER, SCHEMA, Undecided, how_asked
+from robust_eval.answer import GREEDY, SAMPLER, SCHEMA, EarlyStopping, read_sampling_metadata
 from robust_eval.config.schema import SCHEMAS, register
 from robust_eval.error import UserError, first_line
 from robust_eval.labels.human_labels import count_labelled, with_human_labels
@@ -48,7 +48,7 @@ class Scored(NamedTuple):
     kept: Sequence[Question]
     graded: Mapping[str, pa.Table]
     read: Mapping[str, str]
-    undecided: Mapping[str, Undecided]
+    undecided: Mapping[str, EarlyStopping]
     figures: Mapping[str, Estimate]
     seed: int
 
@@ -99,7 +99,7 @@ class LabelledRun(NamedTuple):
         """Return the figures that labels correct; see :meth:`Scored.corrected`."""
         metrics, graded = self._metrics(), self.by_sampler()
         samplers = [name for name in graded if name != GREEDY]
-        asked = how_asked(self.folder / ANSWERS) if (self.folder / ANSWERS).is_file() else None
+        asked = read_sampling_metadata(self.folder / ANSWERS) if (self.folder / ANSWERS).is_file() else None
         questions = list(self.questions.values())
         scored = Scored(
             metrics=metrics,
@@ -107,7 +107,7 @@ class LabelledRun(NamedTuple):
             kept=[question for question, own in zip(questions, self.run.kept(), strict=True) if own],
             graded=graded,
             read={name: _source(metric, samplers) for name, metric in metrics.items()},
-            undecided=asked.undecided if asked else {},
+            undecided=asked.early_stopping if asked else {},
             figures=self.run.figures,
             seed=int(self.run.settings["seed"]),
         )

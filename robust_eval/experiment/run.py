@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from omegaconf import DictConfig, OmegaConf
 
-from robust_eval.answer import GREEDY, Undecided, gathered, write_parquet
+from robust_eval.answer import GREEDY, EarlyStopping, concat_by_sampler, write_parquet
 from robust_eval.config.config import Config
 from robust_eval.dataset.base import Dataset
 from robust_eval.error import UserError
@@ -44,7 +44,7 @@ from robust_eval.store.base import Entries, NoStore
 from robust_eval.tracking.base import Run
 from robust_eval.tracking.result import Result
 from robust_eval.tracking.run_folder import ANSWERS, GRADED, VERDICTS
-from robust_eval.tracking.settings import flat, found_besides
+from robust_eval.tracking.settings import flat, resolved_values
 
 log = logging.getLogger(__name__)
 
@@ -149,7 +149,7 @@ def _measure(
         whole = loop.questions if schedule.left else rewritten.questions
         digest = digest or _identified(config.dataset, loaded, whole, begin)
         state = loop.answer(rewritten)
-        write_parquet(gathered({GREEDY: state.baseline, **state.graded}), folder / GRADED)
+        write_parquet(concat_by_sampler({GREEDY: state.baseline, **state.graded}), folder / GRADED)
         with watch.stage("scoring"):
             scores = score(config.metric, config.seed, state, read, conditions, source.undecided, labels)
         if said := schedule.in_words(scores):
@@ -166,7 +166,7 @@ def _measure(
     if config.grader.asks:
         write_parquet(config.grader.judged(), folder / VERDICTS)
     described = models.description() | source.identity() | loaded.description(digest) | _described(config, scores)
-    begin().parameters(found_besides(settings, described))
+    begin().parameters(resolved_values(settings, described))
     return Result(
         name=name,
         description=settings | described,
@@ -210,7 +210,7 @@ def score(
     state: RunState,
     read: Mapping[str, str],
     conditions: Mapping[str, Conditions],
-    undecided: Mapping[str, Undecided],
+    undecided: Mapping[str, EarlyStopping],
     labels: pa.Table | None = None,
 ) -> dict[str, Score]:
     """Score the answers of a run with each metric.

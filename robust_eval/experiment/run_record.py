@@ -15,12 +15,12 @@ from robust_eval.answer import (
     GREEDY,
     SAMPLER,
     Answers,
-    HowAsked,
-    gathered,
+    SamplingMetadata,
+    concat_by_sampler,
     read_answers,
     rows,
     temperature_name,
-    with_how_asked,
+    with_sampling_metadata,
     write_parquet,
 )
 from robust_eval.config.repeatable import repeatable
@@ -31,7 +31,7 @@ from robust_eval.report.figures import save_figures
 from robust_eval.report.mlflow_tables import run_note, run_tables
 from robust_eval.report.page import write_page
 from robust_eval.rewriter.base import Rewritten
-from robust_eval.runtime.process import environment, kept_lock
+from robust_eval.runtime.process import environment, process_lock
 from robust_eval.tracking.base import Run
 from robust_eval.tracking.result import Result, by_question, write_summary
 from robust_eval.tracking.run_folder import (
@@ -84,7 +84,7 @@ def owned(folder: Path, composed: DictConfig) -> Iterator[None]:
     A folder in which nothing but the log was written is removed afterwards, with the folder of its day if that is empty
     then. Raises UserError where another run is in the folder, or was there with another configuration.
     """
-    lock = kept_lock(folder.with_name(f"{folder.name}.lock"))
+    lock = process_lock(folder.with_name(f"{folder.name}.lock"))
     try:
         lock.acquire(timeout=0)
     except Timeout as problem:
@@ -149,12 +149,12 @@ def write_rewrites(rewritten: Rewritten, folder: Path) -> None:
         write_parquet(rewritten.found, folder / "rewrites.parquet")
 
 
-def write_answers(greedy: pa.Table, answers: Mapping[str, Answers], asked: HowAsked, folder: Path) -> None:
+def write_answers(greedy: pa.Table, answers: Mapping[str, Answers], asked: SamplingMetadata, folder: Path) -> None:
     """Write the answers of all samplers, with how they were asked for, and accuracy curves where a model gave them."""
-    table = gathered({GREEDY: greedy, **{name: each.table for name, each in answers.items()}})
-    write_parquet(with_how_asked(table, asked), folder / ANSWERS)
+    table = concat_by_sampler({GREEDY: greedy, **{name: each.table for name, each in answers.items()}})
+    write_parquet(with_sampling_metadata(table, asked), folder / ANSWERS)
     if curves := curves_of(answers):
-        write_parquet(gathered(curves), folder / CURVES_FILE)
+        write_parquet(concat_by_sampler(curves), folder / CURVES_FILE)
 
 
 def curves_of(answers: Mapping[str, Answers]) -> dict[str, pa.Table]:

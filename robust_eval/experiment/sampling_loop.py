@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from robust_eval.aggregator.base import Aggregator
 from robust_eval.aggregator.text import EqualText
-from robust_eval.answer import CURVES, NO_ANSWER, NO_REPLY, SCHEMA, Answers, HowAsked, Undecided, rows
+from robust_eval.answer import CURVES, NO_ANSWER, NO_REPLY, SCHEMA, Answers, EarlyStopping, SamplingMetadata, rows
 from robust_eval.config.config import Config
 from robust_eval.experiment.models import Models
 from robust_eval.experiment.run_record import DeferredRun, write_answers, write_rewrites
@@ -147,7 +147,7 @@ class SampledAnswers:
     """How many of the largest log-probabilities of each greedy token are wanted at least."""
     takes: Temperatures = ALL
     """The temperatures that the model takes."""
-    undecided: Mapping[str, Undecided] = field(default_factory=dict)
+    undecided: Mapping[str, EarlyStopping] = field(default_factory=dict)
     """How far each sampler asks that asks no more than breaking temperatures need."""
     could_ask_less: Sequence[str] = ()
     """The samplers that ask all, and could ask no more than breaking temperatures need."""
@@ -308,9 +308,9 @@ class RecordedSource:
         return {name: Answers(table, CURVES.empty_table()) for name, table in self.file.answers(questions).items()}
 
     @property
-    def undecided(self) -> Mapping[str, Undecided]:
+    def undecided(self) -> Mapping[str, EarlyStopping]:
         """How far each sampler asked that asked no more than breaking temperatures need, as the file says."""
-        return {} if self.file.asked is None else self.file.asked.undecided
+        return {} if self.file.asked is None else self.file.asked.early_stopping
 
     def identity(self) -> dict[str, Any]:
         """Return the hash of the file."""
@@ -382,7 +382,7 @@ class SamplingLoop:
     full: bool = False
 
     def __post_init__(self) -> None:
-        self._how = HowAsked(self.judge.first_line, self.source.undecided)
+        self._how = SamplingMetadata(self.judge.first_line, self.source.undecided)
         self._rewriter = self.rewriter.within(self.models.writer.temperatures)
         if not self._rewriter.asks:  # what there is, is given to all at once
             self.questions = self._rewritten(self.questions).questions

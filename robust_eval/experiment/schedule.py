@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from robust_eval.answer import GREEDY, Undecided
+from robust_eval.answer import GREEDY, EarlyStopping
 from robust_eval.config.config import Config
 from robust_eval.error import UserError
 from robust_eval.gate.comparable import shared_questions
@@ -21,7 +21,7 @@ from robust_eval.metric.answer_sources import sources
 from robust_eval.metric.metric_spec import spec_of
 from robust_eval.metric.score import Score
 from robust_eval.question import Question, seeded_rank
-from robust_eval.runtime.measured_choices import recalled, remember
+from robust_eval.runtime.measured_choices import cached_choice, store_choice
 from robust_eval.runtime.text import number
 from robust_eval.sampler.base import Conditions, Sampler
 from robust_eval.sampler.recorded_answers import RecordedAnswers
@@ -272,7 +272,7 @@ HALF = 0.5
 """The share that is expected where no earlier run says more."""
 
 
-def undecided(config: Config, samplers: Mapping[str, Sampler]) -> dict[str, Undecided]:
+def undecided(config: Config, samplers: Mapping[str, Sampler]) -> dict[str, EarlyStopping]:
     """Return how far each sampler asks that is set to ask no more than breaking temperatures need, and can; log why
     one cannot.
     """
@@ -283,7 +283,7 @@ def undecided(config: Config, samplers: Mapping[str, Sampler]) -> dict[str, Unde
                 log.warning("sampler=%s asks all, in spite of ask=undecided: %s", name, "; ".join(reasons))
             else:
                 (threshold,) = _settling(config, samplers, name)[0]
-                found[name] = Undecided(tuple(sampler.temperatures), threshold)
+                found[name] = EarlyStopping(tuple(sampler.temperatures), threshold)
     return found
 
 
@@ -297,7 +297,7 @@ def refuse_early_stopping(config: Config, file: RecordedAnswers) -> None:
     """Raise UserError where a metric reads answers in a file that were not asked for because another did not."""
     if file.asked is None:
         return
-    for name, asked in file.asked.undecided.items():
+    for name, asked in file.asked.early_stopping.items():
         thresholds, reasons = _settling(config, file.conditions(), name)
         if reasons or thresholds != [asked.threshold]:
             reason = "; ".join(reasons) or f"metric.frs.threshold={thresholds[0]:g} needs others"
@@ -325,13 +325,13 @@ def _settling(config: Config, answered: Mapping[str, Conditions], sampler: str) 
 
 def remember_share(identity: Mapping[str, Any], asked: int, planned: int) -> None:
     """Keep which share of the planned answers a model of this ``identity`` was asked for."""
-    remember(_MEMORY, _digest(identity), repr(asked / planned))
+    store_choice(_MEMORY, _digest(identity), repr(asked / planned))
 
 
 def expected_share(identity: Mapping[str, Any]) -> tuple[float, str]:
     """Return the share that is expected of a model, and on what that rests."""
     try:
-        known = float(recalled(_MEMORY, _digest(identity)) or "")
+        known = float(cached_choice(_MEMORY, _digest(identity)) or "")
     except ValueError:  # a file of the cache that is not there, or damaged
         known = math.nan
     if not 0 <= known <= 1:

@@ -1,1 +1,1 @@
-"""May a candidate replace its baseline? The decision, what it rests on, and what pipelines and people read of it."""
+"""Gate: may a candidate replace its baseline? Decision, single facts, and files for pipelines and people."""

@@ -1,4 +1,4 @@
-"""Baselines by name: a small file under ``mlruns/baselines`` says which run stands for each."""
+"""Baselines by name: a small file under ``mlruns/baselines`` names the run of each."""
 
 import json
 import re
@@ -12,14 +12,14 @@ _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,99}")
 
 
 def set_baseline(mlruns: Path, name: str, run: str) -> None:
-    """Let a name stand for a run: its folder, or its id in MLflow. A folder under ``mlruns`` may move with it."""
+    """Set the run of a baseline: its folder, or its id in MLflow. A folder under ``mlruns`` is stored as relative."""
     if not _NAME.fullmatch(name):
         raise UserError(f"a baseline is called by letters, digits and . _ -, not {name!r}")
-    where = Path(run)
-    if where.is_dir():
-        inside = where.resolve().is_relative_to(mlruns.resolve())
-        run = str(where.resolve().relative_to(mlruns.resolve())) if inside else str(where.resolve())
-    kind = "folder" if where.is_dir() else "id"
+    path = Path(run)
+    if path.is_dir():
+        inside = path.resolve().is_relative_to(mlruns.resolve())
+        run = str(path.resolve().relative_to(mlruns.resolve())) if inside else str(path.resolve())
+    kind = "folder" if path.is_dir() else "id"
     file = _file(mlruns, name)
     file.parent.mkdir(parents=True, exist_ok=True)
     partial = file.with_name(f"{file.name}.partial")
@@ -28,41 +28,43 @@ def set_baseline(mlruns: Path, name: str, run: str) -> None:
 
 
 def baseline_named(mlruns: Path, name: str) -> str | None:
-    """Return the run that a name stands for: a folder, or an id in MLflow; None where it stands for none."""
+    """Return the run of a baseline: a folder, or an id in MLflow; None if there is no such baseline."""
     if not _NAME.fullmatch(name) or not (file := _file(mlruns, name)).is_file():
         return None
     try:
-        found = parsed_json(file.read_text(encoding="utf-8"))
-        if "folder" in found:
-            return str(mlruns / str(found["folder"]))
-        return str(found["id"])
+        entry = parsed_json(file.read_text(encoding="utf-8"))
+        if "folder" in entry:
+            return str(mlruns / str(entry["folder"]))
+        return str(entry["id"])
     except (OSError, ValueError, KeyError, TypeError) as problem:
         raise UserError(f"the baseline {name} is damaged ({file}); set it again") from problem
 
 
 def folder_of(name: str, mlruns: Path, tracked: TrackedRuns) -> Path:
-    """Return the folder of a run that is called by the name of a baseline, its folder, or its id in MLflow, from where
-    its files are fetched. UserError where there is none.
+    """Return the folder of a run, from the name of a baseline, a folder, or an id in MLflow (whose files are
+    downloaded).
+
+    UserError if there is none.
     """
-    stands_for = baseline_named(mlruns, name)
-    if stands_for is None and Path(name).is_dir():
+    target = baseline_named(mlruns, name)
+    if target is None and Path(name).is_dir():
         return Path(name)
-    if stands_for is not None and Path(stands_for).is_absolute() | Path(stands_for).is_relative_to(mlruns):
-        return Path(stands_for)
-    if stands_for is not None:
-        return tracked.fetched(stands_for)
+    if target is not None and Path(target).is_absolute() | Path(target).is_relative_to(mlruns):
+        return Path(target)
+    if target is not None:
+        return tracked.fetched(target)
     try:
         return tracked.fetched(name)
     except OutageError:
         raise
     except UserError as problem:
-        if not (there := baselines(mlruns)):
+        if not (names := baselines(mlruns)):
             raise
-        raise UserError(f"there is no baseline {name} (there are {', '.join(there)}); {problem}") from problem
+        raise UserError(f"there is no baseline {name} (there are {', '.join(names)}); {problem}") from problem
 
 
 def baselines(mlruns: Path) -> list[str]:
-    """Return all names, sorted."""
+    """Return the names of all baselines, sorted."""
     return sorted(file.stem for file in (mlruns / "baselines").glob("*.json"))
 
 

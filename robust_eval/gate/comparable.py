@@ -1,4 +1,4 @@
-"""Conditions of a comparison: settings that must agree so that a difference is one of the models."""
+"""Conditions of a comparison: settings that must agree for a difference to be due to the models."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -7,23 +7,22 @@ from typing import Any
 from robust_eval.error import UserError
 from robust_eval.gate.measured_run import MeasuredRun
 
-_ALIKE = ("temperatures", "trials", "selection", "min_confidence", "max_questions", "rewrites")
-"""Settings of samplers: the grid, k, the selection."""
+_SAMPLER_SETTINGS = ("temperatures", "trials", "selection", "min_confidence", "max_questions", "rewrites")
+"""Compared settings of samplers: the grid, k, the selection."""
 
 
 def refuse_incomparable(baseline: MeasuredRun, candidate: MeasuredRun) -> list[tuple[str, str]]:
-    """Return the questions that both asked, by id and text; UserError names what differs that must not: k, the grid,
-    the grader, the selection, how a metric is computed, or the key of a shared question.
+    """Return the shared questions, by id and text; UserError if k, the grid, the grader, the selection, a metric's
+    setting, or the key of a shared question differs.
     """
     refuse_other_settings(baseline, candidate.run.settings, candidate.name)
     return shared_questions(baseline, candidate.keys, candidate.name)
 
 
 def shared_questions(baseline: MeasuredRun, keys: Mapping[tuple[str, str], str], name: str) -> list[tuple[str, str]]:
-    """Return those of the baseline's questions that a candidate, called ``name``, asks as well. ``keys`` say what is
-    right of each of its questions.
+    """Return the questions that the baseline shares with a candidate called ``name``, with these ``keys``.
 
-    Raises UserError where there is none, or where the key of one differs.
+    Raises UserError if there is none, or if the key of one differs.
     """
     shared = [question for question in baseline.keys if question in keys]
     if not shared:
@@ -32,19 +31,19 @@ def shared_questions(baseline: MeasuredRun, keys: Mapping[tuple[str, str], str],
         if baseline.keys[question] != keys[question]:
             raise UserError(
                 f"{name} cannot be gated by {baseline.name}: the key of question {question[0]} is "
-                f"{_right(keys[question])} and was {_right(baseline.keys[question])}"
+                f"{_key_text(keys[question])} and was {_key_text(baseline.keys[question])}"
             )
     return shared
 
 
 def refuse_other_settings(baseline: MeasuredRun, other: Mapping[str, Any], name: str) -> None:
-    """Raise UserError where settings of a candidate, called ``name``, differ that must agree with the baseline's."""
+    """Raise UserError if a compared setting of a candidate called ``name`` differs from the baseline's."""
     one = baseline.run.settings
     for setting in sorted({*_compared(one), *_compared(other)}):
         if one.get(setting) != other.get(setting):
             raise UserError(
-                f"{name} cannot be gated by {baseline.name}: {setting} is {_said(other, setting)} and was "
-                f"{_said(one, setting)}; measure both alike"
+                f"{name} cannot be gated by {baseline.name}: {setting} is {_setting_text(other, setting)} and was "
+                f"{_setting_text(one, setting)}; measure both alike"
             )
 
 
@@ -52,23 +51,23 @@ def _compared(settings: Mapping[str, Any]) -> Iterator[str]:
     """Yield the names of the settings that must agree."""
     for name in settings:
         group, _, rest = name.partition(".")
-        own = rest.partition(".")[2]
-        sampled = group == "sampler" and own in _ALIKE
-        if sampled or (group == "metric" and own != "d") or group in ("grader", "aggregator") or name == "reader":
+        option = rest.partition(".")[2]
+        sampled = group == "sampler" and option in _SAMPLER_SETTINGS
+        if sampled or (group == "metric" and option != "d") or group in ("grader", "aggregator") or name == "reader":
             yield name
 
 
-def _said(settings: Mapping[str, Any], setting: str) -> str:
+def _setting_text(settings: Mapping[str, Any], setting: str) -> str:
     return str(settings[setting]) if setting in settings else "not set"
 
 
-def _right(key: str) -> str:
-    """Return a key as a person reads it."""
+def _key_text(key: str) -> str:
+    """Return a key as text for people."""
     try:
-        found = json.loads(key)
-        choices, correct = found.get("choices"), found.get("correct")
+        entries = json.loads(key)
+        choices, correct = entries.get("choices"), entries.get("correct")
         if choices:
             return f"{choices[correct]!r} of {', '.join(map(str, choices))}"
-        return "; ".join(map(str, found.get("answers", []))) or "none"
+        return "; ".join(map(str, entries.get("answers", []))) or "none"
     except (ValueError, AttributeError, TypeError, IndexError):
         return key

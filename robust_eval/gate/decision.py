@@ -1,4 +1,4 @@
-"""PASS, FAIL or INCONCLUSIVE: of each figure, and of all together (docs/methods.md, §5)."""
+"""Decisions of a gate: PASS, FAIL or INCONCLUSIVE, of each figure and in total (docs/methods.md, §5)."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -18,19 +18,19 @@ from robust_eval.stats.significance import mcnemar
 from robust_eval.stats.verdicts import Outcome, confidence_sequence, facts_needed, outcome_of, verdict
 
 STATUS: Mapping[Outcome, int] = {"PASS": 0, "FAIL": 1, "INCONCLUSIVE": 3}
-"""The exit status of each outcome; 2 is a mistake in the call."""
+"""Exit status of each outcome; 2 is a usage error."""
 
 
-FARTHEST = 20_000
-"""Facts up to which it is worked out how many a sequence needs."""
+MAX_FACTS = 20_000
+"""Maximum number of facts for which the need of a confidence sequence is computed."""
 
 
 class Differences(NamedTuple):
-    """A figure of both runs on the questions that they share, in the order asked; NaN where it is undefined.
+    """Figure of both runs on their shared questions, in the order asked; NaN if undefined.
 
-    ``groups`` are labels of questions that depend on one another. ``sign`` is −1 where less is better. ``looks`` says
-    that it was looked at more than once: it is then judged by the sequence that holds at any time. No group has more
-    than ``largest`` questions.
+    ``groups`` are labels of dependent questions. ``sign`` is −1 if less is better. ``looks`` is true for several looks
+    at the data: the figure is then judged by an anytime-valid confidence sequence. ``largest`` is the maximum size of a
+    group.
     """
 
     name: str
@@ -45,28 +45,28 @@ class Differences(NamedTuple):
 
     @property
     def values(self) -> Floats:
-        """(n,) what the candidate is better by."""
+        """(n,) improvements of the candidate."""
         difference: Floats = self.sign * (self.candidate - self.baseline)
         return difference
 
     @property
     def units(self) -> int:
-        """The number of independent facts at which both runs have the figure."""
+        """Number of independent facts for which both runs have the figure."""
         defined = ~np.isnan(self.values)
         return independent(int(defined.sum()), None if self.groups is None else self.groups[defined])
 
     def bounds(self, level: float) -> tuple[float, float]:
-        """Return the interval of the mean; NaN where nothing is known."""
+        """Return the interval of the mean; NaN without data."""
         if not self.looks:
             return verdict(self.values, self.margin, level, self.groups)[2:4]
         return _sequence_bounds(self, level)
 
 
 class Judged(NamedTuple):
-    """The verdict on one figure.
+    """Verdict on one figure.
 
-    ``needed`` facts decide, of which ``n`` are there, in ``units`` independent groups; the means are those of shared
-    facts at which both runs have the figure. ``p_mcnemar`` is that of knowledge; ``unchanged``: no fact differs.
+    ``needed`` facts decide, ``n`` facts are available, in ``units`` independent groups; the means are over shared facts
+    with the figure in both runs. ``p_mcnemar`` is set for knowledge alone; ``unchanged`` is true if no fact differs.
     """
 
     name: str
@@ -86,12 +86,12 @@ class Judged(NamedTuple):
 
     @property
     def more(self) -> float:
-        """Number of further facts that decide if the true difference is 0; 0 with enough of them, NaN where unknown."""
+        """Number of further facts that decide if the true difference is 0; 0 with enough of them, NaN if unknown."""
         return self.needed if not math.isfinite(self.needed) else max(0.0, self.needed - self.n)
 
 
 class Decision(NamedTuple):
-    """The outcome of the gate, the verdicts on its figures, and why it is what it is, in sentences."""
+    """Outcome of the gate, the verdicts on its figures, and the reasons, in sentences."""
 
     outcome: Outcome
     figures: list[Judged]
@@ -108,14 +108,14 @@ def differences(
 ) -> list[Differences]:
     """Return the figures to be judged on the ``shared`` questions, in their order.
 
-    A candidate that kept no question has the figures of kept ones nowhere. Raises UserError for any other figure that
-    one of the runs has not, of which neither more nor less is better, or whose values do not lie between 0 and 1.
+    A candidate that kept no question has undefined figures of kept ones. Raises UserError for any other missing figure,
+    for one without a better direction, and for values outside 0 to 1.
     """
     one, other = _rows(baseline, shared), _rows(candidate, shared)
     labels = baseline.run.groups()
     groups = None if labels is None else np.asarray(labels)[one]
     largest = 1 if labels is None else int(np.unique(np.asarray(labels), return_counts=True)[1].max())
-    found = []
+    figures = []
     for name, margin in settings.figures.items():
         refuse_unmeasured(baseline, name)
         if not candidate.kept_nothing:
@@ -128,29 +128,29 @@ def differences(
             raise UserError(f"gate.figures names {name}, whose values do not lie between 0 and 1")
         sign = 1 if about.more_is_better else -1
         label = f"{about.construct} ({about.words})" if about.construct else about.words
-        found.append(Differences(name, label, margin, *values, groups, sign, looks, largest))
-    return found
+        figures.append(Differences(name, label, margin, *values, groups, sign, looks, largest))
+    return figures
 
 
 def refuse_unmeasured(run: MeasuredRun, figure: str) -> None:
-    """Raise UserError where a run has not measured a figure by question."""
+    """Raise UserError if a run lacks a figure by question."""
     if figure not in run.run.question_metrics:
-        there = "it kept no question" if run.kept_nothing else f"it has {', '.join(run.run.headline_means)}"
-        raise UserError(f"gate.figures names {figure}, which {run.name} has not by question; {there}")
+        available = "it kept no question" if run.kept_nothing else f"it has {', '.join(run.run.headline_means)}"
+        raise UserError(f"gate.figures names {figure}, which {run.name} has not by question; {available}")
 
 
 def decide(
     baseline: MeasuredRun, candidate: MeasuredRun, figures: Sequence[Differences], settings: GateSettings
 ) -> Decision:
-    """Judge the figures, and the whole.
+    """Return the decision from the figures.
 
-    It is INCONCLUSIVE where more of the greedy or of the sampled answers of a run are missing than ``no_reply`` allows.
-    Runs whose answers are identical PASS. Otherwise the gate FAILS where Holm's procedure rejects, at half of
-    1 − level, that the mean of some figure is no more than its margin below the baseline's. It PASSES where the
-    interval of each figure lies above −margin.
+    It is INCONCLUSIVE if the share of missing greedy or sampled answers of a run exceeds ``no_reply``. Runs with
+    identical answers PASS. Otherwise the gate FAILS if Holm's procedure rejects, at half of 1 − level, that the mean of
+    some figure is no more than its margin below the baseline's. It PASSES if the interval of each figure lies above
+    −margin.
     """
     judged = judge(figures, settings.level, final=True)
-    missing = [said for run in (baseline, candidate) if (said := _missing(run, settings.no_reply))]
+    missing = [reason for run in (baseline, candidate) if (reason := _missing_answers(run, settings.no_reply))]
     if missing:
         return Decision("INCONCLUSIVE", judged, missing)
     if same_answers(baseline, candidate):
@@ -160,7 +160,7 @@ def decide(
 
 
 def whole(judged: Sequence[Judged]) -> Outcome:
-    """Return the outcome of all figures together."""
+    """Return the joint outcome of all figures."""
     outcomes = {each.outcome for each in judged}
     return "FAIL" if "FAIL" in outcomes else "PASS" if outcomes == {"PASS"} else "INCONCLUSIVE"
 
@@ -168,16 +168,16 @@ def whole(judged: Sequence[Judged]) -> Outcome:
 def judge(figures: Sequence[Differences], level: float, final: bool = False) -> list[Judged]:
     """Return the verdict on each figure: FAIL where Holm's procedure rejects it, PASS by its own interval.
 
-    A one-sided test at α' rejects where the interval at level 1 − 2 α' lies below −margin: there is no need to know the
-    p-values, but for their order. A figure that is rejected at α / 2m makes it α / 2(m − 1) for the others.
-    Between looks, before the ``final`` one, nobody asks how many facts are needed.
+    A one-sided test at α' rejects if the interval at level 1 − 2 α' lies below −margin: the order of the p-values
+    suffices. After a rejection at α / 2m the others are tested at α / 2(m − 1). The number of facts needed is computed
+    at the ``final`` look alone.
     """
-    known: dict[tuple[str, float], tuple[float, float]] = {}
+    intervals: dict[tuple[str, float], tuple[float, float]] = {}
 
     def bounds(figure: Differences, at: float) -> tuple[float, float]:
-        if (figure.name, at) not in known:
-            known[figure.name, at] = figure.bounds(at)
-        return known[figure.name, at]
+        if (figure.name, at) not in intervals:
+            intervals[figure.name, at] = figure.bounds(at)
+        return intervals[figure.name, at]
 
     failed: set[str] = set()
     while left := [each for each in figures if each.name not in failed]:
@@ -205,27 +205,28 @@ def _judged(figure: Differences, level: float, bounds: tuple[float, float], fail
     )
     p = mcnemar(figure.baseline, figure.candidate) if figure.name == KNOWLEDGE.name else None
     unchanged = n > 0 and not values[defined].any()
-    said = figure.name, figure.label, figure.margin
-    return Judged(*said, outcome, n, one, other, between, low, high, needed, p, unchanged, figure.units)
+    labels = figure.name, figure.label, figure.margin
+    return Judged(*labels, outcome, n, one, other, between, low, high, needed, p, unchanged, figure.units)
 
 
 def _needed_at_any_time(figure: Differences, level: float) -> float:
-    """Return after how many facts the sequence would say PASS if these went on as they are, with a mean of 0; inf where
-    that is more than :data:`FARTHEST`.
+    """Return the number of facts after which the sequence would PASS if these were repeated with a mean of 0.
+
+    It is inf beyond :data:`MAX_FACTS`.
     """
     values = figure.values[~np.isnan(figure.values)]
     if len(values) == 0:
         return math.nan
-    spread = np.clip(values - values.mean(), -1, 1)
-    low, _ = confidence_sequence(np.resize(spread, FARTHEST), level)
+    centred = np.clip(values - values.mean(), -1, 1)
+    low, _ = confidence_sequence(np.resize(centred, MAX_FACTS), level)
     decided = np.flatnonzero(low > -figure.margin)
     return float(decided[0] + 1) if len(decided) else math.inf
 
 
 def _sequence_bounds(figure: Differences, level: float) -> tuple[float, float]:
-    """Return the interval of the mean that holds at any time.
+    """Return the anytime-valid interval of the mean.
 
-    Of questions in groups each group gives one value: the sum of what lies above −margin, over the largest it can be.
+    Each group of questions gives one value: the sum of the differences to −margin, over its maximum.
     """
     values = figure.values
     if not np.any(~np.isnan(values)):
@@ -235,47 +236,47 @@ def _sequence_bounds(figure: Differences, level: float) -> tuple[float, float]:
         return float(low[-1]), float(high[-1])
     _, first, group = np.unique(figure.groups, return_index=True, return_inverse=True)
     defined = ~np.isnan(values)
-    most = (1 + figure.margin) * figure.largest
-    sums = np.bincount(group, np.where(defined, values + figure.margin, 0.0)) / most
+    scale = (1 + figure.margin) * figure.largest
+    sums = np.bincount(group, np.where(defined, values + figure.margin, 0.0)) / scale
     low, high = confidence_sequence(sums[np.argsort(first)], level)
     size = float(defined.sum() / len(sums))
-    ends = (float(bound[-1]) * most / size - figure.margin for bound in (low, high))
+    ends = (float(bound[-1]) * scale / size - figure.margin for bound in (low, high))
     return max(-1.0, next(ends)), min(1.0, next(ends))
 
 
 def sentence(judged: Judged) -> str:
-    """Say in one sentence what was found of a figure, and where nothing could be decided how many facts that takes."""
+    """Return a sentence on the verdict of a figure, and if it is not decided on the number of facts needed."""
     if judged.n == 0:
         return f"{judged.label}: no fact has it in both runs, so nothing is known."
-    found = (
+    summary = (
         f"{judged.label}: {number(judged.candidate)} after {number(judged.baseline)} over {judged.n:,} facts, "
         f"{signed(judged.difference)} ({signed(judged.low)} to {signed(judged.high)}; margin {judged.margin:g})"
     )
     if judged.outcome == "FAIL":
-        return f"{found}: worse by more than the margin."
+        return f"{summary}: worse by more than the margin."
     if judged.outcome == "PASS":
-        return f"{found}: not worse by more than the margin."
+        return f"{summary}: not worse by more than the margin."
     if judged.low > -judged.margin:
         few = f"{judged.units} facts" if judged.units == judged.n else f"{judged.units} groups of facts"
         same = ", though no fact differs" if judged.unchanged else ""
-        return f"{found}: not decided{same}: {few} are too few for a PASS, which takes {MIN_UNITS}."
+        return f"{summary}: not decided{same}: {few} are too few for a PASS, which takes {MIN_UNITS}."
     if math.isinf(judged.needed) or judged.more == 0:
-        return f"{found}: too near the margin to be decided; a wider margin would be, or many more facts."
+        return f"{summary}: too near the margin to be decided; a wider margin would be, or many more facts."
     more = f"about {judged.more:,.0f} more"
     if judged.unchanged:
-        return f"{found}: not decided; no fact differs, which says little of so few: {more} would do for this margin."
-    return f"{found}: not decided; as facts differ here, it takes {more} of them for this margin."
+        return f"{summary}: not decided; no fact differs, which says little of so few: {more} would do for this margin."
+    return f"{summary}: not decided; as facts differ here, it takes {more} of them for this margin."
 
 
-def _missing(run: MeasuredRun, most: float) -> str:
-    """Say of which answers of a run more are missing than may be: the greedy ones, or those of a sampler."""
+def _missing_answers(run: MeasuredRun, max_share: float) -> str:
+    """Return a sentence on the greedy or sampled answers of a run if too many are missing; else empty."""
     for sampler, outcomes in run.outcomes().items():
         lost, of = sum(outcomes[outcome] for outcome in NO_REPLY), outcomes.total()
-        if lost > most * of:
+        if lost > max_share * of:
             kind, failed = "greedy" if sampler == GREEDY else "sampled", outcomes["error"]
             return (
                 f"{lost / of:.0%} of the {kind} answers of {run.name} did not come ({failed:,} of {of:,} failed, "
-                f"{lost - failed:,} were filtered), more than gate.no_reply={most:g} allows."
+                f"{lost - failed:,} were filtered), more than gate.no_reply={max_share:g} allows."
             )
     return ""
 

@@ -1,4 +1,4 @@
-"""A run as a gate reads it: its figures by question and every answer with its verdict."""
+"""Run as input of a gate: its figures by question and all answers with their verdicts."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from robust_eval.answer import CURVES, SAMPLER, HowAsked, how_asked, rows
+from robust_eval.answer import CURVES, SAMPLER, SamplingMetadata, read_sampling_metadata, rows
 from robust_eval.error import OutageError, UserError
 from robust_eval.runs.finished_runs import KEY, FinishedRun, kept_nothing, read_run
 from robust_eval.runtime.files import read_parquet
@@ -21,8 +21,9 @@ COLUMNS = ["question_id", "rewrite", "temperature", "trial", "text", "correct", 
 
 @dataclass(frozen=True)
 class MeasuredRun:
-    """``name`` is what the call calls it, ``graded`` its answers (:data:`COLUMNS`), ``curves`` what the model told of
-    accuracies, ``asked`` how the answers were asked for, ``run_id`` the run in MLflow.
+    """Run with its ``name`` on the command line, ``graded`` answers (:data:`COLUMNS`), and id in MLflow.
+
+    ``curves`` are the accuracies from the model.
     """
 
     name: str
@@ -30,10 +31,10 @@ class MeasuredRun:
     run: FinishedRun
     graded: pa.Table
     curves: pa.Table
-    asked: HowAsked | None = None
+    sampling_metadata: SamplingMetadata | None = None
     run_id: str | None = None
     keys: dict[tuple[str, str], str] = field(default_factory=dict)
-    """The right answers, by the id and the text of each question."""
+    """Keys, by the id and the text of each question."""
 
     @property
     def model(self) -> str:
@@ -47,13 +48,13 @@ class MeasuredRun:
 
     def outcomes(self) -> dict[str, Counter[str]]:
         """Count the outcomes of the greedy answers, and of those of each sampler."""
-        found: dict[str, Counter[str]] = {}
+        counts: dict[str, Counter[str]] = {}
         for sampler, outcome in rows(self.graded, SAMPLER, "outcome"):
-            found.setdefault(sampler, Counter())[outcome] += 1
-        return found
+            counts.setdefault(sampler, Counter())[outcome] += 1
+        return counts
 
     def values(self, figure: str, rows: NDArray[np.intp]) -> Floats:
-        """Return a figure of the questions in these rows; NaN where it is undefined."""
+        """Return a figure of the questions in these rows; NaN if undefined."""
         if figure not in self.run.question_metrics and self.kept_nothing:
             return np.full(len(rows), np.nan)
         return self.run.values(figure)[rows]
@@ -62,41 +63,41 @@ class MeasuredRun:
 def read_measured(folder: Path, name: str) -> MeasuredRun:
     """Return the run in a folder.
 
-    One that kept no question has not finished, and yet is known: every greedy answer was judged. Raises OutageError
-    where another one has not finished, and UserError where there is none, or one that cannot be gated.
+    A run that kept no question has not finished, but its greedy answers are judged. Raises OutageError if another run
+    has not finished, and UserError if there is none, or one that cannot be gated.
     """
     if not folder.is_dir():
         raise UserError(f"there is no folder {folder}; name that of a finished run (mlruns/runs/DATE/TIME)")
     knows_nothing = kept_nothing(folder)
     if (folder / CONFIG).is_file() and not (folder / SUMMARY).is_file() and not knows_nothing:
-        raise OutageError(f"{name} has not finished{_why(folder)}")
+        raise OutageError(f"{name} has not finished{_failure_reason(folder)}")
     run = read_run(folder, name, without_summary=knows_nothing)
     if not (folder / GRADED).is_file():
         raise UserError(f"{name} cannot be gated: there is no {GRADED}")
     try:
         graded = read_parquet(folder / GRADED, COLUMNS)
         curves = read_parquet(folder / CURVES_FILE) if (folder / CURVES_FILE).is_file() else CURVES.empty_table()
-        asked = how_asked(folder / ANSWERS) if (folder / ANSWERS).is_file() else None
+        metadata = read_sampling_metadata(folder / ANSWERS) if (folder / ANSWERS).is_file() else None
         run_id = (folder / TRACKED).read_text(encoding="utf-8").strip() if (folder / TRACKED).is_file() else None
     except UserError:
         raise
     except (OSError, ValueError, KeyError) as problem:
         raise UserError(f"{name} cannot be read: a file of its answers is damaged") from problem
     keys = dict(zip(run.keys(), run.questions[KEY].to_pylist(), strict=True))
-    return MeasuredRun(name, folder, run, graded, curves, asked, run_id, keys)
+    return MeasuredRun(name, folder, run, graded, curves, metadata, run_id, keys)
 
 
-def _why(folder: Path) -> str:
-    """Return what a run that failed wrote down of it."""
+def _failure_reason(folder: Path) -> str:
+    """Return the reason that a failed run recorded."""
     file = folder / ERROR
     if not file.is_file():
         return ""
-    first, _, _ = file.read_text(encoding="utf-8", errors="replace").partition("\n")
-    return f": {printable(first)[:500]}"
+    sentence, _, _ = file.read_text(encoding="utf-8", errors="replace").partition("\n")
+    return f": {printable(sentence)[:500]}"
 
 
 def same_answers(one: MeasuredRun, other: MeasuredRun) -> bool:
-    """Tell whether two runs asked the same questions and were answered the same, word for word."""
+    """Return whether two runs have the same questions and the same answers, word for word."""
     return one.keys.keys() == other.keys.keys() and _texts(one) == _texts(other)
 
 

@@ -36,10 +36,10 @@ class GateSettings:
 
 
 def gate_settings(overrides: Sequence[str], folders: Sequence[Path]) -> GateSettings:
-    """Return the settings that ``gate=NAME`` and ``gate.SETTING=VALUE`` ask for; files stand in ``folders``, whose last
-    goes first.
+    """Return the settings from ``gate=NAME`` and ``gate.SETTING=VALUE``; of the ``folders`` with files the last has
+    priority.
 
-    Raises UserError for a setting or a file that does not exist, and for a value that makes no sense.
+    Raises UserError for an unknown setting or file, and for an invalid value.
     """
     name, changed = "default", {}
     try:
@@ -51,15 +51,15 @@ def gate_settings(overrides: Sequence[str], folders: Sequence[Path]) -> GateSett
                 changed[key.removeprefix("gate.")] = value
         files = [file for folder in reversed(folders) if (file := folder / "gate" / f"{name}.yaml").is_file()]
         if not files:
-            there = sorted({file.stem for folder in folders for file in (folder / "gate").glob("*.yaml")})
-            raise UserError(f"there is no gate={name}; there are {', '.join(there)}")
-        known = OmegaConf.structured(GateSettings)
+            names = sorted({file.stem for folder in folders for file in (folder / "gate").glob("*.yaml")})
+            raise UserError(f"there is no gate={name}; there are {', '.join(names)}")
+        merged = OmegaConf.structured(GateSettings)
         read = OmegaConf.load(files[0])
         for source in (read, changed):
             if "figures" in source:  # those that are named are judged, and no others
-                known.figures = {}
-            known = OmegaConf.merge(known, source)
-        settings = OmegaConf.to_object(known)
+                merged.figures = {}
+            merged = OmegaConf.merge(merged, source)
+        settings = OmegaConf.to_object(merged)
     except UserError:
         raise
     except (HydraException, OmegaConfBaseException, ValueError, OSError) as problem:

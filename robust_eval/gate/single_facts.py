@@ -1,4 +1,4 @@
-"""Single facts that were forgotten, found, or became less firm. They are listed, and decide nothing."""
+"""Single facts that were forgotten, learned, or became less robust. They are listed, and decide nothing."""
 
 import itertools
 from collections.abc import Sequence
@@ -14,14 +14,14 @@ from robust_eval.gate.measured_run import MeasuredRun
 from robust_eval.stats.interval import Floats
 
 RATE = 0.1
-"""The share of false ones among the facts that are called less firm (Benjamini and Hochberg)."""
+"""False discovery rate of the less robust facts (Benjamini and Hochberg)."""
 PERMUTATIONS = 10_000
-_EVERY = 12
-"""Trials up to which all swaps are tried: 2¹² = 4,096."""
+_MAX_EXHAUSTIVE = 12
+"""Maximum number of trials for all swaps: 2¹² = 4,096."""
 
 
 class Fact(NamedTuple):
-    """A fact with its greedy answers. ``why`` says what became less firm; it is empty where the greedy answer did."""
+    """Fact with its greedy answers. ``why`` explains a loss of robustness; it is empty if the greedy answer changed."""
 
     question_id: str
     question: str
@@ -31,8 +31,8 @@ class Fact(NamedTuple):
 
 
 class SingleFacts(NamedTuple):
-    """Facts that the candidate has ``forgotten`` (its greedy answer is wrong, and was right), those that it has
-    ``found``, and those that became ``less_firm``, of which ``note`` says how they were found, or why not.
+    """Facts that the candidate has ``forgotten`` (its greedy answer is wrong, and was right), the reverse (``found``),
+    and those that became ``less_firm``, with a ``note`` on the method.
     """
 
     forgotten: list[Fact]
@@ -50,13 +50,13 @@ def single_facts(baseline: MeasuredRun, candidate: MeasuredRun, shared: Sequence
             (before, was), (after, now) = one[question_id], other[question_id]
             if was is not None and now is not None:
                 changed.setdefault((was, now), []).append(Fact(question_id, question, before, after))
-    known = {fact.question_id: fact for fact in changed.get((True, True), [])}
-    less_firm, note = _less_firm(baseline, candidate, known)
+    kept_facts = {fact.question_id: fact for fact in changed.get((True, True), [])}
+    less_firm, note = _less_firm(baseline, candidate, kept_facts)
     return SingleFacts(changed.get((True, False), []), changed.get((False, True), []), less_firm, note)
 
 
 def _greedy(run: MeasuredRun) -> dict[str, tuple[str, bool | None]]:
-    """Return the greedy answers with their verdicts; None where there was no reply, or nothing is right or wrong."""
+    """Return the greedy answers with their verdicts; None without a reply, or without a key."""
     greedy = run.graded.filter(pc.equal(run.graded[SAMPLER], GREEDY))
     return {
         question_id: (text, None if outcome in NO_REPLY else False if outcome in NO_ANSWER else correct)
@@ -64,36 +64,40 @@ def _greedy(run: MeasuredRun) -> dict[str, tuple[str, bool | None]]:
     }
 
 
-def _less_firm(baseline: MeasuredRun, candidate: MeasuredRun, known: dict[str, Fact]) -> tuple[list[Fact], str]:
-    """Return the facts known to both that became less firm, and how that was found."""
-    early = any(run.asked is not None and run.asked.undecided for run in (baseline, candidate))
+def _less_firm(baseline: MeasuredRun, candidate: MeasuredRun, facts: dict[str, Fact]) -> tuple[list[Fact], str]:
+    """Return the facts known to both that became less robust, and a note on the method."""
+    early = any(
+        run.sampling_metadata is not None and run.sampling_metadata.early_stopping for run in (baseline, candidate)
+    )
     if early:
-        return _by_breaking(baseline, candidate, known), (
+        return _by_breaking(baseline, candidate, facts), (
             "Trials stopped early (sampler.ask=undecided): listed are facts that break earlier, without a test."
         )
     exact = all("sampler.exact.temperatures" in run.run.settings for run in (baseline, candidate))
     if exact:
-        return _by_bounds(baseline.curves, candidate.curves, known), (
+        return _by_bounds(baseline.curves, candidate.curves, facts), (
             "Listed are facts whose certain bounds, summed over the temperatures, lie below those of the baseline."
         )
-    one, other = _trials(baseline, known), _trials(candidate, known)
-    there = [name for name in known if name in one and name in other and one[name].shape == other[name].shape]
-    if not there:
+    one, other = _trials(baseline, facts), _trials(candidate, facts)
+    comparable = [name for name in facts if name in one and name in other and one[name].shape == other[name].shape]
+    if not comparable:
         return [], "No fact has trials at the same temperatures in both runs."
     paired = baseline.run.settings["seed"] == candidate.run.settings["seed"]
-    p = np.array([permutation_p(one[name], other[name], paired) for name in there])
+    p = np.array([permutation_p(one[name], other[name], paired) for name in comparable])
     from scipy import stats  # it takes half a second, which most runs need not spend
 
     adjusted = stats.false_discovery_control(p)
-    found = [
-        known[name]._replace(why=f"right in {_right(other[name])} after {_right(one[name])} trials, p = {p[place]:.4f}")
-        for place, name in enumerate(there)
+    less_firm = [
+        facts[name]._replace(
+            why=f"right in {_right_share(other[name])} after {_right_share(one[name])} trials, p = {p[place]:.4f}"
+        )
+        for place, name in enumerate(comparable)
         if adjusted[place] <= RATE
     ]
     how = "swapped within trials of one seed" if paired else "of both runs mixed"
-    return found, (
+    return less_firm, (
         f"By permutation of whole trials ({how}), with at most {RATE:.0%} false ones expected (Benjamini-Hochberg) "
-        f"among {len(there):,} facts."
+        f"among {len(comparable):,} facts."
     )
 
 
@@ -106,19 +110,19 @@ def permutation_p(baseline: Floats, candidate: Floats, paired: bool) -> float:
     """
     trials = baseline.shape[1]
     both = np.concatenate([baseline, candidate], axis=1)
-    right, came = np.nan_to_num(both), (~np.isnan(both)).astype(float)
+    right, has_reply = np.nan_to_num(both), (~np.isnan(both)).astype(float)
     sides = _swaps(trials) if paired else _mixed(trials)  # (permutations, 2 k): whether a trial is the candidate's
     with np.errstate(invalid="ignore", divide="ignore"):
-        after = (sides @ right.T) / (sides @ came.T)
-        before = ((1 - sides) @ right.T) / ((1 - sides) @ came.T)
+        after = (sides @ right.T) / (sides @ has_reply.T)
+        before = ((1 - sides) @ right.T) / ((1 - sides) @ has_reply.T)
     values = np.nansum(after - before, axis=1)
     observed = values[0]
     return float(np.mean(values <= observed + 1e-9))
 
 
 def _swaps(trials: int) -> Floats:
-    """Return whose each of 2 k trials is under swaps within trials, all or many of them; the first is as observed."""
-    if trials <= _EVERY:
+    """Return the side of each of 2 k trials under all or many swaps within trials; the first is as observed."""
+    if trials <= _MAX_EXHAUSTIVE:
         swapped = np.array(list(itertools.product((0, 1), repeat=trials)), dtype=float)
     else:
         swapped = np.random.default_rng(0).integers(2, size=(PERMUTATIONS, trials)).astype(float)
@@ -127,14 +131,14 @@ def _swaps(trials: int) -> Floats:
 
 
 def _mixed(trials: int) -> Floats:
-    """Return whose each of 2 k trials is when they are dealt anew; the first is as observed."""
+    """Return the side of each of 2 k trials under random permutations; the first is as observed."""
     sides = np.zeros((PERMUTATIONS, 2 * trials))
     sides[:, trials:] = 1
     sides[1:] = np.random.default_rng(0).permuted(sides[1:], axis=1)
     return sides
 
 
-def _trials(run: MeasuredRun, known: dict[str, Fact]) -> dict[str, Floats]:
+def _trials(run: MeasuredRun, facts: dict[str, Fact]) -> dict[str, Floats]:
     """Return (T, k) of each fact, of a sweep over temperatures: 1 right, 0 wrong, NaN without a reply."""
     sampler = next((name for name in ("temperature_sweep",) if name in run.graded[SAMPLER].to_pylist()), None)
     table = run.graded.filter(pc.equal(run.graded[SAMPLER], sampler or ""))
@@ -142,21 +146,21 @@ def _trials(run: MeasuredRun, known: dict[str, Fact]) -> dict[str, Floats]:
     numbers = table["trial"].to_pylist()
     k = max(numbers, default=-1) + 1
     column = {t: place for place, t in enumerate(temperatures)}
-    found = {name: np.full((len(temperatures), k), np.nan) for name in known} if k else {}
+    matrices = {name: np.full((len(temperatures), k), np.nan) for name in facts} if k else {}
     for question_id, t, trial, correct, outcome in rows(
         table, "question_id", "temperature", "trial", "correct", "outcome"
     ):
-        if question_id in found and outcome not in NO_REPLY:
-            found[question_id][column[t], trial] = bool(correct) and outcome not in NO_ANSWER
-    return {name: values for name, values in found.items() if not np.isnan(values).all()}
+        if question_id in matrices and outcome not in NO_REPLY:
+            matrices[question_id][column[t], trial] = bool(correct) and outcome not in NO_ANSWER
+    return {name: values for name, values in matrices.items() if not np.isnan(values).all()}
 
 
-def _right(trials: NDArray[np.float64]) -> str:
+def _right_share(trials: NDArray[np.float64]) -> str:
     return f"{np.nansum(trials):.0f} of {np.count_nonzero(~np.isnan(trials))}"
 
 
-def _by_breaking(baseline: MeasuredRun, candidate: MeasuredRun, known: dict[str, Fact]) -> list[Fact]:
-    """Return the facts that break at a lower temperature, those first that break so much earlier."""
+def _by_breaking(baseline: MeasuredRun, candidate: MeasuredRun, facts: dict[str, Fact]) -> list[Fact]:
+    """Return the facts that break at a lower temperature, the largest change first."""
     one, other = (
         dict(
             zip(run.run.questions["question_id"].to_pylist(), run.run.breaking_temperatures()[1].tolist(), strict=True)
@@ -165,20 +169,23 @@ def _by_breaking(baseline: MeasuredRun, candidate: MeasuredRun, known: dict[str,
     )
     highest = max(baseline.run.breaking_temperatures()[0], default=0.0)
     earlier = [
-        (min(one[name], highest + 1) - other[name], fact._replace(why=f"breaks at {other[name]:g}, {_was(one[name])}"))
-        for name, fact in known.items()
+        (
+            min(one[name], highest + 1) - other[name],
+            fact._replace(why=f"breaks at {other[name]:g}, {_earlier_break(one[name])}"),
+        )
+        for name, fact in facts.items()
         if name in one and name in other and other[name] < one[name]
     ]
     return [fact for _, fact in sorted(earlier, key=lambda each: -each[0])]
 
 
-def _was(breaking: float) -> str:
+def _earlier_break(breaking: float) -> str:
     return "and was unbroken" if np.isinf(breaking) else f"after {breaking:g}"
 
 
-def _by_bounds(baseline: pa.Table, candidate: pa.Table, known: dict[str, Fact]) -> list[Fact]:
-    """Return the facts whose highest possible accuracies in the candidate are lower, in sum over the temperatures that
-    both have, than the lowest possible ones in the baseline.
+def _by_bounds(baseline: pa.Table, candidate: pa.Table, facts: dict[str, Fact]) -> list[Fact]:
+    """Return the facts whose upper bounds of accuracy in the candidate, summed over common temperatures, are lower than
+    the lower bounds in the baseline.
     """
     lowest, highest = (
         {(name, t): value for name, t, value in rows(table, "question_id", "temperature", column)}
@@ -186,12 +193,12 @@ def _by_bounds(baseline: pa.Table, candidate: pa.Table, known: dict[str, Fact]) 
     )
     sums: dict[str, list[float]] = {}
     for (name, t), value in lowest.items():
-        if name in known and (name, t) in highest:
+        if name in facts and (name, t) in highest:
             both = sums.setdefault(name, [0.0, 0.0])
             both[0] += value
             both[1] += highest[name, t]
     return [
-        known[name]._replace(why=f"accuracies sum to at most {high:.2f}, after at least {low:.2f}")
+        facts[name]._replace(why=f"accuracies sum to at most {high:.2f}, after at least {low:.2f}")
         for name, (low, high) in sums.items()
         if high < low
     ]

@@ -1,4 +1,4 @@
-"""The decision as files: JSON and JUnit XML for pipelines, Markdown for the summary of a step, a page for people."""
+"""Files of the decision: JSON and JUnit XML for pipelines, Markdown for the summary of a step, a page for people."""
 
 import json
 import math
@@ -15,18 +15,18 @@ from robust_eval.report.page import template
 from robust_eval.runtime.text import number, printable, signed
 
 VERDICT, JUNIT, SUMMARY_PAGE, PAGE = "verdict.json", "junit.xml", "verdict.md", "verdict.html"
-MOST = 50
-"""Single facts of a kind that Markdown and the page show; verdict.json has all."""
-LONGEST = 300
-"""Characters of a text that they show of it."""
+MAX_LISTED = 50
+"""Single facts of a kind in Markdown and the page; verdict.json has all."""
+MAX_CHARACTERS = 300
+"""Characters of a text in Markdown and the page."""
 DECIDE_NOTHING = "Single facts are listed and decide nothing."
 _NO_FACTS = SingleFacts([], [], [], "")
 
 
 @dataclass(frozen=True)
 class Report:
-    """Content of the files. ``asked`` are the questions that were taken and those that were left, where the gate asked
-    the candidate itself until it was decided.
+    """Content of the files. ``question_counts`` are the numbers of sampled and of skipped questions of a gate with
+    early stopping.
     """
 
     decision: Decision
@@ -36,11 +36,11 @@ class Report:
     level: float
     shared: int = 0
     facts: SingleFacts = _NO_FACTS
-    asked: tuple[int, int] | None = None
+    question_counts: tuple[int, int] | None = None
 
     @property
     def headline(self) -> str:
-        """The outcome in one sentence."""
+        """Outcome in one sentence."""
         if self.decision.outcome == "FAIL":
             failed = [each.label for each in self.decision.figures if each.outcome == "FAIL"]
             return f"FAIL: the candidate is worse by more than the margin in {' and '.join(failed)}."
@@ -50,10 +50,10 @@ class Report:
 
     @property
     def saved(self) -> str:
-        """Sentence on what early stopping saved; empty without it."""
-        if self.asked is None:
+        """Sentence on the questions saved by early stopping; empty without it."""
+        if self.question_counts is None:
             return ""
-        taken, left = self.asked
+        taken, left = self.question_counts
         if not left:
             return f"until=decided: all {taken:,} questions were asked."
         return (
@@ -63,7 +63,7 @@ class Report:
 
 
 def write_verdict(report: Report, folder: Path, each_fact: bool) -> None:
-    """Write all files into the folder; with ``each_fact``, JUnit has a test case for each fact that changed as well."""
+    """Write all files into the folder; with ``each_fact``, JUnit also has a test case for each changed fact."""
     folder.mkdir(parents=True, exist_ok=True)
     texts = {
         VERDICT: json.dumps(as_json(report), indent=2) + "\n",
@@ -88,7 +88,9 @@ def as_json(report: Report) -> dict[str, Any]:
         "baseline": {"run": report.baseline, "model": report.models[0]},
         "candidate": {"run": report.candidate, "model": report.models[1]},
         "shared_questions": report.shared,
-        "asked": None if report.asked is None else dict(zip(("taken", "left"), report.asked, strict=True)),
+        "asked": None
+        if report.question_counts is None
+        else dict(zip(("taken", "left"), report.question_counts, strict=True)),
         "figures": [
             {name: _finite(value) for name, value in each._asdict().items()} | {"more": _finite(each.more)}
             for each in decision.figures
@@ -98,27 +100,29 @@ def as_json(report: Report) -> dict[str, Any]:
 
 
 def junit(report: Report, each_fact: bool) -> str:
-    """Return JUnit XML: a test case for each figure, which fails, or ends with an error where nothing is decided.
+    """Return JUnit XML: a test case for each figure, with a failure for FAIL and an error for INCONCLUSIVE.
 
-    Single facts decide nothing: those that changed are skipped test cases, so that they are shown and fail nothing.
+    Single facts decide nothing: changed ones are skipped test cases, which are shown and fail nothing.
     """
     suite = ElementTree.Element("testsuite", name="robust_eval.gate")
     for judged in report.decision.figures:
         case = ElementTree.SubElement(suite, "testcase", classname="robust_eval.gate", name=printable(judged.name))
         if judged.outcome == "FAIL":
-            _said(case, "failure", sentence(judged), "AssertionError")
+            _add_entry(case, "failure", sentence(judged), "AssertionError")
         elif judged.outcome == "INCONCLUSIVE" and not report.decision.identical:
-            _said(case, "error", sentence(judged), "Inconclusive")
+            _add_entry(case, "error", sentence(judged), "Inconclusive")
     whole = ElementTree.SubElement(suite, "testcase", classname="robust_eval.gate", name="verdict")
     if report.decision.outcome != "PASS":
         kind, of = ("failure", "AssertionError") if report.decision.outcome == "FAIL" else ("error", "Inconclusive")
-        _said(whole, kind, " ".join([report.headline, *report.decision.reasons]), of)
-    for kind, facts in _kinds(report).items() if each_fact else ():
+        _add_entry(whole, kind, " ".join([report.headline, *report.decision.reasons]), of)
+    for kind, facts in _facts_by_kind(report).items() if each_fact else ():
         for fact in facts:
             name = printable(f"{fact.question_id}: {fact.question}")
             case = ElementTree.SubElement(suite, "testcase", classname="robust_eval.gate.facts", name=name)
             if kind != "found":
-                _said(case, "skipped", f"{kind}: {fact.baseline!r}, then {fact.candidate!r} {fact.why}".strip(), "")
+                _add_entry(
+                    case, "skipped", f"{kind}: {fact.baseline!r}, then {fact.candidate!r} {fact.why}".strip(), ""
+                )
     counts = {kind: len(suite.findall(f"testcase/{kind}")) for kind in ("failure", "error", "skipped")}
     suite.set("tests", str(len(suite)))
     for kind, name in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
@@ -130,38 +134,43 @@ def junit(report: Report, each_fact: bool) -> str:
 
 
 def markdown(report: Report) -> str:
-    """Return the Markdown: the verdict, why, the figures as a table, the facts that changed."""
-    said = [
+    """Return the Markdown: the verdict, its reasons, the table of figures, the changed facts."""
+    head = [
         f"# {escaped(report.headline)}",
         *(escaped(each) for each in (report.saved, *report.decision.reasons) if each),
     ]
-    parts = ["\n\n".join(said)]
+    sections = ["\n\n".join(head)]
     for place, table in enumerate(tables(report)):
-        parts += [DECIDE_NOTHING] if place == 1 else []
-        parts.append("\n".join([f"## {escaped(table.title)}", "", *lines(table)]))
+        sections += [DECIDE_NOTHING] if place == 1 else []
+        sections.append("\n".join([f"## {escaped(table.title)}", "", *lines(table)]))
         if table.note:
-            parts.append(escaped(table.note))
-    return "\n\n".join(parts) + "\n"
+            sections.append(escaped(table.note))
+    return "\n\n".join(sections) + "\n"
 
 
 def tables(report: Report) -> list[TextTable]:
-    """Return the figures and the single facts as tables for people; each figure has a row of its own."""
+    """Return the figures and the single facts as tables for people, a row for each figure."""
     header = ["figure", "verdict", "facts", "baseline", "candidate", "difference", "margin"]
     rows = [[Cell(each.label), Cell(_outcome(report, each)), *_numbers(each)] for each in report.decision.figures]
     names = {"forgotten": "Facts that were forgotten", "found": "Facts that were found", "less firm": "Facts less firm"}
     level = f"{100 * report.level:g} % intervals, of the facts at which both runs have the figure."
-    found = [TextTable("Figures", header, rows, 2, " ".join([level, *map(_mcnemar, report.decision.figures)]).strip())]
-    for kind, facts in _kinds(report).items():
+    text_tables = [
+        TextTable("Figures", header, rows, 2, " ".join([level, *map(_mcnemar, report.decision.figures)]).strip())
+    ]
+    for kind, facts in _facts_by_kind(report).items():
         columns = ["question", "baseline", "candidate", *(["why"] if kind == "less firm" else [])]
-        shown = [
-            [Cell(_cut(text)) for text in (fact.question, fact.baseline, fact.candidate, fact.why)[: len(columns)]]
-            for fact in facts[:MOST]
+        cells = [
+            [
+                Cell(_shortened(text))
+                for text in (fact.question, fact.baseline, fact.candidate, fact.why)[: len(columns)]
+            ]
+            for fact in facts[:MAX_LISTED]
         ]
-        more = f"The first {MOST} of {len(facts):,}; all are in {VERDICT}." if len(facts) > MOST else ""
+        more = f"The first {MAX_LISTED} of {len(facts):,}; all are in {VERDICT}." if len(facts) > MAX_LISTED else ""
         note = " ".join(filter(None, [more, report.facts.note if kind == "less firm" else ""]))
-        if shown:
-            found.append(TextTable(f"{names[kind]}: {len(facts):,}", columns, shown, len(columns), note))
-    return [table for table in found if table.rows]
+        if cells:
+            text_tables.append(TextTable(f"{names[kind]}: {len(facts):,}", columns, cells, len(columns), note))
+    return [table for table in text_tables if table.rows]
 
 
 def _outcome(report: Report, judged: Judged) -> str:
@@ -179,19 +188,19 @@ def _mcnemar(judged: Judged) -> str:
     return "" if judged.p_mcnemar is None else f"McNemar's exact p of {judged.label}: {judged.p_mcnemar:.3g}."
 
 
-def _kinds(report: Report) -> dict[str, list[Fact]]:
+def _facts_by_kind(report: Report) -> dict[str, list[Fact]]:
     return {"forgotten": report.facts.forgotten, "found": report.facts.found, "less firm": report.facts.less_firm}
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
+def _shortened(text: str) -> str:
+    return text if len(text) <= MAX_CHARACTERS else f"{text[:MAX_CHARACTERS]}…"
 
 
 def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _said(case: ElementTree.Element, tag: str, words: str, kind: str) -> None:
+def _add_entry(case: ElementTree.Element, tag: str, words: str, kind: str) -> None:
     entry = ElementTree.SubElement(case, tag, message=printable(words))
     if kind:
         entry.set("type", kind)

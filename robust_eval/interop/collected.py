@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from robust_eval.answer import SAMPLER, SCHEMA, with_how_asked
+from robust_eval.answer import SAMPLER, SCHEMA, with_sampling_metadata
 from robust_eval.error import UserError, first_line
 from robust_eval.interop.every_eval_ever import is_instance, read_every_eval_ever
 from robust_eval.interop.helm import read_helm
@@ -187,5 +187,5 @@ def _collected(model: str, task: str, answers: Sequence[LoggedAnswer]) -> Collec
             raise UserError(f"{answers[0].where.split(',')[0]}: {name!r} cannot be kept: {problem}") from problem
     table = pa.table(columns)
     if answers[0].how is not None:
-        table = with_how_asked(table, answers[0].how)
+        table = with_sampling_metadata(table, answers[0].how)
     return Collected(model, task, list(questions.values()), table, answers[0].asked, left_out, reasons)

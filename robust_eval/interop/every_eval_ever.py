@@ -16,7 +16,7 @@ from uuid import uuid4
 
 import numpy as np
 
-from robust_eval.answer import NO_REPLY, OWN, temperature_name, write_text
+from robust_eval.answer import DEFAULT_TEMPERATURE, NO_REPLY, temperature_name, write_text
 from robust_eval.error import UserError, first_line
 from robust_eval.interop.finished_answers import Condition, FinishedAnswers, right_answers, verdict
 from robust_eval.interop.logged_answer import AskedWith, LoggedAnswer, of_kind, question_of, texts
@@ -44,7 +44,7 @@ def read_every_eval_ever(file: Path, records: Sequence[Path]) -> Iterator[Logged
         where = f"{line}, sample {sample_id}"
         result = record.get("evaluation_result_id")
         evaluation = of_kind(record, "evaluation_id", str, where)
-        temperature = known.get((evaluation, result), known.get((evaluation, None), OWN))
+        temperature = known.get((evaluation, result), known.get((evaluation, None), DEFAULT_TEMPERATURE))
         mark = _mark(record, where)
         if mark is None and metrics.setdefault((evaluation, sample_id, temperature), result) != result:
             continue

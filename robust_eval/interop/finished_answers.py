@@ -8,7 +8,7 @@ from itertools import chain, count
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from robust_eval.answer import GREEDY, NO_REPLY, SAMPLER, HowAsked, how_asked, temperature_name
+from robust_eval.answer import GREEDY, NO_REPLY, SAMPLER, SamplingMetadata, read_sampling_metadata, temperature_name
 from robust_eval.experiment.corrected import LabelledRun
 from robust_eval.prompt.arrangement import arrangement_told
 from robust_eval.prompt.challenge import form_of_all
@@ -53,16 +53,16 @@ class FinishedAnswers:
     """The answers of a finished run, from its folder."""
 
     labelled: LabelledRun
-    asked: HowAsked
+    asked: SamplingMetadata
 
     @classmethod
     def read(cls, folder: Path) -> "FinishedAnswers":
         """Read a run; UserError where it has not finished, or is damaged."""
         labelled = LabelledRun.read(folder)
         file = folder / ANSWERS
-        asked = how_asked(file) if file.is_file() else None
+        asked = read_sampling_metadata(file) if file.is_file() else None
         lines = labelled.run.settings.get("model.prompt_style") != "chat"
-        return cls(labelled, HowAsked(lines, {}) if asked is None else asked)
+        return cls(labelled, SamplingMetadata(lines, {}) if asked is None else asked)
 
     @property
     def model(self) -> str:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from robust_eval.answer import NO_REPLY, OWN
+from robust_eval.answer import DEFAULT_TEMPERATURE, NO_REPLY
 from robust_eval.error import UserError, first_line
 from robust_eval.interop.finished_answers import Condition, FinishedAnswers, right_answers, verdict
 from robust_eval.interop.logged_answer import (
@@ -77,7 +77,7 @@ def read_inspect(file: Path) -> Iterator[LoggedAnswer]:
             raise UserError(f"{where}: no sample of inspect_ai: {reason(problem)}") from problem
         if at is not None and (isinstance(at, bool) or not isinstance(at, int | float) or not 0 <= at < math.inf):
             raise UserError(f"{where}: the temperature must be a number of 0 or more, not {at!r:.40}")
-        temperature = OWN if at is None else float(at)
+        temperature = DEFAULT_TEMPERATURE if at is None else float(at)
         stop = tuple(config.stop_seqs or ())
         graders |= _graders(sample.scores or {})
         answer = _answer(sample, header.eval.model, header.eval.task, temperature, stop, config.max_tokens, where)

@@ -20,7 +20,7 @@ from inspect_ai.scorer import (
 )
 from inspect_ai.solver import Generate, Solver, TaskState, solver
 
-from robust_eval.answer import NO_ANSWER, NO_REPLY, OWN, answer_table, temperature_name
+from robust_eval.answer import DEFAULT_TEMPERATURE, NO_ANSWER, NO_REPLY, answer_table, temperature_name
 from robust_eval.error import UserError
 from robust_eval.grader.judge import Judge
 from robust_eval.grader.matching import Matching
@@ -49,7 +49,11 @@ def mark_in(metadata: Mapping[str, Any] | None) -> Mapping[str, Any]:
 
 def temperature_in(mark: Mapping[str, Any]) -> float:
     """Return the temperature of a mark; NaN: the model's own."""
-    return OWN if mark["temperature"] == temperature_name(OWN) else float(mark["temperature"])
+    return (
+        DEFAULT_TEMPERATURE
+        if mark["temperature"] == temperature_name(DEFAULT_TEMPERATURE)
+        else float(mark["temperature"])
+    )
 
 
 @solver
@@ -120,7 +124,7 @@ def _as_they_say(score: Score | None, text: str) -> dict[str, Any]:
 def _score(row: dict[str, Any], theirs: Score | None) -> Score:
     kept = {name: value for name, value in row.items() if value is not None and name != "reasoning"}
     if kept["temperature"] != kept["temperature"]:
-        kept["temperature"] = temperature_name(OWN)
+        kept["temperature"] = temperature_name(DEFAULT_TEMPERATURE)
     right = False if row.get("correct") is None and row["outcome"] in NO_ANSWER else row.get("correct")
     unscored = right is None or row["outcome"] in NO_REPLY
     return Score(

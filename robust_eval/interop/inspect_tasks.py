@@ -13,7 +13,8 @@ from inspect_ai.scorer import SampleScore, Scorer, value_to_float
 from inspect_ai.util import EarlyStop, EarlyStopping
 from pydantic import JsonValue
 
-from robust_eval.answer import OWN, HowAsked, Undecided, temperature_name
+from robust_eval.answer import DEFAULT_TEMPERATURE, SamplingMetadata, temperature_name
+from robust_eval.answer import EarlyStopping as SettledBreaks
 from robust_eval.config.overrides import named_questions
 from robust_eval.error import UserError
 from robust_eval.interop import inspect_metrics
@@ -99,7 +100,7 @@ def certainty(
 
     The other parameters are those of :func:`frs`.
     """
-    at = OWN if temperature is None else float(temperature)
+    at = DEFAULT_TEMPERATURE if temperature is None else float(temperature)
     if at <= 0:
         raise UserError(f"temperature must be above 0, not {temperature}")
     return Task(
@@ -237,7 +238,7 @@ def marked_samples(
         known = [(question, given) for question, given in known if question.rewrites]
     if not known:
         raise UserError(f"no question of {name} can be asked" + (": none has rewrites" if len(planned) == 1 else ""))
-    settled = None if settles is None else HowAsked(False, {SWEEP: Undecided(tuple(planned), settles)})
+    settled = None if settles is None else SamplingMetadata(False, {SWEEP: SettledBreaks(tuple(planned), settles)})
     samples = []
     for rewrite, t in conditions:
         for question, given in known:

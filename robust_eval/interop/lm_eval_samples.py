@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from robust_eval.answer import OWN
+from robust_eval.answer import DEFAULT_TEMPERATURE
 from robust_eval.error import UserError
 from robust_eval.interop.lm_eval_key import CONTRADICTED, QUESTION, Key, chosen_key, generated_key
 from robust_eval.interop.logged_answer import AskedWith, LoggedAnswer, of_kind, shown, texts
@@ -200,7 +200,7 @@ def _generated(
 def _temperature(settings: Any, where: str) -> float:
     temperature = of_kind(settings, "temperature", (int, float), where, math.inf)
     if temperature == math.inf:  # then lm-eval asks for the greedy answer
-        return OWN if settings.get("do_sample") is True else 0.0
+        return DEFAULT_TEMPERATURE if settings.get("do_sample") is True else 0.0
     if not 0 <= temperature < math.inf:
         raise UserError(f"{where}: the temperature must be 0 or more, not {temperature!r}")
     return float(temperature)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from robust_eval.answer import HowAsked
+from robust_eval.answer import SamplingMetadata
 from robust_eval.error import UserError
 from robust_eval.question import LETTERS, Question
 from robust_eval.runtime.text import printable
@@ -48,7 +48,7 @@ class LoggedAnswer:
     asked: AskedWith = field(default_factory=AskedWith)
     columns: Mapping[str, Any] = field(default_factory=dict)
     scores: Mapping[str, float] = field(default_factory=dict)
-    how: HowAsked | None = None
+    how: SamplingMetadata | None = None
     """How a run of ours asked for it; None: the log is of no run."""
     ungraded: str = ""
     """Reason why the log has no right answer to the question, where it has none."""

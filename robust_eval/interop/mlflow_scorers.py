@@ -17,7 +17,7 @@ from mlflow.entities import Feedback
 from mlflow.genai.scorers import scorer
 
 from robust_eval.aggregator.text import EqualText
-from robust_eval.answer import OWN, answer_table
+from robust_eval.answer import DEFAULT_TEMPERATURE, answer_table
 from robust_eval.error import UserError
 from robust_eval.grader.judge import Judge
 from robust_eval.grader.matching import Matching
@@ -100,7 +100,7 @@ def _graded(inputs: Any, outputs: Any, expectations: Any) -> tuple[Question, pa.
     """Return the question and its replies, graded; UserError where outputs or expectations are none."""
     asked = inputs.get("question", inputs) if isinstance(inputs, Mapping) else inputs
     question = Question(id=_ID, text=str(asked), answers=_texts((expectations or {}).get("answers"), "expectations"))
-    by_temperature = outputs if isinstance(outputs, Mapping) else {OWN: outputs}
+    by_temperature = outputs if isinstance(outputs, Mapping) else {DEFAULT_TEMPERATURE: outputs}
     rows = [
         {"question_id": _ID, "rewrite": 0, "temperature": _number(t), "trial": trial, "text": text}
         | {"outcome": "ok" if text.strip() else "empty", "weight": 1.0}

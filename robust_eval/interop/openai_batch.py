@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from robust_eval.answer import OWN
+from robust_eval.answer import DEFAULT_TEMPERATURE
 from robust_eval.error import UserError
 from robust_eval.interop.logged_answer import AskedWith, LoggedAnswer, of_kind, openai_logprobs, question_of, texts
 from robust_eval.runtime.files import json_lines
@@ -103,7 +103,7 @@ def _base(body: Any, messages: Any, key: str, task: str, where: str) -> dict[str
         "model": of_kind(body, "model", str, where),
         "task": task,
         "question": question_of(key, messages[-1][1], (), (), where),
-        "temperature": OWN if t < 0 else float(t),
+        "temperature": DEFAULT_TEMPERATURE if t < 0 else float(t),
         "where": where,
         "asked": AskedWith(messages, tuple(texts(body.get("stop"))), limit),
     }

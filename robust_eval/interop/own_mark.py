@@ -8,7 +8,15 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
-from robust_eval.answer import GRADED_COLUMNS, OWN, SAMPLER, SCHEMA, HowAsked, Undecided, temperature_name
+from robust_eval.answer import (
+    DEFAULT_TEMPERATURE,
+    GRADED_COLUMNS,
+    SAMPLER,
+    SCHEMA,
+    EarlyStopping,
+    SamplingMetadata,
+    temperature_name,
+)
 from robust_eval.error import UserError
 from robust_eval.interop.logged_answer import AskedWith, LoggedAnswer, of_kind
 from robust_eval.question import Question
@@ -27,7 +35,7 @@ def mark_of(
     rewrite: int,
     temperature: float | None,
     sampler: str | None = None,
-    asked: HowAsked | None = None,
+    asked: SamplingMetadata | None = None,
 ) -> dict[str, Any]:
     """Return the mark of answers to a question under one condition.
 
@@ -43,7 +51,7 @@ def mark_of(
         mark["temperature"] = temperature_name(temperature) if temperature != temperature else temperature
     mark |= {SAMPLER: sampler} if sampler is not None else {}
     if asked is not None:
-        undecided = {name: [list(each.temperatures), each.threshold] for name, each in asked.undecided.items()}
+        undecided = {name: [list(each.temperatures), each.threshold] for name, each in asked.early_stopping.items()}
         mark["asked"] = {"first_lines": asked.first_lines, "undecided": undecided}
     return mark
 
@@ -100,19 +108,19 @@ def marked_question(said: Mapping[str, Any], where: str) -> Question:
 
 def _temperature(mark: Mapping[str, Any], logged: float, where: str) -> float:
     said = mark.get("temperature", logged)
-    if said == temperature_name(OWN):
-        return OWN
+    if said == temperature_name(DEFAULT_TEMPERATURE):
+        return DEFAULT_TEMPERATURE
     if isinstance(said, bool) or not isinstance(said, int | float) or said < 0:
         raise UserError(f"{where}: the temperature must be a number of 0 or more, not {said!r:.40}")
-    return OWN if said != said else float(said)
+    return DEFAULT_TEMPERATURE if said != said else float(said)
 
 
-def _how_asked(said: Mapping[str, Any], where: str) -> HowAsked:
+def _how_asked(said: Mapping[str, Any], where: str) -> SamplingMetadata:
     try:
         undecided = {
-            str(name): Undecided(tuple(float(t) for t in grid), float(threshold))
+            str(name): EarlyStopping(tuple(float(t) for t in grid), float(threshold))
             for name, (grid, threshold) in of_kind(said, "undecided", dict, where, {}).items()
         }
     except (TypeError, ValueError) as problem:
         raise UserError(f"{where}: 'undecided' must hold temperatures and a threshold") from problem
-    return HowAsked(of_kind(said, "first_lines", bool, where), undecided)
+    return SamplingMetadata(of_kind(said, "first_lines", bool, where), undecided)

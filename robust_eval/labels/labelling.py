@@ -13,7 +13,7 @@ from robust_eval.error import UserError
 from robust_eval.labels.label_file import LABEL_VALUES, LABELS, label_places, place_of, read_labels
 from robust_eval.labels.label_sample import SampledAnswer
 from robust_eval.question import Question
-from robust_eval.runtime.process import kept_lock
+from robust_eval.runtime.process import process_lock
 
 
 class Item(NamedTuple):
@@ -89,7 +89,7 @@ class Labelling:
         """Save a label and return True; return False without saving if the current label is not ``expected``."""
         if label not in LABEL_VALUES or not 0 <= number < len(self._items):
             raise ValueError(f"there is no label {label} of reply {number}")
-        with self._lock, kept_lock(self._file.with_name(f".{self._file.name}.lock")):
+        with self._lock, process_lock(self._file.with_name(f".{self._file.name}.lock")):
             table = self._read()
             if self._labels.get(number) != expected:
                 return False

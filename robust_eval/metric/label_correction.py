@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from robust_eval.answer import OWN
+from robust_eval.answer import DEFAULT_TEMPERATURE
 from robust_eval.metric.metric_spec import MetricSpec, at_words, curve_and_temperature, point, spec_of
 from robust_eval.metric.presentation import PaperTable, Presentation
 from robust_eval.metric.score import (
@@ -129,7 +129,9 @@ def add_corrected_curve(
         weights=table[HUMAN_LABEL_WEIGHT].to_numpy(),
         counts=_shares(reply_weights(table), row, levels),
     )
-    correction.curves[name] = {(OWN if math.isinf(t) else t): as_estimate(each) for t, each in curve.items()}
+    correction.curves[name] = {
+        (DEFAULT_TEMPERATURE if math.isinf(t) else t): as_estimate(each) for t, each in curve.items()
+    }
     for t in correction.curves[name]:
         at_level = levels == (math.inf if math.isnan(t) else t)
         correction.of[point(name, t)] = point(of, t)

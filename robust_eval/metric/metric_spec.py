@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from robust_eval.answer import OWN
+from robust_eval.answer import DEFAULT_TEMPERATURE
 from robust_eval.stats.interval import UNKNOWN, Limits
 
 _KEY = b"limits"
@@ -272,7 +272,7 @@ def spec_of(name: str, specs: Iterable[MetricSpec]) -> MetricSpec | None:
 def point(name: str, temperature: float) -> str:
     """Return the name of a curve's metric at one temperature.
 
-    >>> point("accuracy", 0.2), point("accuracy", OWN)
+    >>> point("accuracy", 0.2), point("accuracy", DEFAULT_TEMPERATURE)
     ('accuracy.t0.2', 'accuracy.own')
     """
     return f"{name}.{'own' if math.isnan(temperature) else f't{temperature:g}'}"
@@ -291,7 +291,7 @@ def curve_and_temperature(metric: str) -> tuple[str, float] | None:
     (('accuracy', 0.2), None)
     """
     match = re.fullmatch(r"(.+)\.(?:t(\d[\d.e+-]*)|own)", metric)
-    return (match.group(1), float(match.group(2)) if match.group(2) else OWN) if match else None
+    return (match.group(1), float(match.group(2)) if match.group(2) else DEFAULT_TEMPERATURE) if match else None
 
 
 def nearest_to_one(temperatures: Iterable[float]) -> float:

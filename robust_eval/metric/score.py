@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from robust_eval.answer import CURVES, NO_ANSWER, NO_REPLY, Undecided
+from robust_eval.answer import CURVES, NO_ANSWER, NO_REPLY, EarlyStopping
 from robust_eval.metric.metric_spec import MetricSpec, headline_temperatures, point, spec_of
 from robust_eval.metric.presentation import Presentation
 from robust_eval.question import Question
@@ -166,7 +166,7 @@ class Measured:
     graded: pa.Table
     curves: pa.Table = field(default_factory=CURVES.empty_table)
     estimator: str = "trials"
-    early_stopping: Undecided | None = None
+    early_stopping: EarlyStopping | None = None
 
 
 class Metric(Protocol):

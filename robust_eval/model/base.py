@@ -88,8 +88,8 @@ class Thought:
 class Request:
     """All answers that are wanted to one prompt.
 
-    Temperature 0 is greedy decoding; :data:`robust_eval.answer.OWN` leaves the temperature to the model. Every
-    (seed, question, rewrite, temperature, trial) has a stream of random
+    Temperature 0 is greedy decoding; :data:`robust_eval.answer.DEFAULT_TEMPERATURE` leaves the temperature to the
+    model. Every (seed, question, rewrite, temperature, trial) has a stream of random
     numbers of its own, so the same answers come whatever is asked beside them.
     """
 

@@ -1,4 +1,4 @@
-"""A text encoder that tells the types of questions."""
+"""Classifier of question types: a text encoder with a classification head."""
 
 import logging
 from collections.abc import Sequence
@@ -16,31 +16,29 @@ from robust_eval.runtime.console import progress
 log = logging.getLogger(__name__)
 
 MAX_TOKENS = 128
-"""Of a question that are read; the longest question of TREC has 41."""
+"""Maximum tokens of a question; the longest question of TREC has 41."""
 _BATCH = 64
 
 
 @dataclass(frozen=True)
 class TypeClassifier:
-    """A model with one output for each of :data:`~robust_eval.question.QUESTION_TYPES`, in their order, and its
-    tokenizer.
-    """
+    """Model with an output for each of :data:`~robust_eval.question.QUESTION_TYPES`, and its tokenizer."""
 
     model: Any
     tokenizer: Any
 
     def inputs(self, texts: Sequence[str]) -> Any:
-        """Return what the model reads for these texts, on its device."""
-        most = min(MAX_TOKENS, self.tokenizer.model_max_length)
-        tokens = self.tokenizer(list(texts), padding=True, truncation=True, max_length=most, return_tensors="pt")
+        """Return the tokens of these texts, on the model's device."""
+        max_length = min(MAX_TOKENS, self.tokenizer.model_max_length)
+        tokens = self.tokenizer(list(texts), padding=True, truncation=True, max_length=max_length, return_tensors="pt")
         return tokens.to(self.model.device)
 
     def predict(self, texts: Sequence[str]) -> list[str]:
-        """Return the type of the question that each text is."""
+        """Return the type of each question."""
         import torch
 
         names = list(QUESTION_TYPES)
-        found = [""] * len(texts)
+        types = [""] * len(texts)
         by_length = sorted(range(len(texts)), key=lambda place: len(texts[place]))  # little is padded
         self.model.eval()
         with progress("question types", len(texts), "questions") as advance, torch.inference_mode():
@@ -48,9 +46,9 @@ class TypeClassifier:
                 places = by_length[start : start + _BATCH]
                 logits = self.model(**self.inputs([texts[place] for place in places])).logits
                 for place, chosen in zip(places, logits.argmax(-1).tolist(), strict=True):
-                    found[place] = names[chosen]
+                    types[place] = names[chosen]
                 advance(len(places), "")
-        return found
+        return types
 
     def save(self, folder: Path) -> None:
         """Write model and tokenizer in the library's own format."""
@@ -59,9 +57,9 @@ class TypeClassifier:
 
 
 def from_encoder(encoder: str) -> TypeClassifier:
-    """Return a text encoder under a new layer that has learned nothing yet, drawn at random by torch's own generator.
+    """Return a text encoder with a new, untrained layer, initialised at random by torch's global generator.
 
-    ``encoder`` is a folder, a hub id, or ``embedded:PACKAGE/FOLDER`` of the package index. UserError where it cannot be
+    ``encoder`` is a folder, a hub id, or ``embedded:PACKAGE/FOLDER`` of the package index. UserError if it cannot be
     loaded.
     """
     names = list(QUESTION_TYPES)
@@ -70,7 +68,7 @@ def from_encoder(encoder: str) -> TypeClassifier:
 
 
 def read_classifier(folder: Path) -> TypeClassifier:
-    """Return a classifier that was saved; UserError where the folder holds none, or one of other classes."""
+    """Return a saved classifier; UserError if the folder holds none, or one of other classes."""
     classifier = _loaded("classifier of question types", str(folder), {})
     labels = [classifier.model.config.id2label[place] for place in range(classifier.model.config.num_labels)]
     if labels != list(QUESTION_TYPES):
@@ -85,24 +83,24 @@ def _loaded(kind: str, path: str, settings: dict[str, Any]) -> TypeClassifier:
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
     from transformers.utils import logging as library_log
 
-    where = located(kind, path)
-    told = library_log.get_verbosity()
+    location = located(kind, path)
+    verbosity = library_log.get_verbosity()
     library_log.set_verbosity_error()  # that a layer is new is no news
     try:
-        model = AutoModelForSequenceClassification.from_pretrained(where, **settings)
-        tokenizer = AutoTokenizer.from_pretrained(where)
+        model = AutoModelForSequenceClassification.from_pretrained(location, **settings)
+        tokenizer = AutoTokenizer.from_pretrained(location)
     except Exception as problem:  # of files that are no model, or none of this kind, libraries raise what they like
         raise UserError(f"{kind} {path} cannot be loaded: {first_line(problem)}") from problem
     finally:
-        library_log.set_verbosity(told)
+        library_log.set_verbosity(verbosity)
     if tokenizer.pad_token is None:
         raise UserError(f"{kind} {path} cannot read several questions at once: its tokenizer has no padding token")
     return TypeClassifier(model.to("cuda" if cuda_is_there() else "cpu"), tokenizer)
 
 
 def with_types(questions: Sequence[Question], folder: str | None) -> tuple[list[Question], dict[str, Any]]:
-    """Return the questions, those without a type with the one that the classifier in ``folder`` gives them, and for the
-    record how many these are and a hash of the classifier; as they are, and no record, where there is no classifier.
+    """Return the questions with missing types predicted by the classifier in ``folder``, and as metadata the number of
+    predictions and a hash of the classifier; without a classifier the questions unchanged, and no metadata.
     """
     if folder is None:
         return list(questions), {}

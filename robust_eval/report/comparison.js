@@ -2,7 +2,7 @@
 // Each row of questions has a button that shows what the runs' reports say of the question, side by side.
 (() => {
   const dialog = document.getElementById("beside");
-  const shown = document.getElementById("beside-pages");
+  const frames = document.getElementById("beside-pages");
   document.querySelectorAll("tbody tr").forEach((row) => {
     const links = [...row.querySelectorAll("a[data-run]")];
     if (links.length < 2) return;
@@ -10,7 +10,7 @@
     button.type = "button";
     button.textContent = "side by side";
     button.addEventListener("click", () => {
-      shown.replaceChildren(
+      frames.replaceChildren(
         ...links.map((link) => {
           const frame = document.createElement("iframe");
           frame.title = `the question in the report of ${link.dataset.run}`;
@@ -27,5 +27,5 @@
     row.querySelector("th").append(button);
   });
   document.getElementById("beside-close").addEventListener("click", () => dialog.close());
-  dialog.addEventListener("close", () => shown.replaceChildren());
+  dialog.addEventListener("close", () => frames.replaceChildren());
 })();

@@ -1,4 +1,4 @@
-"""The figures of a comparison, each with its caption and how to read it."""
+"""Figures of a comparison, each with its caption and reading."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -15,7 +15,7 @@ from robust_eval.metric.frs_tables import share_estimates
 from robust_eval.metric.metric_spec import DATASETS, STEPS, MetricSpec, nearest_to_one, point
 from robust_eval.plot import certainty_figures as certainty
 from robust_eval.plot import run_comparison as plot
-from robust_eval.plot import small_multiples as beside
+from robust_eval.plot import small_multiples
 from robust_eval.plot.files import save
 from robust_eval.plot.frs_figures import Facts
 from robust_eval.plot.registry import registered
@@ -24,17 +24,17 @@ from robust_eval.runs.comparison import Comparison
 from robust_eval.runs.finished_runs import FinishedRun
 from robust_eval.stats.estimate import Estimate
 
-MOST_PAIRS = 40
-"""Pairs that one figure shows."""
-MOST_PANELS = 12
-"""Measurements that one figure shows in panels."""
+MAX_PAIRS = 40
+"""Maximum number of pairs in one figure."""
+MAX_PANELS = 12
+"""Maximum number of panels in one figure."""
 
 Runs = Mapping[str, FinishedRun]
-"""The measurements on a data set, by what each is called."""
+"""Measurements on a data set, by label."""
 
 
 class SavedComparisonFigure(NamedTuple):
-    """A figure: its ``caption``, ``reading`` (how to read it, and where it comes from), and its SVG file."""
+    """Figure with its ``caption``, ``reading`` (an explanation with the source), and SVG file."""
 
     caption: str
     reading: str
@@ -42,9 +42,9 @@ class SavedComparisonFigure(NamedTuple):
 
 
 class Drawing(NamedTuple):
-    """A figure to be drawn: the ``file`` that it will be, without suffix, the figure of a single run that it is
-    ``like``, and what draws it on axes or, where it is ``whole``, on a figure. ``reading`` is how to read it, where no
-    figure of a single run is like it.
+    """Figure to be drawn: the name of its ``file`` without suffix, the similar figure of a single run (``like``), and
+    the function that draws it on axes or, if ``whole``, on a figure. ``reading`` explains a figure without a similar
+    one.
     """
 
     file: str
@@ -56,7 +56,7 @@ class Drawing(NamedTuple):
 
 
 def save_comparison_figures(compared: Comparison, folder: Path) -> list[SavedComparisonFigure]:
-    """Draw what the measurements on each data set allow."""
+    """Draw the figures that the measurements on each data set allow."""
     folder.mkdir(parents=True, exist_ok=True)
     saved: list[SavedComparisonFigure] = []
     readings = {entry.name: f"{entry.tells} ({entry.source})" for entry in registered()}
@@ -72,14 +72,14 @@ def save_comparison_figures(compared: Comparison, folder: Path) -> list[SavedCom
 
 
 def _drawings(compared: Comparison) -> Iterator[Drawing]:
-    """Yield all figures, in the order in which they are shown."""
+    """Yield all figures, in the order of the page."""
     datasets = list(dict.fromkeys(compared.names.datasets))
     ends = ["", *(f"_{place + 1}" for place in range(1, len(datasets)))]
     for dataset, end in zip(datasets, ends, strict=True):
         yield from _curves(compared, dataset, end)
     if compared.types:
         ranked = [(pooled.subject, share_estimates(pooled.shares)) for pooled in compared.types]
-        shares = {subject: found for subject, found in ranked if found}
+        shares = {subject: estimates for subject, estimates in ranked if estimates}
         caption = "Question types among the most robust facts"
         if shares:
             yield Drawing(
@@ -98,8 +98,8 @@ def _drawings(compared: Comparison) -> Iterator[Drawing]:
 
 
 def _curves(compared: Comparison, dataset: str, end: str) -> Iterator[Drawing]:
-    """Yield the figures that metrics declare to be drawn beside those of other runs, along a number or a temperature:
-    mean scores by d, accuracies, survival curves.
+    """Yield the figures that metrics declare for comparisons along a number or a temperature: mean scores by d,
+    accuracies, survival curves.
     """
     for about, view in compared.views:
         curves = {label: curve for label, run in compared.on(dataset) if (curve := run.by_parameter(about))}
@@ -108,48 +108,50 @@ def _curves(compared: Comparison, dataset: str, end: str) -> Iterator[Drawing]:
             caption = f"{view.caption or about.title + along}, {dataset}"
             name = view.file or _file(about, about.number if about.numbered else "temperature")
             draw = plot.by_number if about.numbered else plot.by_temperature
-            yield Drawing(f"{name}{end}", name, caption, _with(draw, curves, about, caption), reading=about.explained)
+            yield Drawing(f"{name}{end}", name, caption, _bind(draw, curves, about, caption), reading=about.explained)
 
 
 def _by_dataset(compared: Comparison) -> Iterator[Drawing]:
-    """Yield the figures that metrics declare to be drawn by data set, at the temperature nearest to 1: κ and α."""
+    """Yield the figures that metrics declare by data set, at the temperature nearest to 1: κ and α."""
     for about, view in compared.views:
-        found: dict[str, dict[str, Estimate]] = {}
+        estimates: dict[str, dict[str, Estimate]] = {}
         for dataset in dict.fromkeys(compared.names.datasets):
             for subject, run in compared.on(dataset):
                 if names := about.standing(run.figures):
-                    found.setdefault(subject, {})[dataset] = run.figures[names[0]]
-        if found and view.kind == DATASETS:
+                    estimates.setdefault(subject, {})[dataset] = run.figures[names[0]]
+        if estimates and view.kind == DATASETS:
             name, caption = view.file or _file(about, "dataset"), view.caption or f"{about.title} by data set"
-            yield Drawing(name, name, caption, _with(plot.by_dataset, found, about, caption), reading=about.explained)
+            yield Drawing(
+                name, name, caption, _bind(plot.by_dataset, estimates, about, caption), reading=about.explained
+            )
 
 
 def _file(about: MetricSpec, along: str) -> str:
-    """Return a name for the files of a figure: its own, of which nothing is left that a folder might not take."""
+    """Return a name for the files of a figure, without characters that are unsafe in file names."""
     return f"{re.sub(r'[^A-Za-z0-9]+', '_', about.name.removesuffix('{}'))}_by_{along}"
 
 
 def _differences(compared: Comparison) -> Iterator[Drawing]:
-    """Yield the paired differences of each figure that speaks for pairs; of many pairs the largest."""
+    """Yield the paired differences of each headline figure; of many pairs the largest."""
     for place, name in enumerate(dict.fromkeys(pair.headline for pair in compared.pairs if pair.headline)):
         pairs = [pair for pair in compared.pairs if pair.headline == name and pair.differences[name].n]
         if not pairs:
             continue
-        furthest = sorted(pairs, key=lambda pair: -abs(pair.differences[name].value))[:MOST_PAIRS]
-        found = {
+        furthest = sorted(pairs, key=lambda pair: -abs(pair.differences[name].value))[:MAX_PAIRS]
+        differences = {
             f"{compared.names.whole[pair.first]} − {compared.names.whole[pair.second]}": pair.differences[name]
             for pair in pairs
             if pair in furthest
         }
         label = compared.words(name)
         caption = f"Paired differences: {label}"
-        if len(found) < len(pairs):
-            caption += f", the {len(found)} largest of {len(pairs)}"
+        if len(differences) < len(pairs):
+            caption += f", the {len(differences)} largest of {len(pairs)}"
         yield Drawing(
             f"differences{f'_{place + 1}' if place else ''}",
             "",
             caption,
-            _with(plot.differences, found, f"first minus second: {label}", caption),
+            _bind(plot.differences, differences, f"first minus second: {label}", caption),
         )
 
 
@@ -165,13 +167,13 @@ def _reply_certainty(runs: Runs, dataset: str, end: str) -> Iterator[Drawing]:
             columns = [table[name].to_numpy() for name in ("certainty_from", "right", "wrong")]
             bins[f"{label}, t = {t:g}"] = (columns[0], columns[1], columns[2])
     if len(bins) > 1:
-        shown, left = _first(bins)
-        caption = f"Certainty of right and wrong replies, {dataset}{left}"
+        panels, suffix = _limit_panels(bins)
+        caption = f"Certainty of right and wrong replies, {dataset}{suffix}"
         yield Drawing(
             f"reply_certainty{end}",
             "reply_certainty_by_temperature",
             caption,
-            _with(beside.reply_certainty, shown, caption),
+            _bind(small_multiples.reply_certainty, panels, caption),
             whole=True,
         )
 
@@ -190,14 +192,18 @@ def _facts(runs: Runs, dataset: str, end: str) -> Iterator[Drawing]:
     facts = {label: each for label, each in facts.items() if first and each.temperatures == first.temperatures}
     if first is None or len(facts) < 2:
         return
-    shown, left = _first(facts)
-    common = [d for d in first.scores if all(d in each.scores for each in shown.values())]
-    where = f"{dataset}{left}"
+    panels, suffix = _limit_panels(facts)
+    common = [d for d in first.scores if all(d in each.scores for each in panels.values())]
+    where = f"{dataset}{suffix}"
     yield Drawing(
         f"entropy_by_breaking_temperature{end}",
         "entropy_by_breaking_temperature",
         f"Initial entropy against breaking temperature, {where}",
-        _with(beside.entropy_by_breaking_temperature, shown, f"Initial entropy against breaking temperature, {where}"),
+        _bind(
+            small_multiples.entropy_by_breaking_temperature,
+            panels,
+            f"Initial entropy against breaking temperature, {where}",
+        ),
         whole=True,
     )
     if common:
@@ -205,14 +211,14 @@ def _facts(runs: Runs, dataset: str, end: str) -> Iterator[Drawing]:
             f"frs_by_entropy_and_breaking{end}",
             "frs_by_entropy_and_breaking",
             f"Robustness of every fact, {where}",
-            _with(beside.frs_by_entropy_and_breaking, shown, common[0], f"Robustness of every fact, {where}"),
+            _bind(small_multiples.frs_by_entropy_and_breaking, panels, common[0], f"Robustness of every fact, {where}"),
             whole=True,
         )
     yield Drawing(
         f"frs_density{end}",
         "frs_density",
         f"Distribution of the score, {where}",
-        _with(beside.frs_density, shown, f"Distribution of the score of the broken facts, {where}"),
+        _bind(small_multiples.frs_density, panels, f"Distribution of the score of the broken facts, {where}"),
         whole=True,
     )
 
@@ -230,48 +236,54 @@ def _entropies(runs: Runs, dataset: str, end: str) -> Iterator[Drawing]:
             if error in run.question_metrics and not np.isnan(run.values(error)).all():
                 errors[label] = run.values(error)
                 categories[label] = run.questions["category"].to_pylist()
-    most = max((np.nanmax(values, initial=0) for values in entropies.values()), default=0)
-    if most <= 0:
+    max_entropy = max((np.nanmax(values, initial=0) for values in entropies.values()), default=0)
+    if max_entropy <= 0:
         return
     caption = f"Entropy of the answers, {dataset}"
     yield Drawing(
         f"answer_entropy{end}",
         "answer_entropy",
         caption,
-        _with(certainty.entropy_histogram, entropies, most),
+        _bind(certainty.entropy_histogram, entropies, max_entropy),
     )
     if len(errors) < 2:
         return
-    shown, left = _first(errors)
-    entropy = np.concatenate([entropies[label] for label in shown])
-    rates = np.concatenate(list(shown.values()))
+    selected, suffix = _limit_panels(errors)
+    entropy = np.concatenate([entropies[label] for label in selected])
+    rates = np.concatenate(list(selected.values()))
     yield Drawing(
         f"error_rate_by_entropy{end}",
         "error_rate_by_entropy",
-        f"Error rate against entropy, {dataset}{left}",
-        _with(certainty.by_category, entropy, rates, [label for label, values in shown.items() for _ in values], most),
+        f"Error rate against entropy, {dataset}{suffix}",
+        _bind(
+            certainty.by_category,
+            entropy,
+            rates,
+            [label for label, values in selected.items() for _ in values],
+            max_entropy,
+        ),
         whole=True,
     )
-    kinds = dict.fromkeys(kind for label in shown for kind in categories[label])
-    if 1 < len(kinds) <= MOST_PANELS:
-        panels = [f"{kind}\n{label}" for label in shown for kind in categories[label]]
-        called = {kind: certainty.PHYSICS.get(kind, kind or "none") for kind in kinds}
-        names = {f"{kind}\n{label}": f"{called[kind]}, {label}" for kind in kinds for label in shown}
+    category_names = dict.fromkeys(kind for label in selected for kind in categories[label])
+    if 1 < len(category_names) <= MAX_PANELS:
+        panels = [f"{kind}\n{label}" for label in selected for kind in categories[label]]
+        labels = {kind: certainty.PHYSICS.get(kind, kind or "none") for kind in category_names}
+        names = {f"{kind}\n{label}": f"{labels[kind]}, {label}" for kind in category_names for label in selected}
         yield Drawing(
             f"error_rate_by_category{end}",
             "error_rate_by_category",
-            f"Error rate against entropy, by category, {dataset}{left}",
-            _with(certainty.by_category, entropy, rates, panels, most, names),
+            f"Error rate against entropy, by category, {dataset}{suffix}",
+            _bind(certainty.by_category, entropy, rates, panels, max_entropy, names),
             whole=True,
         )
 
 
-def _with(draw: Callable[..., object], *arguments: Any) -> Callable[[Any], object]:
-    """Return what draws these arguments on the axes, or the figure, that it is given."""
+def _bind(draw: Callable[..., object], *arguments: Any) -> Callable[[Any], object]:
+    """Return a function that draws these arguments on axes or a figure."""
     return lambda canvas: draw(canvas, *arguments)
 
 
-def _first(measured: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-    """Return those that one figure shows, and what its caption says of the others."""
-    shown = dict(list(measured.items())[:MOST_PANELS])
-    return shown, "" if len(shown) == len(measured) else f", the first {len(shown)} of {len(measured)}"
+def _limit_panels(measured: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+    """Return the first :data:`MAX_PANELS` entries, and a suffix for the caption."""
+    selected = dict(list(measured.items())[:MAX_PANELS])
+    return selected, "" if len(selected) == len(measured) else f", the first {len(selected)} of {len(measured)}"

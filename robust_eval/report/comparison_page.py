@@ -1,4 +1,4 @@
-"""A comparison as files: a page, Markdown, figures, and tables for programs."""
+"""Files of a comparison: a page, Markdown, figures, and tables for programs."""
 
 import os
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ def write_comparison(compared: Comparison, folder: Path) -> None:
     verdicts, rankings = opening(compared)
     page = template("comparison.html.jinja").render(
         verdicts=verdicts,
-        what=_what(compared),
+        what=_scope(compared),
         rankings=[_ranked(compared, ranking, folder) for ranking in rankings],
         address=partial(_address, folder=folder),
         script=files("robust_eval.report").joinpath("comparison.js").read_text(encoding="utf-8"),
@@ -51,22 +51,20 @@ def write_comparison(compared: Comparison, folder: Path) -> None:
 
 
 def sentences(compared: Comparison) -> list[str]:
-    """Return what a comparison says first: which run is ahead or that it cannot be told, what else differs, and what
-    was compared.
-    """
-    said, _ = opening(compared)
-    return [*said, *_what(compared)]
+    """Return the opening sentences of a comparison: verdicts, cautions, and scope."""
+    verdicts, _ = opening(compared)
+    return [*verdicts, *_scope(compared)]
 
 
-def _what(compared: Comparison) -> list[str]:
-    """Return what was compared, and what is left out."""
+def _scope(compared: Comparison) -> list[str]:
+    """Return sentences on the compared runs and on those left out."""
     models, datasets = (
         _listed(sorted({str(run.settings[name]) for run in compared.runs})) for name in ("model.name", "dataset.name")
     )
-    said = [f"{_counted(len(compared.runs))} of {models} on {datasets}."]
+    text = [f"{_counted(len(compared.runs))} of {models} on {datasets}."]
     if compared.repetitions:
-        said.append(f"Left out: {_counted(compared.repetitions)} with the settings and the result of another.")
-    return said + explanations(compared)
+        text.append(f"Left out: {_counted(compared.repetitions)} with the settings and the result of another.")
+    return text + explanations(compared)
 
 
 def _counted(runs: int) -> str:
@@ -78,15 +76,19 @@ def _listed(words: Sequence[str]) -> str:
 
 
 def _markdown(paragraphs: Sequence[str], tables: Sequence[TextTable], drawings: Sequence[tuple[str, Path]]) -> str:
-    parts = ["# Comparison", *(escaped(words) for words in paragraphs if words)]
-    parts += [f"![{escaped(caption)}]({file.as_posix()})" for caption, file in drawings]
+    sections = ["# Comparison", *(escaped(words) for words in paragraphs if words)]
+    sections += [f"![{escaped(caption)}]({file.as_posix()})" for caption, file in drawings]
     for table in tables:
-        parts += [f"## {escaped(table.title)}", "\n".join(lines(table)), *([escaped(table.note)] if table.note else [])]
-    return "\n\n".join(parts) + "\n"
+        sections += [
+            f"## {escaped(table.title)}",
+            "\n".join(lines(table)),
+            *([escaped(table.note)] if table.note else []),
+        ]
+    return "\n\n".join(sections) + "\n"
 
 
 def _ranked(compared: Comparison, ranking: Ranking, folder: Path) -> list[dict[str, str]]:
-    """Return the lines of a ranking: what each measurement is called, its letters, and where its report lies."""
+    """Return the lines of a ranking: label, letters, and address of the report of each measurement."""
     return [
         {
             "name": compared.names.whole[place],
@@ -98,9 +100,7 @@ def _ranked(compared: Comparison, ranking: Ranking, folder: Path) -> list[dict[s
 
 
 def _address(cell: Cell, folder: Path) -> str:
-    """Return the address of the report that a cell is of, from the folder of the comparison, with the question to be
-    opened in it; empty where there is none.
-    """
+    """Return the address of a cell's report, relative to the folder, with the question to open; empty without one."""
     if cell.page is None:
         return ""
     path = quote(Path(os.path.relpath(cell.page, folder.resolve())).as_posix())
@@ -108,7 +108,7 @@ def _address(cell: Cell, folder: Path) -> str:
 
 
 def runs_as_data(compared: Comparison) -> pa.Table:
-    """Return a row for each run and figure; ``n`` is the number of questions that it rests on, where it does."""
+    """Return a row for each run and figure; ``n`` is its number of questions, if it has one."""
     rows = [
         {"run": label, "figure": name, **estimate._asdict(), "n": run.n(name)}
         for label, run in zip(compared.labels, compared.runs, strict=True)
@@ -120,8 +120,8 @@ def runs_as_data(compared: Comparison) -> pa.Table:
 
 
 def pairs_as_data(compared: Comparison) -> pa.Table:
-    """Return a row for each pair and figure; the log-rank test, where there is one, in all rows of its pair, and the p
-    values of the t test, by itself and corrected by Holm, in that of the figure that speaks for it.
+    """Return a row for each pair and figure, with the log-rank test (if any) in all rows of its pair, and the p values
+    of the t test, uncorrected and corrected by Holm, in the row of the headline figure.
     """
     names = compared.names.whole
     figures = [*Difference._fields, *(f"log_rank.{name}" for name in LogRank._fields), "p_value", "p_holm"]

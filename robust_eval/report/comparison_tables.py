@@ -1,4 +1,4 @@
-"""A comparison as tables for people."""
+"""Tables of a comparison, for people."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -15,10 +15,10 @@ from robust_eval.stats.estimate import Estimate, bounds, interval
 from robust_eval.stats.significance import Difference
 from robust_eval.tracking.run_folder import QUESTIONS
 
-MOST = 25
-"""Questions in each table of those that differ most."""
-LONGEST = 300
-"""Characters of a question or an answer that are shown."""
+MAX_QUESTIONS = 25
+"""Maximum number of questions in each table of the largest differences."""
+MAX_CHARACTERS = 300
+"""Maximum characters of a question or an answer."""
 
 
 SIGNS = {"right": "✓ right", "wrong": "✗ wrong"}
@@ -27,20 +27,20 @@ _QUOTED = "In quotation marks: the greedy answers, with the verdicts on them."
 
 
 class Cell(NamedTuple):
-    """A value and, where it has them, its interval, and the answer that it belongs to with the verdict on that."""
+    """Value with its optional interval, answer and verdict."""
 
     value: str
     interval: str = ""
     answer: str = ""
     verdict: str = ""
     page: Path | None = None
-    """The report that the value is of, where that is at hand."""
+    """Report of the value, if available."""
     question: str = ""
-    """The id of the question that the value is of, where it is of one."""
+    """Id of the value's question, if it has one."""
 
 
 class TextTable(NamedTuple):
-    """A table for people; the first ``names`` columns hold words, the others numbers."""
+    """Table for people; the first ``names`` columns hold words, the others numbers."""
 
     title: str
     header: Sequence[str]
@@ -48,11 +48,11 @@ class TextTable(NamedTuple):
     names: int = 1
     note: str = ""
     folded: bool = False
-    """Shown in the page only when it is asked for."""
+    """True if the page shows it collapsed."""
 
 
 def comparison_tables(compared: Comparison) -> Iterator[TextTable]:
-    """Yield all tables, in the order in which they are read."""
+    """Yield all tables, in the order of the page."""
     yield runs_table(compared)
     for figure, view in compared.views:
         if figure.numbered and any(run.by_number(figure) for run in compared.measurements):
@@ -64,22 +64,22 @@ def comparison_tables(compared: Comparison) -> Iterator[TextTable]:
         yield pair_table(compared)
     for shared in compared.shared:
         yield from _question_tables(shared)
-    if any(run.figures.get(name, _NOTHING).value for name in _COUNTED for run in compared.runs):
+    if any(run.figures.get(name, _ZERO).value for name in _COST_ROWS for run in compared.runs):
         yield _cost_table(compared)
     for pair in compared.pairs:
         yield _difference_table(compared, pair)
 
 
 def runs_table(compared: Comparison) -> TextTable:
-    """Runs × figures with intervals."""
-    shown = list(dict.fromkeys(name for run in compared.runs for name in run.headline))
-    header = ["run", "questions", "kept", *(compared.heading(name) for name in shown)]
+    """Return the table of runs × figures with intervals."""
+    names = list(dict.fromkeys(name for run in compared.runs for name in run.headline))
+    header = ["run", "questions", "kept", *(compared.heading(name) for name in names)]
     rows = [
         [
             Cell(label, page=run.page),
             Cell(f"{run.asked}"),
             Cell(f"{sum(run.questions['kept'].to_pylist())}"),
-            *(_cell(run.figures[name], run.n(name)) if name in run.headline else Cell("") for name in shown),
+            *(_cell(run.figures[name], run.n(name)) if name in run.headline else Cell("") for name in names),
         ]
         for run, label in zip(compared.runs, compared.labels, strict=True)
     ]
@@ -92,20 +92,20 @@ def runs_table(compared: Comparison) -> TextTable:
 
 
 def _cost_table(compared: Comparison) -> TextTable:
-    """Return tokens by stage, and answers that were none, for each run (Cho & Watson, §4 and §6.4)."""
-    shown = [name for name in _COUNTED if any(run.figures.get(name, _NOTHING).value for run in compared.runs)]
+    """Return tokens by stage, and missing or invalid answers, for each run (Cho & Watson, §4 and §6.4)."""
+    names = [name for name in _COST_ROWS if any(run.figures.get(name, _ZERO).value for run in compared.runs)]
     rows = [
-        [Cell(label), *(Cell(f"{run.figures.get(name, _NOTHING).value:,.0f}") for name in shown)]
+        [Cell(label), *(Cell(f"{run.figures.get(name, _ZERO).value:,.0f}") for name in names)]
         for run, label in zip(compared.runs, compared.labels, strict=True)
     ]
     note = "As a service would count them, each answer with its whole prompt; local models share most of this work."
     return TextTable(
-        "Tokens, and answers that were none", ["run", *(_COUNTED[name] for name in shown)], rows, note=note
+        "Tokens, and answers that were none", ["run", *(_COST_ROWS[name] for name in names)], rows, note=note
     )
 
 
-_NOTHING = Estimate(0.0)
-_COUNTED = {
+_ZERO = Estimate(0.0)
+_COST_ROWS = {
     "tokens.rewriting.prompt": "rewriting: prompt tokens",
     "tokens.rewriting.cached": "rewriting: of these from a cache",
     "tokens.rewriting.completion": "rewriting: completion tokens",
@@ -127,30 +127,30 @@ _COUNTED = {
     "outcomes.empty": "empty",
     "outcomes.invalid": "invalid",
 }
-"""Rows of the table of costs, shown where they are not 0 everywhere."""
+"""Rows of the table of costs; rows of zeros are left out."""
 
 
 def _table_by_dataset(compared: Comparison, figure: MetricSpec, view: ComparisonView) -> TextTable:
-    """Return a figure with a number in its name by measurement and data set, beside the figure that it is to be read
-    together with: of FRS the share of unbroken facts (Fastowski et al., Table 1).
+    """Return a figure with a number in its name by measurement and data set, with its companion figure: for FRS the
+    share of unbroken facts (Fastowski et al., Table 1).
     """
     datasets = list(dict.fromkeys(compared.names.datasets))
     companion = compared.about(view.companion)
-    others = [] if companion is None else [companion.name]
+    companions = [] if companion is None else [companion.name]
     heads = [companion.short or companion.words] if companion else []
     header = ["measured", figure.number, *(title for on in datasets for title in (f"{figure.heading}, {on}", *heads))]
     rows = []
     for subject in dict.fromkeys(compared.names.subjects):
         runs = {dataset: run for dataset in datasets for _, run in compared.on(dataset, subject)}
         names = {dataset: run.by_number(figure) for dataset, run in runs.items()}
-        for each in sorted({each for found in names.values() for each in found}):
+        for each in sorted({each for by_number in names.values() for each in by_number}):
             cells = [Cell(subject), Cell(f"{each:g}")]
             for dataset in datasets:
                 name = names.get(dataset, {}).get(each, "")
-                there = runs[dataset].figures if name else {}
+                figures = runs[dataset].figures if name else {}
                 cells += [
-                    _cell(there[shown], runs[dataset].n(shown)) if shown in there else Cell("")
-                    for shown in (name, *others)
+                    _cell(figures[name_], runs[dataset].n(name_)) if name_ in figures else Cell("")
+                    for name_ in (name, *companions)
                 ]
             rows.append(cells)
     return TextTable(f"{view.table or figure.title} by data set", header, rows, 2, view.note)
@@ -189,14 +189,14 @@ def _type_table(compared: Comparison) -> TextTable:
 
 def _scenario_table(compared: Comparison) -> TextTable:
     """Return the figures by scenario, with means over data sets (Cho & Watson, Table 5)."""
-    shown = list(dict.fromkeys(name for row in compared.scenarios for name in row.figures))
-    header = ["measured", "scenario", "data set", "questions", *(compared.words(name) for name in shown)]
+    names = list(dict.fromkeys(name for row in compared.scenarios for name in row.figures))
+    header = ["measured", "scenario", "data set", "questions", *(compared.words(name) for name in names)]
     rows = []
     for row in compared.scenarios:
         cells = [Cell(row.subject), Cell(row.scenario.replace("_", " ")), Cell(row.dataset or row.kind)]
         cells.append(Cell(f"{row.questions}"))
         cells += [
-            _cell(row.figures[name], row.of_questions[name]) if name in row.figures else Cell("") for name in shown
+            _cell(row.figures[name], row.of_questions[name]) if name in row.figures else Cell("") for name in names
         ]
         rows.append(cells)
     note = (
@@ -207,7 +207,7 @@ def _scenario_table(compared: Comparison) -> TextTable:
 
 
 def pair_table(compared: Comparison) -> TextTable:
-    """Return each pair in one row: the first of the scores that both have, and the log-rank test."""
+    """Return a row for each pair: the headline figure and the log-rank test."""
     header = ["first", "second", "figure", "kept by each", "by both", "first minus second", "p"]
     header += ["break earlier in first", "in second", "log-rank χ²", "p"]
     rows = []
@@ -254,9 +254,9 @@ def _difference_table(compared: Comparison, pair: Pair) -> TextTable:
 
 
 def _question_tables(shared: SharedQuestions) -> Iterator[TextTable]:
-    """Yield the questions on which measurements differ most: kept by some alone, and by each main figure."""
+    """Yield the questions with the largest differences: those kept by some runs alone, and by each main figure."""
     many = f"all {len(shared.ids):,} shared questions with their values are in {QUESTIONS}."
-    places = shared.disputed(MOST)
+    places = shared.disputed(MAX_QUESTIONS)
     if len(places):
         rows = [[_question(shared, row), *_kept_cells(shared, row)] for row in places]
         note = (
@@ -268,14 +268,14 @@ def _question_tables(shared: SharedQuestions) -> Iterator[TextTable]:
             f"Questions kept by some and not by others, {shared.dataset}", ["question", *shared.measured], rows, 1, note
         )
     for name in shared.figures:
-        places = shared.differing(name, MOST)
+        places = shared.differing(name, MAX_QUESTIONS)
         if len(places):
             header = ["question", "range", *shared.measured]
             rows = [_difference_row(shared, name, row) for row in places]
             differ = int(shared.differs(name).sum())
-            said = "1 question differs" if differ == 1 else f"{differ:,} questions differ"
+            count_text = "1 question differs" if differ == 1 else f"{differ:,} questions differ"
             note = (
-                f"{said}. The range is the largest of the values beside it minus the smallest; ties go to "
+                f"{count_text}. The range is the largest of the values beside it minus the smallest; ties go to "
                 f"{_ties(shared, name)}. {_QUOTED} {len(rows)} are shown; {many}"
             )
             about = shared.about(name)
@@ -286,13 +286,18 @@ def _question_tables(shared: SharedQuestions) -> Iterator[TextTable]:
 def _kept_cells(shared: SharedQuestions, row: int) -> Iterator[Cell]:
     score = None if shared.leading is None else shared.figures[shared.leading]
     label = "" if shared.leading is None else shared.about(shared.leading).of_question
-    for column, kept in enumerate(shared.kept[row]):
-        if math.isnan(kept):
+    for column, is_kept in enumerate(shared.kept[row]):
+        if math.isnan(is_kept):
             yield Cell("not asked")
         else:
-            known = "" if score is None or math.isnan(score[row, column]) else f"{label}: {number(score[row, column])}"
+            score_text = (
+                "" if score is None or math.isnan(score[row, column]) else f"{label}: {number(score[row, column])}"
+            )
             yield Cell(
-                "kept" if kept else "not kept", known, *_answer(shared, row, column), *_place(shared, row, column)
+                "kept" if is_kept else "not kept",
+                score_text,
+                *_answer(shared, row, column),
+                *_place(shared, row, column),
             )
 
 
@@ -303,9 +308,11 @@ def _difference_row(shared: SharedQuestions, name: str, row: int) -> list[Cell]:
             cells.append(Cell("not asked"))
         else:
             breaking = shared.breaking[row, column] if shared.breaks(name) else math.nan
-            where = "" if math.isnan(breaking) else "unbroken" if math.isinf(breaking) else f"breaks at {breaking:g}"
-            shown = "" if math.isnan(value) else number(value)
-            cells.append(Cell(shown, where, *_answer(shared, row, column), *_place(shared, row, column)))
+            break_text = (
+                "" if math.isnan(breaking) else "unbroken" if math.isinf(breaking) else f"breaks at {breaking:g}"
+            )
+            text = "" if math.isnan(value) else number(value)
+            cells.append(Cell(text, break_text, *_answer(shared, row, column), *_place(shared, row, column)))
     return cells
 
 
@@ -314,19 +321,19 @@ def _question(shared: SharedQuestions, row: int) -> Cell:
 
 
 def _answer(shared: SharedQuestions, row: int, column: int) -> tuple[str, str]:
-    """Return the greedy answer as it is shown, and the verdict on it; both empty where none is at hand."""
+    """Return the shortened greedy answer and its verdict; both empty without an answer."""
     answer, verdict = shared.answers[row, column], shared.verdicts[row, column]
     return ("", "") if answer is None else (f"“{shortened(answer)}”", SIGNS.get(verdict, verdict))
 
 
 def _place(shared: SharedQuestions, row: int, column: int) -> tuple[Path | None, str]:
-    """Return the report that a measurement of a question is in, and the id of the question."""
+    """Return the report of a measurement, and the id of the question."""
     return shared.pages[column], shared.ids[row]
 
 
 def shortened(text: str) -> str:
-    """Return as much of a text as is shown."""
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
+    """Return a text, cut to :data:`MAX_CHARACTERS`."""
+    return text if len(text) <= MAX_CHARACTERS else f"{text[:MAX_CHARACTERS]}…"
 
 
 def _ties(shared: SharedQuestions, figure: str) -> str:
@@ -341,8 +348,8 @@ def _cell(estimate: Estimate, n: int | None = None) -> Cell:
 def _difference(difference: Difference, n: int | None = None) -> Cell:
     if math.isnan(difference.value):
         return Cell("undefined")
-    said = [] if n is None else [f"n = {n:,}"]
+    details = [] if n is None else [f"n = {n:,}"]
     if not math.isnan(difference.low):
         low, high = signed(difference.low), signed(difference.high)
-        said.insert(0, f"{low} to {high}" if low != high else bounds(difference.low, difference.high, "+.3f"))
-    return Cell(signed(difference.value), ", ".join(said))
+        details.insert(0, f"{low} to {high}" if low != high else bounds(difference.low, difference.high, "+.3f"))
+    return Cell(signed(difference.value), ", ".join(details))

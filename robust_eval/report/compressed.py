@@ -7,10 +7,10 @@ from typing import Any
 
 
 def packed(data: Any) -> str:
-    """Data as JSON, compressed."""
+    """Return data as compressed JSON."""
     return compressed(json.dumps(data, ensure_ascii=False, separators=(",", ":")))
 
 
 def compressed(text: str) -> str:
-    """Return a text for a page's script to read: gzip in base64, in which nothing can end the element that holds it."""
+    """Return a text as gzip in base64, which cannot end the HTML element around it."""
     return base64.b64encode(gzip.compress(text.encode("utf-8", "replace"), 6, mtime=0)).decode("ascii")

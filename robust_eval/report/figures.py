@@ -1,4 +1,4 @@
-"""The figures that a run's findings allow, drawn and saved."""
+"""Figures of a run, drawn and saved."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from robust_eval.tracking.result import Result
 
 @dataclass(frozen=True)
 class SavedFigure:
-    """A registered figure in its files, of which ``svg`` is one; the other has the suffix .png."""
+    """Registered figure with its ``svg`` file; a .png file is next to it."""
 
     entry: Picture
     svg: Path
@@ -20,7 +20,7 @@ class SavedFigure:
 def save_figures(result: Result, folder: Path) -> list[SavedFigure]:
     """Save every figure that a run allows in ``folder``, as PNG and SVG.
 
-    Figures of the method alone are not among them: they are the same for all runs.
+    Figures of the method are left out, because they are the same for all runs.
     """
     run = findings(result)
     registered()
@@ -35,7 +35,7 @@ def save_entries(entries: Iterable[Picture], run: Findings, folder: Path) -> lis
     folder.mkdir(parents=True, exist_ok=True)
     saved = []
     for entry in entries:
-        with figure() as (drawn, axes):
-            entry.draw(drawn if entry.whole else axes, run)
-            saved.append(SavedFigure(entry, save(drawn, folder / entry.name)))
+        with figure() as (canvas, axes):
+            entry.draw(canvas if entry.whole else axes, run)
+            saved.append(SavedFigure(entry, save(canvas, folder / entry.name)))
     return saved

@@ -1,7 +1,7 @@
-"""A page on this machine where a person labels replies, by keys or by buttons.
+"""Local page on which a person labels replies, by keys or by buttons.
 
-The page has an address that nobody can guess, answers only to this machine's own names, and takes no script but its
-own: a reply is shown as text, whatever it holds.
+The page has a secret address, answers only to local host names, and runs no script but its own: a reply is shown as
+text, whatever its content.
 """
 
 import json
@@ -22,14 +22,14 @@ from robust_eval.runtime.text import printable, printable_lines
 ENOUGH = "All replies are labelled, and everything is saved: you may close this page."
 STOPPED = "Everything is saved, and labelling has stopped: you may close this page."
 CHANGED = "Another window has labelled that reply in the meantime. Its label stays; Back there changes it."
-_MOST = 2**16
-"""Bytes of a request at most."""
+MAX_BODY = 2**16
+"""Maximum bytes of a request."""
 
 
 @contextmanager
 def label_server(labelling: Labelling, name: str, port: int = 0) -> Iterator[tuple[str, threading.Event]]:
-    """Serve the page while the context lasts; yield its address, and an event that is set when all is labelled or the
-    person stops.
+    """Serve the page within the context; yield its address, and an event that is set when all replies are labelled or
+    the person stops.
     """
     ended = threading.Event()
     secret = secrets.token_urlsafe(16)
@@ -48,7 +48,7 @@ def label_server(labelling: Labelling, name: str, port: int = 0) -> Iterator[tup
 
 
 def references(question: Question) -> list[str]:
-    """Return what is right, as a person reads it: accepted answers, or all choices with the right one marked."""
+    """Return the references for a person: accepted answers, or all choices with the right one marked."""
     if question.choices:
         return [
             printable(f"{LETTERS[place]}) {choice}{' (right)' if place == question.correct else ''}")
@@ -62,9 +62,9 @@ class _LabelPages:
 
     def __init__(self, labelling: Labelling, name: str, secret: str, ended: threading.Event) -> None:
         self.labelling, self.name, self.secret, self.ended = labelling, name, secret, ended
-        self.asked: Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
-            "next": lambda asked: self._state(self.labelling.next(asked["tab"])),
-            "back": lambda asked: self._state(self.labelling.back(asked["tab"]) or self.labelling.next(asked["tab"])),
+        self.actions: Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
+            "next": lambda body: self._state(self.labelling.next(body["tab"])),
+            "back": lambda body: self._state(self.labelling.back(body["tab"]) or self.labelling.next(body["tab"])),
             "label": self._label,
             "stop": self._stop,
         }
@@ -72,14 +72,14 @@ class _LabelPages:
     def page(self, nonce: str) -> str:
         return template("label.html.jinja").render(name=self.name, nonce=nonce)
 
-    def _label(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        number, label, seen = asked["number"], asked["label"], asked["seen"]
-        if type(number) is not int or label not in LABEL_VALUES or seen not in (None, *LABEL_VALUES):
+    def _label(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        number, label, previous = body["number"], body["label"], body["seen"]
+        if type(number) is not int or label not in LABEL_VALUES or previous not in (None, *LABEL_VALUES):
             raise ValueError("no label")
-        saved = self.labelling.label(number, label, seen)
-        return self._state(self.labelling.next(asked["tab"]), "" if saved else CHANGED)
+        saved = self.labelling.label(number, label, previous)
+        return self._state(self.labelling.next(body["tab"]), "" if saved else CHANGED)
 
-    def _stop(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+    def _stop(self, body: Mapping[str, Any]) -> dict[str, Any]:
         self.ended.set()
         return self._state(None, STOPPED)
 
@@ -88,7 +88,7 @@ class _LabelPages:
             notice = ENOUGH
         if self.labelling.done == len(self.labelling):
             self.ended.set()
-        shown = item and {
+        item_data = item and {
             "number": item.number,
             "question": printable_lines(item.question.title),
             "references": references(item.question),
@@ -100,7 +100,7 @@ class _LabelPages:
             "all": len(self.labelling),
             "labeller": printable(self.labelling.labeller),
         }
-        return {**state, "item": shown, "notice": notice}
+        return {**state, "item": item_data, "notice": notice}
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -108,7 +108,7 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
-        if not self._meant() or self.path != f"/{self.pages.secret}/":
+        if not self._names_this_machine() or self.path != f"/{self.pages.secret}/":
             self._answer(HTTPStatus.NOT_FOUND, b"", "text/plain")
             return
         nonce = secrets.token_urlsafe(16)
@@ -120,27 +120,27 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(HTTPStatus.OK, page, "text/html; charset=utf-8", policy)
 
     def do_POST(self) -> None:
-        what = self.path.removeprefix(f"/{self.pages.secret}/")
+        action = self.path.removeprefix(f"/{self.pages.secret}/")
         length = self.headers.get("Content-Length", "")
-        told = self.headers.get_content_type() == "application/json" and length.isdigit() and int(length) <= _MOST
-        if not self._meant() or what not in self.pages.asked or not told:
+        is_valid = (
+            self.headers.get_content_type() == "application/json" and length.isdigit() and int(length) <= MAX_BODY
+        )
+        if not self._names_this_machine() or action not in self.pages.actions or not is_valid:
             self.close_connection = True  # what it sent is not read
             self._answer(HTTPStatus.NOT_FOUND, b"", "text/plain")
             return
         try:
-            asked = json.loads(self.rfile.read(int(length)))
-            if not isinstance(asked.get("tab"), str):
+            body = json.loads(self.rfile.read(int(length)))
+            if not isinstance(body.get("tab"), str):
                 raise ValueError("no tab")
-            answer = self.pages.asked[what](asked)
+            answer = self.pages.actions[action](body)
         except (ValueError, KeyError, AttributeError, RecursionError):
             self._answer(HTTPStatus.BAD_REQUEST, b"", "text/plain")
             return
         self._answer(HTTPStatus.OK, json.dumps(answer).encode("utf-8"), "application/json")
 
-    def _meant(self) -> bool:
-        """Tell whether a request names this machine: a site that another name leads here from must not read the
-        page.
-        """
+    def _names_this_machine(self) -> bool:
+        """Return whether the Host header is local, which prevents DNS rebinding."""
         return self.headers.get("Host", "").rpartition(":")[0] in ("127.0.0.1", "localhost")
 
     def _answer(self, status: HTTPStatus, body: bytes, kind: str, policy: str = "default-src 'none'") -> None:
@@ -158,4 +158,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        """Say nothing: the terminal is the person's."""
+        """Log nothing, because a person uses the terminal."""

@@ -10,28 +10,28 @@ from robust_eval.runs.question_status import WHY_NOT, standings
 from robust_eval.stats.interval import MIN_UNITS
 from robust_eval.tracking.result import Result
 
-LONGEST = 100
-"""Characters of a question and of an answer in the list of what is not known."""
+MAX_CHARACTERS = 100
+"""Maximum characters of a question and of an answer in the list of unknown facts."""
 _NO_REPLY = {"filtered_prompt": "prompts filtered", "filtered_reply": "replies filtered", "error": "failed"}
 
 
 def left_out(result: Result) -> Iterator[str]:
-    """Yield a sentence for each thing."""
+    """Yield a sentence for each exclusion."""
     prefix = "loaded.dataset.unusable."
     for name, number in result.description.items():
         if name.startswith(prefix) and isinstance(number, int):
             yield f"{_counted(number, 'row')} of the data set: {name.removeprefix(prefix).replace('_', ' ')}."
-    if said := unasked(result):
-        yield f"{said}."
+    if text := unasked(result):
+        yield f"{text}."
     aliases = result.description.get("loaded.dataset.unusable_aliases")
     if isinstance(aliases, int) and aliases:
         yield f"{_counted(aliases, 'accepted answer')} of which nothing is left when it is normalised."
     yield from _not_asked_again(result)
     counts = result.counts()
-    if said := unanswered(counts):
-        yield f"No answer came: {said}. What a filter kept back and what failed is in no denominator."
-    if said := unread(counts):
-        yield f"No answer was found in {said}."
+    if text := unanswered(counts):
+        yield f"No answer came: {text}. What a filter kept back and what failed is in no denominator."
+    if text := unread(counts):
+        yield f"No answer was found in {text}."
     if (cut := counts["replies.cut"]) > 0:  # NaN where nobody knows
         yield f"{_counted(cut, 'reply', 'replies')} cut by the length limit, and graded as far as they go."
     for score in result.scores.values():
@@ -43,67 +43,69 @@ def left_out(result: Result) -> Iterator[str]:
 
 
 def _not_asked_again(result: Result) -> Iterator[str]:
-    """Say why questions were not kept."""
+    """Yield the reasons for which questions were not kept."""
     why = Counter(standing for standing in standings(result) if standing in WHY_NOT)
     for standing, number in why.most_common():
         yield f"{_counted(number, 'question')} not asked again: {WHY_NOT[standing]}."
 
 
 def not_known(result: Result) -> Iterator[str]:
-    """Yield each question whose greedy answer is no right one, with that answer, where so few were asked that a person
-    wants to see them.
-    """
+    """Yield each question with a wrong greedy answer, and that answer, of a run with few questions."""
     if len(result.asked) >= MIN_UNITS:
         return
     answers = dict(rows(result.baseline, "question_id", "text"))
     for question, standing in zip(result.asked, standings(result), strict=True):
         if standing.endswith((", wrong", "no exact match")):
             why = "no exact match" if standing.endswith("match") else "not known"
-            asked, answer = (cut(" ".join(text.split()), LONGEST) for text in (question.title, answers[question.id]))
-            yield f"{why}: {asked} → {answer}"
+            question_text, answer = (
+                cut(" ".join(text.split()), MAX_CHARACTERS) for text in (question.title, answers[question.id])
+            )
+            yield f"{why}: {question_text} → {answer}"
 
 
 def unasked(result: Result) -> str:
-    """Say how many questions a run left unasked because of ``until``; empty where it asked all."""
+    """Return a sentence on the questions that ``until`` left unasked; empty without any."""
     if not result.unasked:
         return ""
-    wanted = {
+    targets = {
         name.removeprefix("until."): value for name, value in result.description.items() if name.startswith("until.")
     }
-    figures = ", ".join(f"{name}: {value}" for name, value in wanted.items())
+    figures = ", ".join(f"{name}: {value}" for name, value in targets.items())
     taken, left = len(result.asked), result.unasked
     return f"until={{{figures}}}: {taken:,} of {taken + left:,} questions were taken, and {left:,} left unasked"
 
 
 def unanswered(counts: Mapping[str, float]) -> str:
-    """Return what brought no answer, by stage (Cho & Watson, §6.4); empty where everything did."""
-    said = []
+    """Return the outcomes without an answer, by stage (Cho & Watson, §6.4); empty without any."""
+    stages = []
     for stage, prefix in (("rewriting", "rewriting."), ("greedy answers", "greedy."), ("sampled answers", "")):
-        lacking = _NO_REPLY | (
+        outcomes = _NO_REPLY | (
             {"refused": "refused"} if prefix == "rewriting." else {}
         )  # no answer is looked for there
-        found = {words: counts.get(f"{prefix}outcomes.{outcome}", 0) for outcome, words in lacking.items()}
-        if some := ", ".join(f"{count:g} {words}" for words, count in found.items() if count):
-            said.append(f"{stage}: {some}")
-    return "; ".join(said)
+        counts_by_word = {words: counts.get(f"{prefix}outcomes.{outcome}", 0) for outcome, words in outcomes.items()}
+        if some := ", ".join(f"{count:g} {words}" for words, count in counts_by_word.items() if count):
+            stages.append(f"{stage}: {some}")
+    return "; ".join(stages)
 
 
 def unread(counts: Mapping[str, float]) -> str:
-    """Return how many replies, greedy and sampled, answer nothing, and why; empty where all have an answer."""
-    found = {name.removeprefix("invalid."): count for name, count in counts.items() if name.startswith("invalid.")}
+    """Return the number of greedy and sampled replies without an answer, by reason; empty without any."""
+    counts_by_reason = {
+        name.removeprefix("invalid."): count for name, count in counts.items() if name.startswith("invalid.")
+    }
     for outcome in ("refused", "empty"):
         if number := counts.get(f"greedy.outcomes.{outcome}", 0) + counts.get(f"outcomes.{outcome}", 0):
-            found[outcome] = number
-    if not found:
+            counts_by_reason[outcome] = number
+    if not counts_by_reason:
         return ""
-    reasons = ", ".join(f"{reason.replace('_', ' ')}: {count:,.0f}" for reason, count in found.items())
-    room = NOT_ENDED.replace(" ", "_") in found
+    reasons = ", ".join(f"{reason.replace('_', ' ')}: {count:,.0f}" for reason, count in counts_by_reason.items())
+    has_limit = NOT_ENDED.replace(" ", "_") in counts_by_reason
     remedy = (
         "; model.max_completion_tokens, or model.thinking_budget where the model is loaded here, makes room"
-        if room
+        if has_limit
         else ""
     )
-    number = sum(found.values())
+    number = sum(counts_by_reason.values())
     return f"{number:,.0f} of the greedy and sampled replies, none of which counts as right ({reasons}){remedy}"
 
 

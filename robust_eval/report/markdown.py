@@ -1,4 +1,4 @@
-"""Text and tables as Markdown, of which nothing that a model or a person wrote can make anything but text."""
+"""Markdown of texts and tables, with untrusted text escaped."""
 
 import html
 import re
@@ -9,16 +9,14 @@ from robust_eval.runtime.text import printable
 
 
 def escaped(text: str) -> str:
-    """Return text on one line that is shown as it is: no markup, and no address where a reader of Markdown looks for
-    some.
-    """
+    """Return text on one line with Markdown, HTML and automatic links escaped."""
     plain = html.escape(printable(" ".join(text.split())), quote=False)
     plain = re.sub(r"([\\`*_|\[\]~#]|(?<=www)\.)", r"\\\1", plain, flags=re.IGNORECASE)
     return re.sub(r":(?=\S)|@", lambda sign: f"&#{ord(sign[0])};", plain)
 
 
 def lines(table: TextTable) -> list[str]:
-    """Return a table line by line: its header, the rule below it, and its rows."""
+    """Return the lines of a table: header, rule, and rows."""
     rule = ["---"] * table.names + ["---:"] * (len(table.header) - table.names)
     return [_line(table.header), "| " + " | ".join(rule) + " |", *(_line(map(_words, row)) for row in table.rows)]
 

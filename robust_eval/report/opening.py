@@ -12,8 +12,8 @@ from robust_eval.runtime.text import number, signed
 from robust_eval.stats.interval import MIN_UNITS
 from robust_eval.stats.significance import LEVEL, compact_letter_display
 
-FEW = 3
-"""Pairs that have a sentence each; of more there is a ranking."""
+MAX_SENTENCES = 3
+"""Maximum number of pairs with a sentence each; more pairs are ranked."""
 NOT_FIRMER = "their scores say nothing about which model is firmer."
 TRUNCATED = (
     "cutting off the tail that high temperatures draw from changes what is measured, and no model is firmer for it."
@@ -21,63 +21,65 @@ TRUNCATED = (
 
 
 class Ranked(NamedTuple):
-    """A measurement in a ranking: its place in the comparison, and the letters of the groups that it belongs to."""
+    """Measurement in a ranking: its index in the comparison, and the letters of its significance groups."""
 
     measurement: int
     letters: str
 
 
 class Ranking(NamedTuple):
-    """Measurements by one figure, the best first; those that share a letter cannot be told apart."""
+    """Measurements by one figure, the best first; those that share a letter cannot be distinguished."""
 
     said: str
     ranked: list[Ranked]
 
 
 def opening(compared: Comparison) -> tuple[list[str], list[Ranking]]:
-    """Return what is said first: sentences, and the rankings of those measurements that make too many pairs."""
-    alike = list(_scored_differently(compared))
-    said, rankings = alike if len(compared.measurements) == 1 else [], list[Ranking]()
+    """Return the opening sentences, and the rankings of measurements in too many pairs for sentences."""
+    scoring_sentences = list(_scored_differently(compared))
+    sentences, rankings = scoring_sentences if len(compared.measurements) == 1 else [], list[Ranking]()
     for figure in dict.fromkeys(pair.headline for pair in compared.pairs if pair.headline):
         pairs = [pair for pair in compared.pairs if pair.headline == figure]
         judged = [pair for pair in pairs if not pair.unjudged]
-        if len(pairs) <= FEW:
+        if len(pairs) <= MAX_SENTENCES:
             pairs.sort(key=lambda pair: pair.unjudged != "scored")
-            said += [_verdict(compared, pair, len(judged)) for pair in pairs]
+            sentences += [_verdict(compared, pair, len(judged)) for pair in pairs]
             continue
-        said += _without_verdict(compared, [pair for pair in pairs if pair.unjudged])
-        for joined in _joined(judged):
-            if len(joined) <= FEW:
-                said += [_verdict(compared, pair, len(judged)) for pair in joined]
+        sentences += _without_verdict(compared, [pair for pair in pairs if pair.unjudged])
+        for joined in _components(judged):
+            if len(joined) <= MAX_SENTENCES:
+                sentences += [_verdict(compared, pair, len(judged)) for pair in joined]
             else:
                 rankings.append(_ranking(compared, figure, joined))
-                said.append(rankings[-1].said)
+                sentences.append(rankings[-1].said)
     by_number = [about.sample_size_note for about in _headlines(compared) if about.sample_size_note]
     for dataset in dict.fromkeys(compared.names.datasets):
         runs = [run for _, run in compared.on(dataset)]
-        said += [each for each in cautions(runs, by_number) if each not in said]
-    return [*said, *(each for each in alike if each not in said)], rankings
+        sentences += [each for each in cautions(runs, by_number) if each not in sentences]
+    return [*sentences, *(each for each in scoring_sentences if each not in sentences)], rankings
 
 
 def explanations(compared: Comparison) -> list[str]:
-    """Say what the figures are that speak for the runs, where their labels do not say so."""
+    """Return explanations of the headline figures that need one."""
     return [about.explained for about in _headlines(compared) if about.explained]
 
 
 def _headlines(compared: Comparison) -> list[MetricSpec]:
-    found = dict.fromkeys(pair.headline for pair in compared.pairs if pair.headline)
-    return [about for name in found if (about := compared.about(name))]
+    names = dict.fromkeys(pair.headline for pair in compared.pairs if pair.headline)
+    return [about for name in names if (about := compared.about(name))]
 
 
 def _scored_differently(compared: Comparison) -> Iterator[str]:
-    """Say of runs that became one measurement that they are no two."""
+    """Yield a sentence on runs that were merged into one measurement."""
     if len(compared.measurements) == len(compared.runs):
         return
-    apart = differing(compared.runs)
-    settings = {name: apart[name] for name in scoring_settings(compared.runs) if name in apart}
+    differing_settings = differing(compared.runs)
+    settings = {
+        name: differing_settings[name] for name in scoring_settings(compared.runs) if name in differing_settings
+    }
     if len(compared.measurements) > 1:
-        named = " or ".join(name.rpartition(".")[2] for name in settings)
-        which = f"Runs that differ in {named} alone" if named else "Some runs"
+        names = " or ".join(name.rpartition(".")[2] for name in settings)
+        which = f"Runs that differ in {names} alone" if names else "Some runs"
         yield f"{which} are the same answers scored differently, and stand here as one."
         return
     values = _listed(settings)
@@ -87,18 +89,18 @@ def _scored_differently(compared: Comparison) -> Iterator[str]:
     )
 
 
-def _joined(pairs: Sequence[Pair]) -> list[list[Pair]]:
-    """Return the pairs in parts that have no measurement in common."""
-    parts: list[list[Pair]] = []
+def _components(pairs: Sequence[Pair]) -> list[list[Pair]]:
+    """Return the connected components of the pairs, which share no measurement."""
+    components: list[list[Pair]] = []
     for pair in pairs:
-        touched = [part for part in parts if any({*pair[:2]} & {*other[:2]} for other in part)]
-        parts = [part for part in parts if part not in touched]
-        parts.append([*(other for part in touched for other in part), pair])
-    return parts
+        touched = [part for part in components if any({*pair[:2]} & {*other[:2]} for other in part)]
+        components = [part for part in components if part not in touched]
+        components.append([*(other for part in touched for other in part), pair])
+    return components
 
 
 def _without_verdict(compared: Comparison, pairs: Sequence[Pair]) -> Iterator[str]:
-    """Say of many pairs why there is no verdict on them, those of the same answers first."""
+    """Yield the reasons for which pairs have no verdict, those of the same answers first."""
     of = {kind: [pair for pair in pairs if pair.unjudged == kind] for kind in ("scored", "truncated", "few")}
     scored = [
         _listed(
@@ -106,7 +108,7 @@ def _without_verdict(compared: Comparison, pairs: Sequence[Pair]) -> Iterator[st
                 [compared.measurements[place] for place in sorted({place for pair in part for place in pair[:2]})]
             )
         )
-        for part in _joined(of["scored"])
+        for part in _components(of["scored"])
     ]
     for values in dict.fromkeys(scored):
         yield (
@@ -130,8 +132,8 @@ def _listed(settings: Mapping[str, Sequence[object]]) -> str:
 
 
 def _verdict(compared: Comparison, pair: Pair, family: int) -> str:
-    """Say of a pair which is ahead, or why that cannot be told, with the difference, its interval, and n."""
-    found = contrast(compared.measurements[pair.first], compared.measurements[pair.second])
+    """Return the sentence on a pair: the better run or why there is no verdict, the difference, its interval, n."""
+    difference = contrast(compared.measurements[pair.first], compared.measurements[pair.second])
     first, second = compared.names.whole[pair.first], compared.names.whole[pair.second]
     if pair.headline and not pair.differences[pair.headline].n:
         return f"{first} and {second} cannot be compared: no question has {compared.words(pair.headline)} in both."
@@ -142,11 +144,11 @@ def _verdict(compared: Comparison, pair: Pair, family: int) -> str:
     start = cause or {
         "repeated": f"{first} and {second} have the same settings; what differs is the machine, the version or chance.",
         "seed": f"{first} and {second} differ in nothing but the seed: what lies between them is chance.",
-        "scored": f"{first} and {second} are the same answers scored differently ({found.words}): {NOT_FIRMER}",
-        "truncated": f"{first} and {second} are truncated differently ({found.words}): {TRUNCATED}",
-        "number": f"{first} and {second} differ in nothing but the number of answers ({found.words}), which moves "
+        "scored": f"{first} and {second} are the same answers scored differently ({difference.words}): {NOT_FIRMER}",
+        "truncated": f"{first} and {second} are truncated differently ({difference.words}): {TRUNCATED}",
+        "number": f"{first} and {second} differ in nothing but the number of answers ({difference.words}), which moves "
         "figures by itself.",
-    }.get(found.kind)
+    }.get(difference.kind)
     if start:
         return f"{start} {_difference(compared, pair, family, better_first=False)}"
     measured = _difference(compared, pair, family, better_first=True)
@@ -160,12 +162,12 @@ def _outcome(compared: Comparison, pair: Pair, first: str, second: str) -> str:
     about = compared.about(figure)
     if about is None or about.more_is_better is None:
         return f"{first} and {second} differ"
-    ahead, behind = (second, first) if _second_is_ahead(compared, pair) else (first, second)
-    return f"{ahead} {about.better_phrase or 'is ahead of'} {behind}"
+    better, other = (second, first) if _second_is_ahead(compared, pair) else (first, second)
+    return f"{better} {about.better_phrase or 'is ahead of'} {other}"
 
 
 def _second_is_ahead(compared: Comparison, pair: Pair) -> bool:
-    """Tell whether a pair is told apart, and its second is the better one."""
+    """Return whether a pair is distinguished and its second run is better."""
     figure = pair.headline
     about = compared.about(figure) if figure else None
     if not figure or about is None or about.more_is_better is None or not pair.told_apart:
@@ -174,32 +176,32 @@ def _second_is_ahead(compared: Comparison, pair: Pair) -> bool:
 
 
 def _difference(compared: Comparison, pair: Pair, family: int, better_first: bool) -> str:
-    """Say the figure of both, the difference with its interval, on how many questions, and how many would decide.
+    """Return a sentence on both values, their difference with its interval, n, and the number of questions needed.
 
-    The run that is ahead comes first where a sentence has said so (``better_first``).
+    With ``better_first`` the better run comes first.
     """
     figure = pair.headline
     assert figure is not None
-    found = pair.differences[figure]
-    values, bounds, sign = (found.first, found.second), (found.low, found.high), 1
+    difference = pair.differences[figure]
+    values, bounds, sign = (difference.first, difference.second), (difference.low, difference.high), 1
     if better_first and _second_is_ahead(compared, pair):
-        values, bounds, sign = values[::-1], (-found.high, -found.low), -1
-    interval = "" if math.isnan(found.low) else f"95 % interval {signed(bounds[0])} to {signed(bounds[1])}, "
+        values, bounds, sign = values[::-1], (-difference.high, -difference.low), -1
+    interval = "" if math.isnan(difference.low) else f"95 % interval {signed(bounds[0])} to {signed(bounds[1])}, "
     corrected = (
         ""
         if family == 1 or pair.unjudged
         else f"; p = {number(pair.corrected, '.2g')} after Holm's correction for {family} pairs"
     )
     one, other = map(number, values)
-    if one == other and signed(found.value) != signed(0.0):
+    if one == other and signed(difference.value) != signed(0.0):
         one, other = (number(value, ".4f") for value in values)
-    said = (
+    text = (
         f"{compared.words(figure)} is {one} in the first and {other} in the second, a difference of "
-        f"{signed(sign * found.value)} ({interval}n = {found.n:,}{corrected})."
+        f"{signed(sign * difference.value)} ({interval}n = {difference.n:,}{corrected})."
     )
-    if not pair.told_apart and found.n >= MIN_UNITS and math.isfinite(pair.needed) and pair.needed > found.n:
-        said += f" About {pair.needed:,.0f} questions would decide whether they differ by {MARGIN:g} or more."
-    return said[0].upper() + said[1:]
+    if not pair.told_apart and difference.n >= MIN_UNITS and math.isfinite(pair.needed) and pair.needed > difference.n:
+        text += f" About {pair.needed:,.0f} questions would decide whether they differ by {MARGIN:g} or more."
+    return text[0].upper() + text[1:]
 
 
 def _ranking(compared: Comparison, figure: str, pairs: Sequence[Pair]) -> Ranking:
@@ -213,8 +215,8 @@ def _ranking(compared: Comparison, figure: str, pairs: Sequence[Pair]) -> Rankin
             lead[pair.first].append(sign * value)
             lead[pair.second].append(-sign * value)
     members.sort(key=lambda place: -sum(lead[place]) / len(lead[place]))
-    apart = [(pair.first, pair.second) for pair in pairs if pair.told_apart]
-    groups = compact_letter_display(members, apart)
+    different = [(pair.first, pair.second) for pair in pairs if pair.told_apart]
+    groups = compact_letter_display(members, different)
     letters = {
         place: "".join(_letter(rank) for rank, group in enumerate(groups) if place in group) for place in members
     }
@@ -230,11 +232,11 @@ def _ranking(compared: Comparison, figure: str, pairs: Sequence[Pair]) -> Rankin
             f"{', '.join(best[:-1])} and {best[-1]} are ahead in {compared.words(figure)}, and cannot be told from one "
             f"another"
         )
-    said = (
+    text = (
         f"{start} ({len(pairs)} pairs, each on the {shared} questions that both kept). Two count as different where p "
         f"is below {LEVEL:g} after Holm's correction for all pairs and the 95 % interval leaves out 0."
     )
-    return Ranking(said, [Ranked(place, letters[place]) for place in members])
+    return Ranking(text, [Ranked(place, letters[place]) for place in members])
 
 
 def _letter(rank: int) -> str:

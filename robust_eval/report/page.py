@@ -1,4 +1,4 @@
-"""The page that ends a run: one self-contained HTML file."""
+"""Report of a run: one self-contained HTML file."""
 
 import json
 import math
@@ -39,31 +39,31 @@ from robust_eval.tracking.result import Result
 from robust_eval.tracking.run_folder import FIGURES, REPORT, SUMMARY
 from robust_eval.tracking.settings import effective
 
-SMALLEST = 9
-"""Pixels of the height of the smallest text: of smaller ones a phone shows too little."""
+MIN_FONT_SIZE = 9
+"""Minimum font size in pixels, for phones."""
 EXTREMES = 12
 """Facts listed at either end."""
 SCRIPT = ("elements", "data", "filters", "table", "address", "question", "drawings", "assembled")
-"""The parts of the page's script, in their order."""
-MOST = 2000
-"""Questions that a page shows in full: a sample where there are more."""
+"""Files of the page's script, in their order."""
+MAX_QUESTIONS = 2000
+"""Maximum number of questions with details; of more a sample is taken."""
 DATA_LIMIT = 1_600_000
-"""Characters that the data of the questions may take of a page, compressed."""
-LONGEST = (TEXT, 200, 100, 50)
-"""Characters of a text that are shown: the first of these with which the data fit into the limit, or the last."""
+"""Maximum characters of the compressed question data in a page."""
+TEXT_LIMITS = (TEXT, 200, 100, 50)
+"""Maximum characters of a text: the first of these with which the data fit into the limit, or the last."""
 CORRECTED_PART = "<!-- corrected figures -->", "<!-- end of corrected figures -->"
-"""Where in a page the corrected figures begin and end: labels may come when the run has long finished."""
-SAMPLED = (
+"""Markers around the corrected figures in a page, which labels may add after the run."""
+SAMPLER_SETTINGS = (
     *("temperatures", "trials", "turns", "pressures", "traces", "trace_temperature", "budgets", "answers"),
     *("nodes", "rewrites", "orders", "forms"),
 )
-"""Settings of samplers that a page names, where they are not what a reader takes them to be."""
+"""Settings of samplers in the setup of a page, unless they have neutral values."""
 
 
 def write_page(result: Result, figures: Sequence[SavedFigure], path: Path) -> None:
-    """Write the page; the SVG files of the figures become part of it."""
+    """Write the page, with the SVG files of the figures embedded."""
     columns = number_columns(result)
-    shown = chosen(result, columns, MOST)
+    selection = chosen(result, columns, MAX_QUESTIONS)
     page = template("page.html.jinja").render(
         result=result,
         headline=sentence(result),
@@ -83,12 +83,12 @@ def write_page(result: Result, figures: Sequence[SavedFigure], path: Path) -> No
         },
         figures=[(figure.entry, drawing(figure.svg, figure.entry.name)) for figure in figures],
         closer=len(columns) > 1,
-        chosen=shown,
-        sampled=len(shown.rows) < len(result.asked),
-        index=question_index(result, shown.rows, columns[0] if columns else None),
+        chosen=selection,
+        sampled=len(selection.rows) < len(result.asked),
+        index=question_index(result, selection.rows, columns[0] if columns else None),
         first_column=columns[0].label if columns else "",
         left_out=list(left_out(result)),
-        data=_question_data(result, columns, shown.rows),
+        data=_question_data(result, columns, selection.rows),
         vega=vega_script(),
         script=page_script(),
         extremes=_extremes(result),
@@ -103,30 +103,30 @@ def write_page(result: Result, figures: Sequence[SavedFigure], path: Path) -> No
         description={**result.description, **result.counts()},
         number=number,
         cut=cut,
-        longest=LONGEST[0],
+        longest=TEXT_LIMITS[0],
     )
     path.write_text(page, encoding="utf-8")
 
 
 def corrected_part(score: Score | None) -> Markup:
-    """Return the part of a page that shows the figures which labels correct; empty where there are none."""
-    shown = ""
+    """Return the part of a page with figures corrected by labels; empty without any."""
+    body = ""
     if score is not None:
-        told = score.presentation
-        shown = template("corrected.html.jinja").render(tables=told.tables, notes=told.notes)
-    return Markup(f"{CORRECTED_PART[0]}{shown}{CORRECTED_PART[1]}")
+        presentation = score.presentation
+        body = template("corrected.html.jinja").render(tables=presentation.tables, notes=presentation.notes)
+    return Markup(f"{CORRECTED_PART[0]}{body}{CORRECTED_PART[1]}")
 
 
 def page_script() -> str:
-    """Return the script of the page: its parts in one function, each of which uses what those before it made."""
+    """Return the script of the page: its files in order, in one function."""
     folder = files("robust_eval.report").joinpath("script")
-    parts = [folder.joinpath(f"{name}.js").read_text(encoding="utf-8") for name in SCRIPT]
-    return "\n".join(['"use strict";', "(async () => {", *parts, "})();"])
+    scripts = [folder.joinpath(f"{name}.js").read_text(encoding="utf-8") for name in SCRIPT]
+    return "\n".join(['"use strict";', "(async () => {", *scripts, "})();"])
 
 
-def _question_data(result: Result, columns: Sequence[Column], shown: Sequence[int]) -> str:
-    """Return all that the page's script shows of these questions beside what the index says of them, compressed."""
-    questions = [result.asked[row] for row in shown]
+def _question_data(result: Result, columns: Sequence[Column], selected: Sequence[int]) -> str:
+    """Return the compressed data of these questions that the index does not have."""
+    questions = [result.asked[row] for row in selected]
     decode = None
     if result.tokenizer is not None:
         decode = _decoder(result.tokenizer, result.tokenizer.stat().st_mtime_ns)
@@ -134,13 +134,13 @@ def _question_data(result: Result, columns: Sequence[Column], shown: Sequence[in
     axes = [column.name for column in columns] if not axes else list(axes)
     thresholds = (score.settings["threshold"] for score in result.scores.values() if "threshold" in score.settings)
     data: dict[str, Any] = {
-        "numbers": [as_data(column, shown) for column in columns],
+        "numbers": [as_data(column, selected) for column in columns],
         "axes": (axes * 3)[:3],
         "scatter": scatter(),
         "curve": accuracy_curve(next(thresholds, 0.5)),
         "settings": _settings(result),
     }
-    for longest in LONGEST:
+    for longest in TEXT_LIMITS:
         data["details"] = details(result, questions, longest, decode)
         text = packed(data)
         if len(text) <= DATA_LIMIT:
@@ -150,9 +150,9 @@ def _question_data(result: Result, columns: Sequence[Column], shown: Sequence[in
 
 @lru_cache(maxsize=1)
 def _decoder(tokenizer: Path, changed: int) -> Callable[[Sequence[int]], str]:
-    """Return what makes text of tokens; of two runs of one model, such as those of a sweep, the second has it at once.
+    """Return the tokenizer's decoding function, cached for several runs of one model, as in a sweep.
 
-    ``changed`` is when the file was: another model may stand there since.
+    ``changed`` is the file's modification time, a part of the cache key.
     """
     from tokenizers import Tokenizer
 
@@ -161,19 +161,19 @@ def _decoder(tokenizer: Path, changed: int) -> Callable[[Sequence[int]], str]:
 
 
 def _settings(result: Result) -> dict[str, str]:
-    """Return the settings that decide which answers come, with what was found in place of ``auto``."""
+    """Return the settings that determine the answers, with ``auto`` resolved."""
     groups = ("model.", "sampler.", "rewriter.", "reader.", "grader.")
-    found = {**result.description, **effective(result.description)}
-    said = {name: printable_lines(str(value)) for name, value in found.items() if name.startswith(groups)}
-    return {"seed": str(found.get("seed")), **{name: cut(value, LONGEST[0]) for name, value in said.items()}}
+    values = {**result.description, **effective(result.description)}
+    texts = {name: printable_lines(str(value)) for name, value in values.items() if name.startswith(groups)}
+    return {"seed": str(values.get("seed")), **{name: cut(value, TEXT_LIMITS[0]) for name, value in texts.items()}}
 
 
 def _setup(result: Result) -> dict[str, str]:
-    """Return what was run, as a person would say it."""
+    """Return the setup of the run, for people."""
     settings = result.description
     samplers = list(result.graded)
     prompts = f"{result.prompts_asked:,} asked, {result.prompts_found:,} answered from the store"
-    said = {
+    entries = {
         "model": " ".join(str(settings.get(name, "")) for name in ("model.name", "loaded.dtype", "loaded.device")),
         "from": settings.get("loaded.server") or settings.get("model.path"),
         "data set": _data_set(result),
@@ -184,17 +184,17 @@ def _setup(result: Result) -> dict[str, str]:
         "prompts": prompts if result.prompts_asked + result.prompts_found else "",
     }
     for sampler in samplers:
-        for name in SAMPLED:
+        for name in SAMPLER_SETTINGS:
             if (value := settings.get(f"sampler.{sampler}.{name}")) not in (None, [], GIVEN):
                 words = ", ".join(map(str, value)) if isinstance(value, list) else value
-                said[f"{name}, {sampler.replace('_', ' ')}" if len(samplers) > 1 else name] = words
-    return {name: str(value).strip() for name, value in said.items() if value not in (None, "")}
+                entries[f"{name}, {sampler.replace('_', ' ')}" if len(samplers) > 1 else name] = words
+    return {name: str(value).strip() for name, value in entries.items() if value not in (None, "")}
 
 
 def _data_set(result: Result) -> str:
-    said = f"{result.description.get('dataset.name')}, {len(result.asked):,} questions"
-    asked = len(result.candidates())
-    return said if asked == len(result.asked) else f"{said}, of which {asked:,} could be asked"
+    text = f"{result.description.get('dataset.name')}, {len(result.asked):,} questions"
+    candidates = len(result.candidates())
+    return text if candidates == len(result.asked) else f"{text}, of which {candidates:,} could be asked"
 
 
 def template(name: str) -> Template:
@@ -204,37 +204,37 @@ def template(name: str) -> Template:
 
 @cache
 def _templates() -> Environment:
-    """Return where templates come from, which keeps those that it has compiled: this takes longer than to use them."""
-    return Environment(loader=PackageLoader("robust_eval.report", "."), autoescape=True, finalize=_shown)
+    """Return the template environment, which caches compiled templates."""
+    return Environment(loader=PackageLoader("robust_eval.report", "."), autoescape=True, finalize=_escaped)
 
 
-def _shown(value: Any) -> Any:
-    """Return what a template is given to show, in which nothing is hidden; what is markup has been looked through."""
+def _escaped(value: Any) -> Any:
+    """Return a template value with invisible characters escaped; markup is trusted."""
     return printable_lines(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def drawing(file: Path, prefix: str) -> str:
-    """Return an SVG drawing as part of a page: without its XML head, with ids that no other drawing has, and in the
-    colours of the text around it where it is black or grey (:mod:`robust_eval.plot.style`).
+    """Return an SVG drawing as part of a page: without its XML head, with unique ids, and with black and grey replaced
+    by the colours of the page (:mod:`robust_eval.plot.style`).
     """
-    drawn = file.read_text(encoding="utf-8")
-    drawn = drawn[drawn.index("<svg") :]
-    drawn = re.sub(r'\bid="', f'id="{prefix}-', drawn)
-    drawn = re.sub(r"url\(#", f"url(#{prefix}-", drawn)
-    drawn = re.sub(r'<svg ([^>]*?)width="([\d.]+)pt"', partial(_no_smaller, _smallest_text(drawn)), drawn, count=1)
-    drawn = re.sub(r'href="#', f'href="#{prefix}-', drawn)
-    return re.sub(r"<[^>]+>", lambda tag: tag[0].replace(BLACK, "currentColor").replace(GREY, "var(--quiet)"), drawn)
+    svg = file.read_text(encoding="utf-8")
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r'\bid="', f'id="{prefix}-', svg)
+    svg = re.sub(r"url\(#", f"url(#{prefix}-", svg)
+    svg = re.sub(r'<svg ([^>]*?)width="([\d.]+)pt"', partial(_no_smaller, _smallest_text(svg)), svg, count=1)
+    svg = re.sub(r'href="#', f'href="#{prefix}-', svg)
+    return re.sub(r"<[^>]+>", lambda tag: tag[0].replace(BLACK, "currentColor").replace(GREY, "var(--quiet)"), svg)
 
 
-def _smallest_text(drawn: str) -> float:
+def _smallest_text(svg: str) -> float:
     """Return the height of the smallest text of a drawing, in points."""
-    return min(map(float, re.findall(r"font-size: ([\d.]+)px", drawn)), default=SMALLEST)
+    return min(map(float, re.findall(r"font-size: ([\d.]+)px", svg)), default=MIN_FONT_SIZE)
 
 
-def _no_smaller(smallest: float, found: re.Match[str]) -> str:
-    """Keep a drawing so wide that its ``smallest`` text, in points, has :data:`SMALLEST` pixels."""
-    width = float(found[2]) * max(1, SMALLEST / smallest)
-    return f'<svg style="min-width: {width:.0f}px" {found[1]}width="{found[2]}pt"'
+def _no_smaller(smallest: float, match: re.Match[str]) -> str:
+    """Set the minimum width with which the ``smallest`` text, in points, has :data:`MIN_FONT_SIZE` pixels."""
+    width = float(match[2]) * max(1, MIN_FONT_SIZE / smallest)
+    return f'<svg style="min-width: {width:.0f}px" {match[1]}width="{match[2]}pt"'
 
 
 def _by_category(result: Result) -> list[dict[str, Any]]:
@@ -243,21 +243,21 @@ def _by_category(result: Result) -> list[dict[str, Any]]:
 
 
 def _divided(result: Result) -> list[dict[str, Any]]:
-    """Return the questions whose raters agree least, with all their answers at the temperature nearest to 1."""
+    """Return the questions with the least agreement of raters, with their answers at the temperature nearest to 1."""
     metric = result.metric_of("agreement")
     if metric is None:
         return []
     table = result.tables["agreement"]
     temperature = nearest_to_one(temperatures_of(table))
     certain = dict(rows(at_temperature(table, temperature), "question_id", "certainty"))
-    known = [question for question in result.kept if not math.isnan(certain[question.id])]
-    chosen = sorted(known, key=lambda question: certain[question.id])[:EXTREMES]
+    defined = [question for question in result.kept if not math.isnan(certain[question.id])]
+    chosen = sorted(defined, key=lambda question: certain[question.id])[:EXTREMES]
     answers: dict[str, list[dict[str, Any]]] = {question.id: [] for question in chosen}
     columns = ("question_id", "rewrite", "form", "text", "label", "outcome", "correct", "ensemble")
     graded = at_temperature(result.graded[result.sources[metric]], temperature)
-    for question_id, *told, correct, elected in rows(graded, *columns):
+    for question_id, *fields, correct, elected in rows(graded, *columns):
         if question_id in answers:
-            answer = dict(zip(columns[1:6], told, strict=True))
+            answer = dict(zip(columns[1:6], fields, strict=True))
             judged = {"elected": elected, "verdict": verdict(correct, answer["outcome"])}
             answers[question_id].append(answer | judged)
     return [
@@ -274,9 +274,7 @@ def _divided(result: Result) -> list[dict[str, Any]]:
 
 
 def _disagreeing(result: Result) -> list[dict[str, Any]]:
-    """Return the questions that the methods do not find equally firm beside the others, the
-    furthest apart first.
-    """
+    """Return the questions on whose robustness the methods disagree, the largest disagreement first."""
     if "profile" not in result.tables:
         return []
     greedy = dict(rows(result.baseline, "question_id", "text"))
@@ -286,13 +284,13 @@ def _disagreeing(result: Result) -> list[dict[str, Any]]:
 
 
 def _wording(question: Question, rewrite: int) -> str:
-    """Return how a question was asked; recorded answers need not come with their rewrites."""
+    """Return a wording of a question; recorded answers may come without the texts of rewrites."""
     wordings = (question.text, *question.rewrites)
     return wordings[rewrite] if rewrite < len(wordings) else f"rewrite {rewrite}"
 
 
 def _adversarial(result: Result) -> tuple[int, list[dict[str, Any]]]:
-    """Return how many rewrites turned a right answer wrong, and one of each question, for the first questions."""
+    """Return the number of rewrites that turned a right answer wrong, and one of each of the first questions."""
     table = result.tables.get("adversarial_rewrites")
     if table is None:
         return 0, []
@@ -303,7 +301,7 @@ def _adversarial(result: Result) -> tuple[int, list[dict[str, Any]]]:
 
 
 def _types(result: Result) -> dict[str, Any] | None:
-    """Return what there is to say of question types; None where no FRS was measured."""
+    """Return the data of the question types; None without an FRS."""
     if "frs_types" not in result.tables:
         return None
     shares = result.tables["frs_types"]
@@ -327,31 +325,31 @@ def _extremes(result: Result) -> dict[str, list[dict[str, Any]]]:
     facts = [{**row, "frs": row[column], "greedy": greedy.get(row["question_id"], "")} for row in table.to_pylist()]
     facts = [fact for fact in facts if not math.isnan(fact["frs"])]
     facts.sort(key=lambda fact: (fact["frs"], -fact["entropy"]))
-    shown = min(EXTREMES, len(facts) // 2)
-    return {"The least robust facts": facts[:shown], "The most robust facts": facts[::-1][:shown]}
+    count = min(EXTREMES, len(facts) // 2)
+    return {"The least robust facts": facts[:count], "The most robust facts": facts[::-1][:count]}
 
 
 def write_corrected(folder: Path, score: Score) -> None:
-    """Write the corrected figures into the summary, the declarations and the report of a finished run, in place of
-    those that were there.
+    """Write the corrected figures into the summary, the declarations and the report of a finished run, replacing
+    earlier ones.
 
     UserError where a file is damaged.
     """
     try:
         summary = dict(read_json(folder / SUMMARY, OF_RUN))
-        known = from_json(read_json(folder / FIGURES, OF_RUN))
+        declarations = from_json(read_json(folder / FIGURES, OF_RUN))
     except (OSError, ValueError, TypeError, KeyError) as problem:
         raise UserError(f"{folder} cannot be read: its {SUMMARY} or {FIGURES} is damaged") from problem
-    kept = {name: value for name, value in summary.items() if not _corrected(name, score)}
-    found: Mapping[str, float | None] = {
+    remaining = {name: value for name, value in summary.items() if not _corrected(name, score)}
+    corrected: Mapping[str, float | None] = {
         name: value if math.isfinite(value) else None for name, value in score.flat().items()
     }
     names = {figure.name for figure in score.declared}
-    declarations = [figure for figure in known if figure.name not in names]
+    declarations = [figure for figure in declarations if figure.name not in names]
     write_text(
         json.dumps(as_json([*declarations, *score.declared]), indent=2, ensure_ascii=False) + "\n", folder / FIGURES
     )
-    write_text(json.dumps({**kept, **found}, indent=2, ensure_ascii=False) + "\n", folder / SUMMARY)
+    write_text(json.dumps({**remaining, **corrected}, indent=2, ensure_ascii=False) + "\n", folder / SUMMARY)
     page = folder / REPORT
     if page.is_file():
         before, start, rest = page.read_text(encoding="utf-8").partition(CORRECTED_PART[0])
@@ -361,6 +359,6 @@ def write_corrected(folder: Path, score: Score) -> None:
 
 
 def _corrected(name: str, score: Score) -> bool:
-    """Tell whether a number of a summary is of a corrected figure: its value, or an end of its interval."""
+    """Return whether an entry of a summary belongs to a corrected figure: its value, or an end of its interval."""
     figure = name.removesuffix(".low").removesuffix(".high")
     return spec_of(figure, score.declared) is not None

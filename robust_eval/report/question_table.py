@@ -1,4 +1,4 @@
-"""The questions of a run as a table for people: what is said of each, and which are shown where they are too many."""
+"""Questions of a run as a table for people: columns, sample, and index."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ from robust_eval.tracking.result import Result
 
 
 def number_columns(result: Result) -> list[Column]:
-    """Return the figures of each question asked, in its order, as the metrics show them."""
+    """Return the metrics' columns over all questions, in their order."""
     place = {question.id: row for row, question in enumerate(result.asked)}
     columns = []
     for score in result.scores.values():
@@ -42,9 +42,7 @@ def _headline(score: Score) -> Iterator[Column]:
 
 
 def word_columns(result: Result) -> dict[str, list[str]]:
-    """Return what is said of every question in words: ``status``, ``type`` and ``category``; those that are empty
-    throughout are left out.
-    """
+    """Return the word columns ``status``, ``type`` and ``category`` of the questions, without empty ones."""
     columns = {
         "status": standings(result),
         "type": [question.type for question in result.asked],
@@ -55,27 +53,27 @@ def word_columns(result: Result) -> dict[str, list[str]]:
 
 @dataclass(frozen=True)
 class Chosen:
-    """The questions that a page shows in full: their ``rows``, in the order in which they were asked, and of each kind
-    how many are shown and how many there are.
+    """Questions that a page shows in full: their ``rows``, in the order asked, and by status the number shown and the
+    total.
     """
 
     rows: Sequence[int]
     kinds: Mapping[str, tuple[int, int]]
 
 
-def chosen(result: Result, columns: Sequence[Column], most: int) -> Chosen:
-    """Return all questions if they are not more than ``most``; otherwise a sample of all kinds (:func:`standings`), and
-    of each of both ends and the middle of the first column.
+def chosen(result: Result, columns: Sequence[Column], limit: int) -> Chosen:
+    """Return all questions up to ``limit``, or else a sample of all statuses (:func:`standings`), and of each from both
+    ends and the middle of the first column.
     """
-    kinds = standings(result)
-    values = columns[0].numbers if columns else np.full(len(kinds), np.nan)
-    rows = sample(kinds, values, most).tolist()
-    shown, there = Counter(kinds[row] for row in rows), Counter(kinds)
-    return Chosen(rows, {kind: (shown[kind], number) for kind, number in there.most_common()})
+    statuses = standings(result)
+    values = columns[0].numbers if columns else np.full(len(statuses), np.nan)
+    rows = sample(statuses, values, limit).tolist()
+    selected_counts, counts = Counter(statuses[row] for row in rows), Counter(statuses)
+    return Chosen(rows, {kind: (selected_counts[kind], number) for kind, number in counts.most_common()})
 
 
 def as_data(column: Column, chosen: Sequence[int]) -> dict[str, Any]:
-    """Return the column of the chosen questions for a page; "Infinity" and null are what JSON has no numbers for."""
+    """Return the column of the chosen questions for a page, with "Infinity" and null for ∞ and NaN."""
     numbers = column.numbers[list(chosen)].tolist()
     return {
         "name": column.name,
@@ -88,52 +86,52 @@ def as_data(column: Column, chosen: Sequence[int]) -> dict[str, Any]:
     }
 
 
-def sample(kinds: Sequence[str], values: Floats, most: int) -> NDArray[np.intp]:
-    """Return rows of at most ``most`` questions of every kind, in their order; always the same of the same questions.
+def sample(statuses: Sequence[str], values: Floats, limit: int) -> NDArray[np.intp]:
+    """Return rows of at most ``limit`` questions of all statuses, in their order; deterministic.
 
-    Each kind has the same number of places, and what a small one leaves free the larger ones share. Of a kind that has
-    to be cut a third of the places goes to its lowest ``values`` (n,), a third to its highest, and the rest to
-    questions spread evenly over those between, undefined values (NaN) among them; equal values are taken at random.
+    Each status has the same number of places; places that a small one does not need go to the larger ones. Of a status
+    with more questions than places, a third of the places goes to its lowest ``values`` (n,), a third to its highest,
+    and the rest to questions at even distances between them, undefined values (NaN) included; ties break at random.
 
     >>> sample(["kept", "kept", "wrong", "kept", "kept"], np.array([0.4, 0.1, np.nan, 0.2, 0.3]), 4).tolist()
     [0, 1, 2, 3]
     """
     random = np.random.default_rng(0)
-    members = {kind: np.flatnonzero(np.array(kinds) == kind) for kind in sorted(set(kinds))}
-    places = _places({kind: len(rows) for kind, rows in members.items()}, most)
+    members = {kind: np.flatnonzero(np.array(statuses) == kind) for kind in sorted(set(statuses))}
+    places = _places({kind: len(rows) for kind, rows in members.items()}, limit)
     taken = [_taken(random.permutation(rows), values, places[kind]) for kind, rows in members.items()]
     return np.sort(np.concatenate(taken)) if taken else np.zeros(0, dtype=np.intp)
 
 
-def _places(sizes: dict[str, int], most: int) -> dict[str, int]:
-    """Return how many of each kind are taken: the smallest kinds first, each the share that is left for it."""
+def _places(sizes: dict[str, int], limit: int) -> dict[str, int]:
+    """Return the number of questions of each status: the smallest first, each up to an equal share of the rest."""
     places: dict[str, int] = {}
     for left, kind in zip(range(len(sizes), 0, -1), sorted(sizes, key=lambda kind: sizes[kind]), strict=True):
-        places[kind] = min(sizes[kind], (most - sum(places.values())) // left)
+        places[kind] = min(sizes[kind], (limit - sum(places.values())) // left)
     return places
 
 
 def _taken(rows: NDArray[np.intp], values: Floats, places: int) -> NDArray[np.intp]:
     ranked = rows[np.argsort(values[rows], kind="stable")]  # undefined values come last
-    known = len(rows) - int(np.isnan(values[rows]).sum())
-    ends = min(places, known) // 3
-    between = np.concatenate([ranked[ends : known - ends], ranked[known:]])
-    spread = places - 2 * ends
-    middle = between[np.arange(spread) * len(between) // max(spread, 1)]
-    return np.concatenate([ranked[:ends], middle, ranked[known - ends : known]])
+    defined = len(rows) - int(np.isnan(values[rows]).sum())
+    ends = min(places, defined) // 3
+    between = np.concatenate([ranked[ends : defined - ends], ranked[defined:]])
+    middle_places = places - 2 * ends
+    middle = between[np.arange(middle_places) * len(between) // max(middle_places, 1)]
+    return np.concatenate([ranked[:ends], middle, ranked[defined - ends : defined]])
 
 
 INDEX_LIMIT = 8_000_000
-"""Characters that the index may take of a page, compressed: 100,000 questions take 3 to 7 million."""
+"""Maximum characters of the compressed index in a page: 100,000 questions take 3 to 7 million."""
 TEXT = 400
-"""Characters of the text of a question that is shown in full."""
+"""Maximum characters of the text of a selected question."""
 TEXTS = (TEXT, 100, 50, 0)
 """Characters of the texts of the others: the first of these with which the index fits into the limit."""
 
 
 class Index(NamedTuple):
-    """The index as it stands in a page: ``data`` compressed; ``texts`` are the characters of a text that it holds, and
-    ``whole`` says whether it holds all questions, or only those that are shown in full.
+    """Index in a page: compressed ``data``, the maximum characters of ``texts``, and whether it has the ``whole`` data
+    set or the selected questions alone.
     """
 
     data: str
@@ -141,32 +139,33 @@ class Index(NamedTuple):
     whole: bool
 
 
-def question_index(result: Result, shown: Sequence[int], headline: Column | None) -> Index:
-    """Id, text, what is said in words, and the headline figure of every question; the questions that are not ``shown``
-    with the beginnings of their texts alone, or not at all, where the index would be too large.
+def question_index(result: Result, selected: Sequence[int], headline: Column | None) -> Index:
+    """Return the index: id, text, word columns and headline figure of every question.
+
+    If it is too large, questions that are not ``selected`` have shortened texts or are left out.
     """
     every = range(len(result.asked))
     for texts in TEXTS:
-        data = packed(_index(result, every, set(shown), texts, headline))
+        data = packed(_index(result, every, set(selected), texts, headline))
         if len(data) <= INDEX_LIMIT:
             return Index(data, texts, True)
-    return Index(packed(_index(result, shown, set(shown), TEXT, headline)), TEXT, False)
+    return Index(packed(_index(result, selected, set(selected), TEXT, headline)), TEXT, False)
 
 
 def _index(
     result: Result,
     rows: Sequence[int],
-    shown: set[int],
+    selected: set[int],
     texts: int,
     headline: Column | None,
 ) -> dict[str, Any]:
-    asked = [result.asked[row] for row in rows]
+    questions = [result.asked[row] for row in rows]
     return {
-        "shown": [place for place, row in enumerate(rows) if row in shown],
-        "ids": [printable_lines(question.id) for question in asked],
+        "shown": [place for place, row in enumerate(rows) if row in selected],
+        "ids": [printable_lines(question.id) for question in questions],
         "texts": [
-            cut(question.title, TEXT) if row in shown else printable_lines(question.title[:texts])
-            for row, question in zip(rows, asked, strict=True)
+            cut(question.title, TEXT) if row in selected else printable_lines(question.title[:texts])
+            for row, question in zip(rows, questions, strict=True)
         ],
         "words": {name: _coded([values[row] for row in rows]) for name, values in word_columns(result).items()},
         "headline": as_data(headline, rows)["numbers"] if headline else [],
@@ -174,6 +173,6 @@ def _index(
 
 
 def _coded(values: Sequence[str]) -> list[list[Any]]:
-    """[the different values, the place of each value among them]."""
+    """Return [the distinct values, the index of each value among them]."""
     places = {value: place for place, value in enumerate(dict.fromkeys(values))}
     return [[printable_lines(value) for value in places], [places[value] for value in values]]

@@ -21,11 +21,11 @@ from robust_eval.tracking.result import Result
 from robust_eval.tracking.run_folder import COMPARISON_PAGE, GRADED
 
 WORD = 40
-"""Characters of a word in a label that is not broken."""
+"""Maximum characters of an unbroken word in a label."""
 
 
 def print_summary(result: Result, folder: Path, store: str, ui_command: str | None) -> None:
-    """Print the figures that matter most, and where the rest is."""
+    """Print the headline figures, and the paths of the files."""
     table = titled(f"{result.name}: {len(result.kept)} of {len(result.candidates())} questions kept")
     table.add_column("figure")
     for name in ("value", "95 % interval", "questions"):
@@ -38,25 +38,25 @@ def print_summary(result: Result, folder: Path, store: str, ui_command: str | No
     console.print(table)
     if warning := few_kept(result):
         console.print(warning)
-    if said := unasked(result):
-        console.print(said)
+    if text := unasked(result):
+        console.print(text)
     for warned in (*of_letters(result), *of_draws(result)):
         console.print(f"{warned.what} {warned.mend}")
     for score in result.scores.values():
         print_tables(score, console)
     counts = result.counts()
     reworded = any(pc.max(table["rewrite"]).as_py() for table in result.graded.values())
-    shown = reworded or "loaded.server" in result.description
-    if shown and (spent := _spent(counts, result.description.get("loaded.cost"))):
+    has_costs = reworded or "loaded.server" in result.description
+    if has_costs and (spent := _spent(counts, result.description.get("loaded.cost"))):
         console.print(spent)
-    if lacking := unanswered(counts):
-        console.print(f"no answer: {lacking}")
-    if said := unread(counts):
-        console.print(f"no answer found in {said}")
+    if missing := unanswered(counts):
+        console.print(f"no answer: {missing}")
+    if text := unread(counts):
+        console.print(f"no answer found in {text}")
     for unknown in not_known(result):
         console.print(unknown)
-    if said := uncertain(counts):
-        console.print(f"{said}; {remedy(result, str(folder))}")
+    if text := uncertain(counts):
+        console.print(f"{text}; {remedy(result, str(folder))}")
     console.print(f"report:  {folder / 'report.html'}")
     console.print(f"answers: {folder / GRADED}")
     console.print(f"store:   {store}")
@@ -83,31 +83,31 @@ def _of_paper(paper: PaperTable) -> Table:
 
 
 def _spent(counts: Mapping[str, float], cost: object) -> str:
-    """Return tokens by stage, and what those of this run cost, where that is known; empty where none were counted."""
-    said = []
+    """Return tokens by stage, and the cost of this run, if known; empty without tokens."""
+    stages = []
     for stage in ("rewriting", "answering"):
-        prompt, completion, thought, cached = (
+        prompt, completion, reasoning_tokens, cached = (
             counts[f"tokens.{stage}.{kind}"] for kind in ("prompt", "completion", "reasoning", "cached")
         )
         if prompt:
-            reasoning = f" ({thought:,.0f} of them reasoning)" if thought else ""
-            found = f" ({cached:,.0f} of them from a cache)" if cached else ""
-            said.append(f"{stage} {prompt:,.0f}{found} + {completion:,.0f}{reasoning}")
+            reasoning = f" ({reasoning_tokens:,.0f} of them reasoning)" if reasoning_tokens else ""
+            cache_text = f" ({cached:,.0f} of them from a cache)" if cached else ""
+            stages.append(f"{stage} {prompt:,.0f}{cache_text} + {completion:,.0f}{reasoning}")
     price = "" if cost is None else f"; this run cost {cost:,.4f}"
-    return f"tokens (prompt + completion): {', '.join(said)}{price}" if said else ""
+    return f"tokens (prompt + completion): {', '.join(stages)}{price}" if stages else ""
 
 
 def print_job(result: Result, folder: Path) -> None:
     """Print a job of a sweep in one sentence."""
-    said = " ".join(filter(None, [sentence(result), few_kept(result)]))
-    terminal().print(f"{result.name}: {said} ({folder / 'report.html'})")
+    text = " ".join(filter(None, [sentence(result), few_kept(result)]))
+    terminal().print(f"{result.name}: {text} ({folder / 'report.html'})")
 
 
 def print_comparison(compared: Comparison, folder: Path) -> None:
-    """Print the main figures of all runs, and where the rest is."""
-    shown = _compared(compared)
+    """Print the main figures of all runs, and the path of the page."""
+    headings = _short_headings(compared)
     table = titled("1 run" if len(compared.runs) == 1 else f"{len(compared.runs)} runs")
-    for name in ("run", "kept", *shown.values()):
+    for name in ("run", "kept", *headings.values()):
         table.add_column(
             name,
             justify="left" if name == "run" else "right",
@@ -115,14 +115,14 @@ def print_comparison(compared: Comparison, folder: Path) -> None:
             min_width=_widest(compared.labels) if name == "run" else None,
         )
     for label, run in zip(compared.labels, compared.runs, strict=True):
-        kept = sum(run.questions["kept"].to_pylist())
-        found = [(run.figures.get(name), run.n(name)) for name in shown]
-        words = ["" if cell is None else f"{number(cell.value)}\n{interval(cell, n=n)}" for cell, n in found]
-        table.add_row(label, f"{kept} of {run.asked}", *words)
+        n_kept = sum(run.questions["kept"].to_pylist())
+        cells = [(run.figures.get(name), run.n(name)) for name in headings]
+        words = ["" if cell is None else f"{number(cell.value)}\n{interval(cell, n=n)}" for cell, n in cells]
+        table.add_row(label, f"{n_kept} of {run.asked}", *words)
     console = terminal()
     console.print()
-    for said in opening(compared)[0]:
-        console.print(said)
+    for text in opening(compared)[0]:
+        console.print(text)
     console.print(table)
     if warning := few(*compared.smallest_sample):
         console.print(warning)
@@ -130,21 +130,21 @@ def print_comparison(compared: Comparison, folder: Path) -> None:
 
 
 def _widest(labels: Sequence[str]) -> int:
-    """Return how wide a column is at least in which no word of these labels is broken, but for very long ones."""
+    """Return the minimum width of a column in which no word of these labels is broken, except very long ones."""
     return min(WORD, max(len(word) for label in labels for word in label.split() or [""]))
 
 
-def _compared(compared: Comparison) -> dict[str, str]:
-    """Return the figures that have a short heading, with it; of a curve at t = 1. Where there are none, the first."""
+def _short_headings(compared: Comparison) -> dict[str, str]:
+    """Return figures with their short headings; of a curve at t = 1. Without any, the first headline figures."""
     measured = {name for run in compared.runs for name in run.figures}
     declared = {figure.name: figure for run in compared.runs for figure in run.declared if figure.short}
-    shown = {
+    headings = {
         name: f"{figure.short}{at}"
         for figure in declared.values()
         for name, at in ((figure.name, ""), (point(figure.name, 1), ", t = 1"))
         if name in measured
     }
-    return shown or {name: compared.words(name) for name in compared.runs[0].headline_means[:3]}
+    return headings or {name: compared.words(name) for name in compared.runs[0].headline_means[:3]}
 
 
 def titled(title: str) -> Table:

@@ -1,11 +1,11 @@
-"""Drawings in the reader's browser, with Vega-Lite: the library, and the two drawings of a page."""
+"""Vega-Lite drawings in the browser: the library, and the two drawings of a page."""
 
 from importlib.metadata import version
 from typing import Any
 
 from robust_eval.plot.colours import BLUE, GREY, RED
 from robust_eval.report.compressed import compressed
-from robust_eval.runtime.cache import cache_folder, keep, kept
+from robust_eval.runtime.cache import cache_folder, read_cached, write_cached
 
 _INK: dict[str, Any] = {
     "labelColor": "currentColor",
@@ -22,29 +22,29 @@ _LOOK: dict[str, Any] = {
     | {"domainColor": "currentColor", "tickColor": "currentColor", "gridColor": "currentColor", "gridOpacity": 0.15},
     "legend": _INK,
 }
-"""Everything but the marks has the colour of the text around it, so that a page may be light or dark."""
+"""Vega-Lite theme: everything but the marks has the colour of the surrounding text, for light and dark pages."""
 
 
 def vega_script() -> str:
-    """Return Vega, Vega-Lite and Vega-Embed as one script that asks no network, compressed for a page.
+    """Return Vega, Vega-Lite and Vega-Embed as one script without network access, compressed for a page.
 
-    The library takes seconds to put it together, so it is kept in the user's cache as a page has it.
+    The bundle takes seconds to make, so it is cached.
     """
     file = cache_folder() / "vega" / f"vl-convert-{version('vl-convert-python')}.js.gz.base64"
-    script = kept(file)
+    script = read_cached(file)
     if not script:
         import vl_convert
 
         script = compressed(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))
-        keep(file, script)
+        write_cached(file, script)
     return script
 
 
 def scatter() -> dict[str, Any]:
-    """Return every question as a point, of the data set ``points`` that the page fills.
+    """Return a scatter plot of the data set ``points``, which the page fills.
 
-    Points have ``x``, ``y`` and ``colour`` (the page says which figures these are), and texts for a reader who points
-    at them. ``chosen`` is the rectangle that a reader draws.
+    Points have ``x``, ``y`` and ``colour`` (the page chooses the figures), and texts for the tooltip. ``chosen`` is the
+    rectangle that a reader draws.
     """
     return {
         "data": {"name": "points"},
@@ -63,11 +63,11 @@ def scatter() -> dict[str, Any]:
 
 
 def accuracy_curve(threshold: float) -> dict[str, Any]:
-    """Return the accuracy of one question against temperature, with its bounds, of data sets that the page fills.
+    """Return a plot of the accuracy of one question against temperature, of data sets that the page fills.
 
-    ``counted`` has the share of right trials with an interval (``low``, ``high``); ``told`` what the model's
-    probabilities say (``accuracy``), with an interval, and ``bounds`` what they say for certain (``lower``,
-    ``upper``). A fact breaks below ``threshold``, at the temperature in the data set ``breaking``.
+    ``counted`` has the share of right trials with an interval (``low``, ``high``); ``told`` the accuracy from the
+    model's probabilities, with an interval, and ``bounds`` its certain bounds (``lower``, ``upper``). A fact breaks
+    below ``threshold``, at the temperature in the data set ``breaking``.
     """
     temperature = {
         "field": "t",

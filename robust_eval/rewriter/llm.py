@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from robust_eval.answer import OWN, SCHEMA, rows
+from robust_eval.answer import DEFAULT_TEMPERATURE, SCHEMA, rows
 from robust_eval.model.base import Request, Temperatures
 from robust_eval.model.local.sentences import Sentences
 from robust_eval.normalization import normal_form
@@ -74,7 +74,7 @@ class Llm:
         """Return the same at the model's own temperature, or at the highest that it takes, where it takes no other."""
         taken = takes(self.temperature)
         other = copy(self)
-        other.temperature = OWN if taken.own else min(self.temperature, taken.highest)
+        other.temperature = DEFAULT_TEMPERATURE if taken.own else min(self.temperature, taken.highest)
         return other
 
     def rewrite(self, questions: Sequence[Question], model: StoredModel, seed: int) -> Rewritten:

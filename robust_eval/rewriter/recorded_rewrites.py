@@ -141,7 +141,7 @@ def _by_order(asked: Sequence[_Asked], rewritten: Sequence[_Asked]) -> tuple[_Pa
 
 def _squad(setting: str, path: Path) -> list[_Asked]:
     """Return the questions in a file that has the layout of SQuAD, which may lack answers."""
-    text = "".join(line for _, line in text_lines(path, called=f"{setting}: {path}"))
+    text = "".join(line for _, line in text_lines(path, label=f"{setting}: {path}"))
     try:
         found = [
             _Asked(

@@ -1,4 +1,4 @@
-"""Measurements by scenario, with their means over data sets, and by question type, over all data sets together.
+"""Measurements by scenario, with means over data sets, and by question type, over all data sets.
 
 Cho & Watson, "Measuring Robustness via Automated Crowdsourcing of Question Perturbations and Answers", Table 5.
 Fastowski et al., "From Confidence to Collapse in LLM Factual Robustness", Fig. 5.
@@ -21,12 +21,11 @@ from robust_eval.stats.estimate import Estimate
 
 
 class ScenarioRow(NamedTuple):
-    """The telling figures of a measurement over the questions of one scenario, or their mean over several data sets.
+    """Headline figures of a measurement over the questions of one scenario, or their mean over several data sets.
 
-    ``kind`` is empty for the questions of one scenario in one data set; AVG is the mean that counts such rows alike,
-    WAVG the one that counts questions alike: each figure is weighted by the number of questions that have it.
-    ``questions`` are those of the scenario, ``of_questions`` how many each figure rests on. Intervals of means take
-    different data sets to be independent.
+    ``kind`` is empty for the questions of one scenario in one data set; AVG is the unweighted mean of such rows, WAVG
+    the mean weighted by the number of questions of each figure. ``questions`` is the number of questions of the
+    scenario, ``of_questions`` that of each figure. Intervals of means treat data sets as independent.
     """
 
     subject: str
@@ -39,7 +38,7 @@ class ScenarioRow(NamedTuple):
 
 
 class PartialMetric(NamedTuple):
-    """A figure of ``n`` questions, and whether it is a mean over them."""
+    """Figure of ``n`` questions; ``mean`` is true of a mean over them."""
 
     n: int
     estimate: Estimate
@@ -59,61 +58,63 @@ def scenario_rows(runs: Sequence[FinishedRun], subjects: Sequence[str], datasets
     """Return a row for each run and scenario; of several data sets of one subject also AVG and WAVG, by scenario and in
     total.
 
-    ``subjects`` and ``datasets`` say of each run what was measured, and on what.
+    ``subjects`` and ``datasets`` label the model and the data set of each run.
     """
     rows: list[ScenarioRow] = []
     for subject in dict.fromkeys(subjects):
-        own = [(run, dataset) for run, name, dataset in zip(runs, subjects, datasets, strict=True) if name == subject]
+        subject_runs = [
+            (run, dataset) for run, name, dataset in zip(runs, subjects, datasets, strict=True) if name == subject
+        ]
         parts: list[Part] = []
-        for scenario in sorted({kind for run, _ in own for kind in run.questions["scenario"].to_pylist()}):
-            for run, dataset in own:
-                asked = np.array([kind == scenario for kind in run.questions["scenario"].to_pylist()])
-                if asked.any():
-                    parts.append(_part(run, scenario, dataset, asked))
+        for scenario in sorted({value for run, _ in subject_runs for value in run.questions["scenario"].to_pylist()}):
+            for run, dataset in subject_runs:
+                in_scenario = np.array([value == scenario for value in run.questions["scenario"].to_pylist()])
+                if in_scenario.any():
+                    parts.append(_part(run, scenario, dataset, in_scenario))
         rows += with_averages(subject, parts)
     return rows
 
 
 def with_averages(subject: str, parts: Sequence[Part]) -> Iterator[ScenarioRow]:
-    """Yield the parts, and after those of each scenario AVG and WAVG, if they are several; at last those of all parts,
+    """Yield the parts, after those of each scenario AVG and WAVG if there are several, and finally those of all parts
     if there are several scenarios (Cho & Watson, Table 5, from the rows of Table 4).
 
-    Figures that not all parts have are in no mean; parts in which one is undefined are left out of its mean.
+    Means are of figures that all parts have; parts in which one is undefined are left out of its mean.
     """
     scenarios = list(dict.fromkeys(part.scenario for part in parts))
     for scenario in scenarios:
-        own = [part for part in parts if part.scenario == scenario]
-        for part in own:
+        scenario_parts = [part for part in parts if part.scenario == scenario]
+        for part in scenario_parts:
             figures = {name: figure.estimate for name, figure in part.figures.items()}
             of_questions = {name: figure.n for name, figure in part.figures.items()}
             yield ScenarioRow(subject, scenario, part.dataset, "", part.questions, figures, of_questions)
-        yield from _averages(subject, scenario, own)
+        yield from _averages(subject, scenario, scenario_parts)
     if len(scenarios) > 1:
         yield from _averages(subject, "total", parts)
 
 
-def _part(run: FinishedRun, scenario: str, dataset: str, asked: NDArray[np.bool_]) -> Part:
-    """Return the telling figures over some questions of a run."""
+def _part(run: FinishedRun, scenario: str, dataset: str, in_scenario: NDArray[np.bool_]) -> Part:
+    """Return the headline figures over some questions of a run."""
     groups = run.groups()
     figures: dict[str, PartialMetric] = {}
     for name in run.headline_means:
         values = run.values(name)
-        defined = asked & ~np.isnan(values)
+        defined = in_scenario & ~np.isnan(values)
         labels = None if groups is None else np.asarray(groups)[defined].tolist()
         estimate = mean_estimate(values[defined], labels, run.limits(name))
         figures[name] = PartialMetric(int(defined.sum()), estimate, mean=True)
-    kept = int((asked & run.kept()).sum())
+    n_kept = int((in_scenario & run.kept()).sum())
     for name in run.headline:
         curve, t = curve_and_temperature(name) or (name, math.nan)
         about = run.about(name)
         if about and about.excluded_count:
-            found, lacking = (
-                run.figures.get(point(each if asked.all() else of_scenario(each, scenario), t))
+            total, excluded = (
+                run.figures.get(point(each if in_scenario.all() else of_scenario(each, scenario), t))
                 for each in (curve, about.excluded_count)
             )
-            if found is not None:
-                figures[name] = PartialMetric(kept - int(lacking.value if lacking else 0), found)
-    return Part(scenario, dataset, int(asked.sum()), figures)
+            if total is not None:
+                figures[name] = PartialMetric(n_kept - int(excluded.value if excluded else 0), total)
+    return Part(scenario, dataset, int(in_scenario.sum()), figures)
 
 
 def _averages(subject: str, scenario: str, parts: Sequence[Part]) -> Iterator[ScenarioRow]:
@@ -145,13 +146,13 @@ def _mean(figures: Sequence[PartialMetric], weights: Sequence[float]) -> Estimat
     value, low, high = np.array([figure.estimate for figure in figures]).T
     mean = float(share @ value)
     if all(figure.mean for figure in figures):
-        below, above = (float(np.linalg.norm(share * (value - bound))) for bound in (low, high))
-        return Estimate(mean, mean - below, mean + above)
+        lower_distance, upper_distance = (float(np.linalg.norm(share * (value - bound))) for bound in (low, high))
+        return Estimate(mean, mean - lower_distance, mean + upper_distance)
     return Estimate(mean, float(share @ low), float(share @ high))
 
 
 class PooledTypes(NamedTuple):
-    """The types of a subject's questions over ``datasets``, by a ``score``, such as FRS for one d: see
+    """Types of a subject's questions over ``datasets``, by a ``score``, such as FRS for one d: see
     :func:`~robust_eval.metric.frs_tables.type_shares`.
     """
 
@@ -165,7 +166,7 @@ def pooled_types(runs: Sequence[FinishedRun], subjects: Sequence[str], datasets:
     """Return the shares for each subject whose questions have types, by the leading score for the smallest number (FRS:
     d) that all runs with it share.
 
-    ``subjects`` and ``datasets`` say of each run what was measured, and on what. Empty where no number is shared.
+    ``subjects`` and ``datasets`` label the model and the data set of each run. Empty if no number is shared.
     """
     leading = next(filter(None, (run.leading_score for run in runs)), None)
     if leading is None:
@@ -178,20 +179,20 @@ def pooled_types(runs: Sequence[FinishedRun], subjects: Sequence[str], datasets:
     score = scored[0][0].by_number(leading)[smallest]
     pooled = []
     for subject in dict.fromkeys(subject for _, subject, _ in scored):
-        own = [(run, dataset) for run, name, dataset in scored if name == subject]
-        types = [name for run, _ in own for name in run.questions["type"].to_pylist()]
+        subject_runs = [(run, dataset) for run, name, dataset in scored if name == subject]
+        types = [name for run, _ in subject_runs for name in run.questions["type"].to_pylist()]
         if not any(types):
             continue
-        scores = np.concatenate([run.values(run.by_number(leading)[smallest]) for run, _ in own])
-        seed = int(own[0][0].settings["seed"])
-        shares = type_shares(scores, types, groups=_groups(own), seed=seed)
-        pooled.append(PooledTypes(subject, [dataset for _, dataset in own], score, shares))
+        scores = np.concatenate([run.values(run.by_number(leading)[smallest]) for run, _ in subject_runs])
+        seed = int(subject_runs[0][0].settings["seed"])
+        shares = type_shares(scores, types, groups=_groups(subject_runs), seed=seed)
+        pooled.append(PooledTypes(subject, [dataset for _, dataset in subject_runs], score, shares))
     return pooled
 
 
-def _groups(own: Sequence[tuple[FinishedRun, str]]) -> list[str] | None:
-    """Return what makes questions dependent, over all data sets; None where nothing does."""
-    by_run = [(run.groups(), run.questions.num_rows, dataset) for run, dataset in own]
+def _groups(runs: Sequence[tuple[FinishedRun, str]]) -> list[str] | None:
+    """Return the groups of dependent questions over all data sets; None without any."""
+    by_run = [(run.groups(), run.questions.num_rows, dataset) for run, dataset in runs]
     if all(groups is None for groups, _, _ in by_run):
         return None
     return [

@@ -1,4 +1,4 @@
-"""Runs beside one another: what each found, and how far apart they are on the questions that they share."""
+"""Comparison of runs: their figures, and their differences on shared questions."""
 
 import math
 from collections.abc import Collection, Iterator, Sequence
@@ -27,20 +27,20 @@ from robust_eval.stats.significance import (
 from robust_eval.stats.verdicts import facts_needed
 
 MARGIN = 0.02
-"""The difference of which a comparison says how many questions would decide whether it is there."""
+"""Difference for which a comparison reports the number of questions needed to decide."""
 
 
 class Pair(NamedTuple):
-    """Two measurements, by their places, on the questions that both asked.
+    """Two measurements, by their indices, on the questions that both asked.
 
-    ``kept`` are the numbers of questions that each kept, ``shared`` of those that both did, which are ``units``
-    independent ones: groups, where questions come in groups. ``differences`` maps the telling figures to the first's
-    minus the second's; ``leading`` is the first of them that leads, if one does. ``log_rank`` is None where breaking
-    temperatures are missing or come from different grids.
+    ``kept`` are the numbers of questions that each kept, ``shared`` is the number that both kept, with ``units``
+    independent ones: groups, if questions have groups. ``differences`` maps the headline figures to the first's minus
+    the second's; ``leading`` is the first primary one of them, if any. ``log_rank`` is None if breaking temperatures
+    are missing or come from different grids.
     ``p_value`` is that of the headline's difference, ``corrected`` for all pairs with the same headline; ``told_apart``
-    says whether it is below 0.05 (of several pairs) and 0 is outside the interval. ``needed`` is how many questions
-    decide whether they differ by :data:`MARGIN`; NaN where the headline is no share. ``unjudged`` says why there is no
-    verdict: the same answers are ``scored`` differently; these are scored differently (``rescored``), and others as
+    is true if it is below 0.05 (of several pairs) and 0 is outside the interval. ``needed`` is the number of questions
+    that decide whether they differ by :data:`MARGIN`; NaN if the headline is no share. ``unjudged`` is the reason for
+    no verdict: the same answers are ``scored`` differently; these are scored differently (``rescored``), and others as
     well; the distribution is ``truncated`` differently; or questions are too ``few``.
     """
 
@@ -60,7 +60,7 @@ class Pair(NamedTuple):
 
     @property
     def headline(self) -> str | None:
-        """The figure that speaks for the pair: the first that leads, else the first."""
+        """Headline figure of the pair: the first primary one, or else the first."""
         return self.leading or next(iter(self.differences), None)
 
 
@@ -68,9 +68,8 @@ class Pair(NamedTuple):
 class Comparison:
     """Comparison of several runs.
 
-    ``runs`` are those compared, without repetitions, and ``labels`` what each is called. ``measurements`` are the same
-    with those merged that differ in nothing but a number that figures have in their names (FRS: d), and ``names`` what
-    those are called.
+    ``runs`` are the compared runs without ``repetitions``, with their ``labels``. ``measurements`` are the same with
+    those merged that differ in nothing but a number in the names of figures (FRS: d), with their ``names``.
     """
 
     runs: list[FinishedRun]
@@ -84,43 +83,46 @@ class Comparison:
     types: list[PooledTypes]
 
     def about(self, figure: str) -> MetricSpec | None:
-        """Return what the first run with the figure of this name declares of it; None where none does."""
+        """Return the declaration of a figure by the first run with it; None without one."""
         return next((about for run in self.runs if figure in run.figures and (about := run.about(figure))), None)
 
     def words(self, figure: str) -> str:
-        """Return what a person calls a figure: its label, or else its name."""
+        """Return the label of a figure, or else its name."""
         about = self.about(figure)
         return figure if about is None else about.words
 
     def heading(self, figure: str) -> str:
-        """Return what a person calls a figure, with an arrow that says whether more or less of it is better."""
+        """Return the label of a figure, with an arrow for the better direction."""
         about = self.about(figure)
         return figure if about is None else f"{about.words} {about.direction}".rstrip()
 
     @property
     def views(self) -> list[tuple[MetricSpec, ComparisonView]]:
-        """The figures that are declared to be shown beside those of other runs, as the first run declares them: first
-        those with a number in their names, then lines before survival curves.
+        """Figures declared for comparisons, by the first run with each: first those with a number in their names, then
+        lines before survival curves.
         """
-        found = {figure.name: figure for run in reversed(self.measurements) for figure in reversed(run.declared)}
-        shown = [(figure, figure.comparison) for figure in reversed(found.values()) if figure.comparison]
-        return sorted(shown, key=lambda each: (not each[0].numbered, DRAWING_KINDS.index(each[1].kind)))
+        specs = {figure.name: figure for run in reversed(self.measurements) for figure in reversed(run.declared)}
+        views = [(figure, figure.comparison) for figure in reversed(specs.values()) if figure.comparison]
+        return sorted(views, key=lambda each: (not each[0].numbered, DRAWING_KINDS.index(each[1].kind)))
 
     @property
     def smallest_sample(self) -> tuple[int, bool]:
         """Number of independent questions of the smallest sample (a run, one of its scenarios, shared by a pair), 0
         without one; and whether they are groups.
         """
-        kept = [(run.kept(), run.groups()) for run in self.runs]
-        found = [(independent(int(own.sum()), _chosen(groups, own)), groups is not None) for own, groups in kept]
-        found += [(pair.units, self.measurements[pair.first].groups() is not None) for pair in self.pairs]
-        found += [(row.questions, False) for row in self.scenarios]
-        return min((each for each in found if each[0]), default=(0, False))
+        selections = [(run.kept(), run.groups()) for run in self.runs]
+        sizes = [
+            (independent(int(is_kept.sum()), _groups_of(groups, is_kept)), groups is not None)
+            for is_kept, groups in selections
+        ]
+        sizes += [(pair.units, self.measurements[pair.first].groups() is not None) for pair in self.pairs]
+        sizes += [(row.questions, False) for row in self.scenarios]
+        return min((each for each in sizes if each[0]), default=(0, False))
 
     def on(self, dataset: str, subject: str | None = None) -> list[tuple[str, FinishedRun]]:
         """Return the measurements on a data set, of one subject or of all, each with its subject."""
-        found = zip(self.names.subjects, self.names.datasets, self.measurements, strict=True)
-        return [(name, run) for name, where, run in found if where == dataset and subject in (None, name)]
+        labelled = zip(self.names.subjects, self.names.datasets, self.measurements, strict=True)
+        return [(name, run) for name, where, run in labelled if where == dataset and subject in (None, name)]
 
 
 def compare(runs: Sequence[FinishedRun]) -> Comparison:
@@ -144,13 +146,13 @@ def compare(runs: Sequence[FinishedRun]) -> Comparison:
     )
 
 
-def _chosen(groups: Sequence[str] | NDArray[np.str_] | None, rows: NDArray[np.bool_]) -> NDArray[np.str_] | None:
+def _groups_of(groups: Sequence[str] | NDArray[np.str_] | None, rows: NDArray[np.bool_]) -> NDArray[np.str_] | None:
     """Return the groups of some questions; None where there are none."""
     return None if groups is None else np.asarray(groups)[rows]
 
 
-def _either(one: FinishedRun, other: FinishedRun, figure: str) -> Limits:
-    """Return the lowest and the highest value that a figure of one question can have in either run."""
+def _joint_limits(one: FinishedRun, other: FinishedRun, figure: str) -> Limits:
+    """Return the limits of a figure of one question over both runs."""
     (lowest, highest), (other_lowest, other_highest) = one.limits(figure), other.limits(figure)
     return min(lowest, other_lowest), max(highest, other_highest)
 
@@ -165,36 +167,36 @@ def _pair(measurements: Sequence[FinishedRun], first: int, second: int) -> Pair 
     rows, other_rows = np.array(common).T
     labels = one.groups()
     groups = None if labels is None else np.asarray(labels)[rows]
-    there = other.headline_means
+    other_means = other.headline_means
     differences = {
         name: paired_difference(
-            one.values(name)[rows], other.values(name)[other_rows], groups, limits=_either(one, other, name)
+            one.values(name)[rows], other.values(name)[other_rows], groups, limits=_joint_limits(one, other, name)
         )
         for name in one.headline_means
-        if name in there
+        if name in other_means
     }
     (grid, breaking), (other_grid, other_breaking) = one.breaking_temperatures(), other.breaking_temperatures()
     log_rank = None
     if grid and grid == other_grid:
         log_rank = stratified_log_rank(breaking[rows], other_breaking[other_rows], groups)
-    kept, other_kept = one.kept(), other.kept()
-    both = kept[rows] & other_kept[other_rows]
+    one_kept, other_kept = one.kept(), other.kept()
+    both = one_kept[rows] & other_kept[other_rows]
     shared = int(both.sum())
-    units = independent(shared, _chosen(groups, both))
+    units = independent(shared, _groups_of(groups, both))
     leading = next(iter(_leading(one, differences)), None)
     headline = leading or next(iter(differences), None)
     p_value = needed = math.nan
     kind = contrast(one, other).kind
     unjudged = kind if kind in ("scored", "truncated") else ""
     if headline is not None:
-        apart = one.values(headline)[rows] - other.values(headline)[other_rows]
-        p_value = paired_p_value(apart, groups)
-        if _either(one, other, headline) == SHARE:
-            needed = facts_needed(apart, MARGIN, groups)
-        defined = ~np.isnan(apart)
-        if not unjudged and independent(int(defined.sum()), _chosen(groups, defined)) < MIN_UNITS:
+        difference = one.values(headline)[rows] - other.values(headline)[other_rows]
+        p_value = paired_p_value(difference, groups)
+        if _joint_limits(one, other, headline) == SHARE:
+            needed = facts_needed(difference, MARGIN, groups)
+        defined = ~np.isnan(difference)
+        if not unjudged and independent(int(defined.sum()), _groups_of(groups, defined)) < MIN_UNITS:
             unjudged = "few"
-    both_kept = int(kept.sum()), int(other_kept.sum())
+    both_kept = int(one_kept.sum()), int(other_kept.sum())
     return Pair(
         *(first, second, both_kept, shared, units, differences, log_rank, leading),
         p_value=p_value,
@@ -204,8 +206,8 @@ def _pair(measurements: Sequence[FinishedRun], first: int, second: int) -> Pair 
 
 
 def _rescored(pairs: Sequence[Pair], measurements: Sequence[FinishedRun]) -> list[Pair]:
-    """Return the pairs, without a verdict on other answers that are scored differently where the same ones are: the
-    scoring that takes most for right would be ahead.
+    """Return the pairs, without verdicts between different scorings if a pair has the same answers scored differently:
+    the most lenient scoring would be ahead.
     """
     several = {place for pair in pairs if pair.unjudged == "scored" for place in pair[:2]}
     return [
@@ -219,7 +221,7 @@ def _rescored(pairs: Sequence[Pair], measurements: Sequence[FinishedRun]) -> lis
 
 
 def _leading(run: FinishedRun, names: Collection[str]) -> Iterator[str]:
-    """Yield those of the names that lead, of a curve first the point nearest to t = 1."""
+    """Yield the names of primary figures, of a curve first the point nearest to t = 1."""
     for figure in run.declared:
         if figure.primary:
             yield from figure.standing(names)
@@ -227,13 +229,13 @@ def _leading(run: FinishedRun, names: Collection[str]) -> Iterator[str]:
 
 def _corrected(pairs: Sequence[Pair]) -> list[Pair]:
     """Return the pairs with p values corrected for the number of those with a verdict by the same headline."""
-    found = list(pairs)
+    corrected_pairs = list(pairs)
     for figure in {pair.headline for pair in pairs if pair.headline}:
         family = [place for place, pair in enumerate(pairs) if pair.headline == figure and not pair.unjudged]
         corrected = holm([pairs[place].p_value for place in family]).tolist()
         for place, p_value in zip(family, corrected, strict=True):
             difference = pairs[place].differences[figure]
             beyond = difference.low > 0 or difference.high < 0
-            apart = beyond and (len(family) == 1 or p_value < LEVEL)
-            found[place] = pairs[place]._replace(corrected=p_value, told_apart=apart)
-    return found
+            told_apart = beyond and (len(family) == 1 or p_value < LEVEL)
+            corrected_pairs[place] = pairs[place]._replace(corrected=p_value, told_apart=told_apart)
+    return corrected_pairs

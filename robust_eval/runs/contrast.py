@@ -6,14 +6,14 @@ from typing import Any, NamedTuple
 from robust_eval.runs.finished_runs import FinishedRun, settings_that_count
 
 _SCORING = ("metric", "metric.", "grader.", "reader.", "aggregator.", "question_types", "labels")
-"""Beginnings of the settings that decide how answers are scored, and not which answers come."""
-_NUMBERS = (".trials", ".rewrites")
-"""Endings of the settings for the number of answers to each question."""
+"""Prefixes of the settings that determine scores, and not answers."""
+_COUNT_SETTINGS = (".trials", ".rewrites")
+"""Suffixes of the settings for the number of answers to each question."""
 _TRUNCATION = (
     *("preset", "top_k", "top_p", "min_p", "top_a", "top_n_sigma", "tfs_z", "typical", "typical_p"),
     *("epsilon_cutoff", "eta_cutoff"),
 )
-"""The last names of the settings of a model that cut the distribution from which answers are drawn."""
+"""Last names of the settings of a model that truncate the sampling distribution."""
 _CAUTIONS = {
     "Servers": ("model.base_url",),
     "Prompts": ("model.prompt_style", "model.chat_template.", ".prompts"),
@@ -23,7 +23,7 @@ _CAUTIONS = {
 """Other settings that move metrics by themselves: a label, and names, endings (.x) or beginnings (x.) of settings."""
 
 Differing = Mapping[str, Sequence[Any]]
-"""The settings in which runs differ, with the values of each run; None where it has no such setting."""
+"""Settings in which runs differ, with the value of each run; None if it has no such setting."""
 
 
 class Contrast(NamedTuple):
@@ -39,14 +39,14 @@ class Contrast(NamedTuple):
 
     @property
     def words(self) -> str:
-        """The settings with both values: "metric.frs.d=1 and 5"."""
+        """Settings with both values: "metric.frs.d=1 and 5"."""
         return ", ".join(f"{name}={' and '.join(map(str, values))}" for name, values in self.settings.items())
 
 
 def contrast(one: FinishedRun, other: FinishedRun) -> Contrast:
-    """Return what differs between two runs, and of which kind that is.
+    """Return the settings that differ between two runs, and the kind of difference.
 
-    Answers are the same where nothing differs that decides which come, and all greedy answers agree that both have.
+    Answers are the same if no setting differs that determines them, and all shared greedy answers agree.
     """
     settings = differing([one, other])
     if cut := truncation(settings):
@@ -59,13 +59,13 @@ def contrast(one: FinishedRun, other: FinishedRun) -> Contrast:
         shared = one.greedy.keys() & other.greedy.keys()
         same = all(one.greedy[name].text == other.greedy[name].text for name in shared)
         return Contrast("scored" if same else "other", settings)
-    if all(name.endswith(_NUMBERS) for name in settings):
+    if all(name.endswith(_COUNT_SETTINGS) for name in settings):
         return Contrast("number", settings)
     return Contrast("other", settings)
 
 
 def truncation(settings: Differing) -> Differing:
-    """Return those settings that cut the distribution from which answers are drawn."""
+    """Return the settings that truncate the sampling distribution."""
     cut = {name: values for name, values in settings.items() if name.startswith("model.")}
     return {name: values for name, values in cut.items() if name.rpartition(".")[2] in _TRUNCATION}
 
@@ -75,35 +75,33 @@ def differing(runs: Sequence[FinishedRun]) -> dict[str, list[Any]]:
     settings = [settings_that_count(run) for run in runs]
     names = dict.fromkeys(name for each in settings for name in each)
     values = {name: [each.get(name) for each in settings] for name in names}
-    return {name: found for name, found in values.items() if len(set(map(str, found))) > 1}
+    return {name: setting_values for name, setting_values in values.items() if len(set(map(str, setting_values))) > 1}
 
 
 def cautions(runs: Sequence[FinishedRun], by_number: Sequence[str]) -> list[str]:
-    """Return a sentence for each thing in which runs differ that moves their figures by itself.
+    """Return a sentence for each difference between runs that moves figures by itself.
 
-    ``by_number`` are the sentences that the metrics say of the number of answers.
+    ``by_number`` are the metrics' sentences on the number of answers.
     """
-    said = []
-    if numbers := _apart(runs, _NUMBERS):
-        said.append(" ".join([f"The number of answers to a question differs ({numbers}).", *by_number]))
-    for what, names in _CAUTIONS.items():
-        if values := _apart(runs, names):
-            said.append(f"{what} differ ({values}): part of a difference may come from that.")
-    return said
+    sentences = []
+    if numbers := _differing_values(runs, _COUNT_SETTINGS):
+        sentences.append(" ".join([f"The number of answers to a question differs ({numbers}).", *by_number]))
+    for subject, names in _CAUTIONS.items():
+        if values := _differing_values(runs, names):
+            sentences.append(f"{subject} differ ({values}): part of a difference may come from that.")
+    return sentences
 
 
-def _apart(runs: Sequence[FinishedRun], names: Sequence[str]) -> str:
-    """Return the values of the settings with such names, whichever sampler has them; empty where all runs agree, or
-    some have none.
-    """
-    found = []
+def _differing_values(runs: Sequence[FinishedRun], names: Sequence[str]) -> str:
+    """Return the values of the matching settings of any sampler; empty if all runs agree, or some have none."""
+    texts = []
     for run in runs:
-        own = {name: value for name, value in settings_that_count(run).items() if _named(name, names)}
-        found.append(", ".join(dict.fromkeys(map(str, own.values()))))
-    return " against ".join(dict.fromkeys(found)) if all(found) and len(set(found)) > 1 else ""
+        matching = {name: value for name, value in settings_that_count(run).items() if _matches(name, names)}
+        texts.append(", ".join(dict.fromkeys(map(str, matching.values()))))
+    return " against ".join(dict.fromkeys(texts)) if all(texts) and len(set(texts)) > 1 else ""
 
 
-def _named(setting: str, names: Sequence[str]) -> bool:
+def _matches(setting: str, names: Sequence[str]) -> bool:
     ends, begins = (tuple(name for name in names if name.startswith(".") == end) for end in (True, False))
     return setting.endswith(ends) or any(
         setting == name or (name.endswith(".") and setting.startswith(name)) for name in begins

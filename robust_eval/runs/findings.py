@@ -1,4 +1,4 @@
-"""Input of the figures of a run: its estimates, settings and tables, as it ends or from its folder."""
+"""Input of the figures of a run: its estimates, settings and tables, from memory or from its folder."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,11 +21,10 @@ from robust_eval.tracking.result import Result
 
 @dataclass(frozen=True)
 class Findings:
-    """Results of a run, as its figures need them.
+    """Results of a run, as input of its figures.
 
-    ``values`` and ``curves`` are those of all its scores (:class:`robust_eval.metric.score.Score`), ``settings`` are
-    flat, under the names of the configuration, ``tables`` those of its scores,
-    ``declared`` what the metrics say of their figures.
+    ``values``, ``curves`` and ``tables`` are those of all its scores (:class:`robust_eval.metric.score.Score`),
+    ``settings`` are flat, under the names of the configuration, ``declared`` are the metric specs.
     """
 
     values: Mapping[str, Estimate]
@@ -35,9 +34,9 @@ class Findings:
     declared: Sequence[MetricSpec] = ()
 
     def curves_of_others(self) -> dict[str, Mapping[float, Estimate]]:
-        """Return the headline curves of metrics that do not come with the package, by what a person calls them."""
-        others = [figure for figure in self.declared if figure not in KNOWN_FIGURES and figure.shown == HEADLINE]
-        return {figure.words: curve for figure in others if len(curve := self.curves.get(figure.name, {})) > 1}
+        """Return the headline curves of user-defined metrics, by label."""
+        specs = [figure for figure in self.declared if figure not in KNOWN_FIGURES and figure.shown == HEADLINE]
+        return {figure.words: curve for figure in specs if len(curve := self.curves.get(figure.name, {})) > 1}
 
     def by_parameter(self, figure: MetricSpec) -> dict[float, Estimate]:
         """Return a figure with a number in its name by that number."""
@@ -54,16 +53,16 @@ class Findings:
         return at_temperature(rows, nearest_to_one(temperatures_of(rows)))
 
     def estimates(self, table: str, column: str) -> list[Estimate]:
-        """Return the estimates in a column of a table, beside which their bounds stand, at the temperature nearest
-        to 1.
+        """Return the estimates in a column of a table, with the bounds in its neighbours, at the temperature nearest to
+        1.
         """
-        found = self.nearest_to_one(table)
-        columns = (found[f"{column}{end}"].to_pylist() for end in ("", "_low", "_high"))
+        table_rows = self.nearest_to_one(table)
+        columns = (table_rows[f"{column}{end}"].to_pylist() for end in ("", "_low", "_high"))
         return [Estimate(*each) for each in zip(*columns, strict=True)]
 
 
 class TablesIn(Mapping[str, pa.Table]):
-    """The tables in the folder of a run; each is read when it is wanted, with UserError where it cannot be."""
+    """Tables in the folder of a run, read lazily; UserError if one cannot be read."""
 
     def __init__(self, folder: Path) -> None:
         self._files = {file.stem: file for file in sorted(folder.glob("*.parquet"))}
@@ -89,7 +88,7 @@ class TablesIn(Mapping[str, pa.Table]):
 
 
 def findings(result: Result) -> Findings:
-    """Return the findings of a run that has just ended."""
+    """Return the findings of a result in memory."""
     values: dict[str, Estimate] = {}
     curves: dict[str, Mapping[float, Estimate]] = {}
     settings = dict(result.description)

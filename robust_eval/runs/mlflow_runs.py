@@ -1,4 +1,4 @@
-"""Runs in an MLflow store, found again by experiment or by id, to be compared."""
+"""Runs in an MLflow store, by experiment or by id."""
 
 import logging
 import re
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 class TrackedRuns:
-    """The store at ``uri``, or the database in ``mlruns``; files are fetched into ``scratch``."""
+    """Store at ``uri``, or the database in ``mlruns``; files are downloaded into ``scratch``."""
 
     def __init__(self, uri: str | None, mlruns: Path, scratch: Path) -> None:
         self._uri = store_at(uri, mlruns)
@@ -37,17 +37,17 @@ class TrackedRuns:
     def named(self, run_id: str) -> list[FinishedRun]:
         """Return the run of this id, or the finished runs of the sweep of this id; UserError where there is none."""
         if not _RUN_ID.fullmatch(run_id):
-            what = "is a file" if Path(run_id).is_file() else "does not exist"
-            raise UserError(f"the folder {run_id} {what}; {_WANTED}")
+            problem = "is a file" if Path(run_id).is_file() else "does not exist"
+            raise UserError(f"the folder {run_id} {problem}; {_HINT}")
         with self._client() as client:
             run = self._get(client, run_id)
             if SWEEP_FOLDER not in run.data.tags:
                 return [self._read(client, run)]
             children = f"tags.`mlflow.parentRunId` = '{run_id}' and {_FINISHED}"
-            found = [self._read(client, child) for child in _search(client, run.info.experiment_id, children)]
-        if not found:
+            runs = [self._read(client, child) for child in _search(client, run.info.experiment_id, children)]
+        if not runs:
             raise UserError(f"the sweep {run_id} has no run that has finished")
-        return found
+        return runs
 
     def fetched(self, run_id: str) -> Path:
         """Return a folder with the files of the run of this id.
@@ -55,7 +55,7 @@ class TrackedRuns:
         Raises UserError where there is none, and OutageError where it has not finished, unless it kept no question.
         """
         if not _RUN_ID.fullmatch(run_id):
-            raise UserError(f"there is no folder {run_id}; {_WANTED}")
+            raise UserError(f"there is no folder {run_id}; {_HINT}")
         with self._client() as client:
             run = self._get(client, run_id)
             files = (CONFIG, SUMMARY, QUESTIONS, FIGURES, LOADED, GRADED, ANSWERS, CURVES_FILE, TRACKED)
@@ -74,19 +74,17 @@ class TrackedRuns:
             if problem.error_code != "RESOURCE_DOES_NOT_EXIST":
                 raise
             raise UserError(
-                f"there is no folder {run_id}, and no run with this id in {self._uri}; {_WANTED}"
+                f"there is no folder {run_id}, and no run with this id in {self._uri}; {_HINT}"
             ) from problem
 
     def of_experiment(self, name: str) -> list[FinishedRun]:
-        """Return the finished runs of an experiment by their start; those that cannot be compared are named and left
-        out.
-        """
+        """Return the finished runs of an experiment by start time; damaged ones are logged and left out."""
         runs = []
         with self._client() as client:
             experiment = client.get_experiment_by_name(name)
             if experiment is None:
-                known = ", ".join(each.name for each in client.search_experiments())
-                raise UserError(f"there is no experiment {name} in {self._uri}; there are {known}")
+                names = ", ".join(each.name for each in client.search_experiments())
+                raise UserError(f"there is no experiment {name} in {self._uri}; there are {names}")
             for run in _search(client, experiment.experiment_id, _FINISHED):
                 if SWEEP_FOLDER not in run.data.tags:
                     try:
@@ -118,16 +116,16 @@ class TrackedRuns:
     def _download(self, client: Any, run_id: str, files: Sequence[str]) -> Path:
         folder = self._scratch / run_id
         folder.mkdir(exist_ok=True)
-        there = {file.path for file in client.list_artifacts(run_id)}
+        available = {file.path for file in client.list_artifacts(run_id)}
         for name in files:
-            if name in there:
+            if name in available:
                 client.download_artifacts(run_id, name, str(folder))
         return folder
 
 
 _RUN_ID = re.compile(r"[a-zA-Z0-9][\w-]{0,255}")
-"""Pattern of the id of a run in MLflow."""
-_WANTED = "name the folder of a run (mlruns/runs/DATE/TIME) or of a sweep, or the id of one in MLflow"
+"""Id of a run in MLflow."""
+_HINT = "name the folder of a run (mlruns/runs/DATE/TIME) or of a sweep, or the id of one in MLflow"
 _FINISHED = "attributes.status = 'FINISHED'"
 
 

@@ -13,29 +13,31 @@ WHY_NOT = {
     "not kept, no exact match": "the greedy answer is right, but no exact match of an accepted answer",
     "not kept, right": "others were taken, or the answer was not sure enough",
 }
-"""Of the questions that were not kept: how they stand, and what that means."""
+"""Meaning of each status of a question that was not kept."""
 
 
 def verdict(correct: bool | None, outcome: str) -> str:
-    """Return the one of :data:`VERDICTS` that an answer has."""
+    """Return the verdict on an answer, one of :data:`VERDICTS`."""
     if outcome in NO_REPLY:
         return "no reply"
     return "not judged" if correct is None else "right" if correct else "wrong"
 
 
 def standings(result: Result) -> list[str]:
-    """Return how each question asked stands: "kept" with the verdict on its greedy answer, where it has one, or one of
+    """Return the status of each question: "kept" with the verdict on its greedy answer, if any, or one of
     :data:`WHY_NOT`.
     """
-    kept = {question.id for question in result.kept}
+    kept_ids = {question.id for question in result.kept}
     columns = ("question_id", "correct", "exact", "outcome")
     greedy = {question_id: answer for question_id, *answer in rows(result.baseline, *columns)}
-    return [_standing(question.id in kept, *greedy.get(question.id, (None, None, None))) for question in result.asked]
+    return [
+        _standing(question.id in kept_ids, *greedy.get(question.id, (None, None, None))) for question in result.asked
+    ]
 
 
-def _standing(kept: bool, correct: bool | None, exact: bool | None, outcome: str | None) -> str:
+def _standing(is_kept: bool, correct: bool | None, exact: bool | None, outcome: str | None) -> str:
     if outcome is None:
-        return "kept" if kept else "not kept, not asked"
-    if not kept and correct and not exact:
+        return "kept" if is_kept else "not kept, not asked"
+    if not is_kept and correct and not exact:
         return "not kept, no exact match"
-    return f"{'kept' if kept else 'not kept'}, {verdict(correct, outcome)}"
+    return f"{'kept' if is_kept else 'not kept'}, {verdict(correct, outcome)}"

@@ -1,4 +1,4 @@
-"""The questions that several measurements asked, with what each found of them side by side."""
+"""Questions shared by several measurements, with the results of each."""
 
 import math
 from collections import Counter
@@ -16,20 +16,20 @@ from robust_eval.metric.metric_spec import MetricSpec, curve_and_temperature, po
 from robust_eval.runs.finished_runs import FinishedRun, Labels
 from robust_eval.stats.interval import Floats
 
-SHOWN = 0.0005
-"""The least range of a figure that is not shown as 0.000."""
+MIN_SHOWN_RANGE = 0.0005
+"""Minimum range of a figure that is not printed as 0.000."""
 
 
 @dataclass(frozen=True)
 class SharedQuestions:
-    """Questions that at least two of several measurements asked; rows in the order in which the first asked them.
+    """Questions that at least two of several measurements asked, in the order of the first.
 
-    ``measured`` says what each of the m measurements is called. The columns of (n, m) arrays are theirs: ``kept`` is 1
-    or 0, NaN where a measurement did not ask the question; ``breaking`` is inf where unbroken, and NaN where unknown.
-    ``figures`` maps the names of the figures that are compared by question (``of_question`` of what is ``declared``)
-    and that at least two have to their values, NaN where undefined: of an FRS that for the first weight d that these
-    have in common, of a curve that at the common temperature nearest to 1. ``answers`` are the greedy ones with the
-    ``verdicts`` on them, None where they are not at hand; ``pages`` the reports.
+    ``measured`` are the labels of the m measurements, the columns of (n, m) arrays: ``kept`` is 1 or 0, NaN if a
+    measurement did not ask the question; ``breaking`` is inf if unbroken, and NaN if unknown. ``figures`` maps the
+    names of the figures compared by question (``of_question`` of what is ``declared``) that at least two measurements
+    have to their values, NaN if undefined: of an FRS that for the first common weight d, of a curve that at the common
+    temperature nearest to 1. ``answers`` are the greedy ones with their ``verdicts``, None if unavailable; ``pages``
+    are the reports.
     """
 
     dataset: str
@@ -46,63 +46,66 @@ class SharedQuestions:
 
     @cached_property
     def ranges(self) -> dict[str, Floats]:
-        """(n,) how far apart the measurements are in each figure: its largest value of a question minus its smallest.
+        """(n,) range of each figure over the measurements: its largest value of a question minus its smallest.
 
-        NaN where fewer than two measurements have a value.
+        NaN if fewer than two measurements have a value.
         """
         return {name: _range(values) for name, values in self.figures.items()}
 
     @cached_property
     def divided(self) -> NDArray[np.bool_]:
-        """(n,) whether some of the measurements that asked a question kept it and others did not."""
+        """(n,) booleans, true for questions that some measurements kept and others did not."""
         return np.asarray(_range(self.kept) == 1)
 
     def differs(self, figure: str) -> NDArray[np.bool_]:
-        """Return (n,) whether the measurements differ in a figure by as much as is shown: equal answers may have
-        figures that differ in digits that mean nothing, by rounding or by what else was computed in the same batch.
+        """Return (n,) booleans, true if the measurements differ in a figure by a visible amount.
+
+        Equal answers may have figures that differ in insignificant digits, by rounding or by the batch context.
         """
-        return self.ranges[figure] >= SHOWN
+        return self.ranges[figure] >= MIN_SHOWN_RANGE
 
-    def differing(self, figure: str, most: int) -> NDArray[np.intp]:
-        """Return rows in which a figure differs, at most so many: the largest range first.
+    def differing(self, figure: str, limit: int) -> NDArray[np.intp]:
+        """Return up to ``limit`` rows in which a figure differs, the largest range first.
 
-        Ties go to the question that differs more in the figure that the metric names for them, then to the one asked
-        first.
+        Ties go to the question with the larger range of the metric's tie breaker, then to the earlier one.
         """
-        found = np.flatnonzero(self.differs(figure))
-        other = self._second(figure)[found]
-        return found[np.lexsort((found, -np.nan_to_num(other, posinf=math.inf), -self.ranges[figure][found]))][:most]
+        differing_rows = np.flatnonzero(self.differs(figure))
+        tie_ranges = self._second(figure)[differing_rows]
+        return differing_rows[
+            np.lexsort(
+                (differing_rows, -np.nan_to_num(tie_ranges, posinf=math.inf), -self.ranges[figure][differing_rows])
+            )
+        ][:limit]
 
-    def disputed(self, most: int) -> NDArray[np.intp]:
-        """Return rows of questions that some kept and others did not, at most so many.
+    def disputed(self, limit: int) -> NDArray[np.intp]:
+        """Return up to ``limit`` rows of questions that some kept and others did not.
 
-        First those that have the best value of the leading figure where they were kept; without one, those asked
-        first.
+        Questions with the best value of the leading figure come first; without one, earlier ones.
         """
-        found = np.flatnonzero(self.divided)
+        divided_rows = np.flatnonzero(self.divided)
         if self.leading is None:
-            return found[:most]
+            return divided_rows[:limit]
         scores = self.figures[self.leading]
         if self.about(self.leading).more_is_better is False:
             scores = -scores
-        highest = np.max(np.nan_to_num(scores[found], nan=-np.inf), axis=1, initial=-np.inf)
-        return found[np.lexsort((found, -highest))][:most]
+        highest = np.max(np.nan_to_num(scores[divided_rows], nan=-np.inf), axis=1, initial=-np.inf)
+        return divided_rows[np.lexsort((divided_rows, -highest))][:limit]
 
     @cached_property
     def leading(self) -> str | None:
-        """The first figure that leads; None where none does."""
+        """First primary figure; None without one."""
         return next((name for name in self.figures if self.about(name).primary), None)
 
     def about(self, figure: str) -> MetricSpec:
-        """Return what is declared of a figure; of one of which nothing is, its name."""
+        """Return the spec of a figure; without one, a spec of its name."""
         return spec_of(figure, self.declared) or MetricSpec(figure, figure)
 
     def breaks(self, figure: str) -> bool:
-        """Tell whether the places where facts break order the questions that differ equally in a figure."""
+        """Return whether breaking temperatures break ties of a figure."""
         return self.about(self.about(figure).tie_breaker).is_threshold
 
     def _second(self, figure: str) -> Floats:
-        """Return (n,) the range of the figure that decides ties; 0 where it has none."""
+        """Return (n,) the range of the tie breaker; 0 without one."""
         if self.breaks(figure):
             return _range(self.breaking)
         ties, place = self.about(figure).tie_breaker, curve_and_temperature(figure)
@@ -133,9 +136,7 @@ class SharedQuestions:
 def shared_questions(
     measurements: Sequence[FinishedRun], names: Labels, pairs: Sequence[tuple[int, int]]
 ) -> list[SharedQuestions]:
-    """Return the questions of each set of measurements that share some, directly or through others; ``pairs`` share
-    some.
-    """
+    """Return the questions of each connected component of measurements; ``pairs`` share questions."""
     together = list(range(len(measurements)))
     for first, second in pairs:
         one, other = together[first], together[second]
@@ -151,23 +152,23 @@ def _side_by_side(measurements: Sequence[FinishedRun], names: Labels, places: Se
     datasets = list(dict.fromkeys(names.datasets[place] for place in places))
     labels = names.subjects if len(datasets) == 1 else names.whole
     keys = [run.keys() for run in runs]
-    asked = Counter(key for each in keys for key in each)
-    shared = [key for key, times in asked.items() if times > 1]
+    counts = Counter(key for each in keys for key in each)
+    shared = [key for key, times in counts.items() if times > 1]
     row_of = {key: row for row, key in enumerate(shared)}
     rows = [np.array([row_of.get(key, -1) for key in each], dtype=int) for each in keys]
 
-    def beside(values_of: Callable[[FinishedRun], Floats | None]) -> Floats:
-        """Return (n, m) the values that each run has of its questions; NaN where it has none."""
-        found = np.full((len(shared), len(runs)), np.nan)
+    def columns(values_of: Callable[[FinishedRun], Floats | None]) -> Floats:
+        """Return (n, m) the values of each run, NaN if missing."""
+        matrix = np.full((len(shared), len(runs)), np.nan)
         for column, (run, each) in enumerate(zip(runs, rows, strict=True)):
             values = values_of(run)
             if values is not None:
-                found[each[each >= 0], column] = values[each >= 0]
-        return found
+                matrix[each[each >= 0], column] = values[each >= 0]
+        return matrix
 
     answers, verdicts = (np.full((len(shared), len(runs)), None, dtype=object) for _ in range(2))
-    kept = beside(lambda run: run.kept().astype(float))
-    for row, column in np.argwhere(~np.isnan(kept)):  # elsewhere another question may have that id
+    kept_columns = columns(lambda run: run.kept().astype(float))
+    for row, column in np.argwhere(~np.isnan(kept_columns)):  # elsewhere another question may have that id
         if answer := runs[column].greedy.get(shared[row][0]):
             answers[row, column], verdicts[row, column] = answer
     declarations = list({figure.name: figure for run in reversed(runs) for figure in run.declared}.values())
@@ -176,9 +177,9 @@ def _side_by_side(measurements: Sequence[FinishedRun], names: Labels, places: Se
         [labels[place] for place in places],
         [question_id for question_id, _ in shared],
         [text for _, text in shared],
-        kept,
-        beside(lambda run: run.breaking_temperatures()[1]),
-        {name: beside(partial(_values, name)) for name in _main_figures(runs, declarations)},
+        kept_columns,
+        columns(lambda run: run.breaking_temperatures()[1]),
+        {name: columns(partial(_values, name)) for name in _main_figures(runs, declarations)},
         declarations,
         answers,
         verdicts,
@@ -189,7 +190,7 @@ def _side_by_side(measurements: Sequence[FinishedRun], names: Labels, places: Se
 def _main_figures(runs: Sequence[FinishedRun], declarations: Sequence[MetricSpec]) -> Iterator[str]:
     """Yield the names of the figures compared by question that at least two of the runs have."""
     for figure in declarations:
-        names = [found for run in runs if figure.of_question and (found := figure.standing(run.question_metrics))]
+        names = [matching for run in runs if figure.of_question and (matching := figure.standing(run.question_metrics))]
         common = [name for name in names[0] if all(name in each for each in names)] if len(names) > 1 else []
         yield from common[:1]
 
@@ -199,11 +200,9 @@ def _values(figure: str, run: FinishedRun) -> Floats | None:
 
 
 def _range(values: Floats) -> Floats:
-    """Return (n, m) → (n,) the largest minus the smallest of the values that are defined, NaN where
-    fewer than two are.
-    """
+    """Return (n, m) → (n,) the largest minus the smallest defined value, NaN with fewer than two."""
     defined = ~np.isnan(values)
     highest = np.where(defined, values, -np.inf).max(axis=1, initial=-np.inf)
     lowest = np.where(defined, values, np.inf).min(axis=1, initial=np.inf)
-    apart = np.subtract(highest, lowest, out=np.zeros(len(values)), where=highest != lowest)  # ∞ − ∞: both unbroken
-    return np.where(defined.sum(axis=1) > 1, apart, np.nan)
+    ranges = np.subtract(highest, lowest, out=np.zeros(len(values)), where=highest != lowest)  # ∞ − ∞: both unbroken
+    return np.where(defined.sum(axis=1) > 1, ranges, np.nan)

@@ -1,4 +1,4 @@
-"""The user's cache folder. It saves time and nothing else: every run works without it."""
+"""Cache folder of the user. It saves time and nothing else: every run works without it."""
 
 import atexit
 import functools
@@ -13,8 +13,8 @@ import platformdirs
 
 log = logging.getLogger(__name__)
 
-_elsewhere: dict[Path, Path] = {}
-_said: list[Path] = []
+_temporary_folders: dict[Path, Path] = {}
+_warned: list[Path] = []
 
 
 def cache_folder() -> Path:
@@ -27,7 +27,7 @@ def cache_folder() -> Path:
     return folder if folder.is_absolute() else nowhere
 
 
-def kept(file: Path) -> str | None:
+def read_cached(file: Path) -> str | None:
     """Read a file of the cache; None where it does not exist or cannot be read."""
     try:
         return file.read_text(encoding="utf-8")
@@ -35,54 +35,56 @@ def kept(file: Path) -> str | None:
         return None
 
 
-def keep(file: Path, text: str) -> None:
-    """Write a file of the cache, whole or not at all. Where that fails, log it once and go on."""
+def write_cached(file: Path, text: str) -> None:
+    """Write a file of the cache, whole or not at all; a failure is logged once and otherwise ignored."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         descriptor, partial = tempfile.mkstemp(dir=file.parent)
         try:
-            with open(descriptor, "w", encoding="utf-8") as opened:
-                opened.write(text)
+            with open(descriptor, "w", encoding="utf-8") as stream:
+                stream.write(text)
             os.replace(partial, file)
         except BaseException:
             os.unlink(partial)
             raise
     except OSError as problem:
-        _go_without(file.parent, problem)
+        _warn_once(file.parent, problem)
 
 
-def kept_folder(folder: Path, make: Callable[[Path], None], whole: Callable[[Path], bool] = os.path.isdir) -> Path:
-    """Return a folder of the cache, which ``make`` creates unless it exists and is ``whole``.
+def cached_folder(
+    folder: Path, create: Callable[[Path], None], is_complete: Callable[[Path], bool] = os.path.isdir
+) -> Path:
+    """Return a folder of the cache, which ``create`` makes unless it exists and ``is_complete``.
 
-    Where it cannot be kept, it is created in a temporary folder that is removed when this process ends.
+    Without a writable cache it is made in a temporary folder that is removed when this process ends.
     """
-    folder = place(folder)
-    if not whole(folder):
+    folder = folder_location(folder)
+    if not is_complete(folder):
         try:
-            _make(folder, make, whole)
+            _create(folder, create, is_complete)
         except OSError as problem:
-            _go_without(folder.parent, problem)
-            _elsewhere[folder] = folder = _temporary() / folder.name
-            _make(folder, make, whole)
+            _warn_once(folder.parent, problem)
+            _temporary_folders[folder] = folder = _temporary() / folder.name
+            _create(folder, create, is_complete)
     return folder
 
 
-def place(folder: Path) -> Path:
-    """Return where a folder of the cache lies: in the cache, or in a temporary folder where it could not be kept."""
-    return _elsewhere.get(folder, folder)
+def folder_location(folder: Path) -> Path:
+    """Return the path of a folder of the cache: in the cache, or its temporary substitute."""
+    return _temporary_folders.get(folder, folder)
 
 
-def _make(folder: Path, make: Callable[[Path], None], whole: Callable[[Path], bool]) -> None:
+def _create(folder: Path, create: Callable[[Path], None], is_complete: Callable[[Path], bool]) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as partial:
-        made = Path(partial, folder.name)
-        make(made)
+        new_folder = Path(partial, folder.name)
+        create(new_folder)
         try:
-            os.replace(made, folder)
+            os.replace(new_folder, folder)
         except OSError:
-            if not whole(folder):  # else another process was faster
+            if not is_complete(folder):  # else another process was faster
                 shutil.rmtree(folder)
-                os.replace(made, folder)
+                os.replace(new_folder, folder)
 
 
 @functools.cache
@@ -92,13 +94,13 @@ def _temporary() -> Path:
     return Path(folder)
 
 
-def _go_without(place: Path, problem: OSError) -> None:
+def _warn_once(folder: Path, problem: OSError) -> None:
     """Log that the cache cannot be used, once in a process."""
-    if not _said:
+    if not _warned:
         reason = os.strerror(problem.errno) if problem.errno else problem
         log.warning(
             "nothing can be kept in %s between runs (%s): each run makes it anew; XDG_CACHE_HOME names another folder",
-            place,
+            folder,
             reason,
         )
-        _said.append(place)
+        _warned.append(folder)

@@ -1,4 +1,4 @@
-"""The terminal: what is printed, logged and drawn as a progress bar."""
+"""Terminal output: printed text, log lines and progress bars."""
 
 import copy
 import logging
@@ -20,7 +20,7 @@ from robust_eval.runtime.text import printable, printable_lines
 
 
 class Console(console.Console):
-    """A rich console without markup, in which characters that cannot be seen are printed as escapes."""
+    """Rich console without markup that prints invisible characters as escapes."""
 
     def __init__(self, stderr: bool = False) -> None:
         super().__init__(stderr=stderr, highlight=False, soft_wrap=True, markup=False, emoji=False)
@@ -49,10 +49,10 @@ class Formatter(logging.Formatter):
         return printable(super().formatMessage(record))
 
     def formatException(self, ei: Any) -> str:  # noqa: N802
-        return _set_in(super().formatException(ei))
+        return _indented(super().formatException(ei))
 
     def formatStack(self, stack_info: str) -> str:  # noqa: N802
-        return _set_in(super().formatStack(stack_info))
+        return _indented(super().formatStack(stack_info))
 
 
 def log_plainly(level: int = logging.WARNING) -> None:
@@ -62,7 +62,7 @@ def log_plainly(level: int = logging.WARNING) -> None:
     logging.basicConfig(level=level, handlers=[handler])
 
 
-def _set_in(text: str) -> str:
+def _indented(text: str) -> str:
     return "\n".join(f"  {line}" for line in printable_lines(text).split("\n"))
 
 
@@ -73,13 +73,13 @@ def silence_tqdm() -> None:
 
 
 @contextmanager
-def progress(stage: str, total: int, unit: str, passing: bool = False) -> Iterator[Callable[[float, str], None]]:
-    """Show a bar with rate and time left. Yields a function that takes how much more is done, and a status text.
+def progress(stage: str, total: int, unit: str, transient: bool = False) -> Iterator[Callable[[float, str], None]]:
+    """Show a bar with rate and time left. Yields a function of the increment and a status text.
 
-    A ``passing`` bar is removed when it is done.
+    A ``transient`` bar is removed when it is done.
     """
     console = Console(stderr=True)
-    with Progress(*columns(unit), console=console, disable=not shows_bars(console), transient=passing) as bar:
+    with Progress(*columns(unit), console=console, disable=not shows_bars(console), transient=transient) as bar:
         task = bar.add_task(printable(stage), total=total, status="")
 
         def advance(share: float, status: str = "") -> None:
@@ -94,7 +94,7 @@ def shows_bars(console: RichConsole) -> bool:
 
 
 def columns(unit: str) -> list[ProgressColumn]:
-    """Return what stands in a bar, from left to right."""
+    """Return the columns of a bar, from left to right."""
     return [
         TextColumn("{task.description}", markup=False),
         BarColumn(),
@@ -106,7 +106,7 @@ def columns(unit: str) -> list[ProgressColumn]:
 
 
 class _Rate(ProgressColumn):
-    """The rate over the whole step: blocks differ in size, so a momentary rate would jump."""
+    """Rate over the whole step: blocks differ in size, so a momentary rate would jump."""
 
     def __init__(self, unit: str) -> None:
         super().__init__()

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from robust_eval.error import UserError, first_line
-from robust_eval.runtime.parquet_pages import Pages, pages
+from robust_eval.runtime.parquet_pages import PageTotals, page_totals
 
 PARSED = 96 * 2**20
 """Bytes that the values of any JSON text may take."""
@@ -45,7 +45,7 @@ def parsed_json(text: str | bytes, **settings: Any) -> Any:
         raise json.JSONDecodeError("nested too deep", "", 0) from None
 
 
-_KINDS = {
+_SPECIAL_FILES = {
     stat.S_IFIFO: "a named pipe",
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
@@ -56,23 +56,23 @@ _KINDS = {
 def regular(file: Path) -> Path:
     """Return the file; OSError where it does not exist, or is a pipe or a device, which might never end."""
     kind = stat.S_IFMT(file.stat().st_mode)
-    if kind in _KINDS:
-        raise OSError(errno.EINVAL, f"it is {_KINDS[kind]}, and no file", str(file))
+    if kind in _SPECIAL_FILES:
+        raise OSError(errno.EINVAL, f"it is {_SPECIAL_FILES[kind]}, and no file", str(file))
     return file
 
 
-def text_lines(file: Path, encoding: str = "utf-8", called: object = None) -> Iterator[tuple[int, str]]:
+def text_lines(file: Path, encoding: str = "utf-8", label: object = None) -> Iterator[tuple[int, str]]:
     """Yield the lines of a file with their numbers, without the mark that may open it; only a line feed ends a line.
 
-    A mark (of UTF-8, UTF-16 or UTF-32), or zeros between the first letters, say more than ``encoding``. UserError, in
-    which the file is ``called`` as a person knows it, where it cannot be read.
+    A mark (of UTF-8, UTF-16 or UTF-32), or zeros between the first letters, overrides ``encoding``. UserError, which
+    calls the file ``label``, where it cannot be read.
     """
-    called = file if called is None else called
+    label = file if label is None else label
     try:
         with open(regular(file), "rb") as raw:
-            yield from _decoded(raw, file_encoding(raw, encoding), called)
+            yield from _decoded(raw, file_encoding(raw, encoding), label)
     except OSError as problem:
-        raise UserError(f"{called} cannot be read: {problem.strerror or first_line(problem)}") from problem
+        raise UserError(f"{label} cannot be read: {problem.strerror or first_line(problem)}") from problem
 
 
 def file_encoding(raw: io.BufferedReader, default: str = "utf-8") -> str:
@@ -81,13 +81,13 @@ def file_encoding(raw: io.BufferedReader, default: str = "utf-8") -> str:
     return default if encoding == "utf-8" else encoding
 
 
-def _decoded(raw: io.BufferedReader, encoding: str, called: object) -> Iterator[tuple[int, str]]:
+def _decoded(raw: io.BufferedReader, encoding: str, label: object) -> Iterator[tuple[int, str]]:
     if "\n".encode(encoding) != b"\n" and encoding != "utf-8-sig":  # a line feed has several bytes
         try:
             with io.TextIOWrapper(raw, encoding, newline="\n") as lines:
                 yield from enumerate(lines, start=1)
         except UnicodeDecodeError as problem:
-            raise UserError(f"{called}: not {encoding.upper()} ({problem.reason})") from problem
+            raise UserError(f"{label}: not {encoding.upper()} ({problem.reason})") from problem
         return
     for number, line in enumerate(raw, start=1):
         try:
@@ -95,30 +95,30 @@ def _decoded(raw: io.BufferedReader, encoding: str, called: object) -> Iterator[
         except UnicodeDecodeError as problem:
             reason = f"{problem.reason} at byte {problem.start + 1}"
             raise UserError(
-                f"{called}, line {number}: not {encoding.removesuffix('-sig').upper()} ({reason})"
-                + (_as_windows(line, problem.start) if encoding.startswith("utf-8") else "")
+                f"{label}, line {number}: not {encoding.removesuffix('-sig').upper()} ({reason})"
+                + (_cp1252_hint(line, problem.start) if encoding.startswith("utf-8") else "")
             ) from problem
 
 
-def _as_windows(line: bytes, place: int) -> str:
+def _cp1252_hint(line: bytes, offset: int) -> str:
     """Return the text around a byte in the encoding of most tables that are not UTF-8, and the remedy."""
-    excerpt = line[max(place - 20, 0) : place + 20].decode("cp1252", "replace").strip()
+    excerpt = line[max(offset - 20, 0) : offset + 20].decode("cp1252", "replace").strip()
     return f"; as cp1252 it reads {excerpt!r}: save the file as UTF-8"
 
 
-def json_lines(file: Path, called: object = None, **settings: Any) -> Iterator[tuple[str, str, Any]]:
-    """Yield where each line stands that is not empty, for a person, the line, and what its JSON says.
+def json_lines(file: Path, label: object = None, **settings: Any) -> Iterator[tuple[str, str, Any]]:
+    """Yield the position of each line that is not empty (as text for messages), the line, and its parsed JSON.
 
     The ``settings`` are those of ``json.loads``. UserError as of :func:`text_lines`, and where a line is no JSON.
     """
-    for number, line in text_lines(file, called=called):
+    for number, line in text_lines(file, label=label):
         if line.strip():
-            where = f"{file if called is None else called}, line {number}"
+            where = f"{file if label is None else label}, line {number}"
             yield where, line, json_line(line, where, **settings)
 
 
 def json_line(line: str, where: str, **settings: Any) -> Any:
-    """Return what the JSON of a line says; UserError that begins with ``where`` if it is broken."""
+    """Return the parsed JSON of a line; UserError that begins with ``where`` if it is broken."""
     try:
         return parsed_json(line.rstrip("\r\n"), **settings)
     except json.JSONDecodeError as problem:
@@ -143,17 +143,17 @@ ROWS = 50_000
 """Rows of any table."""
 
 
-class Table(NamedTuple):
+class TableLimits(NamedTuple):
     """Kind of table: the rows for each byte of a file beyond :data:`ROWS`, and the bytes that it may take."""
 
     rows: float
     unpacked: int
 
 
-QUESTIONS = Table(2, UNPACKED)
-"""Questions, each of which has its own text: of a million that are numbered, each takes a byte and a half."""
-ANSWERS = Table(8, 512 * 2**20)
-"""Answers, of which two million can be alike, and take 300 MB."""
+QUESTIONS = TableLimits(2, UNPACKED)
+"""Limits of tables of questions with distinct texts: of a million numbered ones, each takes a byte and a half."""
+ANSWERS = TableLimits(8, 512 * 2**20)
+"""Limits of tables of answers: two million equal ones take 300 MB."""
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4}
 """Bytes of a value of each type of Parquet in memory, without the text of a byte array; of others 8."""
 _NESTED = 8
@@ -162,43 +162,43 @@ _BATCH, _PIECE = 2**16, 2**12
 """Rows, and bytes of an archive, that are unpacked at once."""
 
 
-def read_json(file: Path, most: int = WHOLE, **settings: Any) -> Any:
-    """Parse a JSON file; UserError where it is larger than ``most``, ValueError where it is broken."""
+def read_json(file: Path, max_bytes: int = WHOLE, **settings: Any) -> Any:
+    """Parse a JSON file; UserError where it is larger than ``max_bytes``, ValueError where it is broken."""
     size = regular(file).stat().st_size
-    if size > most:
+    if size > max_bytes:
         raise UserError(
-            f"{file} has {size / 2**20:,.0f} MiB, and more than {most / 2**20:,.0f} MiB of JSON are not read"
+            f"{file} has {size / 2**20:,.0f} MiB, and more than {max_bytes / 2**20:,.0f} MiB of JSON are not read"
         )
     return parsed_json(file.read_bytes(), **settings)
 
 
-def read_parquet(file: Path, columns: Sequence[str] | None = None, kind: Table = ANSWERS) -> pa.Table:
+def read_parquet(file: Path, columns: Sequence[str] | None = None, limits: TableLimits = ANSWERS) -> pa.Table:
     """Read a Parquet file, or these columns of it, within the limits; UserError where it exceeds one.
 
     Raises OSError or ArrowException where it is broken, and KeyError where a column is missing.
     """
-    refuse_bomb(file, columns, kind)
-    with pq.ParquetFile(file) as opened:
-        table = opened.read(None if columns is None else [*columns])
+    refuse_bomb(file, columns, limits)
+    with pq.ParquetFile(file) as parquet:
+        table = parquet.read(None if columns is None else [*columns])
     return table if columns is None else table.select([*columns])
 
 
-def refuse_bomb(file: Path, columns: Sequence[str] | None = None, kind: Table = QUESTIONS) -> None:
+def refuse_bomb(file: Path, columns: Sequence[str] | None = None, limits: TableLimits = QUESTIONS) -> None:
     """Raise UserError where a Parquet file holds too many rows for its size, or these columns a text that is too long
     or more than the memory is for.
 
-    Texts that are equal are stored once and unpacked many times, so they are counted as they will be. What the footer
-    says of pages is not believed.
+    Equal texts are stored once and unpacked many times, so their unpacked bytes are counted. The footer's page sizes
+    are not trusted.
     """
     size = regular(file).stat().st_size
-    with pq.ParquetFile(file) as opened, file.open("rb") as raw, mmap(raw.fileno(), 0, access=ACCESS_READ) as content:
-        footer = opened.metadata
+    with pq.ParquetFile(file) as parquet, file.open("rb") as raw, mmap(raw.fileno(), 0, access=ACCESS_READ) as content:
+        footer = parquet.metadata
         unpacked, packed_texts, texts = 0, 0, []
         groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
-        most, held = int(ROWS + kind.rows * size), max(footer.num_rows, sum(group.num_rows for group in groups))
-        if held > most:
+        limit, rows = int(ROWS + limits.rows * size), max(footer.num_rows, sum(group.num_rows for group in groups))
+        if rows > limit:
             raise UserError(
-                f"{file} holds {held:,} rows in {size:,} bytes, and no more than {most:,} are read of a file of this "
+                f"{file} holds {rows:,} rows in {size:,} bytes, and no more than {limit:,} are read of a file of this "
                 "size"
             )
         for place in range(footer.num_columns):
@@ -214,64 +214,64 @@ def refuse_bomb(file: Path, columns: Sequence[str] | None = None, kind: Table = 
                 texts.append(column.path)
             else:
                 unpacked += max(fixed, in_pages)
-    refuse_unpacked(file, unpacked + packed_texts, size, kind.unpacked)
-    with pq.ParquetFile(file, read_dictionary=texts) as opened:
+    refuse_unpacked(file, unpacked + packed_texts, size, limits.unpacked)
+    with pq.ParquetFile(file, read_dictionary=texts) as parquet:
         for path in texts:
-            for batch in opened.iter_batches(_BATCH, columns=[path], use_threads=False):
+            for batch in parquet.iter_batches(_BATCH, columns=[path], use_threads=False):
                 unpacked += sum(_bytes(part, f"{file}, column {path}") for part in _texts(batch.column(0)))
-                refuse_unpacked(file, unpacked, size, kind.unpacked)
+                refuse_unpacked(file, unpacked, size, limits.unpacked)
 
 
-def _pages(content: mmap, chunk: Any) -> Pages:
-    """Return what the pages of a column of a row group hold, which lie where Arrow reads them."""
+def _pages(content: mmap, chunk: Any) -> PageTotals:
+    """Return the totals of the pages of a column of a row group, from the offset at which Arrow reads them."""
     if chunk.num_values <= 0:  # Arrow reads no page, and writers of empty tables name no place of one
-        return Pages(0, 0)
+        return PageTotals(0, 0)
     start = chunk.data_page_offset
     if chunk.dictionary_page_offset is not None and 0 < chunk.dictionary_page_offset < start:
         start = chunk.dictionary_page_offset
-    return pages(content, start, chunk.total_compressed_size)
+    return page_totals(content, start, chunk.total_compressed_size)
 
 
-def refuse_unpacked(file: Path, unpacked: int, size: int, always: int = UNPACKED) -> None:
+def refuse_unpacked(file: Path, unpacked: int, size: int, base: int = UNPACKED) -> None:
     """Raise UserError where the content of a packed file takes more bytes than are read of one of this size."""
-    most = always + PACKED * size
-    if unpacked > most:
+    max_bytes = base + PACKED * size
+    if unpacked > max_bytes:
         raise UserError(
-            f"{file} unpacks to more than {most / 2**20:,.0f} MiB, which is the most that is read of a file of "
+            f"{file} unpacks to more than {max_bytes / 2**20:,.0f} MiB, which is the most that is read of a file of "
             f"{size:,} bytes"
         )
 
 
 def refuse_members(file: Path, archive: zipfile.ZipFile) -> None:
-    """Raise UserError where the members of an archive say that they are larger than is read."""
-    found = archive.infolist()
-    refuse_unpacked(file, sum(member.file_size for member in found), file.stat().st_size)
-    for member in found:
+    """Raise UserError where the declared sizes of an archive's members exceed the limits."""
+    members = archive.infolist()
+    refuse_unpacked(file, sum(member.file_size for member in members), file.stat().st_size)
+    for member in members:
         _refuse_larger(member.file_size, MEMBER, f"{file}, {member.filename}")
 
 
 def member(file: Path, archive: zipfile.ZipFile, name: str) -> bytes:
-    """Read a member of an archive piece by piece, whatever it says of its size; UserError where it is too large."""
+    """Read a member of an archive piece by piece, ignoring its declared size; UserError where it is too large."""
     content = bytearray()
-    with archive.open(name) as opened:
-        while piece := opened.read(_PIECE):
+    with archive.open(name) as stream:
+        while piece := stream.read(_PIECE):
             content += piece
             _refuse_larger(len(content), MEMBER, f"{file}, {name}")
     return bytes(content)
 
 
-def _refuse_larger(size: int, most: int, where: str) -> None:
-    if size > most:
-        raise UserError(f"{where}: {size / 2**20:,.0f} MiB or more, and no more than {most / 2**20:.0f} MiB are read")
+def _refuse_larger(size: int, limit: int, where: str) -> None:
+    if size > limit:
+        raise UserError(f"{where}: {size / 2**20:,.0f} MiB or more, and no more than {limit / 2**20:.0f} MiB are read")
 
 
 def _texts(column: pa.Array) -> Iterator[pa.Array]:
     """Yield the texts in a column, which may stand in lists and structures."""
-    kind = column.type
-    if pa.types.is_struct(kind):
+    dtype = column.type
+    if pa.types.is_struct(dtype):
         for part in column.flatten():
             yield from _texts(part)
-    elif pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+    elif pa.types.is_list(dtype) or pa.types.is_large_list(dtype) or pa.types.is_fixed_size_list(dtype):
         yield from _texts(column.flatten())
     else:
         yield column

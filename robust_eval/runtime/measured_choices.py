@@ -8,31 +8,31 @@ import platform
 from collections.abc import Callable
 from pathlib import Path
 
-from robust_eval.runtime.cache import cache_folder, keep, kept
+from robust_eval.runtime.cache import cache_folder, read_cached, write_cached
 
 
-def remembered(choice: str, circumstances: str, measure: Callable[[], str], usable: Callable[[str], bool]) -> str:
-    """Return what ``measure`` last chose on this machine under the same ``circumstances``.
+def get_or_measure(choice: str, circumstances: str, measure: Callable[[], str], usable: Callable[[str], bool]) -> str:
+    """Return the cached choice of ``measure`` on this machine under the same ``circumstances``.
 
     ``measure`` is called where nothing is cached, or where the cached choice is not ``usable``.
     """
-    known = recalled(choice, circumstances)
-    if known is not None and usable(known):
-        return known
+    cached = cached_choice(choice, circumstances)
+    if cached is not None and usable(cached):
+        return cached
     chosen = measure()
-    remember(choice, circumstances, chosen)
+    store_choice(choice, circumstances, chosen)
     return chosen
 
 
-def remember(choice: str, circumstances: str, chosen: str) -> None:
+def store_choice(choice: str, circumstances: str, chosen: str) -> None:
     """Keep a choice in the cache."""
-    keep(_memory(choice, circumstances), chosen)
+    write_cached(_cache_file(choice, circumstances), chosen)
 
 
-def recalled(choice: str, circumstances: str) -> str | None:
+def cached_choice(choice: str, circumstances: str) -> str | None:
     """Return the cached choice; None where there is none."""
-    return kept(_memory(choice, circumstances))
+    return read_cached(_cache_file(choice, circumstances))
 
 
-def _memory(choice: str, circumstances: str) -> Path:
+def _cache_file(choice: str, circumstances: str) -> Path:
     return cache_folder() / choice / f"{platform.node()} {platform.machine()} {circumstances}"

@@ -1,4 +1,4 @@
-"""Heavy work in parts that do not depend on one another: done here one by one, or where an engine has it done."""
+"""Heavy work in independent parts: run sequentially in this process, or distributed by an engine."""
 
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
@@ -13,44 +13,46 @@ Part = TypeVar("Part")
 Done = TypeVar("Done")
 
 
-class Spread(Protocol):
-    """A way of having parts done; see :func:`in_parts`."""
+class PartRunner(Protocol):
+    """Function that runs the parts; see :func:`run_parts`."""
 
     def __call__(
         self, stage: str, work: Callable[[Shared, Part], Done], shared: Shared, parts: Sequence[Part]
     ) -> list[Done]: ...
 
 
-def one_by_one(stage: str, work: Callable[[Shared, Part], Done], shared: Shared, parts: Sequence[Part]) -> list[Done]:
-    """Return all parts in this process."""
+def run_sequentially(
+    stage: str, work: Callable[[Shared, Part], Done], shared: Shared, parts: Sequence[Part]
+) -> list[Done]:
+    """Run all parts in this process."""
     if len(parts) < 2:
         return [work(shared, part) for part in parts]
-    done = []
-    with progress(stage, total=len(parts), unit="parts", passing=True) as advance:
+    results = []
+    with progress(stage, total=len(parts), unit="parts", transient=True) as advance:
         for part in parts:
-            done.append(work(shared, part))
+            results.append(work(shared, part))
             advance(1, "")
-    return done
+    return results
 
 
-SPREAD: ContextVar[Spread] = ContextVar("spread", default=one_by_one)
+PART_RUNNER: ContextVar[PartRunner] = ContextVar("spread", default=run_sequentially)
 """Function that runs the parts; an engine may run them elsewhere."""
 
 
-def in_parts(stage: str, work: Callable[[Shared, Part], Done], shared: Shared, parts: Sequence[Part]) -> list[Done]:
-    """Return ``work(shared, part)`` of each part, in their order; a person is shown the progress of this ``stage``.
+def run_parts(stage: str, work: Callable[[Shared, Part], Done], shared: Shared, parts: Sequence[Part]) -> list[Done]:
+    """Return ``work(shared, part)`` of each part, in their order; a progress bar is named ``stage``.
 
-    Work may be done in another process, on another machine: it changes nothing, and all that goes in and comes out can
-    be pickled. How work is divided must not depend on who does it, because random numbers do (:func:`generators`).
+    Work may run in another process or on another machine: it has no side effects, and its input and output can be
+    pickled. The division must not depend on the runner, because random numbers depend on it (:func:`generators`).
 
-    >>> in_parts("powers", pow, 2, [1, 2, 3])
+    >>> run_parts("powers", pow, 2, [1, 2, 3])
     [2, 4, 8]
     """
-    return SPREAD.get()(stage, work, shared, parts)
+    return PART_RUNNER.get()(stage, work, shared, parts)
 
 
 def generators(seed: int, number: int) -> list[np.random.Generator]:
-    """Random numbers for so many parts, independent of one another; those of the first are default_rng(seed)'s.
+    """Return independent random generators for ``number`` parts; the first is default_rng(seed).
 
     >>> [bool(part.random() == np.random.default_rng(0).random()) for part in generators(0, 3)]
     [True, False, False]

@@ -1,4 +1,4 @@
-"""The pages of a Parquet file, by their own headers: what a footer says of them may be forged.
+"""Pages of a Parquet file, by their own headers: the footer's sizes may be forged.
 
 Arrow unpacks a page whole, to the size in its header, and reads as many values as are named there. A header is a
 structure in Thrift's compact protocol; Arrow does not show it.
@@ -14,16 +14,14 @@ _VARINTS = (4, 5, 6)
 _UNPACKED, _PACKED = 2, 3
 """Fields of a page header: its sizes."""
 _DATA, _DICTIONARY = (5, 8), 7
-"""Fields of a page header: what it says of a data page of either version, or of a dictionary, each value of which takes
-a byte at least.
-"""
+"""Fields of a page header: the data page of either version, and the dictionary (a byte or more per value)."""
 _VALUES = 1
-"""The field of each of these: how many values it has."""
+"""Field of each of these: its number of values."""
 _DEPTH = 8
 """Structures within structures; a page header has three."""
 
 
-class Pages(NamedTuple):
+class PageTotals(NamedTuple):
     """Totals of some pages."""
 
     values: int
@@ -32,12 +30,12 @@ class Pages(NamedTuple):
     """Bytes."""
 
 
-def pages(content: bytes | mmap, start: int, length: int) -> Pages:
-    """Return what the pages of a column hold that lie in so many bytes of a file; ArrowInvalid where one is broken."""
+def page_totals(content: bytes | mmap, start: int, length: int) -> PageTotals:
+    """Return the totals of a column's pages, in ``length`` bytes of a file; ArrowInvalid where one is broken."""
     values = unpacked = 0
-    reader, end = _Compact(content, start), min(start + length, len(content))
+    reader, end = _ThriftReader(content, start), min(start + length, len(content))
     try:
-        while 0 <= reader.at < end:
+        while 0 <= reader.position < end:
             header = reader.struct()
             size, packed = header[_UNPACKED], header[_PACKED]
             counts = [header[field][_VALUES] for field in (*_DATA, _DICTIONARY) if field in header]
@@ -45,18 +43,18 @@ def pages(content: bytes | mmap, start: int, length: int) -> Pages:
                 raise ValueError("an impossible size")
             unpacked += size
             values += sum(header[field][_VALUES] for field in _DATA if field in header)
-            reader.at += packed
+            reader.position += packed
     except (IndexError, KeyError, TypeError, ValueError) as problem:
-        raise pa.ArrowInvalid(f"the header of a page at byte {reader.at:,} is broken") from problem
-    return Pages(values, unpacked)
+        raise pa.ArrowInvalid(f"the header of a page at byte {reader.position:,} is broken") from problem
+    return PageTotals(values, unpacked)
 
 
-class _Compact:
-    """A reader of Thrift's compact protocol, which is at some byte of a content."""
+class _ThriftReader:
+    """Reader of Thrift's compact protocol, from a byte position of the content."""
 
-    def __init__(self, content: bytes | mmap, at: int) -> None:
+    def __init__(self, content: bytes | mmap, position: int) -> None:
         self._content = content
-        self.at = at
+        self.position = position
 
     def struct(self, depth: int = 0) -> dict[int, Any]:
         """Return the fields of a structure by their numbers: numbers, and structures; others are None."""
@@ -76,9 +74,9 @@ class _Compact:
             return self.struct(depth + 1)
         if kind == _BINARY:
             length = self._varint()
-            self.at += length
+            self.position += length
         elif kind in (_BYTE, _DOUBLE):
-            self.at += 1 if kind == _BYTE else 8
+            self.position += 1 if kind == _BYTE else 8
         elif kind not in (_TRUE, _FALSE):  # a header has neither lists nor maps
             raise ValueError(kind)
         return None
@@ -96,6 +94,6 @@ class _Compact:
         return value | byte << shift
 
     def _byte(self) -> int:
-        byte = self._content[self.at]
-        self.at += 1
+        byte = self._content[self.position]
+        self.position += 1
         return byte

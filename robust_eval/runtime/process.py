@@ -26,8 +26,8 @@ from robust_eval.error import UserError
 from robust_eval.runtime.console import Console
 from robust_eval.runtime.text import printable, printable_lines
 
-AGAIN = 0.05
-"""Seconds after which an interrupt comes again that Python has thrown away."""
+RESEND_DELAY = 0.05
+"""Seconds after which an interrupt that Python has discarded is sent again."""
 
 
 class Terminated(KeyboardInterrupt):
@@ -36,7 +36,7 @@ class Terminated(KeyboardInterrupt):
 
 @contextmanager
 def command(mistake: int = 1, failure: int = 1) -> Iterator[None]:
-    """Wrap all that a command does, and set its exit status.
+    """Wrap the body of a command and set its exit status.
 
     A UserError exits with the status ``mistake`` and one sentence, Ctrl-C with 130, SIGTERM with 143, any other
     exception with the status ``failure`` and a traceback.
@@ -46,86 +46,89 @@ def command(mistake: int = 1, failure: int = 1) -> Iterator[None]:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a terminal that knows ASCII alone shows κ as \u03ba
     try:
-        with no_interrupt_lost():
+        with resend_lost_interrupts():
             yield
     except KeyboardInterrupt as problem:
         sys.exit(128 + (signal.SIGTERM if isinstance(problem, Terminated) else signal.SIGINT))
     except Exception as problem:
-        say(problem)
+        print_error(problem)
         sys.exit(mistake if isinstance(problem, UserError) else failure)
 
 
 @contextmanager
-def no_interrupt_lost() -> Iterator[None]:
+def resend_lost_interrupts() -> Iterator[None]:
     """Send Ctrl-C and SIGTERM again, a moment later, where Python ignores them.
 
     Python ignores every exception that is raised in a ``__del__`` method or in the callback of a weak reference.
     """
 
-    def hook(thrown: "sys.UnraisableHookArgs") -> None:
-        if isinstance(thrown.exc_value, KeyboardInterrupt):
-            number = signal.SIGTERM if isinstance(thrown.exc_value, Terminated) else signal.SIGINT
+    def hook(unraisable: "sys.UnraisableHookArgs") -> None:
+        if isinstance(unraisable.exc_value, KeyboardInterrupt):
+            number = signal.SIGTERM if isinstance(unraisable.exc_value, Terminated) else signal.SIGINT
             main = threading.main_thread().ident
-            threading.Timer(AGAIN, signal.pthread_kill, [main, number]).start()  # wakes it where it waits as well
+            threading.Timer(
+                RESEND_DELAY, signal.pthread_kill, [main, number]
+            ).start()  # wakes it where it waits as well
         else:
-            before(thrown)
+            previous_hook(unraisable)
 
-    before, sys.unraisablehook = sys.unraisablehook, hook
+    previous_hook, sys.unraisablehook = sys.unraisablehook, hook
     try:
         yield
     finally:
-        sys.unraisablehook = before
+        sys.unraisablehook = previous_hook
 
 
-def say(problem: Exception) -> None:
-    """Print what is wrong to standard error: the sentence of a UserError, the traceback of any other exception."""
+def print_error(problem: Exception) -> None:
+    """Print an error to standard error: the sentence of a UserError, the traceback of any other exception."""
     if isinstance(problem, UserError):
-        words = printable(str(problem))
+        message = printable(str(problem))
     else:
-        words = printable_lines("".join(traceback.format_exception(problem)))
-    Console(stderr=True).print(Text.assemble(("error:", "bold red"), f" {words}"))
+        message = printable_lines("".join(traceback.format_exception(problem)))
+    Console(stderr=True).print(Text.assemble(("error:", "bold red"), f" {message}"))
 
 
 def _terminate(*_: object) -> NoReturn:
     raise Terminated
 
 
-_KEPT: dict[tuple[int, Path], FileLock] = {}
+_LOCKS: dict[tuple[int, Path], FileLock] = {}
 
 
-def kept_lock(file: Path) -> FileLock:
+def process_lock(file: Path) -> FileLock:
     """Return the lock of a file. A process has one lock for a file, which lives until the process ends.
 
     A lock that is dropped runs ``FileLock.__del__``, in which Python ignores exceptions: Ctrl-C at that moment would be
     lost. A fork cannot use the lock that it inherits, so each process has its own.
     """
-    name = os.getpid(), file.absolute()
-    if name not in _KEPT:
-        _KEPT[name] = FileLock(name[1])
-    return _KEPT[name]
+    key = os.getpid(), file.absolute()
+    if key not in _LOCKS:
+        _LOCKS[key] = FileLock(key[1])
+    return _LOCKS[key]
 
 
-SPARE = 32
+RESERVED_FILES = 32
 """Open files of a run that are no connections: the store, locks, tables, the tracker's database."""
 
 
 def allow_connections(number: int, setting: str) -> None:
-    """Raise the limit until so many connections, which ``setting`` asks for, may be open at once; UserError where the
-    system sets a lower one.
+    """Raise the limit of open files for so many connections, the value of ``setting``.
+
+    UserError above the hard limit.
     """
     try:
         import resource
 
-        others = len(os.listdir("/dev/fd")) + SPARE
+        reserved = len(os.listdir("/dev/fd")) + RESERVED_FILES
     except (ImportError, OSError):  # Windows has no such limit, and a container may hide what is open
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = number + others
+    needed = number + reserved
     if soft == resource.RLIM_INFINITY or needed <= soft:
         return
     if hard != resource.RLIM_INFINITY and needed > hard:
-        most = hard - others
-        lower = f"{setting}={most}, or " if most > 0 else ""
+        max_connections = hard - reserved
+        lower = f"{setting}={max_connections}, or " if max_connections > 0 else ""
         raise UserError(
             f"{setting}={number} needs about {needed} open files, but the hard limit is {hard} (ulimit -Hn): "
             f"set {lower}a higher limit"
@@ -162,7 +165,7 @@ def _versions() -> dict[str, str]:
 
 @cache
 def _own_commit() -> str:
-    """Return the commit of this code, asked for once: what is edited later, this process has not loaded."""
+    """Return the commit of this code, read once: later edits are not loaded by this process."""
     return git_commit(Path(__file__).parent)
 
 
@@ -188,16 +191,16 @@ def _git(folder: Path, *arguments: str) -> str:
 def origin(run_id: str | None) -> dict[str, str]:
     """Return the command of this process, the time, the id of the run, and the versions; unknown ones are left out."""
     versions = {name: value for name, value in environment().items() if value not in ("none", "not installed")}
-    found = {"command": typed_command(), "time": f"{datetime.now().astimezone():%d %B %Y, %H:%M %Z}"}
-    return found | ({} if run_id is None else {"run id": run_id}) | versions
+    entries = {"command": typed_command(), "time": f"{datetime.now().astimezone():%d %B %Y, %H:%M %Z}"}
+    return entries | ({} if run_id is None else {"run id": run_id}) | versions
 
 
 def typed_command() -> str:
     """Return the command that started this process, with programs called by their names."""
     first, *words = sys.orig_argv
-    named = [Path(word).name if Path(word).is_absolute() else word for word in words[:1]]
-    program = [] if named and not named[0].startswith("-") and not named[0].endswith(".py") else [Path(first).name]
-    return shlex.join([*program, *named, *words[1:]])
+    script = [Path(word).name if Path(word).is_absolute() else word for word in words[:1]]
+    program = [] if script and not script[0].startswith("-") and not script[0].endswith(".py") else [Path(first).name]
+    return shlex.join([*program, *script, *words[1:]])
 
 
 class Stopwatch:

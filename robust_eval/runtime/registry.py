@@ -1,4 +1,4 @@
-"""Registry of parts: ``@robust_eval.register("metric", "always_right")`` makes a class an option."""
+"""Registry of components: ``@robust_eval.register("metric", "always_right")`` makes a class an option."""
 
 from collections.abc import Callable
 from dataclasses import is_dataclass
@@ -8,7 +8,7 @@ from robust_eval.error import UserError
 
 Part = TypeVar("Part", bound=type)
 
-NEEDED = {
+REQUIRED = {
     "model": ("name", "identity", "load"),
     "dataset": ("name", "load"),
     "sampler": ("requests", "candidates", "select"),
@@ -16,7 +16,7 @@ NEEDED = {
     "metric": ("axis", "needs_clusters", "top_logprobs", "check", "score"),
 }
 """Groups of the registry, each with the attributes that a class of it needs."""
-REGISTRY: dict[str, dict[str, type]] = {group: {} for group in NEEDED}
+REGISTRY: dict[str, dict[str, type]] = {group: {} for group in REQUIRED}
 """Registered classes of each group, by the names of their options."""
 
 
@@ -37,17 +37,19 @@ def _registered(group: str, name: str, part: Part) -> Part:
     if not name.isidentifier():
         raise UserError(f"{option}: the name of an option is one word of letters, digits and _")
     if not isinstance(part, type) or not is_dataclass(part):
-        raise UserError(f"{option}: {_called(part)} must be a dataclass, whose fields are its settings")
-    if missing := [needed for needed in NEEDED[group] if not hasattr(part, needed) and needed not in _fields(part)]:
-        raise UserError(f"{option}: {_called(part)} has no {missing[0]}, which a {group} needs")
-    known = REGISTRY[group].setdefault(name, part)
-    if _called(known) != _called(part):
-        raise UserError(f"{option} is {_called(known)} already, and cannot be {_called(part)} as well")
+        raise UserError(f"{option}: {_qualname(part)} must be a dataclass, whose fields are its settings")
+    if missing := [
+        attribute for attribute in REQUIRED[group] if not hasattr(part, attribute) and attribute not in _fields(part)
+    ]:
+        raise UserError(f"{option}: {_qualname(part)} has no {missing[0]}, which a {group} needs")
+    registered = REGISTRY[group].setdefault(name, part)
+    if _qualname(registered) != _qualname(part):
+        raise UserError(f"{option} is {_qualname(registered)} already, and cannot be {_qualname(part)} as well")
     REGISTRY[group][name] = part
     return part
 
 
-def _called(part: object) -> str:
+def _qualname(part: object) -> str:
     return f"{part.__module__}.{part.__qualname__}" if isinstance(part, type) else repr(part)
 
 

@@ -21,7 +21,7 @@ _UNSEEN = (
     "\ud800-\udfff"  # halves of characters, which cannot be written
     "\ufdd0-\ufdef" + "".join(f"{chr(plane << 16 | 0xFFFE)}{chr(plane << 16 | 0xFFFF)}" for plane in range(17))
 )
-"""Control and format characters, and what is no character, as members of a class of a regular expression.
+"""Control and format characters, and noncharacters, as members of a class of a regular expression.
 
 Format characters that a script is written with are not among them: they move and hide nothing. These are the joiners
 U+200C and U+200D, without which Persian, the scripts of India and many emoji are misspelt, signs that enclose numbers,
@@ -45,15 +45,15 @@ def printable_lines(text: str) -> str:
     return _WITHIN_LINES.sub(_escape, text)
 
 
-def _escape(found: re.Match[str]) -> str:
-    return found[0].encode("unicode_escape").decode("ascii")
+def _escape(match: re.Match[str]) -> str:
+    return match[0].encode("unicode_escape").decode("ascii")
 
 
 def number(value: float, form: str = ".3f") -> str:
     """Format a figure; an infinite one, a breaking temperature beyond the grid, is "unbroken".
 
     A number is rounded once, from all its digits. Halves are rounded away from zero, as ``toFixed`` does in a page;
-    Python's ``format`` would give 0.062 for 0.0625. What rounds to zero has no sign.
+    Python's ``format`` would give 0.062 for 0.0625. A value that rounds to zero has no sign.
 
     >>> number(0.654527), number(0.0625), number(-0.0001), number(0.125, ".0%"), number(float("inf"))
     ('0.655', '0.063', '0.000', '13%', 'unbroken')
@@ -74,8 +74,8 @@ def signed(value: float) -> str:
     >>> signed(0.25), signed(-0.25), signed(-0.0001)
     ('+0.250', '-0.250', '0.000')
     """
-    shown = number(value)
-    return f"+{shown}" if float(shown) > 0 else shown
+    text = number(value)
+    return f"+{text}" if float(text) > 0 else text
 
 
 _WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^a-zA-Z0-9]+")
@@ -108,11 +108,11 @@ def secret_setting(settings: Any, path: str = "") -> str | None:
     """
     entries = settings.items() if isinstance(settings, Mapping) else enumerate(settings)
     for name, value in entries:
-        here = f"{path}{name}"
+        setting = f"{path}{name}"
         if _names_a_secret(str(name)) and any(isinstance(text, str) and text for text in _listed(value)):
-            return here
-        if isinstance(value, Mapping | list) and (found := secret_setting(value, f"{here}.")):
-            return found
+            return setting
+        if isinstance(value, Mapping | list) and (nested := secret_setting(value, f"{setting}.")):
+            return nested
     return None
 
 
@@ -139,9 +139,9 @@ def holds_password(address: str) -> bool:
     (True, False)
     """
     try:
-        parts = urlsplit(address)
+        url = urlsplit(address)
     except ValueError:  # of what is no address, which others say
         return False
-    asked = (entry.partition("=") for entry in parts.query.split("&"))
-    named = parts.password or (parts.username and parts.scheme in ("http", "https"))
-    return bool(named) or any(value and _names_a_secret(name) for name, _, value in asked)
+    query = (entry.partition("=") for entry in url.query.split("&"))
+    user = url.password or (url.username and url.scheme in ("http", "https"))
+    return bool(user) or any(value and _names_a_secret(name) for name, _, value in query)

@@ -9,7 +9,7 @@ from typing import Protocol, Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from robust_eval.answer import OWN
+from robust_eval.answer import DEFAULT_TEMPERATURE
 from robust_eval.error import UserError
 from robust_eval.model.base import Choices, Matcher, Request, Temperatures
 from robust_eval.prompt.prompt import prompt_for
@@ -226,7 +226,7 @@ def clip_to_supported(name: str, sampler: Sampler, takes: Temperatures, model: s
             "sampler=%s asks at the temperature of %s's own: it takes none, such as the %s that is set",
             *(name, model, ", ".join(f"{t:g}" for t in asked)),
         )
-        return _at(sampler, [OWN])
+        return _at(sampler, [DEFAULT_TEMPERATURE])
     within = [t for t in asked if t <= takes.highest]
     if len(within) == len(asked):
         return sampler

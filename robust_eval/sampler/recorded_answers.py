@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from robust_eval.answer import SAMPLER, HowAsked, how_asked, temperatures_of
+from robust_eval.answer import SAMPLER, SamplingMetadata, read_sampling_metadata, temperatures_of
 from robust_eval.error import UserError
 from robust_eval.prompt.arrangement import arrangement_told
 from robust_eval.prompt.challenge import challenge_told
@@ -79,9 +79,9 @@ class RecordedAnswers:
             return {"sha256": hashlib.file_digest(content, "sha256").hexdigest()}
 
     @property
-    def asked(self) -> HowAsked | None:
+    def asked(self) -> SamplingMetadata | None:
         """How the answers were asked for; None where the file is of no run."""
-        return how_asked(Path(self.file))
+        return read_sampling_metadata(Path(self.file))
 
     def answered(self, questions: Sequence[Question]) -> list[Question]:
         """Return the questions that have an answer; UserError names the first answer to a question that is none of

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from robust_eval.runtime.parallel import generators, in_parts
+from robust_eval.runtime.parallel import generators, run_parts
 from robust_eval.stats.interval import Floats
 
 Integers = NDArray[np.int64]
@@ -81,7 +81,7 @@ def remapped_kappa(counts: ArrayLike, categories: ArrayLike, draws: int = 1000, 
     number = min(draws, -(-draws * shares.size // _PART))
     sizes = [len(part) for part in np.array_split(range(draws), number)]
     batches = list(zip(sizes, generators(seed, number), strict=True))
-    chance = np.concatenate(in_parts("kappa", _chance_agreement, _Mapped(labels, k, shares), batches))
+    chance = np.concatenate(run_parts("kappa", _chance_agreement, _Mapped(labels, k, shares), batches))
     kappas = beyond_chance(question_agreement(f).mean(), chance)
     defined = kappas[~np.isnan(kappas)]
     return float(np.mean(defined)) if len(defined) else float("nan")

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from robust_eval.runtime.parallel import generators, in_parts
+from robust_eval.runtime.parallel import generators, run_parts
 
 Floats = NDArray[np.float64]
 Limits = tuple[float, float]
@@ -422,7 +422,7 @@ def bootstrap_draws(
     group = None if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1]
     resampled = _Resampled(statistic, data, group, _takes_axis(statistic))
     tasks = list(zip(counts, generators(seed, number), strict=True))
-    return np.concatenate(in_parts("resampling", _draws, resampled, tasks))
+    return np.concatenate(run_parts("resampling", _draws, resampled, tasks))
 
 
 class _Resampled(NamedTuple):

@@ -20,7 +20,7 @@ from typing import TypeVar
 from filelock import Timeout
 
 from robust_eval.error import UserError
-from robust_eval.runtime.process import kept_lock
+from robust_eval.runtime.process import process_lock
 from robust_eval.store.base import PLACES, Entries, tell_of_others
 from robust_eval.store.sqlite_file import (
     AT_ONCE,
@@ -88,7 +88,7 @@ class SqliteEntries:
         self._over_full = False
         self._opened_at = time.time_ns()
         self._read_only = False
-        self._lock = kept_lock(folder / "store.lock")
+        self._lock = process_lock(folder / "store.lock")
         self._connection: sqlite3.Connection | None = None
         self._inode = 0
         try:
@@ -129,7 +129,7 @@ class SqliteEntries:
         digest = hashlib.blake2b(b"".join(sorted(keys)), digest_size=4).digest()
         locks = self._folder / "locks"
         locks.mkdir(parents=True, exist_ok=True)
-        lock = kept_lock(locks / f"{int.from_bytes(digest) % LOCKS:03x}")
+        lock = process_lock(locks / f"{int.from_bytes(digest) % LOCKS:03x}")
         try:
             try:
                 lock.acquire(timeout=1)

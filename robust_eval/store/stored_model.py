@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from robust_eval.answer import CURVES, SCHEMA, SERVED, Answers, in_short, served_as
+from robust_eval.answer import CURVES, SCHEMA, SERVED, Answers, abbreviated_list, served_as
 from robust_eval.engine.base import Engine, ModelRunner
 from robust_eval.error import UserError
 from robust_eval.model.base import Item, Request, Temperatures
@@ -335,13 +335,13 @@ class _Served:
             together = before | names
             if len(together) > max(1, len(before)) and not self._warned & {"served_model", column}:
                 self._warned.add(column)  # with another model comes another fingerprint
-                log.warning("%s: %s changed: %s", self._config.name, label, in_short(together))
+                log.warning("%s: %s changed: %s", self._config.name, label, abbreviated_list(together))
 
     def refuse_another(self) -> None:
         """Raise UserError where none of the models that answered in this run has answered what is stored."""
         stored, came = self._stored["served_model"], self._came["served_model"]
         if stored and came and not stored & came:
             raise UserError(
-                f"{self._config.name}: the server now answers as {in_short(came)}, but stored answers are from "
-                f"{in_short(stored)}: set store.folder to a new folder to ask the current model everything"
+                f"{self._config.name}: the server now answers as {abbreviated_list(came)}, but stored answers are from "
+                f"{abbreviated_list(stored)}: set store.folder to a new folder to ask the current model everything"
             )

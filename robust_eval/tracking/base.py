@@ -1,4 +1,4 @@
-"""The protocol of trackers, and the one that records nothing."""
+"""Protocol of trackers, and the tracker that records nothing."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -13,10 +13,10 @@ from robust_eval.question import Question
 
 
 class Run:
-    """A run in a tracker; this one is recorded nowhere."""
+    """Run in a tracker; this base class records nothing."""
 
     run_id: str | None = None
-    """The id under which it is recorded."""
+    """Id in the tracker."""
 
     def leave_id(self, file: Path) -> None:
         """Write the id into a file."""
@@ -25,7 +25,7 @@ class Run:
         """Record settings, flat."""
 
     def tags(self, values: Mapping[str, str]) -> None:
-        """Record metadata of the run that are no settings."""
+        """Record metadata of the run other than settings."""
 
     def dataset(self, name: str, source: str, questions: Sequence[Question], digest: str) -> None:
         """Record the questions, their source and their fingerprint."""
@@ -50,7 +50,7 @@ class Run:
 
 
 class Tracking(Protocol):
-    """A tracker of runs; a dataclass whose fields are its configuration."""
+    """Tracker of runs; a dataclass whose fields are its configuration."""
 
     def run(self, name: str, mlruns: Path) -> AbstractContextManager[Run]:
         """Record the run that happens within the context. An exception that leaves the context marks it as failed."""

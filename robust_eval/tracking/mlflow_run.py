@@ -1,4 +1,4 @@
-"""One run in MLflow, in a store or on a server that may go away."""
+"""Run in MLflow, in a local store or on a server that may become unreachable."""
 
 import json
 import logging
@@ -26,10 +26,10 @@ UNITS = {100: "hundredths", 1000: "thousandths", 10**6: "millionths"}
 
 
 class MlflowRun(Run):
-    """A run in MLflow.
+    """Run in MLflow.
 
-    It is written to by its id, because the library's one active run would stay active after a server went away. Where
-    it is ``on_server``, the first failure is a warning, and nothing is sent after it.
+    It is addressed by its id, because the library's global active run would stay active after a server failure. With
+    ``on_server`` the first failure is a warning, and nothing is sent after it.
     """
 
     def __init__(self, client: Any, run_id: str, on_server: bool = False) -> None:
@@ -45,7 +45,7 @@ class MlflowRun(Run):
             self._write(lambda: self._client.set_terminated(self.run_id, status))
 
     def fail(self, problem: BaseException) -> None:
-        """Record why the run failed, and end it: KILLED by Ctrl-C or a signal, FAILED by any other exception."""
+        """Record the failure and end the run: KILLED by Ctrl-C or a signal, FAILED by any other exception."""
         from mlflow.exceptions import MlflowException
 
         if self._discarded:
@@ -139,7 +139,7 @@ class MlflowRun(Run):
 
 
 class Point(NamedTuple):
-    """A value of a metric at a step; 0 where it has no curve."""
+    """Value of a metric at a step; the step is 0 without a curve."""
 
     name: str
     value: float
@@ -147,18 +147,18 @@ class Point(NamedTuple):
 
 
 def metric_points(scores: Sequence[Score], figures: Mapping[str, float]) -> list[Point]:
-    """Return what is defined of the figures that a person wants first, with their intervals, of other flat figures, and
-    of the curves, each of which is under ``curve/`` by its steps.
+    """Return the defined points of the headline figures, with their intervals, of other flat figures, and of the
+    curves, each under ``curve/`` by its steps.
     """
     flat: dict[str, float] = {}
     for score in scores:
         for name, estimate in score.headline().figures().items():
-            if _shown(score, name):
+            if _is_headline(score, name):
                 bounds = {} if math.isnan(estimate.low) else {"low": estimate.low, "high": estimate.high}
                 flat |= {name: estimate.value, **{f"{name}.{end}": bound for end, bound in bounds.items()}}
     points = [Point(name, value) for name, value in (flat | dict(figures)).items()]
     for score in scores:
-        for curve_name in (name for name in score.curves if _shown(score, name)):
+        for curve_name in (name for name in score.curves if _is_headline(score, name)):
             curve = score.curves[curve_name]
             unit, steps = integer_steps(list(curve))
             values = (estimate.value for estimate in curve.values())
@@ -178,20 +178,20 @@ def question_columns(questions: Sequence[Question]) -> dict[str, list[str]]:
 def integer_steps(temperatures: Sequence[float]) -> tuple[str, list[int]]:
     """Turn temperatures into MLflow's integer steps: their unit, and each in it.
 
-    These are hundredths, so that curves of different grids lie above one another, or the first of :data:`UNITS` that
-    keeps the temperatures. A model's own temperature has no number: its step is 0.
+    The unit is hundredths, so that curves of different grids align, or the first of :data:`UNITS` that represents the
+    temperatures exactly. The default temperature (NaN) has step 0.
 
     >>> integer_steps([0.2, 1.0]), integer_steps([0.125])
     (('hundredths', [20, 100]), ('thousandths', [125]))
     """
-    known = [t for t in temperatures if not math.isnan(t)]
+    finite = [t for t in temperatures if not math.isnan(t)]
     scale = next(
-        (scale for scale in UNITS if all(abs(round(t * scale) - t * scale) < 1e-9 * scale for t in known)), max(UNITS)
+        (scale for scale in UNITS if all(abs(round(t * scale) - t * scale) < 1e-9 * scale for t in finite)), max(UNITS)
     )
     return UNITS[scale], [0 if math.isnan(t) else round(t * scale) for t in temperatures]
 
 
-def _shown(score: Score, name: str) -> bool:
-    """Tell whether a person wants a figure first, or its metric does not say of any."""
+def _is_headline(score: Score, name: str) -> bool:
+    """Return whether a figure is a headline, primary or short one, or its metric declares none."""
     about = score.about(name)
     return not score.declared if about is None else bool(about.shown == HEADLINE or about.primary or about.short)

@@ -1,4 +1,4 @@
-"""MLflow: a store under mlruns/ or a server, in which one run of an experiment is one run."""
+"""MLflow tracker: a store under mlruns/ or a server, with one MLflow run for each run of an experiment."""
 
 import logging
 import os
@@ -14,7 +14,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from robust_eval.error import UserError, first_line
-from robust_eval.runtime.process import kept_lock
+from robust_eval.runtime.process import process_lock
 from robust_eval.runtime.text import holds_password
 from robust_eval.tracking.base import Run
 from robust_eval.tracking.mlflow_run import MlflowRun
@@ -23,17 +23,17 @@ log = logging.getLogger(__name__)
 
 DATABASE = "mlflow.db"
 _PARENT = "ROBUST_EVAL_SWEEP"
-"""The variable that tells the jobs of a sweep, also in other processes, of which run they are children."""
+"""Environment variable with the parent run of the jobs of a sweep, also in other processes."""
 SWEEP_FOLDER = "sweep.folder"
-"""The tag of the parent run of a sweep: where the folders of its jobs lie."""
+"""Tag of the parent run of a sweep: the folder of its jobs."""
 RESERVE = 1 << 20
-"""Bytes that are kept on the disk during a run, for the database to grow into when nothing else is left."""
+"""Bytes reserved on the disk during a run, for the database to grow into on a full disk."""
 _RESERVE, _ALIVE = "reserve-", "alive-"
-"""Prefixes of the names of two files of a run that is being recorded; the second is locked."""
+"""Prefixes of the names of two files of an active run; the second is locked."""
 GONE = "the process that measured was ended from outside"
-"""Reason of a run that is KILLED because its process has ended without a word."""
+"""Reason of a run that is KILLED because its process has ended silently."""
 LONG = 60.0
-"""Seconds after which the use of processor, memory, disk and GPU is recorded with a run, in a store of this machine."""
+"""Seconds after which system metrics of a run are recorded, in a local store."""
 _MAKE_UP = (
     "tracking: not all of this run is in %s; it is all in the run's folder, and the same command with the server there "
     "records it within seconds, from the store"
@@ -130,14 +130,14 @@ class Mlflow:
             log.warning(_MAKE_UP, self.uri)
 
     def _start(self, name: str, mlruns: Path, tags: Mapping[str, str], served: bool) -> tuple[MlflowRun, FileLock]:
-        """Return a new run, and a lock that says as long as it is held that somebody records it."""
+        """Return a new run, and a lock that marks it as active while held."""
         mlruns.mkdir(parents=True, exist_ok=True)
-        with kept_lock(mlruns / "mlflow.lock"):  # several processes that create one fresh database would crash
+        with process_lock(mlruns / "mlflow.lock"):  # several processes that create one fresh database would crash
             client, experiment_id = self._experiment(mlruns)
             from mlflow.tracking.context.registry import resolve_tags
 
             run = client.create_run(experiment_id, run_name=name, tags={**resolve_tags(), **tags})
-            alive = kept_lock(mlruns / f"{_ALIVE}{run.info.run_id}")
+            alive = process_lock(mlruns / f"{_ALIVE}{run.info.run_id}")
             if not served:
                 _mark_killed(client, mlruns)
                 alive.acquire()
@@ -145,7 +145,7 @@ class Mlflow:
 
     @contextmanager
     def _watched(self, run_id: str, mlruns: Path) -> Iterator[None]:
-        """Record what the machine does meanwhile (``system/``), of a run that is not over within :data:`LONG`."""
+        """Record system metrics (``system/``) of a run that is longer than :data:`LONG`."""
         monitors: list[Any] = []
 
         def watch() -> None:
@@ -172,14 +172,14 @@ class Mlflow:
         if self.uri is None:
             _make_database(mlruns / DATABASE)
         client = mlflow.MlflowClient(self.store(mlruns))
-        found = client.get_experiment_by_name(self.experiment)
+        experiment = client.get_experiment_by_name(self.experiment)
         location = None if self.uri else (mlruns.resolve() / "artifacts").as_uri()
-        experiment_id = found.experiment_id if found else client.create_experiment(self.experiment, location)
+        experiment_id = experiment.experiment_id if experiment else client.create_experiment(self.experiment, location)
         return client, experiment_id
 
 
 def _errors() -> tuple[type[Exception], ...]:
-    """Return what is raised where a store cannot be used."""
+    """Return the exceptions of an unusable store."""
     mlflow_library()
     from mlflow.exceptions import MlflowException
     from sqlalchemy.exc import SQLAlchemyError  # while a database is made, MLflow raises these as they are
@@ -188,7 +188,7 @@ def _errors() -> tuple[type[Exception], ...]:
 
 
 def _mark_killed(client: Any, mlruns: Path) -> None:
-    """Mark the runs as KILLED that nobody records any more and that have no end: their processes were killed."""
+    """Mark abandoned runs as KILLED: their processes were killed."""
     from mlflow.exceptions import MlflowException
 
     for file in mlruns.glob(f"{_ALIVE}*"):

@@ -1,4 +1,4 @@
-"""The result of a run: all that reports show, in one place."""
+"""Result of a run: the content of all reports."""
 
 import json
 import math
@@ -19,23 +19,26 @@ from robust_eval.metric.score import Score, reply_weights
 from robust_eval.question import Question
 from robust_eval.rewriter.base import FATES, Rewritten
 from robust_eval.runtime.process import Stopwatch
-from robust_eval.tracking.repetition import MANY, equal_in_a_row
 from robust_eval.tracking.run_folder import FIGURES, SUMMARY
+
+MIN_REPEATED_TEMPERATURE = 1.0
+"""Minimum temperature at which equal replies are remarkable; below, a model may be that certain."""
+MIN_REPEATED = 20
+"""Minimum number of consecutive questions for equal replies to be remarkable."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """One finished experiment.
+    """Finished experiment.
 
-    ``description`` is what was run, flat. ``asked`` are the questions of the data set, ``rewritten`` what a rewriter
-    made of them, ``kept`` the selected ones. ``baseline`` holds the graded greedy answers, ``graded`` the graded
-    answers of each sampler to the questions kept, ``curves`` the accuracy curves of each sampler that a model gave
-    (:data:`robust_eval.answer.CURVES`). ``sources`` maps each metric to the sampler whose answers it reads, ``scores``
-    to its score; the score ``greedy`` is the accuracy of the baseline, if there is one. ``tokenizer`` is the file of
-    the model's tokenizer, if there is one. ``prompts_asked`` counts the prompts that the models were asked in this run,
-    ``prompts_found`` those whose answers were in the store. ``unasked`` counts the questions that were left, because
-    those asked sufficed (``until``). ``origin`` says what started the run, when, in what, and under which id it is
-    recorded.
+    ``description`` are its settings and metadata, flat. ``asked`` are the questions of the data set, ``rewritten``
+    their paraphrases, ``kept`` the selected ones. ``baseline`` holds the graded greedy answers, ``graded`` the graded
+    answers of each sampler to the selected questions, ``curves`` the accuracy curves of each sampler from a model
+    (:data:`robust_eval.answer.CURVES`). ``sources`` maps each metric to the sampler of its answers, ``scores`` to its
+    score; the score ``greedy`` is the accuracy of the baseline, if there is one. ``tokenizer`` is the file of the
+    model's tokenizer, if there is one. ``prompts_asked`` counts the prompts sent to models in this run,
+    ``prompts_found`` the cache hits. ``unasked`` counts the questions skipped by ``until``. ``origin`` has the command,
+    time, environment and id of the run.
     """
 
     name: str
@@ -57,31 +60,31 @@ class Result:
 
     @cached_property
     def tables(self) -> dict[str, pa.Table]:
-        """The tables of all scores, by name."""
+        """Tables of all scores, by name."""
         return {name: table for score in self.scores.values() for name, table in score.tables.items()}
 
     def metric_of(self, table: str) -> str | None:
-        """Return the name of the metric whose score has this table; None where none has."""
+        """Return the name of the metric with this table; None without one."""
         return next((name for name, score in self.scores.items() if table in score.tables), None)
 
     def candidates(self) -> list[Question]:
-        """Return the questions that could be selected: those with a greedy answer; all, where none has one.
+        """Return the questions that could be selected: those with a greedy answer, or all if none has one.
 
         Recorded answers may keep questions without one.
         """
         if not self.baseline.num_rows:
             return list(self.asked)
-        answered = {*self.baseline["question_id"].to_pylist(), *(question.id for question in self.kept)}
-        return [question for question in self.asked if question.id in answered]
+        answered_ids = {*self.baseline["question_id"].to_pylist(), *(question.id for question in self.kept)}
+        return [question for question in self.asked if question.id in answered_ids]
 
     def counts(self) -> dict[str, float]:
         """Return all counts by their MLflow names: questions, prompts, replies, outcomes, rewrites, tokens, seconds.
 
-        Outcomes are counted for rewriting, greedy answers and sampled answers; ``replies.cut`` of the sampled ones were
-        ended by the length limit, ``replies.uncertain`` of the greedy and sampled are uncertain.
-        ``questions.equal_in_a_row`` is there where it is remarkable, and so are ``replies.served_models`` and
-        ``replies.system_fingerprints``, the numbers of different ones. Enumerated answers count by their probability.
-        Tokens are counted as a service would: each answer with its whole prompt.
+        Outcomes are counted for rewriting, greedy answers and sampled answers; ``replies.cut`` are sampled ones
+        truncated by the length limit, ``replies.uncertain`` greedy and sampled ones. ``questions.equal_in_a_row`` is
+        present if it is remarkable, ``replies.served_models`` and ``replies.system_fingerprints`` if there are several.
+        Enumerated answers count by their probability. Tokens are counted as a service bills them: each answer with its
+        whole prompt.
         """
         replies = self.rewritten.replies
         counts: dict[str, float] = {"questions.loaded": len(self.asked) + self.unasked}
@@ -118,14 +121,14 @@ class Result:
 
     @cached_property
     def repeated(self) -> int:
-        """Questions in a row to which a server gave equal replies at the highest temperature; 0 where they are few."""
+        """Number of consecutive questions with equal replies of a server at the highest temperature; 0 if small."""
         served = "loaded.server" in self.description
         number = equal_in_a_row(self.graded, [question.id for question in self.kept]) if served else 0
-        return number if number >= MANY else 0
+        return number if number >= MIN_REPEATED else 0
 
     @cached_property
     def served(self) -> dict[str, set[str]]:
-        """The names that a service gave with the answers, by column."""
+        """Names of the service's models and builds, by column."""
         return {column: served_as([self.baseline, *self.graded.values()], column) for column in SERVED}
 
     def replies_came(self) -> float:
@@ -134,44 +137,44 @@ class Result:
         return sum(count for table in tables for name, count in _outcomes(table).items() if name not in NO_REPLY)
 
     def drifted(self) -> list[dict[str, Any]]:
-        """Return the kept rewrites whose meaning may have drifted, the least similar first."""
-        found = [row for row in self.rewritten.found.to_pylist() if row["fate"] == "kept" and row["drifted"]]
-        return sorted(found, key=lambda row: float(row["cosine"]))
+        """Return the accepted rewrites whose meaning may have drifted, the least similar first."""
+        rows = [row for row in self.rewritten.found.to_pylist() if row["fate"] == "kept" and row["drifted"]]
+        return sorted(rows, key=lambda row: float(row["cosine"]))
 
     def by_question(self) -> pa.Table:
         """Return a row for each question asked (:func:`by_question`)."""
         return by_question(self.asked, self.kept, self.scores)
 
     def summary(self) -> dict[str, float | None]:
-        """Return every figure of the run under its MLflow name; None where a figure is undefined or infinite."""
+        """Return every figure of the run under its MLflow name; None if undefined or infinite."""
         figures = self.counts()
         for score in self.scores.values():
             figures |= score.flat()
         return {name: value if math.isfinite(value) else None for name, value in figures.items()}
 
 
-def by_question(asked: Sequence[Question], kept: Sequence[Question], scores: Mapping[str, Score]) -> pa.Table:
-    """Return a row for each question: what it is, whether it was kept, and its value of each figure that is a mean.
+def by_question(questions: Sequence[Question], selected: Sequence[Question], scores: Mapping[str, Score]) -> pa.Table:
+    """Return a row for each question: its properties, its selection, and its value of each figure that is a mean.
 
-    The columns of the figures have their MLflow names; they are NaN where a question has no such value. Their
-    fields say which values are possible (:func:`robust_eval.metric.metric_spec.with_limits`), where that is known.
+    The columns of the figures have their MLflow names; missing values are NaN. Their field metadata hold the possible
+    values, if known (:func:`robust_eval.metric.metric_spec.with_limits`).
     """
-    chosen = {question.id for question in kept}
+    chosen = {question.id for question in selected}
     columns: dict[str, Any] = {
-        "question_id": [question.id for question in asked],
-        "question": [question.title for question in asked],
-        "scenario": [str(question.scenario) for question in asked],
-        "type": [question.type for question in asked],
-        "category": [question.category for question in asked],
-        "group": [question.group for question in asked],
-        "key": [question.key for question in asked],
-        "kept": [question.id in chosen for question in asked],
+        "question_id": [question.id for question in questions],
+        "question": [question.title for question in questions],
+        "scenario": [str(question.scenario) for question in questions],
+        "type": [question.type for question in questions],
+        "category": [question.category for question in questions],
+        "group": [question.group for question in questions],
+        "key": [question.key for question in questions],
+        "kept": [question.id in chosen for question in questions],
     }
-    place = {question.id: row for row, question in enumerate(asked)}
+    place = {question.id: row for row, question in enumerate(questions)}
     for score in scores.values():
         rows = [place[question_id] for question_id in score.question_ids]
         for name, values in score.by_question.items():
-            columns[name] = np.full(len(asked), np.nan)
+            columns[name] = np.full(len(questions), np.nan)
             columns[name][rows] = values
     limits = {name: limits for score in scores.values() for name, limits in score.limits.items()}
     return with_limits(pa.table(columns), limits)
@@ -187,7 +190,7 @@ def _outcomes(table: pa.Table) -> dict[str, float]:
 
 
 def _cut(table: pa.Table) -> float:
-    """Count the replies that the length limit ended; NaN where no reply says how it ended."""
+    """Count the replies truncated by the length limit; NaN without finish reasons."""
     if table["finish_reason"].null_count == table.num_rows:
         return math.nan
     cut = pc.fill_null(pc.equal(table["finish_reason"], "length"), False)
@@ -195,7 +198,7 @@ def _cut(table: pa.Table) -> float:
 
 
 def _uncertain(table: pa.Table) -> float:
-    """Count the replies whose verdict is uncertain; NaN where the verdicts do not say it."""
+    """Count the replies with an uncertain verdict; NaN if uncertainty is not recorded."""
     if table.num_rows and table["uncertain"].null_count == table.num_rows:
         return math.nan
     uncertain = pc.fill_null(table["uncertain"], False).to_numpy(zero_copy_only=False)
@@ -206,8 +209,43 @@ def _sum(table: pa.Table, column: str) -> float:
     return float((table[column].fill_null(0).to_numpy() * reply_weights(table)).sum())
 
 
+def equal_in_a_row(graded: Mapping[str, pa.Table], question_ids: Sequence[str]) -> int:
+    """Return the length of the longest run of consecutive questions with equal replies, two or more to each wording, at
+    the highest temperature of a sampler; 0 if no temperature is at least 1 or the default.
+    """
+    return max((_longest(_repeated(table), question_ids) for table in graded.values()), default=0)
+
+
+def _repeated(table: pa.Table) -> set[str]:
+    """Return the questions whose replies at the highest temperature are equal."""
+    temperatures = table["temperature"].to_numpy()
+    is_default = np.isnan(temperatures)
+    highest = math.nan if is_default.any() else float(temperatures.max(initial=0.0))
+    if highest < MIN_REPEATED_TEMPERATURE:
+        return set()
+    at = is_default if is_default.any() else temperatures == highest
+    is_reply = pc.and_(
+        pc.invert(pc.is_in(table["outcome"], pa.array(sorted(NO_REPLY)))), pc.not_equal(table["text"], "")
+    )
+    columns = table.select(["question_id", "rewrite", "form", "text"]).filter(pc.and_(pa.array(at), is_reply))
+    groups = columns.group_by(["question_id", "rewrite", "form"]).aggregate(
+        [("text", "count"), ("text", "count_distinct")]
+    )
+    several = groups.filter(pc.greater(groups["text_count"], 1))
+    different = groups.filter(pc.greater(groups["text_count_distinct"], 1))
+    return set(several["question_id"].to_pylist()) - set(different["question_id"].to_pylist())
+
+
+def _longest(repeated: set[str], question_ids: Sequence[str]) -> int:
+    longest = row = 0
+    for question_id in question_ids:
+        row = row + 1 if question_id in repeated else 0
+        longest = max(longest, row)
+    return longest
+
+
 def write_summary(result: Result, folder: Path) -> None:
-    """Write the summary as flat JSON, and what each of its figures is."""
+    """Write the summary as flat JSON, and the specs of its figures."""
     declared = [figure for score in result.scores.values() for figure in score.declared]
-    for name, found in ((FIGURES, as_json(declared)), (SUMMARY, result.summary())):
-        (folder / name).write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    for name, content in ((FIGURES, as_json(declared)), (SUMMARY, result.summary())):
+        (folder / name).write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The files in the folder of a run that other parts of the program look for."""
+"""Names of the files in the folder of a run."""
 
 from pathlib import Path
 from typing import Any
@@ -12,33 +12,33 @@ CONFIG = "config.yaml"
 ANSWERS = "answers.parquet"
 """Answers."""
 GRADED = "graded.parquet"
-"""The same answers, with what each means and whether it is right."""
+"""The same answers, with labels and verdicts."""
 CURVES_FILE = "curves.parquet"
-"""The accuracy by temperature that a model told; absent where none did."""
+"""Accuracy by temperature from the model; absent without it."""
 VERDICTS = "verdicts.parquet"
 """Verdicts of a judge on each reply, with its reasons."""
 LABELS_FILE = "labels.parquet"
-"""Human labels of answers; absent where there are none."""
+"""Human labels of answers; absent without any."""
 REPLY_CERTAINTY = "frs_certainty.parquet"
-"""Certainty of replies; absent where no FRS was measured."""
+"""Certainty of replies; absent without an FRS."""
 LOADED = "loaded.json"
 """Metadata of the model, server and data set: the values of settings that are auto, the fingerprint of the data."""
 REPORT = "report.html"
-"""The report."""
+"""Report."""
 QUESTIONS = "questions.parquet"
 """Figures of every question; runs are compared by it."""
 SUMMARY = "summary.json"
 """Figures of the run; a run without it has not finished."""
 FIGURES = "figures.json"
-"""Declaration of each figure: its label, unit and range, and where people see it."""
+"""Declaration of each figure: its label, unit, range and visibility."""
 LOG = "run.log"
 """Log from warnings up; Hydra writes it (conf/hydra/job_logging/)."""
 TRACKED = "mlflow_run.txt"
-"""The id of the run in MLflow; absent where it was not tracked."""
+"""Id of the run in MLflow; absent if it was not tracked."""
 COMPARISON = "comparison"
-"""The comparison of the jobs of a sweep, a folder beside those of the jobs."""
+"""Folder of the comparison of the jobs of a sweep, next to those of the jobs."""
 COMPARISON_PAGE = "comparison.html"
-"""The page in such a folder."""
+"""Page in such a folder."""
 ERROR = "error.txt"
 """Reason of a failure: a sentence, and under it the traceback."""
 
@@ -50,16 +50,16 @@ def finished_jobs(sweep: Path) -> list[Path]:
 
 
 LARGEST = 2**17
-"""Bytes of a ``config.yaml`` at most; those of real runs have some thousands."""
+"""Maximum bytes of a ``config.yaml``; those of real runs have some thousands."""
 DEEPEST = 32
-"""Levels of a ``config.yaml`` at most: reading takes time with the square of their number."""
+"""Maximum levels of a ``config.yaml``: reading takes time with the square of their number."""
 
 
 def read_configuration(file: Path) -> dict[str, Any]:
     """Read the configuration that a run wrote, as plain data.
 
-    Somebody else may have written the file, so no object is made from it, and its size and depth are limited. Raises
-    UserError where it holds no configuration.
+    The file is untrusted, so no object is made from it, and its size and depth are limited. Raises UserError if it
+    holds no configuration.
     """
     try:
         if file.stat().st_size > LARGEST:

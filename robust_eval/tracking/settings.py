@@ -1,4 +1,4 @@
-"""The settings of a run, read from what it wrote down."""
+"""Settings of a run, read from its configuration file."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,7 +10,7 @@ SEVERAL = ("sampler", "metric")
 """Groups that take several options at once, each under its own name."""
 
 AUTO = "auto"
-"""The value of a setting for which something is found when the run begins."""
+"""Value of a setting that is resolved at the start of the run."""
 
 
 def read_settings(file: Path) -> dict[str, Any]:
@@ -26,12 +26,12 @@ def flat(tree: Any, prefix: str = "") -> dict[str, Any]:
     return {key: value for name, child in tree.items() for key, value in flat(child, f"{prefix}{name}.").items()}
 
 
-_OWN_GROUPS = ("dataset", "rewriter", "grader", "aggregator", "answers", "question_types", "undefined")
-"""Of what was found, the parts that are not the model's."""
+_DATA_GROUPS = ("dataset", "rewriter", "grader", "aggregator", "answers", "question_types", "undefined")
+"""Groups of resolved values that are not the model's."""
 
 
 def decided(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings but for those that are decided when the run begins."""
+    """Return the settings without those that are resolved at the start of the run."""
     return {name: value for name, value in settings.items() if not _open(value)}
 
 
@@ -39,30 +39,31 @@ def _open(value: object) -> bool:
     return value is None or value == AUTO
 
 
-def found_besides(settings: Mapping[str, Any], description: Mapping[str, object]) -> dict[str, Any]:
-    """Return what was found of the model and the data, under the names of settings, and nothing that these say already.
+def resolved_values(settings: Mapping[str, Any], description: Mapping[str, object]) -> dict[str, Any]:
+    """Return the resolved values of the model and the data under the names of settings, without those that equal
+    settings.
 
-    What was found in place of a setting that is no ``auto`` has the name of it and ``.found``.
+    A value that differs from an explicit setting has its name with ``.found``.
 
-    >>> found_besides({"model.dtype": "auto", "model.stop": "x"}, {"identity.dtype": "float32", "identity.stop": "x"})
+    >>> resolved_values({"model.dtype": "auto", "model.stop": "x"}, {"identity.dtype": "float32", "identity.stop": "x"})
     {'model.dtype': 'float32'}
     """
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, value in flat(dict(description)).items():
         kind, _, rest = name.partition(".")
-        own = rest if kind in ("loaded", "identity") else name
-        group = own.partition(".")[0]
-        own = own if group in _OWN_GROUPS else f"model.{own}"
-        if not _open(settings.get(own)) and str(settings[own]) != str(value):
-            own = f"{own}.found"
-        if str(settings.get(own)) != str(value):
-            found[own] = value
-    left = {name: value for name, value in settings.items() if _open(value)}
-    return left | found
+        name_ = rest if kind in ("loaded", "identity") else name
+        group = name_.partition(".")[0]
+        name_ = name_ if group in _DATA_GROUPS else f"model.{name_}"
+        if not _open(settings.get(name_)) and str(settings[name_]) != str(value):
+            name_ = f"{name_}.found"
+        if str(settings.get(name_)) != str(value):
+            values[name_] = value
+    undecided_settings = {name: value for name, value in settings.items() if _open(value)}
+    return undecided_settings | values
 
 
 def effective(description: Mapping[str, object]) -> dict[str, object]:
-    """Return what the model was that was asked, under the names of its settings, and the fingerprint of the data."""
+    """Return the identity of the model under the names of its settings, and the fingerprint of the data."""
     model = {name: value for name, value in description.items() if name.startswith("identity.")}
-    found: dict[str, object] = {f"model.{name.removeprefix('identity.')}": value for name, value in model.items()}
-    return found | {"dataset.fingerprint": description.get("loaded.dataset.fingerprint", "")}
+    settings: dict[str, object] = {f"model.{name.removeprefix('identity.')}": value for name, value in model.items()}
+    return settings | {"dataset.fingerprint": description.get("loaded.dataset.fingerprint", "")}

@@ -11,7 +11,7 @@ import pytest
 from robust_eval.answer import (
     SCHEMA,
     answer_table,
-    gathered,
+    concat_by_sampler,
     read_answers,
     validated,
     write_parquet,
@@ -196,7 +196,7 @@ def read(path):
 def test_tables_of_several_samplers_become_one_that_says_who_asked(tmp_path):
     judged = answer_table([BARE]).append_column("ensemble", pa.array([True]))
     tables = {"greedy": answer_table([FULL]), "exact": answer_table([]), "repetition": judged}
-    table = gathered(tables)
+    table = concat_by_sampler(tables)
     assert table.to_pylist() == [
         FULL | {"sampler": "greedy", "ensemble": None},
         dict.fromkeys(COLUMNS) | BARE | {"sampler": "repetition", "ensemble": True},

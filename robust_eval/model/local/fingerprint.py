@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from robust_eval.error import UserError, first_line
-from robust_eval.runtime.cache import cache_folder, keep, kept
+from robust_eval.runtime.cache import cache_folder, read_cached, write_cached
 
 
 def folder_hash(folder: Path) -> str:
@@ -15,7 +15,7 @@ def folder_hash(folder: Path) -> str:
     Those of the contents are remembered as long as size and time of a file stay, because weights take seconds to read.
     """
     memory = cache_folder() / "hashes" / f"{hashlib.sha256(str(folder.resolve()).encode()).hexdigest()}.json"
-    known = _known(kept(memory))
+    known = _known(read_cached(memory))
     found = {}
     for file in sorted(path for path in folder.rglob("*") if path.is_file()):
         status = file.stat()
@@ -27,7 +27,7 @@ def folder_hash(folder: Path) -> str:
             with open(file, "rb") as content:
                 found[name] = stamp, hashlib.file_digest(content, "sha256").hexdigest()
     if found != known:
-        keep(memory, json.dumps(found))
+        write_cached(memory, json.dumps(found))
     contents = {name: digest for name, (_, digest) in found.items()}
     return hashlib.sha256(json.dumps(contents, sort_keys=True).encode()).hexdigest()
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from robust_eval.error import OutageError, UserError, first_line
 from robust_eval.model.local.embedded import package_folder
 from robust_eval.model.local.fingerprint import no_model
-from robust_eval.runtime.parallel import in_parts
+from robust_eval.runtime.parallel import run_parts
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ class Sentences:
         new = [text for text in dict.fromkeys(texts) if text not in self._known]
         new.sort(key=len, reverse=True)  # those of about the same length together: a batch is as long as its longest
         parts = [new[start : start + TOGETHER] for start in range(0, len(new), TOGETHER)]
-        for part, vectors in zip(parts, in_parts("embedding", encoded, self._path, parts), strict=True):
+        for part, vectors in zip(parts, run_parts("embedding", encoded, self._path, parts), strict=True):
             self._known |= dict(zip(part, vectors, strict=True))
 
 
@@ -79,7 +79,7 @@ def fit_of_answers(path: str, pairs: Sequence[tuple[str, str]]) -> list[float]:
     ``pairs`` are (question, answer). UserError where the model cannot be loaded.
     """
     parts = [pairs[start : start + TOGETHER] for start in range(0, len(pairs), TOGETHER)]
-    return [score for scores in in_parts("ranking", _fit, path, parts) for score in scores]
+    return [score for scores in run_parts("ranking", _fit, path, parts) for score in scores]
 
 
 def _fit(path: str, pairs: Sequence[tuple[str, str]]) -> list[float]:

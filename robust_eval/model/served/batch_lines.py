@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from robust_eval.answer import OWN
+from robust_eval.answer import DEFAULT_TEMPERATURE
 from robust_eval.model.base import Request
 from robust_eval.model.calls import Call, calls
 from robust_eval.model.served.client import LARGEST_REPLY
@@ -79,7 +79,7 @@ def named(custom_id: object) -> Named | None:
         return None
     if not (start >= 0 and 1 <= count <= MOST_REQUESTS):
         return None
-    return Named(request, OWN if math.isnan(at) else at, tuple(range(start, start + count)))
+    return Named(request, DEFAULT_TEMPERATURE if math.isnan(at) else at, tuple(range(start, start + count)))
 
 
 def to_line(name: str, path: str, body: Mapping[str, Any]) -> bytes:

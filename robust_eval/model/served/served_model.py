@@ -45,7 +45,7 @@ from robust_eval.model.served.service import Answered, Answering, Service, Unans
 from robust_eval.model.served.service_settings import ServiceSettings
 from robust_eval.model.workload import prompt_tokens
 from robust_eval.prompt.prompt import Prompt
-from robust_eval.runtime.measured_choices import remembered
+from robust_eval.runtime.measured_choices import get_or_measure
 from robust_eval.runtime.process import allow_connections
 from robust_eval.runtime.text import printable
 
@@ -188,7 +188,7 @@ class ServedModel(LanguageModel):
             return can is not None and can.tells_of(temperature) and not refusal(self.settings, can, requests)
 
         if self._capabilities is None or not usable(self._capabilities):
-            found = remembered(
+            found = get_or_measure(
                 MEMORY,
                 today(self.settings.identity()),
                 lambda: awaited(partial(self._probe, temperature)).to_text(),

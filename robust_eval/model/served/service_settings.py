@@ -12,7 +12,7 @@ from robust_eval.model.config import PROMPT_STYLES, ModelConfig
 from robust_eval.model.generation import Generation
 from robust_eval.model.spending import Spending
 from robust_eval.model.workload import Terms
-from robust_eval.runtime.measured_choices import recalled
+from robust_eval.runtime.measured_choices import cached_choice
 from robust_eval.runtime.text import secret_setting
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ class ServiceSettings(ModelConfig):
         """Prices and limits, and how many answers a request brings if the service was asked that today."""
         from robust_eval.model.served.capabilities import MEMORY, Capabilities, today
 
-        known = Capabilities.from_text(recalled(MEMORY, today(self.identity())) or "")
+        known = Capabilities.from_text(cached_choice(MEMORY, today(self.identity())) or "")
         return Terms(
             chat=self.prompt_style == "chat",
             choices=known.choices if known else None,
@@ -202,7 +202,7 @@ class ServiceSettings(ModelConfig):
             return Temperatures(greedy=False, own=True)
         from robust_eval.model.served.capabilities import MEMORY, Capabilities, today
 
-        known = Capabilities.from_text(recalled(MEMORY, today(self.identity())) or "")
+        known = Capabilities.from_text(cached_choice(MEMORY, today(self.identity())) or "")
         if known is None or not known.tells_of(wanted) or not known.faithful:
             return None
         return known.temperatures(self.highest_temperature)

@@ -6,9 +6,9 @@ const all = index.ids.map((_, row) => row);
 const asked = Number($("question-table").dataset.asked);
 const number = (value) => (value === null ? NaN : Number(value));
 const spread = (values, otherwise) => {
-  const found = Array(all.length).fill(otherwise);
-  rows.forEach((row, place) => (found[row] = values[place]));
-  return found;
+  const aligned = Array(all.length).fill(otherwise);
+  rows.forEach((row, place) => (aligned[row] = values[place]));
+  return aligned;
 };
 const words = Object.fromEntries(
   Object.entries(index.words).map(([name, [values, places]]) => [name, places.map((place) => values[place])]),

@@ -60,8 +60,8 @@ if (place && numbers.length > 1) {
     const drawing = ++drawings;
     const [x, y, colour] = chosen.map((index) => numbers[index]);
     const [across, up] = [axisOf(x, 1), axisOf(y, 2)];
-    const known = rows.filter((row) => ![x, y, colour].some((column) => Number.isNaN(column.numbers[row])));
-    const points = known.map((row) => ({
+    const defined = rows.filter((row) => ![x, y, colour].some((column) => Number.isNaN(column.numbers[row])));
+    const points = defined.map((row) => ({
       row,
       x: across.at(row),
       y: up.at(row),

@@ -25,10 +25,10 @@ function element(name, attributes = {}, ...children) {
 /** A text from elsewhere: set apart, so that it cannot turn the direction of its neighbours. */
 const quoted = (text) => element("bdi", { class: "text", dir: "auto" }, text);
 const SIGNS = { right: "✓ right", wrong: "✗ wrong" };
-const verdict = (said) => element("span", { class: said in SIGNS ? said : null }, SIGNS[said] ?? said);
+const verdict = (name) => element("span", { class: name in SIGNS ? name : null }, SIGNS[name] ?? name);
 
 /** A number as it is shown, rounded here alone; what rounds to zero has no sign. */
 const rounded = (value, digits) => value.toFixed(digits).replace(/^-(?=[0.]*$)/, "");
 const grouped = (number) => number.toLocaleString("en");
-const listed = (parted) => parted.map(([said, number]) => `${grouped(number)} ${said}`).join(", ");
-const counted = (parted) => parted.reduce((sum, [, number]) => sum + number, 0);
+const listed = (counts) => counts.map(([name, number]) => `${grouped(number)} ${name}`).join(", ");
+const counted = (counts) => counts.reduce((sum, [, number]) => sum + number, 0);

@@ -1,5 +1,5 @@
 // Which questions are listed: those that a search, a word, a kind and a breaking temperature leave.
-const state = { sort: null, descending: false, search: "", filters: {}, kinds: new Set(), broken: null, chosen: null, most: PAGE, opened: new Set() };
+const state = { sort: null, descending: false, search: "", filters: {}, kinds: new Set(), broken: null, chosen: null, limit: PAGE, opened: new Set() };
 
 const figureNamed = (name) => numbers.find((column) => column.name === name);
 const breaking = figureNamed("breaking");
@@ -15,7 +15,7 @@ const kinds = [
   ["unknown", "the greedy answer is not right", (row) => /(wrong|no reply|not judged)$/.test(words.status[row])],
   breaking
     ? ["firm", "it is unbroken at every temperature", (row) => breaking.numbers[row] === Infinity]
-    : ["firm", "every reply to it is right", (row) => replies(row).length > 0 && replies(row).every(({ whole }) => whole.every(([said]) => said === "right"))],
+    : ["firm", "every reply to it is right", (row) => replies(row).length > 0 && replies(row).every(({ whole }) => whole.every(([name]) => name === "right"))],
   ["disagreement", "its raters, or its repeated answers, do not all say the same", (row) => divided.some(([column, apart]) => apart(column.numbers[row]))],
   ["cut", "the length limit ended replies to it", (row) => replies(row).some(({ cut }) => cut)],
   ["uncertain", "the extracted answer and the whole reply disagree on right or wrong", (row) => Boolean(detailed[row]?.greedy_read?.[2]) || replies(row).some(({ uncertain }) => uncertain)],
@@ -24,7 +24,7 @@ const offered = kinds.filter(({ rows }) => rows.size > 0 && rows.size < all.leng
 const holding = Object.fromEntries(offered.map(({ name, rows }) => [name, rows]));
 
 /** What is asked for: of all questions where some are searched, otherwise of those shown in full; first one with that id. */
-function found() {
+function matchingRows() {
   const wanted = state.search.toLowerCase().split(/\s+/).filter(Boolean);
   const matching = (wanted.length ? all : rows).filter(
     (row) =>
@@ -40,7 +40,7 @@ function found() {
 }
 
 function changed() {
-  state.most = PAGE;
+  state.limit = PAGE;
   drawRows();
 }
 

@@ -62,9 +62,9 @@ function copied(label, text) {
       await navigator.clipboard.writeText(text());
       button.textContent = "copied";
     } catch {
-      const shown = element("textarea", { readonly: true, rows: 6, "aria-label": label }, text());
-      button.replaceWith(shown);
-      shown.select();
+      const area = element("textarea", { readonly: true, rows: 6, "aria-label": label }, text());
+      button.replaceWith(area);
+      area.select();
     }
   };
   const button = element("button", { type: "button", onclick: copy }, label);
@@ -97,13 +97,13 @@ function curveOf(detail, row) {
     bounds: bounded ? named(detail.curve.told, "t", "", "", "", "lower", "upper") : [],
     breaking: Number.isFinite(breaking) ? [{ t: breaking }] : [],
   });
-  const said = [
+  const notes = [
     detail.curve.counted ? "Points: share of right trials, with Wilson's 95 % interval." : "",
     detail.curve.told ? "Line: from the model's probabilities, ± 1.96 standard errors." : "",
     bounded ? "Pale: bounds that are certain." : "",
     "Dashed: where a fact breaks, and at which temperature this one does.",
   ];
-  return element("figure", {}, element("figcaption", {}, "Accuracy against temperature"), place, element("p", { class: "note" }, said.filter(Boolean).join(" ")));
+  return element("figure", {}, element("figcaption", {}, "Accuracy against temperature"), place, element("p", { class: "note" }, notes.filter(Boolean).join(" ")));
 }
 
 /** Which answer was extracted of a reply, where it is not all of it, by which rule, and whether that is uncertain. */
@@ -124,7 +124,7 @@ const cameAs = (answers) =>
     "details",
     { class: "raw" },
     element("summary", {}, "the replies as they came"),
-    ...answers.map(([, text, , said, , , , , reply]) => element("div", {}, verdict(said), element("pre", { tabindex: "0" }, quoted(reply ?? text)))),
+    ...answers.map(([, text, , judgement, , , , , reply]) => element("div", {}, verdict(judgement), element("pre", { tabindex: "0" }, quoted(reply ?? text)))),
   );
 
 /** The answers of one sampler: how often each came, at which temperature, to which wording; all of them by verdict. */
@@ -135,8 +135,8 @@ function answersOf(name, answers, wordings, row) {
   const whole = answers.temperatures.map((_, t) =>
     Math.max(...answers.rows.map((answer) => Number(answer[6][t])), ...answers.others.map((other) => Number(other[2][t])), 1e-9),
   );
-  const shown = answers.shown ?? {};
-  const wording = (rewrite) => shown[rewrite] ?? quoted(rewrite === 0 ? index.texts[row] : (wordings[rewrite - 1] ?? `rewrite ${rewrite}`));
+  const variants = answers.shown ?? {};
+  const wording = (rewrite) => variants[rewrite] ?? quoted(rewrite === 0 ? index.texts[row] : (wordings[rewrite - 1] ?? `rewrite ${rewrite}`));
   const at = answers.temperatures.map((t) => (several ? `t = ${t}` : `times at t = ${t}`));
   const heading = [
     ...(reworded ? ["asked"] : []),
@@ -153,7 +153,7 @@ function answersOf(name, answers, wordings, row) {
     );
   const before = heading.length - answers.temperatures.length - 1; // columns in front of the verdicts
   let last = null;
-  const lines = answers.rows.map(([rewrite, text, label, said, outcome, won, counts, cut], place) => {
+  const lines = answers.rows.map(([rewrite, text, label, judgement, outcome, won, counts, cut], place) => {
     const again = rewrite === last;
     last = rewrite;
     return element(
@@ -162,20 +162,20 @@ function answersOf(name, answers, wordings, row) {
       reworded ? element("td", {}, again ? "" : wording(rewrite)) : null,
       element("td", {}, outcome === "ok" || text ? quoted(text) : "", outcome === "ok" ? "" : ` (${outcome.replace("_", " ")})`, won && reworded ? " (voted for)" : "", cut ? element("small", {}, ` (cut ${cut} times)`) : "", reading(answers.read?.[place])),
       labelled ? element("td", {}, label) : null,
-      element("td", {}, verdict(said)),
+      element("td", {}, verdict(judgement)),
       ...counts.map(count),
     );
   });
-  for (const [said, number, counts] of answers.others)
+  for (const [judgement, number, counts] of answers.others)
     lines.push(
-      element("tr", {}, element("td", { colspan: before }, `${number} other${number === 1 ? " answer" : " answers"}`), element("td", {}, verdict(said)), ...counts.map(count)),
+      element("tr", {}, element("td", { colspan: before }, `${number} other${number === 1 ? " answer" : " answers"}`), element("td", {}, verdict(judgement)), ...counts.map(count)),
     );
-  const sums = answers.whole.map(([said, counts], place) =>
+  const sums = answers.whole.map(([judgement, counts], place) =>
     element(
       "tr",
       {},
       element("th", { scope: "row", colspan: before }, place ? "" : "all answers"),
-      element("td", {}, verdict(said)),
+      element("td", {}, verdict(judgement)),
       ...counts.map((value, t) => element("td", { class: "number", "data-at": at[t] }, value)),
     ),
   );
@@ -197,12 +197,12 @@ function answersOf(name, answers, wordings, row) {
   );
 }
 
-function treeOf([, , , seen, hidden, branches]) {
+function treeOf([, , , total, hidden, branches]) {
   const list = (branches, hidden) =>
     element(
       "ul",
       { class: "tree" },
-      ...branches.map(([text, percent, said, seen, hidden, next]) =>
+      ...branches.map(([text, percent, judgement, counts, hidden, next]) =>
         element(
           "li",
           {},
@@ -211,19 +211,19 @@ function treeOf([, , , seen, hidden, branches]) {
           " ",
           quoted(text.replaceAll(" ", "␣").replaceAll("\n", "⏎")),
           " ",
-          said ? verdict(said) : "",
-          counted(seen) > 1 ? element("small", {}, ` (${answersOfKinds(seen)})`) : null,
+          judgement ? verdict(judgement) : "",
+          counted(counts) > 1 ? element("small", {}, ` (${answersOfKinds(counts)})`) : null,
           next.length || hidden.length ? list(next, hidden) : null,
         ),
       ),
       hidden.length ? element("li", {}, element("small", {}, `not shown: ${answersOfKinds(hidden)}`)) : null,
     );
-  const answersOfKinds = (parted) => `${grouped(counted(parted))} ${counted(parted) === 1 ? "answer" : "answers"}: ${listed(parted)}`;
+  const answersOfKinds = (counts) => `${grouped(counted(counts))} ${counted(counts) === 1 ? "answer" : "answers"}: ${listed(counts)}`;
   return element(
     "figure",
     {},
     element("figcaption", {}, "The answer tree: its most probable branches"),
-    element("p", { class: "note" }, `The probability, at temperature 1, that an answer begins so; a verdict stands where an answer may end. In brackets: the answers seen that begin so, each counted once, in all ${answersOfKinds(seen)}.`),
+    element("p", { class: "note" }, `The probability, at temperature 1, that an answer begins so; a verdict stands where an answer may end. In brackets: the answers seen that begin so, each counted once, in all ${answersOfKinds(total)}.`),
     list(branches, hidden),
   );
 }

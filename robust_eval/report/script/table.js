@@ -67,30 +67,30 @@ const status = element("p", { role: "status" });
 const more = element("button", {
   type: "button",
   onclick: () => {
-    state.most += PAGE;
+    state.limit += PAGE;
     drawRows();
   },
 });
 
 function drawRows() {
-  const matching = found();
+  const matching = matchingRows();
   writeAddress();
   heads.forEach((head, place) => {
     const sorted = state.sort === columns[place];
     head.setAttribute("aria-sort", sorted ? (state.descending ? "descending" : "ascending") : "none");
   });
   body.replaceChildren(
-    ...matching.slice(0, state.most).flatMap((row) => [
+    ...matching.slice(0, state.limit).flatMap((row) => [
       element("tr", {}, ...columns.map((column) => element("td", { class: column.number ? "number" : null }, column.cell(row)))),
       ...(state.opened.has(row)
         ? [element("tr", { class: "opened" }, element("td", { colspan: columns.length }, detailOf(row)))]
         : []),
     ]),
   );
-  const shown = Math.min(state.most, matching.length);
-  status.textContent = `${grouped(shown)} of ${grouped(matching.length)} questions shown${coverage(matching)}.`;
-  more.hidden = shown === matching.length;
-  more.textContent = `Show ${Math.min(PAGE, matching.length - shown)} more`;
+  const count = Math.min(state.limit, matching.length);
+  status.textContent = `${grouped(count)} of ${grouped(matching.length)} questions shown${coverage(matching)}.`;
+  more.hidden = count === matching.length;
+  more.textContent = `Show ${Math.min(PAGE, matching.length - count)} more`;
 }
 
 /** What the questions that match were taken from, where that is not plain. */
@@ -106,10 +106,10 @@ function coverage(matching) {
 /** Show a question wherever it is: without filters that hide it, by a search where the table lacks it, and as many
  * rows as that takes. */
 function open(row) {
-  if (!found().includes(row)) {
+  if (!matchingRows().includes(row)) {
     leaveAll(detailed[row] ? "" : index.ids[row]);
   }
-  state.most = Math.max(state.most, Math.ceil((found().indexOf(row) + 1) / PAGE) * PAGE);
+  state.limit = Math.max(state.limit, Math.ceil((matchingRows().indexOf(row) + 1) / PAGE) * PAGE);
   state.opened.add(row);
   drawRows();
   const button = body.querySelector(`button[data-row="${row}"]`);

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from robust_eval.answer import answer_table, gathered, write_parquet
+from robust_eval.answer import answer_table, concat_by_sampler, write_parquet
 from robust_eval.error import UserError
 from robust_eval.experiment.run_record import compared
 
@@ -55,7 +55,9 @@ def test_the_same_condition_of_two_samplers_is_two_answers(tmp_path: Path):
     first = {"greedy": [ROW], "repetition": [ROW], "perturbation": [ROW | {"rewrite": 2}]}
     second = first | {"repetition": [ROW | {"text": "Rome"}], "perturbation": [ROW | {"rewrite": 2, "text": "Oslo"}]}
     for name, tables in (("first", first), ("second", second)):
-        write_parquet(gathered({sampler: answer_table(rows) for sampler, rows in tables.items()}), tmp_path / name)
+        write_parquet(
+            concat_by_sampler({sampler: answer_table(rows) for sampler, rows in tables.items()}), tmp_path / name
+        )
     assert compared(tmp_path / "first", tmp_path / "second") == (
         "2 of 3 answers differ, for example question q1 at t = 0.5, trial 0 (repetition): 'Paris' → 'Rome'; question "
         "q1, rewrite 2, at t = 0.5, trial 0 (perturbation): 'Paris' → 'Oslo'; of the others to the last digit"
@@ -64,7 +66,7 @@ def test_the_same_condition_of_two_samplers_is_two_answers(tmp_path: Path):
 
 def test_a_run_of_before_samplers_were_written_down_is_compared_without(tmp_path: Path):
     write_parquet(answer_table(ROWS), tmp_path / "first")
-    write_parquet(gathered({"repetition": answer_table(ROWS)}), tmp_path / "second")
+    write_parquet(concat_by_sampler({"repetition": answer_table(ROWS)}), tmp_path / "second")
     assert compared(tmp_path / "first", tmp_path / "second").startswith("the same answers came, all 3 of them")
 
 

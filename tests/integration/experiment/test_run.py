@@ -122,7 +122,7 @@ def test_without_a_home_a_run_finds_what_it_finds_with_one(
 ):
     monkeypatch.setattr("robust_eval.model.local.cpu_linear._faster", lambda *_: "torch")  # it may differ, under load
     _, ordinary = measure("engine.threads=1", base=tmp_path / "first")
-    monkeypatch.setattr(cache, "_said", [])
+    monkeypatch.setattr(cache, "_warned", [])
     monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null")
     _, homeless = measure("engine.threads=1", base=tmp_path / "second")
     assert figures(homeless) == figures(ordinary)

@@ -23,7 +23,7 @@ SHOWN = 52
 @pytest.fixture(scope="module", autouse=True)
 def few_are_shown() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(report_page, "MOST", SHOWN)
+        patch.setattr(report_page, "MAX_QUESTIONS", SHOWN)
         yield
 
 
@@ -212,7 +212,7 @@ def test_where_the_ids_of_all_are_too_large_the_page_says_that_a_search_covers_t
 
 def test_a_fact_among_the_extremes_opens_though_the_table_lacks_it(browser: Browser, result: Result, tmp_path: Path):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(report_page, "MOST", 8)
+        patch.setattr(report_page, "MAX_QUESTIONS", 8)
         write_page(result, [], tmp_path / "report.html")
     opened = Opened(browser, tmp_path / "report.html")
     for button in opened.page.locator("td[data-question] button").all()[:12]:

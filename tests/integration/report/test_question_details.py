@@ -11,7 +11,7 @@ from tiny_model import byte_tokenizer
 
 from robust_eval.answer import CURVES, answer_table
 from robust_eval.question import Question
-from robust_eval.report.question_details import ANSWERS, cut, details
+from robust_eval.report.question_details import MAX_ANSWERS, cut, details
 from robust_eval.tracking.result import Result
 
 
@@ -135,7 +135,7 @@ def test_probabilities_of_answers_are_rounded_once_as_they_are_shown(result: Res
 def test_the_answers_that_came_least_are_only_counted_by_their_verdicts(result: Result):
     texts = [
         *["no 0", "no 1"] * 2,
-        *[f"no {number}" for number in range(2, ANSWERS + 3)],
+        *[f"no {number}" for number in range(2, MAX_ANSWERS + 3)],
         "yes",
         "yes!",
         "perhaps",
@@ -153,7 +153,7 @@ def test_the_answers_that_came_least_are_only_counted_by_their_verdicts(result: 
     assert [(text, said, count) for _, text, _, said, _, _, (count,) in found["rows"]] == [
         ("no 0", "wrong", "2"),
         ("no 1", "wrong", "2"),
-        *((f"no {number}", "wrong", "1") for number in range(2, ANSWERS)),
+        *((f"no {number}", "wrong", "1") for number in range(2, MAX_ANSWERS)),
     ]
     assert found["others"] == [
         ["right", 2, ["2"]],
@@ -174,7 +174,7 @@ def test_the_counts_of_every_question_add_up_to_its_accuracy(tmp_path: Path):
     for shown in details(run, run.kept, 600, None):
         found = shown["samplers"]["temperature_sweep"]
         assert found["temperatures"] == list(TEMPERATURES)
-        assert sum(number for _, number, _ in found["others"]) == len(TEMPERATURES) * 4 - ANSWERS
+        assert sum(number for _, number, _ in found["others"]) == len(TEMPERATURES) * 4 - MAX_ANSWERS
         lines = [(said, counts) for *_, said, _, _, counts in found["rows"]]
         lines += [(said, counts) for said, _, counts in found["others"]]
         for t, (_, accuracy, _, _) in enumerate(shown["curve"]["counted"]):
@@ -268,5 +268,5 @@ def test_texts_are_cut_the_shorter_the_more_there_are(result: Result, tmp_path: 
 
     whole = size()
     monkeypatch.setattr(page, "DATA_LIMIT", whole - 1)
-    monkeypatch.setattr(page, "LONGEST", (600, 5))
+    monkeypatch.setattr(page, "TEXT_LIMITS", (600, 5))
     assert size() < whole

@@ -4,7 +4,7 @@ import math
 import numpy as np
 import pytest
 
-from robust_eval.report.branches import BRANCHES, LEAST, Branch, Path, top_branches
+from robust_eval.report.branches import MAX_BRANCHES, MIN_PROBABILITY, Branch, Path, top_branches
 
 LETTERS = "abcdefgh"
 
@@ -62,12 +62,12 @@ def test_the_answers_of_every_branch_are_counted_by_their_verdicts_those_that_ar
     paths = [Path((0, 10 + way), [math.log(0.9), each], 2, way % 4 == 0) for way, each in enumerate(follows)]
     paths += [Path((0,), [math.log(0.9)], 1, None), Path((1,), [math.log(1e-4)], 1, True)]
     tree = top_branches([*paths, *paths], lambda tokens: "".join(map(str, tokens)))
-    assert tree.seen == {"right": 11, "wrong": 30, "not judged": 1}
+    assert tree.counts == {"right": 11, "wrong": 30, "not judged": 1}
     assert tree.hidden == {"right": 1}
     (first,) = tree.branches
-    assert (first.verdict, first.seen) == ("not judged", {"right": 10, "wrong": 30, "not judged": 1})
-    assert len(first.branches) == BRANCHES - 1
-    assert sum((branch.seen for branch in first.branches), first.hidden) == {"right": 10, "wrong": 30}
+    assert (first.verdict, first.counts) == ("not judged", {"right": 10, "wrong": 30, "not judged": 1})
+    assert len(first.branches) == MAX_BRANCHES - 1
+    assert sum((branch.counts for branch in first.branches), first.hidden) == {"right": 10, "wrong": 30}
 
 
 def test_of_all_answers_of_a_language_the_most_probable_beginnings_are_shown():
@@ -83,11 +83,13 @@ def test_of_all_answers_of_a_language_the_most_probable_beginnings_are_shown():
         for length in (1, 2, 3)
         for tokens in itertools.product(range(8), repeat=length)
     }
-    likeliest = sorted(probability, key=lambda tokens: -probability[tokens])[:BRANCHES]
-    expected = {decode(list(tokens)): probability[tokens] for tokens in likeliest if probability[tokens] >= LEAST}
+    likeliest = sorted(probability, key=lambda tokens: -probability[tokens])[:MAX_BRANCHES]
+    expected = {
+        decode(list(tokens)): probability[tokens] for tokens in likeliest if probability[tokens] >= MIN_PROBABILITY
+    }
     found = {text: branch[0] for text, branch in leaves(top_branches(paths, decode).branches).items()}
     # A chain of one way stands as its end, so the shown ones are among the likeliest, and none of those is missing
     # that is not the beginning of a shown one.
     assert found == {text: pytest.approx(expected[text]) for text in found}
     assert all(any(shown.startswith(text) for shown in found) for text in expected)
-    assert len(found) > BRANCHES / 2
+    assert len(found) > MAX_BRANCHES / 2

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from robust_eval.runtime import cache
-from robust_eval.runtime.cache import cache_folder, keep, kept, kept_folder
+from robust_eval.runtime.cache import cache_folder, cached_folder, read_cached, write_cached
 
 
 @pytest.fixture(autouse=True)
 def untold(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing was said yet of a folder that cannot be written."""
-    monkeypatch.setattr(cache, "_said", [])
+    monkeypatch.setattr(cache, "_warned", [])
 
 
 @contextmanager
@@ -41,9 +41,9 @@ def without(folder: Path, reason: str) -> str:
 
 def test_what_is_kept_is_read_again(tmp_path: Path):
     file = tmp_path / "some" / "folder" / "choice"
-    keep(file, "één")
-    keep(file, "två")
-    assert kept(file) == "två"
+    write_cached(file, "één")
+    write_cached(file, "två")
+    assert read_cached(file) == "två"
     assert list(file.parent.iterdir()) == [file]
 
 
@@ -51,10 +51,10 @@ def test_on_a_full_disk_the_file_stays_as_it_was_and_nothing_else_is_left(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
     file = tmp_path / "choice"
-    keep(file, "before")
+    write_cached(file, "before")
     with full_disk():
-        keep(file, "now")
-        keep(tmp_path / "other", "now")
+        write_cached(file, "now")
+        write_cached(tmp_path / "other", "now")
     assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [("choice", "before")]
     assert caplog.messages == [without(tmp_path, "File too large")]
 
@@ -62,17 +62,17 @@ def test_on_a_full_disk_the_file_stays_as_it_was_and_nothing_else_is_left(
 def test_a_folder_that_cannot_be_written_is_said_once_and_gone_without(
     unwritable: Path, caplog: pytest.LogCaptureFixture
 ):
-    keep(unwritable / "a" / "choice", "now")
-    keep(unwritable / "b" / "choice", "now")
-    assert kept(unwritable / "a" / "choice") is None
+    write_cached(unwritable / "a" / "choice", "now")
+    write_cached(unwritable / "b" / "choice", "now")
+    assert read_cached(unwritable / "a" / "choice") is None
     assert caplog.messages == [without(unwritable / "a", "Not a directory")]
 
 
 def test_what_cannot_be_read_is_absent(tmp_path: Path):
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
     (tmp_path / "folder").mkdir()
-    assert [kept(tmp_path / name) for name in ("binary", "folder", "nothing")] == [None, None, None]
-    keep(tmp_path / "folder", "cannot take its place")
+    assert [read_cached(tmp_path / name) for name in ("binary", "folder", "nothing")] == [None, None, None]
+    write_cached(tmp_path / "folder", "cannot take its place")
     assert sorted(one.name for one in tmp_path.iterdir()) == ["binary", "folder"]
 
 
@@ -86,8 +86,8 @@ def test_who_has_no_home_has_no_cache_and_no_folder_called_tilde(
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setattr(pwd, "getpwuid", nobody)
     monkeypatch.chdir(tmp_path)
-    keep(cache_folder() / "threads" / "here", "4")
-    assert kept(cache_folder() / "threads" / "here") is None
+    write_cached(cache_folder() / "threads" / "here", "4")
+    assert read_cached(cache_folder() / "threads" / "here") is None
     assert list(tmp_path.iterdir()) == []
     assert len(caplog.messages) == 1
 
@@ -104,7 +104,7 @@ def filled(made: list[Path]) -> Callable[[Path], None]:
 def test_a_folder_is_made_once_and_found_again(tmp_path: Path):
     made: list[Path] = []
     for _ in range(2):
-        folder = kept_folder(tmp_path / "models" / "mine", filled(made))
+        folder = cached_folder(tmp_path / "models" / "mine", filled(made))
         assert (folder / "weights").read_text() == "1"
     assert list((tmp_path / "models").iterdir()) == [tmp_path / "models" / "mine"] == [folder]
     assert len(made) == 1
@@ -116,7 +116,7 @@ def test_a_folder_that_is_not_whole_is_made_again(tmp_path: Path):
 
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "weights").touch()
-    folder = kept_folder(tmp_path / "mine", filled([]), whole)
+    folder = cached_folder(tmp_path / "mine", filled([]), whole)
     assert (folder / "weights").read_text() == "1"
     assert list(tmp_path.iterdir()) == [tmp_path / "mine"] == [folder]
 
@@ -126,11 +126,11 @@ def test_a_folder_that_cannot_be_kept_is_made_once_in_a_process_and_removed_when
 ):
     at_the_end = []
     monkeypatch.setattr(cache.atexit, "register", lambda *call, **how: at_the_end.append((call, how)))
-    monkeypatch.setattr(cache, "_elsewhere", {})
+    monkeypatch.setattr(cache, "_temporary_folders", {})
     cache._temporary.cache_clear()
     made: list[Path] = []
-    folder = kept_folder(unwritable / "mine", filled(made))
-    assert kept_folder(unwritable / "mine", filled(made)) == folder == cache.place(unwritable / "mine")
+    folder = cached_folder(unwritable / "mine", filled(made))
+    assert cached_folder(unwritable / "mine", filled(made)) == folder == cache.folder_location(unwritable / "mine")
     assert (folder / "weights").read_text() == "1"
     assert len(made) == len(caplog.messages) == 1
     for (remove, *arguments), how in at_the_end:

@@ -40,18 +40,18 @@ def test_texts_are_counted_as_often_as_they_stand_wherever_they_stand(
     values = pa.array(entries, pa.table(NESTED)[column].type)
     pq.write_table(pa.table({column: values}), tmp_path / "long.parquet")
     texts = {"text": 1}.get(column, 2) * 100
-    kind = QUESTIONS._replace(unpacked=texts * 10_016)  # 8 bytes for each text, and 8 more where it is in a list
-    refuse_bomb(tmp_path / "long.parquet", kind=kind)
+    limits = QUESTIONS._replace(unpacked=texts * 10_016)  # 8 bytes for each text, and 8 more where it is in a list
+    refuse_bomb(tmp_path / "long.parquet", limits=limits)
     with pytest.raises(UserError, match=r"unpacks to more than \d MiB, which is the most that is read of a file of"):
-        refuse_bomb(tmp_path / "long.parquet", kind=kind._replace(unpacked=texts * 10_000))
+        refuse_bomb(tmp_path / "long.parquet", limits=limits._replace(unpacked=texts * 10_000))
 
 
 def test_columns_that_are_not_read_are_not_counted(file: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(files, "PACKED", 0)
-    kind = QUESTIONS._replace(unpacked=4 * 8 + 120)
-    assert read_parquet(file, ["text"], kind).column_names == ["text"]
+    limits = QUESTIONS._replace(unpacked=4 * 8 + 120)
+    assert read_parquet(file, ["text"], limits).column_names == ["text"]
     with pytest.raises(UserError):
-        read_parquet(file, None, kind)
+        read_parquet(file, None, limits)
 
 
 def test_a_column_that_is_missing_is_an_error_of_its_own(file: Path):
@@ -61,12 +61,12 @@ def test_a_column_that_is_missing_is_an_error_of_its_own(file: Path):
 
 def test_more_rows_than_a_file_of_its_size_holds_are_refused(file: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(files, "ROWS", 3)
-    kind = QUESTIONS._replace(rows=0)
+    limits = QUESTIONS._replace(rows=0)
     with pytest.raises(
         UserError, match=r"holds 4 rows in \d,\d+ bytes, and no more than 3 are read of a file of this size"
     ):
-        refuse_bomb(file, kind=kind)
-    refuse_bomb(file, kind=kind._replace(rows=1))
+        refuse_bomb(file, limits=limits)
+    refuse_bomb(file, limits=limits._replace(rows=1))
 
 
 def varint(number: int, width: int = 1) -> bytes:

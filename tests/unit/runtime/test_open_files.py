@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from robust_eval.error import UserError
-from robust_eval.runtime.process import SPARE, allow_connections
+from robust_eval.runtime.process import RESERVED_FILES, allow_connections
 
 FILES = resource.RLIMIT_NOFILE
 
@@ -24,14 +24,14 @@ def test_more_connections_than_files_are_refused_with_the_setting_and_the_limit(
     with pytest.raises(UserError) as refused:
         allow_connections(200, "model.at_once")
     assert str(refused.value) == (
-        f"model.at_once=200 needs about {210 + SPARE} open files, but the hard limit is 64 (ulimit -Hn): set "
-        f"model.at_once={54 - SPARE}, or a higher limit"
+        f"model.at_once=200 needs about {210 + RESERVED_FILES} open files, but the hard limit is 64 (ulimit -Hn): set "
+        f"model.at_once={54 - RESERVED_FILES}, or a higher limit"
     )
     assert limits == [64, 64]
 
 
 def test_what_the_refusal_names_is_enough(limits: list[int]):
-    allow_connections(54 - SPARE, "model.at_once")
+    allow_connections(54 - RESERVED_FILES, "model.at_once")
 
 
 def test_where_not_even_one_fits_no_number_is_named(limits: list[int]):
@@ -44,7 +44,7 @@ def test_where_not_even_one_fits_no_number_is_named(limits: list[int]):
 def test_a_limit_that_may_be_raised_is_raised(hard: int, limits: list[int]):
     limits[:] = [64, hard]
     allow_connections(200, "model.at_once")
-    assert limits == [210 + SPARE, hard]
+    assert limits == [210 + RESERVED_FILES, hard]
 
 
 @pytest.mark.parametrize("soft", [1024, resource.RLIM_INFINITY])

@@ -1,12 +1,12 @@
 import numpy as np
 
-from robust_eval.runtime.parallel import SPREAD, generators, in_parts
+from robust_eval.runtime.parallel import PART_RUNNER, generators, run_parts
 
 
 def test_parts_are_done_in_their_order_with_what_they_share():
-    assert in_parts("powers", pow, 2, [3, 1, 2]) == [8, 2, 4]
-    assert in_parts("powers", pow, 2, [5]) == [32]
-    assert in_parts("powers", pow, 2, []) == []
+    assert run_parts("powers", pow, 2, [3, 1, 2]) == [8, 2, 4]
+    assert run_parts("powers", pow, 2, [5]) == [32]
+    assert run_parts("powers", pow, 2, []) == []
 
 
 def test_an_engine_may_have_them_done_elsewhere():
@@ -16,10 +16,10 @@ def test_an_engine_may_have_them_done_elsewhere():
         asked.append((stage, work, shared, parts))
         return ["there"]
 
-    before = SPREAD.set(elsewhere)
-    assert in_parts("powers", pow, 2, [3]) == ["there"]
-    SPREAD.reset(before)
-    assert in_parts("powers", pow, 2, [3]) == [8]
+    before = PART_RUNNER.set(elsewhere)
+    assert run_parts("powers", pow, 2, [3]) == ["there"]
+    PART_RUNNER.reset(before)
+    assert run_parts("powers", pow, 2, [3]) == [8]
     assert asked == [("powers", pow, 2, [3])]
 
 

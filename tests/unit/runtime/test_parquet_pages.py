@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from robust_eval.runtime.parquet_pages import pages
+from robust_eval.runtime.parquet_pages import page_totals
 
 ROWS = 50_000
 TABLE = pa.table(
@@ -41,7 +41,7 @@ def test_pages_hold_what_an_honest_footer_says(settings: dict[str, Any], tmp_pat
         for place in range(footer.num_columns):
             chunk = footer.row_group(group).column(place)
             start = chunk.dictionary_page_offset or chunk.data_page_offset
-            found = pages(content, start, chunk.total_compressed_size)
+            found = page_totals(content, start, chunk.total_compressed_size)
             assert found.values == chunk.num_values
             headers = chunk.total_uncompressed_size - found.unpacked  # which the footer counts as well
             assert 0 < headers <= chunk.total_compressed_size
@@ -66,8 +66,8 @@ GOOD = bytes.fromhex("15041564156415021c1502000000")  # a page header, and a byt
 )
 def test_a_header_that_is_none_is_broken(content: bytes):
     with pytest.raises(pa.ArrowInvalid, match=r"the header of a page at byte \d+ is broken"):
-        pages(content, 0, 100)
+        page_totals(content, 0, 100)
 
 
 def test_a_place_outside_of_the_file_has_no_pages():
-    assert pages(GOOD, 1000, 10) == pages(GOOD, -5, 10) == (0, 0)
+    assert page_totals(GOOD, 1000, 10) == page_totals(GOOD, -5, 10) == (0, 0)

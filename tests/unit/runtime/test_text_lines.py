@@ -20,7 +20,7 @@ def test_a_text_in_another_encoding_is_read_in_it(file: Path):
     file.write_bytes("Bogotá\n".encode("latin-1"))
     assert list(text_lines(file, "latin-1")) == [(1, "Bogotá\n")]
     with pytest.raises(UserError) as caught:
-        list(text_lines(file, called="the file"))
+        list(text_lines(file, label="the file"))
     assert str(caught.value) == (
         "the file, line 1: not UTF-8 (invalid continuation byte at byte 6); as cp1252 it reads 'Bogotá': "
         "save the file as UTF-8"
@@ -37,7 +37,7 @@ def test_the_first_bytes_say_more_than_the_encoding_expected(file: Path, encodin
 def test_half_a_character_of_several_bytes_is_named(file: Path):
     file.write_bytes("Bogotá\n".encode("utf-16")[:-1])
     with pytest.raises(UserError, match=r"^the file: not UTF-16 \(truncated data\)$"):
-        list(text_lines(file, called="the file"))
+        list(text_lines(file, label="the file"))
 
 
 def test_a_file_that_is_not_there_is_named(file: Path):
@@ -62,5 +62,5 @@ def test_lines_of_json_are_read_with_their_places_but_for_those_that_are_empty(f
 def test_a_line_that_is_no_json_is_named(file: Path, line: str, reason: str):
     file.write_text(f"1\n{line}\n")
     with pytest.raises(UserError) as caught:
-        list(json_lines(file, called="the file"))
+        list(json_lines(file, label="the file"))
     assert str(caught.value).startswith(f"the file, line 2: broken JSON ({reason}")

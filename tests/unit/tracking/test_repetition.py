@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 
 from robust_eval.answer import SCHEMA
-from robust_eval.tracking.repetition import equal_in_a_row
+from robust_eval.tracking.result import equal_in_a_row
 
 
 def replies(question: str, *texts: str, temperature: float = 1.0, **more: Any) -> list[dict[str, Any]]:

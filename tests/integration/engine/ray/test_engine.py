@@ -45,7 +45,7 @@ from robust_eval.model.local.transformers import Transformers
 from robust_eval.model.served.capabilities import Capabilities
 from robust_eval.model.served.openai import OpenAI
 from robust_eval.model.served.served_model import ServedModel
-from robust_eval.runtime.parallel import in_parts
+from robust_eval.runtime.parallel import run_parts
 from robust_eval.runtime.process import Stopwatch
 from robust_eval.sampler.exact import Exact
 from robust_eval.sampler.temperature_sweep import TemperatureSweep
@@ -390,7 +390,7 @@ def test_intervals_agreement_and_clusters_come_from_ray_and_are_the_same(
         return [
             interval.bootstrap_draws(np.mean, values, groups=np.arange(50) // 3).tolist(),
             agreement.remapped_kappa(counts, [6] * 20),
-            in_parts("clusters", clustered, 0.2, [forms[:2], forms[2:]]),
+            run_parts("clusters", clustered, 0.2, [forms[:2], forms[2:]]),
         ]
 
     expected = figures()
@@ -411,8 +411,8 @@ def test_a_part_that_fails_on_ray_is_done_here_and_it_is_said(
         return shared + part, os.getpid() == here
 
     with Ray(address).open():
-        assert in_parts("sums", work, 10, [0, 1, 2]) == [(10, False), (11, True), (12, False)]
-        assert in_parts("sums", work, 10, [0, 1]) == [(10, True), (11, True)]
+        assert run_parts("sums", work, 10, [0, 1, 2]) == [(10, False), (11, True), (12, False)]
+        assert run_parts("sums", work, 10, [0, 1]) == [(10, True), (11, True)]
     assert said(caplog) == ["sums: 1 of 3 parts are done here: ValueError: not on this machine"]
 
 
@@ -425,9 +425,9 @@ def test_a_part_that_a_person_has_to_see_to_ends_the_run_and_without_a_cluster_a
         return part
 
     with Ray(address).open(), pytest.raises(UserError, match=r"^there is no such model$"):
-        in_parts("sums", work, "there is no such model", [0, 1])
+        run_parts("sums", work, "there is no such model", [0, 1])
     assert asked_of_ray == ["sums"]
     with Ray(address, num_cpus=64).open():
-        assert in_parts("sums", work, "", [0, 1]) == [0, 1]
+        assert run_parts("sums", work, "", [0, 1]) == [0, 1]
     assert asked_of_ray == ["sums"]
     assert [line.startswith("sums: no machine has room") for line in said(caplog)] == [True]

@@ -13,7 +13,7 @@ import pytest
 from batch_server import BatchServer, batch_server
 from experiments import run_experiment
 
-from robust_eval.answer import OWN, rows
+from robust_eval.answer import DEFAULT_TEMPERATURE, rows
 from robust_eval.cli.cancel import cancel_batches
 from robust_eval.cli.dry_run import dry_run
 from robust_eval.config.overrides import checked_overrides
@@ -46,7 +46,7 @@ class Killed(BaseException):
 @pytest.fixture(autouse=True)
 def known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(measured_choices, "cache_folder", lambda: tmp_path / "cache")
-    monkeypatch.setattr(served_model, "remembered", lambda *_: CAN.to_text())
+    monkeypatch.setattr(served_model, "get_or_measure", lambda *_: CAN.to_text())
 
 
 @pytest.fixture
@@ -388,14 +388,14 @@ def test_cached_tokens_are_counted_and_priced(server: BatchServer, store: Sqlite
     assert table["cached_tokens"].to_pylist() == [80, 0, 80, 0]
 
 
-@pytest.mark.parametrize("temperature", [0.0, 0.1 + 0.2, 1.0, OWN])
+@pytest.mark.parametrize("temperature", [0.0, 0.1 + 0.2, 1.0, DEFAULT_TEMPERATURE])
 def test_a_line_names_its_answers_in_at_most_64_signs(temperature: float):
     name = line_name("a" * 32, Call(questions(1)[0], temperature, (9998, 9999)))
     assert len(name) <= 64
     one = named(name)
     assert one is not None
     assert (one.request, one.trials) == ("a" * 32, (9998, 9999))
-    assert one.temperature is OWN if temperature != temperature else one.temperature == temperature
+    assert one.temperature is DEFAULT_TEMPERATURE if temperature != temperature else one.temperature == temperature
 
 
 @pytest.mark.parametrize("name", ["", "a:b", "a:1.0:x:1", "a:1.0:-1:1", "a:1.0:0:0", "a:1.0:0:999999999", None, 7])

@@ -199,7 +199,7 @@ def known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[Capabili
     monkeypatch.setattr(measured_choices, "cache_folder", lambda: tmp_path / "cache")
 
     def can(capabilities: Capabilities) -> None:
-        monkeypatch.setattr(served_model, "remembered", lambda *_: capabilities.to_text())
+        monkeypatch.setattr(served_model, "get_or_measure", lambda *_: capabilities.to_text())
 
     can(LLAMA)
     return can
@@ -208,7 +208,7 @@ def known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[Capabili
 @pytest.fixture
 def probing(monkeypatch: pytest.MonkeyPatch, known: object) -> None:
     """Servers are asked what they can do."""
-    monkeypatch.setattr(served_model, "remembered", measured_choices.remembered)
+    monkeypatch.setattr(served_model, "get_or_measure", measured_choices.get_or_measure)
 
 
 @pytest.fixture

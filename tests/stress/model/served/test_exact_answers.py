@@ -28,7 +28,7 @@ sys.path.insert(0, sys.argv[1])
 from toy_served import CAN, request, stored
 from robust_eval.model.served import served_model
 from robust_eval.store.sqlite import SqliteStore
-served_model.remembered = lambda *_: CAN.to_text()
+served_model.get_or_measure = lambda *_: CAN.to_text()
 with SqliteStore(sys.argv[2]).open() as entries:
     stored(entries, sys.argv[3], [request(number, nodes=20) for number in range(*map(int, sys.argv[4:]))])
 """
@@ -71,7 +71,7 @@ class KillingServer(TableServer):
 def test_curves_of_a_run_that_is_killed_ten_times_are_those_of_one_that_is_not(
     shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("robust_eval.model.served.served_model.remembered", lambda *_: CAN.to_text())
+    monkeypatch.setattr("robust_eval.model.served.served_model.get_or_measure", lambda *_: CAN.to_text())
     requests = [request(number, nodes=20) for number in range(FIRST, FIRST + QUESTIONS)]
     with scripted_server(TableServer(Table(3), ids=False)) as script:
         with SqliteStore(str(tmp_path / "undisturbed")).open() as entries:

@@ -144,7 +144,7 @@ def test_a_server_that_does_not_go_on_as_it_answers_is_refused_with_what_would_w
 def test_what_keeps_a_server_from_being_asked_is_said_before(
     settings: dict[str, object], can: Capabilities, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("robust_eval.model.served.served_model.remembered", lambda *_: can.to_text())
+    monkeypatch.setattr("robust_eval.model.served.served_model.get_or_measure", lambda *_: can.to_text())
     with served(TableServer(Table(0)), can, **settings) as (model, script):
         with pytest.raises(UserError, match=reason):
             model.check([request()])
@@ -156,7 +156,7 @@ def test_a_server_that_changes_its_mind_about_log_probabilities_makes_errors_tha
     changes: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     server = TableServer(Table(1))
-    monkeypatch.setattr("robust_eval.model.served.served_model.remembered", lambda *_: CAN.to_text())
+    monkeypatch.setattr("robust_eval.model.served.served_model.get_or_measure", lambda *_: CAN.to_text())
     requests = [request(number, nodes=20) for number in range(4)]
     with scripted_server(server) as script, SqliteStore(str(tmp_path / "store")).open() as entries:
         whole = stored(entries, script.url, requests[:1])
