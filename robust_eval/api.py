@@ -358,7 +358,7 @@ def _standing_for(model: ModelConfig) -> list[str]:
     own: list[str] = [field.name for field in fields(model)] if is_dataclass(model) else []
     values = {name: getattr(model, name) for name in own if name != "name"}
     plain = {name: value for name, value in values.items() if isinstance(value, str | int | float | bool | None)}
-    style = "chat" if model.terms().chat else "plain"
+    style = "chat" if model.service_limits().chat else "plain"
     described = {"name": model.name, "kind": type(model).__qualname__, "settings": plain, "prompt_style": style}
     return ["model=given", *(as_override(f"model.{name}", value) for name, value in described.items())]
 

@@ -84,7 +84,7 @@ class Config:
         says itself how the model was prompted.
         """
         asked = None if self.recorded is None else self.recorded.asked
-        chat = self.model.terms().chat if asked is None else not asked.first_lines
+        chat = self.model.service_limits().chat if asked is None else not asked.first_lines
         reader = self.reader.of(chat)
         served = self.model.remote
         return Judge(reader, self.grader, not reader.whole_reply and not (chat and served), served)

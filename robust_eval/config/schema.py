@@ -41,9 +41,8 @@ from robust_eval.metric.order_metric import ChoiceOrder
 from robust_eval.metric.score import Metric
 from robust_eval.metric.thinking_metric import ReasoningBudget
 from robust_eval.model.config import ModelConfig
-from robust_eval.model.given_model import GivenModel
 from robust_eval.model.local.transformers import Transformers
-from robust_eval.model.recorded_model import RecordedModel
+from robust_eval.model.recorded_model import InMemoryModel, RecordedModel
 from robust_eval.model.served.inspect_ai import InspectAI
 from robust_eval.model.served.openai import OpenAI
 from robust_eval.reader.first_line import FirstLine
@@ -81,7 +80,7 @@ _MODELS: dict[str, type[ModelConfig]] = {
     "openai": OpenAI,
     "inspect": InspectAI,
     "recorded": RecordedModel,
-    "given": GivenModel,
+    "given": InMemoryModel,
 }
 _DATASETS: dict[str, type[Dataset]] = {"jsonl": JsonLines, "published": Published, "local": Table}
 _REWRITERS: dict[str, type[Rewriter]] = {"recorded": Recorded, "llm": Llm}
@@ -165,7 +164,7 @@ def register() -> None:
     """
     load_plugins()
     _store(None, "schema", Schema)
-    _store("model", "given", GivenModel)
+    _store("model", "given", InMemoryModel)
     for group, parts in REGISTRY.items():
         for name, part in parts.items():
             if name in _OWN[group]:

@@ -48,7 +48,7 @@ class Workload:
 
 
 @dataclass(frozen=True)
-class Terms:
+class ServiceLimits:
     """On which terms a model answers; by default one that is loaded here.
 
     Prices are of a million tokens, limits of a minute; None where there is none.

@@ -60,7 +60,7 @@ def believed(table: pa.Table, request: Request) -> pa.Table:
         return table
     columns = rows(table, "outcome", "token_logprobs", "top_logprobs", "answer_tokens")
     good = [
-        not fault(chosen, top, answer_tokens, request.least_logprobs if outcome == "ok" else 0)
+        not fault(chosen, top, answer_tokens, request.min_logprobs if outcome == "ok" else 0)
         for outcome, chosen, top, answer_tokens in columns
     ]
     return table if all(good) else table.filter(pa.array(good))

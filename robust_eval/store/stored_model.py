@@ -213,7 +213,7 @@ class StoredModel:
         ``entries`` are those of the open store.
         """
         model = self._model()
-        model.keep_in(entries)
+        model.attach_store(entries)
         return model.cancel(requests)
 
     def _count(self, requests: int, asked: int, stage: str) -> None:
@@ -247,7 +247,7 @@ class StoredModel:
         if self._loaded is None:
             with self._watch.stage("model"):
                 self._loaded = self._engine.load(self.config)
-                self._loaded.keep_in(self._entries)
+                self._loaded.attach_store(self._entries)
         return self._loaded
 
     def _find(self, requests: Sequence[Request], keys: Mapping[Item, bytes]) -> _Found:
@@ -295,7 +295,7 @@ class StoredModel:
 
 def _wanted(key: bytes, request: Request) -> bytes:
     """Return what tells which of the answers under a key a request wants, and for whom."""
-    rest = (request.item, request.temperatures, request.trials, request.least_logprobs, request.form)
+    rest = (request.item, request.temperatures, request.trials, request.min_logprobs, request.form)
     return key + repr(rest).encode()
 
 

@@ -13,11 +13,11 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from robust_eval.engine.base import Waves, settling
 from robust_eval.engine.ray.blocks import Blocks
 from robust_eval.engine.ray.pool import streamed
-from robust_eval.engine.ray.shared_admission import ROOM, GateKeeper
+from robust_eval.engine.ray.shared_rate_limiter import ROOM, RateLimiterActor
 from robust_eval.engine.ray.worker import Block, Outcome, Worker
 from robust_eval.error import UserError
-from robust_eval.model.base import Item, LanguageModel, Memory, Request, Temperatures
-from robust_eval.model.config import Division, ModelConfig
+from robust_eval.model.base import Item, KeyValueStore, LanguageModel, Request, Temperatures
+from robust_eval.model.config import ModelConfig, Shards
 from robust_eval.model.reply_tables import Arrived, arrived
 from robust_eval.runtime.console import progress
 
@@ -44,7 +44,7 @@ class Actors:
         self._engine = engine
         self._config = config
         self._server: LanguageModel | None = config.load() if config.remote else None
-        if config.terms().batch:
+        if config.service_limits().batch:
             raise UserError("model.batch=true is for engine=local: one process sends all files")
         self._keeper: Any = None
         self._actors = 0
@@ -116,7 +116,7 @@ class Actors:
         if fatal is not None:  # what others had asked of a server by then has come
             raise UserError(fatal)
 
-    def keep_in(self, memory: Memory) -> None:
+    def attach_store(self, store: KeyValueStore) -> None:
         """Keep nothing: what an actor was asked is lost with it, and asked again."""
 
     def cancel(self, requests: Sequence[Request]) -> list[str]:
@@ -125,25 +125,25 @@ class Actors:
 
     def description(self) -> dict[str, Any]:
         """Return what an actor said last, and how many there were at most."""
-        kept_up = {} if self._keeper is None else ray.get(self._keeper.description.remote())
-        return {**self._description, **kept_up, "actors": self._actors}
+        limits = {} if self._keeper is None else ray.get(self._keeper.description.remote())
+        return {**self._description, **limits, "actors": self._actors}
 
     def _status(self) -> str:
         status: str = "" if self._keeper is None else ray.get(self._keeper.status.remote())
         return status
 
-    def _divided(self, requests: Sequence[Request]) -> Division:
+    def _divided(self, requests: Sequence[Request]) -> Shards:
         """Divide requests into blocks: those to a server anyhow, each block with what the server can do."""
         if self._server is None:
-            return self._config.divide(requests)
+            return self._config.shard(requests)
         if self._keeper is None:
             here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-            keeper: Any = ray.remote(GateKeeper)  # on this machine: no other that is lost takes what was spent with it
+            keeper: Any = ray.remote(RateLimiterActor)  # here: the loss of another machine loses no cost
             started = keeper.options(num_cpus=0, max_concurrency=ROOM, scheduling_strategy=here)
             self._keeper = started.remote(self._config)
         size = self._engine.block_size
         blocks = [list(requests[start : start + size]) for start in range(0, len(requests), size)]
-        return Division(blocks, self._server.batch_context())
+        return Shards(blocks, self._server.batch_context())
 
     def _outcomes(self, groups: list[list[Block]], batch_context: Any) -> Iterator[Outcome]:
         """Yield what comes of groups of blocks, each given to an actor; those of an actor that dies are missing."""

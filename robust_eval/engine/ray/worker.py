@@ -54,7 +54,7 @@ class Outcome(NamedTuple):
 class Worker:
     """Loads the model with the first block. What goes wrong is part of an outcome: an exception would end it all.
 
-    ``keeper`` has the gate to a server that all actors ask; None where each has the model itself.
+    ``keeper`` has the rate limiter of a server that all actors ask; None where each has the model itself.
     """
 
     def __init__(self, config: ModelConfig, batch_context: Any, threads: int, keeper: Any) -> None:
@@ -105,9 +105,9 @@ class Worker:
             torch.set_num_threads(self._threads)
         model = self._config.load()
         if self._keeper is not None:
-            from robust_eval.engine.ray.shared_admission import SharedGate
+            from robust_eval.engine.ray.shared_rate_limiter import SharedRateLimiter
 
-            model.pass_through(SharedGate(self._keeper, f"{platform.node()} {os.getpid()}"))
+            model.use_rate_limiter(SharedRateLimiter(self._keeper, f"{platform.node()} {os.getpid()}"))
         return model
 
 

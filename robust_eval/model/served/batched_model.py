@@ -17,14 +17,20 @@ from typing import Any, TypeVar
 from uuid import uuid4
 
 from robust_eval.error import OutageError
-from robust_eval.model.base import Completion, Item, LanguageModel, Memory, Reply, Request
+from robust_eval.model.base import Completion, Item, KeyValueStore, LanguageModel, Reply, Request
 from robust_eval.model.calls import Call
-from robust_eval.model.served.background import awaited
-from robust_eval.model.served.batch_lines import (
+from robust_eval.model.served.background import run_sync
+from robust_eval.model.served.completions import completions, request_body, unanswered
+from robust_eval.model.served.limits.pacing import backoff
+from robust_eval.model.served.openai import OpenAI
+from robust_eval.model.served.served_model import ServedModel, by_prefix
+from robust_eval.model.served.transport.batch_files import (
     MOST_BYTES,
     MOST_REQUESTS,
+    BatchNotes,
     Condition,
     Result,
+    Sent,
     Wanted,
     conditions_of,
     line_name,
@@ -33,14 +39,8 @@ from robust_eval.model.served.batch_lines import (
     results_in,
     to_line,
 )
-from robust_eval.model.served.batch_notes import BatchNotes, Sent
-from robust_eval.model.served.batch_service import Batch, BatchService
-from robust_eval.model.served.completions import completions, unanswered
-from robust_eval.model.served.pacing import backoff
-from robust_eval.model.served.request_body import request_body
-from robust_eval.model.served.served_model import ServedModel, by_prefix
-from robust_eval.model.served.server_settings import ServerSettings
-from robust_eval.model.served.service import AGAIN, Service, UnansweredError
+from robust_eval.model.served.transport.batch_service import Batch, BatchService
+from robust_eval.model.served.transport.service import AGAIN, Service, UnansweredError
 from robust_eval.model.workload import prompt_tokens
 
 log = logging.getLogger(__name__)
@@ -59,16 +59,16 @@ Found = TypeVar("Found")
 class BatchedModel(ServedModel):
     """Sends the service files, looks at them ever more seldom, and gives on what comes."""
 
-    settings: ServerSettings
+    settings: OpenAI
     _notes: BatchNotes
     _most_requests = MOST_REQUESTS
     _hold = 0
     _batches = 0
     _under_way: Sequence[Sent] = ()
 
-    def keep_in(self, memory: Memory) -> None:
+    def attach_store(self, store: KeyValueStore) -> None:
         """See LanguageModel."""
-        self._notes = BatchNotes(memory)
+        self._notes = BatchNotes(store)
 
     def complete(
         self, requests: Sequence[Request], missing: Set[Item], batch_context: Any = None
@@ -111,7 +111,7 @@ class BatchedModel(ServedModel):
 
     def status(self) -> str:
         """Return how far the batches are, and what was spent."""
-        parts = [*(sent.seen for sent in self._under_way), self.gate.status()]
+        parts = [*(sent.seen for sent in self._under_way), self.limiter.status()]
         return ", ".join(filter(None, parts))
 
     @cached_property
@@ -314,10 +314,12 @@ class BatchedModel(ServedModel):
         about, most = self._most_tokens(call)
         more = self._attempts.more_tokens
         self._attempts.more_tokens = max(more, more * answered.prompt_tokens / about)
-        self.gate.use(answered.prompt_tokens or about, answered.completion_tokens or most, answered.cached_tokens or 0)
+        self.limiter.use(
+            answered.prompt_tokens or about, answered.completion_tokens or most, answered.cached_tokens or 0
+        )
         try:
             assert self._capabilities is not None
-            self._check_logprobs(came, min(request.least_logprobs, self._capabilities.top_logprobs))
+            self._check_logprobs(came, min(request.min_logprobs, self._capabilities.top_logprobs))
         except UnansweredError as problem:
             return self._failed_call(result.name, problem, wanted, billed=False)
         return self._given(call, came, wanted)
@@ -341,7 +343,7 @@ class BatchedModel(ServedModel):
         if call is None:
             return []
         if billed:
-            self.gate.use(*self._most_tokens(call))  # the service may have answered, and bills it
+            self.limiter.use(*self._most_tokens(call))  # the service may have answered, and bills it
         if problem.kind == "fatal":
             self._attempts.end(f"{self.settings.base_url} refuses to answer: {problem}")
             return []
@@ -375,7 +377,7 @@ class BatchedModel(ServedModel):
             return
         self._attempts.end(f"{self.settings.base_url} refuses batch {batch.id}: {said}")
 
-    # ---------------------------------------------------------------------------------- the service, and the memory
+    # ---------------------------------------------------------------------------------- the service, and the store
 
     def _at_service(self, ask: Callable[[BatchService], Awaitable[Found]]) -> Found:
         """Return what the service says; raises UnansweredError."""
@@ -384,7 +386,7 @@ class BatchedModel(ServedModel):
             async with self.settings.service(self._key) as service:
                 return await ask(BatchService(service))
 
-        return awaited(within)
+        return run_sync(within)
 
     def _repeated_until(self, ask: Callable[[BatchService], Awaitable[Found]]) -> Found:
         """Return what the service says, asked again where it does not answer; UserError where it never does."""

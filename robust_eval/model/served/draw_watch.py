@@ -18,10 +18,10 @@ from typing import Any
 
 from robust_eval.model.base import Item
 from robust_eval.model.calls import Call
-from robust_eval.model.served.capabilities import Capabilities
-from robust_eval.model.served.service import Answered, Choice
+from robust_eval.model.served.probe import Capabilities
 from robust_eval.model.served.service_settings import ServiceSettings
-from robust_eval.model.served.token_logprobs import Token
+from robust_eval.model.served.transport.service import Answered, Choice
+from robust_eval.model.served.transport.token_logprobs import Token
 
 SHOWN = 20
 """Log-probabilities a token that are asked for."""

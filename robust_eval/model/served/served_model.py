@@ -16,11 +16,8 @@ from robust_eval.error import OutageError, UserError
 from robust_eval.model.base import Completion, Item, LanguageModel, Reply, Request, Temperatures
 from robust_eval.model.calls import Call, calls
 from robust_eval.model.logprobs import fault
-from robust_eval.model.served.admission import EndedError, Gate, OwnGate
-from robust_eval.model.served.attempts import Attempts
-from robust_eval.model.served.background import Background, awaited
-from robust_eval.model.served.capabilities import MEMORY, Capabilities, probe, today
-from robust_eval.model.served.completions import completions, unanswered
+from robust_eval.model.served.background import Background, run_sync
+from robust_eval.model.served.completions import completions, extra_body, request_body, truncation, unanswered
 from robust_eval.model.served.draw_watch import CERTAIN, DrawWatch, draw_watch, without_logprobs
 from robust_eval.model.served.exact.continuation import (
     Ask,
@@ -32,7 +29,9 @@ from robust_eval.model.served.exact.continuation import (
 )
 from robust_eval.model.served.exact.exact_answers import exact_reply, without_answers
 from robust_eval.model.served.exact.topk_draws import LogprobClient
-from robust_eval.model.served.patience import Patience
+from robust_eval.model.served.limits.rate_limiter import EndedError, LocalRateLimiter, RateLimiter
+from robust_eval.model.served.limits.retries import Attempts, Patience
+from robust_eval.model.served.probe import CACHE, Capabilities, daily_cache_key, probe
 from robust_eval.model.served.refusals import (
     draws_otherwise,
     refusal,
@@ -40,9 +39,8 @@ from robust_eval.model.served.refusals import (
     taken_temperatures,
     unfaithful,
 )
-from robust_eval.model.served.request_body import extra_body, request_body, truncation
-from robust_eval.model.served.service import Answered, Answering, Service, UnansweredError
 from robust_eval.model.served.service_settings import ServiceSettings
+from robust_eval.model.served.transport.service import Answered, Answering, Service, UnansweredError
 from robust_eval.model.workload import prompt_tokens
 from robust_eval.prompt.prompt import Prompt
 from robust_eval.runtime.measured_choices import remembered
@@ -78,7 +76,7 @@ class ServedModel(LanguageModel):
         allow_connections(settings.at_once, "model.at_once")
         self.settings = settings
         self.spending = settings.spending()
-        self._attempts = Attempts(settings, OwnGate(settings, self.spending))
+        self._attempts = Attempts(settings, LocalRateLimiter(settings, self.spending))
         self._key = key
         self._capabilities: Capabilities | None = None
         self._answered: set[Item] = set()
@@ -90,9 +88,9 @@ class ServedModel(LanguageModel):
         self._drawn_as_at: float | None = None
 
     @property
-    def gate(self) -> Gate:
-        """What admits the requests: a gate of this process, or one of several processes together."""
-        return self._attempts.gate
+    def limiter(self) -> RateLimiter:
+        """Rate limiter of the requests: of this process, or shared by several."""
+        return self._attempts.limiter
 
     def check(self, requests: Sequence[Request]) -> None:
         """See LanguageModel; the server is asked what it can do."""
@@ -109,11 +107,11 @@ class ServedModel(LanguageModel):
         if reason := refusal(self.settings, can, requests):
             raise UserError(reason)
         if begun := next((request for request in enumerated if request.matcher), None):
-            awaited(partial(self._find_continuation, begun))
+            run_sync(partial(self._find_continuation, begun))
 
     async def _find_continuation(self, request: Request) -> None:
         async with self.settings.showing(self._key) as service, self._probing() as patience:
-            self.gate.begin()
+            self.limiter.begin()
             try:
                 await self._continuation_of(service, request, patience)
             except (UnansweredError, EndedError) as problem:
@@ -189,9 +187,9 @@ class ServedModel(LanguageModel):
 
         if self._capabilities is None or not usable(self._capabilities):
             found = remembered(
-                MEMORY,
-                today(self.settings.identity()),
-                lambda: awaited(partial(self._probe, temperature)).to_text(),
+                CACHE,
+                daily_cache_key(self.settings.identity()),
+                lambda: run_sync(partial(self._probe, temperature)).to_text(),
                 lambda text: (known := Capabilities.from_text(text)) is not None and known.faithful and usable(known),
             )
             before, self._capabilities = self._capabilities, Capabilities.from_text(found)
@@ -275,9 +273,9 @@ class ServedModel(LanguageModel):
                 want(more() if more else [])
             work.result()
 
-    def pass_through(self, gate: Gate) -> None:
+    def use_rate_limiter(self, limiter: RateLimiter) -> None:
         """See LanguageModel."""
-        self._attempts.gate = gate
+        self._attempts.limiter = limiter
 
     def batch_context(self) -> Capabilities:
         """See LanguageModel: what the server can do."""
@@ -290,7 +288,7 @@ class ServedModel(LanguageModel):
             "name": self.settings.name,
             "server": self.settings.server,
             **{f"capability.{name}": value for name, value in can.items()},
-            **self.gate.description(),
+            **self.limiter.description(),
             "repeated_requests": self._attempts.repeated,
             **({"unknown_finish_reasons": ", ".join(self._unknown_ends)} if self._unknown_ends else {}),
             **({} if self._drawn_as_at is None else {"drawn_as_at": self._drawn_as_at}),
@@ -298,7 +296,7 @@ class ServedModel(LanguageModel):
 
     def status(self) -> str:
         """Return the text of the progress bar: requests at once, and what was spent."""
-        return self.gate.status()
+        return self.limiter.status()
 
     def _service(self) -> AbstractAsyncContextManager[Answering]:
         return self.settings.service(self._key)
@@ -312,7 +310,7 @@ class ServedModel(LanguageModel):
         """
         settings = self.settings
         assert self._capabilities is not None
-        self.gate.begin()
+        self.limiter.begin()
         self._watch = draw_watch(settings, self._capabilities)
         # A tree is many requests, some of them at once, and is kept when it is whole: those that are begun are few.
         room = asyncio.Semaphore(settings.at_once if exactly else _WAITING * settings.at_once)
@@ -331,7 +329,7 @@ class ServedModel(LanguageModel):
                     break
                 task = group.create_task(answer(call, give))
                 task.add_done_callback(lambda _: room.release())
-        await self.gate.counted(len(self._answered), len(self._failed))
+        await self.limiter.counted(len(self._answered), len(self._failed))
         if self._attempts.ended:
             raise self._attempts.ended
 
@@ -424,7 +422,7 @@ class ServedModel(LanguageModel):
         if not request.top_logprobs:  # the same is stored whether draws are watched or not
             answered = without_logprobs(answered)
         came = completions(call, call.trials, answered, self.settings.prompt_style)
-        self._check_logprobs(came, min(request.least_logprobs, can.top_logprobs))
+        self._check_logprobs(came, min(request.min_logprobs, can.top_logprobs))
         return came
 
     def _note_ends(self, answered: Answered) -> None:
@@ -443,7 +441,7 @@ class ServedModel(LanguageModel):
         if watch.repetition() >= CERTAIN:
             reason = repeats_itself(self.settings, call.temperature)
             self._attempts.end_as_told(UserError(reason))
-            self.gate.end(reason)
+            self.limiter.end(reason)
             raise EndedError(reason)
         drawn_at = watch.drawn_as_at()
         if drawn_at is not None and self._drawn_as_at is None:
@@ -467,7 +465,7 @@ class ServedModel(LanguageModel):
 
     async def _judge(self, problem: UnansweredError) -> None:
         """End the run where too many questions failed."""
-        self._judge_by(*await self.gate.counted(len(self._answered), len(self._failed)), problem)
+        self._judge_by(*await self.limiter.counted(len(self._answered), len(self._failed)), problem)
 
     def _judge_by(self, answered: int, failed: int, problem: UnansweredError) -> None:
         if answered >= FEW and failed > self.settings.max_error_rate * answered:

@@ -11,14 +11,14 @@ from robust_eval.model.base import Request, Temperatures, Thought
 from robust_eval.model.config import PROMPT_STYLES, ModelConfig
 from robust_eval.model.generation import Generation
 from robust_eval.model.spending import Spending
-from robust_eval.model.workload import Terms
+from robust_eval.model.workload import ServiceLimits
 from robust_eval.runtime.measured_choices import recalled
 from robust_eval.runtime.text import secret_setting
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
-    from robust_eval.model.served.service import Answering, Service
+    from robust_eval.model.served.transport.service import Answering, Service
 
 VERSION = 1
 """To be raised with a change that gives other answers to the same request: stored ones then count no longer."""
@@ -177,12 +177,12 @@ class ServiceSettings(ModelConfig):
         """Return what nothing has been spent of yet; ValueError where prices and budget make no sense."""
         return Spending(self.prompt_price, self.completion_price, self.budget, cached_price=self.cached_price)
 
-    def terms(self) -> Terms:
+    def service_limits(self) -> ServiceLimits:
         """Prices and limits, and how many answers a request brings if the service was asked that today."""
-        from robust_eval.model.served.capabilities import MEMORY, Capabilities, today
+        from robust_eval.model.served.probe import CACHE, Capabilities, daily_cache_key
 
-        known = Capabilities.from_text(recalled(MEMORY, today(self.identity())) or "")
-        return Terms(
+        known = Capabilities.from_text(recalled(CACHE, daily_cache_key(self.identity())) or "")
+        return ServiceLimits(
             chat=self.prompt_style == "chat",
             choices=known.choices if known else None,
             reply_tokens=self.reply_tokens,
@@ -198,9 +198,9 @@ class ServiceSettings(ModelConfig):
         """Return what the settings say, or the service if it was asked that today; see ModelConfig."""
         if self.takes_temperature is False:
             return Temperatures(greedy=False, own=True)
-        from robust_eval.model.served.capabilities import MEMORY, Capabilities, today
+        from robust_eval.model.served.probe import CACHE, Capabilities, daily_cache_key
 
-        known = Capabilities.from_text(recalled(MEMORY, today(self.identity())) or "")
+        known = Capabilities.from_text(recalled(CACHE, daily_cache_key(self.identity())) or "")
         if known is None or not known.tells_of(wanted) or not known.faithful:
             return None
         return known.temperatures(self.highest_temperature)

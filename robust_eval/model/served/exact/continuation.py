@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from robust_eval.model.logprobs import fault
-from robust_eval.model.served.service import CHAT, PLAIN, Answered, Service, UnansweredError
-from robust_eval.model.served.token_logprobs import Position, TopKToken
+from robust_eval.model.served.transport.service import CHAT, PLAIN, Answered, Service, UnansweredError
+from robust_eval.model.served.transport.token_logprobs import Position, TopKToken
 from robust_eval.prompt.prompt import Prompt
 
 IDS, TEXT, MESSAGE = "token ids", "text", "the message of the assistant"

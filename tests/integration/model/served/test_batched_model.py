@@ -22,11 +22,12 @@ from robust_eval.engine.local import Local
 from robust_eval.error import UserError
 from robust_eval.model.base import Request
 from robust_eval.model.calls import Call
-from robust_eval.model.served import batch_lines, batched_model, served_model
-from robust_eval.model.served.batch_lines import line_name, named
+from robust_eval.model.served import batched_model, served_model
 from robust_eval.model.served.batched_model import BatchedModel
-from robust_eval.model.served.capabilities import Capabilities
 from robust_eval.model.served.openai import OpenAI
+from robust_eval.model.served.probe import Capabilities
+from robust_eval.model.served.transport import batch_files as batch_lines
+from robust_eval.model.served.transport.batch_files import line_name, named
 from robust_eval.prompt.prompt import Prompt
 from robust_eval.runtime import measured_choices
 from robust_eval.runtime.process import Stopwatch

@@ -11,9 +11,9 @@ from scripted_server import Body, ScriptedServer, scripted_server, words
 
 from robust_eval.error import UserError
 from robust_eval.model.base import Request
-from robust_eval.model.served.capabilities import Capabilities, probe
 from robust_eval.model.served.openai import OpenAI
-from robust_eval.model.served.service import Answered, Service, UnansweredError
+from robust_eval.model.served.probe import Capabilities, probe
+from robust_eval.model.served.transport.service import Answered, Service, UnansweredError
 from robust_eval.prompt.prompt import Prompt
 
 LOGITS = (0.0, *(-1.0 - 0.1 * rank for rank in range(30)))

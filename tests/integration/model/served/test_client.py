@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from scripted_server import Answer, ScriptedServer, scripted_server
 
-from robust_eval.model.served import client
-from robust_eval.model.served.service import Answered, Choice, Service, UnansweredError
+from robust_eval.model.served.transport import client
+from robust_eval.model.served.transport.service import Answered, Choice, Service, UnansweredError
 from robust_eval.prompt.prompt import Prompt
 
 PROMPT = Prompt("", (), "Capital of France?")

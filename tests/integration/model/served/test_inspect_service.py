@@ -27,11 +27,11 @@ from scripted_server import Answer, Body, scripted_server
 from robust_eval.config.overrides import checked_overrides
 from robust_eval.config.schema import register
 from robust_eval.error import UserError
-from robust_eval.model.served import inspect_service
 from robust_eval.model.served.inspect_ai import InspectAI
-from robust_eval.model.served.inspect_service import InspectService
-from robust_eval.model.served.service import Answered, Choice, UnansweredError
-from robust_eval.model.served.token_logprobs import Token
+from robust_eval.model.served.transport import inspect_service
+from robust_eval.model.served.transport.inspect_service import InspectService
+from robust_eval.model.served.transport.service import Answered, Choice, UnansweredError
+from robust_eval.model.served.transport.token_logprobs import Token
 from robust_eval.prompt.prompt import Prompt
 from robust_eval.runtime import measured_choices
 

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted_server import Answer, Body, ScriptedServer, scripted_server
 
-from robust_eval.model.served.service import Answered, Choice, Service, UnansweredError
-from robust_eval.model.served.token_logprobs import Token
+from robust_eval.model.served.transport.service import Answered, Choice, Service, UnansweredError
+from robust_eval.model.served.transport.token_logprobs import Token
 from robust_eval.prompt.prompt import Prompt
 
 KEY = "sk-proj-0123456789abcdefSECRET"

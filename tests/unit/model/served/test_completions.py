@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from robust_eval.model.base import Completion, Request
 from robust_eval.model.calls import Call, calls
 from robust_eval.model.served.completions import completions, seed_of, unanswered
-from robust_eval.model.served.service import Answered, Choice
-from robust_eval.model.served.token_logprobs import Token
+from robust_eval.model.served.transport.service import Answered, Choice
+from robust_eval.model.served.transport.token_logprobs import Token
 from robust_eval.prompt.prompt import Prompt
 
 PROPERTY = settings(max_examples=150, deadline=None, database=None, derandomize=True)

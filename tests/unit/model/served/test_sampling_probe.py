@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from robust_eval.model.served.sampling_probe import WORDS, Sampling, SamplingProbe
-from robust_eval.model.served.service import Answered, Choice
+from robust_eval.model.served.probe import WORDS, Sampling, SamplingProbe
+from robust_eval.model.served.transport.service import Answered, Choice
 from robust_eval.prompt.prompt import Prompt
 
 SEEDED = Sampling(seed=True, takes_seed=True)

@@ -4,11 +4,9 @@ import asyncio
 import math
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import NamedTuple
 
 FIRST_WINDOW = 4
@@ -108,7 +106,7 @@ class Pace:
         return self._imposed_seconds - max(0.0, self._resumes_at - self._clock())
 
     @asynccontextmanager
-    async def turn(self, tokens: int) -> AsyncIterator["Turn"]:
+    async def permit(self, tokens: int) -> AsyncIterator["PacedPermit"]:
         """Wait until a request of about so many tokens may start; the block is the request.
 
         A task that is cancelled while it waits leaves the queue, and one that leaves the block makes room for another,
@@ -147,14 +145,14 @@ class Pace:
         await self._sleep(seconds)
         self._changed.set()
 
-    def _start(self, tokens: int) -> "Turn":
+    def _start(self, tokens: int) -> "PacedPermit":
         now = self._clock()
         self._requests.take(1, now)
         self._tokens.take(tokens, now)
         start = self._window.start(self._in_flight)
         self._in_flight += 1
         self._most_in_flight = max(self._most_in_flight, self._in_flight)
-        return Turn(self, start, tokens)
+        return PacedPermit(self, start, tokens)
 
     def _correct(self, tokens: int) -> None:
         self._tokens.give_back(tokens)
@@ -175,8 +173,8 @@ class Pace:
 
 
 @dataclass(frozen=True)
-class Turn:
-    """A request that may be sent, and what became of it: it says at most one of ``kept_up`` and ``refused``."""
+class PacedPermit:
+    """A request that may be sent, and what became of it: it says at most one of ``succeeded`` and ``refused``."""
 
     _pace: Pace
     _start: "_Start"
@@ -186,7 +184,7 @@ class Turn:
         """Count so many tokens instead of the estimate; at most once."""
         self._pace._correct(self._tokens - tokens)
 
-    def kept_up(self) -> None:
+    def succeeded(self) -> None:
         """Record that the server answered well."""
         self._pace._answered(self._start)
 
@@ -269,9 +267,7 @@ class _Window:
         self._rounds = 0.0
 
 
-def backoff(
-    attempt: int, retry_after: float | None, generator: random.Random, longest: float = LONGEST_BACKOFF
-) -> float:
+def backoff(attempt: int, retry_after: float | None, generator: random.Random, longest: float = math.inf) -> float:
     """Seconds to wait before a request that failed is tried again.
 
     Exponential with full jitter (M. Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015): uniform
@@ -279,41 +275,7 @@ def backoff(
     server asked for so many seconds, these at least and a little more, so that not all who were told the same come back
     at once.
     """
-    seconds = generator.uniform(0, min(longest, FIRST_BACKOFF * 2 ** min(attempt, 10)))
+    seconds = generator.uniform(0, min(longest, LONGEST_BACKOFF, FIRST_BACKOFF * 2 ** min(attempt, 10)))
     if retry_after is None:
         return seconds
     return max(seconds, retry_after + generator.uniform(0, FIRST_BACKOFF))
-
-
-def retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
-    """Return seconds that a server asks to wait, from the headers of its reply; None if it does not say, or makes no
-    sense.
-
-    ``Retry-After`` is a number of seconds or a date (RFC 9110, §10.2.3); ``retry-after-ms``, which OpenAI sends beside
-    it, is more exact. What is past is 0. ``now`` has a time zone.
-    """
-    values = {name.lower(): value for name, value in headers.items()}
-    milliseconds = _number(values.get("retry-after-ms", ""))
-    if milliseconds is not None:
-        return max(0.0, milliseconds / 1000)
-    value = values.get("retry-after", "")
-    seconds = _number(value)
-    if seconds is None:
-        seconds = _seconds_until(value, now)
-    return None if seconds is None else max(0.0, seconds)
-
-
-def _number(text: str) -> float | None:
-    try:
-        number = float(text)
-    except ValueError:
-        return None
-    return number if math.isfinite(number) else None
-
-
-def _seconds_until(date: str, now: datetime) -> float | None:
-    try:
-        then = parsedate_to_datetime(date)
-    except (ValueError, OverflowError):  # the latter of a time zone that is out of all bounds
-        return None
-    return ((then if then.tzinfo else then.replace(tzinfo=UTC)) - now).total_seconds()

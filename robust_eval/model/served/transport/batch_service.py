@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import httpx2
 
-from robust_eval.model.served.service import Service, UnansweredError
+from robust_eval.model.served.transport.service import Service, UnansweredError
 
 MARK = "robust_eval"
 """Under this name in its metadata a batch has the mark by which it is found again."""

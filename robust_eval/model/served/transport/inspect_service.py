@@ -21,7 +21,7 @@ from rich.errors import MarkupError
 from rich.text import Text
 
 from robust_eval.error import UserError
-from robust_eval.model.served.service import (
+from robust_eval.model.served.transport.service import (
     FATAL,
     MOST_NAMED,
     MOST_SAID,
@@ -32,7 +32,7 @@ from robust_eval.model.served.service import (
     UnansweredError,
     counted,
 )
-from robust_eval.model.served.token_logprobs import Token, storable
+from robust_eval.model.served.transport.token_logprobs import Token, storable
 from robust_eval.prompt.prompt import Prompt
 from robust_eval.runtime.finish_reasons import end_of
 from robust_eval.runtime.text import printable

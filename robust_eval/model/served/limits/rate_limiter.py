@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Protocol
 
-from robust_eval.model.served.pacing import Pace
+from robust_eval.model.served.limits.pacing import Pace
 from robust_eval.model.served.service_settings import ServiceSettings
 from robust_eval.model.spending import Spending
 
@@ -18,23 +18,23 @@ class EndedError(Exception):
     """No request may be sent any more; the message says why."""
 
 
-class Passing(Protocol):
-    """A request that may be sent; see :class:`robust_eval.model.served.pacing.Turn`."""
+class Permit(Protocol):
+    """Permission to send a request; see :class:`robust_eval.model.served.limits.pacing.PacedPermit`."""
 
     def used(self, tokens: int) -> None: ...
 
-    def kept_up(self) -> None: ...
+    def succeeded(self) -> None: ...
 
     def refused(self, retry_after: float | None) -> None: ...
 
 
-class Gate(Protocol):
+class RateLimiter(Protocol):
     """Admits the requests of all clients of one server, which may run in several processes."""
 
     def begin(self) -> None:
         """Prepare for an event loop; call it in each loop before the first request."""
 
-    def turn(self, prompt_tokens: int, completion_tokens: int) -> AbstractAsyncContextManager[Passing]:
+    def permit(self, prompt_tokens: int, completion_tokens: int) -> AbstractAsyncContextManager[Permit]:
         """Wait until a request of at most so many tokens may start; the request runs inside the ``with`` block.
 
         Raises OverBudgetError where the budget does not cover the request, EndedError after :meth:`end`.
@@ -56,8 +56,8 @@ class Gate(Protocol):
         """Return the most requests at once, refusals, seconds paused and the cost, for the record of the run."""
 
 
-class OwnGate:
-    """The gate of one process; see :class:`Gate`."""
+class LocalRateLimiter:
+    """Rate limiter of one process; see :class:`RateLimiter`."""
 
     def __init__(self, settings: ServiceSettings, spending: Spending) -> None:
         self.spending = spending
@@ -70,9 +70,9 @@ class OwnGate:
         self._settled = asyncio.Event()  # something that was reserved no longer is
 
     @asynccontextmanager
-    async def turn(self, prompt_tokens: int, completion_tokens: int) -> AsyncIterator[Passing]:
+    async def permit(self, prompt_tokens: int, completion_tokens: int) -> AsyncIterator[Permit]:
         price = self.spending.price(prompt_tokens, completion_tokens)
-        async with self._paces[-1].turn(prompt_tokens + completion_tokens) as turn:
+        async with self._paces[-1].permit(prompt_tokens + completion_tokens) as permit:
             while not self.spending.allows(price) and self.spending.reserved:
                 self._settled.clear()
                 await self._settled.wait()
@@ -80,7 +80,7 @@ class OwnGate:
                 raise OverBudgetError(f"{self.spending.spent:.4f}")
             self.spending.reserved.append(price)
             try:
-                yield turn
+                yield permit
             finally:
                 self.spending.reserved.remove(price)
                 self._settled.set()

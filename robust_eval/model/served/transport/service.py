@@ -1,6 +1,7 @@
 """One request to a server that speaks OpenAI's protocol, and what came of it."""
 
 import json
+import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,9 +14,14 @@ import aiohttp
 import httpx2
 import openai
 
-from robust_eval.model.served.client import BoundedClient, ElsewhereError, TooLargeError, tls_context
-from robust_eval.model.served.pacing import LONGEST_BACKOFF, retry_after
-from robust_eval.model.served.token_logprobs import Position, Token, read_positions, read_tokens, storable
+from robust_eval.model.served.transport.client import (
+    BoundedClient,
+    ElsewhereError,
+    TooLargeError,
+    retry_after,
+    tls_context,
+)
+from robust_eval.model.served.transport.token_logprobs import Position, Token, read_positions, read_tokens, storable
 from robust_eval.prompt.prompt import Prompt
 from robust_eval.runtime.finish_reasons import ERROR, STOP, end_of
 from robust_eval.runtime.text import printable
@@ -84,8 +90,8 @@ class UnansweredError(Exception):
 
     @property
     def longest_wait(self) -> float:
-        """The longest back-off before the request is sent again: no time mends what a server says."""
-        return SOON if self.kind == "garbled" else LONGEST_BACKOFF
+        """Longest back-off before the next attempt: short for a garbled reply, which no time mends."""
+        return SOON if self.kind == "garbled" else math.inf
 
     def __str__(self) -> str:
         return self.reason
