@@ -15,7 +15,7 @@ from robust_eval.grader.judge import Judge
 from robust_eval.metric.score import Metric
 from robust_eval.model.config import ModelConfig
 from robust_eval.reader.base import Reader
-from robust_eval.reader.prompt_style import ByPromptStyle
+from robust_eval.reader.reply import ByPromptStyle
 from robust_eval.rewriter.base import Rewriter
 from robust_eval.sampler.base import Sampler
 from robust_eval.sampler.recorded_answers import RecordedAnswers

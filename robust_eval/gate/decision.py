@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from robust_eval.answer import GREEDY, NO_REPLY
 from robust_eval.error import UserError
+from robust_eval.gate.gate_settings import GateSettings
 from robust_eval.gate.measured_run import MeasuredRun, same_answers
-from robust_eval.gate.settings import GateSettings
 from robust_eval.metric.greedy import FIGURE as KNOWLEDGE
 from robust_eval.runtime.text import number, signed
 from robust_eval.stats.interval import MIN_UNITS, Floats, independent

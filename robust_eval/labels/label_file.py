@@ -2,14 +2,17 @@
 
 import math
 from collections.abc import Iterator, Mapping
+from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from robust_eval.dataset.file_formats import KINDS, read_records
 from robust_eval.error import UserError
 from robust_eval.runtime.text import printable
+from robust_eval.stats.agreement import cohen_kappa
 
 RIGHT, WRONG, UNCLEAR = "right", "wrong", "unclear"
 SAID = (RIGHT, WRONG, UNCLEAR)
@@ -107,3 +110,27 @@ def label_places(label: Mapping[str, Any], samplers: Iterator[str] | list[str]) 
     named = [label["sampler"]] if label["sampler"] is not None else samplers
     at = label["rewrite"] or 0, label["temperature"], label["trial"]
     return [place_of(sampler, label["question_id"], *at) for sampler in named]
+
+
+class Agreed(NamedTuple):
+    """Two labellers: how many ``replies`` both labelled, on how many they said the ``same``, and Cohen's κ."""
+
+    first: str
+    second: str
+    replies: int
+    same: int
+    kappa: float
+
+
+def agreements(labels: pa.Table) -> Iterator[Agreed]:
+    """Yield the agreement of every two labellers who labelled the same replies; unclear is a third label."""
+    said: dict[str, dict[tuple[str, str], str]] = {}
+    for label in labels.to_pylist():
+        said.setdefault(label["labeller"], {})[label["question_id"], label["text"]] = label["label"]
+    for first, second in combinations(sorted(said), 2):
+        both = said[first].keys() & said[second].keys()
+        counts = np.zeros((len(SAID), len(SAID)), dtype=int)
+        for reply in both:
+            counts[SAID.index(said[first][reply]), SAID.index(said[second][reply])] += 1
+        if both:
+            yield Agreed(first, second, len(both), int(np.trace(counts)), cohen_kappa(counts))

@@ -16,7 +16,7 @@ ANSWER, QUESTION = "answer", "question"
 """How answers are drawn: each by itself, or all to a question together."""
 
 
-class Drawn(NamedTuple):
+class SampledAnswer(NamedTuple):
     """An answer that was drawn. ``stratum_size`` is the number of answers in its stratum; 1 in whole questions."""
 
     question_id: str
@@ -30,7 +30,7 @@ class Drawn(NamedTuple):
     stratum_size: int
 
 
-def sample(graded: pa.Table, by: str, size: int, seed: int) -> list[Drawn]:
+def sample(graded: pa.Table, by: str, size: int, seed: int) -> list[SampledAnswer]:
     """Return the answers to be labelled, in the order in which they are shown, of the graded answers of a run.
 
     Only answers that count are drawn: those with a verdict, and to choices as they stand in their question, because
@@ -50,7 +50,7 @@ def sample(graded: pa.Table, by: str, size: int, seed: int) -> list[Drawn]:
         ids = {row[0] for row, *_ in table}
         chosen = sorted(ids, key=lambda question_id: seeded_rank(seed, question_id))[:size]
         turn_of = {question_id: number for number, question_id in enumerate(chosen)}
-        whole = [Drawn(*(*row, QUESTION, "", 1)) for row, *_ in table if row[0] in turn_of]
+        whole = [SampledAnswer(*(*row, QUESTION, "", 1)) for row, *_ in table if row[0] in turn_of]
         return sorted(whole, key=lambda row: (turn_of[row.question_id], row.text))
     strata = [
         f"{row[2]}, t = {temperature_name(row[4])}, {'right' if right else 'wrong'}{', uncertain' if doubt else ''}"
@@ -61,7 +61,7 @@ def sample(graded: pa.Table, by: str, size: int, seed: int) -> list[Drawn]:
     uncertain, certain = ([number for number in allocated if table[number][2] is doubt] for doubt in (True, False))
     sizes = Counter(strata)
     order = list(_alternating(uncertain, certain))[:size]
-    return [Drawn(*(*table[number][0], ANSWER, strata[number], sizes[strata[number]])) for number in order]
+    return [SampledAnswer(*(*table[number][0], ANSWER, strata[number], sizes[strata[number]])) for number in order]
 
 
 def _allocated(strata: Sequence[str], numbers: Sequence[int]) -> list[int]:

@@ -11,12 +11,12 @@ import pyarrow.compute as pc
 from robust_eval.answer import write_parquet
 from robust_eval.error import UserError
 from robust_eval.labels.label_file import LABELS, SAID, label_places, place_of, read_labels
-from robust_eval.labels.label_sample import Drawn
+from robust_eval.labels.label_sample import SampledAnswer
 from robust_eval.question import Question
 from robust_eval.runtime.process import kept_lock
 
 
-class Item(NamedTuple):
+class LabelItem(NamedTuple):
     """A reply to a question, which is shown once, however often it was drawn."""
 
     number: int
@@ -29,7 +29,9 @@ class Item(NamedTuple):
 class Labelling:
     """The labels of one person for the answers drawn, in a file that several people and programs may write to."""
 
-    def __init__(self, file: Path, order: Sequence[Drawn], questions: Mapping[str, Question], labeller: str) -> None:
+    def __init__(
+        self, file: Path, order: Sequence[SampledAnswer], questions: Mapping[str, Question], labeller: str
+    ) -> None:
         self._file, self._order, self._questions, self.labeller = file, list(order), questions, labeller
         self._items = list(dict.fromkeys((row.question_id, row.text) for row in order))
         numbers = {key: number for number, key in enumerate(self._items)}
@@ -53,12 +55,12 @@ class Labelling:
     def __len__(self) -> int:
         return len(self._items)
 
-    def item(self, number: int) -> Item:
+    def item(self, number: int) -> LabelItem:
         """Return the reply of this number."""
         question_id, text = self._items[number]
-        return Item(number, self._questions[question_id], text, self._given.get(number))
+        return LabelItem(number, self._questions[question_id], text, self._given.get(number))
 
-    def next(self, window: str = "") -> Item | None:
+    def next(self, window: str = "") -> LabelItem | None:
         """Return the reply that comes next in a window; None where all are labelled.
 
         Windows that are open at once show different replies, as long as there are enough.
@@ -74,7 +76,7 @@ class Labelling:
             self._shown[window] = free[0]
             return self.item(free[0])
 
-    def back(self, window: str = "") -> Item | None:
+    def back(self, window: str = "") -> LabelItem | None:
         """Return the reply that was labelled last in this process, to be labelled anew; None where none was."""
         with self._lock:
             self._read()

@@ -20,7 +20,7 @@ EVOUNA_FIELDS = ("set", "question", "accepted", "model", "reply", "human")
 """Fields of the human verdicts of EVOUNA (Wang et al., 2023), of which set and model make the slice."""
 
 
-class Answered(NamedTuple):
+class RunVerdict(NamedTuple):
     """What a run made of a reply: what a reader found in it, how, or why nothing; its outcome; whether the run's grader
     called it right.
     """
@@ -44,7 +44,7 @@ class Record:
     right: bool
     slice: str = ""
     weight: float = 1.0
-    run: Answered | None = None
+    run: RunVerdict | None = None
 
 
 def labelled_records(
@@ -70,7 +70,7 @@ def labelled_records(
             question_id, text, temperature, answer, rule, reason, outcome, person, weight = row
             if person == person and verdict == verdict:
                 question = replace(questions[question_id], id=str(first + len(found)))
-                of_run = Answered(answer, rule, reason, outcome, verdict == 1)
+                of_run = RunVerdict(answer, rule, reason, outcome, verdict == 1)
                 part = f"{data}, t = {temperature_name(temperature)}"
                 found.append(Record(question, text, person == 1, part, weight, of_run))
     return found

@@ -15,9 +15,8 @@ from robust_eval.model.base import Item, Request, Temperatures
 from robust_eval.model.config import ModelConfig
 from robust_eval.model.reply_tables import Arrived, from_bytes, joined, to_bytes
 from robust_eval.runtime.process import Stopwatch
-from robust_eval.store.answer_rows import believed, chosen, knowing, merged, planned, taken
+from robust_eval.store.answer_rows import Tables, believed, chosen, knowing, merged, planned, taken
 from robust_eval.store.base import Entries
-from robust_eval.store.compact_tables import Tables
 from robust_eval.store.keys import answers_keys, curve_key, description_key
 from robust_eval.store.waves import Settled, Waves
 

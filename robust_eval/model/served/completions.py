@@ -11,9 +11,9 @@ from robust_eval.model.base import Completion
 from robust_eval.model.calls import Call
 from robust_eval.model.served.probe import Capabilities
 from robust_eval.model.served.service_settings import ServiceSettings
-from robust_eval.model.served.transport.service import Answered, Choice
+from robust_eval.model.served.transport.service import Choice, ServiceResponse
 from robust_eval.model.served.transport.token_logprobs import Token
-from robust_eval.reader.reasoning import without_reasoning
+from robust_eval.reader.markup import without_reasoning
 from robust_eval.runtime.finish_reasons import FILTER
 
 _MOST_SEEDS = 2**31 - 2**20
@@ -31,7 +31,7 @@ def seed_of(call: Call) -> int:
     return first + call.trials[0]
 
 
-def completions(call: Call, trials: Sequence[int], answered: Answered, style: str) -> list[Completion]:
+def completions(call: Call, trials: Sequence[int], answered: ServiceResponse, style: str) -> list[Completion]:
     """Return the answers that came to these trials; the prompt is counted with the first of them, as
     services bill it.
     """

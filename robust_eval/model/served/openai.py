@@ -87,7 +87,7 @@ class OpenAI(ServiceSettings):
 
         return Service(self.base_url, self.model, key, self.prompt_style == "chat", self.at_once)
 
-    def showing(self, key: str | None) -> "Service":
+    def openai_service(self, key: str | None) -> "Service":
         """See ServiceSettings."""
         return self.service(key)
 
@@ -121,13 +121,9 @@ class OpenAI(ServiceSettings):
             )
         if key and not (key.isascii() and key.isprintable()):
             raise UserError(f"the environment variable {self.key_variable} holds no key: it has other characters")
-        if self.batch:
-            from robust_eval.model.served.batched_model import BatchedModel
-
-            return BatchedModel(self, key)
         from robust_eval.model.served.served_model import ServedModel
 
-        return ServedModel(self, key)
+        return ServedModel(self, key, self.poll_seconds if self.batch else None)
 
 
 def _is_address(url: str) -> bool:

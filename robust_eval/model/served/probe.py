@@ -13,12 +13,12 @@ from typing import Any, Protocol
 from robust_eval.error import OutageError, UserError
 from robust_eval.model.base import Temperatures
 from robust_eval.model.logprobs import fault, is_whole
-from robust_eval.model.served.transport.service import Answered, Choice, UnansweredError
+from robust_eval.model.served.transport.service import Choice, ServiceResponse, UnansweredError
 from robust_eval.prompt.prompt import Prompt
 
 log = logging.getLogger(__name__)
 
-Ask = Callable[[Prompt, bool, Mapping[str, Any]], Awaitable[Answered]]
+Ask = Callable[[Prompt, bool, Mapping[str, Any]], Awaitable[ServiceResponse]]
 """Sends a prompt, says whether there is a system role, and with which settings; raises UnansweredError."""
 
 LIMITS = ("max_tokens", "max_completion_tokens")
@@ -132,7 +132,7 @@ async def probe(ask: Ask, server: str, chat: bool, temperature: float, top_logpr
     limit, system_role, greedy, truncation_off = await _accepted(ask, server)
     settings: dict[str, Any] = {limit: 1 if greedy else THOUGHTFUL, **truncation_off}
 
-    async def takes(prompt: Prompt, **more: Any) -> Answered | None:
+    async def takes(prompt: Prompt, **more: Any) -> ServiceResponse | None:
         try:
             return await ask(prompt, system_role, settings | more)
         except UnansweredError as problem:
@@ -257,10 +257,10 @@ NEARER = 0.3
 left."""
 
 
-class Takes(Protocol):
+class SendRequest(Protocol):
     """Sends a request with these settings; None where the server refuses it."""
 
-    def __call__(self, prompt: Prompt, **settings: Any) -> Awaitable[Answered | None]: ...
+    def __call__(self, prompt: Prompt, **settings: Any) -> Awaitable[ServiceResponse | None]: ...
 
 
 @dataclass(frozen=True)
@@ -285,7 +285,7 @@ class SamplingProbe:
     own. ``limit`` names the length limit. ``greedy``: it takes temperature 0 and short limits.
     """
 
-    def __init__(self, takes: Takes, limit: str, hottest: float | None, greedy: bool) -> None:
+    def __init__(self, takes: SendRequest, limit: str, hottest: float | None, greedy: bool) -> None:
         self._takes = takes
         self._limit = limit
         self._hottest = hottest
@@ -316,7 +316,7 @@ class SamplingProbe:
         answered = await self._asked(seed, temperature, **more)
         return None if answered is None else _said(answered.choices[0])
 
-    async def _asked(self, seed: int, temperature: float | None, **more: Any) -> Answered | None:
+    async def _asked(self, seed: int, temperature: float | None, **more: Any) -> ServiceResponse | None:
         settings: dict[str, Any] = {self._limit: LONG if self._greedy else THOUGHTFUL} | more
         settings |= {"seed": seed} if self._takes_seed else {}
         settings |= {} if temperature is None else {"temperature": temperature}

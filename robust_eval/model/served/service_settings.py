@@ -116,8 +116,8 @@ class ServiceSettings(ModelConfig):
             "choose sampler=temperature_sweep, or a model that is loaded here"
         )
 
-    def showing(self, key: str | None) -> "AbstractAsyncContextManager[Service]":
-        """Return the way to a service that says what is likely after the beginning of an answer."""
+    def openai_service(self, key: str | None) -> "Service":
+        """Return the way to a server that speaks OpenAI's protocol: continuations of answers and batches need it."""
         raise UserError(self.exact_refusal() or self.server)
 
     def thinking(self) -> dict[str, Any]:

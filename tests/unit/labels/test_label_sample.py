@@ -7,7 +7,7 @@ import pytest
 from robust_eval.answer import SAMPLER, answer_table
 from robust_eval.labels.by_people import with_people
 from robust_eval.labels.label_file import LABELS
-from robust_eval.labels.label_sample import Drawn, sample
+from robust_eval.labels.label_sample import SampledAnswer, sample
 from robust_eval.metric.score import HUMAN_LABEL, HUMAN_LABEL_WEIGHT
 from robust_eval.stats.correction import corrected_mean
 
@@ -118,7 +118,7 @@ def test_whole_questions_are_drawn_alike_whether_uncertain_or_not(doubted: pa.Ta
     assert sample(doubted, "question", 40, 0) == sample(certain, "question", 40, 0)
 
 
-def corrected(table: pa.Table, drawn: list[Drawn]) -> tuple[float, float]:
+def corrected(table: pa.Table, drawn: list[SampledAnswer]) -> tuple[float, float]:
     """The corrected mean by true labels of the answers drawn: by their weights, and as if all were drawn alike."""
     labels = [
         {**row._asdict(), "label": "right" if TRUTH[int(row.text)] else "wrong", "labeller": "ann"} for row in drawn

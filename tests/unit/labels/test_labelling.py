@@ -6,9 +6,8 @@ import pyarrow as pa
 import pytest
 
 from robust_eval.error import UserError
-from robust_eval.labels.label_file import LABELS, read_labels
-from robust_eval.labels.label_sample import Drawn
-from robust_eval.labels.labeller_agreement import agreements
+from robust_eval.labels.label_file import LABELS, agreements, read_labels
+from robust_eval.labels.label_sample import SampledAnswer
 from robust_eval.labels.labelling import Labelling
 from robust_eval.question import Question
 
@@ -16,8 +15,11 @@ TEXTS = ("a", "b", "a", "c", "b")
 QUESTIONS = {"q": Question("q", "Which?", ("a",))}
 
 
-def order(size: int = 50) -> list[Drawn]:
-    return [Drawn("q", text, "s", 0, 1.0, trial, "answer", "s, t = 1, right", size) for trial, text in enumerate(TEXTS)]
+def order(size: int = 50) -> list[SampledAnswer]:
+    return [
+        SampledAnswer("q", text, "s", 0, 1.0, trial, "answer", "s, t = 1, right", size)
+        for trial, text in enumerate(TEXTS)
+    ]
 
 
 def labelling(folder: Path, who: str = "ann", size: int = 50) -> Labelling:

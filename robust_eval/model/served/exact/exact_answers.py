@@ -26,7 +26,7 @@ from robust_eval.model.served.exact.topk_tree import (
     summed_draw,
 )
 from robust_eval.model.served.limits.rate_limiter import EndedError
-from robust_eval.model.served.transport.service import Answered, UnansweredError
+from robust_eval.model.served.transport.service import ServiceResponse, UnansweredError
 from robust_eval.model.served.transport.token_logprobs import Position, TopKToken
 from robust_eval.model.token_texts import TokenTexts
 
@@ -45,7 +45,7 @@ class Usage:
     cached: int | None = None
     names: dict[str, Any] = field(default_factory=dict)
 
-    def add(self, answered: Answered) -> None:
+    def add(self, answered: ServiceResponse) -> None:
         self.prompt += answered.prompt_tokens
         listed = sum(map(len, answered.positions))  # some servers count the first of several answers alone
         self.completion += max(answered.completion_tokens, listed)
@@ -65,7 +65,7 @@ async def exact_reply(request: Request, client: LogprobClient, continuation: Con
 
     seen = client.ask.positions
 
-    async def counting(sending: LogprobRequest) -> Answered:
+    async def counting(sending: LogprobRequest) -> ServiceResponse:
         answered = await seen(sending)
         usage.add(answered)
         return answered
@@ -143,7 +143,7 @@ async def _explore(
     start = await continuation.start(client.ask, request.prompt)
     prompt_tokens = 0
 
-    async def said(prefix: Prefix, levels: int) -> Answered | UnansweredError | EndedError | None:
+    async def said(prefix: Prefix, levels: int) -> ServiceResponse | UnansweredError | EndedError | None:
         sending = continuation.sending(start, prefix.tokens, levels)
         try:
             return None if sending is None else await client.ask.positions(sending)

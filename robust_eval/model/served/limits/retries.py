@@ -14,7 +14,7 @@ from robust_eval.error import OutageError, UserError
 from robust_eval.model.served.limits.pacing import backoff
 from robust_eval.model.served.limits.rate_limiter import EndedError, OverBudgetError, RateLimiter
 from robust_eval.model.served.service_settings import ServiceSettings
-from robust_eval.model.served.transport.service import AGAIN, Answered, UnansweredError
+from robust_eval.model.served.transport.service import AGAIN, ServiceResponse, UnansweredError
 
 Got = TypeVar("Got")
 
@@ -59,8 +59,8 @@ class Attempts:
                 await asyncio.sleep(wait)
 
     async def in_turn(
-        self, about: int, completion_tokens: int, ask: Callable[[], Coroutine[Any, Any, Answered]]
-    ) -> Answered:
+        self, about: int, completion_tokens: int, ask: Callable[[], Coroutine[Any, Any, ServiceResponse]]
+    ) -> ServiceResponse:
         """Send a request of ``about`` so many tokens when its turn has come; raises UnansweredError, or EndedError
         where the run ends before.
         """

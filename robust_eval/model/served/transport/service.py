@@ -54,7 +54,7 @@ class Choice(NamedTuple):
     """The server's word for the end where it is in no dialect; ``finish_reason`` is then a guess."""
 
 
-class Answered(NamedTuple):
+class ServiceResponse(NamedTuple):
     """What a server answered: choices in their order, and what it counted."""
 
     choices: list[Choice]
@@ -100,7 +100,7 @@ class UnansweredError(Exception):
 class Answering(Protocol):
     """A service that answers prompts."""
 
-    async def ask(self, prompt: Prompt, system_role: bool, settings: Mapping[str, Any]) -> Answered:
+    async def ask(self, prompt: Prompt, system_role: bool, settings: Mapping[str, Any]) -> ServiceResponse:
         """Return the answers to a prompt, with these settings of a request; raises UnansweredError."""
 
 
@@ -131,14 +131,14 @@ class Service:
     async def __aexit__(self, *problem: Any) -> None:
         await self._client.__aexit__(*problem)
 
-    async def ask(self, prompt: Prompt, system_role: bool, settings: Mapping[str, Any]) -> Answered:
+    async def ask(self, prompt: Prompt, system_role: bool, settings: Mapping[str, Any]) -> ServiceResponse:
         """Return the answers to a prompt, with these settings in the body of the request; raises UnansweredError.
 
         There is no limit of time: whoever asks sets one.
         """
         return self._answered(await self._posted(self._url, self.body(prompt, system_role, settings)), self._chat)
 
-    async def ask_top_tokens(self, path: str, asked: Mapping[str, Any]) -> Answered:
+    async def ask_top_tokens(self, path: str, asked: Mapping[str, Any]) -> ServiceResponse:
         """Return what comes of a body that is sent to a path, with the tokens that were likeliest at each place; raises
         UnansweredError.
         """
@@ -230,7 +230,7 @@ class Service:
         except ElsewhereError as problem:
             raise UnansweredError("fatal", self.clean(str(problem))) from None
 
-    def read(self, status: int, body: Any) -> Answered:
+    def read(self, status: int, body: Any) -> ServiceResponse:
         """Return the answers in a reply that came another way, as in the results of a batch; raises UnansweredError."""
         if status == HTTPStatus.OK:
             return self._answered(json.dumps(body), self._chat)
@@ -269,7 +269,7 @@ class Service:
         sent = not any(isinstance(cause, aiohttp.ClientConnectorError) for cause in causes)
         return UnansweredError("lost", self.clean(f"{type(telling).__name__}: {telling}".strip(": ")), sent=sent)
 
-    def _answered(self, text: str, chat: bool) -> Answered:
+    def _answered(self, text: str, chat: bool) -> ServiceResponse:
         """Return a reply as its parts; UnansweredError where it is none."""
         try:
             reply = json.loads(text)
@@ -294,7 +294,7 @@ class Service:
         whole = list(takewhile(lambda choice: choice.finish_reason != ERROR, choices))
         if not whole:
             raise self._broken_off(each[0], choices[0])
-        return Answered(whole, tokens[0], tokens[1], thought, cached, names[0], names[1])
+        return ServiceResponse(whole, tokens[0], tokens[1], thought, cached, names[0], names[1])
 
     def _broken_off(self, choice: Mapping[str, Any], read: Choice) -> UnansweredError:
         """Return what it means that an error ended a choice: it is worth another try, unless a filter was behind it."""
