@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from robust_eval.experiment.until import Takes, in_order, unit, whole_units
-from robust_eval.gate.decision import Differences, judge, whole
-from robust_eval.gate.gate_settings import GateSettings
+from robust_eval.gate.decision import Differences, GateSettings, judge, whole
 from robust_eval.gate.measured_run import MeasuredRun, shared_questions
 from robust_eval.metric.metric_spec import declared
 from robust_eval.metric.score import Score

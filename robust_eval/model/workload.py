@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import repeat
 
-from robust_eval.model.base import Request
-from robust_eval.model.calls import FURTHER_DRAWS, LEVELS, calls
+from robust_eval.model.base import FURTHER_DRAWS, LEVELS, Request, calls
 from robust_eval.model.spending import Spending
 from robust_eval.prompt.prompt import Prompt
 

@@ -28,7 +28,7 @@ import torch
 from kept_databases import kept_databases
 from kept_models import kept_models
 
-from robust_eval.engine import local as thread_count
+from robust_eval.engine import thread_count
 from robust_eval.report import figures as report_figures
 
 PROJECT = Path(__file__).parents[2]

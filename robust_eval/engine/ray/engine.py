@@ -3,21 +3,16 @@
 import importlib.util
 import logging
 import os
-import pickle
 import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
-
-import ray
-from ray.exceptions import RayError, RayTaskError
 
 from robust_eval.error import UserError, first_line
 from robust_eval.model.config import ModelConfig
-from robust_eval.runtime.console import progress, silence_tqdm
 from robust_eval.runtime.parallel import SPREAD, Done, Part, Shared, one_by_one
 
 if TYPE_CHECKING:
@@ -115,6 +110,7 @@ class Ray:
         except UserError as problem:  # what has been answered is to be graded
             log.warning("%s: %s; it is done here", stage, problem)
             return one_by_one(stage, work, shared, parts)
+        from robust_eval.engine.ray.tasks import by_hands
 
         return by_hands(stage, work, shared, parts, room, self.num_cpus, self.attempts)
 
@@ -211,59 +207,3 @@ def _silence() -> Iterator[None]:
         os.dup2(kept, 2)
         os.close(kept)
         os.close(nowhere)
-
-
-def by_hands(
-    stage: str,
-    work: Callable[[Shared, Part], Done],
-    shared: Shared,
-    parts: Sequence[Part],
-    room: int,
-    num_cpus: int,
-    attempts: int,
-) -> list[Done]:
-    """See :func:`robust_eval.runtime.parallel.in_parts`; ``room`` parts at a time, each with so many processors.
-
-    What fails there is done here. UserError, which a person has to see to, ends it.
-    """
-    hand: Any = ray.remote(_hand)
-    hand = hand.options(num_cpus=num_cpus, max_retries=attempts - 1)
-    given = ray.put((work, shared))  # once on each machine
-    waiting = list(reversed(range(len(parts))))
-    under_way: dict[Any, int] = {}
-    done: dict[int, Done] = {}
-    failed: dict[int, str] = {}
-    with progress(stage, total=len(parts), unit="parts", passing=True) as advance:
-        while waiting or under_way:
-            while waiting and len(under_way) < room:
-                number = waiting.pop()
-                under_way[hand.remote(given, parts[number], num_cpus)] = number
-            (ready, *_), _ = ray.wait(list(under_way), num_returns=1)
-            number = under_way.pop(ready)
-            try:
-                done[number] = pickle.loads(ray.get(ready))
-                advance(1, "")
-            except RayError as problem:
-                cause = problem.cause if isinstance(problem, RayTaskError) else problem
-                if isinstance(cause, UserError):
-                    raise cause from None
-                failed[number] = f"{type(cause).__name__}: {first_line(cause)}"
-        if failed:
-            reasons = "; ".join(dict.fromkeys(failed.values()))
-            log.warning("%s: %d of %d parts are done here: %s", stage, len(failed), len(parts), reasons)
-        for number in failed:
-            done[number] = work(shared, parts[number])
-            advance(1, "")
-    return [done[number] for number in range(len(parts))]
-
-
-def _hand(given: tuple[Callable[[Any, Any], Any], Any], part: Any, threads: int) -> bytes:
-    """Do a part of the work and return its result as bytes: arrays would be views into Ray's store, and
-    keep it full.
-    """
-    silence_tqdm()
-    import torch
-
-    torch.set_num_threads(threads)
-    work, shared = given
-    return pickle.dumps(work(shared, part))

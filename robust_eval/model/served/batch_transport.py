@@ -17,12 +17,10 @@ from typing import TypeVar
 from uuid import uuid4
 
 from robust_eval.error import OutageError
-from robust_eval.model.base import Completion, KeyValueStore, Reply, Request
-from robust_eval.model.calls import Call
+from robust_eval.model.base import Call, Completion, KeyValueStore, Reply, Request
 from robust_eval.model.served.background import run_sync
-from robust_eval.model.served.completions import request_body, unanswered
-from robust_eval.model.served.intake import Intake, by_prefix
-from robust_eval.model.served.limits.pacing import backoff
+from robust_eval.model.served.completions import Intake, by_prefix, request_body, unanswered
+from robust_eval.model.served.limits.rate_limiter import backoff
 from robust_eval.model.served.limits.retries import Attempts
 from robust_eval.model.served.probe import Capabilities
 from robust_eval.model.served.service_settings import ServiceSettings

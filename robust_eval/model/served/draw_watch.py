@@ -16,8 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from robust_eval.model.base import Item
-from robust_eval.model.calls import Call
+from robust_eval.model.base import Call, Item
 from robust_eval.model.served.probe import Capabilities
 from robust_eval.model.served.service_settings import ServiceSettings
 from robust_eval.model.served.transport.service import Choice, ServiceResponse

@@ -13,11 +13,20 @@ from functools import partial
 from typing import Any, TypeVar
 
 from robust_eval.error import OutageError, UserError
-from robust_eval.model.base import Completion, Item, KeyValueStore, LanguageModel, Reply, Request, Temperatures
-from robust_eval.model.calls import Call, calls
+from robust_eval.model.base import (
+    Call,
+    Completion,
+    Item,
+    KeyValueStore,
+    LanguageModel,
+    Reply,
+    Request,
+    Temperatures,
+    calls,
+)
 from robust_eval.model.served.background import Background, run_sync
 from robust_eval.model.served.batch_transport import BatchTransport
-from robust_eval.model.served.completions import extra_body, request_body, truncation, unanswered
+from robust_eval.model.served.completions import Intake, by_prefix, extra_body, request_body, truncation, unanswered
 from robust_eval.model.served.draw_watch import CERTAIN, DrawWatch, draw_watch, without_logprobs
 from robust_eval.model.served.exact.continuation import (
     Ask,
@@ -29,7 +38,6 @@ from robust_eval.model.served.exact.continuation import (
 )
 from robust_eval.model.served.exact.exact_answers import exact_reply, without_answers
 from robust_eval.model.served.exact.topk_draws import LogprobClient
-from robust_eval.model.served.intake import Intake, by_prefix
 from robust_eval.model.served.limits.rate_limiter import EndedError, LocalRateLimiter, RateLimiter
 from robust_eval.model.served.limits.retries import Attempts, Patience
 from robust_eval.model.served.probe import CACHE, Capabilities, daily_cache_key, probe

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from robust_eval.engine import local as thread_count
-from robust_eval.engine.local import Local, fastest_threads
+from robust_eval.engine import thread_count
+from robust_eval.engine.local import Local
+from robust_eval.engine.thread_count import fastest_threads
 from robust_eval.runtime import measured_choices
 
 

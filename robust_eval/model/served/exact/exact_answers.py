@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from robust_eval.answer import SERVED
-from robust_eval.model.base import Choices, Completion, Enumeration, Floats, Reply, Request
-from robust_eval.model.calls import FURTHER_DRAWS, LEVELS
+from robust_eval.model.base import FURTHER_DRAWS, LEVELS, Choices, Completion, Enumeration, Floats, Reply, Request
 from robust_eval.model.enumerated import AnswerMass, EnumeratedAnswers, normalize_to_accuracy
 from robust_eval.model.served.exact.continuation import Continuation, LogprobRequest
 from robust_eval.model.served.exact.topk_draws import Draw, LogprobClient, TopKCoverage, drawn

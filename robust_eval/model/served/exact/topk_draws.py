@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from robust_eval.model.base import Completion, Matcher, Request
-from robust_eval.model.calls import Call, calls
+from robust_eval.model.base import Call, Completion, Matcher, Request, calls
 from robust_eval.model.served.completions import completions
 from robust_eval.model.served.exact.continuation import Ask, LogprobRequest, LogprobSettings
 from robust_eval.model.served.transport.service import UnansweredError

@@ -11,8 +11,7 @@ from contextlib import AsyncExitStack, contextmanager
 from typing import Any, Protocol, TypeVar
 
 from robust_eval.error import OutageError, UserError
-from robust_eval.model.served.limits.pacing import backoff
-from robust_eval.model.served.limits.rate_limiter import EndedError, OverBudgetError, RateLimiter
+from robust_eval.model.served.limits.rate_limiter import EndedError, OverBudgetError, RateLimiter, backoff
 from robust_eval.model.served.service_settings import ServiceSettings
 from robust_eval.model.served.transport.service import AGAIN, ServiceResponse, UnansweredError
 

@@ -14,8 +14,7 @@ import httpx2
 
 from robust_eval.answer import OWN
 from robust_eval.error import UserError
-from robust_eval.model.base import KeyValueStore, Request
-from robust_eval.model.calls import Call, calls
+from robust_eval.model.base import Call, KeyValueStore, Request, calls
 from robust_eval.model.served.transport.client import LARGEST_REPLY
 from robust_eval.model.served.transport.service import Service, ServiceResponse, UnansweredError
 

@@ -31,8 +31,9 @@ from robust_eval.config.schema import PROJECT
 from robust_eval.dataset.jsonl import JsonLines
 from robust_eval.engine.local import Local
 from robust_eval.engine.ray import engine as engine_module
-from robust_eval.engine.ray import engine as tasks
-from robust_eval.engine.ray.engine import Ray, by_hands
+from robust_eval.engine.ray import tasks
+from robust_eval.engine.ray.engine import Ray
+from robust_eval.engine.ray.tasks import by_hands
 from robust_eval.error import UserError
 from robust_eval.experiment import run as experiment
 from robust_eval.grader.matching import Matching

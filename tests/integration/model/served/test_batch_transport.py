@@ -20,8 +20,7 @@ from robust_eval.config.overrides import checked_overrides
 from robust_eval.config.schema import register
 from robust_eval.engine.local import Local
 from robust_eval.error import UserError
-from robust_eval.model.base import Request
-from robust_eval.model.calls import Call
+from robust_eval.model.base import Call, Request
 from robust_eval.model.served import batch_transport, served_model
 from robust_eval.model.served.batch_transport import BatchTransport
 from robust_eval.model.served.openai import OpenAI

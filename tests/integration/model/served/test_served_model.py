@@ -34,14 +34,13 @@ from robust_eval.engine.local import Local
 from robust_eval.error import UserError
 from robust_eval.grader.answer_matcher import AnswerMatcher
 from robust_eval.model import reply_tables
-from robust_eval.model.base import Enumeration, Request
-from robust_eval.model.calls import calls
+from robust_eval.model.base import Enumeration, Request, calls
 from robust_eval.model.served import served_model
 from robust_eval.model.served.background import Background
 from robust_eval.model.served.draw_watch import CERTAIN
 from robust_eval.model.served.limits import retries as attempts
 from robust_eval.model.served.limits import retries as patience
-from robust_eval.model.served.limits.pacing import backoff
+from robust_eval.model.served.limits.rate_limiter import backoff
 from robust_eval.model.served.openai import OpenAI
 from robust_eval.model.served.probe import Capabilities
 from robust_eval.model.served.served_model import FEW

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from robust_eval.model.base import Completion, Request
-from robust_eval.model.calls import Call, calls
+from robust_eval.model.base import Call, Completion, Request, calls
 from robust_eval.model.served.completions import completions, seed_of, unanswered
 from robust_eval.model.served.transport.service import Choice, ServiceResponse
 from robust_eval.model.served.transport.token_logprobs import Token

@@ -5,8 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from robust_eval.model.base import Request
-from robust_eval.model.calls import Call
+from robust_eval.model.base import Call, Request
 from robust_eval.model.generation import Generation
 from robust_eval.model.served.draw_watch import CERTAIN, QUESTIONS, DrawWatch, draw_watch
 from robust_eval.model.served.openai import OpenAI

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from robust_eval.model.served.limits.pacing import HOLD, Pace, PacedPermit, backoff
+from robust_eval.model.served.limits.rate_limiter import HOLD, Pace, PacedPermit, backoff
 from robust_eval.model.served.transport.client import retry_after
 
 PROPERTY = settings(max_examples=100, deadline=None, database=None, derandomize=True)
