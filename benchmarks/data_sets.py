@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from support.command import Command, of_its_own, peak_megabytes, write_figures
 
-from robust_eval.dataset.own_table import Table
+from robust_eval.dataset.own_table import OwnTable
 from robust_eval.dataset.published import Published
 from robust_eval.dataset.selection import Selection
 
@@ -70,7 +70,7 @@ def write(file: Path, number: int) -> None:
 
 def dataset(file: Path, **more: Any) -> Selection:
     if file.name.startswith("table"):
-        return Table(name="table", path=str(file), **more)
+        return OwnTable(name="table", path=str(file), **more)
     return Published(name="made up", layout=file.stem, path=str(file), subsets=["all"], **more)
 
 

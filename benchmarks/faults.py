@@ -26,8 +26,8 @@ from support.stub_server import stub_server
 from robust_eval.answer import rows
 from robust_eval.engine.local import Local
 from robust_eval.model.base import Request
-from robust_eval.model.served.capabilities import Capabilities
 from robust_eval.model.served.openai import OpenAI
+from robust_eval.model.served.probe import Capabilities
 from robust_eval.prompt.prompt import Prompt
 from robust_eval.runtime.process import Stopwatch
 from robust_eval.store.base import NoStore

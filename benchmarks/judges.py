@@ -27,7 +27,7 @@ from support.command import Command, write_figures
 from robust_eval.cli.graders import graded
 from robust_eval.grader.matching import Matching
 from robust_eval.labels.verdict_records import read_records_of_people
-from robust_eval.reader.reply import Reply
+from robust_eval.reader.reply import ReplyReader
 from robust_eval.stats.corrected_breaks import corrected_breaks, label_counts
 from robust_eval.stats.correction import corrected_curve, corrected_mean
 from robust_eval.stats.frs import breaking_temperature
@@ -191,7 +191,7 @@ def shift(found: Floats, true: Floats) -> float:
 def of_people(draws: int) -> dict[str, float]:
     """How often the corrected accuracy of the default grader holds the human one, with labels of the sample."""
     records = [record for record in read_records_of_people(SAMPLE) if not record.question.choices]
-    found = graded(Matching(), Reply(), records)
+    found = graded(Matching(), ReplyReader(), records)
     verdicts = np.array([float(found[record.question.id]) for record in records])
     people = np.array([float(record.right) for record in records])
     names = np.unique([record.question.text for record in records], return_inverse=True)[1]

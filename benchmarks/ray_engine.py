@@ -36,7 +36,7 @@ from robust_eval.engine.ray.actors import Actors
 from robust_eval.engine.ray.engine import Ray
 from robust_eval.grader.matching import Matching
 from robust_eval.model.base import Completion, Item, LanguageModel, Reply, Request
-from robust_eval.model.config import Division, ModelConfig
+from robust_eval.model.config import ModelConfig, Shards
 from robust_eval.model.local.transformers import Transformers
 from robust_eval.model.reply_tables import Arrived
 from robust_eval.prompt.prompt import Prompt
@@ -156,8 +156,8 @@ class MadeUp(ModelConfig, LanguageModel):
     def identity(self) -> dict[str, Any]:
         return {"files": "made up"}
 
-    def divide(self, requests: Sequence[Request]) -> Division:
-        return Division([list(requests[start : start + 16]) for start in range(0, len(requests), 16)], None)
+    def shard(self, requests: Sequence[Request]) -> Shards:
+        return Shards([list(requests[start : start + 16]) for start in range(0, len(requests), 16)], None)
 
     def load(self) -> "MadeUp":
         return self

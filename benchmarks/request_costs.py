@@ -25,9 +25,9 @@ from throughput import questions
 
 from robust_eval.engine.local import Local
 from robust_eval.model.base import Request
-from robust_eval.model.served.client import BoundedClient
 from robust_eval.model.served.openai import OpenAI
-from robust_eval.model.served.service import Service
+from robust_eval.model.served.transport.client import BoundedClient
+from robust_eval.model.served.transport.service import Service
 from robust_eval.runtime.process import Stopwatch
 from robust_eval.store.base import NoStore, Store
 from robust_eval.store.sqlite import SqliteStore

@@ -474,9 +474,9 @@ def _model_overrides(model: ModelConfig) -> list[str]:
     names: list[str] = [field.name for field in fields(model)] if is_dataclass(model) else []
     values = {name: getattr(model, name) for name in names if name != "name"}
     plain = {name: value for name, value in values.items() if isinstance(value, str | int | float | bool | None)}
-    style = "chat" if model.terms().chat else "plain"
-    settings = {"name": model.name, "kind": type(model).__qualname__, "settings": plain, "prompt_style": style}
-    return ["model=given", *(as_override(f"model.{name}", value) for name, value in settings.items())]
+    style = "chat" if model.service_limits().chat else "plain"
+    described = {"name": model.name, "kind": type(model).__qualname__, "settings": plain, "prompt_style": style}
+    return ["model=given", *(as_override(f"model.{name}", value) for name, value in described.items())]
 
 
 def _mlruns(lines: Sequence[str]) -> Path:

@@ -5,8 +5,16 @@ from collections.abc import Mapping, Sequence
 from rich.table import Table
 
 from robust_eval.config.overrides import Checked, jobs, several_values
-from robust_eval.experiment.plan import Stage, asking_less, deduplicated, duration, in_words, stages_of, total
-from robust_eval.model.workload import Terms, Workload
+from robust_eval.experiment.plan import (
+    Stage,
+    asking_less,
+    deduplicated,
+    duration,
+    in_words,
+    stages_of,
+    total,
+)
+from robust_eval.model.workload import ServiceLimits, Workload
 from robust_eval.report.terminal import terminal, titled
 from robust_eval.runtime.console import log_plainly
 
@@ -34,7 +42,7 @@ def print_plan(plans: Mapping[str, Sequence[Stage]]) -> None:
     if not whole.answers:
         console.print("nothing would be asked: every answer is there")
         return
-    terms = [stage.model.config.terms() for stage in stages if stage.missing]
+    terms = [stage.model.config.service_limits() for stage in stages if stage.missing]
     served = any(each.at_once for each in terms)
     if len(plans) > 1:
         for job, plan in plans.items():
@@ -67,7 +75,7 @@ def print_plan(plans: Mapping[str, Sequence[Stage]]) -> None:
         console.print(f"The budget of {budget:,.2f} may end the run before, which then can be continued.")
 
 
-def _other_price(cost: float, terms: Sequence[Terms]) -> str:
+def _other_price(cost: float, terms: Sequence[ServiceLimits]) -> str:
     """Say what it costs by batches where it is asked without, and the other way round; empty where nothing tells."""
     shares = {each.batch_price_share for each in terms if each.at_once}
     if len(shares) != 1 or not all(each.at_once for each in terms) or len({each.batch for each in terms}) != 1:

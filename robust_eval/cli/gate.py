@@ -20,10 +20,16 @@ from robust_eval.error import OutageError, UserError, first_line
 from robust_eval.experiment.run import run as run_experiment
 from robust_eval.experiment.schedule import GateScheduler
 from robust_eval.gate.baselines import folder_of
-from robust_eval.gate.comparable import refuse_incomparable, refuse_other_settings
-from robust_eval.gate.decision import STATUS, Decision, decide, differences, refuse_unmeasured
-from robust_eval.gate.measured_run import MeasuredRun, read_measured
-from robust_eval.gate.settings import GateSettings, gate_settings
+from robust_eval.gate.decision import (
+    STATUS,
+    Decision,
+    GateSettings,
+    decide,
+    differences,
+    gate_settings,
+    refuse_unmeasured,
+)
+from robust_eval.gate.measured_run import MeasuredRun, read_measured, refuse_incomparable, refuse_other_settings
 from robust_eval.gate.single_facts import single_facts
 from robust_eval.gate.verdict_files import PAGE, Report, tables, write_verdict
 from robust_eval.report.terminal import terminal, titled

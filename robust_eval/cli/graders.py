@@ -36,9 +36,8 @@ from robust_eval.labels.verdict_records import Record, labelled_records, read_re
 from robust_eval.metric.grader_agreement import Agreement
 from robust_eval.question import LETTERS
 from robust_eval.reader.base import Reader
-from robust_eval.reader.first_line import FirstLine
-from robust_eval.reader.reply import Reply
-from robust_eval.reader.table import read as read_answers
+from robust_eval.reader.base import read as read_answers
+from robust_eval.reader.reply import FirstLineReader, ReplyReader
 from robust_eval.report.terminal import terminal, titled
 from robust_eval.runtime.console import log_plainly
 from robust_eval.runtime.process import Stopwatch, command
@@ -130,11 +129,11 @@ def compared(records: Sequence[Record]) -> Verdicts:
     graders = dict(FREE_TEXT)
     if free and all(comparable(record.question.incorrect) for record in free):
         graders["references"] = References(MODEL)
-    verdicts |= {name: graded(grader, Reply(), free) for name, grader in graders.items() if free}
+    verdicts |= {name: graded(grader, ReplyReader(), free) for name, grader in graders.items() if free}
     if choices:
-        verdicts["letters"] = graded(Matching(), Reply(), choices)  # as every grader does
+        verdicts["letters"] = graded(Matching(), ReplyReader(), choices)  # as every grader does
     if free:
-        verdicts[FIRST_LINE] = graded(Matching(), FirstLine(), free, anew=True)
+        verdicts[FIRST_LINE] = graded(Matching(), FirstLineReader(), free, anew=True)
         verdicts[BARE] = {record.question.id: contained(record) for record in free}
     return verdicts
 
@@ -151,7 +150,7 @@ def asked(settings: Sequence[str], records: Sequence[Record]) -> Verdicts:
         config = Models(config.model, config.rewriter, config.grader, config.engine, entries, Stopwatch()).with_judge(
             config
         )
-        return {name: graded(config.grader, Reply(), records)}
+        return {name: graded(config.grader, ReplyReader(), records)}
 
 
 def contained(record: Record) -> bool:

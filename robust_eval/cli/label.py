@@ -16,7 +16,7 @@ from robust_eval.experiment.corrected import LabelledRun
 from robust_eval.labels.human_labels import agreements, count_labelled
 from robust_eval.labels.label_file import LABELS, RIGHT, UNCLEAR, WRONG, read_labels
 from robust_eval.labels.label_sample import ANSWER, QUESTION, sample
-from robust_eval.labels.labelling import Item, Labelling
+from robust_eval.labels.labelling import LabelItem, Labelling
 from robust_eval.metric.score import Score
 from robust_eval.report.label_server import label_server, references
 from robust_eval.report.page import write_corrected
@@ -116,7 +116,7 @@ def _in_terminal(labelling: Labelling, name: str) -> None:
         item = _after(key, item, labelling)
 
 
-def _after(key: str, item: Item, labelling: Labelling) -> Item | None:
+def _after(key: str, item: LabelItem, labelling: Labelling) -> LabelItem | None:
     """Do what a key says; return the reply that comes next."""
     if key in KEYS:
         labelling.label(item.number, KEYS[key], item.label)

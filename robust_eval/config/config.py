@@ -15,7 +15,7 @@ from robust_eval.grader.judge import Judge
 from robust_eval.metric.score import Metric
 from robust_eval.model.config import ModelConfig
 from robust_eval.reader.base import Reader
-from robust_eval.reader.prompt_style import ByPromptStyle
+from robust_eval.reader.reply import ByPromptStyle
 from robust_eval.rewriter.base import Rewriter
 from robust_eval.sampler.base import Sampler
 from robust_eval.sampler.recorded_answers import RecordedAnswers
@@ -84,7 +84,7 @@ class Config:
         says itself how the model was prompted.
         """
         asked = None if self.recorded is None else self.recorded.asked
-        chat = self.model.terms().chat if asked is None else not asked.first_lines
+        chat = self.model.service_limits().chat if asked is None else not asked.first_lines
         reader = self.reader.of(chat)
         served = self.model.remote
         return Judge(reader, self.grader, not reader.whole_reply and not (chat and served), served)

@@ -120,7 +120,7 @@ def _as_profile(config: Config) -> Config:
     if not config.metric.keys() >= {*profile.METHODS}:
         return config
     sampler = config.sampler
-    if not config.model.recorded and not config.model.terms().chat:
+    if not config.model.recorded and not config.model.service_limits().chat:
         sampler = {name: each for name, each in sampler.items() if each.axis not in _OF_CONVERSATIONS}
     conditions = sampler if config.recorded is None else config.recorded.conditions()
     axes = {each.axis for each in conditions.values()} | {ORDER for each in conditions.values() if each.arranges}
@@ -150,7 +150,7 @@ def _check_asked(config: Config, asked: str) -> None:
         said = ", ".join(f"sampler.{name}.prompts={file}" for name, file in prompts.items())
         raise UserError(f"the samplers of a run ask with the same prompts, not {said}: set them alike")
     talking = next((name for name, sampler in config.sampler.items() if sampler.axis in _OF_CONVERSATIONS), None)
-    if talking is not None and not config.model.terms().chat:
+    if talking is not None and not config.model.service_limits().chat:
         raise UserError(
             f"sampler={talking} {_OF_CONVERSATIONS[config.sampler[talking].axis]}, and model {config.model.name} is "
             "asked with plain text: choose a model that was trained for conversations, with model.prompt_style=chat"

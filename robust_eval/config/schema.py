@@ -21,7 +21,7 @@ from robust_eval.config.config import Paths
 from robust_eval.config.plugins import load_plugins
 from robust_eval.dataset.base import Dataset
 from robust_eval.dataset.jsonl import JsonLines
-from robust_eval.dataset.own_table import Table
+from robust_eval.dataset.own_table import OwnTable
 from robust_eval.dataset.published import Published
 from robust_eval.engine.base import Engine
 from robust_eval.engine.local import Local
@@ -41,17 +41,14 @@ from robust_eval.metric.order_metric import ChoiceOrder
 from robust_eval.metric.score import Metric
 from robust_eval.metric.thinking_metric import ReasoningBudget
 from robust_eval.model.config import ModelConfig
-from robust_eval.model.given_model import GivenModel
 from robust_eval.model.local.transformers import Transformers
-from robust_eval.model.recorded_model import RecordedModel
+from robust_eval.model.recorded_model import InMemoryModel, RecordedModel
 from robust_eval.model.served.inspect_ai import InspectAI
 from robust_eval.model.served.openai import OpenAI
-from robust_eval.reader.first_line import FirstLine
-from robust_eval.reader.prompt_style import ByPromptStyle
-from robust_eval.reader.reply import Reply
+from robust_eval.reader.reply import ByPromptStyle, FirstLineReader, ReplyReader
 from robust_eval.rewriter.base import Rewriter
 from robust_eval.rewriter.llm import Llm
-from robust_eval.rewriter.recorded_rewrites import Recorded
+from robust_eval.rewriter.recorded_rewrites import RecordedRewrites
 from robust_eval.runtime.registry import REGISTRY
 from robust_eval.sampler.base import Sampler
 from robust_eval.sampler.challenge import Challenge
@@ -81,10 +78,10 @@ _MODELS: dict[str, type[ModelConfig]] = {
     "openai": OpenAI,
     "inspect": InspectAI,
     "recorded": RecordedModel,
-    "given": GivenModel,
+    "given": InMemoryModel,
 }
-_DATASETS: dict[str, type[Dataset]] = {"jsonl": JsonLines, "published": Published, "local": Table}
-_REWRITERS: dict[str, type[Rewriter]] = {"recorded": Recorded, "llm": Llm}
+_DATASETS: dict[str, type[Dataset]] = {"jsonl": JsonLines, "published": Published, "local": OwnTable}
+_REWRITERS: dict[str, type[Rewriter]] = {"recorded": RecordedRewrites, "llm": Llm}
 _SAMPLERS: dict[str, type[Sampler] | type[RecordedAnswers]] = {
     "temperature_sweep": TemperatureSweep,
     "exact": Exact,
@@ -110,7 +107,7 @@ _GRADERS: dict[str, type[Grader]] = {
     "references": References,
     "judge": JudgeModel,
 }
-_READERS = {"by_prompt_style": ByPromptStyle, "first_line": FirstLine, "reply": Reply}
+_READERS = {"by_prompt_style": ByPromptStyle, "first_line": FirstLineReader, "reply": ReplyReader}
 _AGGREGATORS: dict[str, type[Aggregator]] = {"text": EqualText, "clusters": Clusters, "entailment": Entailment}
 _ENGINES: dict[str, type[Engine]] = {"local": Local, "ray": Ray}
 _STORES: dict[str, type[Store]] = {"sqlite": SqliteStore, "parquet": ParquetStore, "none": NoStore}
@@ -165,7 +162,7 @@ def register() -> None:
     """
     load_plugins()
     _store(None, "schema", Schema)
-    _store("model", "given", GivenModel)
+    _store("model", "given", InMemoryModel)
     for group, parts in REGISTRY.items():
         for name, part in parts.items():
             if name in _OWN[group]:

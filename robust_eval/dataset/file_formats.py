@@ -1,16 +1,22 @@
-"""Records of a file: JSON, JSON Lines, CSV, TSV, Parquet, or plain lines."""
+"""Records of a file: JSON, JSON Lines, CSV and TSV in any dialect, Parquet, or plain lines."""
 
+import csv
+import io
+import re
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from robust_eval.dataset.delimited_table import DelimitedTable
 from robust_eval.dataset.record import Record
 from robust_eval.error import UserError, first_line
-from robust_eval.runtime.files import json_line, parsed_json, refuse_bomb, text_lines
+from robust_eval.runtime.files import json_line, parsed_json, refuse_bomb, regular, text_lines
 
 KINDS = (".json", ".jsonl", ".csv", ".tsv", ".parquet", ".label")
 """How the names of files that can be read end."""
@@ -85,3 +91,189 @@ def _parquet(file: Path) -> Iterator[Record]:
     except (OSError, pa.ArrowException, UnicodeDecodeError) as problem:
         reason = problem.strerror if isinstance(problem, OSError) else None
         raise UserError(f"{file} cannot be read: {reason or first_line(problem)}") from problem
+
+
+Row = tuple[int, list[str]]
+"""The line in which a row begins, and its fields."""
+_SEPARATORS = (",", ";", "\t", "|")
+_NAMED_SEPARATOR = re.compile(r'"?sep=(.)"?\s*', re.IGNORECASE)
+"""The first line that names the separator for Excel."""
+_UNNAMED = re.compile(r"(?:Unnamed: \d.*)?")
+"""The name of a column without one, as it is or as pandas writes it."""
+_WHOLE_FLOAT = re.compile(r"-?\d+\.0")
+_SIGNATURES = {
+    b"PK\x03\x04": "a workbook (.xlsx, .ods) or another ZIP archive",
+    b"\xd0\xcf\x11\xe0": "a workbook (.xls)",
+    b"\x1f\x8b": "a gzip archive",
+    b"PAR1": "a Parquet file",
+}
+
+
+@dataclass(frozen=True)
+class DelimitedTable:
+    """A file of fields between separators.
+
+    The separator is that of the file's name unless the header and the first row show another one. Without ``header``
+    the first row that is not blank names the columns.
+    """
+
+    file: Path
+    encoding: str = "utf-8"
+    header: Sequence[str] = ()
+    quoted: bool = True
+    """Fields may be in double quotes."""
+
+    def records(self) -> Iterator[dict[str, str]]:
+        """Yield the rows under the names of their columns, without blank rows and columns without a name.
+
+        Whole numbers that are written as floats in all of their column, as pandas writes a column with a gap, lose
+        ".0". UserError names the line of the first row that is not whole.
+        """
+        names, rows = self._table()
+        whole = self._whole_floats()
+        for _, row in rows:
+            for place in whole:
+                row[place] = row[place].strip().removesuffix(".0")
+            record = dict(zip(names, row, strict=True))
+            record.pop("", None)
+            yield record
+
+    def verified_header(self, most_characters: int) -> tuple[int, list[str]]:
+        """Return the line of the header and a name for each field, empty for a column to leave out; check all rows.
+
+        A field may have ``most_characters``. UserError as of :meth:`records`.
+        """
+        line, fields = next(self._rows(self.separator), (0, []))
+        limit = csv.field_size_limit(most_characters)
+        try:
+            names, rows = self._table()
+            deque(rows, maxlen=0)
+        finally:
+            csv.field_size_limit(limit)
+        return line, names + [""] * (len(fields) - len(names))
+
+    @cached_property
+    def separator(self) -> str:
+        """The separator of the columns."""
+        first = next(iter(text_lines(self.file, self.encoding)), (1, ""))[1]
+        if named := _NAMED_SEPARATOR.fullmatch(first):
+            return named.group(1)
+        default = "\t" if self.file.suffix.lower() == ".tsv" else ","
+        candidates = [default, *(separator for separator in _SEPARATORS if separator != default)]
+        rows = {separator: self._first_rows(separator) for separator in candidates}
+        if self.header:
+            return next((separator for separator in candidates if len(rows[separator][0]) == len(self.header)), default)
+        several = [separator for separator in candidates if len(rows[separator][0]) > 1]
+        fitting = [separator for separator in several if len({*map(len, rows[separator])}) == 1]
+        return next(iter(fitting + several), default)
+
+    def _table(self) -> tuple[list[str], Iterator[Row]]:
+        """Return the names of the columns, empty for a column to leave out, and the rows with a field for each."""
+        self._refuse_archive()
+        rows = self._rows(self.separator)
+        header = list(self.header) or next(rows, (0, []))[1]
+        names = _cut([name.strip() for name in header], 0)
+        first = next((place for place, name in enumerate(names) if not _UNNAMED.fullmatch(name)), len(names))
+        unnamed = [place for place, name in enumerate(names) if place > first and _UNNAMED.fullmatch(name)]
+        names = ["" if place in unnamed else name for place, name in enumerate(names)]
+        for name, columns in Counter(filter(None, names)).items():
+            if columns > 1:
+                raise UserError(f"{self.file} has several columns of the name {name[:40]!r}")
+        others = (row for row in rows if row[1] != header)  # tables that were joined repeat the header
+        return names, self._fitting(others, names, unnamed)
+
+    def _fitting(self, rows: Iterator[Row], names: Sequence[str], unnamed: Sequence[int]) -> Iterator[Row]:
+        for line, fields in rows:
+            row = fields if len(fields) == len(names) else _cut(fields, len(names))
+            if len(row) != len(names):
+                number = f"{len(row)} field{'' if len(row) == 1 else 's'}"
+                raise UserError(
+                    f"{self.file}, line {line}: {number}, where the header has {len(names)}; "
+                    f"a text with a {self.separator!r} needs double quotes around it"
+                )
+            for place in unnamed:
+                if row[place].strip():
+                    raise UserError(
+                        f"{self.file}, line {line}: column {place + 1} has no name and holds {row[place][:40]!r}; "
+                        "name the column, or leave it out"
+                    )
+            yield line, row
+
+    def _whole_floats(self) -> set[int]:
+        """Return the places of the columns in which every field that is not blank is a whole number with ".0"."""
+        names, rows = self._table()
+        places, filled = list(range(len(names))), set()
+        for _, row in rows:
+            values = [place for place in places if row[place].strip()]
+            filled.update(values)
+            others = {place for place in values if not _WHOLE_FLOAT.fullmatch(row[place].strip())}
+            if others:
+                places = [place for place in places if place not in others]
+            if not places:
+                break
+        return filled.intersection(places)
+
+    def _first_rows(self, separator: str) -> list[list[str]]:
+        """Return the first two rows without blank fields beyond the header; fewer where the second is broken."""
+        rows: list[list[str]] = []
+        try:
+            for _, row in islice(self._rows(separator), 2):
+                rows.append(_cut(row, len(rows[0]) if rows else 0))
+        except UserError:
+            pass
+        return rows or [[]]
+
+    def _rows(self, separator: str) -> Iterator[Row]:
+        quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if self.quoted else csv.QUOTE_NONE
+        reader = csv.reader(
+            self._lines(), delimiter=separator, quoting=quoting, skipinitialspace=self.quoted, strict=True
+        )
+        line = 1
+        try:
+            for row in reader:
+                if any(map(str.strip, row)):
+                    yield line, row
+                line = reader.line_num + 1
+        except csv.Error as problem:
+            raise UserError(f"{self.file}, line {line}: {_remedy(problem, line, reader.line_num)}") from problem
+
+    def _lines(self) -> Iterator[str]:
+        """Yield the lines, also those that end in a carriage return; a line that names the separator is blank."""
+        for number, line in text_lines(self.file, self.encoding):
+            if number == 1 and _NAMED_SEPARATOR.fullmatch(line):
+                line = "\n"
+            if line.count("\r") > line.endswith("\r\n"):
+                yield from io.StringIO(line, newline="")
+            else:
+                yield line
+
+    def _refuse_archive(self) -> None:
+        try:
+            with open(regular(self.file), "rb") as raw:
+                beginning = raw.read(4)
+        except OSError:
+            return  # the reader of its lines says why
+        for signature, kind in _SIGNATURES.items():
+            if beginning.startswith(signature):
+                raise UserError(f"{self.file} is {kind}, whatever its name says: save the table as CSV in UTF-8")
+
+
+def _remedy(problem: csv.Error, first: int, last: int) -> str:
+    """Return what is wrong with the row from the first line to the last, and what would be right."""
+    reason = first_line(problem)
+    if "expected after" in reason:
+        place = "" if first == last else f"a quote that opens here closes only in line {last}, and "
+        return f"{place}text follows a closing quote; a quote that is part of a text is doubled, in double quotes"
+    if "unexpected end" in reason:
+        return "a quote opens here and is not closed; a quote that is part of a text is doubled, in double quotes"
+    if "field limit" in reason:
+        return f"a field has more than {csv.field_size_limit():,} characters; its quote may not be closed"
+    return reason
+
+
+def _cut(fields: Sequence[str], width: int) -> list[str]:
+    """Return the fields without blank ones at the end, beyond a width."""
+    end = len(fields)
+    while end > width and not fields[end - 1].strip():
+        end -= 1
+    return list(fields[:end])

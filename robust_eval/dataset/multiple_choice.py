@@ -6,7 +6,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from robust_eval.dataset.free_text import paragraph
 from robust_eval.dataset.record import (
     MALFORMED,
     MALFORMED_CHOICES,
@@ -23,6 +22,7 @@ from robust_eval.dataset.record import (
     position,
     text,
 )
+from robust_eval.dataset.short_answers import paragraph
 from robust_eval.error import UserError
 from robust_eval.question import LETTERS, Question
 from robust_eval.runtime.files import text_lines

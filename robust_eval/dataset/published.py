@@ -1,16 +1,47 @@
-"""The data sets of the papers: from the hub, or from a file as their authors published it or as the hub exports it."""
+"""Published data sets: their layouts, from a file or the Hugging Face hub."""
 
-from collections.abc import Iterator
+import logging
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
-from robust_eval.dataset import free_text, multiple_choice
+from robust_eval.dataset import multiple_choice
+from robust_eval.dataset import short_answers as free_text
 from robust_eval.dataset.file_formats import data_files, read_records
-from robust_eval.dataset.hub import commit, read_hub
-from robust_eval.dataset.layout import Layout
 from robust_eval.dataset.record import MALFORMED, Record, Unusable
 from robust_eval.dataset.selection import Selection
+from robust_eval.error import UserError, first_line
 from robust_eval.question import Question
+from robust_eval.runtime.files import UNPACKED
+
+log = logging.getLogger(__name__)
+
+
+def as_they_are(records: Iterator[Record], file: Path | None) -> Iterator[Record]:
+    """Return the records as they are: each is one record of the data set."""
+    return records
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What a data set looks like, on the hub and as its authors published it."""
+
+    question: Callable[[Record], Question]
+    """The question that a record asks, its id empty where the source gives none; raises Unusable where it asks none."""
+    arrange: Callable[[Iterator[Record], Path | None], Iterator[Record]] = as_they_are
+    """The records of the data set from those of a source: nested ones unfolded, rows of one question joined. The file
+    is None for the hub."""
+    header: tuple[str, ...] = ()
+    """Names of the columns of a CSV or TSV file that does not name them."""
+    quoted: bool = True
+    """Whether cells of a CSV or TSV file may stand in quotes."""
+    encoding: str = "utf-8"
+    """Of files of text."""
+    subsets: tuple[str, ...] = ()
+    """The subsets there are, where a question belongs to that of its category; any may be asked for in one run."""
+
 
 LAYOUTS = {
     "squad": Layout(free_text.squad, free_text.squad_records),
@@ -104,3 +135,51 @@ class Published(Selection):
         elif self.hub is not None:
             for subset in self.subsets:
                 yield from layout.arrange(read_hub(self.hub, subset, self.split, self.revision), None)
+
+
+PARQUET = "refs/convert/parquet"
+"""The branch on which the hub keeps every data set as Parquet files, SUBSET/SPLIT/*.parquet: none needs a program of
+its own to be read, which ``datasets`` refuses from version 4 on."""
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+_ROWS = 1_000
+
+
+@cache
+def commit(name: str, revision: str) -> str:
+    """Return the commit that a branch or tag stands for now; the name as it is where the hub cannot be asked."""
+    if _COMMIT.fullmatch(revision):
+        return revision
+    import httpx2
+    from huggingface_hub import HfApi
+
+    try:
+        return HfApi().dataset_info(name, revision=revision).sha or revision
+    except (OSError, ValueError, httpx2.HTTPError) as problem:
+        log.warning("it is not known which commit %s of %s is: %s", revision, name, first_line(problem))
+        return revision
+
+
+def read_hub(name: str, subset: str, split: str, revision: str) -> Iterator[Record]:
+    """Yield the records of a subset and split; UserError where the hub does not have them, or cannot be reached."""
+    import datasets
+    import httpx2
+
+    found = commit(name, revision)
+    try:
+        if revision == PARQUET:
+            files = {split: f"{subset}/{split}/*.parquet"}
+            data = datasets.load_dataset(name, data_files=files, split=split, revision=found)
+        else:
+            data = datasets.load_dataset(name, subset, split=split, revision=found)
+    except (OSError, ValueError, RuntimeError, httpx2.HTTPError, datasets.exceptions.DatasetsError) as problem:
+        raise UserError(
+            f"{name} ({subset}, {split}, {revision}) cannot be loaded from the hub: {first_line(problem)}; a copy on "
+            "this machine is named with dataset.path=…"
+        ) from problem
+    for batch in data.with_format("arrow").iter(batch_size=_ROWS):
+        if batch.nbytes > UNPACKED:
+            raise UserError(
+                f"{name}: {_ROWS:,} records take {batch.nbytes / 2**20:,.0f} MiB, and no more than "
+                f"{UNPACKED / 2**20:.0f} MiB are read at once"
+            )
+        yield from batch.to_pylist()

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
-from robust_eval.model.base import Item, Memory, Request, Temperatures
+from robust_eval.model.base import Item, KeyValueStore, Request, Temperatures
 from robust_eval.model.config import ModelConfig
 from robust_eval.model.reply_tables import Arrived
 from robust_eval.runtime.console import progress
@@ -36,7 +36,7 @@ class ModelRunner(Protocol):
     def in_waves(self, requests: Sequence[Request], waves: Waves, stage: str, items: int) -> Iterator[list[Arrived]]:
         """Yield the answers to the requests, and to all that follow from them; there are ``items`` to be settled."""
 
-    def keep_in(self, memory: Memory) -> None:
+    def attach_store(self, store: KeyValueStore) -> None:
         """See LanguageModel."""
 
     def cancel(self, requests: Sequence[Request]) -> list[str]:

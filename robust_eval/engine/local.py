@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from robust_eval.engine.base import Waves, settling
-from robust_eval.model.base import Item, LanguageModel, Memory, Request, Temperatures
+from robust_eval.model.base import Item, KeyValueStore, LanguageModel, Request, Temperatures
 from robust_eval.model.config import ModelConfig
 from robust_eval.model.reply_tables import Arrived, arrived
 from robust_eval.runtime.console import progress
@@ -81,8 +81,8 @@ class LocalRunner:
                 yield arrived(replies)
                 advance(self._model.status())
 
-    def keep_in(self, memory: Memory) -> None:
-        self._model.keep_in(memory)
+    def attach_store(self, store: KeyValueStore) -> None:
+        self._model.attach_store(store)
 
     def cancel(self, requests: Sequence[Request]) -> list[str]:
         return self._model.cancel(requests)

@@ -54,7 +54,9 @@ class Stage:
 
     def workload(self) -> Workload:
         """Return what it takes to answer the missing requests."""
-        return self.model.config.terms().workload(self.missing, repeat(1) if self.times is None else self.times)
+        return self.model.config.service_limits().workload(
+            self.missing, repeat(1) if self.times is None else self.times
+        )
 
 
 def stages_of(config: Config) -> list[Stage]:

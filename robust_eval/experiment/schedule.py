@@ -13,10 +13,8 @@ import numpy as np
 from robust_eval.answer import GREEDY, EarlyStopping
 from robust_eval.config.config import Config
 from robust_eval.error import UserError
-from robust_eval.gate.comparable import shared_questions
-from robust_eval.gate.decision import Differences, judge, whole
-from robust_eval.gate.measured_run import MeasuredRun
-from robust_eval.gate.settings import GateSettings
+from robust_eval.gate.decision import Differences, GateSettings, judge, whole
+from robust_eval.gate.measured_run import MeasuredRun, shared_questions
 from robust_eval.metric.answer_sources import sources
 from robust_eval.metric.metric_spec import spec_of
 from robust_eval.metric.score import Score

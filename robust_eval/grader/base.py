@@ -15,11 +15,10 @@ from robust_eval.model.base import Matcher, Request
 from robust_eval.model.config import ModelConfig
 from robust_eval.normalization import first_line, forms, normalize
 from robust_eval.question import LETTERS, Question
-from robust_eval.reader.asides import is_denial
 from robust_eval.reader.base import FIRST_LINE, NO_LETTER, WHOLE_REPLY
+from robust_eval.reader.clauses import is_denial
 from robust_eval.reader.letters import anchored_letter
-from robust_eval.reader.markup import without_footnotes
-from robust_eval.reader.reasoning import without_reasoning
+from robust_eval.reader.markup import without_footnotes, without_reasoning
 from robust_eval.reader.reply import free_text_of
 from robust_eval.store.stored_model import StoredModel
 

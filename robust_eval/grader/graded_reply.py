@@ -14,12 +14,10 @@ from robust_eval.grader.base import Grader
 from robust_eval.grader.levenshtein import Levenshtein
 from robust_eval.grader.matching import Matching
 from robust_eval.question import LETTERS, Question
-from robust_eval.reader.base import Reader
-from robust_eval.reader.first_line import FirstLine
-from robust_eval.reader.reply import Reply
-from robust_eval.reader.table import read
+from robust_eval.reader.base import Reader, read
+from robust_eval.reader.reply import FirstLineReader, ReplyReader
 
-READERS: Mapping[str, Callable[[], Reader]] = {"reply": Reply, "first_line": FirstLine}
+READERS: Mapping[str, Callable[[], Reader]] = {"reply": ReplyReader, "first_line": FirstLineReader}
 GRADERS: Mapping[str, Callable[..., Grader]] = {"matching": Matching, "levenshtein": Levenshtein}
 """Readers and graders that need nothing but a name; the other graders need a model."""
 _Part = TypeVar("_Part", Reader, Grader)

@@ -12,8 +12,7 @@ from robust_eval.grader.arranged import graded_as_shown
 from robust_eval.grader.base import Grader
 from robust_eval.model.base import Choices, Matcher
 from robust_eval.question import Question
-from robust_eval.reader.base import Reader
-from robust_eval.reader.table import read
+from robust_eval.reader.base import Reader, read
 
 _FILLED = ("outcome", "answer", "rule", "reason", "uncertain", "label", "correct", "exact")
 """The columns that a reader and a grader fill."""

@@ -27,7 +27,7 @@ from robust_eval.grader.matching import Matching
 from robust_eval.interop.inspect_log import output_columns
 from robust_eval.interop.own_mark import MARK, marked_question
 from robust_eval.normalization import normal_form
-from robust_eval.reader.reply import Reply
+from robust_eval.reader.reply import ReplyReader
 from robust_eval.stats.entropy import answer_entropy as entropy_of
 from robust_eval.stats.frs import settled
 
@@ -77,7 +77,7 @@ def graded(by: Scorer | None = None) -> Scorer:
     The score keeps what the metrics need: its metadata hold the columns of the answer. It is *unscored* where no reply
     came (an error, a filter).
     """
-    judge = Judge(Reply(), Matching(), first_line=False)
+    judge = Judge(ReplyReader(), Matching(), first_line=False)
 
     async def score(state: TaskState, target: Target) -> Score:
         mark = mark_in(state.metadata)

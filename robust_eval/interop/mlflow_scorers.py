@@ -24,7 +24,7 @@ from robust_eval.grader.matching import Matching
 from robust_eval.metric.certainty_metric import AnswerCertainty
 from robust_eval.metric.score import Measured, grid
 from robust_eval.question import Question
-from robust_eval.reader.reply import Reply
+from robust_eval.reader.reply import ReplyReader
 from robust_eval.stats.frs import breaking_temperature as breaks
 from robust_eval.stats.interval import SHARE, mean_interval
 
@@ -107,7 +107,7 @@ def _graded(inputs: Any, outputs: Any, expectations: Any) -> tuple[Question, pa.
         for t, replies in by_temperature.items()
         for trial, text in enumerate(_texts(replies, "outputs"))
     ]
-    graded = Judge(Reply(), Matching(), first_line=False).grade([question], answer_table(rows))
+    graded = Judge(ReplyReader(), Matching(), first_line=False).grade([question], answer_table(rows))
     return question, EqualText().aggregate([question], graded)
 
 

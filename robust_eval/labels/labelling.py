@@ -16,8 +16,8 @@ from robust_eval.question import Question
 from robust_eval.runtime.process import process_lock
 
 
-class Item(NamedTuple):
-    """Reply to a question; a reply that was drawn several times is shown once."""
+class LabelItem(NamedTuple):
+    """ReplyReader to a question; a reply that was drawn several times is shown once."""
 
     number: int
     question: Question
@@ -55,12 +55,12 @@ class Labelling:
     def __len__(self) -> int:
         return len(self._items)
 
-    def item(self, number: int) -> Item:
+    def item(self, number: int) -> LabelItem:
         """Return the reply of this number."""
         question_id, text = self._items[number]
-        return Item(number, self._questions[question_id], text, self._labels.get(number))
+        return LabelItem(number, self._questions[question_id], text, self._labels.get(number))
 
-    def next(self, window: str = "") -> Item | None:
+    def next(self, window: str = "") -> LabelItem | None:
         """Return the next reply of a window; None if all are labelled.
 
         Windows that are open at once show different replies, as long as there are enough.
@@ -76,7 +76,7 @@ class Labelling:
             self._open_items[window] = free[0]
             return self.item(free[0])
 
-    def back(self, window: str = "") -> Item | None:
+    def back(self, window: str = "") -> LabelItem | None:
         """Return the reply labelled last in this process, to be labelled anew; None without any."""
         with self._lock:
             self._read()

@@ -102,7 +102,7 @@ class Request:
     seed: int
     top_logprobs: int = 0
     """How many of the largest log-probabilities of each position are wanted; 0 for none."""
-    least_logprobs: int = 0
+    min_logprobs: int = 0
     """How many of them are needed; a model that gives fewer cannot be asked."""
     matcher: Matcher | None = None
     """Tells which answers are right, where they are enumerated or end once they are right."""
@@ -220,8 +220,8 @@ class Reply(NamedTuple):
     share: float = 1.0
 
 
-class Memory(Protocol):
-    """What outlives this process; see :class:`robust_eval.store.base.Entries`."""
+class KeyValueStore(Protocol):
+    """Entries that outlive this process; see :class:`robust_eval.store.base.Entries`."""
 
     def get(self, keys: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]: ...
 
@@ -246,7 +246,7 @@ class LanguageModel(Protocol):
                 f"{self.description()['name']} cannot be told how much to think: sampler=thinking asks models that are "
                 "loaded here, and servers"
             )
-        if any(request.enumeration or request.least_logprobs for request in requests):
+        if any(request.enumeration or request.min_logprobs for request in requests):
             raise UserError(
                 f"{self.description()['name']} gives no log-probabilities: choose sampler=repetition or "
                 "sampler=perturbation, without metric=frs"
@@ -259,7 +259,7 @@ class LanguageModel(Protocol):
 
         The others are named as well, so that a block is the same whether all are asked at once or a run goes on where
         another was stopped: numbers depend in their last digits on what is computed together. Where the requests are
-        one block of a :class:`robust_eval.model.config.Division`, ``batch_context`` is what comes with it.
+        one block of a :class:`robust_eval.model.config.Shards`, ``batch_context`` is what comes with it.
         """
 
     def in_waves(self, requests: Sequence[Request], more: Callable[[], list[Request]]) -> Iterator[list[Reply]]:
@@ -271,8 +271,8 @@ class LanguageModel(Protocol):
             yield from self.complete(requests, {request.item for request in requests})
             requests = more()
 
-    def keep_in(self, memory: Memory) -> None:
-        """Keep there what a run that is killed must find again; by default nothing."""
+    def attach_store(self, store: KeyValueStore) -> None:
+        """Keep in this store what a resumed run needs; by default nothing."""
         return
 
     def cancel(self, requests: Sequence[Request]) -> list[str]:
@@ -281,10 +281,8 @@ class LanguageModel(Protocol):
             "nothing is under way: cancel_batches=true cancels what the same command with model.batch=true sent"
         )
 
-    def pass_through(self, gate: Any) -> None:
-        """Send no request that this :class:`robust_eval.model.served.admission.Gate` does not admit, which other
-        processes share; by default there is no server, and nothing is sent.
-        """
+    def use_rate_limiter(self, limiter: Any) -> None:
+        """Send requests through a rate limiter that other processes share; by default nothing is sent."""
         return
 
     def batch_context(self) -> Any:
@@ -301,3 +299,36 @@ class LanguageModel(Protocol):
 
     def description(self) -> dict[str, Any]:
         """Return what was loaded and the generation settings in effect, flat, for the record of the run."""
+
+
+FURTHER_DRAWS = 2
+"""How many times as many answers are drawn once more where an exact curve passes near one half."""
+LEVELS = 2
+"""Tokens of the likeliest answer that are asked for after each beginning of one but the first, of which all are."""
+
+
+class Call(NamedTuple):
+    """A request to the server: answers to one prompt at one temperature, whose numbers follow on one another."""
+
+    request: Request
+    temperature: float
+    trials: tuple[int, ...]
+
+
+def calls(request: Request, choices: int) -> Iterator[Call]:
+    """Yield the requests to a server that together ask for what is not known, of at most so many ``choices`` each.
+
+    Those of one prompt come after one another, so that a server finds the prompt in its cache.
+    """
+    together: list[tuple[float, int]] = []
+    for temperature, trial in request.wanted:
+        if together and (len(together) == choices or together[-1] != (temperature, trial - 1)):
+            yield _call(request, together)
+            together = []
+        together.append((temperature, trial))
+    if together:
+        yield _call(request, together)
+
+
+def _call(request: Request, together: list[tuple[float, int]]) -> Call:
+    return Call(request, together[0][0], tuple(trial for _, trial in together))

@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from robust_eval.model.base import LanguageModel, Request, Temperatures
-from robust_eval.model.workload import Terms
+from robust_eval.model.workload import ServiceLimits
 
 PROMPT_STYLES = ("plain", "chat")
 """How a model is prompted: with text that it continues, or with messages of a conversation."""
 
 
-class Division(NamedTuple):
+class Shards(NamedTuple):
     """Requests in blocks, each of which can be answered by itself, on another machine, with the same numbers.
 
     ``batch_context`` is what the numbers of a block depend on besides its own requests: something small, which
@@ -51,9 +51,9 @@ class ModelConfig(Protocol):
     def load(self) -> LanguageModel:
         """Load the model; UserError if that is not possible."""
 
-    def terms(self) -> Terms:
+    def service_limits(self) -> ServiceLimits:
         """Return prices and limits; by default it costs nothing but time."""
-        return Terms(chat=False)
+        return ServiceLimits(chat=False)
 
     def temperatures(self, wanted: float) -> Temperatures | None:
         """Return which temperatures the model takes; None where only the loaded model knows. By default all.
@@ -66,13 +66,13 @@ class ModelConfig(Protocol):
         """Return the file of its tokenizer, in the format of the library tokenizers, if it is on this machine."""
         return None
 
-    def divide(self, requests: Sequence[Request]) -> Division:
+    def shard(self, requests: Sequence[Request]) -> Shards:
         """Divide requests, at least one, among several processes that have loaded the model.
 
         The model is not loaded for it. By default each request is a block of its own. Raises UserError if the requests
         cannot be divided.
         """
-        return Division([[request] for request in requests], None)
+        return Shards([[request] for request in requests], None)
 
     def for_probabilities(self) -> "ModelConfig":
         """Return the settings for runs that measure the model's probabilities, which rounded numbers would move."""

@@ -1,13 +1,15 @@
-"""The model that answered elsewhere: a name for the record."""
+"""Models on record that cannot be asked: one that answered elsewhere, and an object of a Python program."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
+
+from omegaconf import MISSING
 
 from robust_eval.error import UserError
 from robust_eval.model.base import LanguageModel
 from robust_eval.model.config import PROMPT_STYLES, ModelConfig
-from robust_eval.model.workload import Terms
+from robust_eval.model.workload import ServiceLimits
 
 
 @dataclass
@@ -30,10 +32,42 @@ class RecordedModel(ModelConfig):
         if self.prompt_style not in PROMPT_STYLES:
             raise ValueError(f"prompt_style must be plain or chat, not {self.prompt_style}")
 
-    def terms(self) -> Terms:
+    def service_limits(self) -> ServiceLimits:
         """Nothing is asked; see ModelConfig."""
-        return Terms(chat=self.prompt_style == "chat")
+        return ServiceLimits(chat=self.prompt_style == "chat")
 
     def load(self) -> LanguageModel:
         """See ModelConfig."""
         raise UserError(f"the answers of model {self.name} are recorded: there is no model to ask")
+
+
+@dataclass
+class InMemoryModel(ModelConfig):
+    """An object of a Python program, by its name, its class and those of its settings that are plain values.
+
+    It stands in the configuration of a run in place of the object, and cannot be asked.
+    """
+
+    name: str = MISSING
+    kind: str = MISSING
+    settings: Any = None
+    prompt_style: str = "plain"
+    """plain | chat: how the object is asked."""
+
+    def service_limits(self) -> ServiceLimits:
+        """See ModelConfig; only the prompt style of the object is on record."""
+        return ServiceLimits(chat=self.prompt_style == "chat")
+
+    def identity(self) -> Mapping[str, Any]:
+        """Raise UserError: the object is gone with its program."""
+        self._refuse()
+
+    def load(self) -> NoReturn:
+        """Raise UserError: the object is gone with its program."""
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        raise UserError(
+            f"model {self.name} was an object of a Python program ({self.kind}), and cannot be loaded from a "
+            "configuration: give it to robust_eval.run(model=…) again"
+        )

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import repeat
 
-from robust_eval.model.base import Request
-from robust_eval.model.calls import FURTHER_DRAWS, LEVELS, calls
+from robust_eval.model.base import FURTHER_DRAWS, LEVELS, Request, calls
 from robust_eval.model.spending import Spending
 from robust_eval.prompt.prompt import Prompt
 
@@ -48,7 +47,7 @@ class Workload:
 
 
 @dataclass(frozen=True)
-class Terms:
+class ServiceLimits:
     """On which terms a model answers; by default one that is loaded here.
 
     Prices are of a million tokens, limits of a minute; None where there is none.

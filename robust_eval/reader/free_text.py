@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any, NamedTuple
 
-from robust_eval.reader.asides import without_denials, without_doubts
 from robust_eval.reader.base import WHOLE_REPLY
+from robust_eval.reader.clauses import sentences, without_denials, without_doubts
 from robust_eval.reader.markup import plain
-from robust_eval.reader.sentences import sentences
 
 WORDS = 60
 """Most words of a reply whose answer is all that it says. The answer of a longer one is its first and last sentence: an

@@ -11,12 +11,10 @@ from typing import NamedTuple
 
 from robust_eval.normalization import has_words, normal_form
 from robust_eval.question import LETTERS
-from robust_eval.reader.asides import is_denial, without_denials
 from robust_eval.reader.base import NO_LETTER, Reading
+from robust_eval.reader.clauses import is_denial, sentences, without_denials
 from robust_eval.reader.free_text import bounded, explicit_answer, marked_answers
-from robust_eval.reader.letter_lists import listed_letters, only_letters
-from robust_eval.reader.markup import compatible, plain
-from robust_eval.reader.phrases import (
+from robust_eval.reader.letter_patterns import (
     AFTER_A_LETTER,
     AND,
     BUT,
@@ -41,8 +39,10 @@ from robust_eval.reader.phrases import (
     THINGS,
     WHETHER,
     WORD,
+    listed_letters,
+    only_letters,
 )
-from robust_eval.reader.sentences import sentences
+from robust_eval.reader.markup import compatible, plain
 
 SEVERAL = "several letters"
 BEYOND = "a letter beyond the choices"

@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from robust_eval.labels.label_file import LABEL_VALUES
-from robust_eval.labels.labelling import Item, Labelling
+from robust_eval.labels.labelling import LabelItem, Labelling
 from robust_eval.question import LETTERS, Question
 from robust_eval.report.page import template
 from robust_eval.runtime.text import printable, printable_lines
@@ -83,7 +83,7 @@ class _LabelPages:
         self.ended.set()
         return self._state(None, STOPPED)
 
-    def _state(self, item: Item | None, notice: str = "") -> dict[str, Any]:
+    def _state(self, item: LabelItem | None, notice: str = "") -> dict[str, Any]:
         if item is None and not notice:
             notice = ENOUGH
         if self.labelling.done == len(self.labelling):

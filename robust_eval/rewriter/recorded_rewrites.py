@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass
-class Recorded:
+class RecordedRewrites:
     """rewriter=recorded: rewrites are taken as they are, but for those that are no other wording."""
 
     file: str | None = None
@@ -37,7 +37,7 @@ class Recorded:
         if self.originals is not None and self.file is None:
             raise ValueError("originals are of no use without a file of rewrites")
 
-    def within(self, takes: Callable[[float], Temperatures]) -> "Recorded":
+    def within(self, takes: Callable[[float], Temperatures]) -> "RecordedRewrites":
         """Return the rewriter as it is: no model is asked."""
         return self
 
@@ -71,7 +71,7 @@ def distinct(question: str, rewrites: Sequence[str]) -> tuple[str, ...]:
     return tuple(rewrite for form, rewrite in kept.items() if form and rewrite)
 
 
-class _Asked(NamedTuple):
+class _SquadQuestion(NamedTuple):
     """A question in a file that has the layout of SQuAD."""
 
     id: str
@@ -100,12 +100,12 @@ def _paired(originals: Path, rewrites: Path) -> dict[str, tuple[str, ...]]:
     return found
 
 
-_Pairs = list[tuple[_Asked, _Asked]]
+_Pairs = list[tuple[_SquadQuestion, _SquadQuestion]]
 
 
-def _by_id(asked: Sequence[_Asked], rewritten: Sequence[_Asked]) -> tuple[_Pairs, str]:
+def _by_id(asked: Sequence[_SquadQuestion], rewritten: Sequence[_SquadQuestion]) -> tuple[_Pairs, str]:
     """Return each rewrite with the question of its id, which has its context and none but other answers; or why not."""
-    questions: dict[str, list[_Asked]] = defaultdict(list)
+    questions: dict[str, list[_SquadQuestion]] = defaultdict(list)
     for question in asked:
         questions[question.id].append(question)
     pairs = []
@@ -120,7 +120,7 @@ def _by_id(asked: Sequence[_Asked], rewritten: Sequence[_Asked]) -> tuple[_Pairs
     return pairs, ""
 
 
-def _by_order(asked: Sequence[_Asked], rewritten: Sequence[_Asked]) -> tuple[_Pairs, str]:
+def _by_order(asked: Sequence[_SquadQuestion], rewritten: Sequence[_SquadQuestion]) -> tuple[_Pairs, str]:
     """Return each rewrite with the question at its place, which has its context and its answers; or why not.
 
     Without answers, order is believed only where a context has one question: those of a paragraph may be in any order.
@@ -139,12 +139,12 @@ def _by_order(asked: Sequence[_Asked], rewritten: Sequence[_Asked]) -> tuple[_Pa
     return pairs, ""
 
 
-def _squad(setting: str, path: Path) -> list[_Asked]:
+def _squad(setting: str, path: Path) -> list[_SquadQuestion]:
     """Return the questions in a file that has the layout of SQuAD, which may lack answers."""
     text = "".join(line for _, line in text_lines(path, label=f"{setting}: {path}"))
     try:
         found = [
-            _Asked(
+            _SquadQuestion(
                 str(item["id"]),
                 str(item["question"]),
                 str(paragraph["context"]),

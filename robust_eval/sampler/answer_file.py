@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from rapidfuzz.distance import OSA
 
 from robust_eval.answer import GRADED_COLUMNS, GREEDY, OUTCOMES, SAMPLER, SCHEMA, validated
-from robust_eval.dataset.delimited_table import DelimitedTable
+from robust_eval.dataset.file_formats import DelimitedTable
 from robust_eval.error import UserError, first_line
 from robust_eval.prompt.arrangement import arrangement_told
 from robust_eval.prompt.challenge import challenge_told

@@ -65,7 +65,7 @@ def greedy_requests(
             max_new_tokens=max_new_tokens,
             seed=seed,
             top_logprobs=max(top_logprobs, TOP_LOGPROBS),
-            least_logprobs=top_logprobs,
+            min_logprobs=top_logprobs,
             first_line=first_line,
         )
         for question in questions

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from robust_eval.model.base import Choices, Item, Matcher, Request
-from robust_eval.model.calls import FURTHER_DRAWS
+from robust_eval.model.base import FURTHER_DRAWS, Choices, Item, Matcher, Request
 
 
 def answers_keys(identity: Mapping[str, Any], requests: Sequence[Request]) -> dict[Item, bytes]:

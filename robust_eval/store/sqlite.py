@@ -29,15 +29,16 @@ from robust_eval.store.sqlite_file import (
     DamagedError,
     checksum_of,
     connect,
+    damaged,
     error_code,
     insert,
     intact_row,
     number_of,
     prepare,
+    rebuild,
     transaction,
     written_by,
 )
-from robust_eval.store.sqlite_salvage import damaged, rebuild
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from robust_eval.answer import CURVES, SCHEMA, Answers, rows
 from robust_eval.model.base import Item, Request
-from robust_eval.store.compact_tables import Tables
+from robust_eval.store.answer_rows import Tables
 
 Condition = tuple[float, int]
 """Temperature and trial of an answer."""

@@ -15,9 +15,8 @@ from robust_eval.model.base import Item, Request, Temperatures
 from robust_eval.model.config import ModelConfig
 from robust_eval.model.reply_tables import Arrived, from_bytes, joined, to_bytes
 from robust_eval.runtime.process import Stopwatch
-from robust_eval.store.answer_rows import among, believed, chosen, knowing, merged
+from robust_eval.store.answer_rows import Tables, among, believed, chosen, knowing, merged
 from robust_eval.store.base import Entries
-from robust_eval.store.compact_tables import Tables
 from robust_eval.store.keys import answers_keys, curve_key, description_key
 from robust_eval.store.steps import ConcurrentSteps, Step, StepAnswers, Steps, VerdictsOf
 
@@ -219,7 +218,7 @@ class StoredModel:
         ``entries`` are those of the open store.
         """
         model = self._model()
-        model.keep_in(entries)
+        model.attach_store(entries)
         return model.cancel(requests)
 
     def _count(self, requests: int, asked: int, stage: str) -> None:
@@ -253,7 +252,7 @@ class StoredModel:
         if self._loaded is None:
             with self._watch.stage("model"):
                 self._loaded = self._engine.load(self.config)
-                self._loaded.keep_in(self._entries)
+                self._loaded.attach_store(self._entries)
         return self._loaded
 
     def _find(self, requests: Sequence[Request], keys: Mapping[Item, bytes]) -> _Found:
@@ -301,7 +300,7 @@ class StoredModel:
 
 def _wanted(key: bytes, request: Request) -> bytes:
     """Return what tells which of the answers under a key a request wants, and for whom."""
-    rest = (request.item, request.temperatures, request.trials, request.least_logprobs, request.form)
+    rest = (request.item, request.temperatures, request.trials, request.min_logprobs, request.form)
     return key + repr(rest).encode()
 
 

@@ -96,7 +96,7 @@ def bombs(folder: Path) -> dict[str, tuple[Callable[[Path], object], Path]]:
     import inspect_ai.log  # noqa: F401 once, and not in the process of each log
     import zipfile_zstd  # noqa: F401 registers the compression of inspect_ai's newer logs
 
-    from robust_eval.dataset.own_table import Table
+    from robust_eval.dataset.own_table import OwnTable
     from robust_eval.experiment.corrected import LabelledRun
     from robust_eval.gate.measured_run import read_measured
     from robust_eval.interop.inspect_log import read_inspect
@@ -105,7 +105,7 @@ def bombs(folder: Path) -> dict[str, tuple[Callable[[Path], object], Path]]:
     from robust_eval.sampler.answer_file import AnswerFile
 
     def data(file: Path) -> object:
-        return Table(name="d", path=str(file)).load()
+        return OwnTable(name="d", path=str(file)).load()
 
     def answers(file: Path) -> object:
         return AnswerFile(file, {}).read(None)

@@ -7,9 +7,8 @@ from robust_eval.answer import answer_table, rows
 from robust_eval.grader.base import Grader
 from robust_eval.grader.matching import Matching
 from robust_eval.question import Question
-from robust_eval.reader.base import Reader
-from robust_eval.reader.reply import Reply
-from robust_eval.reader.table import read
+from robust_eval.reader.base import Reader, read
+from robust_eval.reader.reply import ReplyReader
 
 
 class Graded(NamedTuple):
@@ -36,5 +35,5 @@ def graded_replies(
         }
         for place, (reply, _) in enumerate(cases)
     )
-    table = (grader or Matching()).grade(questions, read(reader or Reply(), questions, answers))
+    table = (grader or Matching()).grade(questions, read(reader or ReplyReader(), questions, answers))
     return [Graded(bool(correct), bool(uncertain)) for correct, uncertain in rows(table, "correct", "uncertain")]

@@ -9,7 +9,7 @@ from typing import Any
 
 from robust_eval.error import UserError
 from robust_eval.model.base import Completion, Item, LanguageModel, Reply, Request
-from robust_eval.model.config import Division, ModelConfig
+from robust_eval.model.config import ModelConfig, Shards
 from robust_eval.prompt.prompt import Prompt
 
 
@@ -32,9 +32,9 @@ class ScriptedModel(ModelConfig, LanguageModel):
     def identity(self) -> Mapping[str, Any]:
         return {"files": "scripted"}
 
-    def divide(self, requests: Sequence[Request]) -> Division:
+    def shard(self, requests: Sequence[Request]) -> Shards:
         asked = list(requests)
-        return Division([asked[at : at + self.together] for at in range(0, len(asked), self.together)], "beside")
+        return Shards([asked[at : at + self.together] for at in range(0, len(asked), self.together)], "beside")
 
     def load(self) -> "ScriptedModel":
         if self.unusable:
@@ -50,7 +50,7 @@ class ScriptedModel(ModelConfig, LanguageModel):
     def complete(
         self, requests: Sequence[Request], missing: Set[Item], batch_context: Any = None
     ) -> Iterator[list[Reply]]:
-        for block in self.divide([request for request in requests if request.item in missing]).blocks:
+        for block in self.shard([request for request in requests if request.item in missing]).blocks:
             names = [request.question_id for request in block]
             with open(self.log, "a") as file:
                 file.write(f"{os.getpid()} {','.join(names)}\n")

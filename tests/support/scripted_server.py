@@ -15,7 +15,7 @@ from random import Random
 from threading import Thread
 from typing import Any, NamedTuple
 
-from robust_eval.model.served.sampling_probe import WORDS
+from robust_eval.model.served.probe import WORDS
 
 Body = dict[str, Any]
 Scripted = tuple[int, Mapping[str, str], Any]

@@ -7,8 +7,8 @@ from toy_language import ALL, DEPTH, GRID, MATCHER
 from robust_eval.answer import Answers
 from robust_eval.engine.local import Local
 from robust_eval.model.base import Enumeration, Request
-from robust_eval.model.served.capabilities import Capabilities
 from robust_eval.model.served.openai import OpenAI
+from robust_eval.model.served.probe import Capabilities
 from robust_eval.prompt.prompt import Prompt
 from robust_eval.runtime.process import Stopwatch
 from robust_eval.store.stored_model import StoredModel

@@ -4,13 +4,16 @@ import logging
 import os
 import pickle
 import platform
-from collections.abc import Iterator, Set
-from contextlib import contextmanager
+import warnings
+from collections.abc import Iterator, Sequence, Set
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
+from uuid import uuid4
 
 import pyarrow as pa
+import ray
+import ray.data
 
-from robust_eval.engine.ray.pool import ASKED, one_row
 from robust_eval.error import UserError, first_line
 from robust_eval.model.base import Item, LanguageModel, Request
 from robust_eval.model.config import ModelConfig
@@ -26,7 +29,7 @@ class Block(NamedTuple):
     missing: Set[Item]
 
 
-class Answer(NamedTuple):
+class ReplyBytes(NamedTuple):
     """Answers to a request: tables as bytes, and the share of it; see
     :class:`robust_eval.model.reply_tables.Arrived`.
     """
@@ -43,7 +46,7 @@ class Outcome(NamedTuple):
     ``problems`` has the reason for each block that failed; ``fatal`` is one that a person has to mend.
     """
 
-    answers: list[Answer]
+    answers: list[ReplyBytes]
     done: list[int]
     problems: dict[int, str]
     fatal: str | None
@@ -54,7 +57,7 @@ class Outcome(NamedTuple):
 class Worker:
     """Loads the model with the first block. What goes wrong is part of an outcome: an exception would end it all.
 
-    ``keeper`` has the gate to a server that all actors ask; None where each has the model itself.
+    ``keeper`` has the rate limiter of a server that all actors ask; None where each has the model itself.
     """
 
     def __init__(self, config: ModelConfig, batch_context: Any, threads: int, keeper: Any) -> None:
@@ -70,7 +73,7 @@ class Worker:
 
     def outcome(self, blocks: list[Block]) -> Outcome:
         """Return what comes of these blocks."""
-        answers: list[Answer] = []
+        answers: list[ReplyBytes] = []
         done: list[int] = []
         problems: dict[int, str] = {}
         fatal = None
@@ -88,7 +91,7 @@ class Worker:
         description = {} if self._model is None else self._model.description()
         return Outcome(answers, done, problems, fatal, description, messages)
 
-    def _answers(self, block: Block) -> Iterator[Answer]:
+    def _answers(self, block: Block) -> Iterator[ReplyBytes]:
         if self._model is None:
             self._model = self._load()
         if self._keeper is None:
@@ -96,7 +99,7 @@ class Worker:
         for replies in self._model.complete(block.requests, block.missing, self._batch_context):
             for came in arrived(replies):
                 curve = None if came.curve is None else to_bytes(came.curve)
-                yield Answer(came.request.item, to_bytes(came.answers), curve, came.share)
+                yield ReplyBytes(came.request.item, to_bytes(came.answers), curve, came.share)
 
     def _load(self) -> LanguageModel:
         if not self._config.remote:
@@ -105,9 +108,9 @@ class Worker:
             torch.set_num_threads(self._threads)
         model = self._config.load()
         if self._keeper is not None:
-            from robust_eval.engine.ray.shared_admission import SharedGate
+            from robust_eval.engine.ray.shared_rate_limiter import SharedRateLimiter
 
-            model.pass_through(SharedGate(self._keeper, f"{platform.node()} {os.getpid()}"))
+            model.use_rate_limiter(SharedRateLimiter(self._keeper, f"{platform.node()} {os.getpid()}"))
         return model
 
 
@@ -124,3 +127,54 @@ def _messages() -> Iterator[list[tuple[int, str]]]:
         yield said
     finally:
         logger.removeHandler(handler)
+
+
+ASKED, CAME = "asked", "came"
+"""The column of an actor's input and that of its output; both tables have one row of bytes."""
+
+
+def streamed(
+    kind: type, arguments: tuple[Any, ...], asked: Sequence[bytes], actors: int, num_cpus: int, num_gpus: float
+) -> Iterator[bytes]:
+    """Yield the outputs of actors of class ``kind``, made with these arguments, for the inputs ``asked``, in any order.
+
+    A ``kind`` maps a table with one row of :data:`ASKED` to one with one row of :data:`CAME`. The output of an actor
+    that failed or died is missing; Ray restarts the actor where there is room.
+    """
+    names: list[str] = []
+
+    def named() -> dict[str, str]:
+        names.append(str(uuid4()))
+        return {"name": names[-1]}
+
+    ray.data.DataContext.get_current().max_errored_blocks = -1
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # how often actors return and what they are called has no other place yet
+        stream = ray.data.from_items([{ASKED: each} for each in asked], override_num_blocks=len(asked)).map_batches(
+            kind,
+            fn_constructor_args=arguments,
+            batch_size=1,
+            batch_format="pyarrow",
+            compute=ray.data.ActorPoolStrategy(
+                size=actors,
+                max_tasks_in_flight_per_actor=1,  # the first that is ready would take what others are soon free for
+            ),
+            num_cpus=num_cpus,
+            num_gpus=num_gpus or None,
+            max_restarts=-1,
+            max_task_retries=0,  # what waited for its actor to return would wait for ever on a lost machine
+            ray_remote_args_fn=named,
+        )
+    batch: Any
+    try:
+        for batch in stream.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=0):
+            yield from batch[CAME].to_pylist()
+    finally:
+        for name in names:  # one that waits for room to return would take it from the next ones
+            with suppress(ValueError):
+                ray.kill(ray.get_actor(name))
+
+
+def one_row(came: bytes) -> pa.Table:
+    """Return an actor's output as a table of one row."""
+    return pa.table({CAME: [came]})

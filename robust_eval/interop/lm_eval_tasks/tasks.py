@@ -32,8 +32,7 @@ from robust_eval.metric.score import Measured, grid, mean_estimate, question_gro
 from robust_eval.prompt.prompt import prompt_for, refuse_exemplars
 from robust_eval.prompt.templates import FEW_SHOT
 from robust_eval.question import LETTERS, Question
-from robust_eval.reader.first_line import FirstLine
-from robust_eval.reader.reply import Reply
+from robust_eval.reader.reply import FirstLineReader, ReplyReader
 from robust_eval.stats.frs import breaking_temperature
 
 log = logging.getLogger(__name__)
@@ -271,7 +270,7 @@ class RepeatedQuestions(Task):  # type: ignore[misc]  # lm-eval is not typed
             texts = table.filter(pc.equal(table["temperature"], t))["text"].unique()
             self._repeated |= wanted > 1
             self._varied |= len(texts) > 1
-        judge = Judge(Reply() if self.chat else FirstLine(), Matching(), first_line=False)
+        judge = Judge(ReplyReader() if self.chat else FirstLineReader(), Matching(), first_line=False)
         graded = EqualText().aggregate([question], judge.grade([question], table))
         found = self.values(question, graded)
         return {

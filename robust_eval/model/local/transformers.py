@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from robust_eval.error import UserError, first_line
 from robust_eval.model.base import Request
-from robust_eval.model.config import Division, ModelConfig
+from robust_eval.model.config import ModelConfig, Shards
 from robust_eval.model.local.batching import BatchContext, growing_blocks
 from robust_eval.model.local.embedded import CONVERSION, converted_model, package_folder
 from robust_eval.model.local.fingerprint import folder_hash, hub_commit, no_model
@@ -17,7 +17,7 @@ from robust_eval.model.local.prompt_encoder import ChatTemplate
 from robust_eval.model.local.settings import TransformersSettings
 from robust_eval.model.local.thinking import ThoughtPrompts, alone, by_question
 from robust_eval.model.local.tokenizer_file import tokenizer_file
-from robust_eval.model.workload import Terms
+from robust_eval.model.workload import ServiceLimits
 
 if TYPE_CHECKING:
     from robust_eval.model.local.transformers_model import TransformersModel
@@ -32,9 +32,9 @@ VERSION = 1
 class Transformers(TransformersSettings, ModelConfig):
     """A model that is loaded here; its settings are those of :class:`TransformersSettings`."""
 
-    def terms(self) -> Terms:
+    def service_limits(self) -> ServiceLimits:
         """Return that it costs nothing but time, and how it is prompted."""
-        return Terms(chat=self.prompt_style == "chat", reply_tokens=self.reply_tokens)
+        return ServiceLimits(chat=self.prompt_style == "chat", reply_tokens=self.reply_tokens)
 
     def identity(self) -> dict[str, Any]:
         """Return the files of the model, its number format, and how it is prompted; see ModelConfig."""
@@ -90,7 +90,7 @@ class Transformers(TransformersSettings, ModelConfig):
         log.info("model %s: %s on %s", self.name, dtype, device)
         return loaded
 
-    def divide(self, requests: Sequence[Request]) -> Division:
+    def shard(self, requests: Sequence[Request]) -> Shards:
         """See ModelConfig; the tokenizer is loaded for it, and not the model."""
         tokenizer = self._tokenizer()
         if requests[0].thought is None:
@@ -99,9 +99,9 @@ class Transformers(TransformersSettings, ModelConfig):
         elif alone(requests):
             encoded = ThoughtPrompts(tokenizer, self.chat_template).in_order(requests)
         else:
-            return Division(by_question(requests), None)
+            return Shards(by_question(requests), None)
         divided = growing_blocks(encoded, self.most_answers_at_once)
-        return Division([[request for _, request in block] for block in divided], BatchContext.of(encoded))
+        return Shards([[request for _, request in block] for block in divided], BatchContext.of(encoded))
 
     def _tokenizer(self) -> Any:
         from transformers import AutoTokenizer

@@ -74,7 +74,7 @@ class Background:
             self._task.cancel()
 
 
-def awaited(work: Callable[[], Coroutine[Any, Any, Found]]) -> Found:
+def run_sync(work: Callable[[], Coroutine[Any, Any, Found]]) -> Found:
     """Return what the coroutine that ``work`` makes returns, or raise what it raises; also where an event loop runs in
     this thread.
     """

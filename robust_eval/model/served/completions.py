@@ -1,16 +1,23 @@
-"""The answers that come of a call to a server, and the seeds that they are asked for with."""
+"""Calls to a server: their bodies and seeds, the answers that come of them, and the count of failed ones."""
 
 import codecs
 import hashlib
+import logging
+import math
 from collections.abc import Sequence
 from itertools import accumulate
+from typing import Any
 
-from robust_eval.model.base import Completion
-from robust_eval.model.calls import Call
-from robust_eval.model.served.service import Answered, Choice
-from robust_eval.model.served.token_logprobs import Token
-from robust_eval.reader.reasoning import without_reasoning
+from robust_eval.model.base import Call, Completion, Item, Reply, Request
+from robust_eval.model.logprobs import fault
+from robust_eval.model.served.limits.retries import Attempts
+from robust_eval.model.served.probe import Capabilities
+from robust_eval.model.served.service_settings import ServiceSettings
+from robust_eval.model.served.transport.service import Choice, ServiceResponse, UnansweredError
+from robust_eval.model.served.transport.token_logprobs import Token
+from robust_eval.reader.markup import without_reasoning
 from robust_eval.runtime.finish_reasons import FILTER
+from robust_eval.runtime.text import printable
 
 _MOST_SEEDS = 2**31 - 2**20
 
@@ -27,7 +34,7 @@ def seed_of(call: Call) -> int:
     return first + call.trials[0]
 
 
-def completions(call: Call, trials: Sequence[int], answered: Answered, style: str) -> list[Completion]:
+def completions(call: Call, trials: Sequence[int], answered: ServiceResponse, style: str) -> list[Completion]:
     """Return the answers that came to these trials; the prompt is counted with the first of them, as
     services bill it.
     """
@@ -134,3 +141,114 @@ def _carrying(tokens: Sequence[Token], end: int) -> int:
             return number
         written += len(decoder.decode(token.text))
     return len(tokens) if tokens and tokens[-1].text else max(0, len(tokens) - 1)
+
+
+def request_body(settings: ServiceSettings, can: Capabilities, call: Call) -> dict[str, Any]:
+    """Return what is sent beside the prompt."""
+    request = call.request
+    body = truncation(settings, can) | extra_body(settings) | {can.limit: settings.reply_tokens(request.max_new_tokens)}
+    body |= settings.thought(request)
+    if not math.isnan(call.temperature):
+        body["temperature"] = call.temperature
+    if call.temperature != 0 and can.takes_seed:
+        body["seed"] = seed_of(call)
+    if len(call.trials) > 1:
+        body["n"] = len(call.trials)
+    top = min(request.top_logprobs, can.top_logprobs)
+    if top:
+        chat = settings.prompt_style == "chat"
+        body |= {"logprobs": True, "top_logprobs": top} if chat else {"logprobs": top}
+    elif request.first_line and settings.prompt_style == "plain":
+        body["stop"] = ["\n"]
+    return body
+
+
+def truncation(settings: ServiceSettings, can: Capabilities) -> dict[str, Any]:
+    """Return the part of the distribution that is sampled, as far as the server lets it be said."""
+    own = settings.generation
+    if own.preset == "repository":
+        return {}
+    body = dict(can.truncation_off)
+    for name, off in (("top_p", 1.0), ("top_k", 0), ("min_p", 0.0), ("repetition_penalty", 1.0)):
+        if getattr(own, name) != off:
+            body[name] = getattr(own, name)
+    return body
+
+
+def extra_body(settings: ServiceSettings) -> dict[str, Any]:
+    """Return what the settings say that every request holds."""
+    return {**(settings.extra_body or {}), **settings.thinking()}
+
+
+log = logging.getLogger(__name__)
+
+FEW = 10
+"""Questions from which on the share of those that failed is judged."""
+
+
+def by_prefix(request: Request) -> tuple[Any, ...]:
+    """Return what requests are ordered by: prompts that begin alike follow one another, and a service finds in its
+    cache what it has just read.
+    """
+    prompt = request.prompt
+    return prompt.system, prompt.exemplars, prompt.question
+
+
+class Intake:
+    """Check of the answers of one run, and count of the questions of which an answer failed."""
+
+    def __init__(self, settings: ServiceSettings, attempts: Attempts) -> None:
+        self.answered: set[Item] = set()
+        self.failed: set[Item] = set()
+        self.unknown_ends: list[str] = []
+        self._settings = settings
+        self._attempts = attempts
+
+    def completions(self, call: Call, answered: ServiceResponse, needed: int) -> list[Completion]:
+        """Return the answers to a call, or the first of them, with ``needed`` log-probabilities a token; raises
+        UnansweredError where log-probabilities cannot be believed.
+        """
+        self._note_ends(answered)
+        found = completions(call, call.trials, answered, self._settings.prompt_style)
+        for one in found:
+            silent = one.outcome is not None or not one.text  # of what is no answer none are needed
+            logprobs = one.token_logprobs, one.top_logprobs, one.answer_tokens
+            if wrong := fault(*logprobs, 0 if silent else needed, whole_is_enough=False):
+                raise UnansweredError("garbled", f"the server sent {wrong}")
+        return found
+
+    def reply(self, request: Request, completions: list[Completion]) -> Reply:
+        """Return answers as a reply to their request, and count it."""
+        self.answered.add(request.item)
+        if any(completion.outcome == "error" for completion in completions):
+            self.failed.add(request.item)
+        return Reply(request, completions, share=1.0 if request.enumeration else len(completions) / request.answers)
+
+    def failure(self, request: Request, problem: UnansweredError) -> str:
+        """Return the outcome of an answer that did not come, and log an error."""
+        if problem.kind == "filtered":
+            return "filtered_prompt"
+        log.warning("question %s: %s", request.question_id, problem)
+        return "error"
+
+    async def judge(self, problem: UnansweredError) -> None:
+        """End the run where too many questions failed, in all processes that ask the service."""
+        self.judge_totals(*await self._attempts.limiter.counted(len(self.answered), len(self.failed)), problem)
+
+    def judge_totals(self, answered: int, failed: int, problem: UnansweredError) -> None:
+        """End the run where too many of these questions failed."""
+        if answered >= FEW and failed > self._settings.max_error_rate * answered:
+            self._attempts.end(
+                f"an answer to {failed} of {answered} questions failed, more than "
+                f"model.max_error_rate={self._settings.max_error_rate:g}; the last: {problem}"
+            )
+
+    def _note_ends(self, answered: ServiceResponse) -> None:
+        """Warn once of each word for the end of a reply that is in no dialect."""
+        for word in {printable(choice.unknown_reason[:40]) for choice in answered.choices if choice.unknown_reason}:
+            if word not in self.unknown_ends and len(self.unknown_ends) < FEW:
+                self.unknown_ends.append(word)
+                log.warning(
+                    "%s ends replies with finish_reason=%r, which is not known: they are taken as whole",
+                    *(self._settings.server, word),
+                )

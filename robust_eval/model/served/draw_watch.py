@@ -16,12 +16,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from robust_eval.model.base import Item
-from robust_eval.model.calls import Call
-from robust_eval.model.served.capabilities import Capabilities
-from robust_eval.model.served.service import Answered, Choice
+from robust_eval.model.base import Call, Item
+from robust_eval.model.served.probe import Capabilities
 from robust_eval.model.served.service_settings import ServiceSettings
-from robust_eval.model.served.token_logprobs import Token
+from robust_eval.model.served.transport.service import Choice, ServiceResponse
+from robust_eval.model.served.transport.token_logprobs import Token
 
 SHOWN = 20
 """Log-probabilities a token that are asked for."""
@@ -40,7 +39,7 @@ DIFFERENT = 1.3
 
 
 @dataclass
-class _Question:
+class _WatchedQuestion:
     first: tuple[bytes, ...] | None = None
     wealth: float = 0.0
     """The logarithm; −∞ once a reply was another."""
@@ -56,7 +55,7 @@ class DrawWatch:
     tempered: bool
     top: int
     body: dict[str, Any]
-    questions: dict[Item, _Question] = field(default_factory=dict)
+    questions: dict[Item, _WatchedQuestion] = field(default_factory=dict)
     _bets: dict[float, float] = field(default_factory=dict)
     _temperature: float = math.nan
 
@@ -73,7 +72,7 @@ class DrawWatch:
 
     def add(self, call: Call, choices: Sequence[Choice]) -> None:
         """Take the replies to a call."""
-        question = self.questions.setdefault(call.request.item, _Question())
+        question = self.questions.setdefault(call.request.item, _WatchedQuestion())
         for tokens in (choice.tokens for choice in choices):
             if tokens and all(IMPOSSIBLE < token.logprob < 1e-3 for token in tokens):
                 self._repeat(question, tokens)
@@ -95,7 +94,7 @@ class DrawWatch:
         best = max(self._bets, key=lambda t: self._bets[t])
         return best if self._bets[best] - math.log(len(self._bets)) >= CERTAIN else None
 
-    def _repeat(self, question: _Question, tokens: Sequence[Token]) -> None:
+    def _repeat(self, question: _WatchedQuestion, tokens: Sequence[Token]) -> None:
         path = tuple(token.text for token in tokens)
         if question.first is None:
             question.first = path
@@ -136,7 +135,7 @@ def draw_watch(settings: ServiceSettings, can: Capabilities) -> DrawWatch | None
     return DrawWatch(can.tempered_logprobs, top, {"logprobs": True, "top_logprobs": top} if chat else {"logprobs": top})
 
 
-def without_logprobs(answered: Answered) -> Answered:
+def without_logprobs(answered: ServiceResponse) -> ServiceResponse:
     """Return what a server would have answered that was asked for no log-probabilities."""
     return answered._replace(choices=[choice._replace(tokens=None) for choice in answered.choices])
 

@@ -7,8 +7,8 @@ from robust_eval.error import UserError
 from robust_eval.model.served.service_settings import ServiceSettings, refuse_secrets
 
 if TYPE_CHECKING:
-    from robust_eval.model.served.inspect_service import InspectService
     from robust_eval.model.served.served_model import ServedModel
+    from robust_eval.model.served.transport.inspect_service import InspectService
 
 
 @dataclass
@@ -48,7 +48,7 @@ class InspectAI(ServiceSettings):
 
     def service(self, key: str | None) -> "InspectService":
         """See ServiceSettings; the provider finds its key itself."""
-        from robust_eval.model.served.inspect_service import InspectService
+        from robust_eval.model.served.transport.inspect_service import InspectService
 
         return InspectService(self.model, self.base_url, self.model_args or {}, self.at_once)
 

@@ -4,10 +4,10 @@ import math
 from collections.abc import Iterator, Sequence
 
 from robust_eval.model.base import Request, Temperatures
-from robust_eval.model.served.capabilities import Capabilities
+from robust_eval.model.served.probe import Capabilities
 from robust_eval.model.served.service_settings import ServiceSettings
 
-MEND = "Turn off greedy decoding and the cache of replies at the server"
+MEND = "PacedPermit off greedy decoding and the cache of replies at the server"
 
 
 def refusal(settings: ServiceSettings, can: Capabilities, requests: Sequence[Request]) -> str | None:
@@ -30,7 +30,7 @@ def refusal(settings: ServiceSettings, can: Capabilities, requests: Sequence[Req
         )
     if reason := _one_reply(settings, can, requests):
         return reason
-    needed = max((request.least_logprobs for request in requests), default=0)
+    needed = max((request.min_logprobs for request in requests), default=0)
     exact = any(request.enumeration for request in requests)
     if (needed or exact) and can.tempered_logprobs:
         return (

@@ -13,14 +13,20 @@ from functools import partial
 from typing import Any, TypeVar
 
 from robust_eval.error import OutageError, UserError
-from robust_eval.model.base import Completion, Item, LanguageModel, Reply, Request, Temperatures
-from robust_eval.model.calls import Call, calls
-from robust_eval.model.logprobs import fault
-from robust_eval.model.served.admission import EndedError, Gate, OwnGate
-from robust_eval.model.served.attempts import Attempts
-from robust_eval.model.served.background import Background, awaited
-from robust_eval.model.served.capabilities import MEMORY, Capabilities, probe, today
-from robust_eval.model.served.completions import completions, unanswered
+from robust_eval.model.base import (
+    Call,
+    Completion,
+    Item,
+    KeyValueStore,
+    LanguageModel,
+    Reply,
+    Request,
+    Temperatures,
+    calls,
+)
+from robust_eval.model.served.background import Background, run_sync
+from robust_eval.model.served.batch_transport import BatchTransport
+from robust_eval.model.served.completions import Intake, by_prefix, extra_body, request_body, truncation, unanswered
 from robust_eval.model.served.draw_watch import CERTAIN, DrawWatch, draw_watch, without_logprobs
 from robust_eval.model.served.exact.continuation import (
     Ask,
@@ -32,7 +38,9 @@ from robust_eval.model.served.exact.continuation import (
 )
 from robust_eval.model.served.exact.exact_answers import exact_reply, without_answers
 from robust_eval.model.served.exact.topk_draws import LogprobClient
-from robust_eval.model.served.patience import Patience
+from robust_eval.model.served.limits.rate_limiter import EndedError, LocalRateLimiter, RateLimiter
+from robust_eval.model.served.limits.retries import Attempts, Patience
+from robust_eval.model.served.probe import CACHE, Capabilities, daily_cache_key, probe
 from robust_eval.model.served.refusals import (
     draws_otherwise,
     refusal,
@@ -40,20 +48,16 @@ from robust_eval.model.served.refusals import (
     taken_temperatures,
     unfaithful,
 )
-from robust_eval.model.served.request_body import extra_body, request_body, truncation
-from robust_eval.model.served.service import Answered, Answering, Service, UnansweredError
 from robust_eval.model.served.service_settings import ServiceSettings
+from robust_eval.model.served.transport.service import Answering, Service, ServiceResponse, UnansweredError
 from robust_eval.model.workload import prompt_tokens
 from robust_eval.prompt.prompt import Prompt
 from robust_eval.runtime.measured_choices import get_or_measure
 from robust_eval.runtime.process import allow_connections
-from robust_eval.runtime.text import printable
 
 log = logging.getLogger(__name__)
 logging.getLogger("httpx2").setLevel(logging.WARNING)  # it reports each request
 
-FEW = 10
-"""Questions from which on the share of those that failed is judged."""
 PROBED_AGAIN = 3
 """Repetitions of a request that finds out what the server can do: a wrong address should be said soon."""
 _GIVEN = 500  # replies that wait to be kept, before nothing more is asked: a fast server would fill the memory
@@ -63,36 +67,31 @@ Got = TypeVar("Got")
 _WAITING = 4  # tasks for each request that may be in flight: those that wait to be tried again hold nobody up
 
 
-def by_prefix(request: Request) -> tuple[Any, ...]:
-    """Return what requests are ordered by: prompts that begin alike follow one another, and a service finds in its
-    cache what it has just read.
-    """
-    prompt = request.prompt
-    return prompt.system, prompt.exemplars, prompt.question
-
-
 class ServedModel(LanguageModel):
-    """Asks the server in a thread of its own, many requests at once, each answer given on as soon as it is there."""
+    """Model behind a service: many concurrent requests in a thread of their own, each answer passed on as it arrives;
+    or batches, where ``poll_seconds`` is the longest wait between two looks at one.
+    """
 
-    def __init__(self, settings: ServiceSettings, key: str | None) -> None:
+    def __init__(self, settings: ServiceSettings, key: str | None, poll_seconds: float | None = None) -> None:
         allow_connections(settings.at_once, "model.at_once")
         self.settings = settings
         self.spending = settings.spending()
-        self._attempts = Attempts(settings, OwnGate(settings, self.spending))
+        self._attempts = Attempts(settings, LocalRateLimiter(settings, self.spending))
+        self._intake = Intake(settings, self._attempts)
         self._key = key
+        self._batches: BatchTransport | None = None
+        if poll_seconds is not None:
+            self._batches = BatchTransport(settings, key, self._attempts, self.spending, self._intake, poll_seconds)
         self._capabilities: Capabilities | None = None
-        self._answered: set[Item] = set()
-        self._failed: set[Item] = set()
         self._continuation: Continuation | None = None
         self._finding = asyncio.Lock()
-        self._unknown_ends: list[str] = []
         self._watch: DrawWatch | None = None
         self._drawn_as_at: float | None = None
 
     @property
-    def gate(self) -> Gate:
-        """What admits the requests: a gate of this process, or one of several processes together."""
-        return self._attempts.gate
+    def limiter(self) -> RateLimiter:
+        """Rate limiter of the requests: of this process, or shared by several."""
+        return self._attempts.limiter
 
     def check(self, requests: Sequence[Request]) -> None:
         """See LanguageModel; the server is asked what it can do."""
@@ -109,11 +108,11 @@ class ServedModel(LanguageModel):
         if reason := refusal(self.settings, can, requests):
             raise UserError(reason)
         if begun := next((request for request in enumerated if request.matcher), None):
-            awaited(partial(self._find_continuation, begun))
+            run_sync(partial(self._find_continuation, begun))
 
     async def _find_continuation(self, request: Request) -> None:
-        async with self.settings.showing(self._key) as service, self._probing() as patience:
-            self.gate.begin()
+        async with self.settings.openai_service(self._key) as service, self._probing() as patience:
+            self.limiter.begin()
             try:
                 await self._continuation_of(service, request, patience)
             except (UnansweredError, EndedError) as problem:
@@ -157,7 +156,7 @@ class ServedModel(LanguageModel):
                 return await patience.answer(once)
             return await self._attempts.until_answered(once, name, time.monotonic())
 
-        async def positions(sending: LogprobRequest) -> Answered:
+        async def positions(sending: LogprobRequest) -> ServiceResponse:
             once = partial(
                 self._attempts.in_turn, about + sending.depth, sending.completion_tokens, partial(sending.to, service)
             )
@@ -189,9 +188,9 @@ class ServedModel(LanguageModel):
 
         if self._capabilities is None or not usable(self._capabilities):
             found = get_or_measure(
-                MEMORY,
-                today(self.settings.identity()),
-                lambda: awaited(partial(self._probe, temperature)).to_text(),
+                CACHE,
+                daily_cache_key(self.settings.identity()),
+                lambda: run_sync(partial(self._probe, temperature)).to_text(),
                 lambda text: (known := Capabilities.from_text(text)) is not None and known.faithful and usable(known),
             )
             before, self._capabilities = self._capabilities, Capabilities.from_text(found)
@@ -218,7 +217,7 @@ class ServedModel(LanguageModel):
         settings = self.settings
         async with self._service() as service, self._probing() as patience:
 
-            async def ask(prompt: Prompt, system_role: bool, body: Any) -> Answered:
+            async def ask(prompt: Prompt, system_role: bool, body: Any) -> ServiceResponse:
                 return await patience.answer(lambda: service.ask(prompt, system_role, extra_body(settings) | body))
 
             chat = settings.prompt_style == "chat"
@@ -234,11 +233,27 @@ class ServedModel(LanguageModel):
         are waited for, and UserError says why.
         """
         self._capabilities = batch_context or self._capabilities
-        yield from self._stream([request for request in requests if request.item in missing])
+        wanted = [request for request in requests if request.item in missing]
+        if self._batches is None:
+            yield from self._stream(wanted)
+        else:
+            assert self._capabilities is not None
+            yield from self._batches.complete(wanted, self._capabilities)
 
     def in_waves(self, requests: Sequence[Request], more: Callable[[], list[Request]]) -> Iterator[list[Reply]]:
-        """See LanguageModel. No request waits for the answers to another that it does not follow from."""
-        yield from self._stream(requests, more)
+        """See LanguageModel. No request waits for the answers to another that it does not follow from; batches come in
+        rounds.
+        """
+        yield from self._stream(requests, more) if self._batches is None else super().in_waves(requests, more)
+
+    def attach_store(self, store: KeyValueStore) -> None:
+        """See LanguageModel: batches are found again."""
+        if self._batches is not None:
+            self._batches.attach_store(store)
+
+    def cancel(self, requests: Sequence[Request]) -> list[str]:
+        """See LanguageModel."""
+        return super().cancel(requests) if self._batches is None else self._batches.cancel(requests)
 
     def _stream(
         self, requests: Sequence[Request], more: Callable[[], list[Request]] | None = None
@@ -275,9 +290,9 @@ class ServedModel(LanguageModel):
                 want(more() if more else [])
             work.result()
 
-    def pass_through(self, gate: Gate) -> None:
+    def use_rate_limiter(self, limiter: RateLimiter) -> None:
         """See LanguageModel."""
-        self._attempts.gate = gate
+        self._attempts.limiter = limiter
 
     def batch_context(self) -> Capabilities:
         """See LanguageModel: what the server can do."""
@@ -290,15 +305,17 @@ class ServedModel(LanguageModel):
             "name": self.settings.name,
             "server": self.settings.server,
             **{f"capability.{name}": value for name, value in can.items()},
-            **self.gate.description(),
+            **self.limiter.description(),
             "repeated_requests": self._attempts.repeated,
-            **({"unknown_finish_reasons": ", ".join(self._unknown_ends)} if self._unknown_ends else {}),
+            **({"unknown_finish_reasons": ", ".join(ends)} if (ends := self._intake.unknown_ends) else {}),
             **({} if self._drawn_as_at is None else {"drawn_as_at": self._drawn_as_at}),
+            **({} if self._batches is None else {"batches": self._batches.sent}),
         }
 
     def status(self) -> str:
-        """Return the text of the progress bar: requests at once, and what was spent."""
-        return self.gate.status()
+        """Return the text of the progress bar: batches, concurrent requests, and the cost."""
+        batches = [] if self._batches is None else self._batches.progress()
+        return ", ".join(filter(None, [*batches, self.limiter.status()]))
 
     def _service(self) -> AbstractAsyncContextManager[Answering]:
         return self.settings.service(self._key)
@@ -312,14 +329,14 @@ class ServedModel(LanguageModel):
         """
         settings = self.settings
         assert self._capabilities is not None
-        self.gate.begin()
+        self.limiter.begin()
         self._watch = draw_watch(settings, self._capabilities)
         # A tree is many requests, some of them at once, and is kept when it is whole: those that are begun are few.
         room = asyncio.Semaphore(settings.at_once if exactly else _WAITING * settings.at_once)
         async with AsyncExitStack() as services, asyncio.TaskGroup() as group:
             answer: Callable[[Call, Callable[[Reply], None]], Coroutine[Any, Any, None]]
             if exactly:
-                service = await services.enter_async_context(settings.showing(self._key))
+                service = await services.enter_async_context(settings.openai_service(self._key))
                 answer = partial(self._answer_exactly, service)
             else:
                 answer = partial(self._answer, await services.enter_async_context(self._service()))
@@ -331,7 +348,7 @@ class ServedModel(LanguageModel):
                     break
                 task = group.create_task(answer(call, give))
                 task.add_done_callback(lambda _: room.release())
-        await self.gate.counted(len(self._answered), len(self._failed))
+        await self.limiter.counted(len(self._intake.answered), len(self._intake.failed))
         if self._attempts.ended:
             raise self._attempts.ended
 
@@ -364,11 +381,11 @@ class ServedModel(LanguageModel):
             except EndedError:
                 return
             except UnansweredError as problem:
-                outcome = self._failure(call.request, problem)
-                self._give(call.request, [unanswered(call, trial, outcome) for trial in left], give)
-                await self._judge(problem)
+                outcome = self._intake.failure(call.request, problem)
+                give(self._intake.reply(call.request, [unanswered(call, trial, outcome) for trial in left]))
+                await self._intake.judge(problem)
                 return
-            self._give(call.request, came, give)
+            give(self._intake.reply(call.request, came))
             left = left[len(came) :]
 
     async def _answer_exactly(self, service: Service, call: Call, give: Callable[[Reply], None]) -> None:
@@ -384,19 +401,12 @@ class ServedModel(LanguageModel):
             self._attempts.end_as_told(reason)
             return
         except UnansweredError as problem:
-            outcome = self._failure(request, problem)
-            self._give(request, without_answers(request, outcome).completions, give)
-            await self._judge(problem)
+            outcome = self._intake.failure(request, problem)
+            give(self._intake.reply(request, without_answers(request, outcome).completions))
+            await self._intake.judge(problem)
             return
-        self._answered.add(request.item)
+        self._intake.answered.add(request.item)
         give(reply)
-
-    def _failure(self, request: Request, problem: UnansweredError) -> str:
-        """Return the outcome of an answer that did not come, and log an error."""
-        if problem.kind == "filtered":
-            return "filtered_prompt"
-        log.warning("question %s: %s", request.question_id, problem)
-        return "error"
 
     async def _once(self, service: Answering, call: Call) -> list[Completion]:
         """Send a call when its turn has come: its answers, or the first of them; raises UnansweredError, or EndedError
@@ -418,60 +428,21 @@ class ServedModel(LanguageModel):
                 raise
             self._watch = watch = None  # it refuses them with these settings
             answered = await self._attempts.in_turn(about, completion_tokens, partial(send, body))
-        self._note_ends(answered)
         if watch:
             self._look(watch, call, answered)
         if not request.top_logprobs:  # the same is stored whether draws are watched or not
             answered = without_logprobs(answered)
-        came = completions(call, call.trials, answered, self.settings.prompt_style)
-        self._check_logprobs(came, min(request.least_logprobs, can.top_logprobs))
-        return came
+        return self._intake.completions(call, answered, min(request.min_logprobs, can.top_logprobs))
 
-    def _note_ends(self, answered: Answered) -> None:
-        """Warn once of each word for the end of a reply that is in no dialect."""
-        for word in {printable(choice.unknown_reason[:40]) for choice in answered.choices if choice.unknown_reason}:
-            if word not in self._unknown_ends and len(self._unknown_ends) < FEW:
-                self._unknown_ends.append(word)
-                log.warning(
-                    "%s ends replies with finish_reason=%r, which is not known: they are taken as whole",
-                    *(self.settings.server, word),
-                )
-
-    def _look(self, watch: DrawWatch, call: Call, answered: Answered) -> None:
+    def _look(self, watch: DrawWatch, call: Call, answered: ServiceResponse) -> None:
         """Take the draws of a call into account; EndedError where the server cannot have drawn them."""
         watch.add(call, answered.choices)
         if watch.repetition() >= CERTAIN:
             reason = repeats_itself(self.settings, call.temperature)
             self._attempts.end_as_told(UserError(reason))
-            self.gate.end(reason)
+            self.limiter.end(reason)
             raise EndedError(reason)
         drawn_at = watch.drawn_as_at()
         if drawn_at is not None and self._drawn_as_at is None:
             self._drawn_as_at = drawn_at
             log.warning("%s", draws_otherwise(self.settings, call.temperature, drawn_at))
-
-    def _check_logprobs(self, came: Sequence[Completion], needed: int) -> None:
-        """UnansweredError where log-probabilities cannot be believed, or there are fewer than ``needed`` of a token."""
-        for one in came:
-            silent = one.outcome is not None or not one.text  # of what is no answer none are needed
-            logprobs = one.token_logprobs, one.top_logprobs, one.answer_tokens
-            if wrong := fault(*logprobs, 0 if silent else needed, whole_is_enough=False):
-                raise UnansweredError("garbled", f"the server sent {wrong}")
-
-    def _give(self, request: Request, completions: list[Completion], give: Callable[[Reply], None]) -> None:
-        self._answered.add(request.item)
-        if any(completion.outcome == "error" for completion in completions):
-            self._failed.add(request.item)
-        share = 1.0 if request.enumeration else len(completions) / request.answers
-        give(Reply(request, completions, share=share))
-
-    async def _judge(self, problem: UnansweredError) -> None:
-        """End the run where too many questions failed."""
-        self._judge_by(*await self.gate.counted(len(self._answered), len(self._failed)), problem)
-
-    def _judge_by(self, answered: int, failed: int, problem: UnansweredError) -> None:
-        if answered >= FEW and failed > self.settings.max_error_rate * answered:
-            self._attempts.end(
-                f"an answer to {failed} of {answered} questions failed, more than "
-                f"model.max_error_rate={self.settings.max_error_rate:g}; the last: {problem}"
-            )

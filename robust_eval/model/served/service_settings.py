@@ -11,14 +11,14 @@ from robust_eval.model.base import Request, Temperatures, Thought
 from robust_eval.model.config import PROMPT_STYLES, ModelConfig
 from robust_eval.model.generation import Generation
 from robust_eval.model.spending import Spending
-from robust_eval.model.workload import Terms
+from robust_eval.model.workload import ServiceLimits
 from robust_eval.runtime.measured_choices import cached_choice
 from robust_eval.runtime.text import secret_setting
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
-    from robust_eval.model.served.service import Answering, Service
+    from robust_eval.model.served.transport.service import Answering, Service
 
 VERSION = 1
 """To be raised with a change that gives other answers to the same request: stored ones then count no longer."""
@@ -118,8 +118,8 @@ class ServiceSettings(ModelConfig):
             "choose sampler=temperature_sweep, or a model that is loaded here"
         )
 
-    def showing(self, key: str | None) -> "AbstractAsyncContextManager[Service]":
-        """Return the way to a service that says what is likely after the beginning of an answer."""
+    def openai_service(self, key: str | None) -> "Service":
+        """Return the way to a server that speaks OpenAI's protocol: continuations of answers and batches need it."""
         raise UserError(self.exact_refusal() or self.server)
 
     def thinking(self) -> dict[str, Any]:
@@ -179,12 +179,12 @@ class ServiceSettings(ModelConfig):
         """Return what nothing has been spent of yet; ValueError where prices and budget make no sense."""
         return Spending(self.prompt_price, self.completion_price, self.budget, cached_price=self.cached_price)
 
-    def terms(self) -> Terms:
+    def service_limits(self) -> ServiceLimits:
         """Prices and limits, and how many answers a request brings if the service was asked that today."""
-        from robust_eval.model.served.capabilities import MEMORY, Capabilities, today
+        from robust_eval.model.served.probe import CACHE, Capabilities, daily_cache_key
 
-        known = Capabilities.from_text(cached_choice(MEMORY, today(self.identity())) or "")
-        return Terms(
+        known = Capabilities.from_text(cached_choice(CACHE, daily_cache_key(self.identity())) or "")
+        return ServiceLimits(
             chat=self.prompt_style == "chat",
             choices=known.choices if known else None,
             reply_tokens=self.reply_tokens,
@@ -200,9 +200,9 @@ class ServiceSettings(ModelConfig):
         """Return what the settings say, or the service if it was asked that today; see ModelConfig."""
         if self.takes_temperature is False:
             return Temperatures(greedy=False, own=True)
-        from robust_eval.model.served.capabilities import MEMORY, Capabilities, today
+        from robust_eval.model.served.probe import CACHE, Capabilities, daily_cache_key
 
-        known = Capabilities.from_text(cached_choice(MEMORY, today(self.identity())) or "")
+        known = Capabilities.from_text(cached_choice(CACHE, daily_cache_key(self.identity())) or "")
         if known is None or not known.tells_of(wanted) or not known.faithful:
             return None
         return known.temperatures(self.highest_temperature)

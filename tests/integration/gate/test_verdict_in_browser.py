@@ -6,9 +6,8 @@ from typing import Any
 from browser import NARROW, WIDE, Opened, chromium
 from gated import gated_run
 
-from robust_eval.gate.comparable import refuse_incomparable
-from robust_eval.gate.decision import decide, differences
-from robust_eval.gate.settings import GateSettings
+from robust_eval.gate.decision import GateSettings, decide, differences
+from robust_eval.gate.measured_run import refuse_incomparable
 from robust_eval.gate.single_facts import single_facts
 from robust_eval.gate.verdict_files import Report, write_verdict
 

@@ -9,7 +9,7 @@ import bombs
 import numpy as np
 import pyarrow.parquet as pq
 
-from robust_eval.dataset.own_table import Table
+from robust_eval.dataset.own_table import OwnTable
 from robust_eval.sampler.answer_file import AnswerFile
 
 
@@ -44,4 +44,4 @@ def test_what_is_alike_and_no_bomb_is_read(tmp_path: Path):
 def test_a_data_set_of_ordinary_texts_is_read(tmp_path: Path):
     columns = {"question": [f"What is {number}?" for number in range(100_000)], "answers": [["a", "b"]] * 100_000}
     file = bombs.table(tmp_path / "questions.parquet", columns)
-    assert pq.read_metadata(file).num_rows == len(list(Table(name="d", path=str(file)).read()))
+    assert pq.read_metadata(file).num_rows == len(list(OwnTable(name="d", path=str(file)).read()))

@@ -10,7 +10,7 @@ from robust_eval.config.overrides import checked_overrides, jobs
 from robust_eval.config.schema import register
 from robust_eval.dataset.base import Dataset
 from robust_eval.dataset.jsonl import JsonLines
-from robust_eval.dataset.own_table import Table
+from robust_eval.dataset.own_table import OwnTable
 from robust_eval.error import UserError
 
 RECORD = {"question": "Which river runs through Bern?", "answers": ["the Aare"]}
@@ -49,7 +49,7 @@ def written(path: str, text: str = TABLE) -> str:
 )
 def test_a_file_of_questions_is_a_data_set_that_is_called_as_the_file_is(path: str, text: str):
     found = chosen(f"dataset={written(path, text)}")
-    assert found == Table(name="quiz", path=path)
+    assert found == OwnTable(name="quiz", path=path)
     assert [(question.text, question.answers) for question in found.load()] == [
         ("Which river runs through Bern?", ("the Aare",))
     ]
@@ -57,18 +57,18 @@ def test_a_file_of_questions_is_a_data_set_that_is_called_as_the_file_is(path: s
 
 def test_so_is_a_table_of_parquet():
     pq.write_table(pa.Table.from_pylist([RECORD]), "quiz.parquet")
-    assert chosen("dataset=quiz.parquet") == Table(name="quiz", path="quiz.parquet")
+    assert chosen("dataset=quiz.parquet") == OwnTable(name="quiz", path="quiz.parquet")
 
 
 @pytest.mark.parametrize("path", ["quizzes", "quizzes/", "./quizzes", "{}/quizzes", "{}/quizzes/", "my quizzes/"])
 def test_so_is_a_folder_of_files(path: str, tmp_path: Path):
     path = path.format(tmp_path)
     written(f"{path}/quiz.csv")
-    assert chosen(f"dataset={path}") == Table(name=Path(path).name, path=path.rstrip("/"))
+    assert chosen(f"dataset={path}") == OwnTable(name=Path(path).name, path=path.rstrip("/"))
 
 
 def test_so_is_the_folder_in_which_one_stands(tmp_path: Path):
-    assert chosen("dataset=.", "paths.mlruns=mlruns") == Table(name=tmp_path.name, path=".")
+    assert chosen("dataset=.", "paths.mlruns=mlruns") == OwnTable(name=tmp_path.name, path=".")
 
 
 @pytest.mark.parametrize("path", ["my/quiz.csv", "./quiz.csv", "../quiz.csv", "{}/quiz.csv", "my//quiz.csv"])
@@ -76,12 +76,12 @@ def test_a_file_may_lie_anywhere(path: str, tmp_path: Path, monkeypatch: pytest.
     (tmp_path / "inner").mkdir()
     monkeypatch.chdir(tmp_path / "inner")
     path = written(path.format(tmp_path))
-    assert chosen(f"dataset={path}") == Table(name="quiz", path=path)
+    assert chosen(f"dataset={path}") == OwnTable(name="quiz", path=path)
 
 
 @pytest.mark.parametrize("name", ["quiz (1)", "a=b", "O'Brien", "my quiz; yours", "a@b", "ü", "2024"])
 def test_a_path_needs_no_quotes_whatever_signs_it_has(name: str):
-    assert chosen(f"dataset={written(f'{name}.csv')}") == Table(name=name, path=f"{name}.csv")
+    assert chosen(f"dataset={written(f'{name}.csv')}") == OwnTable(name=name, path=f"{name}.csv")
 
 
 def test_lines_in_our_own_layout_are_read_with_all_their_fields():
@@ -94,19 +94,19 @@ def test_lines_in_our_own_layout_are_read_with_all_their_fields():
     "text", ["", "no JSON", "[]", json.dumps({"prompt": "Why?", "gold": "so"}), json.dumps(RECORD)]
 )
 def test_other_lines_are_a_table(text: str):
-    assert chosen(f"dataset={written('mine.jsonl', text)}") == Table(name="mine", path="mine.jsonl")
+    assert chosen(f"dataset={written('mine.jsonl', text)}") == OwnTable(name="mine", path="mine.jsonl")
 
 
 def test_settings_of_the_data_set_are_given_beside_it():
     written("quiz.csv")
     found = chosen("dataset.name=pub", "dataset=quiz.csv", "dataset.columns={question: prompt}", "dataset.limit=5")
-    assert found == Table(name="pub", path="quiz.csv", columns={"question": "prompt"}, limit=5)
+    assert found == OwnTable(name="pub", path="quiz.csv", columns={"question": "prompt"}, limit=5)
 
 
 @pytest.mark.parametrize("experiment", ["certainty", "multiqa", "profile", "smoke"])
 def test_it_takes_the_place_of_the_data_set_of_an_experiment(experiment: str):
     found = chosen(f"experiment={experiment}", f"dataset={written('quiz.csv')}")
-    assert (type(found), found.name) == (Table, "quiz")
+    assert (type(found), found.name) == (OwnTable, "quiz")
 
 
 def test_files_are_swept_beside_names():
@@ -114,7 +114,7 @@ def test_files_are_swept_beside_names():
     written("my (1)/quiz.tsv")
     checked = checked_overrides(["dataset=facts,quiz.csv,my (1)/quiz.tsv", "dataset.limit=5"])
     found = [(type(config.dataset), config.dataset.source) for _, config in jobs(checked.overrides)]
-    assert found == [(JsonLines, "builtin:facts.jsonl"), (Table, "quiz.csv"), (Table, "my (1)/quiz.tsv")]
+    assert found == [(JsonLines, "builtin:facts.jsonl"), (OwnTable, "quiz.csv"), (OwnTable, "my (1)/quiz.tsv")]
     assert checked.swept == ["dataset=facts,quiz.csv,'my (1)/quiz.tsv'"]
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from robust_eval.dataset.own_table import Table
+from robust_eval.dataset.own_table import OwnTable
 from robust_eval.dataset.published import LAYOUTS, Published
 from robust_eval.error import UserError
 from robust_eval.question import LETTERS, Question, Scenario
@@ -92,7 +92,7 @@ def check(question: Question) -> None:
         assert any(answer.strip() for answer in question.answers)
 
 
-def load(dataset: Published | Table) -> str:
+def load(dataset: Published | OwnTable) -> str:
     """Load as a run does; what was refused, which is one sentence."""
     try:
         questions = dataset.load()
@@ -144,7 +144,7 @@ def test_any_row_of_a_table_is_a_question_or_counted(rows, correct, separator):
     with TemporaryDirectory() as folder:
         file = Path(folder) / "fuzz.jsonl"
         file.write_text("\n".join(json.dumps(row) for row in rows))
-        table = Table(name="fuzz", path=str(file), correct=correct, separator=separator, max_unusable=1)
+        table = OwnTable(name="fuzz", path=str(file), correct=correct, separator=separator, max_unusable=1)
         said = load(table)
         assert said == "nothing" or "add 'dataset.separator=" in said  # the first row is good
 
@@ -161,5 +161,5 @@ def test_any_bytes_are_one_sentence_or_counted(content, kind, layout):
     with TemporaryDirectory() as folder:
         file = Path(folder) / f"fuzz{kind}"
         file.write_bytes(content)
-        dataset = published(layout, file) if layout else Table(name="fuzz", path=str(file))
+        dataset = published(layout, file) if layout else OwnTable(name="fuzz", path=str(file))
         assert "\n" not in load(dataset)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from robust_eval.dataset.own_table import Table
+from robust_eval.dataset.own_table import OwnTable
 from robust_eval.error import UserError
 
 TABLES = Path(__file__).with_name("tables")
@@ -22,7 +22,7 @@ def test_every_table_is_judged():
 
 @pytest.mark.parametrize("case", JUDGED, ids=[case["table"] for case in JUDGED])
 def test_a_table_is_read_as_it_was_meant_or_refused_in_a_sentence(case: dict[str, Any]):
-    table = Table(name="quiz", path=str(TABLES / case["table"]), **case.get("settings", {}))
+    table = OwnTable(name="quiz", path=str(TABLES / case["table"]), **case.get("settings", {}))
     if "questions" in case:
         found = [
             [question.text, list(question.choices), question.correct]

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from robust_eval.dataset.own_table import Table
+from robust_eval.dataset.own_table import OwnTable
 from robust_eval.error import UserError
 from robust_eval.question import Question
 
@@ -20,7 +20,7 @@ def file(tmp_path):
 def load(file, content=None, **more):
     if content is not None:
         file.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return Table(name="quiz", path=str(file), **more).load()
+    return OwnTable(name="quiz", path=str(file), **more).load()
 
 
 def refusal(file, content, **more):
@@ -246,5 +246,5 @@ def test_an_empty_file_is_refused(file):
 )
 def test_settings_that_make_no_sense_are_refused(more, message):
     with pytest.raises(ValueError) as caught:  # noqa: PT011
-        Table(name="quiz", path="quiz.csv", **more)
+        OwnTable(name="quiz", path="quiz.csv", **more)
     assert str(caught.value) == message

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import pytest
 
-from robust_eval.dataset.printed_list import UnreadableListError, printed_list
+from robust_eval.dataset.record import UnreadableListError, printed_list
 
 
 @pytest.mark.parametrize(

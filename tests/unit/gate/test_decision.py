@@ -8,10 +8,8 @@ import pytest
 from gated import gated_run
 
 from robust_eval.error import OutageError, UserError
-from robust_eval.gate.comparable import refuse_incomparable
-from robust_eval.gate.decision import Decision, Differences, decide, differences, judge, sentence, whole
-from robust_eval.gate.measured_run import MeasuredRun, read_measured
-from robust_eval.gate.settings import GateSettings
+from robust_eval.gate.decision import Decision, Differences, GateSettings, decide, differences, judge, sentence, whole
+from robust_eval.gate.measured_run import MeasuredRun, read_measured, refuse_incomparable
 from robust_eval.metric.metric_spec import MetricSpec
 from robust_eval.stats.verdicts import confidence_sequence, verdict
 

@@ -6,8 +6,7 @@ import pytest
 from gated import TEMPERATURES, gated_run
 from scipy import stats
 
-from robust_eval.gate.comparable import refuse_incomparable
-from robust_eval.gate.measured_run import MeasuredRun
+from robust_eval.gate.measured_run import MeasuredRun, refuse_incomparable
 from robust_eval.gate.single_facts import SingleFacts, permutation_p, single_facts
 
 

@@ -12,9 +12,8 @@ from markdown_it import MarkdownIt
 from robust_eval.config.schema import CONF, PROJECT
 from robust_eval.error import UserError
 from robust_eval.gate.baselines import baseline_named, baselines, set_baseline
-from robust_eval.gate.comparable import refuse_incomparable
-from robust_eval.gate.decision import decide, differences
-from robust_eval.gate.settings import GateSettings, gate_settings
+from robust_eval.gate.decision import GateSettings, decide, differences, gate_settings
+from robust_eval.gate.measured_run import refuse_incomparable
 from robust_eval.gate.single_facts import single_facts
 from robust_eval.gate.verdict_files import Report, write_verdict
 

@@ -10,12 +10,11 @@ from robust_eval.grader.judge import Judge
 from robust_eval.grader.matching import Matching
 from robust_eval.prompt.arrangement import Arrangement
 from robust_eval.question import Question
-from robust_eval.reader.first_line import FirstLine
-from robust_eval.reader.reply import Reply
+from robust_eval.reader.reply import FirstLineReader, ReplyReader
 
 METALS = Question("metals", "Which is liquid?", choices=("iron", "mercury", "tin"), correct=1)
 FREE = Question("free", "Who wrote Emma?", ("Austen",))
-JUDGE = Judge(FirstLine(), Matching(), first_line=True)
+JUDGE = Judge(FirstLineReader(), Matching(), first_line=True)
 
 
 def replies(*said: tuple[str, str, str | None]) -> pa.Table:
@@ -48,7 +47,7 @@ def test_a_letter_means_the_same_choice_in_every_order():
 
 
 def test_the_text_of_a_choice_in_a_conversation_is_that_choice_wherever_it_stands():
-    chat = Judge(Reply(), Matching(), first_line=False)
+    chat = Judge(ReplyReader(), Matching(), first_line=False)
     graded = chat.grade([METALS], replies(("metals", "mercury", "choices BAC"), ("metals", "It is C.", "choices ACB")))
     assert graded["label"].to_pylist() == ["B", "B"]
     assert graded["correct"].to_pylist() == [True, True]

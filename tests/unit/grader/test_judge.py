@@ -5,13 +5,13 @@ from robust_eval.answer import answer_table
 from robust_eval.grader.judge import Judge
 from robust_eval.grader.matching import Matching
 from robust_eval.question import Question
-from robust_eval.reader.reply import Reply
+from robust_eval.reader.reply import ReplyReader
 
 QUESTIONS = [
     Question("twain", "Who wrote Tom Sawyer?", answers=("Mark Twain",)),
     Question("force", "What is the unit of force?", choices=("joule", "newton"), correct=1),
 ]
-JUDGE = Judge(Reply(), Matching(), first_line=False)
+JUDGE = Judge(ReplyReader(), Matching(), first_line=False)
 REPLIES = st.fixed_dictionaries(
     {
         "question_id": st.sampled_from(["twain", "force"]),

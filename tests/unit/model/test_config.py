@@ -10,8 +10,8 @@ from robust_eval.answer import rows
 from robust_eval.engine.local import Local
 from robust_eval.error import UserError
 from robust_eval.model.base import Completion, Enumeration, Item, LanguageModel, Reply, Request
-from robust_eval.model.config import Division, ModelConfig
-from robust_eval.model.workload import Terms
+from robust_eval.model.config import ModelConfig, Shards
+from robust_eval.model.workload import ServiceLimits
 from robust_eval.prompt.prompt import Prompt
 from robust_eval.runtime.process import Stopwatch
 from robust_eval.store.base import NoStore
@@ -62,13 +62,13 @@ def test_four_methods_are_enough_for_a_model_to_be_asked():
 def test_a_model_that_says_no_more_costs_nothing_is_asked_here_and_takes_each_request_by_itself():
     parrot, requests = Parrot(), [request("Who?"), request("What?")]
     assert (parrot.remote, parrot.recorded, parrot.tokenizer_file()) == (False, False, None)
-    assert parrot.terms() == Terms(chat=False)
-    assert parrot.divide(requests) == Division([[requests[0]], [requests[1]]], None)
+    assert parrot.service_limits() == ServiceLimits(chat=False)
+    assert parrot.shard(requests) == Shards([[requests[0]], [requests[1]]], None)
     assert parrot.on("cuda") is parrot
     assert parrot.load().status() == ""
 
 
-@pytest.mark.parametrize("more", [{"least_logprobs": 10}, {"enumeration": Enumeration(8, (1.0,))}])
+@pytest.mark.parametrize("more", [{"min_logprobs": 10}, {"enumeration": Enumeration(8, (1.0,))}])
 def test_what_needs_log_probabilities_is_refused_unless_the_model_says_otherwise(more: dict[str, Any]):
     with pytest.raises(UserError, match=r"^parrot gives no log-probabilities: choose sampler=repetition or "):
         Parrot().load().check([request("Who?", **more)])

@@ -5,7 +5,7 @@ import pytest
 
 from robust_eval.model.base import Enumeration, Request
 from robust_eval.model.local.transformers import Transformers
-from robust_eval.model.workload import Terms, Workload, prompt_tokens
+from robust_eval.model.workload import ServiceLimits, Workload, prompt_tokens
 from robust_eval.prompt.prompt import Prompt
 
 PROMPT = Prompt("Be brief.", (("Two and two?", "four"),), "The capital of Italy?")
@@ -19,7 +19,7 @@ def test_text_without_spaces_has_tokens_as_well():
 @pytest.mark.parametrize(("choices", "requests"), [(None, 10), (1, 10), (2, 6), (5, 2), (32, 2)])
 def test_a_request_brings_several_answers_with_one_prompt(choices: int | None, requests: int):
     length = prompt_tokens(PROMPT, chat=True)
-    assert Terms(chat=True, choices=choices).workload([ASKED]) == Workload(
+    assert ServiceLimits(chat=True, choices=choices).workload([ASKED]) == Workload(
         10, requests, requests * length, 70, None, 0.0
     )
 
@@ -27,18 +27,20 @@ def test_a_request_brings_several_answers_with_one_prompt(choices: int | None, r
 def test_what_is_known_is_not_asked_again():
     known = replace(ASKED, known=frozenset({(0.5, trial) for trial in range(5)} | {(1.0, 2)}))
     length = prompt_tokens(PROMPT, chat=False)
-    assert Terms(chat=False, choices=4).workload([known]) == Workload(4, 2, 2 * length, 28, None, 0.0)
-    assert Terms(chat=False).workload([]) == Workload(cost=None)
+    assert ServiceLimits(chat=False, choices=4).workload([known]) == Workload(4, 2, 2 * length, 28, None, 0.0)
+    assert ServiceLimits(chat=False).workload([]) == Workload(cost=None)
 
 
 def test_an_enumeration_evaluates_each_prefix_once():
     enumerated = replace(ASKED, trials=0, enumeration=Enumeration(50, (0.5, 1.0)))
-    assert Terms(chat=False).workload([enumerated]) == Workload(50, 1, prompt_tokens(PROMPT, chat=False), 50, None, 0.0)
+    assert ServiceLimits(chat=False).workload([enumerated]) == Workload(
+        50, 1, prompt_tokens(PROMPT, chat=False), 50, None, 0.0
+    )
 
 
 def test_prices_are_of_a_million_tokens_and_limits_of_a_minute():
     length = prompt_tokens(PROMPT, chat=True)
-    terms = Terms(chat=True, prompt_price=2.0, completion_price=8.0, requests_per_minute=20)
+    terms = ServiceLimits(chat=True, prompt_price=2.0, completion_price=8.0, requests_per_minute=20)
     workload = terms.workload([ASKED] * 3)
     assert workload.cost == pytest.approx((30 * length * 2 + 210 * 8) / 1e6)
     assert workload.seconds == pytest.approx(90)
@@ -57,5 +59,5 @@ def test_workloads_add_up_and_an_unknown_cost_makes_the_sum_unknown():
 
 def test_the_thoughts_of_a_model_that_is_loaded_here_are_planned_for():
     thinking = Transformers("m", "path", prompt_style="chat", thinking_budget=100)
-    found = thinking.terms().workload([ASKED])
+    found = thinking.service_limits().workload([ASKED])
     assert (found.answers, found.completion_tokens, found.reasoning_tokens) == (10, 10 * 107, 10 * 100)

@@ -1,6 +1,6 @@
 import pytest
 
-from robust_eval.reader.asides import is_denial, without_denials, without_doubts
+from robust_eval.reader.clauses import is_denial, without_denials, without_doubts
 
 
 @pytest.mark.parametrize(

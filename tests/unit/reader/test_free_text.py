@@ -10,15 +10,14 @@ from hypothesis import strategies as st
 from json_lines import json_lines
 
 from robust_eval.reader.base import Reader
-from robust_eval.reader.first_line import FirstLine
 from robust_eval.reader.free_text import FreeText, read_free_text
-from robust_eval.reader.reply import Reply
+from robust_eval.reader.reply import FirstLineReader, ReplyReader
 
 CASES = Path(__file__).parent
 TITLES = [case["answer"] for case in json_lines(CASES / "identity.jsonl")]
 SENTENCES = [case for case in json_lines(CASES / "irrelevant.jsonl") if case["for"] != "letters"]
 JUDGED = json_lines(CASES / "free_text.jsonl")
-READERS = (Reply(), FirstLine())
+READERS = (ReplyReader(), FirstLineReader())
 BASES = (("Canberra.", True), ("The answer is Canberra.", True), ("Perth.", False), ("The answer is Perth.", False))
 
 

@@ -16,7 +16,7 @@ from json_lines import json_lines
 from robust_eval.question import LETTERS, Question
 from robust_eval.reader.base import Reading
 from robust_eval.reader.letters import chosen
-from robust_eval.reader.reply import Reply
+from robust_eval.reader.reply import ReplyReader
 
 FOLDER = Path(__file__).parent
 JUDGED = json_lines(FOLDER / "judged_letters.jsonl")
@@ -29,7 +29,7 @@ UNITS = ("metre", "second", "kelvin", "joule")
 
 
 def read(reply: str, choices: Any) -> Reading:
-    return Reply().read(reply, Question("q", "Which?", choices=tuple(choices)))
+    return ReplyReader().read(reply, Question("q", "Which?", choices=tuple(choices)))
 
 
 def wrong_and_sure(cases: list[tuple[str, Any, str | None]]) -> list[tuple[str, str | None, str]]:

@@ -1,6 +1,6 @@
 import pytest
 
-from robust_eval.reader.reasoning import without_reasoning
+from robust_eval.reader.markup import without_reasoning
 
 
 @pytest.mark.parametrize(

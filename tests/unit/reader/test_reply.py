@@ -2,9 +2,7 @@ import pytest
 
 from robust_eval.question import Question
 from robust_eval.reader.base import Reading
-from robust_eval.reader.first_line import FirstLine
-from robust_eval.reader.prompt_style import ByPromptStyle
-from robust_eval.reader.reply import Reply
+from robust_eval.reader.reply import ByPromptStyle, FirstLineReader, ReplyReader
 
 FRANCE = Question("france", "What is the capital of France?", ("Paris",))
 UNIT = Question("unit", "Which is the unit of force?", choices=("joule", "newton", "watt"), correct=1)
@@ -61,16 +59,16 @@ LONG = "France is a country in western Europe with many large cities. " * 8
     ],
 )
 def test_a_reply_is_read_by_the_first_rule_that_finds_an_answer(reply: str, answer: str, rule: str):
-    assert Reply().read(reply, FRANCE) == Reading(answer, rule)
+    assert ReplyReader().read(reply, FRANCE) == Reading(answer, rule)
 
 
 @pytest.mark.parametrize("repeated", [" .", "? ", "\n-", " |", " …", "* "])
 @pytest.mark.parametrize("question", [FRANCE, UNIT], ids=["free text", "choices"])
 def test_a_long_reply_without_a_word_says_nothing(repeated: str, question: Question):
-    assert Reply().read(repeated * 200, question).answer == ""
+    assert ReplyReader().read(repeated * 200, question).answer == ""
 
 
-@pytest.mark.parametrize("reader", [Reply(), FirstLine()])
+@pytest.mark.parametrize("reader", [ReplyReader(), FirstLineReader()])
 @pytest.mark.parametrize(
     ("reply", "reason"),
     [
@@ -80,7 +78,7 @@ def test_a_long_reply_without_a_word_says_nothing(repeated: str, question: Quest
         ("", "nothing said"),
     ],
 )
-def test_a_reply_without_an_answer_has_a_reason(reader: Reply | FirstLine, reply: str, reason: str):
+def test_a_reply_without_an_answer_has_a_reason(reader: ReplyReader | FirstLineReader, reply: str, reason: str):
     assert reader.read(reply, FRANCE) == reader.read(reply, UNIT) == Reading("", "", reason)
 
 
@@ -95,9 +93,9 @@ def test_a_reply_without_an_answer_has_a_reason(reader: Reply | FirstLine, reply
     ],
 )
 def test_the_first_line_is_read_and_nothing_below(reply: str, answer: str):
-    assert FirstLine().read(reply, FRANCE) == Reading(answer, "first line")
+    assert FirstLineReader().read(reply, FRANCE) == Reading(answer, "first line")
 
 
 def test_a_plain_prompt_is_read_by_its_first_line_and_a_conversation_whole():
-    assert (ByPromptStyle().of(chat=False), ByPromptStyle().of(chat=True)) == (FirstLine(), Reply())
-    assert Reply().of(chat=False) == Reply()
+    assert (ByPromptStyle().of(chat=False), ByPromptStyle().of(chat=True)) == (FirstLineReader(), ReplyReader())
+    assert ReplyReader().of(chat=False) == ReplyReader()

@@ -1,4 +1,4 @@
-from robust_eval.reader.sentences import sentences
+from robust_eval.reader.clauses import sentences
 
 
 def test_sentences_end_where_a_person_would_end_them():

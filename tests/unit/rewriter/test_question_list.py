@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from robust_eval.rewriter.question_list import asks, listed
+from robust_eval.rewriter.llm import asks, listed
 
 PROPERTY = settings(max_examples=60, deadline=None, database=None, derandomize=True)
 

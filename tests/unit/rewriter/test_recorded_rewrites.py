@@ -8,7 +8,7 @@ import pytest
 from robust_eval.config.schema import PROJECT
 from robust_eval.error import UserError
 from robust_eval.question import Question
-from robust_eval.rewriter.recorded_rewrites import Recorded, distinct
+from robust_eval.rewriter.recorded_rewrites import RecordedRewrites, distinct
 
 CAPITAL = Question("1", "What is the capital of Italy?", ("Rome",), rewrites=("Italy's capital is …?", "Capital city?"))
 FORCE = Question(
@@ -34,18 +34,21 @@ def write(file: Path, *records: object) -> None:
 
 
 def rewrites(file: Path, *questions: Question) -> dict[str, tuple[str, ...]]:
-    return {question.id: question.rewrites for question in Recorded(str(file)).rewrite(questions, NOBODY, 0).questions}
+    return {
+        question.id: question.rewrites
+        for question in RecordedRewrites(str(file)).rewrite(questions, NOBODY, 0).questions
+    }
 
 
 def refusal(file: Path) -> str:
     with pytest.raises(UserError) as caught:
-        Recorded(str(file)).rewrite([CAPITAL], NOBODY, 0)
+        RecordedRewrites(str(file)).rewrite([CAPITAL], NOBODY, 0)
     return str(caught.value)
 
 
 def test_without_a_file_the_rewrites_of_the_data_set_are_taken_in_silence(caplog: pytest.LogCaptureFixture):
     questions = [CAPITAL, FORCE, PLAIN]
-    assert Recorded().rewrite(questions, NOBODY, 0).questions == questions
+    assert RecordedRewrites().rewrite(questions, NOBODY, 0).questions == questions
     assert caplog.messages == []
 
 
@@ -53,7 +56,7 @@ def test_the_rewrites_of_a_file_replace_those_of_the_data_set_and_nothing_else(
     file: Path, caplog: pytest.LogCaptureFixture
 ):
     write(file, {"id": "2", "rewrites": ["Name force's unit."]}, {"id": "1", "rewrites": ["Which city?", "Where?"]})
-    assert Recorded(str(file)).rewrite([CAPITAL, FORCE], NOBODY, 0).questions == [
+    assert RecordedRewrites(str(file)).rewrite([CAPITAL, FORCE], NOBODY, 0).questions == [
         Question("1", "What is the capital of Italy?", ("Rome",), rewrites=("Which city?", "Where?")),
         Question(
             "2",
@@ -86,7 +89,7 @@ def test_repetitions_and_echoes_are_dropped_and_counted(caplog: pytest.LogCaptur
         ),
     )
     other = Question("2", "Why?", rewrites=("Emma is by whom?",))  # elsewhere the wording is new
-    kept = Recorded().rewrite([question, other], NOBODY, 0).questions
+    kept = RecordedRewrites().rewrite([question, other], NOBODY, 0).questions
     assert kept == [
         Question(
             "1",
@@ -96,7 +99,7 @@ def test_repetitions_and_echoes_are_dropped_and_counted(caplog: pytest.LogCaptur
         other,
     ]
     assert caplog.messages == ["3 rewrites repeat their question or one another, and are dropped"]
-    assert Recorded().rewrite(kept, NOBODY, 0).questions == kept
+    assert RecordedRewrites().rewrite(kept, NOBODY, 0).questions == kept
 
 
 def test_repetitions_in_a_file_are_dropped_and_counted_without_those_of_other_data_sets(
@@ -212,7 +215,7 @@ def test_paraphrases_in_the_layout_of_squad_go_with_the_questions_at_their_place
     )
     (tmp_path / "para.json").write_text(shifted)
     questions = [Question("8", "Where is Bath?", ("Somerset",)), Question("7", "Who wrote Emma?", ("Austen",))]
-    rewriter = Recorded(str(tmp_path / "para.json"), str(tmp_path / "orig.json"))
+    rewriter = RecordedRewrites(str(tmp_path / "para.json"), str(tmp_path / "orig.json"))
     assert [question.rewrites for question in rewriter.rewrite(questions, NOBODY, 0).questions] == [
         ("In which county is Bath?",),
         ("Emma is by whom?", "Emma?"),
@@ -241,7 +244,7 @@ def pairs(tmp_path: Path, originals: str, rewrites: str) -> dict[str, tuple[str,
     original.write_text(originals)
     paraphrase.write_text(rewrites)
     questions = [Question(f"id{number}", f"Which {number}?", (str(number),)) for number in range(40)]
-    rewritten = Recorded(str(paraphrase), str(original)).rewrite(questions, NOBODY, 0).questions
+    rewritten = RecordedRewrites(str(paraphrase), str(original)).rewrite(questions, NOBODY, 0).questions
     return {question.id: question.rewrites for question in rewritten}
 
 
@@ -312,7 +315,7 @@ def test_an_id_whose_answers_are_others_is_not_believed(tmp_path: Path):
     )
     (tmp_path / "orig.json").write_text(original)
     (tmp_path / "para.json").write_text(rewrites.replace("?", " then?"))
-    rewriter = Recorded(str(tmp_path / "para.json"), str(tmp_path / "orig.json"))
+    rewriter = RecordedRewrites(str(tmp_path / "para.json"), str(tmp_path / "orig.json"))
     found = rewriter.rewrite([Question("1", "Q1?", ("b",))], NOBODY, 0).questions
     assert [question.rewrites for question in found] == [("Q1 then?",)]
 
@@ -327,7 +330,7 @@ def test_the_published_paraphrases_are_paired_by_order_although_nearly_all_their
         for file in (PUBLISHED / "dev_orig.json", PUBLISHED / "dev_para.json")
     )
     questions = [Question(str(item["id"]), "?", ("x",)) for item in asked]
-    rewriter = Recorded(str(PUBLISHED / "dev_para.json"), str(PUBLISHED / "dev_orig.json"))
+    rewriter = RecordedRewrites(str(PUBLISHED / "dev_para.json"), str(PUBLISHED / "dev_orig.json"))
     found = [question.rewrites for question in rewriter.rewrite(questions, NOBODY, 0).questions]
     assert found == [(item["question"],) for item in rewritten]
     assert len(found) == 1_062
@@ -368,10 +371,10 @@ def test_files_that_do_not_go_together_are_named_in_one_sentence(tmp_path: Path,
     original.write_text(ORIGINALS)
     paraphrase.write_text(rewrites)
     with pytest.raises(UserError) as caught:
-        Recorded(str(paraphrase), str(original)).rewrite([PLAIN], NOBODY, 0)
+        RecordedRewrites(str(paraphrase), str(original)).rewrite([PLAIN], NOBODY, 0)
     assert str(caught.value) == message.format(para=paraphrase, orig=original)
 
 
 def test_originals_without_rewrites_are_refused():
     with pytest.raises(ValueError, match=r"^originals are of no use without a file of rewrites$"):
-        Recorded(originals="questions.json")
+        RecordedRewrites(originals="questions.json")

@@ -10,7 +10,7 @@ from robust_eval.grader.matching import Matching
 from robust_eval.model.base import Enumeration, Matcher, Request
 from robust_eval.prompt.prompt import prompt_for
 from robust_eval.question import Question
-from robust_eval.reader.reply import Reply
+from robust_eval.reader.reply import ReplyReader
 from robust_eval.sampler.exact import Exact
 
 FREE = Question("free", "Capital of Italy?", ("Rome", "Roma"))
@@ -133,7 +133,7 @@ def test_answers_that_cannot_be_told_right_are_refused_in_one_sentence(question:
 
 
 def test_an_answer_that_is_looked_for_in_a_whole_reply_cannot_be_enumerated():
-    judge = ByReply(Reply(), Matching(), first_line=False)
+    judge = ByReply(ReplyReader(), Matching(), first_line=False)
     with pytest.raises(UserError) as problem:
         Exact().requests([FREE], judge, seed=0)
     assert str(problem.value) == (

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from robust_eval.model.logprobs import fault
-from robust_eval.model.served.service import CHAT, PLAIN, Answered, Service, UnansweredError
-from robust_eval.model.served.token_logprobs import Position, TopKToken
+from robust_eval.model.served.transport.service import CHAT, PLAIN, Service, ServiceResponse, UnansweredError
+from robust_eval.model.served.transport.token_logprobs import Position, TopKToken
 from robust_eval.prompt.prompt import Prompt
 
 IDS, TEXT, MESSAGE = "token ids", "text", "the message of the assistant"
@@ -74,7 +74,7 @@ class LogprobRequest(NamedTuple):
     depth: int
     completion_tokens: int
 
-    async def to(self, service: Service) -> Answered:
+    async def to(self, service: Service) -> ServiceResponse:
         """Send it; raises UnansweredError, also where log-probabilities that came cannot be."""
         answered = await service.ask_top_tokens(self.path, self.body)
         pairs = zip(answered.positions, answered.choices, strict=True)
@@ -87,7 +87,7 @@ class Ask(NamedTuple):
     ``positions`` sends for tokens, ``root`` sends a body to a path beside ``/v1``.
     """
 
-    positions: Callable[[LogprobRequest], Awaitable[Answered]]
+    positions: Callable[[LogprobRequest], Awaitable[ServiceResponse]]
     root: Callable[[str, Mapping[str, Any]], Awaitable[Any]]
 
 
@@ -147,7 +147,7 @@ class Continuation:
         goes_on = {"add_generation_prompt": False, "continue_final_message": True} if path else {}
         return settings.sending(where, asked, levels, more | goes_on, len(path))
 
-    def positions(self, answered: Answered, path: Sequence[TopKToken], prompt_tokens: int) -> list[Position]:
+    def positions(self, answered: ServiceResponse, path: Sequence[TopKToken], prompt_tokens: int) -> list[Position]:
         """Return what the server said of the places after a beginning of an answer, as far as it is surely of them.
 
         ``prompt_tokens`` is how many the server counted without that beginning.

@@ -4,6 +4,7 @@ Where the bounds of what these show are close, a probability is read off them; e
 """
 
 import asyncio
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -11,17 +12,22 @@ from typing import Any
 import numpy as np
 
 from robust_eval.answer import SERVED
-from robust_eval.model.base import Completion, Enumeration, Floats, Reply, Request
-from robust_eval.model.calls import FURTHER_DRAWS, LEVELS
+from robust_eval.model.base import FURTHER_DRAWS, LEVELS, Choices, Completion, Enumeration, Floats, Reply, Request
 from robust_eval.model.enumerated import AnswerMass, EnumeratedAnswers, normalize_to_accuracy
-from robust_eval.model.served.admission import EndedError
-from robust_eval.model.served.exact.choice_shares import choice_answers
 from robust_eval.model.served.exact.continuation import Continuation, LogprobRequest
-from robust_eval.model.served.exact.curve_estimate import CurveEstimate, mean_and_error, summed_draw
-from robust_eval.model.served.exact.topk_draws import Draw, LogprobClient, drawn
-from robust_eval.model.served.exact.topk_tree import Prefix, TopKTree
-from robust_eval.model.served.service import Answered, UnansweredError
-from robust_eval.model.served.token_logprobs import Position, TopKToken
+from robust_eval.model.served.exact.topk_draws import Draw, LogprobClient, TopKCoverage, drawn
+from robust_eval.model.served.exact.topk_tree import (
+    CurveEstimate,
+    Prefix,
+    TopKTree,
+    mean_and_error,
+    renormalized,
+    summed_draw,
+)
+from robust_eval.model.served.limits.rate_limiter import EndedError
+from robust_eval.model.served.transport.service import ServiceResponse, UnansweredError
+from robust_eval.model.served.transport.token_logprobs import Position, TopKToken
+from robust_eval.model.token_texts import TokenTexts
 
 MIN_PREFIX_PROBABILITY = 0.01
 """Minimum probability of a prefix for it to be expanded."""
@@ -38,7 +44,7 @@ class Usage:
     cached: int | None = None
     names: dict[str, Any] = field(default_factory=dict)
 
-    def add(self, answered: Answered) -> None:
+    def add(self, answered: ServiceResponse) -> None:
         self.prompt += answered.prompt_tokens
         listed = sum(map(len, answered.positions))  # some servers count the first of several answers alone
         self.completion += max(answered.completion_tokens, listed)
@@ -58,7 +64,7 @@ async def exact_reply(request: Request, client: LogprobClient, continuation: Con
 
     seen = client.ask.positions
 
-    async def counting(sending: LogprobRequest) -> Answered:
+    async def counting(sending: LogprobRequest) -> ServiceResponse:
         answered = await seen(sending)
         usage.add(answered)
         return answered
@@ -136,7 +142,7 @@ async def _explore(
     start = await continuation.start(client.ask, request.prompt)
     prompt_tokens = 0
 
-    async def said(prefix: Prefix, levels: int) -> Answered | UnansweredError | EndedError | None:
+    async def said(prefix: Prefix, levels: int) -> ServiceResponse | UnansweredError | EndedError | None:
         sending = continuation.sending(start, prefix.tokens, levels)
         try:
             return None if sending is None else await client.ask.positions(sending)
@@ -240,3 +246,105 @@ def _enumerated(answers: EnumeratedAnswers[TopKToken], temperature: float, trial
         prompt_tokens=0,
         completion_tokens=0,
     )
+
+
+@dataclass(frozen=True)
+class ChoiceShares:
+    """What each of C choices weighs at T temperatures, and after them what chooses none: (C + 1, T).
+
+    ``tokens`` are the likeliest of each, None where none is seen.
+    """
+
+    lower: Floats
+    likely: Floats
+    upper: Floats
+    tokens: list[TopKToken | None]
+
+
+def choice_shares(
+    choices: Choices, tokens: Sequence[TopKToken], temperatures: Sequence[float], coverage: TopKCoverage
+) -> ChoiceShares:
+    """Return the shares by the likeliest tokens of the first place; of the others it is not known what they choose, and
+    they are taken to choose none.
+    """
+    places = _places(choices, tokens)
+    bounds = coverage.bounds(tokens, temperatures)
+    lower, likely = (np.stack([of[ids].sum(axis=0) for ids in places]) for of in (bounds.lower, bounds.likely))
+    likely[-1] += bounds.unseen_likely
+    others = lower.sum(axis=0) - lower
+    representatives = [tokens[int(ids[0])] if len(ids) else None for ids in places]  # they are in order
+    return ChoiceShares(lower, likely, np.clip(1 - others, lower, 1), representatives)
+
+
+def drawn_shares(choices: Choices, position: Position, temperature: float) -> Floats:
+    """Return (C + 1,) what a draw at a temperature tells of each share: of its own token where that is not among the
+    likeliest, or else of all these.
+    """
+    chosen, tokens = position.chosen, position.largest
+    if chosen.name in {token.name for token in tokens}:
+        weights = renormalized(tokens, temperature)
+        return np.array([weights[ids].sum() for ids in _places(choices, tokens)])
+    return np.array([float(len(ids)) for ids in _places(choices, [chosen])])
+
+
+def _places(choices: Choices, tokens: Sequence[TopKToken]) -> list[np.ndarray]:
+    """Return which tokens make each choice, and which make none."""
+    chosen = choices.tokens(TokenTexts([token.text for token in tokens]))
+    taken = np.concatenate([np.empty(0, dtype=np.intp), *chosen])
+    return [*chosen, np.setdiff1d(np.arange(len(tokens)), taken)]
+
+
+async def choice_answers(
+    request: Request, enumeration: Enumeration, client: LogprobClient
+) -> tuple[list[Completion], CurveEstimate]:
+    """Return the choices of a multiple-choice question, and what chooses none, with their probabilities."""
+    choices = enumeration.choices
+    assert choices is not None
+    path, asked = client.settings.asked(request.prompt)
+    answered = await client.ask.positions(client.settings.sending(path, asked, 1, {}, 0))
+    if not answered.positions[0]:
+        raise UnansweredError("garbled", "the server says nothing of the first token of an answer")
+    root = answered.positions[0][0]
+    shares = choice_shares(choices, root.largest, enumeration.temperatures, client.coverage)
+    apart = (shares.upper - shares.lower).max(axis=0)
+    correct = choices.correct
+    unknown = np.full(len(enumeration.temperatures), np.nan)
+    lower, right, upper = (
+        unknown if correct is None else each[correct] for each in (shares.lower, shares.likely, shares.upper)
+    )
+    points = CurveEstimate(enumeration.temperatures, lower, right, upper, apart)
+    came = await drawn(request, range(enumeration.draws), client, points.loose_points(request.temperatures), root)
+    likely = shares.likely.copy()
+    for t, draws in came.items():
+        told = np.stack([drawn_shares(choices, each.places[0], t) for each in draws])
+        place = points.temperatures.index(t)
+        mean = np.clip(told.mean(axis=0), shares.lower[:, place], shares.upper[:, place])
+        likely[:, place] = mean / mean.sum()
+        error = 0.0 if correct is None else mean_and_error(told[:, correct].tolist())[1]
+        for each in draws:  # a choice that only a draw shows is called by what was drawn
+            for index in np.flatnonzero(drawn_shares(choices, each.places[0], t)):
+                if shares.tokens[index] is None:
+                    shares.tokens[index] = each.places[0].chosen
+        points.draw(t, math.nan if correct is None else float(likely[correct, place]), error)
+    return list(_choice_rows(request, shares, likely, points)), points
+
+
+def _choice_rows(request: Request, shares: ChoiceShares, likely: Floats, points: CurveEstimate) -> Iterator[Completion]:
+    for t in request.temperatures:
+        place = points.temperatures.index(t)
+        for trial, token in enumerate(shares.tokens):
+            if likely[trial, place] > 0:
+                text = token.text.decode("utf-8", "replace").split("\n", 1)[0].strip() if token else ""
+                known = token is not None
+                yield Completion(
+                    t,
+                    trial,
+                    text,
+                    float(likely[trial, place]),
+                    finish_reason="length",
+                    token_logprobs=[token.logprob] if token else None,
+                    sampling_logprobs=[math.log(likely[trial, place])] if known else None,
+                    answer_tokens=1 if known else None,
+                    prompt_tokens=0,
+                    completion_tokens=0,
+                )

@@ -42,8 +42,8 @@ from robust_eval.model.config import ModelConfig
 from robust_eval.model.local import sentences
 from robust_eval.model.local.sentences import Sentences
 from robust_eval.model.local.transformers import Transformers
-from robust_eval.model.served.capabilities import Capabilities
 from robust_eval.model.served.openai import OpenAI
+from robust_eval.model.served.probe import Capabilities
 from robust_eval.model.served.served_model import ServedModel
 from robust_eval.runtime.parallel import run_parts
 from robust_eval.runtime.process import Stopwatch

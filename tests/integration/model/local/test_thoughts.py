@@ -186,9 +186,9 @@ def test_a_budget_of_the_model_and_thoughts_of_a_request_are_not_both_told(folde
 def test_ray_is_given_thoughts_in_blocks_and_the_answers_to_a_question_together(folder: Path):
     config = Transformers(name="tiny", path=str(folder), prompt_style="chat", answers_at_once=32)
     requests = [thoughts(2, 4, text=f"{number}{number}?") for number in range(5)]
-    division = config.divide(requests)
+    division = config.shard(requests)
     assert division.blocks == [requests[:2], requests[2:]]  # 2 · 2 answers, an eighth of the most, and 4 · 2
     assert division.batch_context is not None
     assert len(division.batch_context.longest[-1]) == len(load(folder).tokenizer("<user>00?<bot><think>\n").input_ids)
     answers = [behind([number], number) for number in range(3)]
-    assert config.divide(answers).blocks == [answers]
+    assert config.shard(answers).blocks == [answers]

@@ -11,9 +11,9 @@ from scripted_server import Body, ScriptedServer, scripted_server, words
 
 from robust_eval.error import UserError
 from robust_eval.model.base import Request
-from robust_eval.model.served.capabilities import Capabilities, probe
 from robust_eval.model.served.openai import OpenAI
-from robust_eval.model.served.service import Answered, Service, UnansweredError
+from robust_eval.model.served.probe import Capabilities, probe
+from robust_eval.model.served.transport.service import Service, ServiceResponse, UnansweredError
 from robust_eval.prompt.prompt import Prompt
 
 LOGITS = (0.0, *(-1.0 - 0.1 * rank for rank in range(30)))
@@ -318,7 +318,7 @@ def failing(problem: UnansweredError, after: int = 0) -> UserError:
     numbers = itertools.count()
     kind = Kind()
 
-    async def ask(prompt: Prompt, system_role: bool, settings: Mapping[str, Any]) -> Answered:
+    async def ask(prompt: Prompt, system_role: bool, settings: Mapping[str, Any]) -> ServiceResponse:
         if next(numbers) >= after:
             raise problem
         async with Service(server.url, "m", None, True, 1) as service:

@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 from scripted_server import Answer, ScriptedServer, scripted_server
 
-from robust_eval.model.served import client
-from robust_eval.model.served.service import Answered, Choice, Service, UnansweredError
+from robust_eval.model.served.transport import client
+from robust_eval.model.served.transport.service import Choice, Service, ServiceResponse, UnansweredError
 from robust_eval.prompt.prompt import Prompt
 
 PROMPT = Prompt("", (), "Capital of France?")
 PARIS = {"choices": [{"index": 0, "finish_reason": "stop", "message": {"content": "Paris"}}]}
-ANSWERED = Answered([Choice("Paris", "stop", False, None)], 0, 0)
+ANSWERED = ServiceResponse([Choice("Paris", "stop", False, None)], 0, 0)
 ZEROS = bytes(64 * 2**20)
 TOO_LARGE = UnansweredError("garbled", "the server sent more than 1 MB in one reply")
 
@@ -37,8 +37,8 @@ def server() -> Iterator[ScriptedServer]:
         yield server
 
 
-def ask(url: str) -> Answered:
-    async def asked() -> Answered:
+def ask(url: str) -> ServiceResponse:
+    async def asked() -> ServiceResponse:
         async with Service(url, "m", None, True, 2) as service:
             return await service.ask(PROMPT, True, {})
 

@@ -27,11 +27,11 @@ from scripted_server import Answer, Body, scripted_server
 from robust_eval.config.overrides import checked_overrides
 from robust_eval.config.schema import register
 from robust_eval.error import UserError
-from robust_eval.model.served import inspect_service
 from robust_eval.model.served.inspect_ai import InspectAI
-from robust_eval.model.served.inspect_service import InspectService
-from robust_eval.model.served.service import Answered, Choice, UnansweredError
-from robust_eval.model.served.token_logprobs import Token
+from robust_eval.model.served.transport import inspect_service
+from robust_eval.model.served.transport.inspect_service import InspectService
+from robust_eval.model.served.transport.service import Choice, ServiceResponse, UnansweredError
+from robust_eval.model.served.transport.token_logprobs import Token
 from robust_eval.prompt.prompt import Prompt
 from robust_eval.runtime import measured_choices
 
@@ -48,7 +48,7 @@ def planted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.setenv(f"{service}_API_KEY", KEY)
 
 
-def asked(say: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, **settings: Any) -> Answered:
+def asked(say: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, **settings: Any) -> ServiceResponse:
     """What comes of a request to inspect_ai's mock provider, which calls ``say``."""
 
     def mocked(model: str, **given: Any) -> inspect_ai.model.Model:
@@ -56,7 +56,7 @@ def asked(say: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, **settings: 
 
     monkeypatch.setattr(inspect_service, "get_model", mocked)
 
-    async def ask() -> Answered:
+    async def ask() -> ServiceResponse:
         async with InspectService("mockllm/m", None, {}, 4) as service:
             return await service.ask(PROMPT, True, {"max_tokens": 3, **settings})
 
@@ -80,7 +80,7 @@ def test_a_request_is_sent_in_the_words_of_inspect_and_read_whole(monkeypatch: p
 
     settings = {"temperature": 0.5, "top_p": 1.0, "top_k": 5, "min_p": 0.0, "seed": 7, "n": 2}
     got = asked(say, monkeypatch, logprobs=True, top_logprobs=2, **settings)
-    assert got == Answered([Choice("a", "length", False, [Token(b"a", -0.5, [-0.5, -2.0])], "hm")], 9, 3, 2, 4)
+    assert got == ServiceResponse([Choice("a", "length", False, [Token(b"a", -0.5, [-0.5, -2.0])], "hm")], 9, 3, 2, 4)
     assert seen == [
         (
             [("system", "Be brief."), ("user", "Name an animal.")],

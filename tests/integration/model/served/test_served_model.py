@@ -34,15 +34,17 @@ from robust_eval.engine.local import Local
 from robust_eval.error import UserError
 from robust_eval.grader.answer_matcher import AnswerMatcher
 from robust_eval.model import reply_tables
-from robust_eval.model.base import Enumeration, Request
-from robust_eval.model.calls import calls
-from robust_eval.model.served import attempts, client, patience, served_model
+from robust_eval.model.base import Enumeration, Request, calls
+from robust_eval.model.served import served_model
 from robust_eval.model.served.background import Background
-from robust_eval.model.served.capabilities import Capabilities
+from robust_eval.model.served.completions import FEW
 from robust_eval.model.served.draw_watch import CERTAIN
+from robust_eval.model.served.limits import retries as attempts
+from robust_eval.model.served.limits import retries as patience
+from robust_eval.model.served.limits.rate_limiter import backoff
 from robust_eval.model.served.openai import OpenAI
-from robust_eval.model.served.pacing import backoff
-from robust_eval.model.served.served_model import FEW
+from robust_eval.model.served.probe import Capabilities
+from robust_eval.model.served.transport import client
 from robust_eval.prompt.prompt import Prompt
 from robust_eval.runtime import measured_choices
 from robust_eval.runtime.process import Stopwatch
@@ -665,7 +667,7 @@ def test_a_question_that_is_too_long_stops_nobody_else(proxy: Proxy, store: Sqli
 
 
 def test_greedy_answers_bring_the_log_probabilities_that_are_asked_for(proxy: Proxy):
-    requests = questions(3, temperatures=(0.0,), trials=1, top_logprobs=20, least_logprobs=10)
+    requests = questions(3, temperatures=(0.0,), trials=1, top_logprobs=20, min_logprobs=10)
     table = ask(config(proxy.base_url), NoStore(), requests)
     for text, chosen, top, length, total in rows(
         table, "text", "token_logprobs", "top_logprobs", "answer_tokens", "completion_tokens"
@@ -682,7 +684,7 @@ def test_greedy_answers_bring_the_log_probabilities_that_are_asked_for(proxy: Pr
 
 
 def greedy(count: int) -> list[Request]:
-    return questions(count, temperatures=(0.0,), trials=1, top_logprobs=20, least_logprobs=10)
+    return questions(count, temperatures=(0.0,), trials=1, top_logprobs=20, min_logprobs=10)
 
 
 def tokens_of(reply: Body) -> Iterator[Body]:
@@ -857,7 +859,7 @@ def test_what_is_stored_of_other_metrics_is_believed(store: SqliteStore):
         bodies.append(body)
         return 200, LIES["no log-probabilities"][0](good(body))
 
-    requests = [replace(request, least_logprobs=0) for request in greedy(2)]
+    requests = [replace(request, min_logprobs=0) for request in greedy(2)]
     with scripted(says) as url:
         table = ask(config(url), store, requests)
         assert table["outcome"].to_pylist() == ["ok", "ok"]
@@ -923,7 +925,7 @@ def test_a_server_that_sends_on_to_another_ends_the_run_and_its_answers_are_not_
 
 SERVER = "http://127.0.0.1:1/v1"
 EXACT = question(0, trials=0, matcher=AnswerMatcher(["a"]), enumeration=Enumeration(9, (1.0,)))
-GREEDY = question(0, temperatures=(0.0,), trials=1, top_logprobs=20, least_logprobs=10)
+GREEDY = question(0, temperatures=(0.0,), trials=1, top_logprobs=20, min_logprobs=10)
 REFUSED: dict[str, tuple[Request, dict[str, Any], str]] = {
     "exact": (
         EXACT,
@@ -979,7 +981,7 @@ def test_what_a_server_cannot_do_is_said_before_anything_is_asked(known: Callabl
 def test_log_probabilities_that_are_not_needed_are_not_missed(known: Callable[[Capabilities], None], instant: str):
     known(replace(LLAMA, top_logprobs=5, tempered_logprobs=True))
     with Proxy(instant) as proxy:
-        table = ask(config(proxy.base_url), NoStore(), [replace(GREEDY, least_logprobs=0)])
+        table = ask(config(proxy.base_url), NoStore(), [replace(GREEDY, min_logprobs=0)])
         assert [body["top_logprobs"] for body in proxy.bodies] == [5]
     assert {len(top) for (tops,) in rows(table, "top_logprobs") for top in tops} == {5}
 
@@ -1170,9 +1172,9 @@ def test_what_is_remembered_of_a_server_and_cannot_be_read_is_asked_again(instan
     found = model.load().capabilities(1.0)
     (file,) = (tmp_path / "cache" / "capabilities").iterdir()
     file.write_bytes(content)
-    assert model.terms().choices is None
+    assert model.service_limits().choices is None
     assert model.load().capabilities(1.0) == found
-    assert model.terms().choices == found.choices
+    assert model.service_limits().choices == found.choices
 
 
 def test_a_key_that_is_missing_is_said(monkeypatch: pytest.MonkeyPatch):

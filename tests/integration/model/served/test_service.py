@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted_server import Answer, Body, ScriptedServer, scripted_server
 
-from robust_eval.model.served.service import Answered, Choice, Service, UnansweredError
-from robust_eval.model.served.token_logprobs import Token
+from robust_eval.model.served.transport.service import Choice, Service, ServiceResponse, UnansweredError
+from robust_eval.model.served.transport.token_logprobs import Token
 from robust_eval.prompt.prompt import Prompt
 
 KEY = "sk-proj-0123456789abcdefSECRET"
@@ -51,10 +51,10 @@ def asked(
     key: str | None = KEY,
     system_role: bool = True,
     **settings: Any,
-) -> Answered:
+) -> ServiceResponse:
     """What comes of one request that is answered so."""
 
-    async def ask() -> Answered:
+    async def ask() -> ServiceResponse:
         async with Service(server.url, "gpt", key, chat, 2) as service:
             return await service.ask(PROMPT, system_role, settings)
 
@@ -161,7 +161,7 @@ def test_sends_no_organization_of_the_environment_to_a_server_that_wants_no_key(
                 said(None, 1, None),
                 usage={"prompt_tokens": 7, "completion_tokens": 9, "total_tokens": 16},
             ),
-            Answered(
+            ServiceResponse(
                 [
                     Choice("first", "stop", False, None),
                     Choice("", "", False, None),
@@ -173,19 +173,19 @@ def test_sends_no_organization_of_the_environment_to_a_server_that_wants_no_key(
         ),
         (
             completion(said(None, refusal="I'm sorry, I can't help.")),
-            Answered([Choice("I'm sorry, I can't help.", "stop", True, None)], 0, 0),
+            ServiceResponse([Choice("I'm sorry, I can't help.", "stop", True, None)], 0, 0),
         ),
-        (completion(said("Paris", refusal=None)), Answered([Choice("Paris", "stop", False, None)], 0, 0)),
-        (completion(said("Paris", refusal="No.")), Answered([Choice("Paris", "stop", True, None)], 0, 0)),
+        (completion(said("Paris", refusal=None)), ServiceResponse([Choice("Paris", "stop", False, None)], 0, 0)),
+        (completion(said("Paris", refusal="No.")), ServiceResponse([Choice("Paris", "stop", True, None)], 0, 0)),
         (
             completion(said("Paris"), usage={"prompt_tokens": None}),
-            Answered([Choice("Paris", "stop", False, None)], 0, 0),
+            ServiceResponse([Choice("Paris", "stop", False, None)], 0, 0),
         ),
     ],
     ids=["out of order", "refusal", "no refusal", "refusal beside text", "uncounted"],
 )
 def test_reads_choices_in_their_order_and_what_was_counted(
-    server: ScriptedServer, body: Body, answered: Answered
+    server: ScriptedServer, body: Body, answered: ServiceResponse
 ) -> None:
     assert asked(server, replied(body)) == answered
 
@@ -251,7 +251,7 @@ PLAIN_TOKENS = [
 def test_reads_log_probabilities_in_either_format_from_either_kind_of_completion(
     server: ScriptedServer, chat: bool, logprobs: Any, tokens: list[Token] | None
 ) -> None:
-    assert asked(server, replied(with_logprobs(logprobs, chat)), chat) == Answered(
+    assert asked(server, replied(with_logprobs(logprobs, chat)), chat) == ServiceResponse(
         [Choice("né", "length", False, tokens)], 0, 0
     )
 
@@ -436,15 +436,15 @@ def parts(value: Any) -> Iterator[tuple[Any, Any]]:
 
 
 @pytest.fixture(scope="module")
-def services(server: ScriptedServer) -> Iterator[dict[bool, Callable[[Answer], Answered]]]:
+def services(server: ScriptedServer) -> Iterator[dict[bool, Callable[[Answer], ServiceResponse]]]:
     """Ask again and again, by whether it is a conversation."""
     with asyncio.Runner() as runner:
 
-        def asks(chat: bool) -> Callable[[Answer], Answered]:
+        def asks(chat: bool) -> Callable[[Answer], ServiceResponse]:
             service = Service(server.url, "gpt", None, chat, 2)
             closing.append(service.__aexit__)
 
-            def ask(answer: Answer) -> Answered:
+            def ask(answer: Answer) -> ServiceResponse:
                 server.answer = answer
                 return runner.run(service.ask(PROMPT, True, {}))
 
@@ -463,7 +463,7 @@ def services(server: ScriptedServer) -> Iterator[dict[bool, Callable[[Answer], A
     changes=st.lists(st.tuples(st.integers(0, 200), st.sampled_from(JUNK)), min_size=1, max_size=2),
 )
 def test_whatever_stands_in_a_reply_it_is_an_answer_that_can_be_stored_or_lost(
-    services: dict[bool, Callable[[Answer], Answered]],
+    services: dict[bool, Callable[[Answer], ServiceResponse]],
     chat: bool,
     logprobs: Body,
     changes: list[tuple[int, Any]],
@@ -473,7 +473,7 @@ def test_whatever_stands_in_a_reply_it_is_an_answer_that_can_be_stored_or_lost(
         places = list(parts(reply))
         holder, name = places[place % len(places)]
         holder[name] = deepcopy(junk)  # the next change may be made in it
-    came: Answered | UnansweredError
+    came: ServiceResponse | UnansweredError
     try:
         came = services[chat](replied(reply))
     except UnansweredError as problem:

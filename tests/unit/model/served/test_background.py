@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from robust_eval.model.served.background import Background, awaited
+from robust_eval.model.served.background import Background, run_sync
 
 SECONDS = 10
 """After which a test fails instead of waiting."""
@@ -212,15 +212,15 @@ async def _later(problem: Exception | None = None) -> str:
 
 def test_a_coroutine_is_awaited_also_where_an_event_loop_runs():
     async def inside() -> str:
-        return awaited(_later)
+        return run_sync(_later)
 
-    assert awaited(_later) == "found"
+    assert run_sync(_later) == "found"
     assert asyncio.run(inside()) == "found"
 
 
 def test_what_an_awaited_coroutine_raises_is_raised():
     with pytest.raises(ValueError, match=r"^lost$"):
-        awaited(partial(_later, ValueError("lost")))
+        run_sync(partial(_later, ValueError("lost")))
 
 
 def ignored(frame: FrameType | None) -> bool:
@@ -263,7 +263,7 @@ def test_an_interrupt_at_any_moment_is_raised_as_such_and_ends_the_work() -> Non
 
         sys.setprofile(look)
         try:
-            came = awaited(work)
+            came = run_sync(work)
         except KeyboardInterrupt:
             came = "interrupted"
         if left >= 0:

@@ -6,11 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from robust_eval.model.base import Completion, Request
-from robust_eval.model.calls import Call, calls
+from robust_eval.model.base import Call, Completion, Request, calls
 from robust_eval.model.served.completions import completions, seed_of, unanswered
-from robust_eval.model.served.service import Answered, Choice
-from robust_eval.model.served.token_logprobs import Token
+from robust_eval.model.served.transport.service import Choice, ServiceResponse
+from robust_eval.model.served.transport.token_logprobs import Token
 from robust_eval.prompt.prompt import Prompt
 
 PROPERTY = settings(max_examples=150, deadline=None, database=None, derandomize=True)
@@ -148,12 +147,12 @@ def one(
 ) -> Completion:
     """What becomes of one answer."""
     asked = call(first_line=first_line)
-    (found,) = completions(asked, asked.trials, Answered([choice(text, reason, tokens=tokens)], 0, 0), style)
+    (found,) = completions(asked, asked.trials, ServiceResponse([choice(text, reason, tokens=tokens)], 0, 0), style)
     return found
 
 
 def test_answers_are_those_of_the_trials_in_order() -> None:
-    answered = Answered(
+    answered = ServiceResponse(
         [choice("Paris."), choice(" ", "length"), choice("", "filter"), choice("I can't.", refused=True)],
         20,
         11,
@@ -167,7 +166,7 @@ def test_answers_are_those_of_the_trials_in_order() -> None:
 
 
 def test_some_of_the_trials_may_have_been_answered() -> None:
-    answered = Answered([choice("Paris"), choice("Lyon")], 20, 5)
+    answered = ServiceResponse([choice("Paris"), choice("Lyon")], 20, 5)
     assert completions(call((4, 5, 6)), (4, 5), answered, "chat") == [
         completion(4, "Paris", prompt_tokens=20, completion_tokens=3),
         completion(5, "Lyon", completion_tokens=2),
@@ -175,13 +174,13 @@ def test_some_of_the_trials_may_have_been_answered() -> None:
 
 
 def test_more_answers_than_were_asked_for_are_left() -> None:
-    answered = Answered([choice("Paris"), choice("Lyon")], 20, 5)
+    answered = ServiceResponse([choice("Paris"), choice("Lyon")], 20, 5)
     (found,) = completions(call((4,)), (4,), answered, "chat")
     assert (found.trial, found.text) == (4, "Paris")
 
 
 def test_tokens_that_the_server_tells_are_those_that_are_counted() -> None:
-    answered = Answered(
+    answered = ServiceResponse(
         [choice("Paris", tokens=tokens_of("Par", "is", "")), choice("Rome", tokens=tokens_of("Rome", "\n", "It"))],
         20,
         3,
@@ -211,7 +210,7 @@ def test_tokens_that_the_server_tells_are_those_that_are_counted() -> None:
 @given(st.integers(1, 9), st.integers(0, 100))
 def test_what_was_counted_of_all_answers_together_is_split_without_rest(number: int, counted: int) -> None:
     trials = tuple(range(number))
-    found = completions(call(trials), trials, Answered([choice("x")] * number, 7, counted), "chat")
+    found = completions(call(trials), trials, ServiceResponse([choice("x")] * number, 7, counted), "chat")
     shares = [completion.completion_tokens or 0 for completion in found]
     assert sum(shares) == counted
     assert set(shares[1:]) <= {counted // number}

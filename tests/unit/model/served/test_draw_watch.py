@@ -5,14 +5,13 @@ import math
 import numpy as np
 import pytest
 
-from robust_eval.model.base import Request
-from robust_eval.model.calls import Call
+from robust_eval.model.base import Call, Request
 from robust_eval.model.generation import Generation
-from robust_eval.model.served.capabilities import Capabilities
 from robust_eval.model.served.draw_watch import CERTAIN, QUESTIONS, DrawWatch, draw_watch
 from robust_eval.model.served.openai import OpenAI
-from robust_eval.model.served.service import Choice
-from robust_eval.model.served.token_logprobs import Token
+from robust_eval.model.served.probe import Capabilities
+from robust_eval.model.served.transport.service import Choice
+from robust_eval.model.served.transport.token_logprobs import Token
 from robust_eval.prompt.prompt import Prompt
 
 VOCABULARY, TOP, TOKENS = 200, 20, 4

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from robust_eval.model.served.sampling_probe import WORDS, Sampling, SamplingProbe
-from robust_eval.model.served.service import Answered, Choice
+from robust_eval.model.served.probe import WORDS, Sampling, SamplingProbe
+from robust_eval.model.served.transport.service import Choice, ServiceResponse
 from robust_eval.prompt.prompt import Prompt
 
 SEEDED = Sampling(seed=True, takes_seed=True)
@@ -43,7 +43,7 @@ class Simulated:
     def __post_init__(self) -> None:
         self.chance = random.Random(self.key)
 
-    async def __call__(self, prompt: Prompt, **settings: Any) -> Answered | None:
+    async def __call__(self, prompt: Prompt, **settings: Any) -> ServiceResponse | None:
         assert prompt == WORDS
         self.bodies.append(settings)
         if "seed" in settings and not self.takes_seed:
@@ -52,7 +52,7 @@ class Simulated:
         seed, number = settings.get("seed", 0), settings.get("n", 1)
         texts = [self.text(heat, self.drawn(seed + index), settings["max_tokens"]) for index in range(number)]
         texts = [texts[0]] * number if self.copies else texts
-        return Answered([Choice(text, "stop", False, None) for text in texts], 1, 1)
+        return ServiceResponse([Choice(text, "stop", False, None) for text in texts], 1, 1)
 
     def drawn(self, seed: int) -> random.Random:
         drawn = 0 if self.deterministic else seed if self.seeded else self.chance.random()

@@ -20,8 +20,8 @@ from robust_eval.answer import rows
 from robust_eval.error import UserError
 from robust_eval.grader.letter import LetterChoices
 from robust_eval.model.base import Enumeration, Reply, Request
-from robust_eval.model.served.capabilities import Capabilities
 from robust_eval.model.served.openai import OpenAI
+from robust_eval.model.served.probe import Capabilities
 from robust_eval.model.served.served_model import ServedModel
 from robust_eval.reader.letters import anchored_letter
 from robust_eval.store.sqlite import SqliteStore

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from robust_eval.model.served.exact.curve_estimate import BOUNDS, DRAWS, CurveEstimate
+from robust_eval.model.served.exact.topk_tree import BOUNDS, DRAWS, CurveEstimate
 
 GRID = [0.5, 1.0, 1.5, 2.0]
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from toy_language import ALL, MATCHER, PIECES, WORDS, Table, truth
 
-from robust_eval.model.served.exact.curve_estimate import summed_draw
-from robust_eval.model.served.token_logprobs import PART, Position, TopKToken
+from robust_eval.model.served.exact.topk_tree import summed_draw
+from robust_eval.model.served.transport.token_logprobs import PART, Position, TopKToken
 
 DEPTH, SHOWN = 3, 5
 UNNAMED = (b"ian", b"x", b" the", b"Lyon")

@@ -1,15 +1,16 @@
-"""How fast a client of a language model server may ask: requests at once, requests and tokens a minute, pauses."""
+"""Rate limiter of the requests to a server: concurrency, requests and tokens a minute, pauses, the budget."""
 
 import asyncio
 import math
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
+
+from robust_eval.model.served.service_settings import ServiceSettings
+from robust_eval.model.spending import Spending
 
 FIRST_WINDOW = 4
 """Requests at once before anything is known of the server."""
@@ -108,7 +109,7 @@ class Pace:
         return self._imposed_seconds - max(0.0, self._resumes_at - self._clock())
 
     @asynccontextmanager
-    async def turn(self, tokens: int) -> AsyncIterator["Turn"]:
+    async def permit(self, tokens: int) -> AsyncIterator["PacedPermit"]:
         """Wait until a request of about so many tokens may start; the block is the request.
 
         A task that is cancelled while it waits leaves the queue, and one that leaves the block makes room for another,
@@ -147,14 +148,14 @@ class Pace:
         await self._sleep(seconds)
         self._changed.set()
 
-    def _start(self, tokens: int) -> "Turn":
+    def _start(self, tokens: int) -> "PacedPermit":
         now = self._clock()
         self._requests.take(1, now)
         self._tokens.take(tokens, now)
         start = self._window.start(self._in_flight)
         self._in_flight += 1
         self._most_in_flight = max(self._most_in_flight, self._in_flight)
-        return Turn(self, start, tokens)
+        return PacedPermit(self, start, tokens)
 
     def _correct(self, tokens: int) -> None:
         self._tokens.give_back(tokens)
@@ -175,8 +176,8 @@ class Pace:
 
 
 @dataclass(frozen=True)
-class Turn:
-    """A request that may be sent, and what became of it: it says at most one of ``kept_up`` and ``refused``."""
+class PacedPermit:
+    """A request that may be sent, and what became of it: it says at most one of ``succeeded`` and ``refused``."""
 
     _pace: Pace
     _start: "_Start"
@@ -186,7 +187,7 @@ class Turn:
         """Count so many tokens instead of the estimate; at most once."""
         self._pace._correct(self._tokens - tokens)
 
-    def kept_up(self) -> None:
+    def succeeded(self) -> None:
         """Record that the server answered well."""
         self._pace._answered(self._start)
 
@@ -269,9 +270,7 @@ class _Window:
         self._rounds = 0.0
 
 
-def backoff(
-    attempt: int, retry_after: float | None, generator: random.Random, longest: float = LONGEST_BACKOFF
-) -> float:
+def backoff(attempt: int, retry_after: float | None, generator: random.Random, longest: float = math.inf) -> float:
     """Seconds to wait before a request that failed is tried again.
 
     Exponential with full jitter (M. Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015): uniform
@@ -279,41 +278,105 @@ def backoff(
     server asked for so many seconds, these at least and a little more, so that not all who were told the same come back
     at once.
     """
-    seconds = generator.uniform(0, min(longest, FIRST_BACKOFF * 2 ** min(attempt, 10)))
+    seconds = generator.uniform(0, min(longest, LONGEST_BACKOFF, FIRST_BACKOFF * 2 ** min(attempt, 10)))
     if retry_after is None:
         return seconds
     return max(seconds, retry_after + generator.uniform(0, FIRST_BACKOFF))
 
 
-def retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
-    """Return seconds that a server asks to wait, from the headers of its reply; None if it does not say, or makes no
-    sense.
-
-    ``Retry-After`` is a number of seconds or a date (RFC 9110, §10.2.3); ``retry-after-ms``, which OpenAI sends beside
-    it, is more exact. What is past is 0. ``now`` has a time zone.
-    """
-    values = {name.lower(): value for name, value in headers.items()}
-    milliseconds = _number(values.get("retry-after-ms", ""))
-    if milliseconds is not None:
-        return max(0.0, milliseconds / 1000)
-    value = values.get("retry-after", "")
-    seconds = _number(value)
-    if seconds is None:
-        seconds = _seconds_until(value, now)
-    return None if seconds is None else max(0.0, seconds)
+class OverBudgetError(Exception):
+    """One more request might exceed the budget; the message is the cost so far."""
 
 
-def _number(text: str) -> float | None:
-    try:
-        number = float(text)
-    except ValueError:
-        return None
-    return number if math.isfinite(number) else None
+class EndedError(Exception):
+    """No request may be sent any more; the message says why."""
 
 
-def _seconds_until(date: str, now: datetime) -> float | None:
-    try:
-        then = parsedate_to_datetime(date)
-    except (ValueError, OverflowError):  # the latter of a time zone that is out of all bounds
-        return None
-    return ((then if then.tzinfo else then.replace(tzinfo=UTC)) - now).total_seconds()
+class Permit(Protocol):
+    """Permission to send a request; see :class:`robust_eval.model.served.limits.rate_limiter.PacedPermit`."""
+
+    def used(self, tokens: int) -> None: ...
+
+    def succeeded(self) -> None: ...
+
+    def refused(self, retry_after: float | None) -> None: ...
+
+
+class RateLimiter(Protocol):
+    """Admits the requests of all clients of one server, which may run in several processes."""
+
+    def begin(self) -> None:
+        """Prepare for an event loop; call it in each loop before the first request."""
+
+    def permit(self, prompt_tokens: int, completion_tokens: int) -> AbstractAsyncContextManager[Permit]:
+        """Wait until a request of at most so many tokens may start; the request runs inside the ``with`` block.
+
+        Raises OverBudgetError where the budget does not cover the request, EndedError after :meth:`end`.
+        """
+
+    def use(self, prompt_tokens: int, completion_tokens: int, cached_tokens: int = 0) -> None:
+        """Add the tokens of an answer, as the service counted them; the cached ones are prompt tokens."""
+
+    async def counted(self, answered: int, failed: int) -> tuple[int, int]:
+        """Report this process's answered questions and failed ones; return the totals of all processes."""
+
+    def end(self, reason: str) -> None:
+        """Admit no further request."""
+
+    def status(self) -> str:
+        """Return the text of the progress bar: requests under way and the cost so far."""
+
+    def description(self) -> dict[str, Any]:
+        """Return the most requests at once, refusals, seconds paused and the cost, for the record of the run."""
+
+
+class LocalRateLimiter:
+    """Rate limiter of one process; see :class:`RateLimiter`."""
+
+    def __init__(self, settings: ServiceSettings, spending: Spending) -> None:
+        self.spending = spending
+        self._settings = settings
+        self._paces: list[Pace] = []
+
+    def begin(self) -> None:
+        settings = self._settings
+        self._paces.append(Pace(settings.at_once, settings.requests_per_minute, settings.tokens_per_minute))
+        self._settled = asyncio.Event()  # something that was reserved no longer is
+
+    @asynccontextmanager
+    async def permit(self, prompt_tokens: int, completion_tokens: int) -> AsyncIterator[Permit]:
+        price = self.spending.price(prompt_tokens, completion_tokens)
+        async with self._paces[-1].permit(prompt_tokens + completion_tokens) as permit:
+            while not self.spending.allows(price) and self.spending.reserved:
+                self._settled.clear()
+                await self._settled.wait()
+            if not self.spending.allows(price):
+                raise OverBudgetError(f"{self.spending.spent:.4f}")
+            self.spending.reserved.append(price)
+            try:
+                yield permit
+            finally:
+                self.spending.reserved.remove(price)
+                self._settled.set()
+
+    def use(self, prompt_tokens: int, completion_tokens: int, cached_tokens: int = 0) -> None:
+        self.spending.use(prompt_tokens, completion_tokens, cached_tokens)
+
+    async def counted(self, answered: int, failed: int) -> tuple[int, int]:
+        return answered, failed
+
+    def end(self, reason: str) -> None:
+        """Do nothing: the only client is the caller, who knows."""
+
+    def status(self) -> str:
+        window = f"{self._paces[-1].in_flight} at once" if self._paces else ""
+        return ", ".join(filter(None, (window, f"cost {self.spending.spent:.4f}" if self.spending.known else "")))
+
+    def description(self) -> dict[str, Any]:
+        paces = self._paces
+        return {
+            "pace.most_in_flight": max((pace.most_in_flight for pace in paces), default=0),
+            "pace.refusals": sum(pace.refusals for pace in paces),
+            "pace.paused_seconds": round(sum(pace.paused_seconds for pace in paces), 1),
+            **({"cost": round(self.spending.spent, 6)} if self.spending.known else {}),
+        }

@@ -1,4 +1,4 @@
-"""One gate for all actors that ask the same server: their limits and their budget are those of the run."""
+"""Rate limiter shared by all actors that ask one server: limits and budget are those of the run."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -6,13 +6,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from robust_eval.model.served.admission import EndedError, OverBudgetError, OwnGate, Passing
+from robust_eval.model.served.limits.rate_limiter import EndedError, LocalRateLimiter, OverBudgetError, Permit
 from robust_eval.model.served.service_settings import ServiceSettings
 
 
 @dataclass
 class Noted:
-    """Report of an actor on a request that the gate admitted."""
+    """Report of an actor on a request that had a permit."""
 
     tokens: int | None = None
     kind: str | None = None
@@ -23,26 +23,26 @@ class Noted:
     def used(self, tokens: int) -> None:
         self.tokens = tokens
 
-    def kept_up(self) -> None:
-        self.kind = "kept up"
+    def succeeded(self) -> None:
+        self.kind = "succeeded"
 
     def refused(self, retry_after: float | None) -> None:
         self.kind, self.retry_after = "refused", retry_after
 
 
 WAITING = 50
-"""Requests of a process that wait for their turn at once: each takes one of the :data:`ROOM` of the keeper."""
+"""Requests of a process that wait for a permit at once: each takes one of the :data:`ROOM` of the actor."""
 ROOM = 10_000
-"""Calls that the keeper has under way at once: those that wait must leave room for those that end."""
+"""Concurrent calls of the actor: those that wait must leave room for those that end."""
 
 
-class GateKeeper:
-    """The gate, in an actor of its own, which serves all others in one event loop."""
+class RateLimiterActor:
+    """Rate limiter in an actor of its own, which serves all others in one event loop."""
 
     def __init__(self, settings: ServiceSettings) -> None:
-        self._gate = OwnGate(settings, settings.spending())
+        self._limiter = LocalRateLimiter(settings, settings.spending())
         self._lease = 2 * settings.request_seconds
-        self._under_way: dict[int, tuple[AsyncExitStack, Passing, tuple[int, int]]] = {}
+        self._under_way: dict[int, tuple[AsyncExitStack, Permit, tuple[int, int]]] = {}
         self._leases: dict[int, asyncio.Task[None]] = {}
         self._counted: dict[str, tuple[int, int]] = {}
         self._let = 0
@@ -50,23 +50,25 @@ class GateKeeper:
         self._reason = ""
 
     async def enter(self, prompt_tokens: int, completion_tokens: int) -> int:
-        """Return the number of a request that may be sent; see :meth:`robust_eval.model.served.admission.Gate.turn`."""
+        """Return the number of a permit; see RateLimiter.permit."""
         if self._ended is None:
             self._ended = asyncio.Event()
-            self._gate.begin()
+            self._limiter.begin()
         if self._reason:
             raise EndedError(self._reason)
         stack = AsyncExitStack()
-        turn = asyncio.ensure_future(stack.enter_async_context(self._gate.turn(prompt_tokens, completion_tokens)))
+        permit = asyncio.ensure_future(
+            stack.enter_async_context(self._limiter.permit(prompt_tokens, completion_tokens))
+        )
         ended = asyncio.ensure_future(self._ended.wait())
-        await asyncio.wait({turn, ended}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({permit, ended}, return_when=asyncio.FIRST_COMPLETED)
         ended.cancel()
-        if not turn.done():
-            turn.cancel()
+        if not permit.done():
+            permit.cancel()
             raise EndedError(self._reason)
         self._let += 1
         number = self._let
-        self._under_way[number] = stack, turn.result(), (prompt_tokens, completion_tokens)
+        self._under_way[number] = stack, permit.result(), (prompt_tokens, completion_tokens)
         self._leases[number] = asyncio.create_task(self._expire(number))
         return number
 
@@ -74,16 +76,16 @@ class GateKeeper:
         """Take note of what became of a request."""
         if number not in self._under_way:
             return  # its lease has expired, and it is paid
-        stack, turn, _ = self._under_way.pop(number)
+        stack, permit, _ = self._under_way.pop(number)
         self._leases.pop(number).cancel()
         for tokens in noted.counted:
-            self._gate.use(*tokens)
-        if noted.kind == "kept up":
-            turn.kept_up()
+            self._limiter.use(*tokens)
+        if noted.kind == "succeeded":
+            permit.succeeded()
         elif noted.kind == "refused":
-            turn.refused(noted.retry_after)
+            permit.refused(noted.retry_after)
         if noted.tokens is not None:
-            turn.used(noted.tokens)
+            permit.used(noted.tokens)
         await stack.aclose()
 
     async def _expire(self, number: int) -> None:
@@ -91,11 +93,11 @@ class GateKeeper:
         await asyncio.sleep(self._lease)
         stack, _, most = self._under_way.pop(number)
         del self._leases[number]
-        self._gate.use(*most)
+        self._limiter.use(*most)
         await stack.aclose()
 
     async def counted(self, process: str, answered: int, failed: int) -> tuple[int, int]:
-        """See :meth:`robust_eval.model.served.admission.Gate.counted`; each process is known by a name."""
+        """See RateLimiter.counted; each process is known by a name."""
         self._counted[process] = answered, failed
         totals = [sum(numbers) for numbers in zip(*self._counted.values(), strict=True)]
         return totals[0], totals[1]
@@ -107,16 +109,16 @@ class GateKeeper:
             self._ended.set()
 
     async def status(self) -> str:
-        """See :meth:`robust_eval.model.served.admission.Gate.status`."""
-        return self._gate.status()
+        """See RateLimiter.status."""
+        return self._limiter.status()
 
     async def description(self) -> dict[str, Any]:
-        """See :meth:`robust_eval.model.served.admission.Gate.description`."""
-        return self._gate.description()
+        """See RateLimiter.description."""
+        return self._limiter.description()
 
 
-class SharedGate:
-    """The way of an actor to the gate; see :class:`robust_eval.model.served.admission.Gate`."""
+class SharedRateLimiter:
+    """An actor's client of the shared rate limiter; see RateLimiter."""
 
     def __init__(self, keeper: Any, process: str) -> None:
         self._keeper = keeper
@@ -124,11 +126,11 @@ class SharedGate:
         self._counted: list[tuple[int, int, int]] = []
 
     def begin(self) -> None:
-        """Do nothing: the keeper has an event loop of its own."""
+        """Do nothing: the actor has an event loop of its own."""
         self._waiting = asyncio.Semaphore(WAITING)
 
     @asynccontextmanager
-    async def turn(self, prompt_tokens: int, completion_tokens: int) -> AsyncIterator[Passing]:
+    async def permit(self, prompt_tokens: int, completion_tokens: int) -> AsyncIterator[Permit]:
         from ray.exceptions import RayTaskError
 
         try:
@@ -157,9 +159,9 @@ class SharedGate:
         self._keeper.end.remote(reason)
 
     def status(self) -> str:
-        """Return nothing: the keeper knows."""
+        """Return nothing: the actor has it."""
         return ""
 
     def description(self) -> dict[str, Any]:
-        """Return nothing: the keeper knows."""
+        """Return nothing: the actor has it."""
         return {}

@@ -20,13 +20,13 @@ from robust_eval.config.overrides import checked_overrides
 from robust_eval.config.schema import register
 from robust_eval.engine.local import Local
 from robust_eval.error import UserError
-from robust_eval.model.base import Request
-from robust_eval.model.calls import Call
-from robust_eval.model.served import batch_lines, batched_model, served_model
-from robust_eval.model.served.batch_lines import line_name, named
-from robust_eval.model.served.batched_model import BatchedModel
-from robust_eval.model.served.capabilities import Capabilities
+from robust_eval.model.base import Call, Request
+from robust_eval.model.served import batch_transport, served_model
+from robust_eval.model.served.batch_transport import BatchTransport
 from robust_eval.model.served.openai import OpenAI
+from robust_eval.model.served.probe import Capabilities
+from robust_eval.model.served.transport import batches
+from robust_eval.model.served.transport.batches import line_name, named
 from robust_eval.prompt.prompt import Prompt
 from robust_eval.runtime import measured_choices
 from robust_eval.runtime.process import Stopwatch
@@ -132,9 +132,9 @@ def killed_at(
     **how: Any,
 ) -> pa.Table | None:
     """What a run returns that is killed at the ``number``-th such moment; None where it was."""
-    whole, calls = BatchedModel._at_service, 0
+    whole, calls = BatchTransport._at_service, 0
 
-    def dying(model: BatchedModel, work: Any) -> Any:
+    def dying(model: BatchTransport, work: Any) -> Any:
         nonlocal calls
         calls += 1
         if moment == "before" and calls == number:
@@ -146,7 +146,7 @@ def killed_at(
 
     mortal: Any = Mortal(store, number if moment == "stored" else 10**6)
     with monkeypatch.context() as patch:
-        patch.setattr(BatchedModel, "_at_service", dying)
+        patch.setattr(BatchTransport, "_at_service", dying)
         try:
             return ask(config(**how), mortal, requests)
         except Killed:
@@ -156,8 +156,8 @@ def killed_at(
 def test_2000_answers_come_once_each_beside_every_fault_of_the_interface_to_a_run_killed_20_times(
     server: BatchServer, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(batched_model, "MOST_REQUESTS", 400)
-    monkeypatch.setattr(BatchedModel, "_most_requests", 400)
+    monkeypatch.setattr(batch_transport, "MOST_REQUESTS", 400)
+    monkeypatch.setattr(BatchTransport, "_most_requests", 400)
     requests = questions(250)  # 2,000 answers in 1,000 requests
     expected = without_batches(server, requests)
     server.plans = ["dirty", "expired", "partly_failed", "cancelled", "token_limit", "empty", "dirty"]
@@ -189,7 +189,7 @@ def test_a_run_killed_at_any_moment_goes_on_with_its_batches(
     expected = without_batches(server, requests)
     server.plans = [plan]
     server.looks = 8
-    monkeypatch.setattr(batched_model, "TOGETHER", 20)
+    monkeypatch.setattr(batch_transport, "TOGETHER", 20)
     kills, table = 0, None
     for number, moment in product(range(1, 8), MOMENTS):
         table = killed_at(moment, number, store, requests, monkeypatch, server=server)
@@ -223,7 +223,7 @@ def test_an_interrupt_leaves_the_batch_running_and_says_how_to_go_on_or_cancel_i
         if server.batches:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(batched_model.time, "sleep", interrupted)
+    monkeypatch.setattr(batch_transport.time, "sleep", interrupted)
     with pytest.raises(KeyboardInterrupt):
         ask(config(server), store, requests)
     assert caplog.messages[-1] == (
@@ -240,7 +240,7 @@ def test_what_is_under_way_is_cancelled_and_asked_again_as_far_as_it_did_not_com
     requests = questions(10)
     expected = without_batches(server, requests)
     with monkeypatch.context() as patch:
-        patch.setattr(batched_model.time, "sleep", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(batch_transport.time, "sleep", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             ask(config(server), store, requests)
     with store.open() as entries:
@@ -268,7 +268,7 @@ def test_a_command_cancels_what_its_run_has_sent_and_a_plan_has_both_prices(
     cancel_batches(checked, False)
     assert capsys.readouterr().out == "no batch of this run is under way\n"
     with monkeypatch.context() as patch:
-        patch.setattr(batched_model.time, "sleep", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(batch_transport.time, "sleep", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
         (tmp_path / "run").mkdir()
         with pytest.raises(KeyboardInterrupt):
             run_experiment(tmp_path / "run", *checked.overrides)
@@ -327,7 +327,7 @@ def test_a_run_takes_what_it_wants_of_a_batch_and_leaves_the_rest_to_the_one_tha
     requests = questions(10)
     expected = without_batches(server, requests)
     with monkeypatch.context() as patch:
-        patch.setattr(batched_model.time, "sleep", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(batch_transport.time, "sleep", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             ask(config(server), store, requests)
     caplog.clear()
@@ -351,10 +351,10 @@ def test_an_upload_that_never_comes_through_ends_the_run_and_names_no_batch(
 def test_a_line_that_is_longer_than_a_reply_is_broken_and_is_not_held_whole(
     server: BatchServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(batch_lines, "LARGEST_REPLY", 1000)
+    monkeypatch.setattr(batches, "LARGEST_REPLY", 1000)
     good = b'{"custom_id": "a", "error": {"message": "no"}}'
     (tmp_path / "results").write_bytes(b"x" * 1500 + b"\n\n" + good + b"\n" + good)
-    found = list(batch_lines.results_in(tmp_path / "results", BatchedModel(config(server), None)._reader))
+    found = list(batches.results_in(tmp_path / "results", config(server).openai_service(None)))
     assert [result and result.name for result in found] == [None, None, "a", "a"]
 
 

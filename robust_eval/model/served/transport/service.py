@@ -1,6 +1,7 @@
 """One request to a server that speaks OpenAI's protocol, and what came of it."""
 
 import json
+import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,9 +14,14 @@ import aiohttp
 import httpx2
 import openai
 
-from robust_eval.model.served.client import BoundedClient, ElsewhereError, TooLargeError, tls_context
-from robust_eval.model.served.pacing import LONGEST_BACKOFF, retry_after
-from robust_eval.model.served.token_logprobs import Position, Token, read_positions, read_tokens, storable
+from robust_eval.model.served.transport.client import (
+    BoundedClient,
+    ElsewhereError,
+    TooLargeError,
+    retry_after,
+    tls_context,
+)
+from robust_eval.model.served.transport.token_logprobs import Position, Token, read_positions, read_tokens, storable
 from robust_eval.prompt.prompt import Prompt
 from robust_eval.runtime.finish_reasons import ERROR, STOP, end_of
 from robust_eval.runtime.text import printable
@@ -48,7 +54,7 @@ class Choice(NamedTuple):
     """The server's word for the end where it is in no dialect; ``finish_reason`` is then a guess."""
 
 
-class Answered(NamedTuple):
+class ServiceResponse(NamedTuple):
     """What a server answered: choices in their order, and what it counted."""
 
     choices: list[Choice]
@@ -84,8 +90,8 @@ class UnansweredError(Exception):
 
     @property
     def longest_wait(self) -> float:
-        """The longest back-off before the request is sent again: no time mends what a server says."""
-        return SOON if self.kind == "garbled" else LONGEST_BACKOFF
+        """Longest back-off before the next attempt: short for a garbled reply, which no time mends."""
+        return SOON if self.kind == "garbled" else math.inf
 
     def __str__(self) -> str:
         return self.reason
@@ -94,7 +100,7 @@ class UnansweredError(Exception):
 class Answering(Protocol):
     """A service that answers prompts."""
 
-    async def ask(self, prompt: Prompt, system_role: bool, settings: Mapping[str, Any]) -> Answered:
+    async def ask(self, prompt: Prompt, system_role: bool, settings: Mapping[str, Any]) -> ServiceResponse:
         """Return the answers to a prompt, with these settings of a request; raises UnansweredError."""
 
 
@@ -125,14 +131,14 @@ class Service:
     async def __aexit__(self, *problem: Any) -> None:
         await self._client.__aexit__(*problem)
 
-    async def ask(self, prompt: Prompt, system_role: bool, settings: Mapping[str, Any]) -> Answered:
+    async def ask(self, prompt: Prompt, system_role: bool, settings: Mapping[str, Any]) -> ServiceResponse:
         """Return the answers to a prompt, with these settings in the body of the request; raises UnansweredError.
 
         There is no limit of time: whoever asks sets one.
         """
         return self._answered(await self._posted(self._url, self.body(prompt, system_role, settings)), self._chat)
 
-    async def ask_top_tokens(self, path: str, asked: Mapping[str, Any]) -> Answered:
+    async def ask_top_tokens(self, path: str, asked: Mapping[str, Any]) -> ServiceResponse:
         """Return what comes of a body that is sent to a path, with the tokens that were likeliest at each place; raises
         UnansweredError.
         """
@@ -224,7 +230,7 @@ class Service:
         except ElsewhereError as problem:
             raise UnansweredError("fatal", self.clean(str(problem))) from None
 
-    def read(self, status: int, body: Any) -> Answered:
+    def read(self, status: int, body: Any) -> ServiceResponse:
         """Return the answers in a reply that came another way, as in the results of a batch; raises UnansweredError."""
         if status == HTTPStatus.OK:
             return self._answered(json.dumps(body), self._chat)
@@ -263,7 +269,7 @@ class Service:
         sent = not any(isinstance(cause, aiohttp.ClientConnectorError) for cause in causes)
         return UnansweredError("lost", self.clean(f"{type(telling).__name__}: {telling}".strip(": ")), sent=sent)
 
-    def _answered(self, text: str, chat: bool) -> Answered:
+    def _answered(self, text: str, chat: bool) -> ServiceResponse:
         """Return a reply as its parts; UnansweredError where it is none."""
         try:
             reply = json.loads(text)
@@ -288,7 +294,7 @@ class Service:
         whole = list(takewhile(lambda choice: choice.finish_reason != ERROR, choices))
         if not whole:
             raise self._broken_off(each[0], choices[0])
-        return Answered(whole, tokens[0], tokens[1], thought, cached, names[0], names[1])
+        return ServiceResponse(whole, tokens[0], tokens[1], thought, cached, names[0], names[1])
 
     def _broken_off(self, choice: Mapping[str, Any], read: Choice) -> UnansweredError:
         """Return what it means that an error ended a choice: it is worth another try, unless a filter was behind it."""

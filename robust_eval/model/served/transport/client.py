@@ -1,7 +1,10 @@
 """HTTP with a server that need not mean well: replies of a bounded size, from where they were asked for alone."""
 
+import math
 import ssl
 from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from functools import cache
 from http import HTTPStatus
 from pathlib import Path
@@ -114,3 +117,37 @@ class _Bounded:
         if self._size > LARGEST_REPLY:
             raise TooLargeError
         self.pieces.append(piece)
+
+
+def retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
+    """Return seconds that a server asks to wait, from the headers of its reply; None if it does not say, or makes no
+    sense.
+
+    ``Retry-After`` is a number of seconds or a date (RFC 9110, §10.2.3); ``retry-after-ms``, which OpenAI sends beside
+    it, is more exact. What is past is 0. ``now`` has a time zone.
+    """
+    values = {name.lower(): value for name, value in headers.items()}
+    milliseconds = _number(values.get("retry-after-ms", ""))
+    if milliseconds is not None:
+        return max(0.0, milliseconds / 1000)
+    value = values.get("retry-after", "")
+    seconds = _number(value)
+    if seconds is None:
+        seconds = _seconds_until(value, now)
+    return None if seconds is None else max(0.0, seconds)
+
+
+def _number(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _seconds_until(date: str, now: datetime) -> float | None:
+    try:
+        then = parsedate_to_datetime(date)
+    except (ValueError, OverflowError):  # the latter of a time zone that is out of all bounds
+        return None
+    return ((then if then.tzinfo else then.replace(tzinfo=UTC)) - now).total_seconds()

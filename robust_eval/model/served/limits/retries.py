@@ -1,18 +1,19 @@
-"""Requests to a service, each tried again as long as that may help, until the run must end."""
+"""Retries of requests to a service: in a run, until it must end; in a probe, within one limit of time for all."""
 
 import asyncio
+import logging
 import math
 import random
 import time
+from asyncio import sleep
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, contextmanager
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from robust_eval.error import OutageError, UserError
-from robust_eval.model.served.admission import EndedError, Gate, OverBudgetError
-from robust_eval.model.served.pacing import backoff
-from robust_eval.model.served.service import AGAIN, Answered, UnansweredError
+from robust_eval.model.served.limits.rate_limiter import EndedError, OverBudgetError, RateLimiter, backoff
 from robust_eval.model.served.service_settings import ServiceSettings
+from robust_eval.model.served.transport.service import AGAIN, ServiceResponse, UnansweredError
 
 Got = TypeVar("Got")
 
@@ -24,8 +25,8 @@ class Attempts:
     ``more_tokens`` is the largest ratio so far of a prompt's tokens to their estimate.
     """
 
-    def __init__(self, settings: ServiceSettings, gate: Gate) -> None:
-        self.gate = gate
+    def __init__(self, settings: ServiceSettings, limiter: RateLimiter) -> None:
+        self.limiter = limiter
         self.ended: UserError | None = None
         self.repeated = 0
         self.more_tokens = 1.5
@@ -57,8 +58,8 @@ class Attempts:
                 await asyncio.sleep(wait)
 
     async def in_turn(
-        self, about: int, completion_tokens: int, ask: Callable[[], Coroutine[Any, Any, Answered]]
-    ) -> Answered:
+        self, about: int, completion_tokens: int, ask: Callable[[], Coroutine[Any, Any, ServiceResponse]]
+    ) -> ServiceResponse:
         """Send a request of ``about`` so many tokens when its turn has come; raises UnansweredError, or EndedError
         where the run ends before.
         """
@@ -66,7 +67,7 @@ class Attempts:
         async with AsyncExitStack() as stack:
             try:
                 with self._interruptible():
-                    turn = await stack.enter_async_context(self.gate.turn(most, completion_tokens))
+                    permit = await stack.enter_async_context(self.limiter.permit(most, completion_tokens))
             except OverBudgetError as spent:
                 self.end_over_budget(str(spent))
             except EndedError as reason:
@@ -79,15 +80,15 @@ class Attempts:
                 if (problem.retry_after or 0) > self._settings.answer_seconds:
                     self.end(f"{self._settings.server} asks to come back in {problem.retry_after:.0f} s: {problem}")
                 elif problem.kind == "busy":
-                    turn.refused(problem.retry_after)
+                    permit.refused(problem.retry_after)
                 elif problem.kind in ("lost", "garbled") and problem.status is None and problem.sent:
-                    self.gate.use(most, completion_tokens)  # the server may have answered, and bills it
+                    self.limiter.use(most, completion_tokens)  # the server may have answered, and bills it
                 raise
-            turn.kept_up()
+            permit.succeeded()
             self.more_tokens = max(self.more_tokens, answered.prompt_tokens / about)
             used = answered.prompt_tokens or about, answered.completion_tokens or completion_tokens
-            self.gate.use(*used, answered.cached_tokens or 0)  # some servers do not count
-            turn.used(sum(used))
+            self.limiter.use(*used, answered.cached_tokens or 0)  # some servers do not count
+            permit.used(sum(used))
             return answered
 
     async def in_time(self, asked: Coroutine[Any, Any, Got], most: float = math.inf) -> Got:
@@ -124,10 +125,94 @@ class Attempts:
     def end(self, reason: str) -> None:
         """End the run, here and in other processes that ask the same service; a later one goes on."""
         self.end_as_told(OutageError(f"{reason}; what was answered is in the store"))
-        self.gate.end(str(self.ended))
+        self.limiter.end(str(self.ended))
 
     def end_as_told(self, reason: UserError) -> None:
         """End the run in this process: send nothing more, and give up what waits for its turn or for another try."""
         self.ended = self.ended or reason
         for task in self._idle:
             task.cancel()
+
+
+log = logging.getLogger(__name__)
+
+LEAST = 40.0
+"""Seconds without an answer that are borne in all, unless a third of ``request_seconds`` is more."""
+LAST = 10.0
+"""Seconds that a request may take however much of them is spent."""
+SAID_AFTER = 5.0
+"""Seconds after which it is said what is waited for."""
+SAID_AGAIN = 60.0
+"""Seconds after which it is said again."""
+
+
+class InTime(Protocol):
+    """Waits for a request, at most so many seconds; raises UnansweredError."""
+
+    def __call__(self, asked: Coroutine[Any, Any, Got], most: float) -> Coroutine[Any, Any, Got]: ...
+
+
+class Patience:
+    """Repeats requests that brought no answer, at most ``retries`` times each, until all together have cost the time
+    that is borne. A request that the server answers costs none, however long it takes.
+    """
+
+    def __init__(self, settings: ServiceSettings, retries: int, in_time: InTime) -> None:
+        self._settings = settings
+        self._retries = min(settings.retries, retries)
+        self._in_time = in_time
+        self._most = max(LEAST, settings.request_seconds / 3)
+        self._spent = 0.0
+        self._answered = 0
+        self._began = self._said_at = -math.inf
+        self._last: UnansweredError | None = None
+
+    async def answer(self, ask: Callable[[], Coroutine[Any, Any, Got]]) -> Got:
+        """Return what a request brings; raises UnansweredError. A long wait is logged, and logged again."""
+        self._began, self._last = time.monotonic(), None
+        notice = asyncio.create_task(self._notice())
+        try:
+            found = await self._repeated(ask)
+        finally:
+            notice.cancel()
+        self._answered += 1
+        return found
+
+    async def _repeated(self, ask: Callable[[], Coroutine[Any, Any, Got]]) -> Got:
+        attempt = 0
+        while True:
+            began = time.monotonic()
+            try:
+                return await self._in_time(ask(), max(self._most - self._spent, LAST))
+            except UnansweredError as problem:
+                wait = backoff(attempt, problem.retry_after, random.Random(attempt), problem.longest_wait)
+                if problem.kind != "busy":
+                    self._spent += time.monotonic() - began + wait
+                if problem.kind not in AGAIN or attempt >= self._retries:
+                    raise
+                if wait > self._settings.request_seconds:
+                    raise self._ended(problem, f"it asks to come back in {wait:.0f} s") from None
+                if self._spent >= self._most:
+                    raise self._ended(
+                        problem, f"a model.request_seconds above {3 * self._most:.0f} waits longer"
+                    ) from None
+                self._last = problem
+            attempt += 1
+            await sleep(wait)
+
+    def _ended(self, problem: UnansweredError, why: str) -> UnansweredError:
+        return UnansweredError(problem.kind, f"{problem.reason} ({why})", problem.retry_after, problem.status)
+
+    async def _notice(self) -> None:
+        """Log what is waited for, as long as it is; once in :data:`SAID_AGAIN` seconds of the whole probe."""
+        await sleep(max(SAID_AFTER, self._said_at + SAID_AGAIN - self._began))
+        while True:
+            self._said_at = time.monotonic()
+            most = min(self._settings.request_seconds, self._most)
+            log.info(
+                "%s has not answered for %.0f s%s: it is asked what it can do%s, and waited for up to %.0f s",
+                *(self._settings.server, self._said_at - self._began, f" ({self._last})" if self._last else ""),
+                f", has answered {self._answered} requests" if self._answered else "",
+                self._settings.answer_seconds if self._last and self._last.kind == "busy" else most,
+            )
+            await sleep(SAID_AGAIN)

@@ -21,18 +21,18 @@ from rich.errors import MarkupError
 from rich.text import Text
 
 from robust_eval.error import UserError
-from robust_eval.model.served.service import (
+from robust_eval.model.served.transport.service import (
     FATAL,
     MOST_NAMED,
     MOST_SAID,
     PASSING,
-    Answered,
     Choice,
     CountError,
+    ServiceResponse,
     UnansweredError,
     counted,
 )
-from robust_eval.model.served.token_logprobs import Token, storable
+from robust_eval.model.served.transport.token_logprobs import Token, storable
 from robust_eval.prompt.prompt import Prompt
 from robust_eval.runtime.finish_reasons import end_of
 from robust_eval.runtime.text import printable
@@ -72,7 +72,7 @@ class InspectService:
     async def __aexit__(self, *problem: Any) -> None:
         await self._api.aclose()
 
-    async def ask(self, prompt: Prompt, system_role: bool, settings: Mapping[str, Any]) -> Answered:
+    async def ask(self, prompt: Prompt, system_role: bool, settings: Mapping[str, Any]) -> ServiceResponse:
         """Return the answers to a prompt, with these settings of a request; raises UnansweredError.
 
         The names of settings are those of OpenAI's protocol. One that the provider does not send on is refused, as far
@@ -123,13 +123,13 @@ class InspectService:
             client.max_retries = 0
         return made.api
 
-    def _answered(self, output: ModelOutput) -> Answered:
+    def _answered(self, output: ModelOutput) -> ServiceResponse:
         try:
             usage = output.usage or ModelUsage()
             cached = usage.input_tokens_cache_read
             prompt = usage.input_tokens + (cached or 0) + (usage.input_tokens_cache_write or 0)
             thought = usage.reasoning_tokens
-            return Answered(
+            return ServiceResponse(
                 [_choice(choice) for choice in output.choices],
                 counted(prompt),
                 counted(usage.output_tokens),

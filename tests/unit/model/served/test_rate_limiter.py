@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from robust_eval.model.served.pacing import HOLD, Pace, Turn, backoff, retry_after
+from robust_eval.model.served.limits.rate_limiter import HOLD, Pace, PacedPermit, backoff
+from robust_eval.model.served.transport.client import retry_after
 
 PROPERTY = settings(max_examples=100, deadline=None, database=None, derandomize=True)
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -58,7 +59,7 @@ async def starts(pace: Pace, tokens: list[int], seconds: float = 0.0) -> list[fl
     times = []
 
     async def ask(tokens: int) -> None:
-        async with pace.turn(tokens):
+        async with pace.permit(tokens):
             times.append(round(now(), 6))
             await asyncio.sleep(seconds)
 
@@ -68,15 +69,15 @@ async def starts(pace: Pace, tokens: list[int], seconds: float = 0.0) -> list[fl
     return times
 
 
-async def filled(pace: Pace, stack: AsyncExitStack) -> list[Turn]:
-    return [await stack.enter_async_context(pace.turn(1)) for _ in range(pace.window)]
+async def filled(pace: Pace, stack: AsyncExitStack) -> list[PacedPermit]:
+    return [await stack.enter_async_context(pace.permit(1)) for _ in range(pace.window)]
 
 
 async def good_round(pace: Pace) -> int:
     """The window after it was filled and all were answered well."""
     async with AsyncExitStack() as stack:
         for turn in await filled(pace, stack):
-            turn.kept_up()
+            turn.succeeded()
     return pace.window
 
 
@@ -105,10 +106,10 @@ def test_a_window_that_is_not_filled_does_not_rise():
         pace = simulated_pace()
         windows = []
         for _ in range(100):
-            async with pace.turn(1) as one, pace.turn(1) as two, pace.turn(1) as three:
-                one.kept_up()
-                two.kept_up()
-                three.kept_up()
+            async with pace.permit(1) as one, pace.permit(1) as two, pace.permit(1) as three:
+                one.succeeded()
+                two.succeeded()
+                three.succeeded()
             windows.append(pace.window)
         return windows
 
@@ -119,13 +120,13 @@ def test_a_window_that_is_filled_while_a_request_is_under_way_counts_for_it():
     async def work() -> list[int]:
         pace = simulated_pace()
         windows = []
-        async with pace.turn(1) as first, pace.turn(1):
-            async with pace.turn(1), pace.turn(1):
+        async with pace.permit(1) as first, pace.permit(1):
+            async with pace.permit(1), pace.permit(1):
                 pass
-            first.kept_up()
+            first.succeeded()
             windows.append(pace.window)
-            async with pace.turn(1) as later:
-                later.kept_up()
+            async with pace.permit(1) as later:
+                later.succeeded()
             windows.append(pace.window)
         return windows
 
@@ -143,7 +144,7 @@ def test_refusals_halve_the_window_once_for_all_that_were_under_way():
                 turn.refused(None)
                 windows.append(pace.window)
         for _ in range(7):
-            async with pace.turn(1) as turn:
+            async with pace.permit(1) as turn:
                 turn.refused(None)
             windows.append(pace.window)
         return windows, pace.refusals
@@ -160,7 +161,7 @@ def test_good_answers_to_what_started_before_a_refusal_do_not_raise_the_window()
             *others, refused = await filled(pace, stack)
             refused.refused(None)
             for turn in others:
-                turn.kept_up()
+                turn.succeeded()
         return pace.window
 
     assert simulated(work()) == 32
@@ -189,7 +190,7 @@ def test_a_window_that_rises_lets_the_next_one_start_at_once():
             first, *_ = await filled(pace, stack)
             next_one = asyncio.create_task(starts(pace, [1]))
             await asyncio.sleep(1)
-            first.kept_up()
+            first.succeeded()
             await asyncio.sleep(1)
         return await next_one
 
@@ -202,7 +203,7 @@ def test_requests_wait_until_the_lower_window_has_room():
         times = []
 
         async def ask(seconds: float) -> None:
-            async with pace.turn(1) as turn:
+            async with pace.permit(1) as turn:
                 times.append(now())
                 await asyncio.sleep(seconds)
                 if seconds == 1:
@@ -230,9 +231,9 @@ def test_a_task_that_leaves_makes_room_whatever_happened():
     async def work() -> tuple[int, int]:
         pace = simulated_pace(1)
         with pytest.raises(ZeroDivisionError):
-            async with pace.turn(1):
+            async with pace.permit(1):
                 raise ZeroDivisionError
-        async with pace.turn(1):
+        async with pace.permit(1):
             return pace.in_flight, pace.most_in_flight
 
     assert simulated(work()) == (1, 1)
@@ -284,7 +285,7 @@ def test_whatever_happens_turns_come_in_order_once_and_within_all_limits(jobs, m
         _, seconds, size, outcome, pause, _ = jobs[number]
         asked.append(number)
         try:
-            async with pace.turn(size) as turn:
+            async with pace.permit(size) as turn:
                 started.append(number)
                 times.append(now())
                 assert 1 <= pace.in_flight <= pace.window <= most
@@ -293,7 +294,7 @@ def test_whatever_happens_turns_come_in_order_once_and_within_all_limits(jobs, m
                 if correct:
                     turn.used(size // 2)
                 if outcome == "kept up":
-                    turn.kept_up()
+                    turn.succeeded()
                 elif outcome == "refused":
                     turn.refused(None if pause is None else pause / 2)
                     pauses.append((now(), now() + (pause or 0) / 2))
@@ -386,7 +387,7 @@ def test_the_stricter_rate_counts():
 def test_tokens_that_were_used_count_instead_of_the_estimate_at_once(used: int, expected: float):
     async def work() -> list[float]:
         pace = simulated_pace(tokens=600)
-        async with pace.turn(100) as turn:
+        async with pace.permit(100) as turn:
             next_one = asyncio.create_task(starts(pace, [10]))
             await asyncio.sleep(0.5)
             turn.used(used)
@@ -403,7 +404,7 @@ def test_everything_pauses_for_as_long_as_the_longest_that_was_asked_for():
     async def work() -> tuple[list[float], list[float], int]:
         pace = simulated_pace()
         paused = []
-        async with pace.turn(1) as one, pace.turn(1) as two, pace.turn(1) as three:
+        async with pace.permit(1) as one, pace.permit(1) as two, pace.permit(1) as three:
             one.refused(5)
             await asyncio.sleep(1)
             two.refused(10)
@@ -412,7 +413,7 @@ def test_everything_pauses_for_as_long_as_the_longest_that_was_asked_for():
         for _ in range(3):
             paused.append(pace.paused_seconds)
             await asyncio.sleep(6)
-        async with pace.turn(1) as turn:
+        async with pace.permit(1) as turn:
             turn.refused(0.5)
         await asyncio.sleep(1)
         return await others, [*paused, pace.paused_seconds], pace.refusals
@@ -423,7 +424,7 @@ def test_everything_pauses_for_as_long_as_the_longest_that_was_asked_for():
 def test_a_pause_that_grows_while_others_wait_for_its_end_holds_them():
     async def work() -> list[float]:
         pace = simulated_pace()
-        async with pace.turn(1) as one, pace.turn(1) as two:
+        async with pace.permit(1) as one, pace.permit(1) as two:
             one.refused(3)
             others = asyncio.create_task(starts(pace, [1, 1]))
             await asyncio.sleep(2)
@@ -493,7 +494,7 @@ async def load(limit: Callable[[float], int], seconds: float, tasks: int) -> Loa
 
     async def answered() -> bool:
         nonlocal busy
-        async with pace.turn(1) as turn:
+        async with pace.permit(1) as turn:
             if busy >= limit(now()):
                 await asyncio.sleep(LATENCY / 10)
                 turn.refused(None)
@@ -502,7 +503,7 @@ async def load(limit: Callable[[float], int], seconds: float, tasks: int) -> Loa
             await asyncio.sleep(LATENCY)
             busy -= 1
             times.append(now())
-            turn.kept_up()
+            turn.succeeded()
             return True
 
     async def ask() -> None:

@@ -1,0 +1,1 @@
+"""Limits of the requests to a service: concurrency, rates, budget, retries."""

@@ -1,0 +1,1 @@
+"""Requests to services: HTTP, inspect_ai, batches."""
