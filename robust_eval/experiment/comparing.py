@@ -18,7 +18,7 @@ from robust_eval.sampler.base import Conditions
 
 def asking_judge(config: Config, conditions: Mapping[str, Conditions]) -> dict[str, Aggregator]:
     """Return the aggregator that asks the judge, by the samplers whose answers it compares."""
-    if not config.aggregator.asks:
+    if not config.aggregator.uses_judge:
         return {}
     return compared_by(config, sources(config.metric, conditions))
 
@@ -30,13 +30,13 @@ def most_compared(
     requests: Sequence[Request],
     answers: pa.Table | None,
 ) -> list[tuple[Request, int]]:
-    """Return what a closed ``judge`` may be asked of ``answers``, as Aggregator.most_asked does.
+    """Return what a closed ``judge`` may be asked of ``answers``, as Aggregator.max_comparisons does.
 
     Where the answers to these ``requests`` are not there (None), each is taken to be another one.
     """
     by_form = Judge(judge.reader, Matching(), judge.first_line)  # every grader has the same labels
     labelled = _all_different(questions, requests) if answers is None else by_form.grade(questions, answers)
-    return aggregator.asking(judge.grader).most_asked(questions, labelled)
+    return aggregator.with_judge(judge.grader).max_comparisons(questions, labelled)
 
 
 def _all_different(questions: Sequence[Question], requests: Sequence[Request]) -> pa.Table:

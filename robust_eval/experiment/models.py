@@ -25,7 +25,7 @@ class Models:
         if other is not None and other != config.model:
             self.writer = StoredModel(other, config.engine, entries, watch, begin=begin)
         self.judge = self.measured
-        judge = config.grader.asked
+        judge = config.grader.judge_config
         if judge is not None and judge != config.model:
             self.judge = StoredModel(judge, config.engine, entries, watch, begin=begin)
         self._asked = self._found = 0
@@ -34,8 +34,8 @@ class Models:
     def judging(self, config: Config, closed: bool = False) -> Config:
         """Return the configuration with a grader that may ask the judge; ``closed``: only what is stored."""
         judge = self.judge.closed() if closed else self.judge
-        grader = config.grader.by(judge, config.seed)
-        return replace(config, grader=grader, aggregator=config.aggregator.asking(grader))
+        grader = config.grader.with_model(judge, config.seed)
+        return replace(config, grader=grader, aggregator=config.aggregator.with_judge(grader))
 
     def release_writer(self) -> None:
         """Drop the writer once it has written, so that its weights make room; what it was stays on record."""

@@ -90,7 +90,7 @@ def plan(config: Config, questions: Sequence[Question], writer: StoredModel, col
     stages: list[Stage] = []
     uncertain = bool(config.until)
     model = collection.model
-    judge = collection.judge.closed()
+    judge = collection.judge.cached_only()
     collection = replace(collection, model=model.closed(), judge=judge)
     comparing = asking_judge(config, collection.conditions())
     verdicts: list[Request] = []
@@ -111,7 +111,7 @@ def plan(config: Config, questions: Sequence[Question], writer: StoredModel, col
         except NotStoredError as lacking:
             if baseline is None:
                 stages.append(Stage(lacking.stage, model, lacking.requests, lacking.missing, uncertain))
-                verdicts += [each for question in candidates for each in judge.grader.expected(question, 1)]
+                verdicts += [each for question in candidates for each in judge.grader.expected_requests(question, 1)]
             else:
                 verdicts += lacking.missing
             kept = collection.at_most(kept)
@@ -123,7 +123,7 @@ def plan(config: Config, questions: Sequence[Question], writer: StoredModel, col
             at_most = uncertain or name in collection.undecided or collection.samplers[name].axis in (TURN, THOUGHT)
             undecided = True if name in collection.undecided else False if name in collection.could_ask_less else None
             stages.append(Stage(collection.stage(name), model, number, missing, at_most, undecided))
-            if judge.grader.asks:
+            if judge.grader.uses_model:
                 verdicts += _verdicts_on(collection, name, kept, missing, graded)
             if name in comparing:
                 requests = collection.requests(name, kept)
@@ -148,13 +148,13 @@ def _verdicts_on(
     return [
         each
         for request in collection.requests(name, kept)
-        for each in collection.judge.grader.expected(by_id[request.question_id], request.answers)
+        for each in collection.judge.grader.expected_requests(by_id[request.question_id], request.answers)
     ]
 
 
 def _asked_of_recorded(source: Recorded, config: Config, questions: Sequence[Question]) -> list[Stage]:
     """Return what a judge would be asked of recorded answers; nothing where no model judges."""
-    judge = config.judge.closed()
+    judge = config.judge.cached_only()
     if judge.grader.judge is None:
         return []
     asked = source.asked(questions)
@@ -201,9 +201,9 @@ def unplanned(stages: Sequence[Stage], planned: dict[bytes, set[tuple[float, int
         for request, number in zip(stage.missing, stage.times or repeat(1), strict=False):
             before = planned.setdefault(answers_key(stage.model.identity, request), set())
             wanted = {(t, trial) for t in request.temperatures for trial in range(max(1, request.trials))}
-            if wanted - request.known - before:
-                known = request.known | before if stage.model.config.remote else request.known
-                missing.append(replace(request, known=known))
+            if wanted - request.cached - before:
+                known = request.cached | before if stage.model.config.remote else request.cached
+                missing.append(replace(request, cached=known))
                 times.append(number)
             before |= wanted
         left.append(replace(stage, requests=len(missing), missing=missing, times=stage.times and times))

@@ -1,4 +1,4 @@
-"""What a server is asked for at once."""
+"""HTTP requests that a request to a server needs."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -6,13 +6,13 @@ from typing import NamedTuple
 from robust_eval.model.base import Request
 
 FURTHER_DRAWS = 2
-"""How many times as many answers are drawn once more where an exact curve passes near one half."""
+"""Number of further draws near an accuracy of one half on an exact curve, as a multiple of the first ones."""
 LEVELS = 2
-"""Tokens of the likeliest answer that are asked for after each beginning of one but the first, of which all are."""
+"""Number of tokens of the likeliest answer that are requested after each prefix but the first, which gets all."""
 
 
 class Call(NamedTuple):
-    """A request to the server: answers to one prompt at one temperature, whose numbers follow on one another."""
+    """One request to the server: answers to one prompt at one temperature, with consecutive trials."""
 
     request: Request
     temperature: float
@@ -20,19 +20,19 @@ class Call(NamedTuple):
 
 
 def calls(request: Request, choices: int) -> Iterator[Call]:
-    """Yield the requests to a server that together ask for what is not known, of at most so many ``choices`` each.
+    """Yield the requests to a server for the pending answers, of at most ``choices`` answers each.
 
-    Those of one prompt come after one another, so that a server finds the prompt in its cache.
+    Those of one prompt are consecutive, so that the prompt is in the server's cache.
     """
-    together: list[tuple[float, int]] = []
-    for temperature, trial in request.wanted:
-        if together and (len(together) == choices or together[-1] != (temperature, trial - 1)):
-            yield _call(request, together)
-            together = []
-        together.append((temperature, trial))
-    if together:
-        yield _call(request, together)
+    batch: list[tuple[float, int]] = []
+    for temperature, trial in request.pending:
+        if batch and (len(batch) == choices or batch[-1] != (temperature, trial - 1)):
+            yield _call(request, batch)
+            batch = []
+        batch.append((temperature, trial))
+    if batch:
+        yield _call(request, batch)
 
 
-def _call(request: Request, together: list[tuple[float, int]]) -> Call:
-    return Call(request, together[0][0], tuple(trial for _, trial in together))
+def _call(request: Request, batch: list[tuple[float, int]]) -> Call:
+    return Call(request, batch[0][0], tuple(trial for _, trial in batch))

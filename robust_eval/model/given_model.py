@@ -1,4 +1,4 @@
-"""What is on record of a model that a Python program gave: ``robust_eval.run(model=…)``."""
+"""Record of a model object from a Python program: ``robust_eval.run(model=…)``."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ from robust_eval.model.workload import Terms
 
 @dataclass
 class GivenModel(ModelConfig):
-    """An object of a Python program, by its name, its class and those of its settings that are plain values.
+    """Object of a Python program, by its name, its class and those of its settings that are plain values.
 
-    It stands in the configuration of a run in place of the object, and cannot be asked.
+    It replaces the object in the configuration of a run, and cannot be queried.
     """
 
     name: str = MISSING

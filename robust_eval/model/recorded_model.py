@@ -1,4 +1,4 @@
-"""The model that answered elsewhere: a name for the record."""
+"""Model of recorded answers: a name for the record."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from robust_eval.model.workload import Terms
 
 @dataclass
 class RecordedModel(ModelConfig):
-    """A model whose answers are recorded (sampler=recorded)."""
+    """Model whose answers are recorded (sampler=recorded)."""
 
     name: str
     """The name of the model in logs, tables and the tracker."""
@@ -23,7 +23,7 @@ class RecordedModel(ModelConfig):
     recorded = True
 
     def identity(self) -> Mapping[str, Any]:
-        """Return nothing: the model is not known."""
+        """Return nothing: the model is unknown."""
         return {}
 
     def __post_init__(self) -> None:
@@ -31,7 +31,7 @@ class RecordedModel(ModelConfig):
             raise ValueError(f"prompt_style must be plain or chat, not {self.prompt_style}")
 
     def terms(self) -> Terms:
-        """Nothing is asked; see ModelConfig."""
+        """Return limits without prices; see ModelConfig."""
         return Terms(chat=self.prompt_style == "chat")
 
     def load(self) -> LanguageModel:

@@ -19,7 +19,7 @@ def possible(name: str, sampler: Sampler, takes: Temperatures, model: str) -> Sa
     out: a fact that has not broken by then is censored there. Raises UserError where nothing is left.
     """
     asked = sampler.temperatures
-    if takes.own:
+    if takes.default_only:
         if sampler.axis == "temperature":
             raise UserError(
                 f"sampler={name} asks at several temperatures, and {model} takes none but its own: without them no "

@@ -108,7 +108,7 @@ class Waves:
             (temperature, first), (_, last) = lacking[0], lacking[-1]
             known = frozenset((temperature, trial) for trial in range(first, last)) - set(lacking)
             wave = replace(self._requests[item], temperatures=(temperature,), first_trial=first, trials=last + 1)
-            wanted.append(replace(wave, known=known))
+            wanted.append(replace(wave, cached=known))
         return wanted
 
     def finished(self) -> dict[Item, list[Condition]]:
@@ -123,7 +123,7 @@ class Waves:
             request = self._requests[item]
             if lacking := self._wave(item)[1]:
                 passed = {(t, k) for t in request.temperatures if t < lacking[0][0] for k in range(request.trials)}
-                left.append(replace(request, known=frozenset(passed | self._verdicts[item].keys())))
+                left.append(replace(request, cached=frozenset(passed | self._verdicts[item].keys())))
         return left
 
     def _wave(self, item: Item) -> tuple[list[Condition], list[Condition]]:

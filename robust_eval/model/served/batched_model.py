@@ -121,7 +121,9 @@ class BatchedModel(ServedModel):
 
     def _wanted(self, requests: Sequence[Request]) -> dict[str, Wanted]:
         identity = self.settings.identity()
-        return {request_name(identity, each): Wanted(each, set(each.known)) for each in sorted(requests, key=by_prefix)}
+        return {
+            request_name(identity, each): Wanted(each, set(each.cached)) for each in sorted(requests, key=by_prefix)
+        }
 
     # ------------------------------------------------------------------------------------------------ the rounds
 

@@ -197,7 +197,7 @@ class ServiceSettings(ModelConfig):
     def temperatures(self, wanted: float) -> Temperatures | None:
         """Return what the settings say, or the service if it was asked that today; see ModelConfig."""
         if self.takes_temperature is False:
-            return Temperatures(greedy=False, own=True)
+            return Temperatures(greedy=False, default_only=True)
         from robust_eval.model.served.capabilities import MEMORY, Capabilities, today
 
         known = Capabilities.from_text(recalled(MEMORY, today(self.identity())) or "")

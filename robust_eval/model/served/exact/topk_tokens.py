@@ -8,7 +8,7 @@ import numpy as np
 
 from robust_eval.model.base import Matcher
 from robust_eval.model.served.token_logprobs import TopKToken
-from robust_eval.model.tail_bounds import MOST_TOKENS, TokenBounds, precision, token_bounds
+from robust_eval.model.tail_bounds import DEFAULT_VOCABULARY_SIZE, TokenBounds, precision, token_bounds
 from robust_eval.model.token_texts import Mask, TokenTexts
 
 
@@ -24,7 +24,7 @@ class TopKCoverage:
     @property
     def most(self) -> int:
         """How many tokens the model has at most."""
-        return self.shown if self.whole else MOST_TOKENS
+        return self.shown if self.whole else DEFAULT_VOCABULARY_SIZE
 
     def bounds(self, tokens: Sequence[TopKToken], temperatures: Sequence[float]) -> TokenBounds:
         """Return what the tokens of one place weigh at each temperature, at least and at most, and all others."""
