@@ -95,9 +95,9 @@ def of_run(model: CountedModel, shape: Shape, requests: Sequence[Request]) -> di
     """What was counted while the requests were answered, and what the formulas say; by question or by level."""
     before = model.work()
     as_on_gpu = (
-        patch.dict(output_head.BYTES_AT_ONCE, {False: output_head.BYTES_AT_ONCE[True]}),
-        patch.dict(draw.PAIRS_AT_ONCE, {False: draw.PAIRS_AT_ONCE[True]}),
-        patch.dict(tempered.ROWS_AT_ONCE, {False: tempered.ROWS_AT_ONCE[True]}),
+        patch.dict(output_head.BYTES_PER_BATCH, {False: output_head.BYTES_PER_BATCH[True]}),
+        patch.dict(draw.PAIRS_PER_BATCH, {False: draw.PAIRS_PER_BATCH[True]}),
+        patch.dict(tempered.ROWS_PER_BATCH, {False: tempered.ROWS_PER_BATCH[True]}),
     )
     counting = counted(model.network.base_model, model.network.get_output_embeddings())
     with as_on_gpu[0], as_on_gpu[1], as_on_gpu[2], counting as counter:

@@ -17,10 +17,9 @@ from torch import Tensor
 from robust_eval.model.base import Floats, Request
 from robust_eval.model.generation import Generation
 from robust_eval.model.local.answer_tree import Prefixes
-from robust_eval.model.local.output_head import rows_at_once
+from robust_eval.model.local.output_head import rows_per_batch
 from robust_eval.model.local.tempered import tempered_logprobs, tempered_masses
-from robust_eval.model.local.token_outcomes import next_kinds
-from robust_eval.model.local.vocabulary import Vocabulary
+from robust_eval.model.local.vocabulary import Vocabulary, next_token_sets
 
 Booleans = NDArray[np.bool_]
 Path = tuple[int, ...]
@@ -88,7 +87,7 @@ def expanded(
         last = step == request.max_new_tokens - 1
         right, wrong = np.empty((2, len(paths), count))
         found: list[tuple[NDArray[np.intp], NDArray[np.intp], Floats]] = []
-        size = rows_at_once(len(vocabulary.ends), logits.device)
+        size = rows_per_batch(len(vocabulary.ends), logits.device)
         for first in range(0, len(paths), size):
             part = slice(first, first + size)
             raw = generation.penalized(logits[part], [[*prompt, *path] for path in paths[part]])
@@ -126,7 +125,7 @@ def _read(
     log-probabilities (m, T) of the likeliest that go on. Nothing does after the last token.
     """
     assert request.matcher is not None
-    kinds = [next_kinds(request.matcher, vocabulary, text, last) for text in texts]
+    kinds = [next_token_sets(request.matcher, vocabulary, text, last) for text in texts]
     sets = [(kind.right, kind.wrong) for kind in kinds]
     log_total, shares = tempered_masses(logits, searches.temperatures, sets, generation).arrays()
     right, wrong = shares[:, 0], shares[:, 1]

@@ -1,1 +1,1 @@
-"""What the answers to one question say together: which mean the same, and which one was voted for."""
+"""Aggregation of the answers to a question: clusters of equivalent answers, and the majority vote."""

@@ -1,4 +1,4 @@
-"""The protocol of aggregators, and the vote that they share."""
+"""Protocol of aggregators, and their common vote."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
@@ -13,36 +13,34 @@ from robust_eval.model.base import Request
 from robust_eval.question import Question
 
 ENSEMBLE = "ensemble"
-"""The column that marks the answer voted for, of each question at each temperature."""
+"""Column that marks the elected answer of each question at each temperature."""
 
 
 class Aggregator(Protocol):
-    """A way of telling which answers mean the same; a dataclass whose fields are its configuration."""
+    """Clustering of equivalent answers; a dataclass whose fields are its configuration."""
 
     @property
-    def asks(self) -> bool:
-        """Whether it asks the judge."""
+    def uses_judge(self) -> bool:
+        """Whether it uses the judge."""
         return False
 
     def aggregate(self, questions: Sequence[Question], graded: pa.Table) -> pa.Table:
-        """Give answers that mean the same one label, and add the column :data:`ENSEMBLE`; return the new table."""
+        """Return the table with one label for equivalent answers, and with the column :data:`ENSEMBLE`."""
 
-    def asking(self, grader: Grader) -> "Aggregator":
-        """Return the aggregator, which may ask the judge of this ``grader``."""
+    def with_judge(self, grader: Grader) -> "Aggregator":
+        """Return the aggregator with the judge of this ``grader``."""
         return self
 
-    def most_asked(self, questions: Sequence[Question], graded: pa.Table) -> list[tuple[Request, int]]:
-        """Return what the judge may be asked of these answers: of each question the first request, and how many there
-        are at most. By default it is asked nothing.
-        """
+    def max_comparisons(self, questions: Sequence[Question], graded: pa.Table) -> list[tuple[Request, int]]:
+        """Return the first request to the judge for each question, with the maximum number; by default none."""
         return []
 
     def description(self) -> dict[str, Any]:
-        """Return the settings that the last aggregation used, for the record of the run."""
+        """Return the metadata of the last aggregation, for the record of the run."""
 
 
 class Answer(NamedTuple):
-    """One rater's answer to a question."""
+    """Answer of one rater to a question."""
 
     rewrite: int
     trial: int
@@ -52,7 +50,7 @@ class Answer(NamedTuple):
 
 
 Rank = Callable[[Sequence[tuple[Question, str]]], Sequence[float]]
-"""Scores (question, answer) pairs by how well the answer fits the question; higher is better."""
+"""Function that scores the fit of answers in (question, answer) pairs; higher is better."""
 
 
 def with_votes(questions: Sequence[Question], graded: pa.Table, rank: Rank) -> pa.Table:
@@ -85,7 +83,7 @@ def with_votes(questions: Sequence[Question], graded: pa.Table, rank: Rank) -> p
 
 
 class _Ballot:
-    """The votes of one question at one temperature: the number for each label, and the first answer of each text."""
+    """Votes of one question at one temperature: the number for each label, and the first answer of each text."""
 
     def __init__(self) -> None:
         self._votes: Counter[str] = Counter()
@@ -100,8 +98,8 @@ class _Ballot:
 
     def candidates(self) -> list[Answer]:
         """Return the answers of the winning label, or of all tied labels if none is the original question's."""
-        most = max(self._votes.values())
-        winners = {label for label, count in self._votes.items() if count == most}
+        highest = max(self._votes.values())
+        winners = {label for label, count in self._votes.items() if count == highest}
         first = min(self._firsts.values())
         if first.rewrite == 0 and first.label in winners:
             winners = {first.label}

@@ -1,4 +1,4 @@
-"""Answers mean the same if a sentence model says so: clusters of free text, letters for multiple choice.
+"""Aggregator by clusters of sentence embeddings for free text, and by letters for multiple choice.
 
 Cho & Watson, "Measuring Robustness via Automated Crowdsourcing of Question Perturbations and Answers"
 (docs/methods.md, §2).
@@ -27,13 +27,13 @@ from robust_eval.runtime.parallel import run_parts
 log = logging.getLogger(__name__)
 
 _QUALIFYING = frozenset({"and", "but", "neither", "never", "no", "nor", "not", "or", "than"})
-"""Words that make another answer of one that they are added to: "not Paris", "gold or silver", "more than 2"."""
+"""Words whose addition changes an answer: "not Paris", "gold or silver", "more than 2"."""
 _YEAR = re.compile(r"\d{4}")
-_APART = 1e9
-"""A distance that keeps two answers out of one cluster, whatever else is in it: linkage averages over pairs."""
+_CANNOT_LINK = 1e9
+"""Distance that keeps two answers out of one cluster with any other members: linkage averages over pairs."""
 _NOTHING = "nothing: no vote needed it"
-_PART = 256
-"""Questions whose answers are clustered in one part of the work, which takes about half a second."""
+_BATCH = 256
+"""Number of questions in a batch, which takes about half a second."""
 
 
 @dataclass
@@ -71,17 +71,17 @@ class Clusters(Aggregator):
         for question_id, label in rows(graded, "question_id", "label"):
             if question_id in free and label is not None:
                 forms.setdefault(question_id, Counter())[label] += 1
-        sentences.learn(form for counts in forms.values() if len(counts) > 1 for form in counts)
-        asked = {question.id: question.text for question in questions}
+        sentences.precompute(form for counts in forms.values() if len(counts) > 1 for form in counts)
+        texts = {question.id: question.text for question in questions}
         several = [
-            Forms(question_id, asked[question_id], counts, sentences.each(list(counts)))
+            Forms(question_id, texts[question_id], counts, sentences.each(list(counts)))
             for question_id, counts in forms.items()
             if len(counts) > 1
         ]
-        parts = [several[start : start + _PART] for start in range(0, len(several), _PART)]
+        batches = [several[start : start + _BATCH] for start in range(0, len(several), _BATCH)]
         names = {question_id: {form: form for form in counts} for question_id, counts in forms.items()}
-        for named in run_parts("clusters", clustered, self.threshold, parts):
-            names |= named
+        for labels_of in run_parts("clusters", clustered, self.threshold, batches):
+            names |= labels_of
         labels = [
             names[question_id][label] if question_id in names and label is not None else label
             for question_id, label in rows(graded, "question_id", "label")
@@ -97,9 +97,11 @@ class Clusters(Aggregator):
         return with_votes(questions, relabelled, rank)
 
     def _fit(self, pairs: Sequence[tuple[str, str]], sentences: Sentences) -> Sequence[float]:
-        """Return how well the answer of each pair fits its question."""
+        """Return the fit of the answer of each pair to its question."""
         by_sentences = f"sentence model {self.model}"
-        if self.cross_encoder is not None and self._ranked_by != by_sentences:  # once it was not to be had, it is said
+        if (
+            self.cross_encoder is not None and self._ranked_by != by_sentences
+        ):  # after a failure the warning is not repeated
             try:
                 fit = fit_of_answers(self.cross_encoder, pairs)
             except UserError as problem:
@@ -108,16 +110,16 @@ class Clusters(Aggregator):
                 self._ranked_by = f"cross-encoder {self.cross_encoder}"
                 return fit
         self._ranked_by = by_sentences
-        sentences.learn(text for pair in pairs for text in pair)
+        sentences.precompute(text for pair in pairs for text in pair)
         return [float(np.dot(*sentences.embed(pair))) for pair in pairs]
 
     def description(self) -> dict[str, Any]:
-        """Return what ranked the answers, which is not always the one that was named."""
+        """Return the model that ranked the answers, which may be the fallback."""
         return {"ranked_by": self._ranked_by}
 
 
 class Forms(NamedTuple):
-    """The normal forms of a question's answers, two or more: how often each was given, and their vectors."""
+    """Normal forms of a question's answers, two or more, with their counts and vectors."""
 
     question_id: str
     question: str
@@ -125,33 +127,31 @@ class Forms(NamedTuple):
     vectors: Sequence[Vectors]
 
 
-def clustered(threshold: float, of_questions: Sequence[Forms]) -> dict[str, dict[str, str]]:
-    """Return for each question the name of each form's cluster."""
-    return {forms.question_id: cluster_names(forms, threshold) for forms in of_questions}
+def clustered(threshold: float, questions: Sequence[Forms]) -> dict[str, dict[str, str]]:
+    """Return the name of each form's cluster, by question."""
+    return {forms.question_id: cluster_names(forms, threshold) for forms in questions}
 
 
 def cluster_names(forms: Forms, threshold: float) -> dict[str, str]:
-    """Return for each normal form the name of its cluster: the form in it that is most frequent, the shortest of
-    several.
-    """
+    """Return the name of each normal form's cluster: its most frequent form, the shortest of several."""
     counts = forms.counts
     members: dict[int, list[str]] = {}
     numbers = clusters(forms.question, list(counts), np.stack(forms.vectors), threshold)
     for form, cluster in zip(counts, numbers, strict=True):
         members.setdefault(cluster, []).append(form)
-    named: dict[str, str] = {}
+    names: dict[str, str] = {}
     for group in members.values():
         name = min(group, key=lambda form: (-counts[form], len(form), form))
-        named |= dict.fromkeys(group, name)
-    return named
+        names |= dict.fromkeys(group, name)
+    return names
 
 
 def repeats(one: str, other: str, question: str) -> bool:
-    """Return whether the shorter of two normal forms stands in the longer one as whole words, and so means the same.
+    """Return whether the longer of two normal forms contains the shorter one as whole words with the same meaning.
 
-    A grader finds an accepted answer in a longer reply in the same way (docs/methods.md, §0). The shorter form must say
-    more than the question does. The words added must not change the answer: no "or", no "not", no other number, except
-    the day before a year. "1" does not count, because "one" is a pronoun more often than an answer.
+    A grader matches an accepted answer in a longer reply in the same way (docs/methods.md, §0). The shorter form must
+    have a word that the question lacks. The additional words must not change the answer: no "or", no "not", no other
+    number, except the day before a year. "1" does not count, because "one" is a pronoun more often than an answer.
 
     >>> repeats("1789", "march 4 1789", "when?"), repeats("paris", "not paris", "where?"), repeats("3", "3.5", "?")
     (True, False, False)
@@ -160,7 +160,7 @@ def repeats(one: str, other: str, question: str) -> bool:
     if f" {shorter} " not in f" {longer} ":
         return False
     words, whole = shorter.split(), longer.split()
-    while len(whole) > len(words) and whole[-1] in _QUALIFYING:  # where an answer was cut
+    while len(whole) > len(words) and whole[-1] in _QUALIFYING:  # of a truncated answer
         whole.pop()
     if shorter == "1" or set(words) <= set(normalize(question).split()) or _QUALIFYING & (set(whole) - set(words)):
         return False
@@ -171,10 +171,10 @@ def repeats(one: str, other: str, question: str) -> bool:
 def clusters(question: str, forms: Sequence[str], vectors: Vectors, threshold: float) -> list[int]:
     """Return the number of each form's cluster: agglomerative, average linkage, cosine distance, two forms or more.
 
-    A form that repeats another (:func:`repeats`) is at no distance from it. Others that hold different numbers are
-    never together, however near their vectors are: to a sentence model 1945 is almost 1946.
+    A form that repeats another (:func:`repeats`) has distance 0 from it. Others with different numbers are never in one
+    cluster, however near their vectors are: a sentence model hardly separates 1945 from 1946.
     """
-    from scipy.cluster.hierarchy import fcluster, linkage  # half a second that runs without clusters need not spend
+    from scipy.cluster.hierarchy import fcluster, linkage  # takes half a second, only for runs with clusters
     from scipy.spatial.distance import squareform
 
     of = vectors.astype(float)
@@ -184,7 +184,7 @@ def clusters(question: str, forms: Sequence[str], vectors: Vectors, threshold: f
         if repeats(forms[row], forms[column], question):
             distance[row, column] = distance[column, row] = 0
         elif numbers_differ(forms[row], forms[column]):
-            distance[row, column] = distance[column, row] = _APART
+            distance[row, column] = distance[column, row] = _CANNOT_LINK
     np.fill_diagonal(distance, 0)
     tree = linkage(squareform(distance, checks=False), method="average")
     return [int(number) for number in fcluster(tree, threshold, criterion="distance")]

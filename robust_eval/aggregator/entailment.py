@@ -1,4 +1,4 @@
-"""Answers mean the same if each entails the other, by a model of natural language inference or a judge.
+"""Aggregator by mutual entailment, by a model of natural language inference or a judge.
 
 Kuhn, Gal, Farquhar, "Semantic Uncertainty: Linguistic Invariances for Uncertainty Estimation in Natural Language
 Generation", ICLR 2023, algorithm 1 (docs/methods.md, §2).
@@ -17,15 +17,15 @@ from robust_eval.answer import SCHEMA, rows
 from robust_eval.error import UserError
 from robust_eval.grader.base import Grader
 from robust_eval.model.base import Request
-from robust_eval.model.local.entailment import entailed
+from robust_eval.model.local.sentences import entailed
 from robust_eval.normalization import first_line
 from robust_eval.question import Question
 from robust_eval.store.stored_model import NotStoredError
 
 JUDGE = "judge"
-"""In place of a model: the judge of the run."""
+"""Value of ``model`` for the judge of the run."""
 Same = Callable[[Sequence[tuple[Question, str, str]]], Sequence[bool]]
-"""Tells of two answers to each question whether they mean the same."""
+"""Function that returns whether two answers to each question are equivalent."""
 
 
 @dataclass
@@ -43,11 +43,11 @@ class Entailment(Aggregator):
         self._grader: Grader | None = None
 
     @property
-    def asks(self) -> bool:
+    def uses_judge(self) -> bool:
         """See :class:`robust_eval.aggregator.base.Aggregator`."""
         return self.model == JUDGE
 
-    def asking(self, grader: Grader) -> "Entailment":
+    def with_judge(self, grader: Grader) -> "Entailment":
         """See :class:`robust_eval.aggregator.base.Aggregator`."""
         other = copy(self)
         other._grader = grader
@@ -56,8 +56,8 @@ class Entailment(Aggregator):
     def aggregate(self, questions: Sequence[Question], graded: pa.Table) -> pa.Table:
         """See :class:`robust_eval.aggregator.base.Aggregator`.
 
-        Distinct labels of the grader are compared, the most frequent first, each by the first line of an answer that
-        has it, behind the question. Letters stay as they are. The first of the answers with the winning label wins.
+        Distinct labels of the grader are compared, the most frequent first, each by the question and the first line of
+        an answer with the label. Letters are unchanged. The first answer with the winning label is elected.
         """
         forms = list(_forms(questions, graded))
         names = clustered(forms, self._mean_the_same)
@@ -69,24 +69,25 @@ class Entailment(Aggregator):
         relabelled = graded.set_column(column, SCHEMA.field("label"), pa.array(labels, pa.string()))
         return with_votes(questions, relabelled, lambda pairs: [0.0] * len(pairs))
 
-    def most_asked(self, questions: Sequence[Question], graded: pa.Table) -> list[tuple[Request, int]]:
-        """See :class:`robust_eval.aggregator.base.Aggregator`: where no two answers mean the same, and each could be
-        told so both ways. Questions whose comparisons are all there are left out.
+    def max_comparisons(self, questions: Sequence[Question], graded: pa.Table) -> list[tuple[Request, int]]:
+        """See :class:`robust_eval.aggregator.base.Aggregator`: the maximum is for answers none of which are equivalent.
+
+        Questions whose comparisons are all in the store are omitted.
         """
-        if not self.asks or self._grader is None:
+        if not self.uses_judge or self._grader is None:
             return []
-        found = []
+        pending = []
         for forms in _forms(questions, graded):
             try:
                 clustered([forms], self._mean_the_same)
             except NotStoredError:
                 first, second, *_ = forms.texts.values()
-                (request,) = self._grader.comparisons([(forms.question, first, second)])
-                found.append((request, len(forms.texts) * (len(forms.texts) - 1)))
-        return found
+                (request,) = self._grader.comparison_requests([(forms.question, first, second)])
+                pending.append((request, len(forms.texts) * (len(forms.texts) - 1)))
+        return pending
 
     def _mean_the_same(self, pairs: Sequence[tuple[Question, str, str]]) -> list[bool]:
-        """Return whether each of two answers entails the other; the second way is asked only where the first holds."""
+        """Return whether each of two answers entails the other; the reverse is tested only if the first holds."""
         self._pairs += len(pairs)
         one_way = self._entailed(pairs)
         held = [pair for pair, holds in zip(pairs, one_way, strict=True) if holds]
@@ -94,21 +95,21 @@ class Entailment(Aggregator):
         return [holds and next(other_way) for holds in one_way]
 
     def _entailed(self, pairs: Sequence[tuple[Question, str, str]]) -> list[bool]:
-        if not self.asks:
-            return entailed(self.model, [_said(*pair) for pair in pairs])
+        if not self.uses_judge:
+            return entailed(self.model, [_premise_and_hypothesis(*pair) for pair in pairs])
         if self._grader is None:
             raise UserError("aggregator.model=judge needs a run, whose judge it asks")
-        found = self._grader.mean_the_same(pairs)
-        self._unsure += found.count(None)
-        return [bool(same) for same in found]
+        verdicts = self._grader.are_equivalent(pairs)
+        self._unsure += verdicts.count(None)
+        return [bool(same) for same in verdicts]
 
     def description(self) -> dict[str, Any]:
-        """Return how many pairs of answers were compared, and of how many a judge did not say it: they are apart."""
+        """Return the numbers of compared pairs, and of those without a verdict, which count as different."""
         return {"pairs": self._pairs, "unsure": self._unsure}
 
 
 class Forms(NamedTuple):
-    """The distinct labels of the answers to a question, the most frequent first, and an answer that has each."""
+    """Distinct labels of the answers to a question, the most frequent first, with an answer for each."""
 
     question: Question
     texts: Mapping[str, str]
@@ -126,7 +127,7 @@ class _Clusters:
         return [(self.forms.question, text[head], text[self.waiting[0]]) for head in self.heads]
 
     def place(self, same: Sequence[bool]) -> None:
-        """Put the label that waits into the first cluster that is the same, or into one of its own."""
+        """Add the next label to the first equivalent cluster, or to a new one."""
         label = self.waiting.pop(0)
         head = next((head for head, holds in zip(self.heads, same, strict=True) if holds), label)
         self.of[label] = head
@@ -135,16 +136,16 @@ class _Clusters:
 
 
 def clustered(forms: Sequence[Forms], same: Same) -> dict[tuple[str, str], str]:
-    """Return the name of the cluster of each label, by question: its first, and so its most frequent, label.
+    """Return the name of each label's cluster, by question: its first, and so its most frequent, label.
 
-    One label of every question is compared at a time with all clusters of the question, in one call for all questions.
+    In each round, one call compares the next label of every question with all clusters of the question.
     """
     open_ = [_Clusters(each, list(each.texts)) for each in forms]
     names: dict[tuple[str, str], str] = {}
     while open_:
         pairs = [each.pairs() for each in open_]
-        asked = [pair for of_question in pairs for pair in of_question]
-        answers = iter(same(asked) if asked else ())
+        all_pairs = [pair for of_question in pairs for pair in of_question]
+        answers = iter(same(all_pairs) if all_pairs else ())
         for each, of_question in zip(open_, pairs, strict=True):
             each.place([next(answers) for _ in of_question])
         for each in open_:
@@ -158,17 +159,17 @@ def _forms(questions: Sequence[Question], graded: pa.Table) -> Iterator[Forms]:
     """Yield the questions without choices whose answers have two labels or more."""
     free = {question.id: question for question in questions if not question.choices}
     counts: dict[str, Counter[str]] = {}
-    said: dict[tuple[str, str], str] = {}
+    texts: dict[tuple[str, str], str] = {}
     for question_id, label, text, answer in rows(graded, "question_id", "label", "text", "answer"):
         if question_id in free and label is not None:
             counts.setdefault(question_id, Counter())[label] += 1
-            said.setdefault((question_id, label), first_line(answer or text))
+            texts.setdefault((question_id, label), first_line(answer or text))
     for question_id, of_question in counts.items():
         if len(of_question) > 1:
             order = sorted(of_question, key=lambda label: (-of_question[label], len(label), label))
-            yield Forms(free[question_id], {label: said[question_id, label] for label in order})
+            yield Forms(free[question_id], {label: texts[question_id, label] for label in order})
 
 
-def _said(question: Question, one: str, other: str) -> tuple[str, str]:
-    """Return a premise and a hypothesis: both answers behind the question, without which a name says nothing."""
+def _premise_and_hypothesis(question: Question, one: str, other: str) -> tuple[str, str]:
+    """Return a premise and a hypothesis: both answers after the question, the context of short answers."""
     return f"{question.text} {one}", f"{question.text} {other}"

@@ -1,4 +1,4 @@
-"""Answers mean the same if their normal forms, or their letters, are the same."""
+"""Aggregator by equal normal forms or letters."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ from robust_eval.question import Question
 
 @dataclass
 class EqualText(Aggregator):
-    """aggregator=text: labels stay as the grader gave them, and no model is needed."""
+    """aggregator=text: the grader's labels are unchanged, and no model is needed."""
 
     def aggregate(self, questions: Sequence[Question], graded: pa.Table) -> pa.Table:
-        """See :class:`robust_eval.aggregator.base.Aggregator`; the first of the answers with the winning label wins."""
+        """See :class:`robust_eval.aggregator.base.Aggregator`; the first answer with the winning label is elected."""
         return with_votes(questions, graded, lambda pairs: [0.0] * len(pairs))
 
     def description(self) -> dict[str, Any]:
-        """Return nothing: there is no model."""
+        """Return nothing: no model is used."""
         return {}

@@ -66,8 +66,8 @@ def to_config(composed: DictConfig) -> Config:
         )
     if config.rewriter.model is not None and config.rewriter.model.recorded:
         raise UserError("rewriter.model=recorded cannot be asked for rewrites: choose another model")
-    judge = config.grader.asked
-    if config.grader.asks and judge is None:
+    judge = config.grader.judge_config
+    if config.grader.uses_model and judge is None:
         raise UserError(
             "grader=judge needs a model that judges: name it with grader.model=NAME, an option of the group model; the "
             "measured model judges itself only where it is named"

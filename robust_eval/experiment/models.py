@@ -37,15 +37,15 @@ class Models:
                 return self.measured
             return StoredModel(other, engine, entries, watch, begin=begin)
 
-        self.writer, self.judge = stored(rewriter.model), stored(grader.asked)
+        self.writer, self.judge = stored(rewriter.model), stored(grader.judge_config)
         self._asked = self._found = 0
         self._writer: dict[str, Any] = {}
 
     def with_judge(self, config: Config, cached_only: bool = False) -> Config:
         """Return the configuration with a grader that may ask the judge; ``cached_only``: only what is stored."""
         judge = self.judge.closed() if cached_only else self.judge
-        grader = config.grader.by(judge, config.seed)
-        return replace(config, grader=grader, aggregator=config.aggregator.asking(grader))
+        grader = config.grader.with_model(judge, config.seed)
+        return replace(config, grader=grader, aggregator=config.aggregator.with_judge(grader))
 
     def release_writer(self) -> None:
         """Drop the writer once it has written, so that its weights make room; what it was stays on record."""

@@ -105,7 +105,7 @@ def plan(config: Config, questions: Sequence[Question], writer: StoredModel, col
     stages: list[Stage] = []
     uncertain = bool(config.until)
     model = collection.model
-    judge = collection.judge.closed()
+    judge = collection.judge.cached_only()
     collection = replace(collection, model=model.closed(), judge=judge)
     comparing = asking_judge(config, collection.conditions())
     verdicts: list[Request] = []
@@ -126,7 +126,7 @@ def plan(config: Config, questions: Sequence[Question], writer: StoredModel, col
         except NotStoredError as lacking:
             if baseline is None:
                 stages.append(Stage(lacking.stage, model, lacking.requests, lacking.missing, uncertain))
-                verdicts += [each for question in candidates for each in judge.grader.expected(question, 1)]
+                verdicts += [each for question in candidates for each in judge.grader.expected_requests(question, 1)]
             else:
                 verdicts += lacking.missing
             kept = collection.at_most(kept)
@@ -139,7 +139,7 @@ def plan(config: Config, questions: Sequence[Question], writer: StoredModel, col
             at_most = uncertain or name in collection.undecided or collection.samplers[name].axis in (TURN, THOUGHT)
             undecided = True if name in collection.undecided else False if name in collection.could_ask_less else None
             stages.append(Stage(collection.stage(name), model, len(requests), missing, at_most, undecided))
-            if judge.grader.asks:
+            if judge.grader.uses_model:
                 verdicts += _verdicts_on(judge, kept, requests, there)
             if name in comparing:
                 compared += max_judge_comparisons(comparing[name], judge, kept, requests, there and there.table)
@@ -153,12 +153,16 @@ def _verdicts_on(
     if there is not None:
         return _missing_verdicts(judge, kept, there.table)
     by_id = {question.id: question for question in kept}
-    return [each for request in requests for each in judge.grader.expected(by_id[request.question_id], request.answers)]
+    return [
+        each
+        for request in requests
+        for each in judge.grader.expected_requests(by_id[request.question_id], request.answers)
+    ]
 
 
 def _asked_of_recorded(source: RecordedSource, config: Config, questions: Sequence[Question]) -> list[Stage]:
     """Return what a judge would be asked of recorded answers; nothing where no model judges."""
-    judge = config.judge.closed()
+    judge = config.judge.cached_only()
     if judge.grader.judge is None:
         return []
     asked = source.asked(questions)
@@ -205,9 +209,9 @@ def deduplicated(stages: Sequence[Stage], planned: dict[bytes, set[tuple[float, 
         for request, number in zip(stage.missing, stage.times or repeat(1), strict=False):
             before = planned.setdefault(answers_key(stage.model.identity, request), set())
             wanted = {(t, trial) for t in request.temperatures for trial in range(max(1, request.trials))}
-            if wanted - request.known - before:
-                known = request.known | before if stage.model.config.remote else request.known
-                missing.append(replace(request, known=known))
+            if wanted - request.cached - before:
+                known = request.cached | before if stage.model.config.remote else request.cached
+                missing.append(replace(request, cached=known))
                 times.append(number)
             before |= wanted
         left.append(replace(stage, requests=len(missing), missing=missing, times=stage.times and times))
@@ -285,7 +289,7 @@ def _quiet() -> Iterator[None]:
 
 def asking_judge(config: Config, conditions: Mapping[str, Conditions]) -> dict[str, Aggregator]:
     """Return the aggregator that asks the judge, by the samplers whose answers it compares."""
-    if not config.aggregator.asks:
+    if not config.aggregator.uses_judge:
         return {}
     return clustered_by(config.aggregator, config.metric, sources(config.metric, conditions))
 
@@ -297,13 +301,13 @@ def max_judge_comparisons(
     requests: Sequence[Request],
     answers: pa.Table | None,
 ) -> list[tuple[Request, int]]:
-    """Return what a closed ``judge`` may be asked of ``answers``, as Aggregator.most_asked does.
+    """Return what a closed ``judge`` may be asked of ``answers``, as Aggregator.max_comparisons does.
 
     Where the answers to these ``requests`` are not there (None), each is taken to be another one.
     """
     by_form = Judge(judge.reader, Matching(), judge.first_line)  # every grader has the same labels
     labelled = _all_different(questions, requests) if answers is None else by_form.grade(questions, answers)
-    return aggregator.asking(judge.grader).most_asked(questions, labelled)
+    return aggregator.with_judge(judge.grader).max_comparisons(questions, labelled)
 
 
 def _all_different(questions: Sequence[Question], requests: Sequence[Request]) -> pa.Table:

@@ -163,8 +163,8 @@ def _measure(
     if models.found and not models.asked:
         log.info("the run is complete in the store: nothing was asked, and the model was not loaded")
 
-    if config.grader.asks:
-        write_parquet(config.grader.judged(), folder / VERDICTS)
+    if config.grader.uses_model:
+        write_parquet(config.grader.verdict_table(), folder / VERDICTS)
     described = models.description() | source.identity() | loaded.description(digest) | _described(config, scores)
     begin().parameters(resolved_values(settings, described))
     return Result(

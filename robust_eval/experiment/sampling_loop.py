@@ -259,7 +259,7 @@ class SampledAnswers:
 
     def identity(self) -> dict[str, Any]:
         """Return which temperatures the model takes, where it does not take all that were set."""
-        if self.takes.own:
+        if self.takes.default_only:
             return {"loaded.temperatures": "the model's own"}
         found = {} if math.isinf(self.takes.highest) else {"loaded.temperatures": f"up to {self.takes.highest:g}"}
         if not self.takes.greedy:

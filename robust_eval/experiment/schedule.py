@@ -287,7 +287,7 @@ def undecided(config: Config, samplers: Mapping[str, Sampler]) -> dict[str, Earl
 
 def reasons_for_full_sampling(config: Config, samplers: Mapping[str, Sampler], name: str) -> list[str]:
     """Return why a sampler has to ask all; nothing where breaking temperatures are all that is read."""
-    judged = ["the verdicts of a judge come after the answers"] if config.grader.asks else []
+    judged = ["the verdicts of a judge come after the answers"] if config.grader.uses_model else []
     return [*_settling(config, samplers, name)[1], *judged, *samplers[name].full_sampling_reasons()]
 
 

@@ -1,4 +1,4 @@
-"""Accepted answers in normal form, and whether a reply holds one of them as whole words."""
+"""Accepted answers in normal form, and their search in a reply as whole words."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -8,43 +8,45 @@ from robust_eval.normalization import forms, has_words, normalize
 from robust_eval.question import Question
 
 _SHORTEST = 5
-"""Letters of a word that may be written with a space inside, and of a plural, at least."""
+"""Minimum number of letters of a compound that may have a space inside, and of a plural."""
 _LETTER = r"[^\W\d_]"
 _GLUED = re.compile(rf"(?<={_LETTER})(?=\d)|(?<=\d)(?!(?:st|nd|rd|th)\b)(?={_LETTER})")
-_PARTED = re.compile(rf"(?<={_LETTER}) (?=\d)|(?<=\d) (?!(?:st|nd|rd|th)\b)(?={_LETTER})")
+_SEPARATED = re.compile(rf"(?<={_LETTER}) (?=\d)|(?<=\d) (?!(?:st|nd|rd|th)\b)(?={_LETTER})")
 
 
 def accepted_answers(question: Question, accents: str = "fold") -> tuple[tuple[str, ...], int]:
-    """Return the distinct normal forms of a question's accepted answers, and how many aliases are blank."""
+    """Return the distinct normal forms of a question's accepted answers, and the number of blank aliases."""
     usable = comparable(question.answers)
-    found = (form for text in usable for form in forms(text, accents))
-    return tuple(dict.fromkeys(found)), len(question.answers) - len(usable)
+    normalized = (form for text in usable for form in forms(text, accents))
+    return tuple(dict.fromkeys(normalized)), len(question.answers) - len(usable)
 
 
 def comparable(texts: Sequence[str]) -> list[str]:
-    """Return those of the texts that are not blank."""
+    """Return the texts that are not blank."""
     return [text for text in texts if normalize(text)]
 
 
 def holds(form: str, accepted: Iterable[str]) -> bool:
-    """Return whether a normal form holds one of the accepted ones as whole words."""
+    """Return whether a normal form contains one of the accepted ones as whole words."""
     return any(has_words(form, words) for words in accepted)
 
 
 @lru_cache(maxsize=1 << 12)
 def with_spellings(accepted: tuple[str, ...]) -> tuple[str, ...]:
-    """Return normal forms, and their other spellings: with the plural -s of the last word put on or taken off, with
-    letters and digits together or apart.
+    """Return normal forms, and their other spellings: with or without the plural -s of the last word, with letters and
+    digits joined or separated.
 
     >>> with_spellings(("chromosome", "lungs", "paris", "glass"))
     ('chromosome', 'lungs', 'paris', 'glass', 'chromosomes', 'lung')
     >>> with_spellings(("u 2", "f16"))
     ('u 2', 'f16', 'u2', 'f 16')
     """
-    others = (
-        other for form in accepted for other in (_other_number(form), _GLUED.sub(" ", form), _PARTED.sub("", form))
+    variants = (
+        variant
+        for form in accepted
+        for variant in (_other_number(form), _GLUED.sub(" ", form), _SEPARATED.sub("", form))
     )
-    return tuple(dict.fromkeys((*accepted, *filter(None, others))))
+    return tuple(dict.fromkeys((*accepted, *filter(None, variants))))
 
 
 def _other_number(form: str) -> str:
@@ -58,7 +60,7 @@ def _other_number(form: str) -> str:
 
 @lru_cache(maxsize=1 << 12)
 def compounds(accepted: tuple[str, ...]) -> tuple[str, ...]:
-    """Return normal forms of letters alone, each as one word: their parts may be written together or apart.
+    """Return normal forms of letters alone, each as one word without spaces.
 
     >>> compounds(("bee keeper", "rearview mirror", "u 2", "he"))
     ('beekeeper', 'rearviewmirror')
@@ -68,7 +70,7 @@ def compounds(accepted: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def holds_compound(form: str, words: Iterable[str]) -> bool:
-    """Return whether a normal form holds one of the words, which may be parted by spaces in it.
+    """Return whether a normal form contains one of the words, possibly with spaces inside.
 
     >>> holds_compound("he is bee keeper", ["beekeeper"]), holds_compound("he is bee keepers", ["beekeeper"])
     (True, False)
@@ -87,7 +89,7 @@ def holds_compound(form: str, words: Iterable[str]) -> bool:
 
 
 def _edges(form: str) -> set[int]:
-    """Return where words begin and end in a normal form without its spaces."""
+    """Return the boundaries of words in a normal form without its spaces."""
     edges, place = {0}, 0
     for word in form.split():
         place += len(word)

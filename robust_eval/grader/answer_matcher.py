@@ -1,9 +1,9 @@
-"""Whether a reply contains an accepted answer, and which next tokens would make it so.
+"""Matcher of accepted answers in replies, and of the next tokens that complete one.
 
-A model that grows the tree of all answers asks, at every prefix, which of some 50,000 tokens end it rightly. Comparing
-every one of them would take a second. Nearly all tokens change nothing: they are judged together, by one that stands
-for all that go on with the last word and one that stands for all that begin another. Only tokens that could bring an
-accepted answer about, or undo it, are judged one by one, and by the same rule as a whole reply.
+The tree of all answers needs, at every prefix, the tokens (of some 50,000) that end it rightly. Comparing each of them
+would take a second. Nearly all tokens change nothing: they are judged together, by one that represents all
+continuations of the last word and one that represents all beginnings of another. Only tokens that could complete an
+accepted answer, or undo it, are judged one by one, by the rule for whole replies.
 """
 
 import bisect
@@ -31,7 +31,7 @@ from robust_eval.normalization import (
 )
 from robust_eval.numerals import LARGE_NUMBERS, NUMBERS, ORDINALS, ROMAN
 
-_LETTER = "\u0298"  # ʘ: a letter that stands for every letter that goes on with a word, and is in no accepted answer
+_LETTER = "\u0298"  # ʘ: represents every letter that continues a word, and is in no accepted answer
 _NEXT_WORD = f" {2 * _LETTER}"  # of two letters: one alone may be an initial
 _WORDS_OF_NUMBERS = (*NUMBERS, *LARGE_NUMBERS, *ORDINALS, *ROMAN)
 _WORDS_OF_A_NUMBER = "|".join((*_WORDS_OF_NUMBERS, *MONTH_NAMES))
@@ -39,7 +39,7 @@ _MAY_GO_ON = re.compile(rf"(?:\d|\b(?:{_WORDS_OF_A_NUMBER}|and|a|of|no|minus|neg
 _NUMBER = re.compile(rf"\d|\b(?:{_WORDS_OF_A_NUMBER})\b")
 _DELICATE = re.compile(rf"{_NUMBER.pattern}|(?<!\S)[^\W\d_](?!\S)|[^\w\s]")
 """Forms that later text may change: a number, a single letter, a sign."""
-_WHOLE = r"(?<![^\W_])(?:{})(?![^\W_])"  # no letter or digit stands beside it
+_WHOLE = r"(?<![^\W_])(?:{})(?![^\W_])"  # no adjacent letter or digit
 _NUMBER_WORD = re.compile(rf"\d|{'|'.join(_WORDS_OF_NUMBERS)}")
 _WHOLE_NUMBER_WORD = re.compile(rf"\d|{_WHOLE.format('|'.join(_WORDS_OF_NUMBERS))}")
 _ALPHANUMERIC = re.compile(r"[^\W_]+")
@@ -54,7 +54,7 @@ _SPOKEN = {sign: (*words, *(["cent"] if sign == "%" else [])) for sign, words in
 
 
 class AnswerMatcher:
-    """The accepted answers to one question, as normal forms; a reply is right if it contains one as whole words."""
+    """Accepted answers to one question, as normal forms; a reply is right if it contains one as whole words."""
 
     def __init__(self, accepted: Sequence[str], accents: str = "fold", lenient: bool = True) -> None:
         accepted = tuple(accepted)
@@ -72,11 +72,11 @@ class AnswerMatcher:
         spoken = {word for end in ends for word in (*_SPOKEN.get(end, ()), *_abbreviations_of(end))}
         spoken |= {word for word, value in (*ROMAN.items(), ("i", 1)) if str(value) in ends}
         self._last_words = ends | spoken | ({"sharp"} if "#" in self._signs else set())
-        # of each last word the longest run of letters and digits, and a number also in words: no right reply lacks all
+        # the longest run of letters and digits of each last word, and numbers also in words: a right reply has one
         self._needed = {max(_ALPHANUMERIC.findall(unified(word)), key=len, default="") for word in self._last_words}
         self._needed |= {word for word, value in NUMBERS.items() if str(value) in self._needed}
 
-    @cached_property  # most runs ask a matcher for no more than its identity
+    @cached_property  # most runs use only the identity of a matcher
     def _pattern(self) -> re.Pattern[str]:
         return whole_words(*self._accepted)
 
@@ -96,41 +96,39 @@ class AnswerMatcher:
         )
 
     def next_tokens(self, prefix: bytes, texts: TokenTexts) -> NextTokens:
-        """Return what each token of a vocabulary makes of the reply that begins with ``prefix`` (no line
-        break in it).
-        """
+        """Return the outcome of each token of a vocabulary after ``prefix``, which has no line break."""
         text = prefix.decode("utf-8", "replace")
-        right, closed = np.zeros((2, len(texts)), dtype=bool)
+        right, decided = np.zeros((2, len(texts)), dtype=bool)
         if self.right(text) or self.right(text + 2 * _LETTER) or self.right(text + _NEXT_WORD):
             lexicon = _lexicon(texts)
-            right = np.where(texts.goes_on, self.right(text + 2 * _LETTER), self.right(text + _NEXT_WORD))
+            right = np.where(texts.continues_word, self.right(text + 2 * _LETTER), self.right(text + _NEXT_WORD))
             right[texts.empty] = self.right(text)
-            closed = lexicon.safe & self._settled(text + _NEXT_WORD)
+            decided = lexicon.safe & self._settled(text + _NEXT_WORD)
             if self._delicate:
-                closed |= right & lexicon.safe & ~lexicon.unsettling
-        begun = unified(text)
+                decided |= right & lexicon.safe & ~lexicon.unsettling
+        start = unified(text)
         judged: dict[str, tuple[bool, bool]] = {}
         for token in self._decisive(prefix, text, texts):
             key = texts.keys[token]
-            if not (key.isascii() and texts.raw[token].isascii()):  # it may change the character before it
+            if not (key.isascii() and texts.raw[token].isascii()):  # it may change the previous character
                 whole = (prefix + texts.raw[token].split(b"\n", 1)[0]).decode("utf-8", "replace")
                 right[token], stays = self._judged(whole)
-                closed[token] = stays and not texts.incomplete[token]
+                decided[token] = stays and not texts.incomplete[token]
                 continue
-            if key not in judged:  # "one", "One" and "ONE" say the same
-                possible = self._possible(begun + key)
+            if key not in judged:  # "one", "One" and "ONE" have one key
+                possible = self._possible(start + key)
                 judged[key] = self._judged(text + key) if possible else (False, False)
-            right[token], closed[token] = judged[key]
-        closed &= ~_lexicon(texts).power  # what stands behind "^" is a part of the word before it
-        return NextTokens(right, closed, self._begun(text, texts))
+            right[token], decided[token] = judged[key]
+        decided &= ~_lexicon(texts).power  # the text after "^" belongs to the word before it
+        return NextTokens(right, decided, self._begun(text, texts))
 
     def _possible(self, text: str) -> bool:
-        """Return False where a reply cannot be right because no word of it is the last of an answer."""
+        """Return whether a word of the reply may be the last of an answer; else the reply cannot be right."""
         if self._needed_pattern.search(text) or not text.isascii():
             return True
         if self._delicate and _WHOLE_NUMBER_WORD.search(text):
             return True
-        letters = _ALPHANUMERIC_RUNS.sub("", text)  # of a word, signs and spaces may be left out
+        letters = _ALPHANUMERIC_RUNS.sub("", text)  # signs and spaces within words are optional
         number = self._delicate and _NUMBER_WORD.search(letters) is not None
         if number or any(word in letters for word in (*self._needed, *self._compounds)):
             return True
@@ -140,7 +138,7 @@ class AnswerMatcher:
         return any(word in joined for word in self._compounds)
 
     def _judged(self, reply: str) -> tuple[bool, bool]:
-        """Return whether a reply is right, and whether it stays so whatever follows."""
+        """Return whether a reply is right, and whether every continuation is."""
         right = self.right(reply)
         return right, right and self._stays_right(reply)
 
@@ -148,14 +146,16 @@ class AnswerMatcher:
         """Return whether the reply is certain to stay right."""
         if self._settled(reply + _LETTER):
             return True
-        return self._delicate and all(self.right(reply + more) for more in (_LETTER, _NEXT_WORD, *_goes_on(reply)))
+        return self._delicate and all(
+            self.right(reply + more) for more in (_LETTER, _NEXT_WORD, *_continuations(reply))
+        )
 
     def _settled(self, reply: str) -> bool:
-        """Return whether the reply contains an accepted answer that no later word changes."""
+        """Return whether the reply contains an accepted answer that no later word can change."""
         return self._plain_pattern.search(normalize(reply, self._accents)) is not None
 
     def _decisive(self, prefix: bytes, text: str, texts: TokenTexts) -> set[int]:
-        """Return the tokens that might bring an accepted answer about or undo it."""
+        """Return the tokens that might complete an accepted answer or undo it."""
         lexicon = _lexicon(texts)
         begun = {_last_word(text), _last_word(text.replace("'", "").replace("’", ""))}
         letters = _LETTERS.search(text)
@@ -193,7 +193,7 @@ class AnswerMatcher:
         return tokens
 
     def _compounding(self, text: str, texts: TokenTexts) -> Iterable[int]:
-        """Yield the tokens that end a word which may be written with spaces inside."""
+        """Yield the tokens that complete a compound, possibly with spaces inside."""
         end = text[-64:]
         written = {_ALPHANUMERIC_RUNS.sub("", unified(end)), normalize(end, self._accents).replace(" ", "")}
         for word in self._compounds:
@@ -203,33 +203,31 @@ class AnswerMatcher:
                     yield from _lexicon(texts).beginning_with(word[length:])
 
     def _begun(self, text: str, texts: TokenTexts) -> Ids:
-        """Return tokens that begin an accepted answer or go on with one without ending it: the likeliest to end
-        rightly.
-        """
+        """Return tokens that begin or continue an accepted answer without completing it."""
         reply = normalize(text, self._accents)
         tokens: set[int] = set()
         for form in self._strict:
-            tokens.update(_lexicon(texts).beginning(form))
+            tokens.update(_lexicon(texts).proper_prefixes(form))
             for done in range(1, len(form)):
                 if reply.endswith(form[:done]) and reply[:-done][-1:] in ("", " "):
-                    tokens.update(_lexicon(texts).beginning(form[done:]))
+                    tokens.update(_lexicon(texts).proper_prefixes(form[done:]))
         return np.array(sorted(tokens), dtype=np.intp)
 
 
 def _abbreviations_of(word: str) -> list[str]:
-    """Return what a month is abbreviated to."""
+    """Return the abbreviations of a month."""
     return [name for name, month in MONTH_NAMES.items() if month == word and name not in MONTHS]
 
 
 class _Lexicon:
-    """Kinds of tokens in one vocabulary that matter to the comparison of answers."""
+    """Classes of tokens of one vocabulary for the comparison of answers."""
 
     def __init__(self, texts: TokenTexts) -> None:
         self._texts = texts
-        # of this vocabulary alone: there may be one for each place of an answer, which must not outlive it
+        # per instance: there may be a vocabulary for each position of an answer, which the cache must not outlive
         self.numbers_with = lru_cache(maxsize=1 << 14)(self._numbers_with)
         self.abbreviations = lru_cache(maxsize=1 << 14)(self._abbreviations)
-        self.beginning = lru_cache(maxsize=1 << 14)(self._beginning)
+        self.proper_prefixes = lru_cache(maxsize=1 << 14)(self._proper_prefixes)
         self.containing = lru_cache(maxsize=1 << 10)(self._containing)
 
     @cached_property
@@ -239,14 +237,14 @@ class _Lexicon:
         continuing = re.compile(rf"[^\w]*(?:\d|(?:{'|'.join(words)})(?![^\W\d_])|[^\W\d_](?![^\W\d_]))|{_BINDING}")
         mask = self._texts.matching(continuing)
         for token, key in enumerate(self._texts.keys):
-            begun = re.match(r"[\W_]*([^\W\d_]*)$", key)  # a boundary, then a word that may not be whole
+            begun = re.match(r"[\W_]*([^\W\d_]*)$", key)  # a boundary, then a possibly incomplete word
             if begun and (len(begun.group(1)) < 2 or any(word.startswith(begun.group(1)) for word in words)):
                 mask[token] = True
         return mask
 
     @cached_property
     def power(self) -> Mask:
-        """Tokens that hold the sign of a power."""
+        """Tokens with the sign of a power."""
         return np.array(["^" in key for key in self._texts.keys], dtype=bool)
 
     @cached_property
@@ -255,7 +253,7 @@ class _Lexicon:
         return _ids(self._texts.matching(re.compile(_BINDING)))
 
     def beginning_with(self, text: str) -> list[int]:
-        """Return the tokens whose first letters and digits are a text, whatever stands before them."""
+        """Return the tokens whose first letters and digits are a text, after any signs."""
         keys, ids = self._bare
         return ids[bisect.bisect_left(keys, text) : bisect.bisect_left(keys, text + "\U0010ffff")]
 
@@ -266,12 +264,12 @@ class _Lexicon:
 
     @cached_property
     def apostrophe_ids(self) -> list[int]:
-        """Tokens that begin with an apostrophe, which may be left out."""
+        """Tokens that begin with an apostrophe, which is optional."""
         return self._texts.starting_with("'")
 
     @cached_property
     def unit_ids(self) -> list[int]:
-        """Tokens that are a unit behind a number, or the end of one."""
+        """Tokens that are a unit after a number, or the end of one."""
         ends = {unit[place:] for unit in UNITS for place in range(len(unit))}
         return _ids(self._texts.matching(re.compile(rf"(?:{'|'.join(ends)})(?![^\W_])")))
 
@@ -285,17 +283,17 @@ class _Lexicon:
 
     @cached_property
     def number_ids(self) -> list[int]:
-        """Tokens that go on with a number, or are one."""
+        """Tokens that are a number, or continue one."""
         return _ids(self._texts.matching(re.compile(rf"[^\w]*(?:\d|(?:{_WORDS_OF_A_NUMBER})(?![^\W\d_]))")))
 
     def _numbers_with(self, word: str) -> list[int]:
-        """Return those of the tokens that go on with a number, or are one, that bring a word about by themselves."""
+        """Return the tokens of :attr:`number_ids` that normalise to a word."""
         pattern = whole_words(word)
         return [token for token in self.number_ids if pattern.search(normalize(self._texts.keys[token]))]
 
     @cached_property
     def mark_ids(self) -> list[int]:
-        """Tokens that begin with a mark that is combined with the letter before it."""
+        """Tokens that begin with a combining mark."""
         return self._those(lambda key: key != "" and unicodedata.category(key[0])[0] == "M")
 
     @cached_property
@@ -308,14 +306,14 @@ class _Lexicon:
 
     @cached_property
     def single_letter_ids(self) -> list[int]:
-        """Tokens that begin with one letter by itself."""
+        """Tokens that begin with a single letter."""
         return _ids(self._texts.matching(re.compile(r"\s?[^\W\d_](?![^\W_])")))
 
     @cached_property
     def safe(self) -> Mask:
-        """Tokens that surely end the word before them; a part of a character may turn out to be a letter."""
+        """Tokens that certainly end the word before them; an incomplete character may become a letter."""
         part = np.array([token[:1] >= b"\xc0" for token in self._texts.raw], dtype=bool) & self._texts.incomplete
-        return np.asarray(~self._texts.goes_on & ~self._texts.empty & ~part)
+        return np.asarray(~self._texts.continues_word & ~self._texts.empty & ~part)
 
     @cached_property
     def _dotted(self) -> list[tuple[int, str]]:
@@ -324,13 +322,11 @@ class _Lexicon:
         return [(token, "".join(filter(str.isalpha, self._texts.keys[token]))) for token in ids]
 
     def _abbreviations(self, word: str, begun: bool) -> list[int]:
-        """Return tokens with dotted letters that might stand for a word, or for its end where dotted letters have
-        begun.
-        """
+        """Return tokens with dotted letters that might abbreviate a word, or its end if dotted letters have begun."""
         return [t for t, letters in self._dotted if word in letters or (begun and word.endswith(letters))]
 
-    def _beginning(self, text: str) -> list[int]:
-        """Return tokens that are the beginning of a text, but not all of it, with or without a space before."""
+    def _proper_prefixes(self, text: str) -> list[int]:
+        """Return tokens that are a proper prefix of a text, with or without a leading space."""
         starts = [text[:length] for length in range(1, len(text))]
         return [
             token for start in starts for token in (*self._texts.equal_to(start), *self._texts.equal_to(f" {start}"))
@@ -342,7 +338,7 @@ class _Lexicon:
 
 @lru_cache(maxsize=4)
 def _lexicon(texts: TokenTexts) -> _Lexicon:
-    """Return the lexicon of a vocabulary, made once."""
+    """Return the lexicon of a vocabulary, built once."""
     return _Lexicon(texts)
 
 
@@ -351,7 +347,7 @@ def _ids(mask: Mask) -> list[int]:
 
 
 def _last_word(text: str) -> str:
-    """Return the word that the text ends in the middle of, or at the end of; empty after a boundary."""
+    """Return the last word of the text, perhaps unfinished; empty after a boundary."""
     key = unified(text[-64:])
     start = len(key)
     while start and not is_boundary(key[start - 1]):
@@ -359,8 +355,8 @@ def _last_word(text: str) -> str:
     return key[start:]
 
 
-def _goes_on(reply: str) -> Iterable[str]:
-    """Yield continuations that would make something else of a number, a letter or a sign at the end of a reply."""
+def _continuations(reply: str) -> Iterable[str]:
+    """Yield continuations that change the meaning of a number, a letter or a sign at the end of a reply."""
     word = _last_word(reply)
     yield from (
         "0",

@@ -1,4 +1,4 @@
-"""Replies to choices in another order or form, graded so that a letter means the same choice for all raters."""
+"""Grading of replies to choices in another order or form, with labels for the original order."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -22,45 +22,44 @@ _AS_A_SIGN = [
         rf"\\boxed\{{\s*(?:\\text\{{)?{_NUMBER}(?=\s*\}})",
     )
 ]
-"""Where a number is the sign of a choice, and no quantity."""
+"""Patterns of numbers that label a choice, and are no quantity."""
 
 
 def graded_as_shown(
     grade: Callable[[Sequence[Question], pa.Table], pa.Table], questions: Sequence[Question], replies: pa.Table
 ) -> pa.Table:
-    """Return what ``grade`` says of replies, each graded by the question as it was shown, with labels that are the
-    letters of the question as it stands.
+    """Grade each reply by the question as shown to the model, and return labels for the original choices.
 
-    Raises UserError where a table tells of choices that a question has not.
+    Raises UserError if the table has an arrangement of other choices than the question.
     """
-    told = replies["form"].to_pylist()
-    shown = {form: arrangement_told(form) for form in set(told)}
-    if not any(shown.values()):
+    tags = replies["form"].to_pylist()
+    arrangements = {form: arrangement_told(form) for form in set(tags)}
+    if not any(arrangements.values()):
         return grade(questions, replies)
     by_id = {question.id: question for question in questions}
-    asked = dict(by_id)
+    graded_questions = dict(by_id)
     ids, texts = [], []
     for question_id, text, form in rows(replies, "question_id", "text", "form"):
-        arrangement = shown[form]
+        arrangement = arrangements[form]
         if arrangement is not None:
             question, question_id = by_id[question_id], f"{question_id}\0{form}"
-            if question_id not in asked:
-                asked[question_id] = _shown(question, question_id, arrangement)
+            if question_id not in graded_questions:
+                graded_questions[question_id] = _as_shown(question, question_id, arrangement)
             if arrangement.form in FORMS and FORMS[arrangement.form].numbered:
-                text = with_letters(text, asked[question_id].choices)
+                text = with_letters(text, graded_questions[question_id].choices)
         ids.append(question_id)
         texts.append(text)
-    graded = grade(list(asked.values()), _with(replies, {"question_id": ids, "text": texts}))
+    graded = grade(list(graded_questions.values()), _with(replies, {"question_id": ids, "text": texts}))
     labels = [
-        arrangement.named(label) if (arrangement := shown[form]) is not None and label is not None else label
-        for label, form in zip(graded["label"].to_pylist(), told, strict=True)
+        arrangement.named(label) if (arrangement := arrangements[form]) is not None and label is not None else label
+        for label, form in zip(graded["label"].to_pylist(), tags, strict=True)
     ]
-    own = {name: replies[name].to_pylist() for name in ("question_id", "text")}
-    return _with(graded, {**own, "label": labels})
+    original = {name: replies[name].to_pylist() for name in ("question_id", "text")}
+    return _with(graded, {**original, "label": labels})
 
 
 def with_letters(reply: str, choices: Sequence[str]) -> str:
-    """Return a reply to numbered choices with the letters of their places, where numbers stand for choices.
+    """Return a reply to numbered choices with letters in place of the numbers that label choices.
 
     >>> with_letters("The answer is 2.", ["3 m/s", "4 m/s"]), with_letters("4 m/s", ["3 m/s", "4 m/s"])
     ('The answer is B.', '4 m/s')
@@ -80,14 +79,14 @@ def _lettered(match: re.Match[str], choices: int) -> str:
     return whole[:begin] + LETTERS[number - 1] + whole[begin + len(match["number"]) :]
 
 
-def _shown(question: Question, name: str, arrangement: Arrangement) -> Question:
+def _as_shown(question: Question, name: str, arrangement: Arrangement) -> Question:
     if len(arrangement.order) != len(question.choices):
         raise UserError(
             f"question {question.id} has {len(question.choices)} choices, and an answer to it was given to "
             f"{len(arrangement.order)} ({arrangement.told})"
         )
-    shown = arrangement.of(question)
-    return Question(name, question.text, choices=shown.choices, correct=shown.correct, context=question.context)
+    arranged = arrangement.of(question)
+    return Question(name, question.text, choices=arranged.choices, correct=arranged.correct, context=question.context)
 
 
 def _with(table: pa.Table, columns: dict[str, list[str | None]]) -> pa.Table:

@@ -23,13 +23,13 @@ from robust_eval.reader.reply import free_text_of
 from robust_eval.store.stored_model import StoredModel
 
 NO_VERDICT = "no verdict"
-"""Why a reply counts as an error that has an answer: whoever was to judge it said nothing."""
+"""Reason of an error in a reply with an answer: the judge gave no verdict."""
 NO_JUDGE = "aggregator.model=judge asks the judge whether answers mean the same: choose grader=judge as well"
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a grader says of one reply: its label, whether it is right, and whether it equals an accepted answer."""
+    """Verdict on one reply: its label, whether it is right, and whether it equals an accepted answer."""
 
     label: str | None
     correct: bool | None
@@ -43,7 +43,7 @@ class Verdict:
 
 
 class _Graded(NamedTuple):
-    """The answer that is graded of a ``reply``; ``by_scopes`` where a reader of whole replies found it."""
+    """Extracted answer of a ``reply``; ``by_scopes`` if a reader of whole replies extracted it."""
 
     reply: str
     answer: str
@@ -51,12 +51,12 @@ class _Graded(NamedTuple):
 
 
 class FreeReply(NamedTuple):
-    """A free-text reply to a question that has accepted answers."""
+    """Free-text reply to a question with accepted answers."""
 
     question: Question
     text: str
     form: str
-    """Its normal form, never empty."""
+    """Normal form, never empty."""
     accepted: tuple[str, ...]
     """The distinct normal forms of the accepted answers, at least one."""
     searched: Sequence[str]
@@ -74,20 +74,20 @@ class FreeReply(NamedTuple):
 
     @property
     def line(self) -> str:
-        """What was said, as natural text: the first line."""
+        """First line of the reply, as natural text."""
         return first_line(self.text)
 
     @property
     def references(self) -> list[str]:
-        """The accepted answers as natural text, without those that normalise to nothing."""
+        """Accepted answers as natural text, without those that normalise to nothing."""
         return comparable(self.question.answers)
 
 
 @dataclass
 class Grader(ABC):
-    """A way of telling right from wrong; a dataclass whose fields are its configuration.
+    """Base class of graders; a dataclass whose fields are its configuration.
 
-    The label of a free-text answer is its normal form, and ``exact`` says whether that equals the normal form of an
+    The label of a free-text answer is its normal form, and ``exact`` is true if that equals the normal form of an
     accepted answer. Multiple choice is graded by its letter, whatever the grader.
     """
 
@@ -98,10 +98,10 @@ class Grader(ABC):
     accents: str = field(default="fold", kw_only=True)
     """fold: São Paulo is Sao Paulo; keep: accents of Latin and Greek letters tell answers apart."""
 
-    asks = False
-    """Whether a model is asked for verdicts."""
+    uses_model = False
+    """Whether a model judges."""
     first_line = True
-    """Where a grader stands alone, without a reader: an answer is the first line of a reply."""
+    """Without a reader: an answer is the first line of a reply."""
 
     def __post_init__(self) -> None:
         if self.letter not in ("anchored", "strict"):
@@ -111,48 +111,44 @@ class Grader(ABC):
 
     @abstractmethod
     def right(self, replies: Sequence[FreeReply]) -> Sequence[bool | None]:
-        """Tell whether each of the replies is right; None where no verdict is to be had. UserError where a question
-        lacks what that takes.
-        """
+        """Return whether each reply is right; None without a verdict. UserError if a question lacks a field."""
 
     @property
-    def asked(self) -> ModelConfig | None:
-        """Settings of the model that is asked for verdicts; None where none is."""
+    def judge_config(self) -> ModelConfig | None:
+        """Configuration of the judge; None without one."""
         return None
 
-    def by(self, model: StoredModel, seed: int) -> "Grader":
-        """Return the grader, which may ask this ``model`` for verdicts."""
+    def with_model(self, model: StoredModel, seed: int) -> "Grader":
+        """Return the grader with this ``model`` as its judge."""
         return self
 
-    def closed(self) -> "Grader":
-        """Return the same, which only reads stored verdicts, and raises NotStoredError where others are needed."""
+    def cached_only(self) -> "Grader":
+        """Return a cache-only copy, which raises NotStoredError for a verdict that is not in the store."""
         return self
 
     @property
     def judge(self) -> StoredModel | None:
-        """The model that is asked for verdicts; None where none is."""
+        """Judge; None without one."""
         return None
 
-    def expected(self, question: Question, answers: int) -> list[Request]:
-        """Return the requests for verdicts on so many answers to a question at most, to plan with."""
+    def expected_requests(self, question: Question, answers: int) -> list[Request]:
+        """Return the requests for verdicts on at most ``answers`` answers to a question, for the plan."""
         return []
 
-    def mean_the_same(self, pairs: Sequence[tuple[Question, str, str]]) -> list[bool | None]:
-        """Tell of two answers to each question whether the second says what the first says; None where no verdict is to
-        be had. UserError where no model is asked.
-        """
+    def are_equivalent(self, pairs: Sequence[tuple[Question, str, str]]) -> list[bool | None]:
+        """Return whether two answers to each question are equivalent, or None; UserError without a judge."""
         raise UserError(NO_JUDGE)
 
-    def comparisons(self, pairs: Sequence[tuple[Question, str, str]]) -> list[Request]:
-        """Return the requests of :meth:`mean_the_same`, to plan with; UserError where no model is asked."""
+    def comparison_requests(self, pairs: Sequence[tuple[Question, str, str]]) -> list[Request]:
+        """Return the requests of :meth:`are_equivalent`, for the plan; UserError without a judge."""
         raise UserError(NO_JUDGE)
 
-    def judged(self) -> pa.Table:
-        """Return what a model said when it was asked for verdicts; without columns where none was."""
+    def verdict_table(self) -> pa.Table:
+        """Return the verdicts of the judge; without columns if there is none."""
         return pa.table({})
 
     def description(self) -> Mapping[str, Any]:
-        """Return what is to be recorded of the verdicts."""
+        """Return the metadata of the verdicts for the record of the run."""
         return {}
 
     @property
@@ -160,9 +156,7 @@ class Grader(ABC):
         return self.letter == "strict"
 
     def matcher(self, question: Question) -> Matcher | None:
-        """Return the rule as it applies to a free-text answer that is being written; None where it takes the whole
-        reply.
-        """
+        """Return the matcher of unfinished free-text answers; None if the rule needs the whole reply."""
         return None
 
     def choices(self, question: Question) -> LetterChoices | None:
@@ -170,33 +164,30 @@ class Grader(ABC):
         return LetterChoices(len(question.choices), question.correct, self._strict) if question.choices else None
 
     def unusable_aliases(self, questions: Sequence[Question]) -> Mapping[str, int]:
-        """Return how many accepted answers of each question normalise to nothing, and so are left out; only those with
-        any.
+        """Return the number of accepted answers that normalise to nothing, and so are excluded, by question.
 
-        Asked before anything else is: UserError where a question lacks what the grader needs.
+        Called before all other methods: UserError if a question lacks a required field.
         """
         counts = {question.id: accepted_answers(question, self.accents)[1] for question in questions}
         return {question_id: count for question_id, count in counts.items() if count}
 
     def grade(self, questions: Sequence[Question], answers: pa.Table) -> pa.Table:
-        """Return the answer table with ``label``, ``correct`` and ``exact`` filled; ``invalid`` where no letter was
-        chosen.
-        """
+        """Return the answer table with ``label``, ``correct`` and ``exact``; ``invalid`` without a letter."""
         by_id = {question.id: question for question in questions}
-        asked = [
+        replies = [
             (question_id, self._graded(by_id[question_id], *reply))
             for question_id, *reply in rows(answers, "question_id", "text", "answer", "rule", "reason")
         ]
-        verdicts = self._verdicts(by_id, dict.fromkeys(asked))
+        verdicts = self._verdicts(by_id, dict.fromkeys(replies))
         names = ("outcome", "answer", "rule", "reason", "uncertain")
         columns: dict[str, list[object]] = {name: [] for name in (*names, "label", "correct", "exact")}
         for key, outcome, answer, rule, reason, uncertain in zip(
-            asked, *(answers[name].to_pylist() for name in names), strict=True
+            replies, *(answers[name].to_pylist() for name in names), strict=True
         ):
             question_id, verdict = key[0], verdicts[key]
             if outcome in NO_REPLY:
                 verdict = Verdict(None, None, None)
-            elif outcome == "invalid" and verdict.identical:  # what looks like a mark is the answer
+            elif outcome == "invalid" and verdict.identical:  # the text that looks like a mark is the answer
                 outcome, answer, rule, reason = "ok", " ".join(key[1].reply.split()), WHOLE_REPLY, None
             elif outcome in NO_ANSWER and verdict.correct is not None:
                 verdict = Verdict(None, False, False, uncertain=verdict.uncertain)
@@ -219,9 +210,7 @@ class Grader(ABC):
     def _graded(
         self, question: Question, text: str, answer: str | None, rule: str | None, reason: str | None
     ) -> _Graded:
-        """Return what is graded of a reply: the answer of a reader; all of it where there was no reader, or where a
-        letter must be all that was said.
-        """
+        """Return the graded part of a reply: the extracted answer; all, without a reader or for strict letters."""
         if question.choices and self._strict:
             return _Graded(text, without_reasoning(text) or "")
         if not rule and not reason:
@@ -259,7 +248,7 @@ class Grader(ABC):
         return Verdict(letter, right, right)
 
     def _free_reply(self, question: Question, graded: _Graded, accepted: tuple[str, ...]) -> FreeReply:
-        """Return a free-text reply with the scopes in which accepted answers are searched."""
+        """Return a free-text reply with the scopes of the search for accepted answers."""
         whole = " ".join(graded.reply.split())
         identical = whole in (" ".join(text.split()) for text in question.answers if text.strip()) or (
             normalize(whole, self.accents) in accepted
@@ -271,18 +260,18 @@ class Grader(ABC):
         scopes = free_text_of(graded.reply)
         form = normalize(graded.answer, self.accents)
         affirmed = tuple(each for each in accepted if not is_denial(each))
-        denied = self._says(scopes.answer, tuple(each for each in accepted if is_denial(each)))
-        certain, everything = (denied or self._says(text, affirmed) for text in (scopes.certain, scopes.whole))
+        denied = self._contains(scopes.answer, tuple(each for each in accepted if is_denial(each)))
+        certain, everything = (denied or self._contains(text, affirmed) for text in (scopes.certain, scopes.whole))
         searched = self._forms(scopes.answer if denied else scopes.graded)
         return FreeReply(question, graded.answer, form, accepted, searched, False, certain is not everything)
 
-    def _says(self, text: str, accepted: tuple[str, ...]) -> bool:
+    def _contains(self, text: str, accepted: tuple[str, ...]) -> bool:
         return bool(accepted) and any(self._holds(form, accepted) for form in self._forms(text))
 
     def _holds(self, form: str, accepted: tuple[str, ...]) -> bool:
-        """Return whether a normal form holds an accepted one by the rule of this grader."""
+        """Return whether a normal form contains an accepted one by the rule of this grader."""
         return holds(form, accepted)
 
     def _forms(self, text: str) -> list[str]:
-        """Return the normal forms of a text, and of what it is without footnotes."""
+        """Return the normal forms of a text, with and without footnotes."""
         return [form for each in dict.fromkeys((text, without_footnotes(text))) for form in forms(each, self.accents)]

@@ -1,4 +1,4 @@
-"""Grading by meaning: a reply that a sentence model puts near an accepted answer is right.
+"""Grader by similarity of meaning: a reply close to an accepted answer, by a sentence model, is right.
 
 The rule of WikiQA, whose accepted answers are labelled passages, in Cho & Watson, "Measuring Robustness via Automated
 Crowdsourcing of Question Perturbations and Answers" (docs/methods.md, §2).
@@ -34,8 +34,8 @@ class Cosine(Grader):
             raise ValueError(f"similarity must be at least -1 and below 1, not {self.similarity}")
 
     def right(self, replies: Sequence[FreeReply]) -> list[bool]:
-        """Tell whether each reply is near an accepted answer; all that is new is embedded at once."""
-        self._sentences.learn(text for reply in replies for text in (reply.line, *reply.references))
+        """Return whether each reply is near an accepted answer; all new texts are embedded together."""
+        self._sentences.precompute(text for reply in replies for text in (reply.line, *reply.references))
         return [nearness(self._sentences, reply, reply.references) > self.similarity for reply in replies]
 
     @cached_property
@@ -44,10 +44,10 @@ class Cosine(Grader):
 
 
 def nearness(sentences: Sentences, reply: FreeReply, references: Sequence[str]) -> float:
-    """Return the largest cosine of a reply to any of some references; 1 where their normal forms are equal.
+    """Return the largest cosine of a reply to any of the references; 1 if the normal forms are equal.
 
-    The normal form goes first because to a sentence model 1,945 and 1945 have nothing in common. To one all letters are
-    much alike: a reference that is a single one counts only where the reply has it as a word. −1 where none counts.
+    The normal form takes precedence because a sentence model separates 1,945 from 1945. It does not separate letters:
+    a reference of a single letter counts only if it is a word of the reply. −1 if no reference counts.
     """
     forms = [normalize(text) for text in references]
     if reply.form in forms:

@@ -1,4 +1,4 @@
-"""The verdict on one reply, with the answer that was extracted and the rule that extracted it."""
+"""Verdict on one reply, with the extracted answer and its extraction rule."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,13 +19,13 @@ from robust_eval.reader.reply import FirstLineReader, ReplyReader
 
 READERS: Mapping[str, Callable[[], Reader]] = {"reply": ReplyReader, "first_line": FirstLineReader}
 GRADERS: Mapping[str, Callable[..., Grader]] = {"matching": Matching, "levenshtein": Levenshtein}
-"""Readers and graders that need nothing but a name; the other graders need a model."""
+"""Readers and graders by name; the other graders need a model."""
 _Part = TypeVar("_Part", Reader, Grader)
 
 
 @dataclass(frozen=True)
 class GradedReply:
-    """The verdict on one reply.
+    """Verdict on one reply.
 
     ``correct`` is True or False, or None without an accepted answer. ``label`` is the letter of the chosen
     option, or the normalised answer; None where there is no answer. ``answer`` is the text that was extracted and
@@ -48,7 +48,7 @@ def grade_reply(
     reader: str | Reader = "reply",
     grader: str | Grader = "matching",
 ) -> GradedReply:
-    """Return the verdict on one reply, with the answer that was extracted and the rule that extracted it.
+    """Return the verdict on one reply, with the extracted answer and its extraction rule.
 
     It is the verdict of a run with the same reader and grader. No model is loaded and nothing is asked, unless the
     grader is an object that does so.
@@ -89,8 +89,8 @@ def grade_reply(
     if not _is_unicode(reply):
         raise UserError("reply must be Unicode text, without half of a surrogate pair")
     question = question_of((answers,) if isinstance(answers, str) else answers, choices)
-    extraction = _named("reader", reader, READERS, Reader)
-    comparison = _named("grader", grader, GRADERS, Grader)
+    extraction = _resolved("reader", reader, READERS, Reader)
+    comparison = _resolved("grader", grader, GRADERS, Grader)
     graded = comparison.grade([question], read(extraction, [question], _row(reply)))
     names = ("correct", "label", "answer", "rule", "reason", "uncertain")
     correct, label, answer, rule, reason, uncertain = (graded[name][0].as_py() for name in names)
@@ -98,7 +98,7 @@ def grade_reply(
 
 
 def question_of(answers: Sequence[str], choices: Sequence[str]) -> Question:
-    """Return the question that accepted answers and choices make; UserError names the argument that is wrong."""
+    """Return the question with these accepted answers and choices; UserError names a wrong argument."""
     accepted, options = _texts("answers", answers), _texts("choices", choices)
     if not options:
         question = Question("", "", answers=accepted)
@@ -124,30 +124,32 @@ def _is_unicode(text: str) -> bool:
 
 
 def _right_choice(answers: Sequence[str], choices: Sequence[str]) -> int:
-    """Return the index of the one choice that the answers name, by its letter or its text."""
+    """Return the index of the one choice in the answers, by its letter or its text."""
     names = {answer.strip() for answer in answers}
     letters = {name.upper() for name in names if len(name) == 1}
-    named = [
+    places = [
         place
         for place, (letter, choice) in enumerate(zip(LETTERS, choices, strict=False))
         if choice.strip() in names or letter in letters
     ]
-    if len(named) != 1:
-        found = ", ".join(LETTERS[place] for place in named) or "none"
-        raise UserError(f"answers must name one of the choices, by its letter or its text; they name {found}")
-    return named[0]
+    if len(places) != 1:
+        letters_named = ", ".join(LETTERS[place] for place in places) or "none"
+        raise UserError(f"answers must name one of the choices, by its letter or its text; they name {letters_named}")
+    return places[0]
 
 
-def _named(argument: str, part: str | _Part, known: Mapping[str, Callable[..., _Part]], kind: type[Any]) -> _Part:
+def _resolved(
+    argument: str, value: str | _Part, registry: Mapping[str, Callable[..., _Part]], kind: type[Any]
+) -> _Part:
     """Return a reader or grader by its name; an object as it is."""
-    fits = isinstance(part, kind)
-    if isinstance(part, str):
-        if part in known:
-            return known[part]()
+    fits = isinstance(value, kind)
+    if isinstance(value, str):
+        if value in registry:
+            return registry[value]()
     elif fits:
-        return part
-    found = part if isinstance(part, str) else type(part).__name__
-    raise UserError(f"{argument} must be {' or '.join(known)}, or a {kind.__name__} object, not {found}")
+        return value
+    received = value if isinstance(value, str) else type(value).__name__
+    raise UserError(f"{argument} must be {' or '.join(registry)}, or a {kind.__name__} object, not {received}")
 
 
 @cache

@@ -1,4 +1,4 @@
-"""A reader and a grader together: what was said in a reply, and whether it is right."""
+"""Reader and grader of replies, combined."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,22 +20,23 @@ _FILLED = ("outcome", "answer", "rule", "reason", "uncertain", "label", "correct
 
 @dataclass(frozen=True)
 class Judge:
-    """Reads replies, and grades what was read."""
+    """Combination of a reader, which extracts answers from replies, and a grader of the answers."""
 
     reader: Reader
     grader: Grader
     first_line: bool
-    """Whether a model may end its reply with the first line."""
+    """Whether a model may stop after the first line."""
     served: bool = False
-    """Whether the model is behind a server, which says itself that it cannot use a matcher."""
+    """Whether the model is behind a server, which refuses matchers itself."""
 
-    def closed(self) -> "Judge":
-        """Return the same, which asks no model for verdicts."""
-        return replace(self, grader=self.grader.closed())
+    def cached_only(self) -> "Judge":
+        """Return a cache-only copy, which reads the verdicts of a judge from the store."""
+        return replace(self, grader=self.grader.cached_only())
 
     def grade(self, questions: Sequence[Question], replies: pa.Table) -> pa.Table:
-        """Return the table of replies with what was read in them, and graded; labels are letters of the choices in the
-        order in which a question has them, however they were shown.
+        """Return the table of replies with extracted answers and verdicts.
+
+        Labels are letters of the choices in the question's order, in whatever order they were shown.
         """
 
         def grade(questions: Sequence[Question], replies: pa.Table) -> pa.Table:
@@ -49,7 +50,7 @@ class Judge:
         return graded_as_shown(grade, questions, replies)
 
     def matcher(self, question: Question) -> Matcher | None:
-        """Return the rule of the grader for an answer that is being written; None where all of the reply is read."""
+        """Return the grader's matcher of unfinished answers; None if the whole reply is read."""
         return self.grader.matcher(question) if self.first_line or self.served else None
 
     def choices(self, question: Question) -> Choices | None:
@@ -62,12 +63,12 @@ class Judge:
 
 
 def _different(replies: pa.Table) -> tuple[pa.Table, pa.Array]:
-    """Return the first of all replies that are read and graded alike, and for each reply the row of that one."""
-    thought = pc.fill_null(pc.not_equal(replies["reasoning"], ""), False)
-    reasoned = pc.or_(thought, pc.fill_null(pc.greater(replies["reasoning_tokens"], 0), False))
-    alike = [replies[name] for name in ("question_id", "text", "outcome", "finish_reason")] + [reasoned]
+    """Return the distinct replies, and for each reply the row of its equal."""
+    has_reasoning_text = pc.fill_null(pc.not_equal(replies["reasoning"], ""), False)
+    has_reasoning = pc.or_(has_reasoning_text, pc.fill_null(pc.greater(replies["reasoning_tokens"], 0), False))
+    columns = [replies[name] for name in ("question_id", "text", "outcome", "finish_reason")] + [has_reasoning]
     codes = np.zeros(replies.num_rows, dtype=np.int64)
-    for column in alike:
+    for column in columns:
         coded = column.combine_chunks().dictionary_encode(null_encoding="encode")
         codes = codes * max(len(coded.dictionary), 1) + coded.indices.to_numpy()
         codes = np.unique(codes, return_inverse=True)[1]

@@ -1,4 +1,4 @@
-"""Grading by a language model that is asked whether a reply is right; its verdicts are answers, and stored as such."""
+"""Grader by a judge, a language model; its verdicts are answers, and stored as such."""
 
 import hashlib
 import json
@@ -27,26 +27,26 @@ from robust_eval.store.stored_model import StoredModel
 
 log = logging.getLogger(__name__)
 
-MOST_CHARACTERS = 8000
-"""Of a reply that are shown to a judge; the rest is left out in the middle."""
-FIRST = 20
-"""Replies of which a judge must give a verdict on half at least, or the run stops."""
-FEWEST = 10
-"""Replies after which that is looked at, where there are no more."""
+MAX_CHARACTERS = 8000
+"""Maximum length of a reply in the judge's prompt; the middle of a longer one is omitted."""
+TRIAL_REPLIES = 20
+"""Number of first replies of which a judge must give a verdict on half, or the run stops."""
+MIN_REPLIES = 10
+"""Minimum number of replies for that check."""
 PADDING = (
     "This is a question that many people have asked. It helps to look at it with care and from several sides. The "
     "matter has been described at length elsewhere, and much has been said about it over the years."
 )
-"""What a reply is padded with, to see whether a judge likes long replies: it says nothing."""
+"""Meaningless padding of replies, to test whether a judge prefers long ones."""
 VERDICTS = pa.schema(
     [
         pa.field("question_id", pa.string(), nullable=False),
         pa.field("reply", pa.string(), nullable=False),
         pa.field("vote", pa.int32(), nullable=False),
-        pa.field("right", pa.bool_()),  # null: it did not come, or nothing could be read in it
+        pa.field("right", pa.bool_()),  # null: no verdict, or an unreadable one
         pa.field("why", pa.string()),
         pa.field("outcome", pa.string(), nullable=False),  # of the judge's answer
-        pa.field("text", pa.string(), nullable=False),  # what the judge said
+        pa.field("text", pa.string(), nullable=False),  # of the judge's answer
     ]
 )
 
@@ -76,7 +76,7 @@ class JudgeModel(Grader):
     prompts: str = JUDGING
     """Templates: builtin:judge.yaml, or a file of one's own."""
 
-    asks = True
+    uses_model = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -99,24 +99,24 @@ class JudgeModel(Grader):
             raise ValueError(f"bias must be 0 or more, not {self.bias}")
         self._model: StoredModel | None = None
         self._seed = 0
-        self._judged: dict[tuple[str, str, int], dict[str, Any]] = {}
+        self._verdict_rows: dict[tuple[str, str, int], dict[str, Any]] = {}
         self._bias: dict[str, int] = {}
-        self._begun: list[bool] = []
+        self._trial_verdicts: list[bool] = []
 
     @property
-    def asked(self) -> ModelConfig | None:
+    def judge_config(self) -> ModelConfig | None:
         """See :class:`Grader`."""
         judge: ModelConfig | None = self.model
         return judge
 
-    def by(self, model: StoredModel, seed: int) -> "JudgeModel":
+    def with_model(self, model: StoredModel, seed: int) -> "JudgeModel":
         """See :class:`Grader`."""
         other = copy(self)
-        other._model, other._seed, other._judged, other._bias, other._begun = model, seed, {}, {}, []
+        other._model, other._seed, other._verdict_rows, other._bias, other._trial_verdicts = model, seed, {}, {}, []
         return other
 
     def unusable_aliases(self, questions: Sequence[Question]) -> Mapping[str, int]:
-        """See :class:`Grader`; UserError where the prompts lack a template, or a question a passage."""
+        """See :class:`Grader`; UserError if the prompts lack a template, or a question a passage."""
         read_templates(self.prompts).of(self.form)
         if self.form == SUPPORT:
             for question in questions:
@@ -127,36 +127,34 @@ class JudgeModel(Grader):
         return super().unusable_aliases(questions)
 
     def right(self, replies: Sequence[FreeReply]) -> list[bool | None]:
-        """Tell whether each reply is right; the judge is asked about all that the cascade leaves open, at once, and
-        about uncertain ones first.
-        """
+        """Return whether each reply is right; the judge gets all that the cascade leaves open, uncertain ones first."""
         compared = self._compared(replies)
         open_ = [reply for reply, right in zip(replies, compared, strict=True) if right is None]
-        verdicts = self._asked_for(sorted(open_, key=lambda reply: not reply.uncertain), "verdicts")
+        verdicts = self._majority_verdicts(sorted(open_, key=lambda reply: not reply.uncertain), "verdicts")
         if self.bias and open_:
             self._measure_bias(open_, verdicts)
-        found = [
+        final = [
             verdicts[_key(reply)] if right is None else right for reply, right in zip(replies, compared, strict=True)
         ]
-        if missing := sum(verdict is None for verdict in found):
+        if missing := sum(verdict is None for verdict in final):
             log.warning(
-                "%d of %d replies have no verdict: they are left out, and counted as errors", missing, len(found)
+                "%d of %d replies have no verdict: they are left out, and counted as errors", missing, len(final)
             )
-        return found
+        return final
 
     def _compared(self, replies: Sequence[FreeReply]) -> list[bool | None]:
-        """Return the verdict on each reply that needs no judge; None where the judge is asked."""
+        """Return the verdict on each reply that needs no judge; None for the others."""
         if self.cascade == "uncertain":
             matched = Matching(accents=self.accents).right(replies)
             return [None if reply.uncertain else right for reply, right in zip(replies, matched, strict=True)]
         return [True if self.cascade == "exact" and reply.exact else None for reply in replies]
 
-    def closed(self) -> "JudgeModel":
+    def cached_only(self) -> "JudgeModel":
         """See :class:`Grader`."""
         if self._model is None:
             return self
-        other = self.by(self._model.closed(), self._seed)
-        other._begun = [True] * FIRST  # all are planned together
+        other = self.with_model(self._model.closed(), self._seed)
+        other._trial_verdicts = [True] * TRIAL_REPLIES  # all are planned together
         return other
 
     @property
@@ -164,7 +162,7 @@ class JudgeModel(Grader):
         """See :class:`Grader`."""
         return self._model
 
-    def expected(self, question: Question, answers: int) -> list[Request]:
+    def expected_requests(self, question: Question, answers: int) -> list[Request]:
         """See :class:`Grader`: each reply is as long as the longest accepted answer."""
         accepted, _ = accepted_answers(question)
         if question.choices or not accepted:
@@ -173,41 +171,41 @@ class JudgeModel(Grader):
         replies = [FreeReply(question, f"{text} {number}", text, accepted, [text]) for number in range(answers)]
         return [self.request(reply) for reply in replies]
 
-    def mean_the_same(self, pairs: Sequence[tuple[Question, str, str]]) -> list[bool | None]:
+    def are_equivalent(self, pairs: Sequence[tuple[Question, str, str]]) -> list[bool | None]:
         """See :class:`Grader`: the first answer is shown as the reference, and the second as the reply."""
         replies = [_compared(*pair) for pair in pairs]
-        verdicts = self._comparing()._asked_for(replies, "answers compared")
+        verdicts = self._comparing()._majority_verdicts(replies, "answers compared")
         return [verdicts[_key(reply)] for reply in replies]
 
-    def comparisons(self, pairs: Sequence[tuple[Question, str, str]]) -> list[Request]:
+    def comparison_requests(self, pairs: Sequence[tuple[Question, str, str]]) -> list[Request]:
         """See :class:`Grader`."""
         judge = self._comparing()
         return [judge.request(_compared(*pair)) for pair in pairs]
 
     def _comparing(self) -> "JudgeModel":
-        """Return the judge as it compares answers: whatever it looks for in replies, these are to say the same."""
+        """Return a copy of the judge that compares two answers, whatever its form and rubric for replies."""
         if self._model is None:
             raise UserError("aggregator.model=judge needs a run, whose judge it asks: it cannot tell by itself")
-        return replace(self, form=EQUIVALENCE, rubric="", cascade="none", bias=0).by(self._model, self._seed)
+        return replace(self, form=EQUIVALENCE, rubric="", cascade="none", bias=0).with_model(self._model, self._seed)
 
     def description(self) -> Mapping[str, Any]:
-        """Return how many verdicts another order and padding changed, where that was measured."""
+        """Return the number of verdicts that another order and padding changed, if measured."""
         return {f"bias.{name}": number for name, number in self._bias.items()}
 
-    def judged(self) -> pa.Table:
-        """Return every verdict that was asked for or found (:data:`VERDICTS`)."""
-        return pa.Table.from_pylist(list(self._judged.values()), VERDICTS)
+    def verdict_table(self) -> pa.Table:
+        """Return all verdicts, new and cached (:data:`VERDICTS`)."""
+        return pa.Table.from_pylist(list(self._verdict_rows.values()), VERDICTS)
 
     def request(self, reply: FreeReply, swap: bool = False, padding: str = "") -> Request:
-        """Return the request for the verdicts on one reply, under a name that is that of the reply alone."""
-        said = _shortened(reply.text.strip())
+        """Return the request for the verdicts on one reply, identified by the reply alone."""
+        text = _shortened(reply.text.strip())
         if padding:
-            said = f"{said} {padding}"
+            text = f"{text} {padding}"
         references = reply.references
         return Request(
             question_id=f"verdict {_key(reply)}",
             rewrite=int(swap) + 2 * bool(padding),
-            prompt=verdict_prompt(reply.question, references, said, self.prompts, self.form, self.rubric, swap),
+            prompt=verdict_prompt(reply.question, references, text, self.prompts, self.form, self.rubric, swap),
             temperatures=(self.temperature,),
             trials=self.votes,
             max_new_tokens=self.max_new_tokens,
@@ -215,10 +213,10 @@ class JudgeModel(Grader):
             first_line=False,
         )
 
-    def _asked_for(self, replies: Sequence[FreeReply], stage: str, **variant: Any) -> dict[str, bool | None]:
-        """Return the verdict of the majority on each reply, by its key; None where a vote lacks, or there is a tie.
+    def _majority_verdicts(self, replies: Sequence[FreeReply], stage: str, **variant: Any) -> dict[str, bool | None]:
+        """Return the majority verdict on each reply, by its key; None without a verdict, or with a tie.
 
-        The first replies of a run are asked by themselves. Raises OutageError where most of them have no verdict.
+        The first replies of a run are judged separately. Raises OutageError if most of them have no verdict.
         """
         if not replies:
             return {}
@@ -226,29 +224,31 @@ class JudgeModel(Grader):
             raise UserError("grader=judge needs a run, whose model it asks: it cannot grade by itself")
         by_key = {_key(reply): reply for reply in replies}
         log.info("%s: %s judges %d replies", stage, self._model.config.name, len(by_key))
-        first = [] if variant else list(by_key.values())[: FIRST - len(self._begun)]
-        found = self._verdicts_on(first, stage)
-        if found:
-            self._begun += [verdict is not None for verdict in found.values()]
-            self._refuse_silence([reply for reply in first if found[_key(reply)] is None])
-        return found | self._verdicts_on([reply for key, reply in by_key.items() if key not in found], stage, **variant)
+        first = [] if variant else list(by_key.values())[: TRIAL_REPLIES - len(self._trial_verdicts)]
+        verdicts = self._verdicts_on(first, stage)
+        if verdicts:
+            self._trial_verdicts += [verdict is not None for verdict in verdicts.values()]
+            self._refuse_silence([reply for reply in first if verdicts[_key(reply)] is None])
+        return verdicts | self._verdicts_on(
+            [reply for key, reply in by_key.items() if key not in verdicts], stage, **variant
+        )
 
     def _refuse_silence(self, silent: Sequence[FreeReply]) -> None:
-        """Raise OutageError where most of the first replies have no verdict; the last of them are ``silent``."""
-        lacking, number = self._begun.count(False), len(self._begun)
-        if number < FEWEST or 2 * lacking <= number or self._model is None:
+        """Raise OutageError if most of the first replies have no verdict; ``silent`` are the last ones without."""
+        missing, number = self._trial_verdicts.count(False), len(self._trial_verdicts)
+        if number < MIN_REPLIES or 2 * missing <= number or self._model is None:
             return
-        said = next(
-            (row["text"] for reply in silent if (row := self._judged.get((reply.question.id, reply.text, 0)))), ""
+        text = next(
+            (row["text"] for reply in silent if (row := self._verdict_rows.get((reply.question.id, reply.text, 0)))), ""
         )
         raise OutageError(
-            f"the judge {self._model.config.name} gave no verdict on {lacking} of its first {number} replies (it wrote "
-            f"{said[:80]!r}): name a model that judges better, grader.model=…, or let it write more, "
+            f"the judge {self._model.config.name} gave no verdict on {missing} of its first {number} replies (it wrote "
+            f"{text[:80]!r}): name a model that judges better, grader.model=…, or let it write more, "
             "grader.max_new_tokens=…"
         )
 
     def _verdicts_on(self, replies: Sequence[FreeReply], stage: str, **variant: Any) -> dict[str, bool | None]:
-        """Ask for the verdicts on replies; return that of the majority on each, by its key."""
+        """Query the verdicts on replies; return the majority on each, by its key."""
         if not replies or self._model is None:
             return {}
         by_key = {_key(reply): reply for reply in replies}
@@ -261,7 +261,7 @@ class JudgeModel(Grader):
             votes[key].append(None if read is None else read.right)
             if not variant:
                 reply = by_key[key]
-                self._judged[reply.question.id, reply.text, trial] = {
+                self._verdict_rows[reply.question.id, reply.text, trial] = {
                     "question_id": reply.question.id,
                     "reply": reply.text,
                     "vote": trial,
@@ -270,14 +270,14 @@ class JudgeModel(Grader):
                     "outcome": outcome,
                     "text": text,
                 }
-        return {key: _majority(found) for key, found in votes.items()}
+        return {key: _majority(cast) for key, cast in votes.items()}
 
     def _measure_bias(self, replies: Sequence[FreeReply], verdicts: Mapping[str, bool | None]) -> None:
-        """Judge some replies in another order, and padded; say how many verdicts that changes."""
+        """Judge some replies in another order, and padded; log the number of changed verdicts."""
         chosen = sorted({_key(reply): reply for reply in replies}.items())[: self.bias]
         some = [reply for _, reply in chosen]
         for name, variant in (("order swapped", {"swap": True}), ("padded", {"padding": PADDING})):
-            other = self._asked_for(some, f"verdicts, {name}", **variant)
+            other = self._majority_verdicts(some, f"verdicts, {name}", **variant)
             both = [(verdicts[key], other[key]) for key in other if None not in (verdicts[key], other[key])]
             up, down = both.count((False, True)), both.count((True, False))
             log.warning("judge, %s: of %d verdicts %d become right and %d wrong", name, len(both), up, down)
@@ -288,25 +288,25 @@ class JudgeModel(Grader):
 
 
 def _key(reply: FreeReply) -> str:
-    """Return a name that one reply to one question has in every run."""
-    asked = "\0".join((reply.question.id, reply.text))
-    return hashlib.sha256(asked.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    """Return the key of a reply to a question, the same in every run."""
+    identity = "\0".join((reply.question.id, reply.text))
+    return hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def _compared(question: Question, one: str, other: str) -> FreeReply:
-    """Return the second of two answers as a reply to the question, of which the first is the reference."""
-    asked = replace(question, id=json.dumps([question.id, one]), answers=(one,))
-    return FreeReply(asked, other, normalize(other), (normalize(one),), [normalize(other)])
+    """Return the second of two answers as a reply to the question, with the first as its reference."""
+    compared = replace(question, id=json.dumps([question.id, one]), answers=(one,))
+    return FreeReply(compared, other, normalize(other), (normalize(one),), [normalize(other)])
 
 
 def _majority(votes: Sequence[bool | None]) -> bool | None:
-    """Return what most of the votes say that could be read; None where none could, or there is a tie."""
+    """Return the majority of the readable votes; None if there is none, or a tie."""
     right, wrong = votes.count(True), votes.count(False)
     return None if right == wrong else right > wrong
 
 
 def _shortened(text: str) -> str:
-    if len(text) <= MOST_CHARACTERS:
+    if len(text) <= MAX_CHARACTERS:
         return text
-    half = MOST_CHARACTERS // 2
+    half = MAX_CHARACTERS // 2
     return f"{text[:half]} […] {text[-half:]}"

@@ -1,4 +1,4 @@
-"""Letters of a multiple-choice question as next tokens: which of them, as whole replies, choose which."""
+"""Letters of a multiple-choice question as single-token replies."""
 
 import re
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ _ONE_LETTER = re.compile(rb"[\W_]*[A-Za-z][\W_]*")
 
 @dataclass(frozen=True)
 class LetterChoices:
-    """The choices of one question as letters."""
+    """Choices of one question as letters."""
 
     count: int
     correct: int | None
@@ -27,7 +27,7 @@ class LetterChoices:
         return f"letters {self.count} {self.correct}{' strict' if self.strict else ''}"
 
     def tokens(self, texts: TokenTexts) -> list[Ids]:
-        """Return for each choice the ids of the tokens that choose it: "B", " B", "B." and the like."""
+        """Return the ids of the tokens of each choice: "B", " B", "B." and the like."""
         return _tokens_by_letter(texts, self.count, self.strict)
 
 

@@ -1,4 +1,4 @@
-"""Grading by spelling: a reply that is almost an accepted answer is right.
+"""Grader by edit distance: a reply that is almost an accepted answer is right.
 
 The rule of SciQ without choices in Cho & Watson, "Measuring Robustness via Automated Crowdsourcing of Question
 Perturbations and Answers" (docs/methods.md, §2), for misspellings only: the word for the opposite is often spelt almost
@@ -17,7 +17,7 @@ from robust_eval.normalization import numbers_differ
 
 _ROUNDING = 1e-9
 _OPPOSED = (
-    # Beginnings whose exchange makes another word. Those that differ in their first letter need no row.
+    # Prefixes whose exchange makes another word. Those that differ in their first letter need no row.
     ("hypo-", "hyper-"),
     ("endo-", "exo-", "ecto-"),
     ("inter-", "intra-", "intro-"),
@@ -51,7 +51,7 @@ _OPPOSED = (
     ("-eastern", "-western"),
 )
 _SAME_SOUND = (
-    # Beginnings that are taken for one another, because they may sound alike or be silent.
+    # Prefixes that are confused, because they may sound the same or be silent.
     ("c-", "k-", "q-", "ch-", "kh-"),
     ("c-", "s-", "z-", "x-", "ps-"),
     ("ch-", "tch-", "tsch-"),
@@ -92,10 +92,10 @@ class Levenshtein(Grader):
             raise ValueError(f"similarity must be above 0 and at most 1, not {self.similarity}")
 
     def right(self, replies: Sequence[FreeReply]) -> list[bool]:
-        """Tell whether each reply is spelt almost like an accepted answer."""
-        return [any(self._alike(reply.form, alias) for alias in reply.accepted) for reply in replies]
+        """Return whether each reply is spelt almost like an accepted answer."""
+        return [any(self._is_similar(reply.form, alias) for alias in reply.accepted) for reply in replies]
 
-    def _alike(self, reply: str, alias: str) -> bool:
+    def _is_similar(self, reply: str, alias: str) -> bool:
         if Distance.normalized_similarity(reply, alias) < self.similarity - _ROUNDING:
             return False
         return reply == alias or (not numbers_differ(reply, alias) and _is_misspelt(reply, alias))
@@ -112,7 +112,7 @@ def _is_misspelt(one: str, other: str) -> bool:
 
 
 def _pairs(words: Sequence[str], counterparts: Sequence[str]) -> Iterable[tuple[str, str]]:
-    """Return the words in each other's place; if their numbers differ, all words between the equal ends joined."""
+    """Return the pairs of words; if their numbers differ, all words between the equal ends joined."""
     if len(words) == len(counterparts):
         return zip(words, counterparts, strict=True)
     start = _shared(words, counterparts)
@@ -121,12 +121,12 @@ def _pairs(words: Sequence[str], counterparts: Sequence[str]) -> Iterable[tuple[
 
 
 def _shared(words: Sequence[str], counterparts: Sequence[str]) -> int:
-    """Return the number of words that two lists begin with alike."""
+    """Return the length of the common prefix of two lists of words."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(words, counterparts, strict=False)))
 
 
 def _is_same_word(one: str, other: str) -> bool:
-    """Return whether two different words may be one that is misspelt; one may be empty, a word that was left out."""
+    """Return whether two different words may be one misspelt word; one may be empty, an omitted word."""
     if not (one and other):
         return one + other not in _DENIALS
     symbols = _symbol(one), _symbol(other)
@@ -138,7 +138,7 @@ def _is_same_word(one: str, other: str) -> bool:
 
 
 def _symbol(word: str) -> str | None:
-    """Return what a word with at most one letter, an ordinal or a Roman numeral up to 89 stands for; None for others.
+    """Return the value of a word with at most one letter, an ordinal or a Roman numeral up to 89; None for others.
 
     >>> _symbol("xiv"), _symbol("14th"), _symbol("b"), _symbol("c++"), _symbol("war")
     ('14', '14', 'b', 'c++', None)
@@ -168,7 +168,7 @@ def _is_exchanged(one: str, other: str, table: Iterable[Sequence[str]]) -> bool:
 
 
 def _without(word: str, affix: str) -> str | None:
-    """Return a word without an affix ("un-", "-ite"); None where it has none."""
+    """Return a word without an affix ("un-", "-ite"); None if it lacks it."""
     letters = affix.strip("-")
     if affix.startswith("-"):
         return word[: -len(letters)] if word.endswith(letters) else None

@@ -1,4 +1,4 @@
-"""Grading by comparison with the accepted answers: equal, or contained as whole words or anywhere."""
+"""Grader by comparison with the accepted answers: equality, or containment as whole words or anywhere."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -38,16 +38,14 @@ class Matching(Grader):
     def _holds(self, form: str, accepted: tuple[str, ...]) -> bool:
         """See Grader."""
         if self.contains == "substring":
-            parts = [alias for alias in accepted if not is_one_character(alias)]
-            return holds(form, accepted) or any(alias in form for alias in parts)
+            aliases = [alias for alias in accepted if not is_one_character(alias)]
+            return holds(form, accepted) or any(alias in form for alias in aliases)
         if self.spelling == "strict":
             return holds(form, accepted)
         return holds(form, with_spellings(accepted)) or holds_compound(form, compounds(accepted))
 
     def matcher(self, question: Question) -> AnswerMatcher | None:
-        """Return the rule as it applies to a free-text answer that is being written; None where whole words do not
-        count.
-        """
+        """Return the matcher of unfinished free-text answers; None unless the rule is whole words."""
         accepted, _ = accepted_answers(question, self.accents)
         if question.choices or not accepted or self.contains != "word":
             return None

@@ -1,4 +1,4 @@
-"""Grading by references of both kinds: a reply is right if it is nearer to a correct one than to any incorrect one.
+"""Grader by correct and incorrect references: a reply is right if a correct one is nearer than all incorrect ones.
 
 The rule of TruthfulQA without choices in Cho & Watson, "Measuring Robustness via Automated Crowdsourcing of Question
 Perturbations and Answers" (docs/methods.md, §2).
@@ -16,7 +16,7 @@ from robust_eval.model.local.sentences import Sentences
 from robust_eval.question import Question
 
 _ROUNDING = 1e-6
-"""Of a cosine in float32: the same text in another batch may differ by as much."""
+"""Rounding of a cosine in float32, which may differ by as much in another batch."""
 
 
 @dataclass
@@ -35,16 +35,16 @@ class References(Grader):
             raise ValueError("model must name a sentence model")
 
     def unusable_aliases(self, questions: Sequence[Question]) -> Mapping[str, int]:
-        """See :class:`Grader`; UserError names a question that has accepted answers and no incorrect references."""
+        """See :class:`Grader`; UserError names a question with accepted answers and without incorrect references."""
         for question in questions:
             if not question.choices and accepted_answers(question)[0]:
                 _incorrect(question)
         return super().unusable_aliases(questions)
 
     def right(self, replies: Sequence[FreeReply]) -> list[bool]:
-        """Tell whether each reply is nearest to a correct reference; all that is new is embedded at once."""
+        """Return whether each reply is nearest to a correct reference; all new texts are embedded together."""
         incorrect = {reply.question.id: _incorrect(reply.question) for reply in replies}
-        self._sentences.learn(
+        self._sentences.precompute(
             text for reply in replies for text in (reply.line, *reply.references, *incorrect[reply.question.id])
         )
         return [
@@ -59,7 +59,7 @@ class References(Grader):
 
 
 def _incorrect(question: Question) -> list[str]:
-    """Return the incorrect references of a question; UserError where there are none."""
+    """Return the incorrect references of a question; UserError if there are none."""
     if not (texts := comparable(question.incorrect)):
         raise UserError(
             f"grader=references cannot grade question {question.id}: it needs references that are wrong ('incorrect') "

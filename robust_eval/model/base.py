@@ -1,4 +1,4 @@
-"""What a sampler asks of a language model, and what it gets back."""
+"""Requests of a sampler to a language model, and the replies."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
@@ -15,69 +15,69 @@ Item = tuple[str, int]
 
 
 class Choices(Protocol):
-    """The choices of one question, and the tokens that choose them."""
+    """Choices of one question, and the tokens that choose them."""
 
     @property
     def identity(self) -> str:
-        """Equal for choices that are the same tokens, of which the same one is right."""
+        """Identifier, equal for choices with the same tokens and the same correct one."""
 
     @property
     def correct(self) -> int | None:
-        """Index of the right one."""
+        """Index of the correct one."""
 
     def tokens(self, texts: TokenTexts) -> list[Ids]:
-        """Return for each choice the tokens that, as a whole reply, choose it."""
+        """Return for each choice the tokens that choose it as a whole reply."""
 
 
 class NextTokens(NamedTuple):
-    """What each token of a vocabulary of V makes of an answer that began in some way.
+    """Outcome of each token of a vocabulary of V after a prefix of an answer.
 
-    ``right`` (V,): the answer is right if it ends after this token. ``closed`` (V,): it is right whatever follows.
+    ``right`` (V,): the answer is right if it ends after this token. ``decided`` (V,): no continuation makes it wrong.
     ``begun`` are the ids of tokens that begin an accepted answer or go on with one, which are likely to become right.
     """
 
     right: Mask
-    closed: Mask
+    decided: Mask
     begun: Ids
 
 
 class Matcher(Protocol):
-    """Tells right from wrong while an answer is being written."""
+    """Classifier of unfinished answers as right or wrong."""
 
     identity: str
-    """Equal for matchers that always say the same."""
+    """Identifier, equal for matchers with the same rule."""
 
     def right(self, reply: str) -> bool:
-        """Tell whether a whole reply is right."""
+        """Return whether a whole reply is right."""
 
     def next_tokens(self, prefix: bytes, texts: TokenTexts) -> NextTokens:
-        """Return what each token makes of the answer that begins with ``prefix``, in which there is no line break."""
+        """Return the outcome of each token after ``prefix``, which has no line break."""
 
 
 @dataclass(frozen=True)
 class Enumeration:
-    """Answers enumerated with their probabilities, in place of drawn ones."""
+    """Enumeration of answers with their probabilities, in place of draws."""
 
     nodes: int
-    """Prefixes of answers that are evaluated at most."""
+    """Maximum number of prefixes of answers that are evaluated."""
     temperatures: tuple[float, ...]
-    """Where the accuracy is wanted: 1, those of the request, and others."""
+    """Temperatures of the accuracy curve: 1, those of the request, and others."""
     choices: Choices | None = None
-    """Of a multiple-choice question, which is answered by one token."""
+    """Choices of a multiple-choice question, which is answered by one token."""
     draws: int = 8
-    """Answers that are drawn at each temperature of the request at which a model that shows only some of its
-    probabilities cannot be enumerated."""
+    """Number of draws at each temperature of the request at which a model with top-k log-probabilities cannot be
+    enumerated."""
     precision: float = 0.0
-    """The standard error of an accuracy that is small enough: a question that reaches it takes fewer nodes. 0: none."""
+    """Sufficient standard error of an accuracy: a question that reaches it takes fewer nodes. 0: none."""
 
 
 @dataclass(frozen=True)
 class Thought:
-    """What a model thinks before it answers.
+    """Reasoning of a model before its answer.
 
-    ``tokens`` are those that it has thought: it answers behind them. None: it is to think first. Then a model that is
-    loaded here gives its thoughts alone, as replies, and a service answers as well. ``most`` is how much it may think:
-    a number of tokens, or a word of the service; None where it has thought.
+    ``tokens`` are a finished trace, which the answer follows. None: the model reasons first. Then a local model returns
+    its traces alone, as replies, and a service also answers. ``most`` is the reasoning budget: a number of tokens, or a
+    word of the service; None after a finished trace.
     """
 
     tokens: tuple[int, ...] | None = None
@@ -86,11 +86,11 @@ class Thought:
 
 @dataclass(frozen=True)
 class Request:
-    """All answers that are wanted to one prompt.
+    """Request for all answers to one prompt.
 
-    Temperature 0 is greedy decoding; :data:`robust_eval.answer.DEFAULT_TEMPERATURE` leaves the temperature to the
-    model. Every (seed, question, rewrite, temperature, trial) has a stream of random
-    numbers of its own, so the same answers come whatever is asked beside them.
+    Temperature 0 is greedy decoding; :data:`robust_eval.answer.DEFAULT_TEMPERATURE` leaves the temperature to the model. Every
+    (seed, question, rewrite, temperature, trial) has its own stream of random numbers, so the answers do not depend on
+    the batch context.
     """
 
     question_id: str
@@ -101,59 +101,59 @@ class Request:
     max_new_tokens: int
     seed: int
     top_logprobs: int = 0
-    """How many of the largest log-probabilities of each position are wanted; 0 for none."""
+    """Number of the largest log-probabilities of each position to return; 0 for none."""
     min_logprobs: int = 0
-    """How many of them are needed; a model that gives fewer cannot be asked."""
+    """Minimum number of them; a model that returns fewer is refused."""
     matcher: Matcher | None = None
-    """Tells which answers are right, where they are enumerated or end once they are right."""
+    """Classifier of answers that are enumerated, or that stop once they are right."""
     whole: bool = True
-    """False: an answer ends as soon as it is right whatever follows."""
+    """False: an answer stops as soon as no continuation can make it wrong."""
     enumeration: Enumeration | None = None
     """Enumerate instead of drawing; needs a matcher or choices."""
     first_line: bool = True
     """An answer is the first line of what the model writes; False: all of it, as for a list."""
-    known: frozenset[tuple[float, int]] = frozenset()
-    """Temperature and trial of answers that are there already. A model may give them again."""
+    cached: frozenset[tuple[float, int]] = frozenset()
+    """Temperature and trial of answers that are in the store. A model may return them again."""
     first_trial: int = 0
-    """The number of the first trial that is wanted at each temperature."""
+    """Number of the first trial at each temperature."""
     form: str | None = None
-    """What the answer table says of how the question is put; None: as it stands. Nothing else reads it."""
+    """Value of the answer table's column ``form``, the form of the question; None: unchanged. Nothing else reads it."""
     thought: Thought | None = None
-    """What the model thinks before it answers; None: it is as its settings say."""
+    """Reasoning before the answer; None: as in the model's settings."""
 
     @property
     def item(self) -> Item:
-        """What tells it from the other requests of a sampler."""
+        """Identifier among the requests of a sampler."""
         return self.question_id, self.rewrite
 
     @property
-    def wanted(self) -> list[tuple[float, int]]:
-        """Temperature and trial of each answer that is wanted and not known."""
-        own = {trial for temperature, trial in self.known if math.isnan(temperature)}
+    def pending(self) -> list[tuple[float, int]]:
+        """Temperature and trial of each requested answer that is not cached."""
+        untempered = {trial for temperature, trial in self.cached if math.isnan(temperature)}
         return [
             (temperature, trial)
             for temperature in self.temperatures
             for trial in range(self.first_trial, self.trials)
-            if (trial not in own if math.isnan(temperature) else (temperature, trial) not in self.known)
+            if (trial not in untempered if math.isnan(temperature) else (temperature, trial) not in self.cached)
         ]
 
     @property
     def answers(self) -> int:
-        """How many answers are wanted that are not known, or prefixes of answers evaluated, at most."""
+        """Maximum number of pending answers, or of evaluated prefixes."""
         if self.enumeration:
             return self.enumeration.nodes
-        return len(self.wanted) if self.known else len(self.temperatures) * (self.trials - self.first_trial)
+        return len(self.pending) if self.cached else len(self.temperatures) * (self.trials - self.first_trial)
 
 
 @dataclass(frozen=True)
 class Temperatures:
-    """The temperatures that a model takes; by default all."""
+    """Supported temperatures of a model; by default all."""
 
     highest: float = math.inf
     greedy: bool = True
-    """Whether it takes temperature 0."""
-    own: bool = False
-    """Whether it takes none, and answers at one of its own."""
+    """Whether temperature 0 is supported."""
+    default_only: bool = False
+    """Whether the model has no temperature parameter, and answers at its default."""
 
 
 ALL = Temperatures()
@@ -165,11 +165,11 @@ class Completion:
 
     ``token_ids`` holds all generated tokens, also the one that ends the answer; ``answer_tokens`` counts the leading
     ones that carry answer text. ``weight`` is 1/k for one of k draws, and the probability of an enumerated answer.
-    What a server does not say is None. ``reasoning`` is what the model wrote before its answer, where that comes apart.
+    Fields that a server omits are None. ``reasoning`` is the text before the answer, if it is separate.
     ``outcome`` is one of :data:`robust_eval.answer.OUTCOMES`; None: ok, or empty if
     the text is. ``prompt_tokens`` are those that are billed with this answer,
-    ``cached_tokens`` those of them that the service had in its cache. ``served_model`` and ``system_fingerprint`` are
-    the service's names for what answered.
+    ``cached_tokens`` those of them from the service's cache. ``served_model`` and ``system_fingerprint`` are the
+    service's names of the model that answered.
     """
 
     temperature: float
@@ -194,10 +194,10 @@ class Completion:
 
 @dataclass(frozen=True)
 class Curve:
-    """The probability of a right answer at each of T temperatures, of enumerated answers.
+    """Probability of a right answer at each of T temperatures, of enumerated answers.
 
-    ``lower`` and ``upper`` are bounds that are certain; they are 0 and 1 where nothing is. ``how`` says of each point
-    how it was got, where they may be got in several ways: by ``bounds``, or by ``draws`` at its temperature.
+    ``lower`` and ``upper`` are certain bounds, 0 and 1 by default. ``how`` names the estimator of each point, if there
+    are several: ``bounds``, or ``draws`` at its temperature.
     """
 
     temperatures: Floats
@@ -209,10 +209,7 @@ class Curve:
 
 
 class Reply(NamedTuple):
-    """What came of a request: everything, or answers as they are there, a ``share`` of those that were asked for.
-
-    Enumerated answers come with a curve.
-    """
+    """Reply to a request: all answers, or a ``share`` of the requested ones; enumerated answers have a curve."""
 
     request: Request
     completions: list[Completion]
@@ -229,17 +226,15 @@ class KeyValueStore(Protocol):
 
 
 class LanguageModel(Protocol):
-    """A model that is loaded and ready.
+    """Loaded model.
 
-    A class that names this one as its base has to ``complete`` requests and give a ``description`` of itself, in which
-    its ``name`` stands.
+    A subclass implements ``complete`` and ``description``, which includes its ``name``.
     """
 
     def check(self, requests: Sequence[Request]) -> None:
-        """Raise UserError where the model cannot answer these requests.
+        """Raise UserError if the model cannot answer these requests; the message names an alternative.
 
-        The message says what would work. It is called before anything is asked. By default everything is refused that
-        needs log-probabilities.
+        It is called before the first request. By default everything that needs log-probabilities is refused.
         """
         if any(request.thought for request in requests):
             raise UserError(
@@ -255,17 +250,17 @@ class LanguageModel(Protocol):
     def complete(
         self, requests: Sequence[Request], missing: Set[Item], batch_context: Any = None
     ) -> Iterator[list[Reply]]:
-        """Answer those of the requests whose items are ``missing``, a block of them at a time, in any order.
+        """Yield the replies to the requests whose items are ``missing``, a block at a time, in any order.
 
-        The others are named as well, so that a block is the same whether all are asked at once or a run goes on where
-        another was stopped: numbers depend in their last digits on what is computed together. Where the requests are
-        one block of a :class:`robust_eval.model.config.Shards`, ``batch_context`` is what comes with it.
+        ``requests`` includes the others, so that a resumed run has the same blocks: the last digits of numbers depend
+        on the batch. If the requests are one block of a :class:`robust_eval.model.config.Shards`, ``batch_context``
+        is the one of the shards.
         """
 
     def in_waves(self, requests: Sequence[Request], more: Callable[[], list[Request]]) -> Iterator[list[Reply]]:
-        """Answer the requests, and those that ``more`` returns once their replies are taken, until it returns none.
+        """Yield the replies to the requests, then to those that ``more`` returns, until it returns none.
 
-        By default they are answered in rounds. A model that answers many at once need not wait for all of them.
+        By default they are answered in rounds. A concurrent model need not wait for a whole round.
         """
         while requests:
             yield from self.complete(requests, {request.item for request in requests})
@@ -276,7 +271,7 @@ class LanguageModel(Protocol):
         return
 
     def cancel(self, requests: Sequence[Request]) -> list[str]:
-        """Cancel what is under way elsewhere of these requests; return a sentence for each. By default UserError."""
+        """Cancel batches of these requests at a service; return a sentence for each. By default UserError."""
         raise UserError(
             "nothing is under way: cancel_batches=true cancels what the same command with model.batch=true sent"
         )
@@ -286,29 +281,29 @@ class LanguageModel(Protocol):
         return
 
     def batch_context(self) -> Any:
-        """Return what others that answer the same requests must be told, see :meth:`complete`; by default nothing."""
+        """Return the batch context for other processes that answer the same requests; by default none."""
         return None
 
-    def temperatures(self, wanted: float) -> Temperatures:
-        """Return which temperatures it takes; by default all. ``wanted`` is the highest that matters."""
+    def temperatures(self, highest: float) -> Temperatures:
+        """Return the supported temperatures (default: all). ``highest`` is the highest one that the run needs."""
         return Temperatures()
 
     def status(self) -> str:
-        """Return what a person may want to see of the model while it works; by default nothing."""
+        """Return a status line for the progress display; by default none."""
         return ""
 
     def description(self) -> dict[str, Any]:
-        """Return what was loaded and the generation settings in effect, flat, for the record of the run."""
+        """Return the model's metadata and the effective generation settings, flat, for the record of the run."""
 
 
 FURTHER_DRAWS = 2
-"""How many times as many answers are drawn once more where an exact curve passes near one half."""
+"""Number of further draws near an accuracy of one half on an exact curve, as a multiple of the first ones."""
 LEVELS = 2
-"""Tokens of the likeliest answer that are asked for after each beginning of one but the first, of which all are."""
+"""Number of tokens of the likeliest answer that are requested after each prefix but the first, which gets all."""
 
 
 class Call(NamedTuple):
-    """A request to the server: answers to one prompt at one temperature, whose numbers follow on one another."""
+    """One request to the server: answers to one prompt at one temperature, with consecutive trials."""
 
     request: Request
     temperature: float
@@ -316,19 +311,19 @@ class Call(NamedTuple):
 
 
 def calls(request: Request, choices: int) -> Iterator[Call]:
-    """Yield the requests to a server that together ask for what is not known, of at most so many ``choices`` each.
+    """Yield the requests to a server for the pending answers, of at most ``choices`` answers each.
 
-    Those of one prompt come after one another, so that a server finds the prompt in its cache.
+    Those of one prompt are consecutive, so that the prompt is in the server's cache.
     """
-    together: list[tuple[float, int]] = []
-    for temperature, trial in request.wanted:
-        if together and (len(together) == choices or together[-1] != (temperature, trial - 1)):
-            yield _call(request, together)
-            together = []
-        together.append((temperature, trial))
-    if together:
-        yield _call(request, together)
+    batch: list[tuple[float, int]] = []
+    for temperature, trial in request.pending:
+        if batch and (len(batch) == choices or batch[-1] != (temperature, trial - 1)):
+            yield _call(request, batch)
+            batch = []
+        batch.append((temperature, trial))
+    if batch:
+        yield _call(request, batch)
 
 
-def _call(request: Request, together: list[tuple[float, int]]) -> Call:
-    return Call(request, together[0][0], tuple(trial for _, trial in together))
+def _call(request: Request, batch: list[tuple[float, int]]) -> Call:
+    return Call(request, batch[0][0], tuple(trial for _, trial in batch))

@@ -1,4 +1,4 @@
-"""The settings from which a model is loaded."""
+"""Protocol of the configuration of a model."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,14 +8,14 @@ from robust_eval.model.base import LanguageModel, Request, Temperatures
 from robust_eval.model.workload import ServiceLimits
 
 PROMPT_STYLES = ("plain", "chat")
-"""How a model is prompted: with text that it continues, or with messages of a conversation."""
+"""Prompt styles: text to continue, or messages of a conversation."""
 
 
 class Shards(NamedTuple):
-    """Requests in blocks, each of which can be answered by itself, on another machine, with the same numbers.
+    """Requests in blocks that can be answered separately, on other machines, with the same numbers.
 
-    ``batch_context`` is what the numbers of a block depend on besides its own requests: something small, which
-    LanguageModel.complete is given with each.
+    ``batch_context`` is the small summary that the numbers of a block depend on besides its own requests;
+    LanguageModel.complete gets it with each block.
     """
 
     blocks: list[list[Request]]
@@ -23,42 +23,41 @@ class Shards(NamedTuple):
 
 
 class ModelConfig(Protocol):
-    """Settings from which a model is loaded; a dataclass whose fields are its configuration.
+    """Configuration of a model: a dataclass whose fields are its settings.
 
-    A class that names this one as its base has to say what it is called, its ``identity`` and how it is loaded. The
-    rest has a default.
+    A subclass defines its ``name``, ``identity`` and ``load``. The rest has a default.
     """
 
     name: str
-    """What the model is called in logs, tables and the tracker."""
+    """Name of the model in logs, tables and the tracker."""
 
     @property
     def remote(self) -> bool:
-        """Whether the model computes somewhere else, so that this machine need not be prepared for it."""
+        """Whether the model runs elsewhere, so that this machine needs no preparation."""
         return False
 
     @property
     def recorded(self) -> bool:
-        """Whether its answers were collected elsewhere, so that it cannot be asked."""
+        """Whether its answers are recorded, so that it cannot be queried."""
         return False
 
     def identity(self) -> Mapping[str, Any]:
-        """Return everything that determines the answers and is not part of a request; the model is not loaded for it.
+        """Return everything outside a request that determines the answers, without loading the model.
 
-        Raises UserError where there is no such model.
+        Raises UserError if the model does not exist.
         """
 
     def load(self) -> LanguageModel:
-        """Load the model; UserError if that is not possible."""
+        """Load the model; UserError if that fails."""
 
     def service_limits(self) -> ServiceLimits:
-        """Return prices and limits; by default it costs nothing but time."""
+        """Return prices and limits; by default there are none."""
         return ServiceLimits(chat=False)
 
-    def temperatures(self, wanted: float) -> Temperatures | None:
-        """Return which temperatures the model takes; None where only the loaded model knows. By default all.
+    def temperatures(self, highest: float) -> Temperatures | None:
+        """Return the supported temperatures (default: all); None if only the loaded model knows them.
 
-        ``wanted`` is the highest that matters.
+        ``highest`` is the highest one that the run needs.
         """
         return Temperatures()
 
@@ -67,17 +66,16 @@ class ModelConfig(Protocol):
         return None
 
     def shard(self, requests: Sequence[Request]) -> Shards:
-        """Divide requests, at least one, among several processes that have loaded the model.
+        """Divide requests, at least one, among several processes that have loaded the model, without loading it here.
 
-        The model is not loaded for it. By default each request is a block of its own. Raises UserError if the requests
-        cannot be divided.
+        By default each request is a block. Raises UserError if the requests cannot be divided.
         """
         return Shards([[request] for request in requests], None)
 
     def for_probabilities(self) -> "ModelConfig":
-        """Return the settings for runs that measure the model's probabilities, which rounded numbers would move."""
+        """Return the settings for runs that measure probabilities, which lower precision would change."""
         return self
 
     def on(self, device: str) -> "ModelConfig":
-        """Return the settings with this device (``cpu`` or ``cuda``), where they leave the device open."""
+        """Return the settings with this device (``cpu`` or ``cuda``) if theirs is ``auto``."""
         return self

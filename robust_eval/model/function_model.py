@@ -1,4 +1,4 @@
-"""A function of a Python program as a model: it is given prompts, and returns a text for each."""
+"""Python function as a model: it takes prompts, and returns a text for each."""
 
 import inspect
 import logging
@@ -16,21 +16,21 @@ from robust_eval.model.config import ModelConfig
 log = logging.getLogger(__name__)
 
 PROMPTS_AT_ONCE = 64
-"""Prompts that a function is given in one call, at least, where there are so many; those of a request stay together."""
-_MARKS: WeakKeyDictionary[Callable[..., Any], str] = WeakKeyDictionary()
-"""What tells the answers of each function from those of others, in the store, as long as this process lives."""
+"""Minimum number of prompts in a call of the function, if there are that many; those of a request stay together."""
+_FUNCTION_IDS: WeakKeyDictionary[Callable[..., Any], str] = WeakKeyDictionary()
+"""Identifier of each function in the store, for the life of this process."""
 
 
 @dataclass
 class FunctionModel(ModelConfig):
-    """A function from a list of prompts to a list of texts, one for each prompt, in their order.
+    """Function from a list of prompts to a list of texts, one for each prompt, in their order.
 
-    A prompt that stands in the list several times wants several independent answers. Where the function has a parameter
-    ``temperature``, it is given that of the answers, 0 for greedy ones. One without it answers at a temperature of its
-    own, whatever the settings say, and cannot be asked at several. It gives no log-probabilities.
+    A prompt that occurs several times in the list requests several independent answers. A parameter ``temperature`` of
+    the function gets that of the answers, 0 for greedy ones. A function without it answers at its own temperature,
+    whatever the settings say, and cannot be sampled at several. It returns no log-probabilities.
 
     Answers are stored under ``name`` and ``version``: change the version when the function changes. Without a version
-    they are found again by the same function in the same process only.
+    only the same function in the same process reads them from the store.
     """
 
     function: Callable[..., Sequence[str]]
@@ -46,46 +46,46 @@ class FunctionModel(ModelConfig):
             return False
 
     def identity(self) -> Mapping[str, Any]:
-        """Return the name and version, or what stands for this function in this process."""
-        version = _mark(self.function) if self.version is None else self.version
+        """Return the name and version, or the identifier of this function in this process."""
+        version = _function_id(self.function) if self.version is None else self.version
         return {"kind": "function", "name": self.name, "version": version, "temperature": self.takes_temperature}
 
     def load(self) -> "FunctionCalls":
-        """Return the function, ready to be asked."""
+        """Return the function as a loaded model."""
         return FunctionCalls(self)
 
 
 class FunctionCalls(LanguageModel):
-    """What a function answers; see :class:`FunctionModel`."""
+    """Loaded function; see :class:`FunctionModel`."""
 
     def __init__(self, config: FunctionModel) -> None:
         self._config = config
-        self._said = False
+        self._has_warned = False
 
     def check(self, requests: Sequence[Request]) -> None:
-        """Refuse what needs log-probabilities, and several temperatures where the function takes none."""
+        """Refuse requests for log-probabilities, and several temperatures for a function without the parameter."""
         super().check(requests)
         self._check_parameters()
         if self._config.takes_temperature:
             return
-        asked = sorted({t for request in requests for t in request.temperatures})
-        if len(asked) > 1:
+        temperatures = sorted({t for request in requests for t in request.temperatures})
+        if len(temperatures) > 1:
             raise UserError(
                 f"the function {self._config.name} has no parameter 'temperature', and cannot be asked at several "
-                f"({', '.join(f'{t:g}' for t in asked)}): give it one, or name one temperature"
+                f"({', '.join(f'{t:g}' for t in temperatures)}): give it one, or name one temperature"
             )
-        if not self._said:
+        if not self._has_warned:
             log.warning(
                 "the function %s has no parameter 'temperature': it answers at a temperature of its own, whatever the "
                 "settings say",
                 self._config.name,
             )
-            self._said = True
+            self._has_warned = True
 
     def _check_parameters(self) -> None:
-        told = {"temperature": 0.0} if self._config.takes_temperature else {}
+        arguments = {"temperature": 0.0} if self._config.takes_temperature else {}
         try:
-            inspect.signature(self._config.function).bind([], **told)
+            inspect.signature(self._config.function).bind([], **arguments)
         except ValueError:  # of a function that is compiled
             return
         except TypeError as problem:
@@ -96,7 +96,7 @@ class FunctionCalls(LanguageModel):
     def complete(
         self, requests: Sequence[Request], missing: Set[Item], batch_context: object = None
     ) -> Iterator[list[Reply]]:
-        """Ask the function, with so many prompts in each call that it may answer them together."""
+        """Call the function with batches of prompts, and yield the replies."""
         block: list[Request] = []
         for request in requests:
             if request.item in missing:
@@ -108,21 +108,23 @@ class FunctionCalls(LanguageModel):
             yield self._replies(block)
 
     def _replies(self, block: Sequence[Request]) -> list[Reply]:
-        wanted = [(t, place, k) for place, request in enumerate(block) for t, k in request.wanted]
+        pending = [(t, place, k) for place, request in enumerate(block) for t, k in request.pending]
         completions: list[list[Completion]] = [[] for _ in block]
-        for temperature, group in groupby(sorted(wanted), key=lambda each: each[0]):
-            asked = [(place, k) for _, place, k in group]
-            texts = self._texts([block[place].prompt.text() for place, _ in asked], temperature)
-            for (place, k), text in zip(asked, texts, strict=True):
+        for temperature, group in groupby(sorted(pending), key=lambda each: each[0]):
+            draws = [(place, k) for _, place, k in group]
+            texts = self._texts([block[place].prompt.text() for place, _ in draws], temperature)
+            for (place, k), text in zip(draws, texts, strict=True):
                 completions[place].append(_completion(block[place], temperature, k, text))
-        return [Reply(request, found) for request, found in zip(block, completions, strict=True)]
+        return [Reply(request, answers) for request, answers in zip(block, completions, strict=True)]
 
     def _texts(self, prompts: list[str], temperature: float) -> list[str]:
-        told = {"temperature": temperature} if self._config.takes_temperature else {}
-        texts = self._config.function(prompts, **told)
+        arguments = {"temperature": temperature} if self._config.takes_temperature else {}
+        texts = self._config.function(prompts, **arguments)
         if isinstance(texts, str) or not isinstance(texts, Sequence) or len(texts) != len(prompts):
-            came = f"{len(texts)} texts" if isinstance(texts, list | tuple) else f"a {type(texts).__name__}"
-            raise UserError(f"the function {self._config.name} returned {came} for {len(prompts)} prompts: want a list")
+            returned = f"{len(texts)} texts" if isinstance(texts, list | tuple) else f"a {type(texts).__name__}"
+            raise UserError(
+                f"the function {self._config.name} returned {returned} for {len(prompts)} prompts: want a list"
+            )
         if wrong := [text for text in texts if not isinstance(text, str)]:
             raise UserError(f"the function {self._config.name} returned a {type(wrong[0]).__name__} in place of a text")
         for text in texts:
@@ -147,8 +149,8 @@ def _completion(request: Request, temperature: float, trial: int, text: str) -> 
     )
 
 
-def _mark(function: Callable[..., Any]) -> str:
+def _function_id(function: Callable[..., Any]) -> str:
     try:
-        return _MARKS.setdefault(function, uuid.uuid4().hex)
+        return _FUNCTION_IDS.setdefault(function, uuid.uuid4().hex)
     except TypeError:  # it has no hash, or cannot be referred to weakly
         return uuid.uuid4().hex

@@ -1,4 +1,4 @@
-"""Which part of the model's distribution is sampled: all of it, unless the configuration truncates it."""
+"""Truncation of the model's distribution for sampling; by default none."""
 
 import math
 from dataclasses import dataclass, replace
@@ -46,10 +46,10 @@ class Generation:
         """Return the settings in effect for a model whose repository brings the generation_config ``repository``."""
         if self.preset == "full":
             return self
-        brought = {name: getattr(repository, name, None) for name in ("top_k", "top_p", "min_p", "repetition_penalty")}
-        if self.preset == "library_defaults" and brought["top_k"] is None:
-            brought["top_k"] = 50
-        return replace(self, **{name: value for name, value in brought.items() if value is not None})
+        defaults = {name: getattr(repository, name, None) for name in ("top_k", "top_p", "min_p", "repetition_penalty")}
+        if self.preset == "library_defaults" and defaults["top_k"] is None:
+            defaults["top_k"] = 50
+        return replace(self, **{name: value for name, value in defaults.items() if value is not None})
 
     @property
     def truncates(self) -> bool:
@@ -58,16 +58,16 @@ class Generation:
     def truncated(self, scaled: "Tensor") -> "Tensor":
         """Return logits divided by the temperature, (n, V), with those of the tokens that are cut set to −inf."""
         if 0 < self.top_k < scaled.shape[-1]:
-            least = scaled.topk(self.top_k, dim=-1).values[:, -1:]
-            scaled = scaled.masked_fill(scaled < least, -math.inf)
+            cutoff = scaled.topk(self.top_k, dim=-1).values[:, -1:]
+            scaled = scaled.masked_fill(scaled < cutoff, -math.inf)
         if self.top_p < 1:
             ordered, index = scaled.sort(dim=-1, descending=True)
             p = ordered.double().softmax(dim=-1)
             cut = p.cumsum(dim=-1) - p >= self.top_p  # what lies before a token already reaches top_p
             scaled = scaled.masked_fill(cut.new_zeros(cut.shape).scatter(-1, index, cut), -math.inf)
         if self.min_p > 0:
-            least = scaled.amax(dim=-1, keepdim=True) + math.log(self.min_p)
-            scaled = scaled.masked_fill(scaled < least, -math.inf)
+            cutoff = scaled.amax(dim=-1, keepdim=True) + math.log(self.min_p)
+            scaled = scaled.masked_fill(scaled < cutoff, -math.inf)
         return scaled
 
     def penalized(self, logits: "Tensor", occurred: list[list[int]]) -> "Tensor":
@@ -76,7 +76,7 @@ class Generation:
             return logits
         logits = logits.clone()
         for row, ids in zip(logits, occurred, strict=True):
-            seen = sorted(set(ids))
-            values = row[seen]
-            row[seen] = (values / self.repetition_penalty).where(values > 0, values * self.repetition_penalty)
+            tokens = sorted(set(ids))
+            values = row[tokens]
+            row[tokens] = (values / self.repetition_penalty).where(values > 0, values * self.repetition_penalty)
         return logits

@@ -1,4 +1,4 @@
-"""Which log-probabilities of an answer can be believed: one that cannot makes every figure that it is part of wrong."""
+"""Validation of log-probabilities: an invalid one would make every metric that uses it wrong."""
 
 import math
 from array import array
@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from robust_eval.stats.frs import MAX_TOTAL
 
 (HIGHEST,) = array("f", [1e-3])
-"""What a log-probability is at most, as it is stored: rounding takes that of a certain token a little above 0."""
+"""Maximum of a stored log-probability: rounding may put that of a certain token slightly above 0."""
 WHOLE = 1 - 1e-6
-"""What the probabilities of all tokens that there are sum to at least."""
+"""Minimum sum of the probabilities of all tokens of a vocabulary."""
 
 
 def fault(
@@ -19,11 +19,11 @@ def fault(
     needed: int,
     whole_is_enough: bool = True,
 ) -> str | None:
-    """Return what is wrong with the log-probabilities of an answer, as they are stored; None where nothing is.
+    """Return the fault of the stored log-probabilities of an answer, or None.
 
-    ``chosen`` are those of its tokens, ``top`` the largest of each, of which ``needed`` are needed of each of the first
-    ``answer_tokens``, or fewer where those are all that there are and the ``whole_is_enough``. Minus infinity, or what
-    services write instead of it (-9999), is that of an impossible token.
+    ``chosen`` are those of its tokens, ``top`` the largest at each position. ``needed`` of these are required at each
+    of the first ``answer_tokens`` positions, or fewer if they are all of the vocabulary and ``whole_is_enough``. Minus
+    infinity, or the -9999 of some services, is that of an impossible token.
     """
     if not chosen or not top:
         return f"no log-probabilities, and {needed} a token are needed" if needed else None
@@ -33,7 +33,7 @@ def fault(
     for place, values in enumerate(top):
         largest = array("f", values)
         if not largest and (not needed or place >= (answer_tokens or 0)):
-            continue  # some servers say nothing of the token that ends an answer
+            continue  # some servers omit the token that ends an answer
         if wrong := next((value for value in largest if not value <= HIGHEST), None):
             return f"a log-probability of {wrong:g}, and none is above 0"
         total = math.fsum(map(math.exp, largest))
@@ -47,5 +47,5 @@ def fault(
 
 
 def is_whole(logprobs: Sequence[float]) -> bool:
-    """Tell whether these are the log-probabilities of all tokens that there are."""
+    """Return whether these are the log-probabilities of the whole vocabulary."""
     return math.fsum(map(math.exp, logprobs)) >= WHOLE

@@ -14,7 +14,7 @@ from robust_eval.model.workload import ServiceLimits
 
 @dataclass
 class RecordedModel(ModelConfig):
-    """A model whose answers are recorded (sampler=recorded)."""
+    """Model whose answers are recorded (sampler=recorded)."""
 
     name: str
     """The name of the model in logs, tables and the tracker."""
@@ -25,7 +25,7 @@ class RecordedModel(ModelConfig):
     recorded = True
 
     def identity(self) -> Mapping[str, Any]:
-        """Return nothing: the model is not known."""
+        """Return nothing: the model is unknown."""
         return {}
 
     def __post_init__(self) -> None:
@@ -33,7 +33,7 @@ class RecordedModel(ModelConfig):
             raise ValueError(f"prompt_style must be plain or chat, not {self.prompt_style}")
 
     def service_limits(self) -> ServiceLimits:
-        """Nothing is asked; see ModelConfig."""
+        """Return limits without prices; see ModelConfig."""
         return ServiceLimits(chat=self.prompt_style == "chat")
 
     def load(self) -> LanguageModel:

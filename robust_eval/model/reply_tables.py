@@ -1,4 +1,4 @@
-"""Convert replies to Arrow tables, and Arrow tables to compressed bytes and back."""
+"""Conversion of replies to Arrow tables, and of Arrow tables to compressed bytes and back."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -11,10 +11,9 @@ from robust_eval.model.base import Item, Reply, Request
 
 
 class Arrived(NamedTuple):
-    """A reply as tables: ``answers`` of :data:`robust_eval.answer.SCHEMA`, not yet graded, and the ``curve``, if any.
+    """Reply as tables: ``answers`` of :data:`robust_eval.answer.SCHEMA`, not yet graded, and the ``curve``, if any.
 
-    ``share`` is the part of the whole reply that these answers are. ``packed`` holds the answers as bytes where they
-    were received as bytes.
+    ``share`` is the fraction of the whole reply. ``packed`` holds the answers as bytes if they were received as bytes.
     """
 
     request: Request
@@ -32,17 +31,17 @@ def arrived(replies: Sequence[Reply]) -> list[Arrived]:
 
 
 def joined(block: Sequence[Arrived]) -> list[Arrived]:
-    """Return the arrivals with those of one request as one, in the order in which the requests came first."""
+    """Return the arrivals merged by request, in the order of the first arrivals."""
     by_item: dict[Item, list[Arrived]] = {}
     for each in block:
         by_item.setdefault(each.request.item, []).append(each)
-    return [parts[0] if len(parts) == 1 else _one(parts) for parts in by_item.values()]
+    return [pieces[0] if len(pieces) == 1 else _concatenated(pieces) for pieces in by_item.values()]
 
 
-def _one(parts: Sequence[Arrived]) -> Arrived:
-    answers = pa.concat_tables([part.answers for part in parts])
-    curve = next((part.curve for part in reversed(parts) if part.curve is not None), None)
-    return Arrived(parts[0].request, answers, curve, sum(part.share for part in parts))
+def _concatenated(pieces: Sequence[Arrived]) -> Arrived:
+    answers = pa.concat_tables([piece.answers for piece in pieces])
+    curve = next((piece.curve for piece in reversed(pieces) if piece.curve is not None), None)
+    return Arrived(pieces[0].request, answers, curve, sum(piece.share for piece in pieces))
 
 
 _LENGTH = 8
@@ -103,7 +102,7 @@ def answers_of(replies: Sequence[Reply]) -> list[pa.Table]:
 def curve_of(reply: Reply) -> pa.Table:
     """Return the accuracy curve of a reply as rows of a table of curves; no rows where the reply has no curve.
 
-    An estimate beyond its bounds, as an unbiased one may lie, is that bound.
+    An unbiased estimate beyond its bounds is clipped.
     """
     if reply.curve is None:
         return CURVES.empty_table()

@@ -1,4 +1,4 @@
-"""The cost of the tokens that a service counts, and the budget that ends a run."""
+"""Cost of the tokens that a service counts, and the budget of a run."""
 
 from dataclasses import dataclass, field
 
@@ -26,21 +26,21 @@ class Spending:
     completion_tokens: int = 0
     cached_price: float | None = None
     cached_tokens: int = 0
-    """Those of the prompt tokens that came from the cache of the service."""
+    """Number of prompt tokens from the cache of the service."""
     share: float = 1.0
     reserved: list[float] = field(default_factory=list)
-    """The highest cost of each request under way."""
+    """Maximum cost of each request in flight."""
 
     def __post_init__(self) -> None:
         for name in ("prompt_price", "completion_price", "cached_price", "budget"):
             value = getattr(self, name)
             if value is not None and not value >= 0:
                 raise ValueError(f"{name} must be 0 or more, not {value:g}")
-        if self.budget is not None and not self.known:
+        if self.budget is not None and not self.has_prices:
             raise ValueError("budget needs prices to count with: prompt_price and completion_price")
 
     @property
-    def known(self) -> bool:
+    def has_prices(self) -> bool:
         """Whether both prices are known."""
         return self.prompt_price is not None and self.completion_price is not None
 

@@ -1,10 +1,10 @@
-"""What the largest log-probabilities of a token, given at temperature 1, say of its probabilities at all temperatures.
+"""Bounds of next-token probabilities at all temperatures from the largest log-probabilities at temperature 1.
 
-A server names the K most probable of at most V tokens. Of the others it is known how much they weigh together at
-temperature 1, R, and that none of them is more probable than the least of those that are named. Their sum at
+A server returns the K most probable of at most V tokens. The others have a total probability R at temperature 1, and
+none of them is more probable than the least of the returned ones. Their sum at
 temperature t, U_t = Σ p^s with s = 1/t, then lies between that of the most concentrated such rest, R e^((s−1) ℓ_K), and
-that of the most even one, (V − K)^(1−s) R^s. Log-probabilities are rounded, and so everything here holds for all values
-that may have been rounded to those that were given.
+that of the most even one, (V − K)^(1−s) R^s. Log-probabilities are rounded, so all bounds hold for all values
+that round to the returned ones.
 """
 
 import math
@@ -15,15 +15,15 @@ import numpy as np
 
 from robust_eval.model.base import Floats
 
-MOST_TOKENS = 300_000
-"""V where it is not known: no model at hand has more tokens, and bounds for more hold for fewer."""
+DEFAULT_VOCABULARY_SIZE = 300_000
+"""V if it is unknown: no current model has more tokens, and bounds for more tokens hold for fewer."""
 NOISE = 1e-6
-"""How far a log-probability may be from what it stands for, at least: float32 has seven digits."""
-_DIGITS = 8  # decimals to which a server may have rounded
+"""Minimum rounding error of a log-probability: float32 has seven digits."""
+_DIGITS = 8  # maximum number of decimals of a rounding server
 
 
 class TokenBounds(NamedTuple):
-    """Bounds on the probabilities of the K tokens that are seen, and of all others together, at T temperatures.
+    """Bounds on the probabilities of the K seen tokens, and of all others together, at T temperatures.
 
     ``lower`` and ``upper`` are (K, T), ``unseen_lower`` and ``unseen_upper`` (T,). ``likely`` (K, T) and
     ``unseen_likely`` (T,) lie between them, and sum to 1 over all tokens.
@@ -38,7 +38,7 @@ class TokenBounds(NamedTuple):
 
 
 def precision(logprobs: Sequence[float]) -> float:
-    """Return how far these log-probabilities may be from the model's, by the decimals that they are given with.
+    """Return the rounding error of log-probabilities, by their number of decimals.
 
     >>> precision([-0.1234, -2.5]), precision([-0.12345678912, -2.5])
     (5e-05, 1e-06)
@@ -50,30 +50,31 @@ def precision(logprobs: Sequence[float]) -> float:
 
 
 def unseen_sums(
-    logprobs: Sequence[float], temperatures: Sequence[float], most: int, error: float, largest: bool = True
+    logprobs: Sequence[float], temperatures: Sequence[float], vocabulary: int, error: float, largest: bool = True
 ) -> tuple[Floats, Floats]:
-    """Return the bounds (T,), (T,) of U_t, the sum of p^(1/t) over the tokens that are not seen.
+    """Return the bounds (T,), (T,) of U_t, the sum of p^(1/t) over the unseen tokens.
 
-    ``logprobs`` (K,) are those of the tokens that are seen, natural, at temperature 1, each at most ``error`` from the
-    model's; there are ``most`` tokens at most. ``largest``: none that is not seen is more probable than one that is.
+    ``logprobs`` (K,) are those of the seen tokens, natural, at temperature 1, each at most ``error`` from the
+    model's; the vocabulary has at most ``vocabulary`` tokens. ``largest``: no unseen token is more probable than a seen
+    one.
     """
-    seen = np.asarray(logprobs, dtype=float)
+    listed = np.asarray(logprobs, dtype=float)
     s = 1 / np.asarray(temperatures, dtype=float)
-    total, others = float(np.exp(seen).sum()), most - len(seen)
-    if others <= 0:
+    total, unlisted = float(np.exp(listed).sum()), vocabulary - len(listed)
+    if unlisted <= 0:
         return np.zeros(len(s)), np.zeros(len(s))
     least_rest, most_rest = (max(0.0, 1 - total * math.exp(shift)) for shift in (error, -error))
     most_probable = most_rest
-    if largest and len(seen):
-        most_probable = min(most_rest, math.exp(float(seen.min()) + error))
-    least_rest = min(least_rest, others * most_probable)
+    if largest and len(listed):
+        most_probable = min(most_rest, math.exp(float(listed.min()) + error))
+    least_rest = min(least_rest, unlisted * most_probable)
 
     def concentrated(rest: float) -> Floats:
         # Of an empty rest nothing is left at any temperature.
         return rest * most_probable ** (s - 1) if rest else np.zeros(len(s))
 
     def even(rest: float) -> Floats:
-        return np.asarray(others ** (1 - s) * rest**s) if rest else np.zeros(len(s))
+        return np.asarray(unlisted ** (1 - s) * rest**s) if rest else np.zeros(len(s))
 
     cold = s >= 1
     lower = np.where(cold, even(least_rest), concentrated(least_rest))
@@ -82,27 +83,27 @@ def unseen_sums(
 
 
 def token_bounds(
-    logprobs: Sequence[float], temperatures: Sequence[float], most: int, error: float, largest: bool = True
+    logprobs: Sequence[float], temperatures: Sequence[float], vocabulary: int, error: float, largest: bool = True
 ) -> TokenBounds:
-    """Return bounds on what each token that is seen, and all others together, weigh at each temperature.
+    """Return bounds on the probability of each seen token, and of all others together, at each temperature.
 
     The parameters are those of :func:`unseen_sums`. P_t of a token lies in [e^(sℓ) / (S + U_hi), e^(sℓ) / (S + U_lo)],
-    where S is the sum of e^(sℓ) over the tokens that are seen. What is likely is taken with the geometric mean of the
-    bounds of U_t, which at temperature 1 are one.
+    where S is the sum of e^(sℓ) over the seen tokens. The likely values use the geometric mean of the bounds of U_t,
+    which are equal at temperature 1.
     """
     s = 1 / np.asarray(temperatures, dtype=float)
-    seen = np.asarray(logprobs, dtype=float)
-    low, high = unseen_sums(logprobs, temperatures, most, error, largest)
-    shift = float(seen.max()) if len(seen) else 0.0  # at low temperatures powers are too small for a number
-    terms = np.exp((seen[:, None] - shift) * s)
+    listed = np.asarray(logprobs, dtype=float)
+    low, high = unseen_sums(logprobs, temperatures, vocabulary, error, largest)
+    shift = float(listed.max()) if len(listed) else 0.0  # at low temperatures powers are too small for a number
+    terms = np.exp((listed[:, None] - shift) * s)
     scale = np.exp(-shift * s)
     low, high = low * scale, high * scale
     total = terms.sum(axis=0)
     wider = np.exp(np.minimum(s * error, 700))
     # a numerator is among the terms of its sum: both are off by the same factor
-    others = np.maximum(total - terms, 0)
-    lower = terms / wider / (terms / wider + others * wider + high)
-    upper = terms * wider / (terms * wider + others / wider + low)
+    other_terms = np.maximum(total - terms, 0)
+    lower = terms / wider / (terms / wider + other_terms * wider + high)
+    upper = terms * wider / (terms * wider + other_terms / wider + low)
     likely_rest = np.sqrt(low * high)
     whole = total + likely_rest
     return TokenBounds(
@@ -116,9 +117,9 @@ def token_bounds(
 
 
 class Resolved(NamedTuple):
-    """What is certain of the paths of an answer whose verdicts are known, at T temperatures.
+    """Certain part of the probability of a right answer, at T temperatures.
 
-    ``right`` and ``wrong`` (T,) are lower bounds of what the right and the wrong ones weigh together.
+    ``right`` and ``wrong`` (T,) are lower bounds of the total probabilities of right and of wrong answers.
     """
 
     right: Floats
@@ -126,10 +127,10 @@ class Resolved(NamedTuple):
 
     @property
     def lower(self) -> Floats:
-        """(T,) the least that the probability of a right answer can be."""
+        """Lower bound (T,) of the probability of a right answer."""
         return np.minimum(self.right, 1)
 
     @property
     def upper(self) -> Floats:
-        """(T,) the most that it can be."""
+        """Upper bound (T,) of it."""
         return np.maximum(1 - self.wrong, self.lower)

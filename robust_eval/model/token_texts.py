@@ -1,6 +1,6 @@
-"""What each token of a vocabulary writes, and quick answers to which tokens write this or that.
+"""Texts of the tokens of a vocabulary, with an index for look-ups.
 
-Nothing here needs torch, so that what reads answers can be used without a model.
+The module does not need torch, so that answers can be read without a model.
 """
 
 import bisect
@@ -25,10 +25,10 @@ _BYTE_PIECE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 
 class TokenTexts:
-    """The bytes that each token adds to a text, in order of the ids; empty for tokens that write nothing.
+    """Bytes that each token adds to a text, in order of the ids; empty for tokens without text.
 
-    Tokens are compared by their *key*: the text up to a line break, :func:`unified`. Bytes that are no whole character
-    count as U+FFFD.
+    Tokens are compared by their *key*: the text up to a line break, :func:`unified`. Incomplete characters count as
+    U+FFFD.
     """
 
     def __init__(self, raw: Sequence[bytes]) -> None:
@@ -37,26 +37,26 @@ class TokenTexts:
         self.keys = [unified(head.decode("utf-8", "replace")) for head in heads]
         self.breaks_line = np.array([b"\n" in token for token in self.raw], dtype=bool)
         self.incomplete = np.array([incomplete_bytes(head) > 0 for head in heads], dtype=bool)
-        """Its last bytes are the beginning of a character."""
+        """Mask of tokens that end within a character."""
         self.inside_character = np.array([bool(head) and 0x80 <= head[0] < 0xC0 for head in heads], dtype=bool)
-        """Its first byte goes on with a character."""
-        self._found: dict[str, list[int]] = {}
+        """Mask of tokens that begin within a character."""
+        self._ids_with_word: dict[str, list[int]] = {}
 
     def __len__(self) -> int:
         return len(self.raw)
 
     @cached_property
-    def goes_on(self) -> Mask:
-        """Goes on with the word before it: its first character is no boundary."""
+    def continues_word(self) -> Mask:
+        """Mask of tokens that continue a word: their first character is no boundary."""
         return self._those(lambda key: key != "" and not is_boundary(key[0]))
 
     @cached_property
     def empty(self) -> Mask:
-        """Adds nothing to the line."""
+        """Mask of tokens that add nothing to the line."""
         return self._those(lambda key: key == "")
 
     def matching(self, pattern: re.Pattern[str]) -> Mask:
-        """Return the tokens whose key the pattern matches at its beginning."""
+        """Return the mask of the tokens whose key matches the pattern at its start."""
         return self._those(lambda key: pattern.match(key) is not None)
 
     def starting_with(self, text: str) -> list[int]:
@@ -73,19 +73,19 @@ class TokenTexts:
         return ids[low : bisect.bisect_right(keys, text, lo=low)]
 
     def with_word(self, word: str) -> list[int]:
-        """Return the tokens whose key contains a word that is whole as far as the token goes, ascending."""
-        if word in self._found:
-            return self._found[word]
+        """Return the tokens whose key contains a word between boundaries or the ends of the key, ascending."""
+        if word in self._ids_with_word:
+            return self._ids_with_word[word]
         joined, starts = self._joined
-        found = self._found[word] = []
+        ids = self._ids_with_word[word] = []
         place = joined.find(word)
         while place >= 0:
             if is_boundary(joined[place - 1 : place] or " ") and is_boundary(
                 joined[place + len(word) : place + len(word) + 1] or " "
             ):
-                found.append(bisect.bisect_right(starts, place) - 1)
+                ids.append(bisect.bisect_right(starts, place) - 1)
             place = joined.find(word, place + 1)
-        return found
+        return ids
 
     @cached_property
     def _sorted(self) -> tuple[list[str], list[int]]:
@@ -94,7 +94,7 @@ class TokenTexts:
 
     @cached_property
     def _joined(self) -> tuple[str, list[int]]:
-        """All keys in one string, parted by a character that none of them holds, and where each starts."""
+        """All keys in one string, separated by a character that none of them contains, and the start of each."""
         lengths = np.array([len(key) + 1 for key in self.keys])
         return "\n".join(self.keys), [0, *lengths.cumsum()[:-1].tolist()]
 
@@ -113,7 +113,7 @@ def is_boundary(character: str) -> bool:
 
 
 def incomplete_bytes(text: bytes) -> int:
-    """Return how many bytes at the end of a text are the beginning of a character that is not all there.
+    """Return the number of bytes of an incomplete character at the end of a text.
 
     >>> incomplete_bytes("é".encode()[:1]), incomplete_bytes("é".encode())
     (1, 0)
@@ -129,10 +129,9 @@ def incomplete_bytes(text: bytes) -> int:
 
 
 def token_texts(tokenizer: Any, size: int) -> TokenTexts:
-    """Return what the tokens of a transformers tokenizer write; ``size`` counts the logits, some of which may have no
-    token.
+    """Return the texts of the tokens of a transformers tokenizer; ``size`` counts the logits, some without a token.
 
-    ValueError where the tokenizer's way of writing is not known, or the texts do not add up to what it decodes.
+    ValueError if the tokenizer's decoder is unknown, or the texts do not add up to the decoded ones.
     """
     decoder = json.dumps(json.loads(tokenizer.backend_tokenizer.to_str())["decoder"])
     written: Callable[[str], bytes]
@@ -172,11 +171,11 @@ def _byte_level_bytes(piece: str) -> bytes:
 
 @cache
 def _byte_letters() -> dict[str, int]:
-    """Return the letter that stands for each byte in byte-level vocabularies (Radford et al. 2019), letter to byte."""
-    shown: Iterable[int] = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    letters = {chr(byte): byte for byte in shown}
-    hidden = [byte for byte in range(256) if byte not in letters.values()]
-    return letters | {chr(256 + index): byte for index, byte in enumerate(hidden)}
+    """Return the bytes by their letters in byte-level vocabularies (Radford et al. 2019)."""
+    printable: Iterable[int] = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    letters = {chr(byte): byte for byte in printable}
+    unprintable = [byte for byte in range(256) if byte not in letters.values()]
+    return letters | {chr(256 + index): byte for index, byte in enumerate(unprintable)}
 
 
 def _sentencepiece_bytes(piece: str) -> bytes:

@@ -1,4 +1,4 @@
-"""What it takes to answer requests, as far as it can be told before anything is asked."""
+"""Estimates of tokens, cost and time before a run."""
 
 import math
 import re
@@ -13,26 +13,26 @@ from robust_eval.prompt.prompt import Prompt
 
 _PIECES = re.compile(r"[^\W\d_]+|\d|[^\w\s]|\n+")
 _TOKENS_PER_PIECE = 1.1
-_BYTES_PER_TOKEN = 6  # at most: where words are long, or not parted by spaces
+_BYTES_PER_TOKEN = 6  # maximum: with long words, or without spaces
 _TOKENS_PER_MESSAGE = 5
 
 
 @dataclass(frozen=True)
 class Workload:
-    """How much is asked, and what it costs."""
+    """Number of requests, answers and tokens, cost and time."""
 
     answers: int = 0
     requests: int = 0
     prompt_tokens: int = 0
-    """About."""
+    """Estimate."""
     completion_tokens: int = 0
-    """At most."""
+    """Upper bound."""
     cost: float | None = 0.0
-    """At most, about; None where prices are not known."""
+    """Estimated upper bound; None without prices."""
     seconds: float = 0.0
-    """At least, by the limits of the service; 0 where it has none."""
+    """Lower bound by the rate limits of the service; 0 without limits."""
     reasoning_tokens: int = 0
-    """Those of the completion tokens that are left for reasoning."""
+    """Completion tokens of the reasoning budget."""
 
     def __add__(self, other: "Workload") -> "Workload":
         return Workload(
@@ -48,31 +48,31 @@ class Workload:
 
 @dataclass(frozen=True)
 class ServiceLimits:
-    """On which terms a model answers; by default one that is loaded here.
+    """Prices and limits of a model; by default of a local one.
 
-    Prices are of a million tokens, limits of a minute; None where there is none.
+    Prices are per million tokens, limits per minute; None without.
     """
 
     chat: bool
     choices: int | None = 1
-    """Answers that one request brings at most; None: not known."""
+    """Maximum number of answers of one request; None: unknown."""
     prompt_price: float | None = None
     completion_price: float | None = None
     requests_per_minute: float | None = None
     tokens_per_minute: float | None = None
     budget: float | None = None
-    reply_tokens: Callable[[int], int] = lambda most: most
-    """Tokens of a whole reply at most, from those that the answer may have: what a model thinks comes on top."""
+    reply_tokens: Callable[[int], int] = lambda tokens: tokens
+    """Maximum number of tokens of a whole reply, with reasoning, from that of the answer."""
     at_once: int | None = None
-    """Requests in flight at most; None for a model that is loaded here."""
+    """Maximum number of requests in flight; None for a local model."""
     batch: bool = False
-    """Whether they are sent in files."""
+    """Whether requests are sent in batch files."""
     batch_price_share: float = 1.0
-    """What a batch costs, as a share of the prices."""
+    """Price of a batch, as a fraction of the prices."""
 
     def workload(self, requests: Iterable[Request], times: Iterable[int] = repeat(1)) -> Workload:
-        """Return what it takes to answer what is not known of these requests, each as often as ``times`` says."""
-        answers = sent = prompt = completion = thought = 0
+        """Return the workload of the pending answers to these requests, each repeated ``times`` times."""
+        answers = sent = prompt = completion = reasoning = 0
         for request, number in zip(requests, times, strict=False):
             length = number * prompt_tokens(request.prompt, self.chat)
             if request.enumeration is not None:
@@ -82,10 +82,10 @@ class ServiceLimits:
                 continue
             reply = self.reply_tokens(request.max_new_tokens)
             for call in calls(request, self.choices or 1):
-                came = number * len(call.trials)
-                answers, sent, prompt = answers + came, sent + number, prompt + length
-                completion += came * reply
-                thought += came * (reply - request.max_new_tokens)
+                replies = number * len(call.trials)
+                answers, sent, prompt = answers + replies, sent + number, prompt + length
+                completion += replies * reply
+                reasoning += replies * (reply - request.max_new_tokens)
         share = self.batch_price_share if self.batch else 1.0
         spending = Spending(self.prompt_price, self.completion_price, None, share=share)
         minutes = [
@@ -93,29 +93,29 @@ class ServiceLimits:
             for number, limit in ((sent, self.requests_per_minute), (prompt + completion, self.tokens_per_minute))
             if limit is not None
         ]
-        cost = spending.price(prompt, completion) if spending.known else None
-        return Workload(answers, sent, prompt, completion, cost, 60 * max(minutes, default=0.0), max(0, thought))
+        cost = spending.price(prompt, completion) if spending.has_prices else None
+        return Workload(answers, sent, prompt, completion, cost, 60 * max(minutes, default=0.0), max(0, reasoning))
 
     def _enumerated(self, request: Request) -> tuple[int, int]:
-        """Return how many requests and tokens enumerated answers take at most: of a server, beginnings of answers are
-        asked for, and answers are drawn at all temperatures if that says too little.
+        """Return the maximum number of requests and tokens of enumerated answers.
+
+        A server gets requests for prefixes, and for draws at all temperatures if the bounds are too wide.
         """
         enumeration = request.enumeration
         assert enumeration is not None
         if self.at_once is None:
             return 1, request.answers
-        beginnings = 1 if enumeration.choices else enumeration.nodes
+        prefixes = 1 if enumeration.choices else enumeration.nodes
         draws = [enumeration.draws] if enumeration.choices else [enumeration.draws, FURTHER_DRAWS * enumeration.draws]
-        drawn = len(request.temperatures) * sum(math.ceil(number / (self.choices or 1)) for number in draws)
+        draw_requests = len(request.temperatures) * sum(math.ceil(number / (self.choices or 1)) for number in draws)
         tokens = len(request.temperatures) * sum(draws) * request.max_new_tokens
-        return beginnings + drawn, request.max_new_tokens + (beginnings - 1) * LEVELS + tokens
+        return prefixes + draw_requests, request.max_new_tokens + (prefixes - 1) * LEVELS + tokens
 
 
 def prompt_tokens(prompt: Prompt, chat: bool) -> int:
-    """Return about how many tokens a prompt has, by its words, digits and signs: models cut text into tokens
-    differently.
+    """Return an estimate of the number of tokens of a prompt, by its words, digits and signs.
 
-    Of the prompts of the built-in questions, SmolLM2 makes 0.95 to 1.0 times as many.
+    SmolLM2 has 0.95 to 1.0 times as many for the prompts of the built-in questions.
     """
     if not chat:
         return sum(_tokens(text) for pair in prompt.exemplars for text in pair) + _tokens(prompt.question)

@@ -8,8 +8,8 @@ from typing import Any
 
 from robust_eval.error import UserError, first_line
 from robust_eval.model.local.fingerprint import folder_hash
-from robust_eval.model.local.memory import cuda_is_there
-from robust_eval.model.local.sentences import located
+from robust_eval.model.local.memory import has_cuda
+from robust_eval.model.local.sentences import resolve_model_path
 from robust_eval.question import QUESTION_TYPES, Question
 from robust_eval.runtime.console import progress
 
@@ -83,7 +83,7 @@ def _loaded(kind: str, path: str, settings: dict[str, Any]) -> TypeClassifier:
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
     from transformers.utils import logging as library_log
 
-    location = located(kind, path)
+    location = resolve_model_path(kind, path)
     verbosity = library_log.get_verbosity()
     library_log.set_verbosity_error()  # that a layer is new is no news
     try:
@@ -95,7 +95,7 @@ def _loaded(kind: str, path: str, settings: dict[str, Any]) -> TypeClassifier:
         library_log.set_verbosity(verbosity)
     if tokenizer.pad_token is None:
         raise UserError(f"{kind} {path} cannot read several questions at once: its tokenizer has no padding token")
-    return TypeClassifier(model.to("cuda" if cuda_is_there() else "cpu"), tokenizer)
+    return TypeClassifier(model.to("cuda" if has_cuda() else "cpu"), tokenizer)
 
 
 def with_types(questions: Sequence[Question], folder: str | None) -> tuple[list[Question], dict[str, Any]]:

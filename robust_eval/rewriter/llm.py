@@ -75,7 +75,7 @@ class Llm:
         """Return the same at the model's own temperature, or at the highest that it takes, where it takes no other."""
         taken = takes(self.temperature)
         other = copy(self)
-        other.temperature = DEFAULT_TEMPERATURE if taken.own else min(self.temperature, taken.highest)
+        other.temperature = DEFAULT_TEMPERATURE if taken.default_only else min(self.temperature, taken.highest)
         return other
 
     def rewrite(self, questions: Sequence[Question], model: StoredModel, seed: int) -> Rewritten:
@@ -96,7 +96,7 @@ class Llm:
             answers = model.answers(requests, f"rewrites, attempt {attempt + 1}").table
             replies.append(answers)
             items = _items({question.id: question for question in lacking}, answers)
-            sentences.learn(text for item in items for text in (item.question.text, item.text))
+            sentences.precompute(text for item in items for text in (item.question.text, item.text))
             found += [self._judged(item, attempt, kept[item.question.id], sentences) for item in items]
             filtered = {row[0] for row in rows(answers, "question_id", "outcome") if row[1] == "filtered_prompt"}
             lacking = [q for q in lacking if len(kept[q.id]) < self.rewrites and q.id not in filtered]

@@ -215,7 +215,7 @@ def clip_to_supported(name: str, sampler: Sampler, takes: Temperatures, model: s
     out: a fact that has not broken by then is censored there. Raises UserError where nothing is left.
     """
     asked = sampler.temperatures
-    if takes.own:
+    if takes.default_only:
         if sampler.axis == "temperature":
             raise UserError(
                 f"sampler={name} asks at several temperatures, and {model} takes none but its own: without them no "

@@ -104,9 +104,9 @@ def until_settled(request: Request, settled: Settled) -> Steps:
         lacking = wave[1]
         (temperature, first), (_, last) = lacking[0], lacking[-1]
         known = frozenset((temperature, trial) for trial in range(first, last)) - set(lacking)
-        part = replace(request, temperatures=(temperature,), first_trial=first, trials=last + 1, known=known)
+        part = replace(request, temperatures=(temperature,), first_trial=first, trials=last + 1, cached=known)
         passed = {(t, trial) for t in request.temperatures if t < temperature for trial in range(request.trials)}
-        left = replace(request, known=frozenset(passed | verdicts.keys()))
+        left = replace(request, cached=frozenset(passed | verdicts.keys()))
         came = yield Step([part], at_most=partial(_in_place, left), whole=request)
         if came is None:
             return NOTHING

@@ -53,7 +53,7 @@ def knowing(request: Request, stored: pa.Table | None) -> Request:
     """Return the request with the answers that are known."""
     if stored is None or request.enumeration is not None:
         return request
-    return replace(request, known=frozenset(_conditions(stored)))
+    return replace(request, cached=frozenset(_conditions(stored)))
 
 
 def believed(table: pa.Table, request: Request) -> pa.Table:

@@ -99,7 +99,7 @@ class ConcurrentSteps:
                     self.settled += 1
                     continue
             (request,) = self._due[item].requests
-            self._awaited[item].update(request.wanted)
+            self._awaited[item].update(request.pending)
             wanted.append(request)
         return wanted
 

@@ -86,13 +86,13 @@ class StoredModel:
         """Return the requests that the model would be asked, each with the answers to it that are stored already."""
         return self._find(requests, answers_keys(self.identity, requests)).missing
 
-    def temperatures(self, wanted: float) -> Temperatures:
-        """Return which temperatures the model takes; ``wanted`` is the highest that matters.
+    def temperatures(self, highest: float) -> Temperatures:
+        """Return which temperatures the model takes; ``highest`` is the highest that matters.
 
         A server is asked where nothing else tells: not today's other runs, and not what is stored with its answers. A
         closed model asks nothing, and is taken to take all.
         """
-        known = self.config.temperatures(wanted)
+        known = self.config.temperatures(highest)
         if known is None and "capability.highest_temperature" in (stored := self.description()):
             known = Temperatures(
                 stored["capability.highest_temperature"],
@@ -100,7 +100,7 @@ class StoredModel:
                 stored.get("capability.own_temperature", False),
             )
         if known is None:
-            known = Temperatures() if self._closed else self._model().temperatures(wanted)
+            known = Temperatures() if self._closed else self._model().temperatures(highest)
         return known
 
     def check(self, requests: Sequence[Request]) -> None:

@@ -71,11 +71,11 @@ class Blocks:
         request = self.wanted[answer.item]
         curve = None if answer.curve is None else from_bytes(answer.curve, CURVES)
         came = Arrived(request, from_bytes(answer.answers, SCHEMA), curve, answer.share, answer.answers)
-        known = request.known | set(rows(came.answers, "temperature", "trial"))
+        known = request.cached | set(rows(came.answers, "temperature", "trial"))
         if request.enumeration is not None or known.issuperset(product(request.temperatures, range(request.trials))):
             del self.wanted[answer.item]
         else:
-            self.wanted[answer.item] = replace(request, known=known)
+            self.wanted[answer.item] = replace(request, cached=known)
         return came
 
     def failed(self) -> str:
@@ -102,7 +102,7 @@ def _failed(request: Request) -> Reply:
     """Return errors for all that is missing; in place of enumerated answers there is one a temperature."""
     asked = replace(request, trials=1) if request.enumeration else request
     conditions = list(product(asked.temperatures, range(asked.trials)))
-    missing = [condition for condition in conditions if condition not in request.known]
+    missing = [condition for condition in conditions if condition not in request.cached]
     errors = [unanswered(Call(asked, t, (trial,)), trial, "error") for t, trial in missing]
     return Reply(request, errors, share=len(missing) / len(conditions))
 

@@ -1,4 +1,4 @@
-"""What the tokens of an answer write, and which tokens of a vocabulary end one."""
+"""Text of an answer from its tokens, and the end tokens of a vocabulary."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,10 +10,10 @@ from robust_eval.model.token_texts import token_texts
 
 
 class AnswerTexts:
-    """Reads answers off the tokens of a loaded ``model`` that is asked in a ``prompt_style``.
+    """Decoder of the answers of a loaded ``model``, prompted in a ``prompt_style``.
 
-    Strings in ``stop`` end an answer. ``vocabularies`` are the tokens as the parts of answers: under True where an
-    answer is the first line of a reply, under False where it is all of it.
+    Strings in ``stop`` end an answer. ``vocabularies`` has two entries: True for answers that are the first line of a
+    reply, False for answers that are the whole reply.
     """
 
     def __init__(self, model: Any, tokenizer: Any, prompt_style: str, stop: Sequence[str]) -> None:
@@ -23,7 +23,7 @@ class AnswerTexts:
         self.vocabularies = {first_line: self._vocabulary(model, first_line) for first_line in (True, False)}
 
     def read(self, ids: tuple[int, ...], first_line: bool) -> tuple[str, int]:
-        """Return the text of an answer, which its first line break may end, and how many leading tokens carry it."""
+        """Return the text of an answer, which its first line break may end, and the number of tokens that carry it."""
         carrying, vocabulary = len(ids), self.vocabularies[first_line]
         if vocabulary.ends[ids[-1]] and not vocabulary.carries[ids[-1]]:
             carrying -= 1
@@ -33,15 +33,15 @@ class AnswerTexts:
                 carrying -= 1
             return text, carrying
         answer = self._answer(ids[:carrying])
-        if self._chat or self._stop:  # either may go on after what is the answer
+        if self._chat or self._stop:  # both may continue after the answer
             while carrying and self._answer(ids[: carrying - 1]) == answer:
                 carrying -= 1
         return answer, carrying
 
     def _vocabulary(self, model: Any, first_line: bool) -> Vocabulary:
-        """Return which token ids end an answer, of which the ``first_line`` counts or all, and which carry text of it.
+        """Return the tokens that end an answer (the ``first_line`` or all of a reply), and those that carry its text.
 
-        Read off the tokenizer and the generation config.
+        They follow from the tokenizer and the generation config.
         """
         size = model.get_output_embeddings().weight.shape[0]
         ends, carries = np.zeros(size, dtype=bool), np.ones(size, dtype=bool)
@@ -65,9 +65,7 @@ class AnswerTexts:
         )
 
     def _answer(self, ids: Sequence[int]) -> str:
-        """Return the first line of what the tokens write, up to a stop string; a chat reply may open with
-        line breaks.
-        """
+        """Return the first line of the tokens' text, up to a stop string; a chat reply may begin with line breaks."""
         text = self._until_stop(ids)
         if self._chat:
             text = text.strip()

@@ -1,8 +1,8 @@
-"""All answers to a question, at every temperature, are paths in one tree: each distinct prefix is evaluated once.
+"""Tree of all answers to a question, at every temperature: each distinct prefix is evaluated once.
 
-The logits after a prefix depend neither on the temperature nor on the trial. So the prompt part that all questions
-share goes through the model once, each question's own tokens once, and then, level by level, every distinct prefix of
-the answers to many questions once, whatever the number of trials. One row of logits serves all temperatures.
+The logits after a prefix depend neither on the temperature nor on the trial. So the model evaluates the shared part of
+all prompts once, the rest of each prompt once, and then, level by level, every distinct prefix of the answers to many
+questions once, for any number of trials. One row of logits serves all temperatures.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,19 +16,18 @@ from torch import Tensor
 
 from robust_eval.model.base import Floats, Request
 from robust_eval.model.generation import Generation
-from robust_eval.model.local.draw import LEVELS, Drawn, answer_uniforms, draw
-from robust_eval.model.local.output_head import rows_at_once
-from robust_eval.model.local.token_outcomes import next_kinds
+from robust_eval.model.local.draw import LEVELS, TokenDraws, answer_uniforms, draw
+from robust_eval.model.local.output_head import rows_per_batch
 from robust_eval.model.local.transfers import fetched, to_device
-from robust_eval.model.local.vocabulary import Vocabulary
+from robust_eval.model.local.vocabulary import Vocabulary, next_token_sets
 from robust_eval.model.token_texts import Ids
 
 FINISH_REASONS = ("length", "stop", "closed")
-LENGTH, STOP, CLOSED = range(3)
+LENGTH, STOP, DECIDED = range(3)
 
 
 class Logits(Protocol):
-    """Logits (n, V) after n prefixes; some rows at a time, because all of them may not fit into the memory."""
+    """Logits (n, V) after n prefixes, read in batches of rows, because all of them may exceed the memory."""
 
     @property
     def device(self) -> torch.device: ...
@@ -39,7 +38,7 @@ class Logits(Protocol):
 
 
 class Prefixes(Protocol):
-    """Evaluates the prefixes of the answers to a block of prompts, level by level."""
+    """Evaluator of the prefixes of the answers to a block of prompts, level by level."""
 
     def roots(self, prompts: Sequence[Sequence[int]]) -> Logits:
         """Return logits (prompts, V) after whole prompts."""
@@ -54,7 +53,7 @@ class Prefixes(Protocol):
 class Paths:
     """The answers to one prompt as token paths: a = temperatures × trials answers, temperature-major, n tokens wide.
 
-    ``lengths`` (a,) counts each answer's tokens; what lies beyond is undefined. ``top_logprobs`` is (a, n, k).
+    ``lengths`` (a,) counts each answer's tokens; entries beyond are undefined. ``top_logprobs`` is (a, n, k).
     """
 
     temperatures: NDArray[np.float64]
@@ -67,7 +66,7 @@ class Paths:
     finish: NDArray[np.int8]
 
     def finish_reason(self, row: int) -> str:
-        """Say why an answer ends: stop, length, or closed (it is right whatever follows)."""
+        """Return the finish reason of an answer: stop, length, or closed (no continuation can make it wrong)."""
         return FINISH_REASONS[self.finish[row]]
 
 
@@ -82,7 +81,7 @@ def sample_answers(
     """Draw the answers to a block of requests; ``prompts`` are their token ids."""
     width = max(request.max_new_tokens for request in requests)
     top = max(request.top_logprobs for request in requests)
-    conditions = [(request, *condition) for request in requests for condition in request.wanted]
+    conditions = [(request, *condition) for request in requests for condition in request.pending]
     temperature = np.array([t for _, t, _ in conditions])
     limit = np.array([r.max_new_tokens for r, _, _ in conditions])
     tracker = _PrefixTracker(requests, vocabulary)
@@ -100,31 +99,31 @@ def sample_answers(
     occurred = [list(prompt) for prompt in prompts]
     size = len(vocabulary.ends)
     level = prefixes.roots(prompts)
-    at_once = rows_at_once(size, level.device)
+    batch_rows = rows_per_batch(size, level.device)
     for step in range(width):
         grown: list[tuple[Ids, Ids, Ids, Ids]] = []
         nodes = 0
-        for first in range(0, len(level), at_once):
-            raw = level[first : first + at_once]
-            here = (node >= first) & (node < first + len(raw))
-            own, row = alive[here], node[here] - first
+        for first in range(0, len(level), batch_rows):
+            raw = level[first : first + batch_rows]
+            in_batch = (node >= first) & (node < first + len(raw))
+            rows, row = alive[in_batch], node[in_batch] - first
             logits = generation.penalized(raw, occurred[first : first + len(raw)])
-            drawn = draw(logits, row, temperature[own], to_device(uniforms[own, step], level.device), generation)
-            result = _level_result(raw, row, drawn, min(top, size))
-            tokens[own, step] = result.tokens
-            token_logprobs[own, step] = result.token_logprobs
-            sampling_logprobs[own, step] = result.sampling_logprobs
-            top_logprobs[own, step, : result.top_logprobs.shape[-1]] = result.top_logprobs[row]
-            lengths[own] = step + 1
+            draws = draw(logits, row, temperature[rows], to_device(uniforms[rows, step], level.device), generation)
+            result = _level_result(raw, row, draws, min(top, size))
+            tokens[rows, step] = result.tokens
+            token_logprobs[rows, step] = result.token_logprobs
+            sampling_logprobs[rows, step] = result.sampling_logprobs
+            top_logprobs[rows, step, : result.top_logprobs.shape[-1]] = result.top_logprobs[row]
+            lengths[rows] = step + 1
 
             distinct, which = np.unique((first + row) * size + result.tokens, return_inverse=True)
             parents, continuations = np.divmod(distinct, size)
             ended = tracker.ended(parents, continuations)[which]
-            finish[own] = ended
-            goes_on = (ended == LENGTH) & (lengths[own] < limit[own])
-            continued, place = np.unique(which[goes_on], return_inverse=True)
+            finish[rows] = ended
+            unfinished = (ended == LENGTH) & (lengths[rows] < limit[rows])
+            continued, place = np.unique(which[unfinished], return_inverse=True)
             parents, continuations = parents[continued], continuations[continued]
-            grown.append((own[goes_on], nodes + place, parents, continuations))
+            grown.append((rows[unfinished], nodes + place, parents, continuations))
             nodes += len(parents)
         if nodes == 0:
             break
@@ -139,7 +138,7 @@ def sample_answers(
 
 
 class _LevelResult(NamedTuple):
-    """Arrays that the device computed of a draws and n prefixes; ``top_logprobs`` is (n, k)."""
+    """Arrays of a draws after n prefixes, fetched from the device; ``top_logprobs`` is (n, k)."""
 
     tokens: Ids
     token_logprobs: Floats
@@ -147,23 +146,21 @@ class _LevelResult(NamedTuple):
     top_logprobs: Floats
 
 
-def _level_result(raw: Tensor, row: Ids, drawn: Drawn, top: int) -> _LevelResult:
+def _level_result(raw: Tensor, row: Ids, draws: TokenDraws, top: int) -> _LevelResult:
     """Return the draws (a,) after the rows (a,) of ``raw`` logits, with the ``top`` log-probabilities of each row.
 
-    All of it is computed before the device is waited for, once.
+    The device is waited for once.
     """
     rows = to_device(row, raw.device)
     normaliser = raw.logsumexp(dim=-1)
     likeliest = raw.topk(top, dim=-1).values - normaliser[:, None] if top else raw[:, :0]
-    columns = drawn.tokens, raw[rows, drawn.tokens] - normaliser[rows], drawn.logprobs.float(), likeliest
+    columns = draws.tokens, raw[rows, draws.tokens] - normaliser[rows], draws.logprobs.float(), likeliest
     tokens, token_logprobs, sampled, largest = fetched(*columns)
     return _LevelResult(tokens.astype(np.int64), token_logprobs, sampled, largest)
 
 
 class _PrefixTracker:
-    """Follows the text of the prefixes where the end of an answer depends on it: stop strings, and requests whose
-    answers end once they are right.
-    """
+    """Texts of the prefixes, for ends that depend on them: stop strings, and requests that stop at a right answer."""
 
     def __init__(self, requests: Sequence[Request], vocabulary: Vocabulary) -> None:
         self._matchers = [None if request.whole else request.matcher for request in requests]
@@ -173,44 +170,44 @@ class _PrefixTracker:
         self._texts = [b""] * len(requests)
 
     def ended(self, prefixes: Ids, tokens: Ids) -> NDArray[np.int8]:
-        """Return (m,) why an answer ends with these tokens after these prefixes; LENGTH where it does not."""
+        """Return the finish (m,) of answers with these tokens after these prefixes; LENGTH for unfinished ones."""
         ended = np.where(self._vocabulary.ends[tokens], STOP, LENGTH).astype(np.int8)
-        closed: dict[int, Ids] = {}
+        decided: dict[int, Ids] = {}
         for place, (prefix, token) in enumerate(self._pairs(prefixes, tokens)):
             before, matcher = self._texts[prefix], self._matchers[self._question[prefix]]
             text = before + self._vocabulary.texts.raw[token]
             if any(stop in text for stop in self._vocabulary.stop):
                 ended[place] = STOP
             elif matcher is not None:
-                if prefix not in closed:
-                    closed[prefix] = next_kinds(matcher, self._vocabulary, before, last=True).closed
-                if token in closed[prefix]:
-                    ended[place] = CLOSED
+                if prefix not in decided:
+                    decided[prefix] = next_token_sets(matcher, self._vocabulary, before, last=True).decided
+                if token in decided[prefix]:
+                    ended[place] = DECIDED
         return ended
 
     def descend(self, parents: Ids, tokens: Ids) -> None:
-        """Make the prefixes with ``tokens`` (m,) after ``parents`` (m,) of this level the level."""
+        """Descend to the next level: ``tokens`` (m,) after ``parents`` (m,) of this one."""
         if self._reads:
             raw = self._vocabulary.texts.raw
             self._texts = [self._texts[parent] + raw[token] for parent, token in self._pairs(parents, tokens)]
             self._question = self._question[parents]
 
     def _pairs(self, prefixes: Ids, tokens: Ids) -> Iterable[tuple[int, int]]:
-        """Return prefixes with their next tokens; none where no text is read."""
+        """Return prefixes with their next tokens; none if no text is tracked."""
         return zip(prefixes.tolist(), tokens.tolist(), strict=True) if self._reads else ()
 
 
 def _by_request(requests: Sequence[Request], *columns: NDArray[Any]) -> list[Paths]:
-    """Return the answers of a block, in the order of :class:`Paths`' fields, parted into those to each request."""
+    """Split the answers of a block, in the order of :class:`Paths`' fields, by request."""
     bounds = np.cumsum([0, *(request.answers for request in requests)])
     paths = []
     for request, start, stop in zip(requests, bounds[:-1], bounds[1:], strict=True):
-        wanted = request.wanted
+        pending = request.pending
         ids, length, logprobs, sampled, largest, finish = (column[start:stop] for column in columns)
         paths.append(
             Paths(
-                temperatures=np.array([temperature for temperature, _ in wanted]),
-                trials=np.array([trial for _, trial in wanted], dtype=np.intp),
+                temperatures=np.array([temperature for temperature, _ in pending]),
+                trials=np.array([trial for _, trial in pending], dtype=np.intp),
                 tokens=ids,
                 lengths=length,
                 token_logprobs=logprobs,
@@ -223,7 +220,7 @@ def _by_request(requests: Sequence[Request], *columns: NDArray[Any]) -> list[Pat
 
 
 def _uniforms(conditions: Sequence[tuple[Request, float, int]], width: int) -> NDArray[np.float64]:
-    """Return (answers, width, LEVELS) uniform numbers; greedy answers need none."""
+    """Return (answers, width, LEVELS) uniform numbers; 0 for greedy answers."""
     uniforms = np.zeros((len(conditions), width, LEVELS))
     for row, (request, temperature, trial) in zip(uniforms, conditions, strict=True):
         if temperature > 0:

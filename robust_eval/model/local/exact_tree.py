@@ -1,9 +1,9 @@
-"""The probability of a right answer at every temperature, from one weighted tree of answers instead of draws.
+"""Probability of a right answer at every temperature, from one weighted tree of answers instead of draws.
 
-The logits after a prefix serve every temperature, and so does the tree: level by level, the prefixes that weigh most
-over all temperatures are kept, the others thinned by unbiased systematic sampling, and what is kept is evaluated once.
-The next-token probabilities at each prefix are then summed, not drawn: over the tokens that end the answer rightly,
-those that end it wrongly, and those after which it is right whatever follows, so that nothing more need be evaluated.
+The logits after a prefix serve every temperature, and so does the tree: level by level, the prefixes of the largest
+weight over all temperatures are kept, the others thinned by unbiased systematic sampling, and each kept one is
+evaluated once. The next-token probabilities at each prefix are summed, not drawn: over the tokens that end the answer
+rightly, those that end it wrongly, and those after which it stays right, which need no further evaluation.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,46 +20,44 @@ from robust_eval.model.generation import Generation
 from robust_eval.model.local.answer_tree import Prefixes
 from robust_eval.model.local.draw import answer_uniforms
 from robust_eval.model.local.level_outcomes import (
-    SPREAD_BEGUN,
-    SPREAD_OPEN,
-    SPREAD_OTHER,
+    SD_BEGUN,
+    SD_OPEN,
+    SD_OTHER,
     Outcomes,
     outcomes,
 )
-from robust_eval.model.local.output_head import rows_at_once
-from robust_eval.model.local.tempered import offset_logprobs, offsets_of
-from robust_eval.model.local.thinning import Kept, thin
-from robust_eval.model.local.token_outcomes import next_kinds
+from robust_eval.model.local.output_head import rows_per_batch
+from robust_eval.model.local.tempered import offset_logprobs, offsets_of, tempered_logprobs, tempered_masses
+from robust_eval.model.local.thinning import ThinnedSample, thin
 from robust_eval.model.local.transfers import fetched, to_device
-from robust_eval.model.local.vocabulary import Vocabulary
+from robust_eval.model.local.vocabulary import Vocabulary, next_token_sets
 from robust_eval.model.token_texts import Ids
 
 OPEN_IS_RIGHT = 0.95
-"""An answer that is right if it ends here, and may go on, is taken to be right with this probability until it is known
-("Paris" becomes "Parisian" now and then). Only the difference is left to the sample: any value is unbiased."""
+"""Prior probability that an unfinished answer that is right so far stays right ("Paris" may become "Parisian"). The
+sample estimates only the difference: any value is unbiased."""
 PRIOR = 1.0
-"""How many observations that assumption is worth in the standard error. Without it one that happened to see none of the
-rare prefixes that do lead to a right answer would claim to be certain."""
+"""Weight of the prior standard deviations in the standard error, in observations. Without it a sample that missed the
+rare prefixes of right answers would have a standard error of 0."""
 RANKED = 0.5
-"""The part of the nodes that goes to the likeliest prefixes, at temperatures up to RANKED_UP_TO, at which bounds can be
-tight."""
+"""Fraction of the nodes for the likeliest prefixes at temperatures up to RANKED_UP_TO, where bounds can be tight."""
 RANKED_UP_TO = 1.0
-PARTS = (0.125, 0.25, 0.5, 1)
-"""The parts of its nodes with which a question is enumerated, one after another, until it is as precise as asked."""
-STEERS_BEYOND = 0.1
-"""What say a temperature that only the curve shows has in how the nodes are spent, beside one that is asked for. Each
-has exp(−t) of it: the hotter, the more is left to prefixes of which hardly any becomes right."""
+NODE_FRACTIONS = (0.125, 0.25, 0.5, 1)
+"""Successive fractions of its nodes with which a question is enumerated until it reaches the requested precision."""
+CURVE_ONLY_WEIGHT = 0.1
+"""Weight in the allocation of nodes of a temperature that only the curve has, relative to a requested one. Each weight
+is multiplied by exp(−t): hotter temperatures put more probability on prefixes that hardly ever become right."""
 
 
 @dataclass
 class TreeLevel:
-    """The n prefixes of one length in the tree of one question, with figures at T temperatures.
+    """The n prefixes of one length in the tree of one question, with numbers at T temperatures.
 
-    ``parents`` (n,) are rows of the level before; ``tokens`` and ``texts`` are what the prefixes consist of, ``paths``
-    (n, tokens, T) the log-probabilities of their tokens. ``weight`` (n, T) is the probability of a prefix over that
-    with which it was kept, ``value`` (n, T) what its subtree adds to the estimated probability of a right answer,
-    ``spread`` (n,) how uncertain that was held to be. ``kept`` (n,) is the probability with which a prefix was kept,
-    ``chance`` (n,) the product of its ancestors'.
+    ``parents`` (n,) are rows of the previous level, ``tokens`` and ``texts`` the content of the prefixes, ``paths`` (n,
+    tokens, T) the log-probabilities of their tokens. ``weight`` (n, T) is the probability of a prefix divided by that
+    of keeping it, ``value`` (n, T) the contribution of its subtree to the estimated probability of a right answer,
+    ``prior_sd`` (n,) the prior standard deviation of that. ``keep_probability`` (n,) is the probability of keeping a
+    prefix, ``ancestor_probability`` (n,) the product of its ancestors'.
     """
 
     parents: Ids
@@ -68,9 +66,9 @@ class TreeLevel:
     paths: Floats
     weight: Floats
     value: Floats
-    spread: Floats
-    kept: Floats
-    chance: Floats
+    prior_sd: Floats
+    keep_probability: Floats
+    ancestor_probability: Floats
 
     @classmethod
     def root(cls, temperatures: int) -> "TreeLevel":
@@ -85,7 +83,7 @@ class TreeLevel:
 
 @dataclass(frozen=True)
 class Enumerated:
-    """The enumerated answers to one prompt, at the temperatures of its request's enumeration."""
+    """Enumerated answers to one prompt, at the temperatures of its request's enumeration."""
 
     answers: list[EnumeratedAnswers[int]]
     curve: Curve
@@ -101,26 +99,26 @@ def enumerate_answers(
 ) -> list[Enumerated]:
     """Enumerate the answers to a block of requests that differ in nothing but prompts, seeds, matchers and budgets.
 
-    Where a precision is asked for, questions are enumerated with a small part of their nodes first, and anew with more
-    as long as a standard error is above it.
+    With a precision, questions are enumerated with a small fraction of their nodes first, and again with more while a
+    standard error is above it.
     """
-    found: dict[int, Enumerated] = {}
-    for part in PARTS:
-        left = [i for i, request in enumerate(requests) if _goes_on(request, found.get(i), part)]
-        if left:
-            trees = [_Tree(requests[i], vocabulary, part) for i in left]
-            _grow_all(prefixes, trees, [prompts[i] for i in left], vocabulary, generation)
-            found.update(zip(left, (tree.result() for tree in trees), strict=True))
-    return [found[i] for i in range(len(requests))]
+    enumerated: dict[int, Enumerated] = {}
+    for fraction in NODE_FRACTIONS:
+        pending = [i for i, request in enumerate(requests) if _needs_more_nodes(request, enumerated.get(i), fraction)]
+        if pending:
+            trees = [_Tree(requests[i], vocabulary, fraction) for i in pending]
+            _grow_all(prefixes, trees, [prompts[i] for i in pending], vocabulary, generation)
+            enumerated.update(zip(pending, (tree.result() for tree in trees), strict=True))
+    return [enumerated[i] for i in range(len(requests))]
 
 
-def _goes_on(request: Request, found: Enumerated | None, part: float) -> bool:
-    """Tell whether a question is to be enumerated with this part of its nodes, after what a smaller one has found."""
+def _needs_more_nodes(request: Request, previous: Enumerated | None, fraction: float) -> bool:
+    """Return whether to enumerate a question with this fraction of its nodes, after the result of a smaller one."""
     assert request.enumeration is not None
     precision = request.enumeration.precision
-    if found is None:
-        return precision > 0 or part == 1
-    errors = found.curve.standard_error[np.isin(found.curve.temperatures, request.temperatures)]
+    if previous is None:
+        return precision > 0 or fraction == 1
+    errors = previous.curve.standard_error[np.isin(previous.curve.temperatures, request.temperatures)]
     return bool((errors > precision).any()) and precision > 0
 
 
@@ -131,92 +129,93 @@ def _grow_all(
     vocabulary: Vocabulary,
     generation: Generation,
 ) -> None:
-    """Grow trees level by level until no answer goes on."""
+    """Grow trees level by level until all answers have ended."""
     logits = prefixes.roots(prompts)
     for step in range(trees[0].depth):
         parents: list[Ids] = []
-        for part, first, end in _parts(trees, rows_at_once(len(vocabulary.ends), logits.device)):
-            before = [[*prompts[i], *tokens] for i in part for tokens in trees[i].level.tokens]
-            own = generation.penalized(logits[first:end], before)
-            parents.append(first + _grow([trees[i] for i in part], step, own, generation))
+        for batch, first, end in _batches(trees, rows_per_batch(len(vocabulary.ends), logits.device)):
+            before = [[*prompts[i], *tokens] for i in batch for tokens in trees[i].level.tokens]
+            batch_logits = generation.penalized(logits[first:end], before)
+            parents.append(first + _grow([trees[i] for i in batch], step, batch_logits, generation))
         tokens = [tokens[-1] for tree in trees for tokens in tree.level.tokens]
         if not tokens:
             break
         logits = prefixes.children(np.concatenate(parents), np.array(tokens))
 
 
-def _parts(trees: Sequence["_Tree"], rows: int) -> Iterator[tuple[list[int], int, int]]:
-    """Trees, by index, whose prefixes of the level are at most ``rows`` (one tree at least), with their first row and
-    their end. A tree without any is left out: all its answers have ended, as they may where few tokens are possible.
+def _batches(trees: Sequence["_Tree"], rows: int) -> Iterator[tuple[list[int], int, int]]:
+    """Yield batches of tree indices with at most ``rows`` prefixes of the level (or one tree), their first row and end.
+
+    A tree without prefixes is skipped: all its answers have ended, as they may if few tokens are possible.
     """
-    part: list[int] = []
+    batch: list[int] = []
     first = end = 0
     for index, size in enumerate([len(tree.level) for tree in trees]):
         if not size:
             continue
-        if part and end + size - first > rows:
-            yield part, first, end
-            part, first = [], end
-        part.append(index)
+        if batch and end + size - first > rows:
+            yield batch, first, end
+            batch, first = [], end
+        batch.append(index)
         end += size
-    yield part, first, end
+    yield batch, first, end
 
 
 def _grow(trees: Sequence["_Tree"], step: int, logits: Tensor, generation: Generation) -> Ids:
-    """Count what ends at the prefixes of a level of some trees, and choose those of the next, which become their level.
+    """Count the answers that end at the level of some trees, and descend to the next level.
 
-    ``logits`` (n, V) are those after the prefixes. Returns the rows (m,) of the parents of the next ones; none after
-    the last token. The device is waited for twice: for what there is to choose from, and for what has been chosen.
+    ``logits`` (n, V) follow the prefixes. Returns the rows (m,) of the parents of the next prefixes; none after the
+    last token. The device is waited for twice: for the candidates, and for the chosen ones.
     """
     size, temperatures = logits.shape[1], trees[0].temperatures
     for tree in trees:
         tree.read(step)
     first = np.cumsum([0, *(len(tree.level) for tree in trees)])
-    kinds = [kind for tree in trees for kind in tree.kinds]
-    weight = None if trees[0].last else np.concatenate([tree.level.weight * tree.steers for tree in trees])
-    sure = np.concatenate([a + tree.sure() for tree, a in zip(trees, first[:-1], strict=True)])
-    most = max(tree.ranked for tree in trees)
-    seen, scores = outcomes(logits, kinds, weight, sure, most, temperatures, generation)
+    token_sets = [token_set for tree in trees for token_set in tree.token_sets]
+    weight = None if trees[0].last else np.concatenate([tree.level.weight * tree.temperature_weights for tree in trees])
+    certain = np.concatenate([a + tree.certain_rows() for tree, a in zip(trees, first[:-1], strict=True)])
+    max_ranked = max(tree.ranked for tree in trees)
+    summary, scores = outcomes(logits, token_sets, weight, certain, max_ranked, temperatures, generation)
     candidates: list[tuple[Tensor, Tensor]] = []
     for tree, a, b in zip(trees, first[:-1], first[1:], strict=True):
-        tree.count(seen, a, b, size)
-        known = to_device(np.concatenate([tree.ending, tree.likeliest]), logits.device)
-        chance = scores.new_ones(len(known), dtype=torch.float64)
+        tree.count(summary, a, b, size)
+        chosen = to_device(np.concatenate([tree.ending, tree.likeliest]), logits.device)
+        probability = scores.new_ones(len(chosen), dtype=torch.float64)
         if not tree.last:
-            own = scores[a:b].flatten()
-            own.index_fill_(0, known[len(tree.ending) :], 0)
-            thinned, kept = thin(own, tree.budget - len(tree.likeliest), tree.uniform)
-            known, chance = torch.cat([known, thinned]), torch.cat([chance, kept])
-        candidates.append((known + a * size, chance))
+            tree_scores = scores[a:b].flatten()
+            tree_scores.index_fill_(0, chosen[len(tree.ending) :], 0)
+            thinned, thinned_probability = thin(tree_scores, tree.budget - len(tree.likeliest), tree.uniform)
+            chosen, probability = torch.cat([chosen, thinned]), torch.cat([probability, thinned_probability])
+        candidates.append((chosen + a * size, probability))
     places, chances = (torch.cat(part) for part in zip(*candidates, strict=True))
     offsets = offsets_of(logits, places // size, places % size, temperatures, generation)
-    found, probability, offset, *possible = fetched(places, chances, *offsets)
-    place = found.astype(np.intp)
-    logprobs = offset_logprobs(offset, seen.log_total[place // size], temperatures, *(p > 0 for p in possible))
-    bounds = np.cumsum([0, *(len(own) for own, _ in candidates)]).tolist()
+    flat_places, keep_probability, offset, *possible = fetched(places, chances, *offsets)
+    place = flat_places.astype(np.intp)
+    logprobs = offset_logprobs(offset, summary.log_total[place // size], temperatures, *(p > 0 for p in possible))
+    bounds = np.cumsum([0, *(len(tree_scores) for tree_scores, _ in candidates)]).tolist()
     return np.concatenate(
         [
-            a + tree.descend(place[start:stop] - a * size, probability[start:stop], logprobs[start:stop], size)
+            a + tree.descend(place[start:stop] - a * size, keep_probability[start:stop], logprobs[start:stop], size)
             for tree, a, (start, stop) in zip(trees, first[:-1], pairwise(bounds), strict=True)
         ]
     )
 
 
 class _Tree:
-    """The weighted tree of the answers to one question, level by level."""
+    """Weighted tree of the answers to one question, grown level by level."""
 
-    def __init__(self, request: Request, vocabulary: Vocabulary, part: float) -> None:
+    def __init__(self, request: Request, vocabulary: Vocabulary, fraction: float) -> None:
         assert request.matcher is not None
         assert request.enumeration is not None
         self.temperatures = request.enumeration.temperatures
-        said = np.array([1.0 if t in request.temperatures else STEERS_BEYOND for t in self.temperatures])
-        self.steers = said * np.exp(-np.array(self.temperatures))
+        shares = np.array([1.0 if t in request.temperatures else CURVE_ONLY_WEIGHT for t in self.temperatures])
+        self.temperature_weights = shares * np.exp(-np.array(self.temperatures))
         warmest = max(RANKED_UP_TO, request.temperatures[0])
         self._cold = np.array([t in request.temperatures and t <= warmest for t in self.temperatures])
         self._matcher = request.matcher
         self._vocabulary = vocabulary
         self.depth = request.max_new_tokens
-        self._budgets = [*level_budgets(int(part * request.enumeration.nodes), self.depth - 1), 0]
+        self._budgets = [*level_budgets(int(fraction * request.enumeration.nodes), self.depth - 1), 0]
         uniforms = answer_uniforms(request.seed, request.question_id, request.rewrite, 0.0, 0, request.max_new_tokens)
         self._uniforms = uniforms[:, 0]  # of the greedy answer, which needs none
         self.level = TreeLevel.root(len(self.temperatures))
@@ -225,25 +224,27 @@ class _Tree:
         self._lower, self._wrong = np.zeros((2, len(self.temperatures)))
 
     def read(self, step: int) -> None:
-        """Read the prefixes of the level, after which another ``step`` is taken."""
+        """Classify the next tokens of the level before ``step``, and set its budget."""
         self.last = step == self.depth - 1
         self.budget, self.uniform = self._budgets[step], float(self._uniforms[step])
         self.ranked = int(RANKED * self.budget)
-        self.kinds = [next_kinds(self._matcher, self._vocabulary, text, self.last) for text in self.level.texts]
+        self.token_sets = [
+            next_token_sets(self._matcher, self._vocabulary, text, self.last) for text in self.level.texts
+        ]
 
-    def sure(self) -> Ids:
-        """Return the rows of the prefixes that were kept for certain, as were all of their beginnings."""
-        return np.flatnonzero(self.level.kept * self.level.chance == 1)
+    def certain_rows(self) -> Ids:
+        """Return the rows of the prefixes that were kept with probability 1, as were all of their ancestors."""
+        return np.flatnonzero(self.level.keep_probability * self.level.ancestor_probability == 1)
 
-    def count(self, seen: Outcomes, first: int, end: int, size: int) -> None:
-        """Count what ends at the prefixes of the level, whose rows are those from ``first`` to ``end``.
+    def count(self, summary: Outcomes, first: int, end: int, size: int) -> None:
+        """Count the answers that end at the prefixes of the level, in the rows from ``first`` to ``end``.
 
-        Places in (rows × ``size`` tokens) are chosen: the ``ending`` ones, that stand for all that end alike, and those
-        of the ``likeliest`` prefixes of the next level, by their mean probability at the temperatures that are asked
-        for, up to RANKED_UP_TO.
+        Choose places in (rows × ``size`` tokens): the ``ending`` ones, each of which represents all answers with the
+        same end, and those of the ``likeliest`` prefixes of the next level, by their mean probability at the requested
+        temperatures up to RANKED_UP_TO.
         """
         level = self.level
-        right, wrong, open_ = seen.shares[first:end].transpose(1, 0, 2)
+        right, wrong, open_ = summary.shares[first:end].transpose(1, 0, 2)
         if self.last:
             wrong = np.maximum(1 - right, 0)
         level.value += level.weight * (right + OPEN_IS_RIGHT * open_)
@@ -251,32 +252,38 @@ class _Tree:
         self._lower += (probability * right).sum(axis=0)
         self._wrong += (probability * wrong).sum(axis=0)
         self._masses = np.stack([right, wrong, OPEN_IS_RIGHT * open_], axis=1) * level.weight[:, None]
-        ends = seen.ends[first:end]
+        ends = summary.ends[first:end]
         self._ending_rows, self._sides = np.nonzero(ends >= 0)
         self.ending = self._ending_rows * size + ends[self._ending_rows, self._sides]
 
-        own = (seen.sure >= first) & (seen.sure < end)
-        rows = seen.sure[own] - first
-        mean = (level.weight[rows][:, None, self._cold] * np.exp(seen.logprobs[own][..., self._cold])).mean(axis=-1)
-        places = rows[:, None] * size + seen.tokens[own]
-        there = np.flatnonzero(seen.logprobs[own].max(axis=-1).ravel() > -np.inf)
-        order = there[np.argsort(-mean.ravel()[there], kind="stable")[: self.ranked]]
+        in_tree = (summary.certain >= first) & (summary.certain < end)
+        rows = summary.certain[in_tree] - first
+        mean = (level.weight[rows][:, None, self._cold] * np.exp(summary.logprobs[in_tree][..., self._cold])).mean(
+            axis=-1
+        )
+        places = rows[:, None] * size + summary.tokens[in_tree]
+        possible = np.flatnonzero(summary.logprobs[in_tree].max(axis=-1).ravel() > -np.inf)
+        order = possible[np.argsort(-mean.ravel()[possible], kind="stable")[: self.ranked]]
         self.likeliest = places.ravel()[order]
 
     def descend(self, places: Ids, probability: Floats, logprobs: Floats, size: int) -> Ids:
-        """Take the answers that end, and make the prefixes that were kept the level; return the rows of their parents.
+        """Record the answers that end, and make the kept prefixes the level; return the rows of their parents.
 
-        ``places`` (m,) in (rows × ``size`` tokens) are the ending ones and then all that may be kept, the latter with a
-        ``probability`` (m,) that is 0 where they are not; ``logprobs`` (m, T) are those of their tokens.
+        ``places`` (m,) in (rows × ``size`` tokens) are the ending ones, then the candidates, each with the
+        ``probability`` (m,) of keeping it, 0 if it is dropped; ``logprobs`` (m, T) are those of their tokens.
         """
         ending = len(self.ending)
         self._answer(places[:ending] % size, logprobs[:ending])
-        kept = Kept.of(places[ending:], probability[ending:])
-        rows, tokens = np.divmod(kept.index, size)
-        steps, before = logprobs[ending:][kept.place], self.level
-        open_ = np.array([_holds(self.kinds[row].open, token) for row, token in zip(rows, tokens, strict=True)], bool)
-        begun = np.array([_holds(self.kinds[row].begun, token) for row, token in zip(rows, tokens, strict=True)], bool)
-        weight = before.weight[rows] * np.exp(steps) / kept.probability[:, None]
+        sample = ThinnedSample.of(places[ending:], probability[ending:])
+        rows, tokens = np.divmod(sample.index, size)
+        steps, before = logprobs[ending:][sample.place], self.level
+        open_ = np.array(
+            [_holds(self.token_sets[row].open, token) for row, token in zip(rows, tokens, strict=True)], bool
+        )
+        begun = np.array(
+            [_holds(self.token_sets[row].begun, token) for row, token in zip(rows, tokens, strict=True)], bool
+        )
+        weight = before.weight[rows] * np.exp(steps) / sample.probability[:, None]
         raw = self._vocabulary.texts.raw
         self.level = TreeLevel(
             parents=rows,
@@ -285,15 +292,15 @@ class _Tree:
             paths=np.concatenate([before.paths[rows], steps[:, None]], axis=1),
             weight=weight,
             value=np.where(open_[:, None], -OPEN_IS_RIGHT * weight, 0.0),  # its parent has counted it as right so often
-            spread=np.where(open_, SPREAD_OPEN, np.where(begun, SPREAD_BEGUN, SPREAD_OTHER)),
-            kept=kept.probability,
-            chance=before.chance[rows] * before.kept[rows],
+            prior_sd=np.where(open_, SD_OPEN, np.where(begun, SD_BEGUN, SD_OTHER)),
+            keep_probability=sample.probability,
+            ancestor_probability=before.ancestor_probability[rows] * before.keep_probability[rows],
         )
         self._levels.append(self.level)
         return rows
 
     def _answer(self, tokens: Ids, logprobs: Floats) -> None:
-        """Take the answers that end at the prefixes of the level with ``tokens`` (m,), and all that end alike."""
+        """Record the answers that end at the prefixes of the level with ``tokens`` (m,), and all with the same end."""
         level = self.level
         for row, side, token, step in zip(self._ending_rows, self._sides, tokens.tolist(), logprobs, strict=True):
             stops = _holds(self._vocabulary.ending(level.texts[row]), token)
@@ -303,7 +310,7 @@ class _Tree:
             self._answers.append(EnumeratedAnswers(side != 1, mass, (*level.tokens[row], token), reason, path))
 
     def result(self) -> Enumerated:
-        """Return the accuracy at every temperature, with its standard error and bounds, and the answers behind it."""
+        """Return the accuracy at every temperature, with its standard error and bounds, and the answers."""
         variance = np.zeros(len(self.temperatures))
         for before, level in zip(self._levels[-2::-1], self._levels[:0:-1], strict=True):
             variance += _variance(level)
@@ -316,33 +323,72 @@ class _Tree:
 
 
 def _holds(ids: Ids, token: int) -> bool:
-    """Return whether a token is among ascending ids."""
+    """Return whether ascending ids contain a token."""
     place = int(np.searchsorted(ids, token))
     return place < len(ids) and int(ids[place]) == token
 
 
 def _variance(level: TreeLevel) -> Floats:
-    """Return (T,) what thinning one level adds to the variance of the estimate.
+    """Return (T,) the variance component of the estimate from thinning one level.
 
-    That of Poisson sampling with the same probabilities, a little more than that of a systematic sample, and in several
-    stages: terms of later ones are weighted by the probability that their ancestors were kept (Raj 1966). Where few
-    prefixes carry all the weight, what is assumed of their spread counts beside what was seen.
+    It is that of multi-stage Poisson sampling with the same probabilities, slightly above that of a systematic sample:
+    terms of later stages are weighted by the probability that their ancestors were kept (Raj 1966). If few prefixes
+    carry all the weight, their prior variance is averaged with the observed one.
     """
-    thinned = level.kept < 1
+    thinned = level.keep_probability < 1
     value, weight = level.value[thinned], level.weight[thinned]
-    left_out = (level.chance * (1 - level.kept))[thinned, None]
-    seen = (left_out * value**2).sum(axis=0)
-    assumed = (left_out * (level.spread[thinned, None] * weight) ** 2).sum(axis=0)
+    left_out = (level.ancestor_probability * (1 - level.keep_probability))[thinned, None]
+    observed = (left_out * value**2).sum(axis=0)
+    assumed = (left_out * (level.prior_sd[thinned, None] * weight) ** 2).sum(axis=0)
     squares = (weight**2).sum(axis=0)
     effective = np.divide(weight.sum(axis=0) ** 2, squares, out=np.zeros_like(squares), where=squares > 0)
-    return np.asarray((effective * seen + PRIOR * assumed) / (effective + PRIOR))
+    return np.asarray((effective * observed + PRIOR * assumed) / (effective + PRIOR))
 
 
 def level_budgets(nodes: int, levels: int) -> list[int]:
-    """Return how many prefixes are evaluated at each level: fewer and fewer, for they weigh less and less.
+    """Return the number of prefixes to evaluate at each level; later levels have less weight, and fewer prefixes.
 
     >>> level_budgets(100, 4)
     [32, 28, 23, 16]
     """
     shares = np.sqrt(np.arange(levels, 0, -1))
     return np.maximum(2, np.floor(nodes * shares / shares.sum())).astype(int).tolist() if levels else []
+
+
+@torch.inference_mode()
+def enumerate_choices(
+    prefixes: Prefixes,
+    requests: Sequence[Request],
+    prompts: Sequence[Sequence[int]],
+    vocabulary: Vocabulary,
+    generation: Generation,
+) -> list[Enumerated]:
+    """Return the probability of each choice of multiple-choice questions at every temperature, from one row of logits.
+
+    Each choice is an answer of one token. All other tokens together are one more answer, represented by the likeliest.
+    """
+    assert requests[0].enumeration is not None
+    temperatures = requests[0].enumeration.temperatures
+    sets = [request.enumeration.choices.tokens(vocabulary.texts) for request in requests]  # type: ignore[union-attr]
+    max_choices = max(map(len, sets))
+    padded = [choices + [np.empty(0, dtype=np.intp)] * (max_choices - len(choices)) for choices in sets]
+    logits = generation.penalized(prefixes.roots(prompts)[:], [list(prompt) for prompt in prompts])
+    log_total, all_shares = tempered_masses(logits, temperatures, padded, generation).arrays()
+    trees = []
+    for row, (request, choices) in enumerate(zip(requests, sets, strict=True)):
+        other_tokens = np.setdiff1d(np.arange(len(vocabulary.ends)), np.concatenate(choices))
+        shares = all_shares[row, : len(choices)]
+        answers: list[EnumeratedAnswers[int]] = []
+        correct = request.enumeration.choices.correct  # type: ignore[union-attr]
+        for index, ids in enumerate([*choices, other_tokens]):
+            share = shares[index] if index < len(choices) else np.maximum(1 - shares.sum(axis=0), 0)
+            token = ids[int(logits[row, to_device(ids, logits.device)].argmax())]
+            logprobs = tempered_logprobs(
+                logits, np.array([row]), np.array([token]), log_total, temperatures, generation
+            )
+            answers.append(EnumeratedAnswers(index == correct, share, (int(token),), "length", logprobs))
+        accuracy = shares[correct] if correct is not None else np.full(len(temperatures), np.nan)
+        exact = np.zeros(len(temperatures))
+        curve = Curve(np.array(temperatures), accuracy, exact, accuracy, accuracy)
+        trees.append(Enumerated(answers, curve))
+    return trees

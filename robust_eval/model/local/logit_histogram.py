@@ -17,17 +17,17 @@ from robust_eval.model.local.transfers import to_device
 from robust_eval.model.token_texts import Ids
 
 FRACTION = 7
-"""The leading bits of a fraction that tell bins apart: a bin is at most 2⁻⁷ times as wide as it is far from the largest
-logit."""
+"""Number of leading bits of the fraction that index a bin: the width of a bin is at most 2⁻⁷ of its distance from the
+largest logit."""
 NEAREST, FURTHEST = -12, 15
-"""Powers of two: distances between them are told apart. All tokens that are further have no probability."""
+"""Range of the distances that have bins, as powers of two. All tokens further away have no probability."""
 BINS = (FURTHEST - NEAREST) << FRACTION
-MANY = 2048
-"""Tokens of a set from which on a histogram of its own costs less than to compute exp(x / t) of each."""
+HISTOGRAM_MIN_TOKENS = 2048
+"""Number of tokens of a set above which a separate histogram costs less than exp(x / t) of each token."""
 _SHIFT = 23 - FRACTION
-"""The trailing bits of a float32 that do not tell its bin."""
+"""Number of trailing bits of a float32 that do not index its bin."""
 _FIRST = (127 + NEAREST) << FRACTION
-"""What the leading bits of the smallest distance are as a number."""
+"""Leading bits of the smallest distance, as a number."""
 _HALF_A_BIN = 1 << (_SHIFT - 1)
 """Added to the smallest number of a bin, this makes its centre."""
 _FURTHEST_CENTRE = 2.0**FURTHEST - 2.0 ** (FURTHEST - FRACTION - 2)
@@ -35,8 +35,10 @@ _FURTHEST_CENTRE = 2.0**FURTHEST - 2.0 ** (FURTHEST - FRACTION - 2)
 
 
 class _Powers(NamedTuple):
-    """What bins contribute at T ``temperatures`` (T,): ``of_sums`` (3 · BINS, T) to Σ exp(x / t) for each unit of their
-    three sums, and ``squared`` (T, BINS), exp(c / t)².
+    """Contributions of the bins at T ``temperatures`` (T,).
+
+    ``of_sums`` (3 · BINS, T) is the contribution to Σ exp(x / t) for each unit of the three sums; ``squared`` (T, BINS)
+    is exp(c / t)².
     """
 
     temperatures: Tensor
@@ -56,7 +58,7 @@ def _powers(temperatures: tuple[float, ...], device: torch.device) -> _Powers:
 
 
 class LogitHistogram:
-    """The histograms of some rows of logits, in memory that serves one block of rows after another."""
+    """Histograms of rows of logits; one buffer serves all blocks of rows."""
 
     def __init__(self, temperatures: Sequence[float], rows: int, size: int, device: torch.device) -> None:
         self._powers = _powers(tuple(temperatures), device)
@@ -71,8 +73,8 @@ class LogitHistogram:
     def totals(self, x: Tensor) -> Tensor:
         """Count the logits x (m, V) of a block, less the largest of each row; return (m, T) Σ exp(x / t) in float64.
 
-        What is summed in the bins is exact, and so the same in any order: a float64 has the bits for all that float32
-        numbers of one bin add up to.
+        The sums of the bins are exact, and so independent of the order: a float64 has enough bits for the sum of the
+        float32 numbers of one bin.
         """
         m = len(x)
         distance, bits, bins, moment = (part[:m] for part in (self._distance, self._bits, self._bin, self._moment))
@@ -86,13 +88,13 @@ class LogitHistogram:
         return (torch.cat(tuple(self._sums), dim=1) @ self._powers.of_sums)[:m]
 
     def of_sets(self, x: Tensor, rows: Sequence[int], sets: Sequence[Ids]) -> Tensor:
-        """Return (n, T) Σ exp(x / t) in float64 over n sets of tokens, those of ``rows`` (n,) of the block that was
-        counted last.
+        """Return (n, T) Σ exp(x / t) in float64 over n sets of tokens, those of ``rows`` (n,) of the last
+        counted block.
         """
-        few = [ids if len(ids) < MANY else ids[:0] for ids in sets]
+        few = [ids if len(ids) < HISTOGRAM_MIN_TOKENS else ids[:0] for ids in sets]
         sums = summed(rows, few, lambda *at: (x[at][:, None] / self._powers.temperatures).exp_(), x.device)
         for place, (row, ids) in enumerate(zip(rows, sets, strict=True)):
-            if len(ids) >= MANY:
+            if len(ids) >= HISTOGRAM_MIN_TOKENS:
                 sums[place] = self._of_many(row, to_device(ids, x.device))
         return sums
 

@@ -1,4 +1,4 @@
-"""How much memory there is, and how much of it the answers to a question need."""
+"""Free memory, and the memory that the answers to a question need."""
 
 import ctypes
 import sys
@@ -8,7 +8,7 @@ if TYPE_CHECKING:  # whoever reads settings need not wait for torch
     import torch
 
 
-def cuda_is_there() -> bool:
+def has_cuda() -> bool:
     """Return whether torch can use a CUDA device; torch is imported only where a driver is installed."""
     try:
         ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
@@ -20,7 +20,7 @@ def cuda_is_there() -> bool:
 
 
 def free_memory(device: "torch.device") -> int:
-    """Return bytes of memory that nobody uses."""
+    """Return the free memory in bytes."""
     if device.type == "cuda":
         import torch
 
@@ -31,20 +31,19 @@ def free_memory(device: "torch.device") -> int:
     return int(psutil.virtual_memory().available)
 
 
-def out_of_memory(error: Exception) -> bool:
-    """Tell whether an error says so; torch's CPU allocator raises a plain RuntimeError."""
+def is_out_of_memory(error: Exception) -> bool:
+    """Return whether an error means out of memory; torch's CPU allocator raises a plain RuntimeError."""
     import torch
 
     return isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error)
 
 
 def bytes_per_question(model: Any, packed: bool, prompt_tokens: int, answers: int, new_tokens: int) -> int:
-    """Return the memory that a question in flight takes at most, which is when every answer differs from the first
-    token on.
+    """Return the maximum memory of a question in flight, in bytes: every answer differs from the first token on.
 
-    These are the keys and values of prompt and answers in every layer of ``model``, and what one layer computes of each
-    answer. Where prefixes are not ``packed``, each answer has its prompt's keys and values and a row of logits to
-    itself, which are copied when rows are reordered.
+    These are the keys and values of prompt and answers in every layer of ``model``, and the activations of one layer
+    for each answer. Without ``packed`` prefixes, each answer has a copy of its prompt's keys and values and a row of
+    logits, which are copied when rows are reordered.
     """
     settings = model.config.get_text_config()
     heads, hidden = settings.num_attention_heads, settings.hidden_size

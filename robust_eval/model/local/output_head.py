@@ -1,7 +1,7 @@
-"""Logits from the last hidden states of a model, some rows at a time.
+"""Logits from the last hidden states of a model, in batches of rows.
 
-A row of logits is a hundred times as long as the hidden state that it comes from. Of the thousands of prefixes that go
-through a model together, only so many get their logits at once as fit into a processor's cache.
+A row of logits is a hundred times as long as its hidden state. Of the thousands of prefixes in one forward pass, a
+batch has as many rows of logits as fit into a processor's cache.
 """
 
 import copy
@@ -10,21 +10,21 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-BYTES_AT_ONCE = {False: 16 * 2**20, True: 2**29}
-"""Logits in float32 that are computed together: on the CPU no more than its allocator hands out again without asking
-the system for fresh memory (32 MiB); on CUDA (True) many, for there every call costs the same."""
+BYTES_PER_BATCH = {False: 16 * 2**20, True: 2**29}
+"""Size of a batch of logits in float32: on the CPU below the size that its allocator reuses without fresh memory from
+the system (32 MiB); on CUDA (True) large, because every call costs the same."""
 
 
-def rows_at_once(vocabulary: int, device: torch.device) -> int:
-    """Return how many rows of logits are computed together."""
-    return max(1, BYTES_AT_ONCE[device.type == "cuda"] // (4 * vocabulary))
+def rows_per_batch(vocabulary: int, device: torch.device) -> int:
+    """Return the number of rows of logits in a batch."""
+    return max(1, BYTES_PER_BATCH[device.type == "cuda"] // (4 * vocabulary))
 
 
 class OutputHead:
     """The logits (n, V), in float32, of the first n tokens whose hidden states a model's layers have computed.
 
-    What follows the layers is left to the model itself: besides the output head itself, some scale the logits or cap
-    them. While it runs, their finished output stands in for the layers.
+    The model itself computes everything after the layers: besides the output head, some models scale or cap the logits.
+    Meanwhile the finished output replaces the layers.
     """
 
     def __init__(self, model: Any, layers_output: Any, n: int) -> None:
@@ -54,7 +54,7 @@ class OutputHead:
 
 
 class _Finished(nn.Module):
-    """Stands where a model's layers were, and gives what they have computed before."""
+    """Replacement of a model's layers that returns their earlier output."""
 
     def __init__(self, output: Any) -> None:
         super().__init__()

@@ -1,9 +1,9 @@
 """Prefixes of many questions packed in one row, with tree attention: each token of an answer attends to its own
-question's prompt and to its ancestors, and the prompt's keys and values are not copied for any answer.
+question's prompt and to its ancestors, and no answer copies the prompt's keys and values.
 
-The linear layers, where the time goes, then see one dense row without padding. Two kinds of keys are attended
-together under one softmax: those of the prompts, which all prefixes of a question share, by matrix products, and the
-few ancestors of each prefix, gathered.
+The linear layers, which take most of the time, then process one dense row without padding. One softmax covers two sets
+of keys: those of the prompts, shared by all prefixes of a question, by matrix products, and the few ancestors of each
+prefix, gathered.
 """
 
 from collections.abc import Sequence
@@ -23,18 +23,18 @@ from robust_eval.model.local.transfers import to_device
 from robust_eval.model.token_texts import Ids
 
 ATTENTION = "answer_tree"
-TOKENS_AT_A_TIME = 32
-"""The packed row is filled up to a multiple of this: oneDNN keeps a kernel for every number of rows that it meets."""
+ROW_MULTIPLE = 32
+"""The packed row is padded to a multiple of this: oneDNN caches a kernel for every number of rows."""
 
 
 @dataclass
 class Level:
-    """Where the n packed tokens of one forward pass belong.
+    """Layout of the n packed tokens of one forward pass.
 
     ``place`` (n,) is each token's place in a (questions × width) rectangle, ``ancestors`` (n, depth) the positions of
     its ancestors and itself in ``keys`` and ``values``, (groups, all answer tokens of the block so far, size) by layer.
     ``prompt`` holds the prompts' keys and values by layer, (groups × questions, longest prompt, size); ``padding`` (n,
-    longest prompt) is true at those that do not belong to a token's own prompt; None where all of them do.
+    longest prompt) marks those outside a token's own prompt; None if there are none.
     """
 
     questions: int
@@ -48,11 +48,11 @@ class Level:
 
 
 class PackedPrefixes:
-    """The prompts but for their last tokens as a tree, each of its stages in a rectangle, padded on the right, where
-    causal attention does not see it; then those last tokens, and after them all prefixes of each level of the answers,
-    in one packed row.
+    """Evaluator of packed prefixes.
 
-    For models whose every layer attends to the whole sequence: see :func:`agrees_with_plain_passes`.
+    The prompts without their last tokens are a tree; each of its stages is a rectangle, padded on the right, where
+    causal attention ignores it. The last tokens, and then all prefixes of each level of the answers, are one packed
+    row. All layers of the model must attend to the whole sequence: see :func:`agrees_with_plain_passes`.
     """
 
     def __init__(self, model: Any, shared: Sequence[int]) -> None:
@@ -61,13 +61,12 @@ class PackedPrefixes:
 
     @torch.inference_mode()
     def roots(self, prompts: Sequence[Sequence[int]], deepest: bool = False) -> OutputHead:
-        """Return logits (prompts, V) after whole prompts, which begin with the shared tokens and have at least one
-        more.
+        """Return logits (prompts, V) after whole prompts, which continue the shared tokens by at least one.
 
-        What several of them begin with is evaluated once, where that is cheaper, or in any case where ``deepest``.
+        A common prefix of several of them is evaluated once if that is cheaper, or always with ``deepest``.
         """
-        own = [prompt[self._shared.length : -1] for prompt in prompts]
-        self._read(PromptTree.of(own, cheapest=not deepest))
+        suffixes = [prompt[self._shared.length : -1] for prompt in prompts]
+        self._read(PromptTree.of(suffixes, cheapest=not deepest))
         self._lengths = np.array([len(prompt) - 1 for prompt in prompts])
         self._question = np.arange(len(prompts))
         self._ancestors = np.empty((len(prompts), 0), dtype=np.intp)
@@ -77,7 +76,7 @@ class PackedPrefixes:
         return self.children(self._question, np.array([prompt[-1] for prompt in prompts]))
 
     def _read(self, tree: PromptTree) -> None:
-        """Evaluate what follows the shared tokens. Keep keys and values of each sequence, and which are padding."""
+        """Evaluate the tokens after the shared ones; store keys, values and padding of each sequence."""
         cache = self._shared.repeated(len(tree.stages[0].tokens))
         padding = np.zeros((len(tree.stages[0].tokens), self._shared.length), dtype=bool)
         for number, stage in enumerate(tree.stages):
@@ -89,9 +88,9 @@ class PackedPrefixes:
             places = np.arange(stage.width)
             gaps: dict[str, Tensor] = {}
             if padding.any():
-                seen = np.pad(~padding, ((0, 0), (0, stage.width)), constant_values=True)
-                after = (~padding).sum(axis=1, keepdims=True) + places
-                gaps = {"attention_mask": self._on_device(seen), "position_ids": self._on_device(after)}
+                attended = np.pad(~padding, ((0, 0), (0, stage.width)), constant_values=True)
+                positions = (~padding).sum(axis=1, keepdims=True) + places
+                gaps = {"attention_mask": self._on_device(attended), "position_ids": self._on_device(positions)}
             tokens = np.array([[*run, *[0] * (stage.width - len(run))] for run in stage.tokens])
             self._model.base_model(input_ids=self._on_device(tokens), past_key_values=cache, use_cache=True, **gaps)
             lengths = np.array([[len(run)] for run in stage.tokens])
@@ -110,14 +109,14 @@ class PackedPrefixes:
         """Return logits (m, V) after m prefixes: ``parents`` (ascending) indexes the rows of the last call's logits,
         and ``tokens`` continues them.
         """
-        wanted = len(tokens)
-        gaps = (0, -wanted % TOKENS_AT_A_TIME)  # filled with the last prefix over again
-        parents, tokens = (np.pad(given, gaps, mode="edge") for given in (parents, tokens))
+        prefixes = len(tokens)
+        padding = (0, -prefixes % ROW_MULTIPLE)  # repeats of the last prefix
+        parents, tokens = (np.pad(array, padding, mode="edge") for array in (parents, tokens))
         count = len(tokens)
         question = self._question[parents]
         position = self._lengths[question] + self._ancestors.shape[1]
-        own = np.arange(self._stored, self._stored + count)
-        ancestors = np.concatenate([self._ancestors[parents], own[:, None]], axis=1)
+        stored_positions = np.arange(self._stored, self._stored + count)
+        ancestors = np.concatenate([self._ancestors[parents], stored_positions[:, None]], axis=1)
         self._stored += count
         sizes = np.bincount(question, minlength=len(self._lengths))
         first = sizes.cumsum() - sizes
@@ -144,18 +143,18 @@ class PackedPrefixes:
             )
         finally:
             self._model.set_attn_implementation(before)
-        self._question, self._ancestors = question[:wanted], ancestors[:wanted]
-        return OutputHead(self._model, output, wanted)
+        self._question, self._ancestors = question[:prefixes], ancestors[:prefixes]
+        return OutputHead(self._model, output, prefixes)
 
 
 @torch.inference_mode()
 def agrees_with_plain_passes(model: Any, shared: Sequence[int], prompts: Sequence[Sequence[int]]) -> bool:
-    """Tell whether packed prefixes give this model's own logits, on a small tree over these prompts.
+    """Return whether packed prefixes reproduce this model's logits, on a small tree over these prompts.
 
-    What a model's library says it supports is not to be trusted: sliding windows, recurrent layers and attention with
-    extra terms can differ in silence. Compared are the logits two tokens deep with passes over the whole sequences,
-    without a cache. Give the longest prompts, which exceed a sliding window first, of different lengths. A twin of the
-    longest, with another token before its last, begins like it.
+    Support declared by a model's library is unreliable: sliding windows, recurrent layers and attention with extra
+    terms can differ silently. The logits two tokens deep are compared with passes over the whole sequences, without a
+    cache. Pass the longest prompts, which exceed a sliding window first, of different lengths. A copy of the longest,
+    with another token before its last, shares its prefix.
     """
     prompts = [list(prompt) for prompt in prompts[:2]]
     prompts.append([*prompts[-1][:-2], prompts[-1][0], prompts[-1][-1]])
@@ -166,7 +165,7 @@ def agrees_with_plain_passes(model: Any, shared: Sequence[int], prompts: Sequenc
         first = likeliest[parents, np.arange(3)]
         # any token will do after it; an unlikely one tests as well
         second = packed.children(parents, first)[:].argmin(dim=-1).cpu().numpy()
-        found = packed.children(np.arange(3), second)[:]
+        packed_logits = packed.children(np.arange(3), second)[:]
     except (AttributeError, IndexError, KeyError, NotImplementedError, RuntimeError, TypeError, ValueError):
         return False
     tails = np.stack([first, second], axis=1).tolist()
@@ -176,7 +175,7 @@ def agrees_with_plain_passes(model: Any, shared: Sequence[int], prompts: Sequenc
         plain.append(model(input_ids=sequence, use_cache=False, logits_to_keep=1).logits[0, -1].float())
     expected = torch.stack(plain)
     tolerance = 1e-3 if model.dtype == torch.float32 else 0.1
-    error = (found - expected).square().mean().sqrt()
+    error = (packed_logits - expected).square().mean().sqrt()
     return bool(error <= tolerance * expected.std())
 
 
@@ -191,8 +190,7 @@ def tree_attention(
     scaling: float | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    """Return attention of n tokens: query (1, heads, n, size), key and value (1, groups, n, size) → (1, n, heads,
-    size).
+    """Return attention of n tokens: query (1, heads, n, size), key, value (1, groups, n, size) → (1, n, heads, size).
 
     ``shared`` heads of queries share each group of keys and values.
     """
@@ -222,14 +220,14 @@ def tree_attention(
     prompt_scores = packed(by_question(q) @ prompt_keys.transpose(1, 2))
     if tree.padding is not None:
         prompt_scores = prompt_scores.masked_fill(tree.padding[:, None], -torch.inf)
-    own_scores = q.reshape(groups * n, shared, size) @ of_ancestors(tree.keys[layer]).transpose(1, 2)
-    scores = torch.cat([prompt_scores, own_scores.view(groups, n, shared, -1)], dim=-1)
+    ancestor_scores = q.reshape(groups * n, shared, size) @ of_ancestors(tree.keys[layer]).transpose(1, 2)
+    scores = torch.cat([prompt_scores, ancestor_scores.view(groups, n, shared, -1)], dim=-1)
     weights = scores.softmax(dim=-1, dtype=torch.float32).to(query.dtype)  # (groups, n, shared, length + depth)
 
     length = prompt_keys.shape[1]
     output = packed(by_question(weights[..., :length]) @ prompt_values)
-    own = weights[..., length:].reshape(groups * n, shared, -1) @ of_ancestors(tree.values[layer])
-    output = output + own.view_as(output)
+    ancestor_output = weights[..., length:].reshape(groups * n, shared, -1) @ of_ancestors(tree.values[layer])
+    output = output + ancestor_output.view_as(output)
     return output.transpose(0, 1).reshape(1, n, heads, -1), None
 
 
@@ -238,5 +236,5 @@ def _by_group(cached: Tensor) -> Tensor:
     return cached.transpose(0, 1).flatten(0, 1)
 
 
-# It needs no mask, for every key that a token is shown is one that it may attend to; so none is registered.
+# No mask is registered: a token may attend to every key that it gets.
 AttentionInterface.register(ATTENTION, tree_attention)

@@ -1,4 +1,4 @@
-"""Prefixes evaluated one row of a batch each: right for every model that can decode with a cache."""
+"""Evaluator of prefixes, one row of a batch each, for every model that can decode with a cache."""
 
 import copy
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from robust_eval.model.token_texts import Ids
 
 
 class SharedPrompt:
-    """The tokens that all prompts begin with, evaluated once."""
+    """Common prefix of all prompts, evaluated once."""
 
     @torch.inference_mode()
     def __init__(self, model: Any, tokens: Sequence[int]) -> None:
@@ -26,7 +26,7 @@ class SharedPrompt:
             model.base_model(input_ids=ids, past_key_values=self._cache, use_cache=True)
 
     def repeated(self, rows: int) -> DynamicCache:
-        """Return a cache of its own for each of some rows that begin with these tokens."""
+        """Return a copy of the cache for ``rows`` rows that begin with these tokens."""
         cache = copy.deepcopy(self._cache)
         if self.length:
             cache.reorder_cache(torch.zeros(rows, dtype=torch.long, device=self._device))
@@ -34,10 +34,10 @@ class SharedPrompt:
 
 
 class PrefixRows:
-    """Evaluates prefixes, one row of a batch each; the rows of the key-value cache follow from parent to child.
+    """Evaluator of prefixes, one row of a batch each, with a key-value cache that is reordered from parent to child.
 
-    All rows of a batch have the same length, so there is neither padding nor a mask: this is right for every
-    architecture that the library can decode with a cache, also for recurrent ones.
+    All rows of a batch have the same length, without padding or mask. This holds for every architecture that the
+    library can decode with a cache, including recurrent ones.
     """
 
     def __init__(self, model: Any, shared: Sequence[int]) -> None:
@@ -45,12 +45,10 @@ class PrefixRows:
         self._shared = SharedPrompt(model, shared)
 
     def roots(self, prompts: Sequence[Sequence[int]]) -> Tensor:
-        """Return logits (prompts, V) after whole prompts; all of the same length, all beginning with the
-        shared tokens.
-        """
+        """Return logits (prompts, V) after whole prompts of one length that begin with the shared tokens."""
         self._cache = self._shared.repeated(len(prompts))
-        own = [list(prompt)[self._shared.length :] for prompt in prompts]
-        return self._forward(to_device(np.array(own), self._model.device))
+        suffixes = [list(prompt)[self._shared.length :] for prompt in prompts]
+        return self._forward(to_device(np.array(suffixes), self._model.device))
 
     def children(self, parents: Ids, tokens: Ids) -> Tensor:
         """Return logits (m, V) after m prefixes: ``parents`` (ascending) indexes the rows of the last call's logits,

@@ -1,4 +1,4 @@
-"""Prompts as the token ids that a causal language model reads."""
+"""Encoder of prompts as the token ids of a causal language model."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,20 +8,20 @@ from robust_eval.model.base import Request
 from robust_eval.model.local.batching import in_order
 from robust_eval.prompt.prompt import Prompt
 
-TODAY = "26 Jul 2024"
-"""The date for chat templates that write one (Llama 3): today's would change the answers from day to day."""
+TEMPLATE_DATE = "26 Jul 2024"
+"""Date for chat templates that write one (Llama 3): the current date would change the answers every day."""
 
 
 @dataclass
 class ChatTemplate:
-    """How the chat template of a model is filled."""
+    """Parameters of a model's chat template."""
 
     enable_thinking: bool | None = None
     """For templates that can turn thinking on and off (Qwen3); null: as the template has it by itself."""
     system_role: bool | None = None
     """Whether the system line is a message of its own; false: it opens the first message of the user. null: wherever
     the template shows such a message."""
-    date: str = TODAY
+    date: str = TEMPLATE_DATE
     """What templates are told that write today's date."""
     thinking_end: str = "</think>"
     """The tag with which the model ends its reasoning. It begins with the same tag without the slash."""
@@ -32,9 +32,9 @@ class ChatTemplate:
 
 
 class PromptEncoder:
-    """Encodes prompts with a tokenizer of transformers, as plain text or (``chat``) by its chat template.
+    """Encoder of prompts with a tokenizer of transformers, as plain text or (``chat``) by its chat template.
 
-    ``opened`` opens the reasoning of a model that thinks, in the text of a conversation.
+    ``opened`` opens the reasoning of a reasoning model in the text of a conversation.
     """
 
     def __init__(
@@ -51,8 +51,10 @@ class PromptEncoder:
         self._options: dict[str, Any] = {"tokenize": False, "add_generation_prompt": True, "date_string": template.date}
         if template.enable_thinking is not None:
             self._options["enable_thinking"] = template.enable_thinking
-        shown = _takes_system_role(tokenizer) if self._chat and template.system_role is None else template.system_role
-        self._system_role = self._chat and bool(shown)
+        has_system_role = (
+            _shows_system_role(tokenizer) if self._chat and template.system_role is None else template.system_role
+        )
+        self._system_role = self._chat and bool(has_system_role)
 
     def __call__(self, prompt: Prompt) -> list[int]:
         if not self._chat:
@@ -64,12 +66,12 @@ class PromptEncoder:
         return list(self._tokenizer(text, add_special_tokens=special).input_ids)
 
     def in_order(self, requests: Sequence[Request]) -> list[tuple[list[int], Request]]:
-        """Return the requests with their prompts' ids, in the order in which they are answered."""
+        """Return the requests with their prompts' ids, in the order of evaluation."""
         return in_order([(self(request.prompt), request) for request in requests])
 
 
-def _takes_system_role(tokenizer: Any) -> bool:
-    """Tell whether the chat template shows a system line; some raise, and some drop it in silence."""
+def _shows_system_role(tokenizer: Any) -> bool:
+    """Return whether the chat template shows a system message; some raise, and some drop it silently."""
     from jinja2 import TemplateError
 
     messages = Prompt("SYSTEM LINE", (), "question").messages()

@@ -1,10 +1,10 @@
-"""Models of sentences: texts as vectors, near to one another where they mean the same, and answers beside questions."""
+"""Sentence models: embeddings of texts, fit of answers to questions, and entailment between texts."""
 
 import logging
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,53 +18,55 @@ log = logging.getLogger(__name__)
 
 EMBEDDED = "embedded:"
 """Prefix of a path inside a package of the package index: embedded:PACKAGE/FOLDER."""
-TOGETHER = 256
-"""Texts that are embedded, and pairs that are ranked, at once."""
+BATCH_SIZE = 256
+"""Number of texts, or of pairs, in a batch."""
+ENTAILMENT = "entailment"
+"""Label of an inference model for a premise from which the hypothesis follows."""
 Vectors = NDArray[np.float32]
 
 
 class Sentences:
-    """Unit vectors of texts; each distinct text is embedded once. The model is loaded when the first is asked for.
+    """Unit vectors of texts, each distinct one embedded once; the model is loaded with the first.
 
     ``path`` is a folder, a hub id, or ``embedded:PACKAGE/FOLDER`` of the package index.
     """
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._known: dict[str, Vectors] = {}
+        self._vectors: dict[str, Vectors] = {}
 
     def embed(self, texts: Sequence[str]) -> Vectors:
-        """Return (texts, dimensions) vectors of length 1; UserError where the model cannot be loaded."""
+        """Return (texts, dimensions) vectors of length 1; UserError if the model cannot be loaded."""
         return np.stack(self.each(texts))
 
     def each(self, texts: Sequence[str]) -> list[Vectors]:
-        """Return the vectors of :meth:`embed` one by one, which takes no memory."""
-        self.learn(texts)
-        return [self._known[text] for text in texts]
+        """Return the vectors of :meth:`embed` as a list, without a copy."""
+        self.precompute(texts)
+        return [self._vectors[text] for text in texts]
 
-    def learn(self, texts: Iterable[str]) -> None:
-        """Embed those of the texts that are new, all at once: that is faster than one question's at a time."""
-        new = [text for text in dict.fromkeys(texts) if text not in self._known]
+    def precompute(self, texts: Iterable[str]) -> None:
+        """Embed the new ones among the texts together, which is faster than question by question."""
+        new = [text for text in dict.fromkeys(texts) if text not in self._vectors]
         new.sort(key=len, reverse=True)  # those of about the same length together: a batch is as long as its longest
-        parts = [new[start : start + TOGETHER] for start in range(0, len(new), TOGETHER)]
-        for part, vectors in zip(parts, run_parts("embedding", encoded, self._path, parts), strict=True):
-            self._known |= dict(zip(part, vectors, strict=True))
+        batches = [new[start : start + BATCH_SIZE] for start in range(0, len(new), BATCH_SIZE)]
+        for batch, vectors in zip(batches, run_parts("embedding", encoded, self._path, batches), strict=True):
+            self._vectors |= dict(zip(batch, vectors, strict=True))
 
 
 def encoded(path: str, texts: Sequence[str]) -> Vectors:
     """Return (texts, dimensions) vectors of length 1, computed in this process by the model at ``path``."""
     model = sentence_transformer(path)
-    vectors: Vectors = model.encode(list(texts), normalize_embeddings=True, batch_size=TOGETHER)
+    vectors: Vectors = model.encode(list(texts), normalize_embeddings=True, batch_size=BATCH_SIZE)
     return vectors
 
 
 @lru_cache(maxsize=2)
 def sentence_transformer(path: str) -> Any:
-    """Return the model itself, loaded once for all that use it; UserError where it cannot be."""
+    """Load the model, once for all uses; UserError if that fails."""
     from safetensors import SafetensorError
     from sentence_transformers import SentenceTransformer
 
-    where = located("sentence model", path)
+    where = resolve_model_path("sentence model", path)
     try:
         model = SentenceTransformer(where, device="cpu")
     except (OSError, ValueError, SafetensorError) as problem:
@@ -74,28 +76,27 @@ def sentence_transformer(path: str) -> Any:
 
 
 def fit_of_answers(path: str, pairs: Sequence[tuple[str, str]]) -> list[float]:
-    """Return how well each answer fits its question, by the cross-encoder ``path``; the higher, the better.
+    """Return the fit of each answer to its question, by the cross-encoder ``path``; higher is better.
 
-    ``pairs`` are (question, answer). UserError where the model cannot be loaded.
+    ``pairs`` are (question, answer). UserError if the model cannot be loaded.
     """
-    parts = [pairs[start : start + TOGETHER] for start in range(0, len(pairs), TOGETHER)]
-    return [score for scores in run_parts("ranking", _fit, path, parts) for score in scores]
+    batches = [pairs[start : start + BATCH_SIZE] for start in range(0, len(pairs), BATCH_SIZE)]
+    return [score for scores in run_parts("ranking", _fit, path, batches) for score in scores]
 
 
 def _fit(path: str, pairs: Sequence[tuple[str, str]]) -> list[float]:
     from torch.nn import Identity
 
-    # what the model would put on top, mostly a sigmoid, keeps the order but makes large scores equal
+    # the model's final activation, mostly a sigmoid, keeps the order but makes large scores equal
     scores = cross_encoder(path).predict(list(pairs), activation_fn=Identity())
     return [float(score) for score in scores]
 
 
 @lru_cache(maxsize=2)
 def cross_encoder(path: str) -> Any:
-    """Return a model that reads a question and an answer together, loaded once for all that use it; UserError where it
-    cannot.
+    """Load a model of (question, answer) pairs, once for all uses; UserError if that fails.
 
-    ``path`` is what it is of :class:`Sentences`.
+    ``path`` is that of :class:`Sentences`.
     """
     model = loaded_cross_encoder(path)
     if model.num_labels != 1:
@@ -105,25 +106,64 @@ def cross_encoder(path: str) -> Any:
 
 
 def loaded_cross_encoder(path: str) -> Any:
-    """Return a model that reads two texts together; UserError where it cannot be loaded."""
+    """Load a model of pairs of texts; UserError if that fails."""
     from sentence_transformers import CrossEncoder
 
-    where = located("cross-encoder", path)
+    where = resolve_model_path("cross-encoder", path)
     try:
         model = CrossEncoder(where, device="cpu")
         saved_as = model.model.config.architectures
-    except Exception as problem:  # of files that are no model, or none of this kind, libraries raise what they like
+    except Exception as problem:  # libraries raise anything for files of no model, or of another kind of model
         raise UserError(f"cross-encoder {path} cannot be loaded: {first_line(problem)}") from problem
     if type(model.model).__name__ not in (saved_as or ()):  # the layer that scores would be drawn at random
         raise UserError(f"cross-encoder {path} cannot be loaded: it is a model of another kind")
     return model
 
 
-def located(kind: str, path: str) -> str:
-    """Return the folder, or the hub id, of a model; UserError, which calls it a ``kind``, for a folder that is not
-    there.
+class Inference(NamedTuple):
+    """Inference model with the index of its label for entailment."""
 
-    ``path`` is what it is of :class:`Sentences`.
+    model: Any
+    label: int
+
+
+def entailed(path: str, pairs: Sequence[tuple[str, str]]) -> list[bool]:
+    """Return for each (premise, hypothesis) whether entailment is the model's likeliest label.
+
+    ``path`` is a folder, a hub id, or embedded:PACKAGE/FOLDER of the package index. UserError if the model cannot be
+    loaded, or has no label for entailment.
+    """
+    batches = [pairs[start : start + BATCH_SIZE] for start in range(0, len(pairs), BATCH_SIZE)]
+    return [verdict for verdicts in run_parts("entailment", _entailed, path, batches) for verdict in verdicts]
+
+
+def _entailed(path: str, pairs: Sequence[tuple[str, str]]) -> list[bool]:
+    from torch.nn import Identity
+
+    inference = inference_model(path)
+    scores = inference.model.predict(list(pairs), activation_fn=Identity())
+    return [bool(number == inference.label) for number in scores.argmax(axis=1)]
+
+
+@lru_cache(maxsize=1)
+def inference_model(path: str) -> Inference:
+    """Load the model, once; UserError if that fails, or no label is entailment."""
+    model = loaded_cross_encoder(path)
+    labels = {int(number): str(name) for number, name in (model.model.config.id2label or {}).items()}
+    entailment_labels = [number for number, name in labels.items() if name.lower() == ENTAILMENT]
+    if len(entailment_labels) != 1 or len(labels) < 2:
+        raise UserError(
+            f"cross-encoder {path} cannot tell entailment: its labels are {', '.join(labels.values()) or 'none'}, and "
+            f"one must be {ENTAILMENT} (id2label of its config.json)"
+        )
+    log.info("model of entailment %s", path)
+    return Inference(model, entailment_labels[0])
+
+
+def resolve_model_path(kind: str, path: str) -> str:
+    """Return the folder, or the hub id, of a model; UserError, with the ``kind`` of model, for a missing folder.
+
+    ``path`` is that of :class:`Sentences`.
     """
     if path.startswith(EMBEDDED):
         package, _, inside = path.removeprefix(EMBEDDED).partition("/")

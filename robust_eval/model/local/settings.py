@@ -1,22 +1,22 @@
-"""The settings of a model that is loaded here, and what is refused of them."""
+"""Settings of a local model, and their validation."""
 
 from dataclasses import dataclass, field
 from typing import Any
 
 from robust_eval.model.config import PROMPT_STYLES
 from robust_eval.model.generation import Generation
-from robust_eval.model.local.memory import cuda_is_there
+from robust_eval.model.local.memory import has_cuda
 from robust_eval.model.local.prompt_encoder import ChatTemplate, PromptEncoder
 from robust_eval.model.local.thinking import ThoughtFormat
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
-MOST_ANSWERS_AT_ONCE = {False: 1600, True: 25_600}
-"""On a CPU more were measured not to pay; on CUDA (True) there is no such measurement, and the memory decides."""
+MAX_ANSWERS_AT_ONCE = {False: 1600, True: 25_600}
+"""Maximum number of answers in a block: on a CPU more are not faster; on CUDA (True) the memory decides."""
 
 
 @dataclass
 class TransformersSettings:
-    """Where a model comes from that is loaded here, and how it is run."""
+    """Source of a local model, and how it is run."""
 
     name: str
     """The name of the model in logs, tables and the tracker."""
@@ -65,20 +65,20 @@ class TransformersSettings:
             raise ValueError("sha256 must be given for an embedded model")
 
     def reply_tokens(self, max_new_tokens: int) -> int:
-        """Return how many tokens a reply has at most whose answer may have ``max_new_tokens``."""
+        """Return the maximum number of tokens of a reply whose answer may have ``max_new_tokens``."""
         return max_new_tokens + (self.thinking_budget or 0)
 
     @property
-    def most_answers_at_once(self) -> int:
-        """Answers in a block at most, where the memory holds them."""
-        return self.answers_at_once or MOST_ANSWERS_AT_ONCE[self.effective_device.startswith("cuda")]
+    def max_answers_at_once(self) -> int:
+        """Maximum number of answers in a block, if the memory holds them."""
+        return self.answers_at_once or MAX_ANSWERS_AT_ONCE[self.effective_device.startswith("cuda")]
 
     @property
     def effective_device(self) -> str:
         """The torch device that the model runs on."""
         if self.device != "auto":
             return self.device
-        return "cuda" if cuda_is_there() else "cpu"
+        return "cuda" if has_cuda() else "cpu"
 
     @property
     def effective_dtype(self) -> str:
@@ -88,13 +88,13 @@ class TransformersSettings:
         return "bfloat16" if self.effective_device.startswith("cuda") else "float32"
 
     def encoder(self, tokenizer: Any) -> PromptEncoder:
-        """Return what encodes prompts with a tokenizer, the reasoning of a model that thinks opened."""
+        """Return the encoder of prompts for a tokenizer; it opens the reasoning of a reasoning model."""
         thinking = self.thinking(tokenizer)
         opened = str if thinking is None else thinking.opened
         return PromptEncoder(tokenizer, self.prompt_style, self.chat_template, opened)
 
     def thinking(self, tokenizer: Any) -> ThoughtFormat | None:
-        """Return how the model thinks; None where nothing is done about it."""
+        """Return the format of the model's reasoning; None without a reasoning budget."""
         if self.thinking_budget is None:
             return None
         return ThoughtFormat(tokenizer, self.thinking_budget, self.chat_template.thinking_end)

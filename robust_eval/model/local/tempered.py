@@ -1,4 +1,4 @@
-"""One row of logits serves every temperature: probabilities of sets of next tokens, at all of them at once."""
+"""Probabilities of sets of next tokens at all temperatures, from one row of logits."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,17 +14,19 @@ from robust_eval.model.local.logit_histogram import LogitHistogram, summed
 from robust_eval.model.local.transfers import fetched, to_device
 from robust_eval.model.token_texts import Ids, Mask
 
-ROWS_AT_ONCE = {False: 8, True: 256}
-"""Rows of logits in work at once: 8 × 50,000 tokens are 1.6 MB, which stay in a processor's cache; on CUDA (True) many,
-for there every call costs the same."""
+ROWS_PER_BATCH = {False: 8, True: 256}
+"""Number of rows of logits in a batch: 8 × 50,000 tokens are 1.6 MB, which stay in a processor's cache; many on CUDA
+(True), where every call costs the same."""
 
 
 @dataclass(frozen=True)
 class Masses:
-    """Of n prefixes at T temperatures: ``log_total`` (n, T) is log Σ exp(x / t) over the vocabulary, x the logits less
-    the row's largest; ``shares`` (n, sets, T) the probability of each set of tokens. ``importance`` (n, V), if it was
-    asked for, is the root of the sum, over temperatures, of the squared product of a token's probability and the weight
-    of its row; tokens whose logits are nearly equal have the same. All lie on the logits' device.
+    """Probability masses of n prefixes at T temperatures, on the logits' device.
+
+    ``log_total`` (n, T) is log Σ exp(x / t) over the vocabulary, x the logits less the row's largest; ``shares`` (n,
+    sets, T) the probability of each set of tokens. ``importance`` (n, V), if requested, is the root of the sum, over
+    temperatures, of the squared product of a token's probability and the weight of its row; tokens with nearly equal
+    logits have the same.
     """
 
     log_total: Tensor
@@ -57,7 +59,7 @@ def tempered_masses(
     generation
         Truncation at each temperature.
     weight
-        (n, T) in float64, how much a row matters at each temperature; with it comes the importance of all tokens.
+        (n, T) in float64, weights of the rows at each temperature; they add the importance of all tokens.
     """
     at = [max(temperature, EPSILON) for temperature in temperatures]
     log_total = torch.empty((len(logits), len(at)), dtype=torch.float64, device=logits.device)
@@ -65,7 +67,7 @@ def tempered_masses(
     importance = None if weight is None else torch.empty_like(logits)
     if not log_total.numel():
         return Masses(log_total, shares, importance)
-    rows = ROWS_AT_ONCE[logits.is_cuda]
+    rows = ROWS_PER_BATCH[logits.is_cuda]
     powers: LogitHistogram | _TruncatedPowers = (
         _TruncatedPowers(at, generation)
         if generation.truncates
@@ -87,7 +89,7 @@ def tempered_masses(
 
 
 class _TruncatedPowers:
-    """exp(x / t) of a block of logits at each temperature, 0 where the truncation there cuts a token off."""
+    """exp(x / t) of a block of logits at each temperature, 0 for tokens that the truncation cuts."""
 
     def __init__(self, temperatures: Sequence[float], generation: Generation) -> None:
         self._temperatures, self._generation = temperatures, generation
@@ -117,11 +119,11 @@ def tempered_logprobs(
     """Return (m, T) log-probabilities of the next tokens ``tokens`` (m,) after the prefixes ``rows`` (m,); −inf where
     cut.
     """
-    own = np.unique(rows) if generation.truncates else rows  # of the others nothing need be cut
-    place = to_device(np.searchsorted(own, rows) if generation.truncates else rows, logits.device)
+    cut_rows = np.unique(rows) if generation.truncates else rows  # only these need truncation
+    place = to_device(np.searchsorted(cut_rows, rows) if generation.truncates else rows, logits.device)
     chosen = to_device(tokens, logits.device)
     if generation.truncates:
-        logits = logits[to_device(own, logits.device)]
+        logits = logits[to_device(cut_rows, logits.device)]
     offsets, *possible = fetched(*offsets_of(logits, place, chosen, temperatures, generation))
     return offset_logprobs(offsets, log_total[rows], temperatures, possible[0] > 0 if possible else None)
 
@@ -129,14 +131,14 @@ def tempered_logprobs(
 def offsets_of(
     logits: Tensor, rows: Tensor, tokens: Tensor, temperatures: Sequence[float], generation: Generation
 ) -> list[Tensor]:
-    """Return what :func:`offset_logprobs` needs to know of tokens (m,) after rows (m,) of logits, on their device:
-    offsets (m,) and, where the vocabulary is truncated, which tokens are left at each temperature (m, T).
+    """Return the arguments of :func:`offset_logprobs` for tokens (m,) after rows (m,) of logits, on their device:
+    offsets (m,) and, if the vocabulary is truncated, masks (m, T) of the tokens that remain at each temperature.
     """
     offsets = [logits[rows, tokens].float() - logits.amax(dim=-1).float()[rows]]
     if generation.truncates:
         at = [max(temperature, EPSILON) for temperature in temperatures]
-        kept = [generation.truncated(logits.float() / temperature)[rows, tokens] for temperature in at]
-        offsets.append(~torch.stack(kept, dim=-1).isinf())
+        masks = [generation.truncated(logits.float() / temperature)[rows, tokens] for temperature in at]
+        offsets.append(~torch.stack(masks, dim=-1).isinf())
     return offsets
 
 
@@ -145,7 +147,7 @@ def offset_logprobs(
 ) -> Floats:
     """Return (m, T) log-probabilities of tokens whose logits lie ``offsets`` (m,) below the largest of their rows.
 
-    ``log_total`` (m, T) are the rows' totals; where a token is not ``possible`` (m, T), it is −inf.
+    ``log_total`` (m, T) are the rows' totals; tokens that are not ``possible`` (m, T) have −inf.
     """
     logprobs: Floats = offsets[:, None] / np.maximum(np.asarray(temperatures), EPSILON) - log_total
     return logprobs if possible is None else np.where(possible, logprobs, -np.inf)

@@ -11,12 +11,11 @@ from robust_eval.error import UserError, first_line
 from robust_eval.model.base import Request
 from robust_eval.model.config import ModelConfig, Shards
 from robust_eval.model.local.batching import BatchContext, growing_blocks
-from robust_eval.model.local.embedded import CONVERSION, converted_model, package_folder
+from robust_eval.model.local.embedded import CONVERSION, converted_folder, converted_model, package_folder
 from robust_eval.model.local.fingerprint import folder_hash, hub_commit, no_model
 from robust_eval.model.local.prompt_encoder import ChatTemplate
 from robust_eval.model.local.settings import TransformersSettings
-from robust_eval.model.local.thinking import ThoughtPrompts, alone, by_question
-from robust_eval.model.local.tokenizer_file import tokenizer_file
+from robust_eval.model.local.thinking import ThoughtPrompts, are_traces, group_by_question
 from robust_eval.model.workload import ServiceLimits
 
 if TYPE_CHECKING:
@@ -24,20 +23,21 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+TOKENIZER = "tokenizer.json"
 VERSION = 1
-"""To be raised with a change that gives other answers to the same request: stored ones then count no longer."""
+"""Raised with a change that gives other answers to the same request; it invalidates stored answers."""
 
 
 @dataclass
 class Transformers(TransformersSettings, ModelConfig):
-    """A model that is loaded here; its settings are those of :class:`TransformersSettings`."""
+    """Configuration of a local model, with the settings of :class:`TransformersSettings`."""
 
     def service_limits(self) -> ServiceLimits:
-        """Return that it costs nothing but time, and how it is prompted."""
+        """Return limits without prices; see ModelConfig."""
         return ServiceLimits(chat=self.prompt_style == "chat", reply_tokens=self.reply_tokens)
 
     def identity(self) -> dict[str, Any]:
-        """Return the files of the model, its number format, and how it is prompted; see ModelConfig."""
+        """Return the files of the model, its number format, and its prompt style; see ModelConfig."""
         if self.path.startswith("embedded:"):
             files = f"{self.sha256} {CONVERSION}"
         elif reason := no_model(self.path):
@@ -59,11 +59,20 @@ class Transformers(TransformersSettings, ModelConfig):
         }
 
     def tokenizer_file(self) -> Path | None:
-        """Return the file of a model that was loaded on this machine before; see ModelConfig."""
-        return tokenizer_file(self.path, self.revision, self.sha256)
+        """Return the tokenizer's file of a model that was loaded here before; None if it has another format."""
+        if self.path.startswith("embedded:"):
+            file = converted_folder(Path(self.path).stem, str(self.sha256)) / TOKENIZER
+        elif Path(self.path).is_dir():
+            file = Path(self.path, TOKENIZER)
+        else:
+            from huggingface_hub import try_to_load_from_cache
+
+            cached = try_to_load_from_cache(self.path, TOKENIZER, revision=self.revision)
+            file = Path(cached) if isinstance(cached, str) else Path()
+        return file if file.is_file() else None
 
     def load(self) -> "TransformersModel":
-        """Load weights and tokenizer; UserError names what is missing."""
+        """Load weights and tokenizer; UserError names a missing part."""
         import torch
         from safetensors import SafetensorError
         from transformers import AutoModelForCausalLM
@@ -84,23 +93,23 @@ class Transformers(TransformersSettings, ModelConfig):
         except (ImportError, OSError, RuntimeError, SafetensorError, UnpicklingError, ValueError) as problem:
             raise UserError(f"model {self.name}: {self.path} cannot be loaded: {first_line(problem)}") from problem
         if device.startswith("cuda"):
-            # cuDNN's attention makes a plan for every new shape of a batch of prompts, which took 1 s for 16 questions
+            # cuDNN's attention plans every new shape of a batch of prompts, which took 1 s for 16 questions
             torch.backends.cuda.enable_cudnn_sdp(False)
         loaded = TransformersModel(self, model, tokenizer)
         log.info("model %s: %s on %s", self.name, dtype, device)
         return loaded
 
     def shard(self, requests: Sequence[Request]) -> Shards:
-        """See ModelConfig; the tokenizer is loaded for it, and not the model."""
+        """See ModelConfig; this loads the tokenizer, not the model."""
         tokenizer = self._tokenizer()
         if requests[0].thought is None:
             encode = self.encoder(tokenizer)
             encoded = encode.in_order(requests)
-        elif alone(requests):
+        elif are_traces(requests):
             encoded = ThoughtPrompts(tokenizer, self.chat_template).in_order(requests)
         else:
-            return Shards(by_question(requests), None)
-        divided = growing_blocks(encoded, self.most_answers_at_once)
+            return Shards(group_by_question(requests), None)
+        divided = growing_blocks(encoded, self.max_answers_at_once)
         return Shards([[request for _, request in block] for block in divided], BatchContext.of(encoded))
 
     def _tokenizer(self) -> Any:
@@ -124,11 +133,11 @@ class Transformers(TransformersSettings, ModelConfig):
         return tokenizer
 
     def for_probabilities(self) -> "Transformers":
-        """Return the settings with float32, where they leave it open."""
+        """Return the settings with float32 in place of ``auto``."""
         return replace(self, dtype="float32") if self.dtype == "auto" else self
 
     def on(self, device: str) -> "Transformers":
-        """Return the settings with this device, where theirs is ``auto``."""
+        """Return the settings with this device in place of ``auto``."""
         return replace(self, device=device) if self.device == "auto" else self
 
     def _folder(self) -> str | Path:

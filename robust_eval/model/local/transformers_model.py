@@ -1,4 +1,4 @@
-"""A causal language model of transformers that is loaded, and answers by the tree of its answers."""
+"""Loaded causal language model of transformers, which samples answers from their tree."""
 
 import logging
 from collections.abc import Iterator, Sequence, Set
@@ -13,22 +13,21 @@ from robust_eval.model.base import Completion, Item, LanguageModel, Reply, Reque
 from robust_eval.model.local.answer_texts import AnswerTexts
 from robust_eval.model.local.answer_tree import Paths, Prefixes, sample_answers
 from robust_eval.model.local.batching import PADDING, BatchContext, blocks, growing_blocks
-from robust_eval.model.local.choice_probabilities import enumerate_choices
 from robust_eval.model.local.cpu_linear import use_faster_linear
-from robust_eval.model.local.exact_tree import Enumerated, enumerate_answers
-from robust_eval.model.local.memory import bytes_per_question, free_memory, out_of_memory
+from robust_eval.model.local.exact_tree import Enumerated, enumerate_answers, enumerate_choices
+from robust_eval.model.local.memory import bytes_per_question, free_memory, is_out_of_memory
 from robust_eval.model.local.packed_prefixes import PackedPrefixes, agrees_with_plain_passes
 from robust_eval.model.local.prefix_rows import PrefixRows
 from robust_eval.model.local.settings import TransformersSettings
-from robust_eval.model.local.thinking import ThoughtPrompts, alone, by_question
+from robust_eval.model.local.thinking import ThoughtPrompts, are_traces, group_by_question
 
 log = logging.getLogger(__name__)
 
 
 class TransformersModel(LanguageModel):
-    """A loaded model; see :class:`robust_eval.model.base.LanguageModel`.
+    """Loaded model; see :class:`robust_eval.model.base.LanguageModel`.
 
-    ``bytes_per_question`` is the memory that a question of the last block can take at most; batch sizes follow from it.
+    ``bytes_per_question`` is the maximum memory of a question of the last block; batch sizes follow from it.
     """
 
     def __init__(self, config: TransformersSettings, model: Any, tokenizer: Any) -> None:
@@ -41,14 +40,14 @@ class TransformersModel(LanguageModel):
         self._thinking = config.thinking(tokenizer)
         self._encode = config.encoder(tokenizer)
         self.texts = AnswerTexts(model, tokenizer, config.prompt_style, config.stop)
-        self._at_once = config.answers_at_once  # less once that was too many
+        self._max_answers = config.answers_at_once  # reduced after running out of memory
         self._packs: bool | None = None
         self._prefixes: tuple[tuple[list[int], bool], Prefixes] | None = None
         self._checked_length = 0
         self.bytes_per_question = 0
 
     def description(self) -> dict[str, Any]:
-        """Return what was loaded and the generation settings in effect."""
+        """Return the model's metadata and the effective generation settings."""
         return {
             "name": self.config.name,
             "path": self.config.path,
@@ -67,9 +66,7 @@ class TransformersModel(LanguageModel):
         }
 
     def check(self, requests: Sequence[Request]) -> None:
-        """Accept all requests but those for the probabilities of answers that follow on thoughts of many kinds, and
-        those with other thoughts than the settings say.
-        """
+        """Refuse probabilities of answers after reasoning, and reasoning requests that contradict the settings."""
         if self._thinking is not None and any(request.thought for request in requests):
             raise UserError(
                 f"model {self.config.name} thinks as model.thinking_budget says, and sampler=thinking has budgets of "
@@ -89,16 +86,16 @@ class TransformersModel(LanguageModel):
     def complete(
         self, requests: Sequence[Request], missing: Set[Item], batch_context: BatchContext | None = None
     ) -> Iterator[list[Reply]]:
-        """Answer the missing requests in blocks of prompts of about the same length."""
+        """Yield the replies to the missing requests, in blocks of prompts of similar length."""
         if not requests:
             return
-        requests = [replace(request, known=frozenset()) if request.known else request for request in requests]
+        requests = [replace(request, cached=frozenset()) if request.cached else request for request in requests]
         self._check_readable(requests)
         if requests[0].thought is not None:
-            yield from self._of_thoughts(requests, missing, batch_context)
+            yield from self._trace_replies(requests, missing, batch_context)
         elif self._thinks:
             for request in (request for request in requests if request.item in missing):
-                yield [Reply(request, self._thoughtful(request))]
+                yield [Reply(request, self._answers_after_reasoning(request))]
         else:
             yield from self._in_blocks(self._encode.in_order(requests), missing, batch_context)
 
@@ -109,10 +106,8 @@ class TransformersModel(LanguageModel):
         batch_context: BatchContext | None,
         stop: tuple[bytes, ...] = (),
     ) -> Iterator[list[Reply]]:
-        """Yield the replies to the missing requests, block by block of prompts in their order; ``stop`` are strings
-        that end them besides.
-        """
-        divided = [encoded] if batch_context else growing_blocks(encoded, self.config.most_answers_at_once)
+        """Yield the replies to the missing requests in blocks, in their order; ``stop`` are additional stop strings."""
+        divided = [encoded] if batch_context else growing_blocks(encoded, self.config.max_answers_at_once)
         batch_context = batch_context or BatchContext.of(encoded)
         prefixes, packs = self._prefixes_after(batch_context)
         self.bytes_per_question = bytes_per_question(
@@ -120,47 +115,49 @@ class TransformersModel(LanguageModel):
         )
         fit = free_memory(self.model.device) // 2 // (self.bytes_per_question // batch_context.answers)
         for together in divided:
-            if not packs:  # which takes prompts of one length together alone
+            if not packs:  # a block has prompts of one length
                 together = sorted(together, key=lambda pair: len(pair[0]))
-            for block in blocks(together, lambda: self._at_once or max(1, fit), PADDING if packs else 0):
-                if wanted := [pair for pair in block if pair[1].item in missing]:
-                    yield from self._replies(prefixes, wanted, stop)
+            for block in blocks(together, lambda: self._max_answers or max(1, fit), PADDING if packs else 0):
+                if pending := [pair for pair in block if pair[1].item in missing]:
+                    yield from self._replies(prefixes, pending, stop)
 
-    def _thoughtful(self, request: Request) -> list[Completion]:
-        """Return the answers to a request, each behind a thought of its own.
+    def _answers_after_reasoning(self, request: Request) -> list[Completion]:
+        """Return the answers to a request, each after its own trace.
 
-        Thoughts of one question are written together, and then the answers. No other question has a part in it, so
-        that the numbers do not depend on what is asked beside it.
+        The traces of one question are generated together, then the answers, without other questions, so that the
+        numbers do not depend on the batch context.
         """
         thinking = self._thinking
         assert thinking is not None
         prompt = self._encode(request.prompt)
-        (written,) = self._written([(prompt, thinking.request(request))], (thinking.end.encode(),))
-        thoughts = written.completions
-        behind = [(thinking.prompt(prompt, thought), thinking.answer(request, thought)) for thought in thoughts]
-        answers = [answer for reply in self._written(behind) for answer in reply.completions]
-        return [thinking.with_thought(answer, thought) for answer, thought in zip(answers, thoughts, strict=True)]
+        (traced,) = self._generate([(prompt, thinking.request(request))], (thinking.end.encode(),))
+        traces = traced.completions
+        continuations = [(thinking.prompt(prompt, trace), thinking.answer(request, trace)) for trace in traces]
+        answers = [answer for reply in self._generate(continuations) for answer in reply.completions]
+        return [thinking.with_thought(answer, trace) for answer, trace in zip(answers, traces, strict=True)]
 
-    def _of_thoughts(
+    def _trace_replies(
         self, requests: Sequence[Request], missing: Set[Item], batch_context: BatchContext | None
     ) -> Iterator[list[Reply]]:
-        """Yield thoughts alone, of several questions together, or the answers behind thoughts.
+        """Yield traces of several questions together, or answers after traces.
 
-        Answers about one question are written together, whichever are missing: they share its prompt. No other question
-        has a part in it.
+        All answers to one question are generated together, whichever are missing: they share its prompt. Other
+        questions are not in the batch.
         """
-        thoughts = ThoughtPrompts(self.tokenizer, self.config.chat_template)
-        if alone(requests):
-            for replies in self._in_blocks(thoughts.in_order(requests), missing, batch_context, thoughts.stop):
-                yield [thoughts.read(reply) for reply in replies]
+        trace_prompts = ThoughtPrompts(self.tokenizer, self.config.chat_template)
+        if are_traces(requests):
+            for replies in self._in_blocks(
+                trace_prompts.in_order(requests), missing, batch_context, trace_prompts.stop
+            ):
+                yield [trace_prompts.read(reply) for reply in replies]
             return
-        for together in by_question(requests):
+        for together in group_by_question(requests):
             if any(request.item in missing for request in together):
-                replies = self._written([(thoughts.prompt(request), request) for request in together])
-                yield [thoughts.read(reply) for reply in replies if reply.request.item in missing]
+                replies = self._generate([(trace_prompts.prompt(request), request) for request in together])
+                yield [trace_prompts.read(reply) for reply in replies if reply.request.item in missing]
 
-    def _written(self, encoded: list[tuple[list[int], Request]], stop: tuple[bytes, ...] = ()) -> list[Reply]:
-        """Return the reply to each request, in their order; ``stop`` are strings that end them besides."""
+    def _generate(self, encoded: list[tuple[list[int], Request]], stop: tuple[bytes, ...] = ()) -> list[Reply]:
+        """Return the reply to each request, in their order; ``stop`` are additional stop strings."""
         order = sorted(range(len(encoded)), key=lambda place: len(encoded[place][0]))
         ascending = [encoded[place] for place in order]
         batch_context = BatchContext.of(ascending)
@@ -169,15 +166,15 @@ class TransformersModel(LanguageModel):
             self.model, packs, len(batch_context.longest[-1]), batch_context.answers, batch_context.new_tokens
         )
         fit = max(1, free_memory(self.model.device) // 2 // (size // batch_context.answers))
-        most = self.config.most_answers_at_once
-        found: list[Reply] = []
-        for block in blocks(ascending, lambda: min(self._at_once or fit, most), PADDING if packs else 0):
+        max_answers = self.config.max_answers_at_once
+        results: list[Reply] = []
+        for block in blocks(ascending, lambda: min(self._max_answers or fit, max_answers), PADDING if packs else 0):
             for replies in self._replies(prefixes, block, stop):
-                found += replies
-        return [found[order.index(place)] for place in range(len(encoded))]
+                results += replies
+        return [results[order.index(place)] for place in range(len(encoded))]
 
     def _prefixes_after(self, batch_context: BatchContext) -> tuple[Prefixes, bool]:
-        """Return what evaluates prefixes after the tokens that all prompts share, and whether it packs them."""
+        """Return the evaluator of prefixes after the shared tokens of all prompts, and whether it packs them."""
         packs = self._can_pack(batch_context)
         if self._prefixes is None or self._prefixes[0] != (batch_context.shared, packs):
             kind = PackedPrefixes if packs else PrefixRows
@@ -185,7 +182,7 @@ class TransformersModel(LanguageModel):
         return self._prefixes[1], packs
 
     def _check_readable(self, requests: Sequence[Request]) -> None:
-        """UserError where the texts of tokens are needed and cannot be read."""
+        """Raise UserError if the texts of tokens are needed and unreadable."""
         if not self.config.stop and all(request.whole and not request.enumeration for request in requests):
             return
         try:
@@ -199,52 +196,57 @@ class TransformersModel(LanguageModel):
     def _replies(
         self, prefixes: Prefixes, block: Sequence[tuple[list[int], Request]], stop: tuple[bytes, ...] = ()
     ) -> Iterator[list[Reply]]:
-        """Yield the replies to a block of requests; where they do not fit into the memory, to one half
-        after the other.
-        """
+        """Yield the replies to a block of requests; if they exceed the memory, to one half after the other."""
         problem = None
         try:
-            replies = self._answered(prefixes, block, stop)
+            replies = self._reply_block(prefixes, block, stop)
         except (MemoryError, RuntimeError) as error:
-            if not out_of_memory(error):
+            if not is_out_of_memory(error):
                 raise
-            problem = first_line(error)  # the error itself holds on to what was computed
+            problem = first_line(error)  # the error itself references the computed tensors
         if problem is None:
             yield replies
             return
         if len(block) == 1:
             reason = f"model {self.config.name}: out of memory with the answers to one question: {problem}"
             raise UserError(f"{reason}; ask for fewer of them, or on a device with more memory")
-        self._at_once = max(1, sum(request.answers for _, request in block) // 2)
+        self._max_answers = max(1, sum(request.answers for _, request in block) // 2)
         log.warning("out of memory with %d prompts at once; going on with half of them", len(block))
         for half in (block[: len(block) // 2], block[len(block) // 2 :]):
             yield from self._replies(prefixes, half, stop)
 
-    def _answered(
+    def _reply_block(
         self, prefixes: Prefixes, block: Sequence[tuple[list[int], Request]], stop: tuple[bytes, ...]
     ) -> list[Reply]:
-        prompts, asked = [ids for ids, _ in block], [request for _, request in block]
-        enumeration, vocabulary = asked[0].enumeration, self.texts.vocabularies[asked[0].first_line]
+        prompts, requests = [ids for ids, _ in block], [request for _, request in block]
+        enumeration, vocabulary = requests[0].enumeration, self.texts.vocabularies[requests[0].first_line]
         vocabulary = replace(vocabulary, stop=(*vocabulary.stop, *stop)) if stop else vocabulary
         if enumeration is None:
-            drawn = sample_answers(prefixes, asked, prompts, vocabulary, self.generation)
-            read = [self._drawn(r, paths, len(p)) for r, paths, p in zip(asked, drawn, prompts, strict=True)]
-            return [Reply(request, answers) for request, answers in zip(asked, read, strict=True)]
+            sampled = sample_answers(prefixes, requests, prompts, vocabulary, self.generation)
+            completions = [
+                self._sampled_completions(r, paths, len(p))
+                for r, paths, p in zip(requests, sampled, prompts, strict=True)
+            ]
+            return [Reply(request, answers) for request, answers in zip(requests, completions, strict=True)]
         enumerate_block = enumerate_choices if enumeration.choices else enumerate_answers
-        found = enumerate_block(prefixes, asked, prompts, vocabulary, self.generation)
-        read = [self._enumerated(r, tree, len(p)) for r, tree, p in zip(asked, found, prompts, strict=True)]
-        return [Reply(r, answers, tree.curve) for r, answers, tree in zip(asked, read, found, strict=True)]
+        trees = enumerate_block(prefixes, requests, prompts, vocabulary, self.generation)
+        completions = [
+            self._enumerated_completions(r, tree, len(p)) for r, tree, p in zip(requests, trees, prompts, strict=True)
+        ]
+        return [Reply(r, answers, tree.curve) for r, answers, tree in zip(requests, completions, trees, strict=True)]
 
     def _can_pack(self, batch_context: BatchContext) -> bool:
-        """Tell whether packed prefixes give this model's own logits at the lengths of these prompts.
+        """Return whether packed prefixes reproduce this model's logits at the lengths of these prompts.
 
-        A window that the longest answer to the longest prompt does not exceed changes nothing, so one tree of that
-        length is compared, when a length is first reached, rather than one beyond any window, which can take minutes.
+        A sliding window has no effect up to the length of the longest prompt with the longest answer. So one tree of
+        that length is compared when the length first occurs, not one beyond any window, which can take minutes.
         """
         length = len(batch_context.longest[-1]) + batch_context.new_tokens
         if length > self._checked_length:
-            answered = [[*prompt, *islice(cycle(prompt), batch_context.new_tokens)] for prompt in batch_context.longest]
-            self._packs = agrees_with_plain_passes(self.model, batch_context.shared, answered)
+            sequences = [
+                [*prompt, *islice(cycle(prompt), batch_context.new_tokens)] for prompt in batch_context.longest
+            ]
+            self._packs = agrees_with_plain_passes(self.model, batch_context.shared, sequences)
             self._checked_length = length
             if not self._packs:
                 log.info(
@@ -252,7 +254,7 @@ class TransformersModel(LanguageModel):
                 )
         return bool(self._packs)
 
-    def _drawn(self, request: Request, paths: Paths, prompt_tokens: int) -> list[Completion]:
+    def _sampled_completions(self, request: Request, paths: Paths, prompt_tokens: int) -> list[Completion]:
         read: dict[tuple[int, ...], tuple[str, int]] = {}
         completions = []
         for row, length in enumerate(paths.lengths.tolist()):
@@ -278,7 +280,7 @@ class TransformersModel(LanguageModel):
             )
         return completions
 
-    def _enumerated(self, request: Request, enumerated: Enumerated, prompt_tokens: int) -> list[Completion]:
+    def _enumerated_completions(self, request: Request, enumerated: Enumerated, prompt_tokens: int) -> list[Completion]:
         columns = [enumerated.curve.temperatures.tolist().index(t) for t in request.temperatures]
         completions = []
         for trial, answers in enumerate(enumerated.answers):

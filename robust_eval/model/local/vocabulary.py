@@ -1,22 +1,24 @@
-"""What an answer needs to know of each token: whether it ends the answer, and what it writes."""
+"""Vocabulary of a model as the parts of answers, and the outcome of each next token."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
+from robust_eval.model.base import Matcher
 from robust_eval.model.token_texts import Ids, Mask, TokenTexts
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The tokens of a model as the parts of answers.
+    """Tokens of a model as the parts of answers.
 
-    ``ends`` (V,) are the tokens that end an answer wherever they stand: end-of-text tokens and, in plain text, those
-    with a line break. ``carries`` (V,) are those that carry text of the answer (before its line break, if they have
-    one). An answer also ends before any of the strings ``stop``; and where ``first_line`` is set, in a conversation,
-    after its first line that is not blank. ``read_texts`` gives what the tokens write, and is called if that is needed.
+    ``ends`` (V,) are the tokens that end an answer at any position: end-of-text tokens and, in plain text, those with
+    a line break. ``carries`` (V,) are those that carry text of the answer (before a line break, if any). An answer also
+    ends before any of the strings ``stop``; with ``first_line``, in a conversation, after its first line that is not
+    blank. ``read_texts`` returns the texts of the tokens, and is called on demand.
     """
 
     ends: Mask
@@ -35,32 +37,32 @@ class Vocabulary:
 
     @cached_property
     def _first_line_ends(self) -> tuple[Ids, Ids]:
-        """The tokens that end an answer that is blank so far, and one that is not, where its first line ends it."""
+        """End tokens of a blank answer, and of one that is not, if its first line ends it."""
         breaks = np.flatnonzero(self.texts.breaks_line)
         something = [bool(self.texts.raw[token].split(b"\n", 1)[0].strip()) for token in breaks]
         return np.union1d(self.end_ids, breaks[np.array(something, dtype=bool)]), np.union1d(self.end_ids, breaks)
 
     def ending(self, text: bytes) -> Ids:
-        """Return the tokens that end an answer that began with ``text``, ascending."""
+        """Return the tokens that end an answer after ``text``, ascending."""
         ids = self._first_line_ends[bool(text.strip())] if self.first_line else self.end_ids
         return np.union1d(ids, self.stopping(text)) if self.stop else ids
 
     def stopping(self, text: bytes) -> Ids:
-        """Return the tokens with which a stop string appears in an answer that began with ``text``."""
-        found = set(self._with_stop)
-        for begun, tokens in self._completing.items():
-            if text.endswith(begun):
-                found.update(tokens)
-        return np.array(sorted(found), dtype=np.intp)
+        """Return the tokens that complete a stop string after ``text``."""
+        ids = set(self._with_stop)
+        for prefix, tokens in self._completing.items():
+            if text.endswith(prefix):
+                ids.update(tokens)
+        return np.array(sorted(ids), dtype=np.intp)
 
     @cached_property
     def _with_stop(self) -> list[int]:
-        """The tokens that hold a whole stop string."""
+        """Tokens that contain a whole stop string."""
         return [token for token, raw in enumerate(self.texts.raw) if any(stop in raw for stop in self.stop)]
 
     @cached_property
     def _completing(self) -> dict[bytes, list[int]]:
-        """For each beginning of a stop string, the tokens that begin with the rest of it."""
+        """Tokens that begin with the rest of a stop string, by its prefix."""
         completing: dict[bytes, list[int]] = {}
         for stop in self.stop:
             for done in range(1, len(stop)):
@@ -70,9 +72,48 @@ class Vocabulary:
         return completing
 
     def answer(self, text: bytes) -> bytes:
-        """Return what a reply answers: its first line (of a conversation: that is not blank), up to a stop string."""
+        """Return the answer of a reply: its first line (the first that is not blank, in chat), up to a stop string."""
         for stop in self.stop:
             text = text.split(stop, 1)[0]
         if self.first_line:
             text = text.lstrip()
         return text.split(b"\n", 1)[0].strip()
+
+
+class NextTokenSets(NamedTuple):
+    """Sets of next tokens after a prefix of answers; after any other token the answer is unfinished, and not right.
+
+    ``right`` end the answer and it is right, or decide it: no continuation can make it wrong (these are ``decided``).
+    ``wrong`` end it and it is not right. After ``open`` ones it is right if it ends, but a continuation may be wrong.
+    ``begun`` are those after which a right answer has begun. At the last token of an answer all tokens that are not
+    right are wrong, and ``wrong``, ``open`` and ``begun`` are empty.
+    """
+
+    right: Ids
+    wrong: Ids
+    open: Ids
+    begun: Ids
+    decided: Ids
+
+
+def next_token_sets(matcher: Matcher, vocabulary: Vocabulary, text: bytes, last: bool) -> NextTokenSets:
+    """Classify the next tokens after ``text``; ``last``: only one token follows."""
+    answer = text.lstrip() if vocabulary.first_line else text
+    right, decided, begun = matcher.next_tokens(answer, vocabulary.texts)
+    for token in vocabulary.stopping(text) if vocabulary.stop else ():
+        whole = vocabulary.answer(text + vocabulary.texts.raw[token])
+        right[token] = matcher.right(whole.decode("utf-8", "replace"))
+        decided[token] = False
+    none = np.empty(0, dtype=np.intp)
+    if last:
+        return NextTokenSets(np.flatnonzero(right), none, none, none, np.flatnonzero(decided))
+    ends = vocabulary.ending(text)
+    final = decided.copy()
+    final[ends] = True
+    return NextTokenSets(
+        right=np.flatnonzero(right & final),
+        wrong=ends[~right[ends]],
+        open=np.flatnonzero(right & ~final),
+        begun=begun[~final[begun] & ~right[begun]],
+        decided=np.flatnonzero(decided),
+    )

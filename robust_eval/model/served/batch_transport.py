@@ -131,7 +131,7 @@ class BatchTransport:
     def _wanted(self, requests: Sequence[Request]) -> dict[str, PendingRequest]:
         identity = self.settings.identity()
         return {
-            request_name(identity, each): PendingRequest(each, set(each.known))
+            request_name(identity, each): PendingRequest(each, set(each.cached))
             for each in sorted(requests, key=by_prefix)
         }
 

@@ -16,10 +16,10 @@ def refusal(settings: ServiceSettings, can: Capabilities, requests: Sequence[Req
     """
     takes = taken_temperatures(settings, can)
     temperatures = sorted({t for request in requests for t in request.temperatures if not math.isnan(t)})
-    if temperatures and (takes.own or (temperatures[0] == 0 and not takes.greedy)):
+    if temperatures and (takes.default_only or (temperatures[0] == 0 and not takes.greedy)):
         takes_none = "ignores the temperature" if can.ignores_temperature else "takes no temperature but its own"
         return (
-            f"model {settings.model} {takes_none if takes.own else 'takes no temperature 0'}, and is asked "
+            f"model {settings.model} {takes_none if takes.default_only else 'takes no temperature 0'}, and is asked "
             f"at {temperatures[0]:g}: sampler=repetition and sampler=perturbation ask at the model's own"
         )
     if temperatures and temperatures[-1] > takes.highest:
@@ -60,7 +60,7 @@ def refusal(settings: ServiceSettings, can: Capabilities, requests: Sequence[Req
 def taken_temperatures(settings: ServiceSettings, can: Capabilities) -> Temperatures:
     """Return what temperatures a server that ``can`` do so much takes, as far as the settings do not say it."""
     if settings.takes_temperature is False:
-        return Temperatures(greedy=False, own=True)
+        return Temperatures(greedy=False, default_only=True)
     return can.temperatures(settings.highest_temperature)
 
 

@@ -199,7 +199,7 @@ class ServiceSettings(ModelConfig):
     def temperatures(self, wanted: float) -> Temperatures | None:
         """Return what the settings say, or the service if it was asked that today; see ModelConfig."""
         if self.takes_temperature is False:
-            return Temperatures(greedy=False, own=True)
+            return Temperatures(greedy=False, default_only=True)
         from robust_eval.model.served.probe import CACHE, Capabilities, daily_cache_key
 
         known = Capabilities.from_text(cached_choice(CACHE, daily_cache_key(self.identity())) or "")

@@ -16,8 +16,7 @@ from robust_eval.aggregator.entailment import Entailment
 from robust_eval.answer import answer_table
 from robust_eval.error import UserError
 from robust_eval.grader.matching import Matching
-from robust_eval.model.local.entailment import entailed, inference_model
-from robust_eval.model.local.sentences import cross_encoder, loaded_cross_encoder
+from robust_eval.model.local.sentences import cross_encoder, entailed, inference_model, loaded_cross_encoder
 from robust_eval.question import Question
 
 CITY = Question("city", "which city?", ("paris",))

@@ -133,7 +133,7 @@ def might_matter(key: str, letters: str) -> bool:
 def stays_right(answers: tuple[str, ...], prefix: bytes, texts: TokenTexts) -> int:
     """What is closed is right whatever follows; returns how many tokens are."""
     rule = matcher(*answers)
-    closed = np.flatnonzero(rule.next_tokens(prefix, texts).closed)
+    closed = np.flatnonzero(rule.next_tokens(prefix, texts).decided)
     random = np.random.default_rng(len(closed))
     delicate = [token for token in closed if re.match(r"[\W_]*(\d|and|one|[a-z]{0,2}$)", texts.keys[token])]
     tokens = {*random.permutation(closed)[:30].tolist(), *random.permutation(delicate)[:30].tolist()}

@@ -204,7 +204,7 @@ def test_a_judge_must_be_named(more: list[str]):
     with pytest.raises(UserError, match=r"^grader=judge needs a model that judges: name it with grader\.model=NAME, "):
         checked_overrides(["grader=judge", *more])
     named = checked_overrides(["grader=judge", "grader.model=smollm2_135m"]).config
-    assert named.grader.asked == named.model
+    assert named.grader.judge_config == named.model
 
 
 def test_a_slow_judge_is_waited_for_and_its_verdicts_stay_with_their_replies(judge: ScriptedServer, tmp_path: Path):

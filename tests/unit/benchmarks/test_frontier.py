@@ -29,7 +29,7 @@ def settled(path: tuple[int, ...]) -> bool | None:
     text = b"".join(PIECES[each] for each in begun)
     if token in ENDS or len(path) == DEPTH:
         return MATCHER.right(vocabulary().answer(text + PIECES[token]).decode())
-    return True if MATCHER.next_tokens(text, vocabulary().texts).closed[token] else None
+    return True if MATCHER.next_tokens(text, vocabulary().texts).decided[token] else None
 
 
 def after(table: Table, path: tuple[int, ...]) -> np.ndarray:

@@ -19,8 +19,8 @@ def matcher(*answers: str) -> AnswerMatcher:
 
 def kinds(answers: tuple[str, ...], prefix: str, *pieces: str) -> dict[str, list[str]]:
     found = matcher(*answers).next_tokens(prefix.encode(), TokenTexts([piece.encode() for piece in pieces]))
-    assert found.right.shape == found.closed.shape == (len(pieces),)
-    masks = {"right": np.flatnonzero(found.right), "closed": np.flatnonzero(found.closed), "begun": found.begun}
+    assert found.right.shape == found.decided.shape == (len(pieces),)
+    masks = {"right": np.flatnonzero(found.right), "closed": np.flatnonzero(found.decided), "begun": found.begun}
     return {name: [pieces[token] for token in ids] for name, ids in masks.items()}
 
 
@@ -57,7 +57,7 @@ def test_nothing_is_closed_inside_a_character_that_is_not_all_there():
     found = rule.next_tokens(b" Roman", texts)
     expected = [rule.right((b" Roman" + raw).decode("utf-8", "replace")) for raw in texts.raw]
     assert found.right.tolist() == expected
-    assert found.closed.tolist() == [
+    assert found.decided.tolist() == [
         False,
         True,
         False,

@@ -50,7 +50,7 @@ def test_each_answer_has_a_prompt_of_its_own_in_a_call_for_each_temperature():
 
 def test_a_list_is_kept_whole_and_answers_that_are_there_are_not_asked_again():
     model = FunctionModel(lambda prompts: ["1. a\n2. b\n"] * len(prompts), "list")
-    asked = replace(request("a", trials=3), first_line=False, known=frozenset({(0.7, 1)}))
+    asked = replace(request("a", trials=3), first_line=False, cached=frozenset({(0.7, 1)}))
     assert answers(model, [asked]) == [[("a", 0.7, 0, "1. a\n2. b", 1 / 3), ("a", 0.7, 2, "1. a\n2. b", 1 / 3)]]
 
 

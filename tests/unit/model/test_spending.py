@@ -14,7 +14,7 @@ def test_what_was_used_costs_its_price_by_the_million() -> None:
     for prompt_tokens, completion_tokens in [(1_000_000, 250_000), (500_000, 0), (500_000, 250_000)]:
         spending.use(prompt_tokens, completion_tokens)
     assert (spending.prompt_tokens, spending.completion_tokens) == (2_000_000, 500_000)
-    assert spending.known
+    assert spending.has_prices
     assert spending.spent == pytest.approx(0.3 + 0.3)
     assert spending.price(1000, 1) == pytest.approx(0.00015 + 0.0000006)
 
@@ -25,20 +25,20 @@ def test_without_prices_nothing_is_known_of_the_cost_but_tokens_are_counted(
 ) -> None:
     spending = Spending(prompt_price, completion_price, None)
     spending.use(3, 4)
-    assert (spending.known, spending.prompt_tokens, spending.completion_tokens) == (False, 3, 4)
+    assert (spending.has_prices, spending.prompt_tokens, spending.completion_tokens) == (False, 3, 4)
     assert spending.allows(math.inf)
 
 
 def test_with_one_price_only_the_cost_is_0() -> None:
     spending = Spending(0.1, None, None)
     spending.use(1_000_000, 1_000_000)
-    assert (spending.known, spending.spent) == (False, 0)
+    assert (spending.has_prices, spending.spent) == (False, 0)
 
 
 def test_what_is_free_costs_nothing_and_any_budget_holds_it() -> None:
     spending = Spending(0, 0, 0)
     spending.use(1_000_000, 1_000_000)
-    assert (spending.known, spending.spent, spending.allows(0), spending.allows(1e-9)) == (True, 0, True, False)
+    assert (spending.has_prices, spending.spent, spending.allows(0), spending.allows(1e-9)) == (True, 0, True, False)
 
 
 def test_the_budget_holds_what_was_spent_what_is_reserved_and_the_next_request() -> None:

@@ -132,7 +132,7 @@ def test_what_is_known_of_a_token_is_that_of_its_line():
     assert texts.breaks_line.tolist() == [raw.count(b"\n") > 0 for raw in raw]
     assert np.flatnonzero(texts.incomplete).tolist() == [5]
     assert np.flatnonzero(texts.inside_character).tolist() == [6]
-    assert np.flatnonzero(texts.goes_on).tolist() == [2, 4, 7, 8]
+    assert np.flatnonzero(texts.continues_word).tolist() == [2, 4, 7, 8]
     assert np.flatnonzero(texts.empty).tolist() == [0, 3]
 
 

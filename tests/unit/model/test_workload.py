@@ -25,7 +25,7 @@ def test_a_request_brings_several_answers_with_one_prompt(choices: int | None, r
 
 
 def test_what_is_known_is_not_asked_again():
-    known = replace(ASKED, known=frozenset({(0.5, trial) for trial in range(5)} | {(1.0, 2)}))
+    known = replace(ASKED, cached=frozenset({(0.5, trial) for trial in range(5)} | {(1.0, 2)}))
     length = prompt_tokens(PROMPT, chat=False)
     assert ServiceLimits(chat=False, choices=4).workload([known]) == Workload(4, 2, 2 * length, 28, None, 0.0)
     assert ServiceLimits(chat=False).workload([]) == Workload(cost=None)

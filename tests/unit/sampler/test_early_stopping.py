@@ -113,22 +113,22 @@ def test_nothing_is_asked_while_answers_of_a_wave_are_awaited_and_nothing_that_i
 
     take((0.2, 1, True))
     (first,) = waves.next()
-    assert first.wanted == [(0.2, trial) for trial in (0, 2, 3, 4)]
+    assert first.pending == [(0.2, trial) for trial in (0, 2, 3, 4)]
     assert first.answers == 4
     take((0.2, 0, True), (0.2, 2, False))
     assert waves.next() == []
     take((0.2, 4, None), (0.2, 3, True))
     (second,) = waves.next()
-    assert second.wanted == [(0.2, 5), (0.2, 6)]
+    assert second.pending == [(0.2, 5), (0.2, 6)]
     (left,) = waves.at_most()
-    assert left.wanted == [(0.2, trial) for trial in range(5, 10)] + [(0.4, trial) for trial in range(10)]
+    assert left.pending == [(0.2, trial) for trial in range(5, 10)] + [(0.4, trial) for trial in range(10)]
     take((0.2, 5, True), (0.2, 6, True))
     (third,) = waves.next()
-    assert third.wanted == [(0.4, trial) for trial in range(5)]
+    assert third.pending == [(0.4, trial) for trial in range(5)]
     assert waves.settled == 0
     take(*((0.4, trial, False) for trial in range(5)))
     (fourth,) = waves.next()
-    assert fourth.wanted == [(0.4, 5)]
+    assert fourth.pending == [(0.4, 5)]
     take((0.4, 5, False))
     assert (waves.next(), waves.settled, waves.at_most()) == ([], 1, [])
     used = [(0.2, trial) for trial in range(7)] + [(0.4, trial) for trial in range(6)]

@@ -12,7 +12,7 @@ from robust_eval.model.served.completions import completions
 from robust_eval.model.served.exact.continuation import Ask, LogprobRequest, LogprobSettings
 from robust_eval.model.served.transport.service import UnansweredError
 from robust_eval.model.served.transport.token_logprobs import Position, TopKToken
-from robust_eval.model.tail_bounds import MOST_TOKENS, TokenBounds, precision, token_bounds
+from robust_eval.model.tail_bounds import DEFAULT_VOCABULARY_SIZE, TokenBounds, precision, token_bounds
 from robust_eval.model.token_texts import Mask, TokenTexts
 from robust_eval.runtime.finish_reasons import LENGTH
 
@@ -29,7 +29,7 @@ class TopKCoverage:
     @property
     def most(self) -> int:
         """How many tokens the model has at most."""
-        return self.shown if self.whole else MOST_TOKENS
+        return self.shown if self.whole else DEFAULT_VOCABULARY_SIZE
 
     def bounds(self, tokens: Sequence[TopKToken], temperatures: Sequence[float]) -> TokenBounds:
         """Return what the tokens of one place weigh at each temperature, at least and at most, and all others."""

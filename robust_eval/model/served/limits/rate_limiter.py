@@ -370,7 +370,7 @@ class LocalRateLimiter:
 
     def status(self) -> str:
         window = f"{self._paces[-1].in_flight} at once" if self._paces else ""
-        return ", ".join(filter(None, (window, f"cost {self.spending.spent:.4f}" if self.spending.known else "")))
+        return ", ".join(filter(None, (window, f"cost {self.spending.spent:.4f}" if self.spending.has_prices else "")))
 
     def description(self) -> dict[str, Any]:
         paces = self._paces
@@ -378,5 +378,5 @@ class LocalRateLimiter:
             "pace.most_in_flight": max((pace.most_in_flight for pace in paces), default=0),
             "pace.refusals": sum(pace.refusals for pace in paces),
             "pace.paused_seconds": round(sum(pace.paused_seconds for pace in paces), 1),
-            **({"cost": round(self.spending.spent, 6)} if self.spending.known else {}),
+            **({"cost": round(self.spending.spent, 6)} if self.spending.has_prices else {}),
         }

@@ -36,7 +36,7 @@ class PendingRequest:
 
     def calls(self, choices: int) -> Iterator[Call]:
         """Yield what is still to be asked."""
-        yield from calls(replace(self.request, known=frozenset(self.there | self.asked)), choices)
+        yield from calls(replace(self.request, cached=frozenset(self.there | self.asked)), choices)
 
 
 def request_name(identity: Mapping[str, Any], request: Request) -> str:

@@ -364,7 +364,7 @@ def asked_of_ray(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_texts_are_embedded_on_ray_with_the_vectors_of_one_process(
     address: str, asked_of_ray: list[str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    monkeypatch.setattr(sentences, "TOGETHER", 20)
+    monkeypatch.setattr(sentences, "BATCH_SIZE", 20)
     texts = [question.text for question in JsonLines("facts", str(FACTS)).load()[:40]]
     with Ray(address).open():
         from_ray = Sentences(SENTENCES).embed(texts)

@@ -61,7 +61,7 @@ def token_ids(model: TransformersModel, asked: Sequence[Request]) -> dict[str, l
 def at_once(model: TransformersModel, answers: int) -> TransformersModel:
     """The same model with another batch size."""
     other = TransformersModel.__new__(TransformersModel)
-    other.__dict__ = {**model.__dict__, "_at_once": answers}
+    other.__dict__ = {**model.__dict__, "_max_answers": answers}
     return other
 
 

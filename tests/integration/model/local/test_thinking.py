@@ -62,13 +62,13 @@ def test_the_probabilities_of_an_answer_are_those_behind_prompt_thought_and_end(
 ):
     model = load(folder, thinking_budget=12)
     seen: list[tuple[list[int], Request]] = []
-    written = model._written
+    written = model._generate
 
     def watched(encoded, stop=()):
         seen.extend(encoded)
         return written(encoded, stop)
 
-    monkeypatch.setattr(model, "_written", watched)
+    monkeypatch.setattr(model, "_generate", watched)
     (completions,) = ask(model, request())
     (prompt, _), *behind = seen
     end = model.tokenizer("\n</think>\n\n").input_ids

@@ -318,7 +318,7 @@ def out_of_memory_beyond(monkeypatch: pytest.MonkeyPatch, most: int, error: Exce
 @pytest.fixture
 def blocks_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first blocks are as large as the later ones."""
-    monkeypatch.setattr(batching, "FIRST", 1)
+    monkeypatch.setattr(batching, "RAMP_UP", 1)
 
 
 @pytest.mark.parametrize("style", ["plain", "chat"])
@@ -426,7 +426,7 @@ def test_more_answers_at_once_than_pay_are_not_taken_however_much_memory_there_i
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(transformers_model, "free_memory", lambda device: 10**15)
-    monkeypatch.setattr(local_settings, "MOST_ANSWERS_AT_ONCE", {False: 130, True: 130})
+    monkeypatch.setattr(local_settings, "MAX_ANSWERS_AT_ONCE", {False: 130, True: 130})
     asked = out_of_memory_beyond(monkeypatch, 10**6, MemoryError())
     requests = [free_request(f"{index:02}") for index in range(5)]
     assert len(list(answered(load(folder, prompt_style="plain"), requests))) == 5

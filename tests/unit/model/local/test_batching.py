@@ -2,7 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from robust_eval.model.base import Request
-from robust_eval.model.local.batching import FIRST, PADDING, PROMPT_TOKENS_AT_ONCE, growing_blocks, in_order
+from robust_eval.model.local.batching import MAX_PROMPT_TOKENS, PADDING, RAMP_UP, growing_blocks, in_order
 from robust_eval.prompt.prompt import Prompt
 
 
@@ -33,10 +33,10 @@ def test_every_prompt_is_in_one_block_and_no_block_exceeds_its_share(lengths: li
     found = list(growing_blocks(prompts, most))
     assert [prompt for block in found for prompt in block] == prompts
     for number, block in enumerate(found):
-        share = min(FIRST, 2**number)
+        share = min(RAMP_UP, 2**number)
         longest = max(len(ids) for ids, _ in block)
-        assert len(block) == 1 or len(block) * trials <= most * share / FIRST
-        assert len(block) == 1 or len(block) * longest <= PROMPT_TOKENS_AT_ONCE * share / FIRST
+        assert len(block) == 1 or len(block) * trials <= most * share / RAMP_UP
+        assert len(block) == 1 or len(block) * longest <= MAX_PROMPT_TOKENS * share / RAMP_UP
         assert longest - len(block[0][0]) <= PADDING
 
 

@@ -5,7 +5,7 @@ from toy_language import Table
 from robust_eval.grader.letter import LetterChoices
 from robust_eval.model.base import Enumeration, Request
 from robust_eval.model.generation import Generation
-from robust_eval.model.local.choice_probabilities import enumerate_choices
+from robust_eval.model.local.exact_tree import enumerate_choices
 from robust_eval.model.local.vocabulary import Vocabulary
 from robust_eval.model.token_texts import TokenTexts
 from robust_eval.prompt.prompt import Prompt

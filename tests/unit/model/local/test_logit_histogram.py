@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from robust_eval.model.local.draw import EPSILON
-from robust_eval.model.local.logit_histogram import MANY, LogitHistogram
+from robust_eval.model.local.logit_histogram import HISTOGRAM_MIN_TOKENS, LogitHistogram
 
 TEMPERATURES = (EPSILON, 0.05, 0.2, 1.0, 2.0, 4.0, 50.0)
 RANDOM = np.random.default_rng(0)
@@ -101,7 +101,7 @@ def sums_of_sets(x: Tensor, rows: list[int], sets: list[np.ndarray]) -> Tensor:
 def test_sets_of_tokens_are_sums_of_exponentials_however_large(logits: str):
     x = relative(LOGITS[logits])
     x[1, ::3] = -torch.inf
-    sizes = [0, 1, 40, MANY - 1, MANY, 3000, 0, MANY + 1, 7]
+    sizes = [0, 1, 40, HISTOGRAM_MIN_TOKENS - 1, HISTOGRAM_MIN_TOKENS, 3000, 0, HISTOGRAM_MIN_TOKENS + 1, 7]
     rows = [0, 0, 1, 1, 1, 2, 3, 4, 4]
     sets = [np.sort(np.random.default_rng(n).choice(3000, size, replace=False)) for n, size in enumerate(sizes)]
     found = sums_of_sets(x, rows, sets)

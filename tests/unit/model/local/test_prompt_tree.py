@@ -1,9 +1,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from robust_eval.model.local.prompt_tree import DEEPEST, LEAST, PASS, PromptTree
+from robust_eval.model.local.prompt_tree import MAX_DEPTH, MIN_SHARED_TOKENS, PASS_COST, PromptTree
 
-RUNS = st.lists(st.lists(st.integers(0, 1), min_size=1, max_size=3).map(lambda run: run * LEAST), max_size=4)
+RUNS = st.lists(
+    st.lists(st.integers(0, 1), min_size=1, max_size=3).map(lambda run: run * MIN_SHARED_TOKENS), max_size=4
+)
 SEQUENCES = st.lists(RUNS.map(lambda runs: [token for run in runs for token in run]), min_size=1, max_size=12)
 PASSAGE, OTHER = [1] * 200, [2] * 200
 
@@ -25,14 +27,14 @@ def test_every_sequence_is_the_runs_that_lead_to_its_leaf(sequences: list[list[i
     for cheapest in (True, False):
         tree = PromptTree.of(sequences, cheapest)
         assert sequences_of(tree) == sequences
-        assert len(tree.stages) <= DEEPEST
+        assert len(tree.stages) <= MAX_DEPTH
 
 
 @given(SEQUENCES)
 def test_a_tree_is_never_dearer_than_a_row_for_each_sequence(sequences: list[list[int]]):
     tree = PromptTree.of(sequences)
-    cost = sum(len(stage.tokens) * stage.width + PASS for stage in tree.stages)
-    assert cost <= len(sequences) * max(map(len, sequences)) + PASS
+    cost = sum(len(stage.tokens) * stage.width + PASS_COST for stage in tree.stages)
+    assert cost <= len(sequences) * max(map(len, sequences)) + PASS_COST
 
 
 def test_a_passage_is_evaluated_once_with_all_of_its_questions():

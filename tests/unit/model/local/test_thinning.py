@@ -4,7 +4,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from robust_eval.model.local.thinning import Kept, thin
+from robust_eval.model.local.thinning import ThinnedSample, thin
 
 PROPERTY = settings(max_examples=100, deadline=None, database=None, derandomize=True)
 SCORES = {
@@ -27,8 +27,8 @@ def inclusion(scores: np.ndarray, count: int) -> np.ndarray:
     return np.minimum(1, scores / high)
 
 
-def keep(scores: np.ndarray | torch.Tensor, count: int, uniform: float) -> Kept:
-    return Kept.of(*(found.numpy() for found in thin(torch.as_tensor(scores), count, uniform)))
+def keep(scores: np.ndarray | torch.Tensor, count: int, uniform: float) -> ThinnedSample:
+    return ThinnedSample.of(*(found.numpy() for found in thin(torch.as_tensor(scores), count, uniform)))
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5])

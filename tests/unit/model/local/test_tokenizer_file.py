@@ -4,7 +4,6 @@ import pytest
 from tiny_model import save_tiny_model
 
 from robust_eval.model.local.embedded import converted_folder
-from robust_eval.model.local.tokenizer_file import tokenizer_file
 from robust_eval.model.local.transformers import Transformers
 from robust_eval.model.recorded_model import RecordedModel
 from robust_eval.model.served.openai import OpenAI
@@ -18,12 +17,12 @@ def test_a_folder_has_its_tokenizer(tmp_path: Path):
 
 def test_an_embedded_model_has_that_of_its_conversion(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setattr("robust_eval.model.local.embedded.cache_folder", lambda: tmp_path)
-    asked = ("embedded:package/some.gguf", None, "abc")
-    assert tokenizer_file(*asked) is None
+    config = Transformers("some", "embedded:package/some.gguf", sha256="abc")
+    assert config.tokenizer_file() is None
     folder = converted_folder("some", "abc")
     folder.mkdir(parents=True)
     (folder / "tokenizer.json").write_text("{}")
-    assert tokenizer_file(*asked) == folder / "tokenizer.json"
+    assert config.tokenizer_file() == folder / "tokenizer.json"
 
 
 def test_a_hub_model_has_that_of_its_revision_in_the_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
@@ -34,10 +33,10 @@ def test_a_hub_model_has_that_of_its_revision_in_the_cache(monkeypatch: pytest.M
     (repository / "refs").mkdir()
     (repository / "refs" / "main").write_text("0123")
     (snapshot / "tokenizer.json").write_text("{}")
-    assert tokenizer_file("me/mine", None, None) == snapshot / "tokenizer.json"
-    assert tokenizer_file("me/mine", "0123", None) == snapshot / "tokenizer.json"
-    assert tokenizer_file("me/mine", "other", None) is None
-    assert tokenizer_file("me/another", None, None) is None
+    assert Transformers("some", "me/mine", None).tokenizer_file() == snapshot / "tokenizer.json"
+    assert Transformers("some", "me/mine", "0123").tokenizer_file() == snapshot / "tokenizer.json"
+    assert Transformers("some", "me/mine", "other").tokenizer_file() is None
+    assert Transformers("some", "me/another", None).tokenizer_file() is None
 
 
 def test_models_elsewhere_have_none():

@@ -36,7 +36,7 @@ def partly_known(draw: st.DrawFn) -> Request:
     temperatures = tuple(draw(st.lists(st.sampled_from([0.0, 0.2, 0.5, 1.0, 2.0]), unique=True, max_size=4)))
     trials = draw(st.integers(1, 12))
     pairs = st.tuples(st.sampled_from([*temperatures, 3.0]), st.integers(0, trials + 2))
-    return request(temperatures, trials, known=draw(st.frozensets(pairs)))
+    return request(temperatures, trials, cached=draw(st.frozensets(pairs)))
 
 
 @PROPERTY
@@ -47,7 +47,7 @@ def test_calls_ask_once_for_what_is_not_known_in_the_longest_runs_of_consecutive
     found = list(calls(asked, choices))
     pairs = [(call.temperature, trial) for call in found for trial in call.trials]
     wanted = [(t, trial) for t in asked.temperatures for trial in range(asked.trials)]
-    assert pairs == [pair for pair in wanted if pair not in asked.known]
+    assert pairs == [pair for pair in wanted if pair not in asked.cached]
     assert all(call.request is asked for call in found)
     assert all(call.trials == tuple(range(call.trials[0], call.trials[-1] + 1)) for call in found)
     assert all(1 <= len(call.trials) <= choices for call in found)
@@ -57,7 +57,7 @@ def test_calls_ask_once_for_what_is_not_known_in_the_longest_runs_of_consecutive
 
 
 def test_calls_of_one_temperature_come_after_one_another() -> None:
-    asked = request((0.5, 1.0), trials=5, known=frozenset({(0.5, 2), (1.0, 0)}))
+    asked = request((0.5, 1.0), trials=5, cached=frozenset({(0.5, 2), (1.0, 0)}))
     assert [(call.temperature, call.trials) for call in calls(asked, 2)] == [
         (0.5, (0, 1)),
         (0.5, (3, 4)),
@@ -67,7 +67,7 @@ def test_calls_of_one_temperature_come_after_one_another() -> None:
 
 
 def test_nothing_is_asked_where_everything_is_known() -> None:
-    assert list(calls(request(trials=2, known=frozenset({(0.5, 0), (0.5, 1)})), 3)) == []
+    assert list(calls(request(trials=2, cached=frozenset({(0.5, 0), (0.5, 1)})), 3)) == []
 
 
 # seeds
