@@ -33,8 +33,9 @@ class Models:
         self.measured = StoredModel(model, engine, entries, watch, begin=begin)
 
         def stored(other: ModelConfig | None) -> StoredModel:
-            own = other is None or other == model
-            return self.measured if own else StoredModel(other, engine, entries, watch, begin=begin)
+            if other is None or other == model:
+                return self.measured
+            return StoredModel(other, engine, entries, watch, begin=begin)
 
         self.writer, self.judge = stored(rewriter.model), stored(grader.asked)
         self._asked = self._found = 0
