@@ -88,9 +88,9 @@ class Thought:
 class Request:
     """Request for all answers to one prompt.
 
-    Temperature 0 is greedy decoding; :data:`robust_eval.answer.DEFAULT_TEMPERATURE` leaves the temperature to the model. Every
-    (seed, question, rewrite, temperature, trial) has its own stream of random numbers, so the answers do not depend on
-    the batch context.
+    Temperature 0 is greedy decoding; :data:`robust_eval.answer.DEFAULT_TEMPERATURE` leaves the temperature to the
+    model. Every (seed, question, rewrite, temperature, trial) has its own stream of random numbers, so the answers do
+    not depend on the batch context.
     """
 
     question_id: str
