@@ -12,7 +12,9 @@ import pyarrow as pa
 from robust_eval.answer import SCHEMA, rows
 from robust_eval.model.base import Request
 from robust_eval.model.logprobs import fault
-from robust_eval.store.steps import Condition
+
+Condition = tuple[float, int]
+"""Temperature and trial of an answer."""
 
 
 def merged(before: pa.Table | None, now: pa.Table, request: Request) -> pa.Table:

@@ -8,10 +8,8 @@ import pyarrow as pa
 
 from robust_eval.answer import CURVES, SCHEMA, Answers, rows
 from robust_eval.model.base import Item, Request
-from robust_eval.store.answer_rows import Tables
+from robust_eval.store.answer_rows import Condition, Tables
 
-Condition = tuple[float, int]
-"""Temperature and trial of an answer."""
 VerdictsOf = Callable[[pa.Table], Sequence[bool | None]]
 """Tells of a table of answers which are right; None where there was no reply."""
 
