@@ -17,8 +17,7 @@ from robust_eval.question import Question
 from robust_eval.sampler.base import Judge
 from robust_eval.sampler.known_facts import KnownFacts
 from robust_eval.stats.frs import settled
-from robust_eval.store.answer_rows import taken
-from robust_eval.store.answer_rows import Condition
+from robust_eval.store.answer_rows import Condition, taken
 from robust_eval.store.steps import NOTHING, Step, Steps
 
 Settled = Callable[[int, int, int], str | None]

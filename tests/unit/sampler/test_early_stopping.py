@@ -10,8 +10,7 @@ from robust_eval.model.base import Item, Request
 from robust_eval.prompt.prompt import Prompt
 from robust_eval.sampler.temperature_sweep import next_wave, until_settled
 from robust_eval.stats.frs import breaking_temperature, settled
-from robust_eval.store.answer_rows import merged
-from robust_eval.store.answer_rows import Condition
+from robust_eval.store.answer_rows import Condition, merged
 from robust_eval.store.steps import ConcurrentSteps
 
 HALF = partial(settled, threshold=0.5)
