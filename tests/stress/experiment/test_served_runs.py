@@ -27,7 +27,7 @@ from fault_proxy import FaultProxy
 from robust_eval.config.overrides import checked_overrides
 from robust_eval.config.schema import PROJECT, register
 from robust_eval.error import UserError
-from robust_eval.model.served import served_model
+from robust_eval.model.served import completions
 from robust_eval.runtime import measured_choices
 from robust_eval.tracking.result import Result
 
@@ -218,7 +218,7 @@ class Crash:
 
     def __init__(self, after: int) -> None:
         self.left = after
-        self.whole = served_model.completions
+        self.whole = completions.completions
 
     def __call__(self, *arguments: Any) -> Any:
         self.left -= 1
@@ -257,7 +257,7 @@ def test_a_key_is_found_nowhere_whatever_becomes_of_the_run(
     if end == "success":
         run()
     elif end == "crash":
-        monkeypatch.setattr(served_model, "completions", Crash(after=15))
+        monkeypatch.setattr(completions, "completions", Crash(after=15))
         with pytest.raises(RuntimeError, match="what nobody expects"):
             run()
     else:

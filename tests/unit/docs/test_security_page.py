@@ -24,7 +24,7 @@ PROOFS = {
     "test_a_reply_that_cannot_be_believed_is_asked_again_and_then_an_error_and_leaves_nothing_behind",
     "A count or a nesting without end": "integration/model/served/test_served_model.py::"
     "test_what_a_server_counts_or_nests_without_end_is_an_error_like_others",
-    "Impossible log-probabilities that an earlier version stored": "integration/model/served/test_served_model.py::"
+    "Impossible log-probabilities in the store": "integration/model/served/test_served_model.py::"
     "test_a_stored_answer_that_cannot_be_believed_is_asked_again",
     "A redirect to another host": "integration/model/served/test_client.py::"
     "test_a_redirect_to_another_place_is_not_followed",
@@ -54,7 +54,7 @@ PROOFS = {
     "test_a_configuration_that_no_run_wrote_is_refused",
     "Options in the `conf/` of the folder": "unit/config/test_overrides.py::"
     "test_options_in_the_folder_where_one_stands_take_the_place_of_none_of_ours",
-    "Runs of other people that are compared": "unit/report/test_finished_runs.py::"
+    "Runs of other people that are compared": "unit/runs/test_finished_runs.py::"
     "test_a_damaged_file_is_said_in_one_line_that_names_the_run",
     "Values under keys that look like secrets": "unit/runtime/test_secret_names.py::"
     "test_a_text_under_the_name_of_a_secret_is_found_wherever_it_stands",

@@ -35,7 +35,7 @@ from robust_eval.error import UserError
 from robust_eval.grader.answer_matcher import AnswerMatcher
 from robust_eval.model import reply_tables
 from robust_eval.model.base import Enumeration, Request, calls
-from robust_eval.model.served import served_model
+from robust_eval.model.served import completions, served_model
 from robust_eval.model.served.background import Background
 from robust_eval.model.served.completions import FEW
 from robust_eval.model.served.draw_watch import CERTAIN
@@ -842,7 +842,7 @@ def test_a_stored_answer_that_cannot_be_believed_is_asked_again(
     with scripted(says) as url:
         model = config(url)
         with monkeypatch.context() as before:  # as it was stored when nobody looked
-            before.setattr(served_model, "fault", lambda *_, **__: None)
+            before.setattr(completions, "fault", lambda *_, **__: None)
             ask(model, store, requests)
         lying = False
         asked.clear()
