@@ -43,7 +43,7 @@ class Models:
 
     def with_judge(self, config: Config, cached_only: bool = False) -> Config:
         """Return the configuration with a grader that may ask the judge; ``cached_only``: only what is stored."""
-        judge = self.judge.closed() if cached_only else self.judge
+        judge = self.judge.cached_only() if cached_only else self.judge
         grader = config.grader.with_model(judge, config.seed)
         return replace(config, grader=grader, aggregator=config.aggregator.with_judge(grader))
 

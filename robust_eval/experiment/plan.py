@@ -64,12 +64,12 @@ def stages_of(config: Config) -> list[Stage]:
     with config.store.open() as entries:
         models = Models(config.model, config.rewriter, config.grader, config.engine, entries, Stopwatch())
         config = models.with_judge(config, cached_only=True)
-        source = answer_source(config, models.measured.closed())
+        source = answer_source(config, models.measured.cached_only())
         with _quiet():
             questions = load(config.dataset, config.grader, config.question_types).questions
             if isinstance(source, RecordedSource):  # it reads answers that are there
                 return _asked_of_recorded(source, config, questions)
-        return plan(config, questions, models.writer.closed(), source)
+        return plan(config, questions, models.writer.cached_only(), source)
 
 
 def check_plan(
@@ -106,14 +106,14 @@ def plan(config: Config, questions: Sequence[Question], writer: StoredModel, col
     uncertain = bool(config.until)
     model = collection.model
     judge = collection.judge.cached_only()
-    collection = replace(collection, model=model.closed(), judge=judge)
+    collection = replace(collection, model=model.cached_only(), judge=judge)
     comparing = asking_judge(config, collection.conditions())
     verdicts: list[Request] = []
     compared: list[tuple[Request, int]] = []
     with _quiet():
         try:
             rewriter = config.rewriter.within(writer.temperatures)
-            questions = rewriter.rewrite(questions, writer.closed(), config.seed).questions
+            questions = rewriter.rewrite(questions, writer.cached_only(), config.seed).questions
         except NotStoredError as lacking:
             stages.append(Stage(lacking.stage, writer, lacking.requests, lacking.missing, uncertain))
             questions, uncertain = rewriter.expected(questions), True
@@ -301,7 +301,7 @@ def max_judge_comparisons(
     requests: Sequence[Request],
     answers: pa.Table | None,
 ) -> list[tuple[Request, int]]:
-    """Return what a closed ``judge`` may be asked of ``answers``, as Aggregator.max_comparisons does.
+    """Return what a cache-only ``judge`` may be asked of ``answers``, as Aggregator.max_comparisons does.
 
     Where the answers to these ``requests`` are not there (None), each is taken to be another one.
     """

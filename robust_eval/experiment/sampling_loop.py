@@ -235,7 +235,7 @@ class SampledAnswers:
     def planned(
         self, sampler: str, questions: Sequence[Question], baseline: pa.Table | None
     ) -> tuple[list[Request], Answers | None]:
-        """Return what a sampler may still ask for of a closed model, and its answers where that is nothing."""
+        """Return what a sampler may still ask for of a cache-only model, and its answers where that is nothing."""
         return self.model.planned(self._steps(sampler, questions, baseline), self._verdicts(questions))
 
     def _steps(self, sampler: str, questions: Sequence[Question], baseline: pa.Table | None) -> list[Steps]:

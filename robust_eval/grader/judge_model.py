@@ -153,7 +153,7 @@ class JudgeModel(Grader):
         """See :class:`Grader`."""
         if self._model is None:
             return self
-        other = self.with_model(self._model.closed(), self._seed)
+        other = self.with_model(self._model.cached_only(), self._seed)
         other._trial_verdicts = [True] * TRIAL_REPLIES  # all are planned together
         return other
 

@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 class NotStoredError(Exception):
-    """A closed model was asked for answers of a ``stage`` that are not stored: those to its ``missing`` requests.
+    """A cache-only model was asked for answers of a ``stage`` that are not stored: those to its ``missing`` requests.
 
     ``requests`` is the number of requests of the stage.
     """
@@ -60,14 +60,14 @@ class StoredModel:
         engine: Engine,
         entries: Entries,
         watch: Stopwatch,
-        closed: bool = False,
+        cached_only: bool = False,
         begin: Callable[[], object] = lambda: None,
     ) -> None:
         self.config = engine.place(config)
         self._engine = engine
         self._entries = entries
         self._watch = watch
-        self._closed = closed
+        self._cached_only = cached_only
         self._begin = begin
         self.identity = self.config.identity()
         self._loaded: ModelRunner | None = None
@@ -76,9 +76,9 @@ class StoredModel:
         self._served = _Served(self.config)
         self.asked = self.found = 0
 
-    def closed(self) -> "StoredModel":
-        """Return the same model, closed: it only reads the store, and raises NotStoredError for what is not there."""
-        model = StoredModel(self.config, self._engine, self._entries, self._watch, closed=True)
+    def cached_only(self) -> "StoredModel":
+        """Return a cache-only view, which raises NotStoredError for an answer that is not stored."""
+        model = StoredModel(self.config, self._engine, self._entries, self._watch, cached_only=True)
         model._planned, model._served = self._planned, self._served
         return model
 
@@ -90,7 +90,7 @@ class StoredModel:
         """Return which temperatures the model takes; ``highest`` is the highest that matters.
 
         A server is asked where nothing else tells: not today's other runs, and not what is stored with its answers. A
-        closed model asks nothing, and is taken to take all.
+        cache-only model asks nothing, and is taken to take all.
         """
         known = self.config.temperatures(highest)
         if known is None and "capability.highest_temperature" in (stored := self.description()):
@@ -100,7 +100,7 @@ class StoredModel:
                 stored.get("capability.own_temperature", False),
             )
         if known is None:
-            known = Temperatures() if self._closed else self._model().temperatures(highest)
+            known = Temperatures() if self._cached_only else self._model().temperatures(highest)
         return known
 
     def check(self, requests: Sequence[Request]) -> None:
@@ -111,12 +111,12 @@ class StoredModel:
     def answers(self, requests: Sequence[Request], stage: str) -> Answers:
         """Return the answers to all requests, in their order. Each is stored as soon as it comes.
 
-        Raises NotStoredError where the model is closed and would have to be asked.
+        Raises NotStoredError if the model is cache-only and an answer is not stored.
         """
         keys = answers_keys(self.identity, requests)
         with self._entries.asking(keys.values()):
             complete, some, curves, missing = self._find(requests, keys)
-            if missing and self._closed:
+            if missing and self._cached_only:
                 raise NotStoredError(stage, len(requests), missing)
             self._count(len(requests), len(missing), stage)
             if missing:
@@ -145,7 +145,7 @@ class StoredModel:
     def ask(self, steps: Sequence[Steps], stage: str, verdicts: VerdictsOf) -> Answers:
         """Ask step by step for what is not stored, and return what the steps return.
 
-        Raises NotStoredError, with all that may be asked, where the model is closed and would have to be asked.
+        Raises NotStoredError, with all that may be asked, if the model is cache-only and an answer is not stored.
         """
         first = [(each, next(each)) for each in steps]
         if any(step.whole for _, step in first):
@@ -166,7 +166,7 @@ class StoredModel:
         with self._entries.asking(keys.values()):
             waves, tables = self._concurrent(steps, keys, verdicts)
             due = waves.next()
-            if due and self._closed:
+            if due and self._cached_only:
                 raise NotStoredError(stage, len(steps), waves.at_most())
             self._count(len(steps), len(due), stage)
             if due:
@@ -183,7 +183,7 @@ class StoredModel:
         return waves.answers(items)
 
     def planned(self, steps: Sequence[Steps], verdicts: VerdictsOf) -> tuple[list[Request], Answers | None]:
-        """Return all that :meth:`ask` may still ask for, of a closed model, and its answers where that is nothing."""
+        """Return all that :meth:`ask` may still ask for, of a cache-only model, and its answers where that is nothing."""
         first = [(each, next(each)) for each in steps]
         if any(step.whole for _, step in first):
             keys = answers_keys(self.identity, [step.requests[0] for _, step in first])
@@ -213,7 +213,7 @@ class StoredModel:
         return waves, tables
 
     def cancelled(self, requests: Sequence[Request], entries: Entries) -> list[str]:
-        """Cancel what is under way elsewhere of these requests, also of a closed model; return a sentence for each.
+        """Cancel what is under way elsewhere of these requests, also of a cache-only model; return a sentence for each.
 
         ``entries`` are those of the open store.
         """
@@ -259,9 +259,9 @@ class StoredModel:
         """Look the requests up in the store, once for a plan and the run that follows."""
         name = tuple(_wanted(keys[request.item], request) for request in requests)
         if name in self._planned:
-            return self._planned[name] if self._closed else self._planned.pop(name)
+            return self._planned[name] if self._cached_only else self._planned.pop(name)
         found = self._look_up(requests, keys)
-        if self._closed and not found.missing:
+        if self._cached_only and not found.missing:
             self._planned[name] = found
         return found
 

@@ -212,7 +212,7 @@ def test_what_a_plan_has_found_is_not_looked_up_again_by_the_run_that_follows(
     requests, others = [request(name) for name in NAMES], [request("d")]
     expected = ask(Scripted(), store, requests)
     with stored(Scripted([0]), store) as model:
-        assert [model.closed().missing(each) for each in (requests, others)] == [[], others]
+        assert [model.cached_only().missing(each) for each in (requests, others)] == [[], others]
         looked_up: list[str] = []
         look_up = model._look_up
 
@@ -233,7 +233,7 @@ def test_two_plans_of_one_prompt_are_told_apart_by_what_they_want(store: SqliteS
     with stored(Scripted([0]), store) as model:
         for other in ({"temperatures": (0.5,)}, {"trials": 1}):
             fewer = [request("a", **{"temperatures": (0.5, 1.0), "trials": 2, **other})]
-            assert [model.closed().missing(each) for each in (swept, fewer)] == [[], []]
+            assert [model.cached_only().missing(each) for each in (swept, fewer)] == [[], []]
             whole, part = (model.answers(each, "test").table for each in (swept, fewer))
             assert (whole.num_rows, part.num_rows) == (4, 2)
 
