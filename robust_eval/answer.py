@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from robust_eval.error import UserError
-from robust_eval.runtime.files import read_parquet
+from robust_eval.runtime.parquet_files import read_parquet
 
 OUTCOMES = ("ok", "filtered_prompt", "filtered_reply", "refused", "empty", "invalid", "error")
 """The possible outcomes of a request (docs/methods.md, §0)."""

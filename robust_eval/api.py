@@ -46,7 +46,7 @@ from robust_eval.report.wording import few
 from robust_eval.runs.comparison import compare as compare_runs
 from robust_eval.runs.finished_runs import FinishedRun, read_run
 from robust_eval.runtime.console import Formatter
-from robust_eval.runtime.files import read_parquet
+from robust_eval.runtime.parquet_files import read_parquet
 from robust_eval.runtime.text import number, printable
 from robust_eval.stats.estimate import interval
 from robust_eval.stats.interval import independent

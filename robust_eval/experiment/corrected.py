@@ -18,7 +18,7 @@ from robust_eval.metric.label_correction import corrected_score
 from robust_eval.metric.score import Measured, Metric, Score
 from robust_eval.question import Question
 from robust_eval.runs.finished_runs import FinishedRun, read_questions, read_run
-from robust_eval.runtime.files import read_parquet
+from robust_eval.runtime.parquet_files import read_parquet
 from robust_eval.stats.estimate import Estimate
 from robust_eval.tracking.run_folder import ANSWERS, CONFIG, GRADED, LABELS_FILE, read_configuration
 

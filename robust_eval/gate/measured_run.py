@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from robust_eval.answer import CURVES, SAMPLER, SamplingMetadata, read_sampling_metadata, rows
 from robust_eval.error import OutageError, UserError
 from robust_eval.runs.finished_runs import KEY, FinishedRun, kept_nothing, read_run
-from robust_eval.runtime.files import read_parquet
+from robust_eval.runtime.parquet_files import read_parquet
 from robust_eval.runtime.text import printable
 from robust_eval.stats.interval import Floats
 from robust_eval.tracking.run_folder import ANSWERS, CONFIG, CURVES_FILE, ERROR, GRADED, SUMMARY, TRACKED

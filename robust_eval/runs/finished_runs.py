@@ -29,8 +29,9 @@ from robust_eval.metric.metric_spec import (
 )
 from robust_eval.question import Question
 from robust_eval.runs.question_status import verdict
-from robust_eval.runtime.files import ANSWERS, OF_RUN, read_json, read_parquet, refuse_bomb
-from robust_eval.runtime.files import QUESTIONS as TABLE_OF_QUESTIONS
+from robust_eval.runtime.files import OF_RUN, read_json
+from robust_eval.runtime.parquet_files import ANSWERS, read_parquet, refuse_bomb
+from robust_eval.runtime.parquet_files import QUESTIONS as TABLE_OF_QUESTIONS
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.interval import Floats, Limits
 from robust_eval.tracking.run_folder import CONFIG, FIGURES, GRADED, LOADED, QUESTIONS, REPLY_CERTAINTY, REPORT, SUMMARY

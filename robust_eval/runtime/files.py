@@ -1,4 +1,4 @@
-"""Files that somebody else wrote: regular files, lines of text, JSON and Parquet tables, and their limits.
+"""Files that somebody else wrote: regular files, lines of text, JSON, and their limits.
 
 The content of a file may take :data:`UNPACKED` bytes of memory, and more in proportion to its size: tables of millions
 of rows are read, and a file of some kilobytes that would fill the memory is not.
@@ -9,18 +9,11 @@ import io
 import json
 import stat
 import zipfile
-from collections.abc import Iterator, Sequence
-from mmap import ACCESS_READ, mmap
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
+from typing import Any
 
 from robust_eval.error import UserError, first_line
-from robust_eval.runtime.parquet_pages import PageTotals, page_totals
 
 PARSED = 96 * 2**20
 """Bytes that the values of any JSON text may take."""
@@ -131,35 +124,14 @@ UNPACKED = 192 * 2**20
 """Bytes that the content of any packed file may take."""
 PACKED = 64
 """Bytes that each byte of such a file may take beyond these."""
-TEXT = 16 * 2**20
-"""Bytes of one text in a table."""
 MEMBER = 64 * 2**20
 """Bytes of one member of an archive, such as a sample of a log."""
 WHOLE = 512 * 2**20
 """Bytes of a JSON file that is read whole; it takes some five times its size in memory."""
 OF_RUN = 4 * 2**20
 """Bytes of a JSON file that a run writes; those of real runs have some thousands."""
-ROWS = 50_000
-"""Rows of any table."""
-
-
-class TableLimits(NamedTuple):
-    """Kind of table: the rows for each byte of a file beyond :data:`ROWS`, and the bytes that it may take."""
-
-    rows: float
-    unpacked: int
-
-
-QUESTIONS = TableLimits(2, UNPACKED)
-"""Limits of tables of questions with distinct texts: of a million numbered ones, each takes a byte and a half."""
-ANSWERS = TableLimits(8, 512 * 2**20)
-"""Limits of tables of answers: two million equal ones take 300 MB."""
-_WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4}
-"""Bytes of a value of each type of Parquet in memory, without the text of a byte array; of others 8."""
-_NESTED = 8
-"""Bytes besides that a value in a list takes while it is read."""
-_BATCH, _PIECE = 2**16, 2**12
-"""Rows, and bytes of an archive, that are unpacked at once."""
+_PIECE = 2**12
+"""Bytes of an archive that are unpacked at once."""
 
 
 def read_json(file: Path, max_bytes: int = WHOLE, **settings: Any) -> Any:
@@ -170,66 +142,6 @@ def read_json(file: Path, max_bytes: int = WHOLE, **settings: Any) -> Any:
             f"{file} has {size / 2**20:,.0f} MiB, and more than {max_bytes / 2**20:,.0f} MiB of JSON are not read"
         )
     return parsed_json(file.read_bytes(), **settings)
-
-
-def read_parquet(file: Path, columns: Sequence[str] | None = None, limits: TableLimits = ANSWERS) -> pa.Table:
-    """Read a Parquet file, or these columns of it, within the limits; UserError where it exceeds one.
-
-    Raises OSError or ArrowException where it is broken, and KeyError where a column is missing.
-    """
-    refuse_bomb(file, columns, limits)
-    with pq.ParquetFile(file) as parquet:
-        table = parquet.read(None if columns is None else [*columns])
-    return table if columns is None else table.select([*columns])
-
-
-def refuse_bomb(file: Path, columns: Sequence[str] | None = None, limits: TableLimits = QUESTIONS) -> None:
-    """Raise UserError where a Parquet file holds too many rows for its size, or these columns a text that is too long
-    or more than the memory is for.
-
-    Equal texts are stored once and unpacked many times, so their unpacked bytes are counted. The footer's page sizes
-    are not trusted.
-    """
-    size = regular(file).stat().st_size
-    with pq.ParquetFile(file) as parquet, file.open("rb") as raw, mmap(raw.fileno(), 0, access=ACCESS_READ) as content:
-        footer = parquet.metadata
-        unpacked, packed_texts, texts = 0, 0, []
-        groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
-        limit, rows = int(ROWS + limits.rows * size), max(footer.num_rows, sum(group.num_rows for group in groups))
-        if rows > limit:
-            raise UserError(
-                f"{file} holds {rows:,} rows in {size:,} bytes, and no more than {limit:,} are read of a file of this "
-                "size"
-            )
-        for place in range(footer.num_columns):
-            column = footer.schema.column(place)
-            if columns is not None and column.path.partition(".")[0] not in columns:
-                continue
-            chunks = [_pages(content, group.column(place)) for group in groups]
-            width = _WIDTHS.get(column.physical_type, 8) + _NESTED * (column.max_repetition_level > 0)
-            fixed, in_pages = sum(each.values for each in chunks) * width, sum(each.unpacked for each in chunks)
-            if column.physical_type == "BYTE_ARRAY":
-                unpacked += fixed
-                packed_texts += in_pages
-                texts.append(column.path)
-            else:
-                unpacked += max(fixed, in_pages)
-    refuse_unpacked(file, unpacked + packed_texts, size, limits.unpacked)
-    with pq.ParquetFile(file, read_dictionary=texts) as parquet:
-        for path in texts:
-            for batch in parquet.iter_batches(_BATCH, columns=[path], use_threads=False):
-                unpacked += sum(_bytes(part, f"{file}, column {path}") for part in _texts(batch.column(0)))
-                refuse_unpacked(file, unpacked, size, limits.unpacked)
-
-
-def _pages(content: mmap, chunk: Any) -> PageTotals:
-    """Return the totals of the pages of a column of a row group, from the offset at which Arrow reads them."""
-    if chunk.num_values <= 0:  # Arrow reads no page, and writers of empty tables name no place of one
-        return PageTotals(0, 0)
-    start = chunk.data_page_offset
-    if chunk.dictionary_page_offset is not None and 0 < chunk.dictionary_page_offset < start:
-        start = chunk.dictionary_page_offset
-    return page_totals(content, start, chunk.total_compressed_size)
 
 
 def refuse_unpacked(file: Path, unpacked: int, size: int, base: int = UNPACKED) -> None:
@@ -247,7 +159,7 @@ def refuse_members(file: Path, archive: zipfile.ZipFile) -> None:
     members = archive.infolist()
     refuse_unpacked(file, sum(member.file_size for member in members), file.stat().st_size)
     for member in members:
-        _refuse_larger(member.file_size, MEMBER, f"{file}, {member.filename}")
+        refuse_larger(member.file_size, MEMBER, f"{file}, {member.filename}")
 
 
 def member(file: Path, archive: zipfile.ZipFile, name: str) -> bytes:
@@ -256,32 +168,11 @@ def member(file: Path, archive: zipfile.ZipFile, name: str) -> bytes:
     with archive.open(name) as stream:
         while piece := stream.read(_PIECE):
             content += piece
-            _refuse_larger(len(content), MEMBER, f"{file}, {name}")
+            refuse_larger(len(content), MEMBER, f"{file}, {name}")
     return bytes(content)
 
 
-def _refuse_larger(size: int, limit: int, where: str) -> None:
+def refuse_larger(size: int, limit: int, where: str) -> None:
+    """Raise UserError where a size exceeds its limit."""
     if size > limit:
         raise UserError(f"{where}: {size / 2**20:,.0f} MiB or more, and no more than {limit / 2**20:.0f} MiB are read")
-
-
-def _texts(column: pa.Array) -> Iterator[pa.Array]:
-    """Yield the texts in a column, which may stand in lists and structures."""
-    dtype = column.type
-    if pa.types.is_struct(dtype):
-        for part in column.flatten():
-            yield from _texts(part)
-    elif pa.types.is_list(dtype) or pa.types.is_large_list(dtype) or pa.types.is_fixed_size_list(dtype):
-        yield from _texts(column.flatten())
-    else:
-        yield column
-
-
-def _bytes(texts: pa.Array, where: str) -> int:
-    """Return the bytes that texts take when each stands by itself; UserError where one is too long."""
-    if not pa.types.is_dictionary(texts.type):
-        return int(texts.nbytes)
-    lengths = pc.binary_length(texts.dictionary).to_numpy(zero_copy_only=False)
-    used = np.bincount(texts.indices.drop_null().to_numpy(), minlength=len(lengths))
-    _refuse_larger(int(lengths[used > 0].max(initial=0)), TEXT, where)
-    return int(used @ lengths)

@@ -22,8 +22,9 @@ from robust_eval.error import UserError, first_line
 from robust_eval.prompt.arrangement import arrangement_told
 from robust_eval.prompt.challenge import challenge_told
 from robust_eval.prompt.thought import thought_told
-from robust_eval.runtime.files import file_encoding, json_lines, parsed_json, read_parquet, regular, text_lines
+from robust_eval.runtime.files import file_encoding, json_lines, parsed_json, regular, text_lines
 from robust_eval.runtime.finish_reasons import ERROR, FILTER, end_of
+from robust_eval.runtime.parquet_files import read_parquet
 
 _SCHEMA = SCHEMA.append(pa.field(SAMPLER, pa.string(), nullable=False))
 COLUMNS = tuple(name for name in _SCHEMA.names if name not in GRADED_COLUMNS)

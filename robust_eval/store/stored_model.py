@@ -183,7 +183,7 @@ class StoredModel:
         return waves.answers(items)
 
     def planned(self, steps: Sequence[Steps], verdicts: VerdictsOf) -> tuple[list[Request], Answers | None]:
-        """Return all that :meth:`ask` may still ask for, of a cache-only model, and its answers where that is nothing."""
+        """Return all that :meth:`ask` may still ask, for a cache-only model; its answers if that is nothing."""
         first = [(each, next(each)) for each in steps]
         if any(step.whole for _, step in first):
             keys = answers_keys(self.identity, [step.requests[0] for _, step in first])

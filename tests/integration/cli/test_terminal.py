@@ -28,7 +28,8 @@ def at_terminal(*words: str, folder: Path) -> tuple[int, str]:
     """The exit status of a command at a terminal of its own, and all that it has written there."""
     ours, theirs = pty.openpty()
     termios.tcsetwinsize(theirs, (40, 120))  # a terminal without columns has no bars
-    surroundings = os.environ | {"TERM": "xterm-256color", "PYTHONPATH": str(PROJECT)}
+    inherited = {name: value for name, value in os.environ.items() if name != "TQDM_DISABLE"}
+    surroundings = inherited | {"TERM": "xterm-256color", "PYTHONPATH": str(PROJECT)}
     process = subprocess.Popen(
         [sys.executable, *words], cwd=folder, stdin=theirs, stdout=theirs, stderr=theirs, env=surroundings
     )

@@ -13,8 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from robust_eval.error import UserError
-from robust_eval.runtime import files
-from robust_eval.runtime.files import QUESTIONS, member, read_json, read_parquet, refuse_bomb, refuse_members
+from robust_eval.runtime import files, parquet_files
+from robust_eval.runtime.files import member, read_json, refuse_members
+from robust_eval.runtime.parquet_files import QUESTIONS, read_parquet, refuse_bomb
 
 NESTED = {
     "text": ["ab"] * 4,
@@ -60,7 +61,7 @@ def test_a_column_that_is_missing_is_an_error_of_its_own(file: Path):
 
 
 def test_more_rows_than_a_file_of_its_size_holds_are_refused(file: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(files, "ROWS", 3)
+    monkeypatch.setattr(parquet_files, "ROWS", 3)
     limits = QUESTIONS._replace(rows=0)
     with pytest.raises(
         UserError, match=r"holds 4 rows in \d,\d+ bytes, and no more than 3 are read of a file of this size"
@@ -123,7 +124,7 @@ def test_a_footer_that_says_that_there_are_no_values_has_arrow_unpack_none(tmp_p
     pq.write_table(pa.table({"a": np.zeros(number)}), file, compression="zstd", row_group_size=number)
     forge(file, number, 0)
     code = (
-        "import sys; from pathlib import Path; import pyarrow as pa; from robust_eval.runtime.files import "
+        "import sys; from pathlib import Path; import pyarrow as pa; from robust_eval.runtime.parquet_files import "
         "read_parquet; print(read_parquet(Path(sys.argv[1])).num_rows, pa.default_memory_pool().max_memory())"
     )
     ran = subprocess.run([sys.executable, "-c", code, str(file)], capture_output=True, text=True, check=True)
@@ -146,7 +147,7 @@ def test_a_footer_that_says_that_there_are_few_rows_is_not_believed(tmp_path: Pa
 
 
 def test_a_text_that_is_too_long_is_refused_with_its_column(file: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(files, "TEXT", 1)
+    monkeypatch.setattr(parquet_files, "TEXT", 1)
     with pytest.raises(UserError, match=r"column list\.list\.element: 0 MiB or more, and no more than 0 MiB are read"):
         refuse_bomb(file, ["list"])
 

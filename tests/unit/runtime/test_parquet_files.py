@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from robust_eval.runtime.parquet_pages import page_totals
+from robust_eval.runtime.parquet_files import page_totals
 
 ROWS = 50_000
 TABLE = pa.table(
