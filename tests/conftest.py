@@ -10,6 +10,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # until all tests are known: to look th
     gc.disable()  # the time; a process that hands tests to others would not have it enabled again
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # read when torch is loaded; see the Makefile
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TQDM_DISABLE", "1")  # as the command does before libraries are imported
 
 import pytest
 from kept_databases import kept_databases
@@ -23,14 +24,6 @@ def pytest_collection_finish() -> None:
     gc.freeze()
     gc.set_threshold(20_000, 10, 10)
     gc.enable()
-
-
-@pytest.fixture(autouse=True)
-def _garbage_is_collected_as_usual() -> Iterator[None]:
-    """A command that was called in this process has it collected seldom."""
-    usual = gc.get_threshold()
-    yield
-    gc.set_threshold(*usual)
 
 
 @pytest.fixture(scope="session")

@@ -874,7 +874,7 @@ def environment() -> dict[str, str]:
     return os.environ | {"COLUMNS": "200", "TERM": "dumb", "NO_COLOR": "1"}
 
 
-COMMAND = [sys.executable, "-m", "robust_eval.cli.ask"]
+COMMAND = [sys.executable, "-m", "robust_eval", "ask"]
 
 
 def test_the_command_in_a_process_of_its_own(mlruns: Path, ask: Ask, loads: list[str]):
