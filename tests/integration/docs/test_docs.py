@@ -222,8 +222,13 @@ def _data_here(name: str) -> str:
     return {"multiple_choice": "physics", "extractive": "passages", "abstractive": "facts"}[settings["scenario"]]
 
 
-def run(line: str, shell: Shell, place: Path, mlruns: Path, figures: bool = True) -> subprocess.CompletedProcess[str]:
-    """Run a command of a page as it stands, but for what :func:`small` says and where it leaves what it makes."""
+def run(
+    line: str, shell: Shell, place: Path, mlruns: Path, figures: bool = True, plan: bool = False
+) -> subprocess.CompletedProcess[str]:
+    """Run a command of a page as it stands, but for what :func:`small` says and where it leaves what it makes.
+
+    With ``plan`` a measurement is planned and not run.
+    """
     words = shlex.split(line.replace("REPOSITORY", str(PROJECT)))
     if words[0] == "source":
         assert f"VENV := {Path(words[1]).parts[0]}\n" in (PROJECT / "Makefile").read_text()
@@ -247,7 +252,7 @@ def run(line: str, shell: Shell, place: Path, mlruns: Path, figures: bool = True
     named = arguments[0] if program[-1] == "robust_eval" and arguments[0] in COMMANDS else ""
     runs = program[-1].endswith(("run.py", "mine.py")) or (program[-1] == "robust_eval" and not named)
     if runs and "model=dice" not in arguments:
-        arguments = [*small(arguments), f"paths.mlruns={mlruns}"]
+        arguments = [*small(arguments), *(["dry_run=true"] if plan else []), f"paths.mlruns={mlruns}"]
     elif program[-1].endswith("mine.py") or named == "ask":
         arguments = [*arguments, f"paths.mlruns={mlruns}"]
     elif named == "train-question-types":
@@ -272,11 +277,11 @@ def test_every_command_of_a_page_runs(
     for line in commands(page):
         words = shlex.split(line)
         kind = tuple(word for word in words if _decides(word))
-        if "run.py" in words and kind in ran and not any(word.startswith(LEAVES) for word in words):
-            line += " dry_run=true"
+        measures = "run.py" in words
+        plan = measures and kind in ran and not any(word.startswith(LEAVES) for word in words)
         figures = page not in WITHOUT_FIGURES and kind not in ran
-        ran |= {kind} if "run.py" in words and "dry_run=true" not in words else set()
-        result = run(line, shell, place, mlruns, figures=figures)
+        ran |= {kind} if measures and "dry_run=true" not in words else set()
+        result = run(line, shell, place, mlruns, figures=figures, plan=plan)
         assert result.returncode == 0, f"{line}\n{result.stdout}{result.stderr}"
 
 
