@@ -211,14 +211,16 @@ def read_run(folder: Path, name: str | None = None, without_summary: bool = Fals
     Raises UserError if it has not finished, or a file of it is damaged.
     """
     label = name or str(folder)
-    needed = [CONFIG, *([] if without_summary else [SUMMARY]), QUESTIONS, FIGURES, LOADED]
+    needed = [CONFIG, *([] if without_summary else [SUMMARY, FIGURES, LOADED]), QUESTIONS]
     missing = [file for file in needed if not (folder / file).is_file()]
     if missing:
         if name is None and not folder.is_dir():
             raise UserError(f"there is no folder {folder}; name that of a finished run (mlruns/runs/DATE/TIME)")
         raise UserError(f"{label} is no finished run that can be compared: there is no {missing[0]}")
     settings = _checked(label, CONFIG, lambda: read_settings(folder / CONFIG))
-    loaded = _checked(label, LOADED, lambda: dict(read_json(folder / LOADED, OF_RUN)))
+    loaded: Mapping[str, Any] = {}
+    if (folder / LOADED).is_file():  # a run that kept no question has none
+        loaded = _checked(label, LOADED, lambda: dict(read_json(folder / LOADED, OF_RUN)))
     settings |= {name: value for name, value in loaded.items() if settings.get(name) == AUTO}
     numbers: dict[str, float] = {}
     if not without_summary:
@@ -232,7 +234,9 @@ def read_run(folder: Path, name: str | None = None, without_summary: bool = Fals
         if column not in questions.column_names:
             raise UserError(f"{label} cannot be read: {QUESTIONS} has no column {column}")
     greedy = _checked(label, GRADED, lambda: _greedy(folder / GRADED)) if (folder / GRADED).is_file() else {}
-    declarations = _checked(label, FIGURES, lambda: from_json(read_json(folder / FIGURES, OF_RUN)))
+    declarations: Sequence[MetricSpec] = KNOWN_FIGURES
+    if (folder / FIGURES).is_file():  # a run that kept no question has none
+        declarations = _checked(label, FIGURES, lambda: from_json(read_json(folder / FIGURES, OF_RUN)))
     page = (folder / REPORT).resolve() if (folder / REPORT).is_file() else None
     reply_certainty = None
     if (folder / REPLY_CERTAINTY).is_file():
