@@ -5,7 +5,7 @@
 The values of questions are made up, with a mean that is known: FRS of facts that are as sure as any and break at any
 temperature of the grid or at none, and answers of which seven or nine in ten are right. ``blocks`` looks at the
 interval after each ten questions, from thirty on. ``until`` takes as many as a run does
-(robust_eval/experiment/until.py). Both report the interval on which they stopped.
+(robust_eval/experiment/schedule.py). Both report the interval on which they stopped.
 """
 
 import math

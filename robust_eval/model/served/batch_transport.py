@@ -47,13 +47,13 @@ from robust_eval.model.workload import prompt_tokens
 
 log = logging.getLogger(__name__)
 
-SOONER = 60
-"""The first wait for a batch is so many times shorter than the longest."""
-GROWTH = 1.5
-"""By which a wait is longer than the one before."""
-TOGETHER = 200
-"""Replies that are given on at once."""
-GONE = 404
+POLL_RATIO = 60
+"""Ratio of the longest to the first polling interval."""
+BACKOFF_FACTOR = 1.5
+"""Factor between successive polling intervals."""
+CHUNK = 200
+"""Replies yielded together."""
+NOT_FOUND = 404
 
 Found = TypeVar("Found")
 
@@ -139,7 +139,7 @@ class BatchTransport:
 
     def _all(self, wanted: dict[str, PendingRequest], under_way: list[SentBatch]) -> Iterator[list[Reply]]:
         """Yield the answers that batches bring, until nothing is wanted any more or the run must end."""
-        shortest = self._poll_seconds / SOONER
+        shortest = self._poll_seconds / POLL_RATIO
         wait = outage = 0.0
         while True:
             if not self._hold or not under_way:
@@ -149,7 +149,7 @@ class BatchTransport:
                 return
             yield []  # the progress bar shows the status
             time.sleep(wait)
-            wait = min(max(wait, shortest) * GROWTH, self._poll_seconds)
+            wait = min(max(wait, shortest) * BACKOFF_FACTOR, self._poll_seconds)
             for sent in list(under_way):
                 try:
                     batch = self._at_service(partial(self._found, sent))
@@ -253,7 +253,7 @@ class BatchTransport:
         try:
             batch = await (service.look(sent.batch) if sent.batch else service.find(sent.mark))
         except UnansweredError as problem:
-            if problem.status != GONE:
+            if problem.status != NOT_FOUND:
                 raise
             batch = None
         if batch is not None:
@@ -281,7 +281,7 @@ class BatchTransport:
             else:
                 left.discard(result.name)
                 given += self._replies(result, wanted)
-            if len(given) >= TOGETHER:
+            if len(given) >= CHUNK:
                 yield given
                 given = []
         for name in left:
@@ -306,7 +306,7 @@ class BatchTransport:
         try:
             await service.download(file, path)
         except UnansweredError as problem:
-            if problem.status != GONE:
+            if problem.status != NOT_FOUND:
                 raise
             log.warning("%s has removed %s: what was in it is asked again", self.settings.server, file)
             return False
@@ -380,7 +380,7 @@ class BatchTransport:
         if any(code == "token_limit_exceeded" for code, _ in batch.failures) and self._hold <= self.settings.retries:
             self._most_requests = max(1, min(self._most_requests, batch.total or MOST_REQUESTS) // 2)
             log.warning("batch %s: %s; it is sent again in smaller files", batch.id, said)
-            time.sleep(min(self._poll_seconds, self._poll_seconds / SOONER * 2**self._hold))
+            time.sleep(min(self._poll_seconds, self._poll_seconds / POLL_RATIO * 2**self._hold))
             return
         self._attempts.end(f"{self.settings.server} refuses batch {batch.id}: {said}")
 
@@ -397,7 +397,7 @@ class BatchTransport:
 
     def _repeated_until(self, ask: Callable[[BatchService], Awaitable[Found]]) -> Found:
         """Return what the service says, asked again where it does not answer; UserError where it never does."""
-        generator, outage, shortest = random.Random(0), 0.0, self._poll_seconds / SOONER
+        generator, outage, shortest = random.Random(0), 0.0, self._poll_seconds / POLL_RATIO
         for attempt in range(self.settings.retries + 1):
             try:
                 return self._at_service(ask)

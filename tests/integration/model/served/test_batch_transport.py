@@ -189,7 +189,7 @@ def test_a_run_killed_at_any_moment_goes_on_with_its_batches(
     expected = without_batches(server, requests)
     server.plans = [plan]
     server.looks = 8
-    monkeypatch.setattr(batch_transport, "TOGETHER", 20)
+    monkeypatch.setattr(batch_transport, "CHUNK", 20)
     kills, table = 0, None
     for number, moment in product(range(1, 8), MOMENTS):
         table = killed_at(moment, number, store, requests, monkeypatch, server=server)
