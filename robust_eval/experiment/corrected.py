@@ -40,7 +40,7 @@ class Scored(NamedTuple):
 
     ``asked`` and ``kept`` are questions; ``graded`` has the answers of each sampler, those at temperature 0 under
     :data:`~robust_eval.answer.GREEDY`; ``read`` names the sampler whose answers each of the ``metrics`` reads, and
-    ``undecided`` holds those that asked no more than breaking temperatures need. ``figures`` are the uncorrected ones.
+    ``early_stopping`` maps samplers to their early-stopping rules. ``figures`` are the uncorrected ones.
     """
 
     metrics: Mapping[str, Metric]
@@ -48,7 +48,7 @@ class Scored(NamedTuple):
     kept: Sequence[Question]
     graded: Mapping[str, pa.Table]
     read: Mapping[str, str]
-    undecided: Mapping[str, EarlyStopping]
+    early_stopping: Mapping[str, EarlyStopping]
     figures: Mapping[str, Estimate]
     seed: int
 
@@ -61,7 +61,7 @@ class Scored(NamedTuple):
         tables = with_human_labels(self.graded, labels)
         found = [greedy_correction(self.asked, tables[GREEDY])] if tables[GREEDY].num_rows else []
         for name, sampler in self.read.items():
-            measured = Measured(tables[GREEDY], tables[sampler], early_stopping=self.undecided.get(sampler))
+            measured = Measured(tables[GREEDY], tables[sampler], early_stopping=self.early_stopping.get(sampler))
             found.append(self.metrics[name].corrected(self.kept, measured, self.seed))
         return corrected_score(found, self.figures, number)
 
@@ -107,7 +107,7 @@ class LabelledRun(NamedTuple):
             kept=[question for question, own in zip(questions, self.run.kept(), strict=True) if own],
             graded=graded,
             read={name: _source(metric, samplers) for name, metric in metrics.items()},
-            undecided=asked.early_stopping if asked else {},
+            early_stopping=asked.early_stopping if asked else {},
             figures=self.run.figures,
             seed=int(self.run.settings["seed"]),
         )

@@ -47,7 +47,7 @@ class Stage:
     missing: Sequence[Request]
     at_most: bool
     """Whether there may be fewer requests: they follow from answers that are not there yet."""
-    undecided: bool | None = None
+    early_stop: bool | None = None
     """Whether it asks no more than breaking temperatures need; False: it could."""
     times: Sequence[int] | None = None
     """How many requests each of the missing ones stands for; None: itself."""
@@ -136,9 +136,17 @@ def plan(config: Config, questions: Sequence[Question], writer: StoredModel, col
             if not requests:
                 continue
             missing, there = collection.planned(name, kept, graded)
-            at_most = uncertain or name in collection.undecided or collection.samplers[name].axis in (TURN, THOUGHT)
-            undecided = True if name in collection.undecided else False if name in collection.could_ask_less else None
-            stages.append(Stage(collection.stage(name), model, len(requests), missing, at_most, undecided))
+            at_most = (
+                uncertain or name in collection.early_stopping or collection.samplers[name].axis in (TURN, THOUGHT)
+            )
+            early_stop = (
+                True
+                if name in collection.early_stopping
+                else False
+                if name in collection.early_stopping_possible
+                else None
+            )
+            stages.append(Stage(collection.stage(name), model, len(requests), missing, at_most, early_stop))
             if judge.grader.uses_model:
                 verdicts += _verdicts_on(judge, kept, requests, there)
             if name in comparing:
@@ -249,9 +257,9 @@ def asking_less(stages: Sequence[Stage]) -> list[str]:
         answers = stage.workload().answers
         share, reason = expected_share(stage.model.identity)
         about = f"about {math.ceil(share * answers):,} of {answers:,} {stage.name} ({reason})"
-        if stage.undecided and answers:
+        if stage.early_stop and answers:
             said.append(f"sampler.ask=undecided: {about} are expected")
-        elif stage.undecided is False and answers and stage.model.config.remote:
+        elif stage.early_stop is False and answers and stage.model.config.remote:
             said.append(
                 f"sampler.ask=undecided would ask for {about} and give the same breaking temperatures and FRS, without "
                 "the accuracy at each temperature and the certainty of replies"

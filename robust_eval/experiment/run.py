@@ -151,7 +151,7 @@ def _measure(
         state = loop.answer(rewritten)
         write_parquet(concat_by_sampler({GREEDY: state.baseline, **state.graded}), folder / GRADED)
         with watch.stage("scoring"):
-            scores = score(config.metric, config.seed, state, read, conditions, source.undecided, labels)
+            scores = score(config.metric, config.seed, state, read, conditions, source.early_stopping, labels)
         if said := schedule.in_words(scores):
             log.info("until: %s", said)
     if not state.kept:
@@ -210,12 +210,12 @@ def score(
     state: RunState,
     read: Mapping[str, str],
     conditions: Mapping[str, Conditions],
-    undecided: Mapping[str, EarlyStopping],
+    early_stopping: Mapping[str, EarlyStopping],
     labels: pa.Table | None = None,
 ) -> dict[str, Score]:
     """Score the answers of a run with each metric.
 
-    ``undecided`` holds those samplers that asked no more than breaking temperatures need. ``read`` names the sampler
+    ``early_stopping`` maps samplers to their early-stopping rules. ``read`` names the sampler
     whose answers a metric reads; one that asked nothing, because no question has choices, has none. The greedy accuracy
     is that of all questions; the metrics score those that were kept, and nothing where none was. With ``labels`` of
     people there is one more score, of the figures that these correct.
@@ -224,7 +224,7 @@ def score(
 
     def measured(sampler: str) -> Measured:
         sampled, graded = state.answers[sampler], state.graded[sampler]
-        return Measured(baseline, graded, sampled.curves, conditions[sampler].estimator, undecided.get(sampler))
+        return Measured(baseline, graded, sampled.curves, conditions[sampler].estimator, early_stopping.get(sampler))
 
     read = {name: sampler for name, sampler in read.items() if kept and sampler in state.answers}
     scores = {name: metrics[name].score(kept, measured(sampler), seed) for name, sampler in read.items()}
@@ -240,7 +240,7 @@ def score(
     if labels is not None and kept:
         graded = {GREEDY: baseline, **state.graded}
         figures = {name: estimate for each in scores.values() for name, estimate in each.figures().items()}
-        scored = Scored(metrics, state.questions, kept, graded, read, undecided, figures, seed)
+        scored = Scored(metrics, state.questions, kept, graded, read, early_stopping, figures, seed)
         if (found := scored.corrected(labels)) is not None:
             scores[CORRECTED] = found
     return scores

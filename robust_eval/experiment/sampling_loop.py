@@ -18,7 +18,12 @@ from robust_eval.answer import CURVES, NO_ANSWER, NO_REPLY, SCHEMA, Answers, Ear
 from robust_eval.config.config import Config
 from robust_eval.experiment.models import Models
 from robust_eval.experiment.run_record import DeferredRun, write_answers, write_rewrites
-from robust_eval.experiment.schedule import reasons_for_full_sampling, refuse_early_stopping, remember_share, undecided
+from robust_eval.experiment.schedule import (
+    early_stopping_rules,
+    reasons_for_full_sampling,
+    refuse_early_stopping,
+    remember_share,
+)
 from robust_eval.grader.judge import Judge
 from robust_eval.metric.score import Metric
 from robust_eval.model.base import ALL, Request, Temperatures
@@ -46,7 +51,7 @@ _Part = TypeVar("_Part", Answers, pa.Table)
 
 
 class RunState(NamedTuple):
-    """Questions and the answers to them, as far as they have come.
+    """Questions and the answers collected so far.
 
     ``rewritten`` are the questions with their rewrites, ``questions`` those of them that the run is about, ``kept``
     those that were selected by their ``greedy`` answers (graded: ``baseline``), ``answers`` those of each sampler to
@@ -126,8 +131,8 @@ def clustered_by(
     return {read[name]: aggregator for name, metric in metrics.items() if metric.needs_clusters}
 
 
-MAJORITY_OF = 5
-"""Answers of which the most frequent stands for the greedy one, of a model that takes no temperature 0."""
+PLURALITY_DRAWS = 5
+"""Number of draws whose most frequent answer replaces the greedy one of a model without temperature 0."""
 
 
 @dataclass(frozen=True)
@@ -144,21 +149,21 @@ class SampledAnswers:
     judge: Judge
     seed: int
     top_logprobs: int
-    """How many of the largest log-probabilities of each greedy token are wanted at least."""
-    takes: Temperatures = ALL
-    """The temperatures that the model takes."""
-    undecided: Mapping[str, EarlyStopping] = field(default_factory=dict)
-    """How far each sampler asks that asks no more than breaking temperatures need."""
-    could_ask_less: Sequence[str] = ()
-    """The samplers that ask all, and could ask no more than breaking temperatures need."""
+    """Minimum number of top log-probabilities per greedy token."""
+    supported_temperatures: Temperatures = ALL
+    """Temperatures that the model supports."""
+    early_stopping: Mapping[str, EarlyStopping] = field(default_factory=dict)
+    """Early-stopping rule of each sampler that has one."""
+    early_stopping_possible: Sequence[str] = ()
+    """Samplers without early stopping that could use it."""
 
     @property
     def greedy(self) -> str:
-        """What the answers are called by which questions are selected."""
-        return "greedy" if self.takes.greedy else "most frequent"
+        """Name of the baseline answers in log messages: "greedy" or "most frequent"."""
+        return "greedy" if self.supported_temperatures.greedy else "most frequent"
 
     def conditions(self) -> Mapping[str, Conditions]:
-        """Return the samplers, which are conditions."""
+        """Return the samplers; each satisfies the Conditions protocol."""
         return self.samplers
 
     def asked(self, questions: Sequence[Question]) -> list[Question]:
@@ -167,8 +172,8 @@ class SampledAnswers:
         return list(questions)
 
     def candidates(self, questions: Sequence[Question]) -> list[Question]:
-        """Return the questions that every sampler can ask, but for one that asks in other orders alone: beside others
-        it asks those that have choices.
+        """Return the questions that every sampler can ask. A sampler of choice orders decides only if it is alone;
+        with others it asks the questions with choices.
         """
         chosen = list(questions)
         deciding = [sampler for sampler in self.samplers.values() if sampler.axis != ORDER]
@@ -184,21 +189,21 @@ class SampledAnswers:
         if not requests:
             return SCHEMA.empty_table()
         table = self.model.answers(requests, f"{self.greedy} answers").table
-        return table if self.takes.greedy else most_frequent(table, self.judge.grade(questions, table))
+        return table if self.supported_temperatures.greedy else most_frequent(table, self.judge.grade(questions, table))
 
     def greedy_requests(self, questions: Sequence[Question]) -> list[Request]:
-        """Return the requests at temperature 0, or for those answers of which the most frequent stands for it."""
+        """Return the requests for the baseline answers: at temperature 0, or the draws of a plurality vote."""
         sampler = self._first
         requests = greedy_requests(
             questions, sampler.prompts, sampler.max_new_tokens, self.seed, self.top_logprobs, self.judge.first_line
         )
         requests = [sampler.greedy(request) for request in requests]
-        if self.takes.greedy:
+        if self.supported_temperatures.greedy:
             return requests
         if not any(each.selects for each in self.samplers.values()):
             return []
         lowest = sampler.temperatures[0]
-        return [replace(request, temperatures=(lowest,), trials=MAJORITY_OF) for request in requests]
+        return [replace(request, temperatures=(lowest,), trials=PLURALITY_DRAWS) for request in requests]
 
     def requests(self, sampler: str, questions: Sequence[Question]) -> list[Request]:
         """Return the requests of a sampler for the selected questions."""
@@ -226,7 +231,7 @@ class SampledAnswers:
             if not requests:
                 continue
             found[name] = self.model.ask(self._steps(name, questions, baseline), stage, self._verdicts(questions))
-            if name in self.undecided:
+            if name in self.early_stopping:
                 asked, planned = found[name].table.num_rows, sum(request.answers for request in requests)
                 log.info("%s: %d of %d answers settle every breaking temperature", stage, asked, planned)
                 remember_share(self.model.identity, asked, planned)
@@ -259,11 +264,17 @@ class SampledAnswers:
 
     def identity(self) -> dict[str, Any]:
         """Return which temperatures the model takes, where it does not take all that were set."""
-        if self.takes.default_only:
+        if self.supported_temperatures.default_only:
             return {"loaded.temperatures": "the model's own"}
-        found = {} if math.isinf(self.takes.highest) else {"loaded.temperatures": f"up to {self.takes.highest:g}"}
-        if not self.takes.greedy:
-            found["loaded.greedy"] = f"the most frequent of {MAJORITY_OF} answers at {self._first.temperatures[0]:g}"
+        found = (
+            {}
+            if math.isinf(self.supported_temperatures.highest)
+            else {"loaded.temperatures": f"up to {self.supported_temperatures.highest:g}"}
+        )
+        if not self.supported_temperatures.greedy:
+            found["loaded.greedy"] = (
+                f"the most frequent of {PLURALITY_DRAWS} answers at {self._first.temperatures[0]:g}"
+            )
         return found
 
     @property
@@ -308,7 +319,7 @@ class RecordedSource:
         return {name: Answers(table, CURVES.empty_table()) for name, table in self.file.answers(questions).items()}
 
     @property
-    def undecided(self) -> Mapping[str, EarlyStopping]:
+    def early_stopping(self) -> Mapping[str, EarlyStopping]:
         """How far each sampler asked that asked no more than breaking temperatures need, as the file says."""
         return {} if self.file.asked is None else self.file.asked.early_stopping
 
@@ -318,11 +329,11 @@ class RecordedSource:
 
 
 AnswerSource = SampledAnswers | RecordedSource
-"""Where the answers of a run come from, by the name of the sampler that asks for them."""
+"""Source of a run's answers: its model, or a file of recorded answers."""
 
 
 def answer_source(config: Config, model: StoredModel) -> AnswerSource:
-    """Return where the answers of a run come from: its model, or the file of recorded answers."""
+    """Return the source of a run's answers: its model, or the file of recorded answers."""
     if config.recorded is not None:
         refuse_early_stopping(config, config.recorded)
         return RecordedSource(config.recorded)
@@ -330,16 +341,20 @@ def answer_source(config: Config, model: StoredModel) -> AnswerSource:
     samplers = {
         name: sampler.of_model(name, config.model.remote, config.model.name) for name, sampler in config.sampler.items()
     }
-    takes = model.temperatures(highest_temperature(samplers.values()))
-    samplers = {name: clip_to_supported(name, sampler, takes, config.model.name) for name, sampler in samplers.items()}
-    asking = undecided(config, samplers)
-    samplers |= {name: samplers[name].stopping_at(each.threshold) for name, each in asking.items()}
-    could = [name for name in samplers if name not in asking and not reasons_for_full_sampling(config, samplers, name)]
-    collection = SampledAnswers(samplers, model, config.judge, config.seed, wanted, takes, asking, could)
-    if not takes.greedy and any(sampler.selects for sampler in samplers.values()):
+    supported = model.temperatures(highest_temperature(samplers.values()))
+    samplers = {
+        name: clip_to_supported(name, sampler, supported, config.model.name) for name, sampler in samplers.items()
+    }
+    rules = early_stopping_rules(config, samplers)
+    samplers |= {name: samplers[name].stopping_at(each.threshold) for name, each in rules.items()}
+    possible = [
+        name for name in samplers if name not in rules and not reasons_for_full_sampling(config, samplers, name)
+    ]
+    collection = SampledAnswers(samplers, model, config.judge, config.seed, wanted, supported, rules, possible)
+    if not supported.greedy and any(sampler.selects for sampler in samplers.values()):
         log.warning(
             "%s takes no temperature 0: the most frequent of %d answers stands for the greedy one",
-            *(config.model.name, MAJORITY_OF),
+            *(config.model.name, PLURALITY_DRAWS),
         )
     return collection
 
@@ -382,7 +397,7 @@ class SamplingLoop:
     full: bool = False
 
     def __post_init__(self) -> None:
-        self._how = SamplingMetadata(self.judge.first_line, self.source.undecided)
+        self._how = SamplingMetadata(self.judge.first_line, self.source.early_stopping)
         self._rewriter = self.rewriter.within(self.models.writer.temperatures)
         if not self._rewriter.asks:  # what there is, is given to all at once
             self.questions = self._rewritten(self.questions).questions
@@ -431,7 +446,8 @@ class SamplingLoop:
         """Return the questions that are selected, without those that would be too many with those kept before."""
         before = [question for part in self.parts for question in part.kept]
         kept = self.source.at_most([*before, *selected])[len(before) :]
-        self.full = len(kept) < len(selected)
+        chosen = [*before, *kept]
+        self.full = bool(chosen) and len(self.source.at_most([*chosen, chosen[-1]])) == len(chosen)
         if not kept:
             raise NothingKeptError("the samplers take no more questions")
         return kept

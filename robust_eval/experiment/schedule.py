@@ -270,7 +270,7 @@ HALF = 0.5
 """The share that is expected where no earlier run says more."""
 
 
-def undecided(config: Config, samplers: Mapping[str, Sampler]) -> dict[str, EarlyStopping]:
+def early_stopping_rules(config: Config, samplers: Mapping[str, Sampler]) -> dict[str, EarlyStopping]:
     """Return how far each sampler asks that is set to ask no more than breaking temperatures need, and can; log why
     one cannot.
     """

@@ -1,4 +1,4 @@
-"""Steps of a sampler: requests that it yields, and what it is sent for them before it goes on."""
+"""Steps of a sampler: the requests that it yields, and the answers that it is sent for them."""
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from types import MappingProxyType
@@ -17,8 +17,8 @@ VerdictsOf = Callable[[pa.Table], Sequence[bool | None]]
 class Step(NamedTuple):
     """Requests that are asked together; the next step follows from the answers to them.
 
-    With a ``whole``, the one request is a part of it. Steps of several such go on side by side: each is sent what is
-    there of its whole as soon as that is more than before, whatever the others wait for.
+    If ``whole`` is set, ``requests`` holds one request that is a part of it. Such steps run concurrently: each resumes
+    as soon as new answers to its own ``whole`` arrive.
     """
 
     requests: Sequence[Request]
