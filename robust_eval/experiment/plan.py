@@ -191,10 +191,10 @@ def _of_judge(
     """Return what a judge is asked as stages: for verdicts, and whether answers mean the same; none without a judge."""
     if judge is None:
         return []
-    stages = [Stage("verdicts", judge, len(verdicts), verdicts, False, bool(verdicts))]
+    stages = [Stage("verdicts", judge, len(verdicts), verdicts, at_most=bool(verdicts))]
     if compared:
         first, times = zip(*compared, strict=True)
-        stages.append(Stage("answers compared", judge, len(first), first, False, True, times=times))
+        stages.append(Stage("answers compared", judge, len(first), first, at_most=True, times=times))
     return stages
 
 
