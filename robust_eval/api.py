@@ -81,7 +81,7 @@ class Evaluation(Page):
     ``figures`` has a row for each figure: ``name``, ``value``, the ends ``low`` and ``high`` of its 95 % interval,
     ``unit``, and ``n``, the number of questions that it rests on; NaN and NA where there is none. ``questions`` has a
     row for each question with its value of every figure, ``answers`` a row for each answer with its verdict, and
-    ``curves`` the accuracy by temperature of models that compute it (empty for most). The columns are
+    ``curves`` the accuracy by temperature that ``sampler=exact`` computes (empty otherwise). The columns are
     explained in docs/run_folder.md.
     """
 

@@ -99,8 +99,7 @@ def test_a_run_gives_the_figures_of_the_command_to_the_last_bit_and_a_second_cal
     pd.testing.assert_frame_equal(first.questions, tables["questions"])
     pd.testing.assert_frame_equal(first.answers, tables["graded"])
     pd.testing.assert_frame_equal(first.table("frs"), tables["frs"])
-    assert list(first.curves["temperature"].unique()) == sorted(first.curves["temperature"].unique())
-    assert len(first.curves) > 0
+    assert first.curves.empty  # of an exact run alone
     assert {path.name for path in tmp_path.iterdir()} == {"mlruns", "command"}
 
 
@@ -182,7 +181,7 @@ def test_a_run_goes_where_it_is_told(paris: Callable, tmp_path: Path):
     run = robust_eval.run(model=paris, dataset=QUESTIONS, folder="here/mine", **QUICK, **{"paths.mlruns": "there"})
     assert (run.folder, (tmp_path / "here/mine/summary.json").is_file()) == (Path("here/mine"), True)
     assert {path.name for path in tmp_path.iterdir()} == {"here", "there"}
-    assert {path.name for path in (tmp_path / "there").iterdir()} == {"drawn", "store", "tables"}
+    assert {path.name for path in (tmp_path / "there").iterdir()} == {"store", "tables"}
 
 
 def test_warnings_of_a_run_are_in_its_folder(tmp_path: Path, caplog: pytest.LogCaptureFixture):

@@ -31,7 +31,6 @@ FILES = {
     "loaded.json",
     "answers.parquet",
     "config.yaml",
-    "curves.parquet",
     "environment.json",
     "figures",
     "figures.json",
@@ -318,12 +317,11 @@ def test_a_run_that_is_complete_in_the_store_asks_nothing(
     measure: Callable, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
     first, folder = measure(base=tmp_path)
-    answers, curves = (pq.read_table(folder / f"{name}.parquet") for name in ("answers", "curves"))
+    answers = pq.read_table(folder / "answers.parquet")
     assert (first.prompts_asked, first.prompts_found) == (24, 0)
     with caplog.at_level("INFO"):
         again, folder = measure(base=tmp_path)
     assert pq.read_table(folder / "answers.parquet") == answers
-    assert pq.read_table(folder / "curves.parquet") == curves
     assert (again.prompts_asked, again.prompts_found) == (0, 24)
     assert "the run is complete in the store: nothing was asked, and the model was not loaded" in caplog.messages
     loaded = {name: value for name, value in first.description.items() if name.startswith("loaded.")}

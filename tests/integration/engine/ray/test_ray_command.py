@@ -76,7 +76,7 @@ def test_a_run_starts_ray_for_itself_ends_it_and_leaves_the_terminal_alone(shell
     assert f"MB in {len(list(blocks.glob('*.parquet')))} blocks in {blocks}" in there.stdout
     assert said(there.stdout) == said(here.stdout)
     assert said(there.stderr) == said(here.stderr)
-    for name in ("answers", "graded", "curves"):
+    for name in ("answers", "graded"):
         tables = [pq.read_table(tmp_path / where / "run" / f"{name}.parquet") for where in ("here", "there")]
         assert tables[0].equals(tables[1]), name
     started = [process for process in psutil.process_iter(["environ"]) if MARK in (process.info["environ"] or {})]
