@@ -15,46 +15,22 @@ from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 
 from robust_eval.numerals import LARGE_NUMBERS, PLAIN, with_values
+from robust_eval.runtime.files import module_data
 
 ARTICLES = frozenset({"a", "an", "the"})
-_LETTERED_NOUNS = """
-    vitamin hepatitis influenza plan serie type class grade group category league level option point
-    schedule phase block section appendix exhibit annex line unit part version chapter figure table case
-    side size cup factor protein
-"""
-NAMED_BY_LETTER = frozenset(_LETTERED_NOUNS.split())
+_TABLES = module_data(__file__)
+NAMED_BY_LETTER = frozenset(_TABLES["named_by_letter"])
 """Nouns that a letter names one of: the A of "Vitamin A" is no article."""
 KEYS = frozenset({"flat", "sharp", "minor", "major"})
 """Words that make the A before them the name of a note."""
-MONTHS = (
-    *("january", "february", "march", "april", "may", "june", "july", "august", "september", "october"),
-    *("november", "december"),
-)
+MONTHS: Sequence[str] = _TABLES["months"]
 MONTH_NAMES: Mapping[str, str] = {
     **{month: month for month in MONTHS},
     **{month[:3]: month for month in MONTHS},
     "sept": "september",
 }
 """Months by name and by abbreviation."""
-SIGNS: Mapping[str, tuple[str, ...]] = {
-    "%": ("percent", "pct"),
-    "$": ("dollar", "dollars"),
-    "€": ("euro", "euros"),
-    "¥": ("yen",),
-    "c": ("celsius", "centigrade"),
-    "f": ("fahrenheit",),
-    "m": ("metre", "metres", "meter", "meters"),
-    "km": ("kilometre", "kilometres", "kilometer", "kilometers"),
-    "cm": ("centimetre", "centimetres", "centimeter", "centimeters"),
-    "mm": ("millimetre", "millimetres", "millimeter", "millimeters"),
-    "g": ("gram", "grams", "gramme", "grammes"),
-    "kg": ("kilogram", "kilograms", "kilogramme", "kilogrammes", "kilo", "kilos"),
-    "mg": ("milligram", "milligrams"),
-    "l": ("litre", "litres", "liter", "liters"),
-    "ml": ("millilitre", "millilitres", "milliliter", "milliliters"),
-    "ft": ("foot", "feet"),
-    "hz": ("hertz",),
-}
+SIGNS: Mapping[str, Sequence[str]] = _TABLES["signs"]
 """Signs and units behind a number, and the words for them."""
 UNSEGMENTED = (
     "\u0e00-\u0e7f\u0e80-\u0eff\u1780-\u17ff\u3005\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
@@ -68,11 +44,7 @@ _HANGUL = "\uac00-\ud7a3"
 _OPEN_ENDED = re.compile(f"\\A[{UNSEGMENTED}]|[{UNSEGMENTED}{_HANGUL}]\\Z")
 _MONTH_WORDS = frozenset(MONTH_NAMES)
 _SIGN_OF = {word: sign for sign, words in SIGNS.items() for word in words}
-_UNIT_LIST = """
-    mm cm km kmh kph mph mg kg lb lbs ft oz ml hz khz mhz ghz kw mw gw kwh kb mb gb tb am pm min mins hr
-    hrs ms nm ev kev mev gev kj cal kcal kpa pa atm mol ad bc bce ce m j n v w c f
-"""
-UNITS = frozenset(_UNIT_LIST.split())
+UNITS = frozenset(_TABLES["units"])
 """Units that may be glued to their number: "5km" is "5 km"."""
 _SPOKEN_SIGNS = frozenset({*_SIGN_OF, "degree", "degrees", "cent", "sharp"})
 _LETTER = r"[^\W\d_]"

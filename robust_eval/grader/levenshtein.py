@@ -14,58 +14,11 @@ from rapidfuzz.distance import Levenshtein as Distance
 
 from robust_eval.grader.base import FreeReply, Grader
 from robust_eval.normalization import numbers_differ
+from robust_eval.runtime.files import module_data
 
 _ROUNDING = 1e-9
-_OPPOSED = (
-    # Prefixes whose exchange makes another word. Those that differ in their first letter need no row.
-    ("hypo-", "hyper-"),
-    ("endo-", "exo-", "ecto-"),
-    ("inter-", "intra-", "intro-"),
-    ("intro-", "extro-", "extra-"),
-    ("emi-", "immi-"),
-    ("mono-", "multi-", "mega-", "meso-", "macro-", "micro-", "milli-"),
-    ("ante-", "anti-"),
-    ("ab-", "ad-"),
-    ("homo-", "hetero-"),
-    ("pre-", "pro-"),
-    ("sub-", "super-"),
-    ("di-", "deca-"),
-    ("tri-", "tetra-"),
-    ("hex-", "hept-"),
-    ("june-", "july-", "january-"),
-    ("march-", "may-"),
-    ("april-", "august-"),
-    ("tuesday-", "thursday-"),
-    # Negation of a word that begins with the same letter or sound.
-    *(("", negation) for negation in ("un-", "in-", "im-", "an-", "non-", "dis-")),
-    # Endings: salts and their elements, hydrocarbons, alcohols, enzymes, roles, inclinations, directions.
-    ("-ate", "-ite", "-ide", "-ine", "-ic", "-ous"),
-    ("-ane", "-ene", "-yne"),
-    ("-anol", "-anal", "-anone"),
-    ("-ase", "-ose"),
-    ("-er", "-ee"),
-    ("-philic", "-phobic"),
-    ("-phile", "-phobe"),
-    ("-philia", "-phobia"),
-    ("-east", "-west"),
-    ("-eastern", "-western"),
-)
-_SAME_SOUND = (
-    # Prefixes that are confused, because they may sound the same or be silent.
-    ("c-", "k-", "q-", "ch-", "kh-"),
-    ("c-", "s-", "z-", "x-", "ps-"),
-    ("ch-", "tch-", "tsch-"),
-    ("sh-", "sch-"),
-    ("f-", "ph-"),
-    ("g-", "j-", "dj-"),
-    ("n-", "kn-", "gn-", "pn-", "mn-"),
-    ("r-", "wr-", "rh-"),
-    ("t-", "pt-", "th-"),
-    ("ts-", "tz-", "cz-"),
-    ("v-", "w-", "wh-"),
-    ("e-", "i-", "y-", "ae-", "oe-", "ye-"),
-    ("h-", ""),
-)
+_AFFIXES = module_data(__file__)
+_OPPOSED, _SAME_SOUND = _AFFIXES["opposed"], _AFFIXES["same_sound"]
 _DENIALS = frozenset({"not", "no", "non", "never", "un", "anti"})
 _ROMAN = re.compile(r"(?=.)(?:xl|l?x{0,3})(?:ix|iv|v?i{0,3})")
 _ROMAN_DIGITS = {"i": 1, "v": 5, "x": 10, "l": 50}

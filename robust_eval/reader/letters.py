@@ -14,39 +14,17 @@ from robust_eval.question import LETTERS
 from robust_eval.reader.base import NO_LETTER, Reading
 from robust_eval.reader.clauses import is_denial, sentences, without_denials
 from robust_eval.reader.free_text import bounded, explicit_answer, marked_answers
-from robust_eval.reader.letter_patterns import (
-    AFTER_A_LETTER,
-    AND,
-    BUT,
-    CHOOSE,
-    CONCLUSION,
-    CORRECTED,
-    CORRECTION,
-    DENIAL,
-    FILLER,
-    FITS,
-    HEDGE,
-    HENCE,
-    IS,
-    IT_IS,
-    JOIN,
-    MAY_BE,
-    NOUN,
-    OPTION,
-    OTHERS,
-    RIGHT,
-    SIGNS,
-    THINGS,
-    WHETHER,
-    WORD,
-    listed_letters,
-    only_letters,
-)
 from robust_eval.reader.markup import compatible, plain
+from robust_eval.reader.phrases import AFTER_A_LETTER, WORD, letter_phrases
 
 SEVERAL = "several letters"
 BEYOND = "a letter beyond the choices"
 DISAGREE = "letter and text differ"
+P = letter_phrases()
+SIGNS = "(?:→|=>|⇒|∴|➡️?|因此|所以|故|综上)"
+CORRECTED = "(?:更正为|改为|改选|修正为|应为)"
+JOIN = r"(?:,|;|/|&|\+|、|\b(?i:and|or|und|oder|et|ou|y|o|e|nor)\b|和|或|与|及)"
+AND = rf"(?:\s*(?:{JOIN}\s*)+)"  # white space has one place only: with two, a row of commas is read in 2ⁿ ways
 
 # --- a letter that is named -------------------------------------------------------------------------------------------
 _NO_ARTICLE = (
@@ -68,26 +46,26 @@ than another; but a small one at the end of a line by one that counts in stateme
 _MARK, _SMALL_MARK, _TEXT_MARK = "\ue100-\ue119", "\ue120-\ue139", "\ue140-\ue14c"
 _CAPITAL = rf"(?:[(\[{{]\s*)?([{_MARK}])(?:\s*[)\]}}])?"
 _LETTER = rf"(?:[(\[{{]\s*)?([{_MARK}{_SMALL_MARK}{_TEXT_MARK}])(?:\s*[)\]}}])?"
-_BEFORE = rf"(?:{OPTION}|{FILLER}|(?i:l)['’]|[\s:：\"“”„«»→(\[–—-]){{0,30}}?"
-_END = rf"(?=\s*(?:[.!?,;:)\]…]|\n|\Z|[\u4e00-\u9fff。，；]|[–—]|\s{AFTER_A_LETTER}(?![{WORD}])|\s{RIGHT}))"
+_BEFORE = rf"(?:{P.option}|{P.filler}|(?i:l)['’]|[\s:：\"“”„«»→(\[–—-]){{0,30}}?"
+_END = rf"(?=\s*(?:[.!?,;:)\]…]|\n|\Z|[\u4e00-\u9fff。，；]|[–—]|\s{AFTER_A_LETTER}(?![{WORD}])|\s{P.right}))"
 _GOES_ON = "and|or|are|as|because|for|since|is|both|could|can|und|oder|sind|et|sont|son|y"
 _NO_NAME = rf"(?![{WORD}'’])(?!\s+(?!(?:{_GOES_ON})\b)[a-zäöü])"  # "B and C are", but not "B and C major"
 _MORE = re.compile(
-    rf"\A[.):\]]*{AND}(?:{OPTION}\s+)?(?:(?i:both|also)\s+)?[(\[]?([{_MARK}]){_NO_NAME}"
+    rf"\A[.):\]]*{AND}(?:{P.option}\s+)?(?:(?i:both|also)\s+)?[(\[]?([{_MARK}]){_NO_NAME}"
     rf"|\A\s*\([^()\n]*\){AND}([{_MARK}])(?=\s*\()"  # "A (3 m/s) and E (7 m/s)"
     rf"|\A[.):\]]*[ \t]*\n\s*[(\[]?([{_MARK}])(?=[)\].]*[ \t]*(?:\n|\Z))"  # a letter alone on the next line
 )
-_EARLIER = re.compile(rf"(?<![{WORD}'’.])([{_MARK}])[).\]]?{AND}(?:{OPTION}\s+)?[(\[]?\Z")
+_EARLIER = re.compile(rf"(?<![{WORD}'’.])([{_MARK}])[).\]]?{AND}(?:{P.option}\s+)?[(\[]?\Z")
 _UNMARKED = re.compile(f"[{_MARK}{_SMALL_MARK}]")
 _IN_A_WORD = re.compile(r"[\u4e00-\u9fff](?<![选項项案是为择故答即])\Z")  # 维生素C, 在A座
 _DENIED_BEFORE = re.compile(r"(?i:\bno|\bnot|\bnicht|不)\s*\Z")  # "no es la A"
-_THING_BEFORE = re.compile(rf"{THINGS}\.?\s*[(]?\Z")
+_THING_BEFORE = re.compile(rf"{P.things}\.?\s*[(]?\Z")
 _ASKED = re.compile(r"\b(?i:what|which|why|how|could you|can you|would you|do you)\b[^.!?\n]{0,300}\?")
 _LIKEWISE = re.compile(r"\b(?i:so)\s+(?:is|are|was|were)\b")  # "A is wrong, and so is B"
 _OF_A_KIND = re.compile(
     r"\s+(?:is|was|ist|war|est|es)\s+(?:an?|eine?|une?|una|the\s+symbol|the\s+name)\b|\s+(?:stands\s+for|denotes)\b"
 )  # "C is a programming language"
-_IT_IS = re.compile(rf"\A{IT_IS}\s+")
+_IT_IS = re.compile(rf"\A{P.it_is}\s+")
 _FIRST_CLAUSE = re.compile(r"\s*(?:[,;:!.。，]|\s[–—-])\s")
 _LAST_CLAUSE = re.compile(r"[,;:=，]\s*")
 _SMALL_END = re.compile(f"[{_SMALL_MARK}a-z]\\Z")
@@ -110,60 +88,72 @@ _DIALOGUE = re.compile(r"^Q[.:]([ \t].*\n+)A[.:](?=[ \t])", re.M)
 _WITHIN = re.compile(r"\b(?i:in|at|near|from|into)\s+\Z")  # "written in C", "from A to B"
 
 # --- statements -------------------------------------------------------------------------------------------------------
-_IS_THEN = rf"(?:{IS}\s*[:：]?|{MAY_BE}|[:：=→]|\n|[-–—](?=\s))"
+_IS_THEN = rf"(?:{P.be}\s*[:：]?|{P.may_be}|[:：=→]|\n|[-–—](?=\s))"
 _CORRECTING = r"(?:(?<![,;] )\b(?i:actually)\b\s*[,:—–-]|\b(?i:wait|sorry)\b\s*[,.:!—–-])+"
 _STATEMENTS = [
     re.compile(pattern)
     for pattern in (
-        rf"{NOUN}[^.:!?\n;。；：]{{0,90}}?\s*{_IS_THEN}\s*{_BEFORE}{_LETTER}",
-        rf"{RIGHT}\s*(?:{IS}\s*[:：]?|[:：=→])\s*{_BEFORE}{_LETTER}",
-        rf"{CHOOSE}\s*[:：]?\s*{_BEFORE}{_LETTER}",
-        rf"{CONCLUSION}[^.:!?\n;]{{1,80}}?{IS}\s*{_BEFORE}{_LETTER}{_END}",
-        rf"{IT_IS}\s*{_BEFORE}{_LETTER}{_END}",
-        rf"{HENCE}\s*[,:，：]?\s*(?:{IS}\s*)?{_BEFORE}{_LETTER}{_END}",
+        rf"{P.noun}[^.:!?\n;。；：]{{0,90}}?\s*{_IS_THEN}\s*{_BEFORE}{_LETTER}",
+        rf"{P.right}\s*(?:{P.be}\s*[:：]?|[:：=→])\s*{_BEFORE}{_LETTER}",
+        rf"{P.choose}\s*[:：]?\s*{_BEFORE}{_LETTER}",
+        rf"{P.conclusion}[^.:!?\n;]{{1,80}}?{P.be}\s*{_BEFORE}{_LETTER}{_END}",
+        rf"{P.it_is}\s*{_BEFORE}{_LETTER}{_END}",
+        rf"{P.hence}\s*[,:，：]?\s*(?:{P.be}\s*)?{_BEFORE}{_LETTER}{_END}",
         rf"{SIGNS}\s*[,:，：]?\s*{_BEFORE}{_LETTER}",
         rf"{CORRECTED}\s*{_BEFORE}{_LETTER}",
         rf"{_CORRECTING}\s*(?:(?i:no)\s*,\s*)?{_BEFORE}{_LETTER}{_END}",  # "B... wait, C"
-        rf"{BUT}\s*{_BEFORE}{_LETTER}{_END}",
-        rf"{OPTION}\s+{_LETTER}(?=\s*[.!]?\s*(?:\n|\Z))",
-        rf"(?<![{WORD}])(?:ist|wäre)\s+{_BEFORE}{_LETTER}(?:[^.!?\n,;]{{0,40}}?\s)??{RIGHT}",  # "also ist B richtig"
+        rf"{P.but}\s*{_BEFORE}{_LETTER}{_END}",
+        rf"{P.option}\s+{_LETTER}(?=\s*[.!]?\s*(?:\n|\Z))",
+        rf"(?<![{WORD}])(?:ist|wäre)\s+{_BEFORE}{_LETTER}(?:[^.!?\n,;]{{0,40}}?\s)??{P.right}",  # "also ist B richtig"
     )
 ]
 _OTHERWISE = r"\b(?i:but|however|although|though|while|whereas|aber|jedoch|mais|pero|aunque)\b"
 _LETTER_IS_RIGHT = [
     re.compile(pattern)
     for pattern in (
-        rf"{_CAPITAL}[.:)]?(?:(?!{_OTHERWISE})[^.!?\n;。；{_MARK}]){{0,60}}?(?:\s*{IS}|\s*[-–—:]|\s+(?i:the|la|le|der|die))[^.!?\n,;。，；]{{0,40}}?{RIGHT}",
+        rf"{_CAPITAL}[.:)]?(?:(?!{_OTHERWISE})[^.!?\n;。；{_MARK}]){{0,60}}?(?:\s*{P.be}|\s*[-–—:]|\s+(?i:the|la|le|der|die))[^.!?\n,;。，；]{{0,40}}?{P.right}",
         rf"{_CAPITAL}\s*(?:项|选项)?\s*(?:是)?\s*正确",
-        rf"{_CAPITAL}\s+{FITS}",
+        rf"{_CAPITAL}\s+{P.fits}",
         rf"{_CAPITAL}[^\n{_MARK}]{{0,80}}?\s*[✓✔✅☑]",
     )
 ]
-_CORRECTION, _DENIAL, _HEDGE, _WHETHER = map(re.compile, (CORRECTION, DENIAL, HEDGE, WHETHER))
-_OF_OTHERS = re.compile(rf"{OTHERS}\s*\Z")
-_AFFIRMED = re.compile(rf"[ \t]*(?:[^\w \t]|\Z|{NOUN}|(?i:because|since|as|and|here|one|weil|denn|car|porque|ya)\b)")
+_CORRECTION, _DENIAL, _HEDGE, _WHETHER = map(re.compile, (P.correction, P.denial, P.hedge, P.whether))
+_OF_OTHERS = re.compile(rf"{P.others}\s*\Z")
+_AFFIRMED = re.compile(rf"[ \t]*(?:[^\w \t]|\Z|{P.noun}|(?i:because|since|as|and|here|one|weil|denn|car|porque|ya)\b)")
 """What follows a word that affirms a letter with which choices are listed: "A. Oxygen is right for" affirms none."""
-_DENIED_NEXT = re.compile(rf"\s*(?:{IS}|\b(?i:can|does|do|ne|no|kann|scheidet|wird)\b)")
+_DENIED_NEXT = re.compile(rf"\s*(?:{P.be}|\b(?i:can|does|do|ne|no|kann|scheidet|wird)\b)")
 _CLAUSES = re.compile(r"[^,.;:!?\n，。；：！？—–]+(?:(?<=[(\[][\ue100-\ue119])[)\]][^,.;:!?\n，。；]*)?")
 _CLAUSE_END = re.compile(r"[.,;:!?\n，。；—–]")
 
 # --- lines ------------------------------------------------------------------------------------------------------------
 _WHOLE = re.compile(rf"\A{_BEFORE}(?:[(\[{{]\s*)?([{_MARK}{_SMALL_MARK}])\s*[^\w{_MARK}{_SMALL_MARK}=<>+°%²³\n]*\Z")
 _FIRST = re.compile(
-    rf"\A(?:{OPTION}\s+)?(?:[(\[]\s*([{_MARK}])\s*[)\]]|([{_MARK}])\s*(?:[):\]]|\.(?!\s*[A-Z{_MARK}]\.))"
+    rf"\A(?:{P.option}\s+)?(?:[(\[]\s*([{_MARK}])\s*[)\]]|([{_MARK}])\s*(?:[):\]]|\.(?!\s*[A-Z{_MARK}]\.))"
     rf"|([{_MARK}])(?=\s+[-–—]\s|\s*[,，、。（(]))"
 )
 _ONLY_LETTERS = re.compile(rf"[^\w{_MARK}]*[{_MARK}](?:(?:{JOIN}|\s)*[{_MARK}])+[^\w{_MARK}]*")
 _IN_A_LIST = [
     re.compile(pattern, re.M)
     for pattern in (
-        rf"^[^\w{_MARK}\n]*(?:{OPTION}\s+)?[(\[]?([{_MARK}])\s*[).:\]]",
-        rf"{OPTION}\s+[(\[]?([{_MARK}])[)\]]?\s*:",
+        rf"^[^\w{_MARK}\n]*(?:{P.option}\s+)?[(\[]?([{_MARK}])\s*[).:\]]",
+        rf"{P.option}\s+[(\[]?([{_MARK}])[)\]]?\s*:",
         rf"(?<![{WORD}])[(]?([{_MARK}])\)",
         rf"(?<![{WORD}])([{_MARK}])项",
     )
 ]
 """Forms in which choices are listed."""
+
+# --- lists of letters -------------------------------------------------------------------------------------------------
+_LONE = re.compile(r"[(\[][a-m][)\]]|\b[a-m]\)|\b[A-M]\b")
+_JOINING = re.compile(
+    r"\b(?i:and|or|to|through|plus|as well as|both|either|option|choice|letter)\b"
+    r"|[\s.,;:!?()\[\]{}<>/|&+*#_\"'~→•·…。，、；–—-]"
+)
+"""What may stand between the letters of a list, and before them; no ✓ or ✗, which says which is right."""
+_NAMES_OTHERS = re.compile(r"\W*[A-M]\s*[).:\]]\s.*\b[A-M]\b.*\b(?:and|or)\b")  # "E. A and B"
+_LISTED_OPTION = re.compile(r"(?<![\w.'’])(?P<open>[(\[]?)(?P<letter>[A-M])(?P<sign>[).:\]]|$)(?![^\W\d_])")
+_NEXT_OF_SEVERAL = re.compile(r"(?:[,;/&+]|\bor)\s*$")
+_LETTERS_ALONE = re.compile(r"(?:[\s,;]*[(\[]?[A-M][).:\]])*[\s,;]*")
 
 
 class _Statement(NamedTuple):
@@ -570,3 +560,44 @@ def _unquoted(text: str) -> str:
     """Return a text without quotation marks and the like: “C”, 【C】, <C>."""
     text = re.sub(r"<([A-Z])>", r"\1", text)
     return re.sub(r"[\"“”„«»‘`【】「」『』]|(?<!\w)['’]|['’](?!\w)", "", text)
+
+
+def only_letters(text: str) -> set[str]:
+    """Return the letters of a text that holds several of them and nothing else, whatever parts them; else none.
+
+    The letter of a choice that names others, as in "E. A and B", is no list.
+
+    >>> sorted(only_letters("A - E")), sorted(only_letters("Option A. Option B.")), only_letters("E. A and B")
+    (['A', 'E'], ['A', 'B'], set())
+    """
+    found = {letter.strip("()[]").upper() for letter in _LONE.findall(text)}
+    if len(found) < 2 or _NAMES_OTHERS.match(text) or _JOINING.sub("", _LONE.sub("", text)):
+        return set()
+    return found
+
+
+def listed_letters(text: str) -> set[str]:
+    """Return the letters of further choices that stand in a text behind a first one.
+
+    A letter belongs to one if it has the form of the first ("B." or "(B)") and is parted from it by a comma or the like
+    (a reply may be cut behind it) or by nothing at all; or if it is the next in the alphabet, in a list that begins
+    with A or has three letters. So there are none in "B. Robert A. Millikan" and in "B. 5 C. It is".
+    """
+    options = list(_LISTED_OPTION.finditer(text))
+    if not options or text[: options[0].start()].strip():
+        return set()
+    first, end = options[0], options[0].end()
+    found, run = set(), first["letter"]
+    initials = first["sign"] == "." and not _LETTERS_ALONE.fullmatch(text)
+    for option in options[1:]:
+        between = text[end : option.start()]
+        separated = _NEXT_OF_SEVERAL.search(between) is not None
+        cut = separated and not option["sign"]
+        if option["open"] != first["open"] or (option["sign"] != first["sign"] and not cut):
+            continue
+        if separated or not (between.strip() or initials):
+            found.add(option["letter"])
+        if ord(option["letter"]) == ord(run[-1]) + 1:
+            run += option["letter"]
+        end = option.end()
+    return found | set(run if len(run) > 2 or run.startswith("AB") else "")

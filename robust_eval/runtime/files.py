@@ -8,6 +8,7 @@ import errno
 import io
 import json
 import stat
+import tomllib
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -118,6 +119,11 @@ def json_line(line: str, where: str, **settings: Any) -> Any:
         raise UserError(f"{where}: broken JSON ({problem.msg} at column {problem.colno})") from problem
     except ValueError as problem:
         raise UserError(f"{where}: broken JSON ({first_line(problem)})") from problem
+
+
+def module_data(module_file: str) -> dict[str, Any]:
+    """Return the data file of a module of this package: TOML of its name beside it."""
+    return tomllib.loads(Path(module_file).with_suffix(".toml").read_text(encoding="utf-8"))
 
 
 UNPACKED = 192 * 2**20
