@@ -9,7 +9,7 @@ answer its probability, so every metric serves both.
 import json
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -113,6 +113,15 @@ class Answers(NamedTuple):
 def answer_table(records: Iterable[Mapping[str, Any]]) -> pa.Table:
     """Return records (mappings of column to value) as a table of :data:`SCHEMA`; missing nullable values are null."""
     return validated(pa.Table.from_pylist(list(records), schema=SCHEMA))
+
+
+def with_columns(table: pa.Table, columns: Mapping[str, Sequence[Any] | pa.Array]) -> pa.Table:
+    """Return a table of answers with these values in columns of :data:`SCHEMA` that it has."""
+    for name, values in columns.items():
+        field = SCHEMA.field(name)
+        values = values if isinstance(values, pa.Array) else pa.array(values, field.type)
+        table = table.set_column(table.schema.get_field_index(name), field, values)
+    return table
 
 
 def concat_by_sampler(tables: Mapping[str, pa.Table]) -> pa.Table:

@@ -1,7 +1,8 @@
-"""Protocol of aggregators, and their common vote."""
+"""Protocol of aggregators, their common vote, and the aggregator by equal text."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -21,7 +22,7 @@ class Aggregator(Protocol):
 
     @property
     def uses_judge(self) -> bool:
-        """Whether it uses the judge."""
+        """True if it asks the judge."""
         return False
 
     def aggregate(self, questions: Sequence[Question], graded: pa.Table) -> pa.Table:
@@ -104,3 +105,16 @@ class _Ballot:
         if first.rewrite == 0 and first.label in winners:
             winners = {first.label}
         return [answer for answer in self._firsts.values() if answer.label in winners]
+
+
+@dataclass
+class EqualText(Aggregator):
+    """aggregator=text: the grader's labels are unchanged, and no model is needed."""
+
+    def aggregate(self, questions: Sequence[Question], graded: pa.Table) -> pa.Table:
+        """See :class:`Aggregator`; the first answer with the winning label is elected."""
+        return with_votes(questions, graded, lambda pairs: [0.0] * len(pairs))
+
+    def description(self) -> dict[str, Any]:
+        """Return nothing: no model is used."""
+        return {}

@@ -17,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from robust_eval.aggregator.base import Aggregator, with_votes
-from robust_eval.answer import SCHEMA, rows
+from robust_eval.answer import rows, with_columns
 from robust_eval.error import UserError
 from robust_eval.model.local.sentences import Sentences, Vectors, fit_of_answers
 from robust_eval.normalization import normalize, numbers_differ
@@ -86,8 +86,7 @@ class Clusters(Aggregator):
             names[question_id][label] if question_id in names and label is not None else label
             for question_id, label in rows(graded, "question_id", "label")
         ]
-        column = graded.schema.get_field_index("label")
-        relabelled = graded.set_column(column, SCHEMA.field("label"), pa.array(labels, pa.string()))
+        relabelled = with_columns(graded, {"label": labels})
 
         def rank(pairs: Sequence[tuple[Question, str]]) -> Sequence[float]:
             written = [(question.text, text) for question, text in pairs if not question.choices]

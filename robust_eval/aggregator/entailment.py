@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from robust_eval.aggregator.base import Aggregator, with_votes
-from robust_eval.answer import SCHEMA, rows
+from robust_eval.answer import rows, with_columns
 from robust_eval.error import UserError
 from robust_eval.grader.base import Grader
 from robust_eval.model.base import Request
@@ -65,8 +65,7 @@ class Entailment(Aggregator):
             names.get((question_id, label), label) if label is not None else None
             for question_id, label in rows(graded, "question_id", "label")
         ]
-        column = graded.schema.get_field_index("label")
-        relabelled = graded.set_column(column, SCHEMA.field("label"), pa.array(labels, pa.string()))
+        relabelled = with_columns(graded, {"label": labels})
         return with_votes(questions, relabelled, lambda pairs: [0.0] * len(pairs))
 
     def max_comparisons(self, questions: Sequence[Question], graded: pa.Table) -> list[tuple[Request, int]]:
@@ -108,7 +107,7 @@ class Entailment(Aggregator):
         return {"pairs": self._pairs, "unsure": self._unsure}
 
 
-class Forms(NamedTuple):
+class DistinctLabels(NamedTuple):
     """Distinct labels of the answers to a question, the most frequent first, with an answer for each."""
 
     question: Question
@@ -116,8 +115,10 @@ class Forms(NamedTuple):
 
 
 @dataclass
-class _Clusters:
-    forms: Forms
+class _PendingLabels:
+    """Labels of one question that are not in a cluster yet, and the clusters so far."""
+
+    forms: DistinctLabels
     waiting: list[str]
     of: dict[str, str] = field(default_factory=dict)
     heads: list[str] = field(default_factory=list)
@@ -135,12 +136,12 @@ class _Clusters:
             self.heads.append(label)
 
 
-def clustered(forms: Sequence[Forms], same: Same) -> dict[tuple[str, str], str]:
+def clustered(forms: Sequence[DistinctLabels], same: Same) -> dict[tuple[str, str], str]:
     """Return the name of each label's cluster, by question: its first, and so its most frequent, label.
 
     In each round, one call compares the next label of every question with all clusters of the question.
     """
-    open_ = [_Clusters(each, list(each.texts)) for each in forms]
+    open_ = [_PendingLabels(each, list(each.texts)) for each in forms]
     names: dict[tuple[str, str], str] = {}
     while open_:
         pairs = [each.pairs() for each in open_]
@@ -155,7 +156,7 @@ def clustered(forms: Sequence[Forms], same: Same) -> dict[tuple[str, str], str]:
     return names
 
 
-def _forms(questions: Sequence[Question], graded: pa.Table) -> Iterator[Forms]:
+def _forms(questions: Sequence[Question], graded: pa.Table) -> Iterator[DistinctLabels]:
     """Yield the questions without choices whose answers have two labels or more."""
     free = {question.id: question for question in questions if not question.choices}
     counts: dict[str, Counter[str]] = {}
@@ -167,7 +168,7 @@ def _forms(questions: Sequence[Question], graded: pa.Table) -> Iterator[Forms]:
     for question_id, of_question in counts.items():
         if len(of_question) > 1:
             order = sorted(of_question, key=lambda label: (-of_question[label], len(label), label))
-            yield Forms(free[question_id], {label: texts[question_id, label] for label in order})
+            yield DistinctLabels(free[question_id], {label: texts[question_id, label] for label in order})
 
 
 def _premise_and_hypothesis(question: Question, one: str, other: str) -> tuple[str, str]:

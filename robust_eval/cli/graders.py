@@ -26,10 +26,9 @@ from robust_eval.experiment.corrected import LabelledRun
 from robust_eval.experiment.models import Models
 from robust_eval.grader.accepted import comparable
 from robust_eval.grader.base import Grader
-from robust_eval.grader.cosine import Cosine
+from robust_eval.grader.cosine import Cosine, References
 from robust_eval.grader.levenshtein import Levenshtein
 from robust_eval.grader.matching import Matching
-from robust_eval.grader.references import References
 from robust_eval.labels.human_labels import with_human_labels
 from robust_eval.labels.label_file import read_labels
 from robust_eval.labels.verdict_records import Record, labelled_records, read_records_of_people

@@ -11,7 +11,7 @@ from robust_eval.aggregator.base import Aggregator
 from robust_eval.dataset.base import Dataset
 from robust_eval.engine.base import Engine
 from robust_eval.grader.base import Grader
-from robust_eval.grader.judge import Judge
+from robust_eval.grader.reply_grader import ReplyGrader
 from robust_eval.metric.score import Metric
 from robust_eval.model.config import ModelConfig
 from robust_eval.reader.base import Reader
@@ -76,7 +76,7 @@ class Config:
             raise ValueError(f"labels={self.labels}: there is no such file; it must be labels.parquet of a run")
 
     @property
-    def judge(self) -> Judge:
+    def judge(self) -> ReplyGrader:
         """Reader and grader of the replies of the model.
 
         A reply ends with its first line where no more is read, but for a conversation with a server, which answers
@@ -87,4 +87,4 @@ class Config:
         chat = self.model.service_limits().chat if asked is None else not asked.first_lines
         reader = self.reader.of(chat)
         served = self.model.remote
-        return Judge(reader, self.grader, not reader.whole_reply and not (chat and served), served)
+        return ReplyGrader(reader, self.grader, not reader.whole_reply and not (chat and served), served)

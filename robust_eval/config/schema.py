@@ -13,10 +13,9 @@ from hydra.core.config_store import ConfigStore
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import MISSING, OmegaConf
 
-from robust_eval.aggregator.base import Aggregator
+from robust_eval.aggregator.base import Aggregator, EqualText
 from robust_eval.aggregator.clusters import Clusters
 from robust_eval.aggregator.entailment import Entailment
-from robust_eval.aggregator.text import EqualText
 from robust_eval.config.config import Paths
 from robust_eval.config.plugins import load_plugins
 from robust_eval.dataset.base import Dataset
@@ -28,11 +27,10 @@ from robust_eval.engine.local import Local
 from robust_eval.engine.ray.engine import Ray
 from robust_eval.error import UserError
 from robust_eval.grader.base import Grader
-from robust_eval.grader.cosine import Cosine
+from robust_eval.grader.cosine import Cosine, References
 from robust_eval.grader.judge_model import JudgeModel
 from robust_eval.grader.levenshtein import Levenshtein
 from robust_eval.grader.matching import Matching
-from robust_eval.grader.references import References
 from robust_eval.metric.agreement_metric import AnswerAgreement
 from robust_eval.metric.certainty_metric import AnswerCertainty
 from robust_eval.metric.challenge_metric import PushbackRobustness

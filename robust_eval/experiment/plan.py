@@ -23,8 +23,8 @@ from robust_eval.experiment.sampling_loop import (
     clustered_by,
 )
 from robust_eval.experiment.schedule import expected_share
-from robust_eval.grader.judge import Judge
 from robust_eval.grader.matching import Matching
+from robust_eval.grader.reply_grader import ReplyGrader
 from robust_eval.metric.answer_sources import sources
 from robust_eval.model.base import Request
 from robust_eval.model.workload import Workload
@@ -155,7 +155,7 @@ def plan(config: Config, questions: Sequence[Question], writer: StoredModel, col
 
 
 def _verdicts_on(
-    judge: Judge, kept: Sequence[Question], requests: Sequence[Request], there: Answers | None
+    judge: ReplyGrader, kept: Sequence[Question], requests: Sequence[Request], there: Answers | None
 ) -> list[Request]:
     """Return the verdicts that are not there on the answers of a sampler: at most one an answer, if not all are."""
     if there is not None:
@@ -198,7 +198,7 @@ def _of_judge(
     return stages
 
 
-def _missing_verdicts(judge: Judge, questions: Sequence[Question], answers: pa.Table) -> list[Request]:
+def _missing_verdicts(judge: ReplyGrader, questions: Sequence[Question], answers: pa.Table) -> list[Request]:
     try:
         judge.grade(questions, answers)
     except NotStoredError as lacking:
@@ -304,7 +304,7 @@ def asking_judge(config: Config, conditions: Mapping[str, Conditions]) -> dict[s
 
 def max_judge_comparisons(
     aggregator: Aggregator,
-    judge: Judge,
+    judge: ReplyGrader,
     questions: Sequence[Question],
     requests: Sequence[Request],
     answers: pa.Table | None,
@@ -313,7 +313,7 @@ def max_judge_comparisons(
 
     Where the answers to these ``requests`` are not there (None), each is taken to be another one.
     """
-    by_form = Judge(judge.reader, Matching(), judge.first_line)  # every grader has the same labels
+    by_form = ReplyGrader(judge.reader, Matching(), judge.first_line)  # every grader has the same labels
     labelled = _all_different(questions, requests) if answers is None else by_form.grade(questions, answers)
     return aggregator.with_judge(judge.grader).max_comparisons(questions, labelled)
 

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from robust_eval.aggregator.base import Aggregator
-from robust_eval.aggregator.text import EqualText
+from robust_eval.aggregator.base import Aggregator, EqualText
 from robust_eval.answer import CURVES, NO_ANSWER, NO_REPLY, SCHEMA, Answers, EarlyStopping, SamplingMetadata, rows
 from robust_eval.config.config import Config
 from robust_eval.experiment.models import Models
@@ -24,7 +23,7 @@ from robust_eval.experiment.schedule import (
     refuse_early_stopping,
     remember_share,
 )
-from robust_eval.grader.judge import Judge
+from robust_eval.grader.reply_grader import ReplyGrader
 from robust_eval.metric.score import Metric
 from robust_eval.model.base import ALL, Request, Temperatures
 from robust_eval.prompt.prompt import refuse_exemplars
@@ -109,7 +108,10 @@ def _by_sampler(parts: Iterable[Mapping[str, _Part]]) -> dict[str, list[_Part]]:
 
 
 def grade(
-    judge: Judge, clusters: Mapping[str, Aggregator], questions: Sequence[Question], answers: Mapping[str, Answers]
+    judge: ReplyGrader,
+    clusters: Mapping[str, Aggregator],
+    questions: Sequence[Question],
+    answers: Mapping[str, Answers],
 ) -> dict[str, pa.Table]:
     """Read and grade the answers of each sampler, and give answers that mean the same one label.
 
@@ -146,7 +148,7 @@ class SampledAnswers:
 
     samplers: Mapping[str, Sampler]
     model: StoredModel
-    judge: Judge
+    judge: ReplyGrader
     seed: int
     top_logprobs: int
     """Minimum number of top log-probabilities per greedy token."""
@@ -385,7 +387,7 @@ class SamplingLoop:
 
     questions: Sequence[Question]
     source: AnswerSource
-    judge: Judge
+    judge: ReplyGrader
     rewriter: Rewriter
     models: Models
     clusters: Mapping[str, Aggregator]

@@ -1,18 +1,21 @@
 """Interface of graders, and the steps that all graders share."""
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
-from robust_eval.answer import NO_ANSWER, NO_REPLY, SCHEMA, rows
+from robust_eval.answer import NO_ANSWER, NO_REPLY, rows, with_columns
 from robust_eval.error import UserError
 from robust_eval.grader.accepted import accepted_answers, comparable, holds
-from robust_eval.grader.letter import LetterChoices
 from robust_eval.model.base import Matcher, Request
 from robust_eval.model.config import ModelConfig
+from robust_eval.model.token_texts import Ids, TokenTexts
 from robust_eval.normalization import first_line, forms, normalize
 from robust_eval.question import LETTERS, Question
 from robust_eval.reader.base import FIRST_LINE, NO_LETTER, WHOLE_REPLY
@@ -24,6 +27,7 @@ from robust_eval.store.stored_model import StoredModel
 
 NO_VERDICT = "no verdict"
 """Reason of an error in a reply with an answer: the judge gave no verdict."""
+_ONE_LETTER = re.compile(rb"[\W_]*[A-Za-z][\W_]*")
 NO_JUDGE = "aggregator.model=judge asks the judge whether answers mean the same: choose grader=judge as well"
 
 
@@ -81,6 +85,33 @@ class FreeReply(NamedTuple):
     def references(self) -> list[str]:
         """Accepted answers as natural text, without those that normalise to nothing."""
         return comparable(self.question.answers)
+
+
+@dataclass(frozen=True)
+class LetterChoices:
+    """Choices of one question as letters, each a reply of a single token."""
+
+    count: int
+    correct: int | None
+    strict: bool = False
+
+    @property
+    def identity(self) -> str:
+        """See Choices."""
+        return f"letters {self.count} {self.correct}{' strict' if self.strict else ''}"
+
+    def tokens(self, texts: TokenTexts) -> list[Ids]:
+        """Return the ids of the tokens of each choice: "B", " B", "B." and the like."""
+        return _tokens_by_letter(texts, self.count, self.strict)
+
+
+@lru_cache(maxsize=64)
+def _tokens_by_letter(texts: TokenTexts, choices: int, strict: bool) -> list[Ids]:
+    letters = [
+        anchored_letter(raw.decode("utf-8", "replace"), choices, strict) if _ONE_LETTER.fullmatch(raw) else None
+        for raw in texts.raw
+    ]
+    return [np.flatnonzero([chosen == letter for chosen in letters]) for letter in LETTERS[:choices]]
 
 
 @dataclass
@@ -201,11 +232,7 @@ class Grader(ABC):
             columns["rule"].append(rule)
             for name in ("label", "correct", "exact", "uncertain"):
                 columns[name].append(getattr(verdict, name))
-        graded = answers
-        for name, values in columns.items():
-            field = SCHEMA.field(name)
-            graded = graded.set_column(graded.schema.get_field_index(name), field, pa.array(values, field.type))
-        return graded
+        return with_columns(answers, columns)
 
     def _graded(
         self, question: Question, text: str, answer: str | None, rule: str | None, reason: str | None

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from robust_eval.answer import SCHEMA, answer_table
+from robust_eval.answer import answer_table, with_columns
 from robust_eval.error import UserError
 from robust_eval.grader.accepted import accepted_answers
 from robust_eval.grader.base import Grader
@@ -160,8 +160,4 @@ def _empty_row() -> pa.Table:
 
 def _row(reply: str) -> pa.Table:
     """Return the answer table of one reply."""
-    table = _empty_row()
-    for name, value in (("text", reply), ("outcome", "ok" if reply.strip() else "empty")):
-        field = SCHEMA.field(name)
-        table = table.set_column(table.schema.get_field_index(name), field, pa.array([value], field.type))
-    return table
+    return with_columns(_empty_row(), {"text": [reply], "outcome": ["ok" if reply.strip() else "empty"]})

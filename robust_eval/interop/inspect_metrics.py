@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from inspect_ai.scorer import Metric, SampleScore, Value, metric
 
-from robust_eval.aggregator.text import EqualText
+from robust_eval.aggregator.base import EqualText
 from robust_eval.answer import answer_table
 from robust_eval.error import UserError
 from robust_eval.interop.inspect_scoring import PLANNED, mark_in, temperature_in

@@ -22,8 +22,8 @@ from inspect_ai.solver import Generate, Solver, TaskState, solver
 
 from robust_eval.answer import DEFAULT_TEMPERATURE, NO_ANSWER, NO_REPLY, answer_table, temperature_name
 from robust_eval.error import UserError
-from robust_eval.grader.judge import Judge
 from robust_eval.grader.matching import Matching
+from robust_eval.grader.reply_grader import ReplyGrader
 from robust_eval.interop.inspect_log import output_columns
 from robust_eval.interop.own_mark import MARK, marked_question
 from robust_eval.normalization import normal_form
@@ -77,7 +77,7 @@ def graded(by: Scorer | None = None) -> Scorer:
     The score keeps what the metrics need: its metadata hold the columns of the answer. It is *unscored* where no reply
     came (an error, a filter).
     """
-    judge = Judge(ReplyReader(), Matching(), first_line=False)
+    judge = ReplyGrader(ReplyReader(), Matching(), first_line=False)
 
     async def score(state: TaskState, target: Target) -> Score:
         mark = mark_in(state.metadata)

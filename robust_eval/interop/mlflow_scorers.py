@@ -8,7 +8,7 @@ accepted answers are ``expectations["answers"]``, a text or a list. Each scorer 
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,11 +16,11 @@ import pyarrow as pa
 from mlflow.entities import Feedback
 from mlflow.genai.scorers import scorer
 
-from robust_eval.aggregator.text import EqualText
+from robust_eval.aggregator.base import EqualText
 from robust_eval.answer import DEFAULT_TEMPERATURE, answer_table
 from robust_eval.error import UserError
-from robust_eval.grader.judge import Judge
 from robust_eval.grader.matching import Matching
+from robust_eval.grader.reply_grader import ReplyGrader
 from robust_eval.metric.certainty_metric import AnswerCertainty
 from robust_eval.metric.score import Measured, grid
 from robust_eval.question import Question
@@ -31,29 +31,20 @@ from robust_eval.stats.interval import SHARE, mean_interval
 _ID = "question"
 
 
-def low(values: list[float]) -> float:
-    """Return the lower end of the interval of a mean of values of 0 or more."""
-    return mean_interval(np.array(values), (0.0, math.inf))[0]
+def _mean_and_ends(limits: tuple[float, float]) -> list[Any]:
+    """Return the aggregations of values within limits: their mean, and ``low`` and ``high``, as MLflow names them."""
+    return ["mean", *(_end(place, name, limits) for place, name in enumerate(("low", "high")))]
 
 
-def high(values: list[float]) -> float:
-    """Return the upper end of the interval of a mean of values of 0 or more."""
-    return mean_interval(np.array(values), (0.0, math.inf))[1]
+def _end(place: int, name: str, limits: tuple[float, float]) -> Callable[[list[float]], float]:
+    def end(values: list[float]) -> float:
+        return mean_interval(np.array(values), limits)[place]
+
+    end.__name__ = name
+    return end
 
 
-def share_low(values: list[float]) -> float:
-    """Return the lower end of the interval of a mean of values between 0 and 1."""
-    return mean_interval(np.array(values), SHARE)[0]
-
-
-def share_high(values: list[float]) -> float:
-    """Return the upper end of the interval of a mean of values between 0 and 1."""
-    return mean_interval(np.array(values), SHARE)[1]
-
-
-share_low.__name__, share_high.__name__ = low.__name__, high.__name__  # MLflow calls metrics by them
-_MEAN: list[Any] = ["mean", low, high]
-_SHARE: list[Any] = ["mean", share_low, share_high]
+_MEAN, _SHARE = _mean_and_ends((0.0, math.inf)), _mean_and_ends(SHARE)
 
 
 @scorer(aggregations=_SHARE)
@@ -107,7 +98,7 @@ def _graded(inputs: Any, outputs: Any, expectations: Any) -> tuple[Question, pa.
         for t, replies in by_temperature.items()
         for trial, text in enumerate(_texts(replies, "outputs"))
     ]
-    graded = Judge(ReplyReader(), Matching(), first_line=False).grade([question], answer_table(rows))
+    graded = ReplyGrader(ReplyReader(), Matching(), first_line=False).grade([question], answer_table(rows))
     return question, EqualText().aggregate([question], graded)
 
 

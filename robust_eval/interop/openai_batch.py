@@ -5,7 +5,8 @@ Requests with the same prompt are trials of one question, which has no key: the 
 
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,13 +46,10 @@ def read_batch(requests: Sequence[Path], outputs: Sequence[Path]) -> Iterator[Lo
             if key in answered:
                 raise UserError(f"{where}: the custom_id has an output already")
             answered.add(key)
-            body = asked[key][1]
-            messages = _messages(body, where)
-            yield from _answers(body, output, messages, named[messages], requests[0].stem, where)
+            yield from _answers(_logged(asked[key][1], named, requests[0].stem, where), output, where)
     for key, (where, body) in asked.items():
         if key not in answered:  # the batch was stopped or expired
-            messages = _messages(body, where)
-            yield _lacking(body, messages, named[messages], requests[0].stem, where)
+            yield _logged(body, named, requests[0].stem, where)(text=None, columns={"outcome": "error"})
 
 
 def _records(file: Path, part: str | None) -> Iterator[tuple[str, str, Any]]:
@@ -96,31 +94,29 @@ def _common_start(names: Sequence[str]) -> str:
     return "".join(signs[0] for signs in columns)
 
 
-def _base(body: Any, messages: Any, key: str, task: str, where: str) -> dict[str, Any]:
+def _logged(body: Any, named: Mapping[Any, str], task: str, where: str) -> Callable[..., LoggedAnswer]:
+    """Return a function that makes an answer to a request of its text and columns."""
     t = of_kind(body, "temperature", (int, float), where, -1)
+    messages = _messages(body, where)
     limit = next((body[n] for n in ("max_completion_tokens", "max_tokens") if type(body.get(n)) is int), None)
-    return {
-        "model": of_kind(body, "model", str, where),
-        "task": task,
-        "question": question_of(key, messages[-1][1], (), (), where),
-        "temperature": DEFAULT_TEMPERATURE if t < 0 else float(t),
-        "where": where,
-        "asked": AskedWith(messages, tuple(texts(body.get("stop"))), limit),
-    }
+    return partial(
+        LoggedAnswer,
+        model=of_kind(body, "model", str, where),
+        task=task,
+        question=question_of(named[messages], messages[-1][1], (), (), where),
+        temperature=DEFAULT_TEMPERATURE if t < 0 else float(t),
+        where=where,
+        asked=AskedWith(messages, tuple(texts(body.get("stop"))), limit),
+    )
 
 
-def _lacking(body: Any, messages: Any, key: str, task: str, where: str) -> LoggedAnswer:
-    return LoggedAnswer(**_base(body, messages, key, task, where), text=None, columns={"outcome": "error"})
-
-
-def _answers(body: Any, output: Any, messages: Any, key: str, task: str, where: str) -> Iterator[LoggedAnswer]:
+def _answers(logged: Callable[..., LoggedAnswer], output: Any, where: str) -> Iterator[LoggedAnswer]:
     response = of_kind(output, "response", dict, where, {})
     reply = of_kind(response, "body", dict, where, {})
     error = output.get("error") or reply.get("error")
     if error or not reply:
         filtered = "content_filter" in str(error) or "content_policy" in str(error)
-        base = _base(body, messages, key, task, where)
-        yield LoggedAnswer(**base, text=None, columns={"outcome": "filtered_prompt" if filtered else "error"})
+        yield logged(text=None, columns={"outcome": "filtered_prompt" if filtered else "error"})
         return
     usage = of_kind(reply, "usage", dict, where, {})
     for number, choice in enumerate(of_kind(reply, "choices", list, where)):
@@ -138,4 +134,4 @@ def _answers(body: Any, output: Any, messages: Any, key: str, task: str, where: 
             columns |= {name: usage[name] for name in ("prompt_tokens", "completion_tokens") if name in usage}
         columns |= openai_logprobs(choice, where)
         said = text or (refusal if isinstance(refusal, str) else text)
-        yield LoggedAnswer(**_base(body, messages, key, task, where), text=said, columns=columns)
+        yield logged(text=said, columns=columns)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from robust_eval.answer import NO_REPLY, SCHEMA, rows
+from robust_eval.answer import NO_REPLY, rows, with_columns
 from robust_eval.question import Question
 
 NOT_ENDED = "reasoning not ended"
@@ -70,7 +70,4 @@ def read(reader: Reader, questions: Sequence[Question], replies: pa.Table) -> pa
         for name in ("answer", "rule", "reason"):
             columns[name].append(getattr(reading, name) or None)
         columns["uncertain"].append(reading.uncertain)
-    for name, values in columns.items():
-        field = SCHEMA.field(name)
-        replies = replies.set_column(replies.schema.get_field_index(name), field, pa.array(values, field.type))
-    return replies
+    return with_columns(replies, columns)

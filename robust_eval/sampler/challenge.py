@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from robust_eval.answer import CURVES, NO_REPLY, SCHEMA, Answers, rows
+from robust_eval.answer import CURVES, NO_REPLY, SCHEMA, Answers, rows, with_columns
 from robust_eval.error import UserError
 from robust_eval.model.base import Request
 from robust_eval.prompt.challenge import Doubter, challenge_told, shown_choice
@@ -229,10 +229,7 @@ def turns_of(answers: pa.Table, conversations: int) -> pa.Table:
         "trial": numbers // _CONVERSATION,
         "weight": np.full(len(numbers), 1 / conversations),
     }
-    for name, values in columns.items():
-        field_of = SCHEMA.field(name)
-        answers = answers.set_column(SCHEMA.get_field_index(name), field_of, pa.array(values, field_of.type))
-    return answers
+    return with_columns(answers, columns)
 
 
 def _words(reply: str) -> str:

@@ -20,12 +20,12 @@ from lm_eval.api.task import Task
 from lm_eval.config.task import TaskConfig
 from lm_eval.filters import build_filter_ensemble
 
-from robust_eval.aggregator.text import EqualText
+from robust_eval.aggregator.base import EqualText
 from robust_eval.answer import SamplingMetadata, answer_table
 from robust_eval.config.overrides import named_questions
 from robust_eval.error import UserError
-from robust_eval.grader.judge import Judge
 from robust_eval.grader.matching import Matching
+from robust_eval.grader.reply_grader import ReplyGrader
 from robust_eval.interop.own_mark import MARK, mark_of
 from robust_eval.metric.certainty_metric import AnswerCertainty
 from robust_eval.metric.score import Measured, grid, mean_estimate, question_groups, verdicts
@@ -105,7 +105,7 @@ ENDS = ("", "_low", "_high")
 """What follows the name of a figure: nothing for its value, and for the ends of its interval."""
 
 
-class Found(NamedTuple):
+class QuestionValue(NamedTuple):
     """A figure of one question, which lm-eval keeps in its samples as a list."""
 
     value: float | None
@@ -116,20 +116,20 @@ class Found(NamedTuple):
     """The highest value that is possible; the lowest is 0."""
 
 
-def aggregations(figure: str) -> dict[str, Callable[[Sequence[Found]], float]]:
+def aggregations(figure: str) -> dict[str, Callable[[Sequence[QuestionValue]], float]]:
     """Return what lm-eval makes of the questions' values: the mean under the name of the figure, and the ends."""
     return {f"{figure}{end}": partial(_part, place) for place, end in enumerate(ENDS)}
 
 
-def _part(place: int, found: Sequence[Found]) -> float:
+def _part(place: int, found: Sequence[QuestionValue]) -> float:
     """Return value, low or high of a mean over questions, undefined ones left out; NaN where there is none."""
-    each = [Found(*one) for one in found]
+    each = [QuestionValue(*one) for one in found]
     values = np.array([math.nan if one.value is None else one.value for one in each])
     groups = question_groups([Question(one.question, "", group=one.group) for one in each])
     return mean_estimate(values, groups, (0.0, max(one.highest for one in each)))[place]
 
 
-class Asked(NamedTuple):
+class DocumentRequest(NamedTuple):
     """One request of a document: so many replies at a temperature, the first of which is this trial."""
 
     temperature: float
@@ -256,7 +256,7 @@ class RepeatedQuestions(Task):  # type: ignore[misc]  # lm-eval is not typed
             for number, asked in enumerate(self.requests)
         ]
 
-    def process_results(self, doc: Mapping[str, Any], results: Sequence[Sequence[Any]]) -> dict[str, Found]:
+    def process_results(self, doc: Mapping[str, Any], results: Sequence[Sequence[Any]]) -> dict[str, QuestionValue]:
         """Grade all replies to a question as a run of ours does, and return its values."""
         question = self.questions[doc["id"]]
         rows = []
@@ -270,16 +270,16 @@ class RepeatedQuestions(Task):  # type: ignore[misc]  # lm-eval is not typed
             texts = table.filter(pc.equal(table["temperature"], t))["text"].unique()
             self._repeated |= wanted > 1
             self._varied |= len(texts) > 1
-        judge = Judge(ReplyReader() if self.chat else FirstLineReader(), Matching(), first_line=False)
+        judge = ReplyGrader(ReplyReader() if self.chat else FirstLineReader(), Matching(), first_line=False)
         graded = EqualText().aggregate([question], judge.grade([question], table))
         found = self.values(question, graded)
         return {
-            f"{name}{end}": Found(None if math.isnan(value) else value, question.id, question.group, highest)
+            f"{name}{end}": QuestionValue(None if math.isnan(value) else value, question.id, question.group, highest)
             for name, (value, highest) in found.items()
             for end in ENDS
         }
 
-    def aggregation(self) -> dict[str, Callable[[Sequence[Found]], float]]:
+    def aggregation(self) -> dict[str, Callable[[Sequence[QuestionValue]], float]]:
         """Return what lm-eval makes of the values of the questions; warn where repeats told nothing."""
         if self._repeated and not self._varied:
             log.warning(
@@ -294,15 +294,19 @@ class RepeatedQuestions(Task):  # type: ignore[misc]  # lm-eval is not typed
         """Return whether more of a figure is better."""
         return {f"{figure}{end}": better for figure, better in self.figures().items() for end in ENDS}
 
-    def _requests(self) -> list[Asked]:
+    def _requests(self) -> list[DocumentRequest]:
         """Return one request for each temperature, or where trials have seeds for each trial."""
         found = []
         for t, replies in self.plan().items():
             alone = self.options.seeds and t > 0
-            found += [Asked(t, trial, 1) for trial in range(replies)] if alone else [Asked(t, 0, replies)]
+            found += (
+                [DocumentRequest(t, trial, 1) for trial in range(replies)]
+                if alone
+                else [DocumentRequest(t, 0, replies)]
+            )
         return found
 
-    def _drawn(self, question_id: str, asked: Asked) -> dict[str, Any]:
+    def _drawn(self, question_id: str, asked: DocumentRequest) -> dict[str, Any]:
         """Return how the replies to a request are drawn; seeds of different questions and temperatures differ."""
         drawn: dict[str, Any] = {"do_sample": asked.temperature > 0, "temperature": asked.temperature}
         if self.options.seeds and asked.temperature:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from robust_eval.answer import answer_table
 from robust_eval.error import UserError
-from robust_eval.grader.references import References
+from robust_eval.grader.cosine import References
 from robust_eval.model.local.sentences import sentence_transformer
 from robust_eval.question import Question
 

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from robust_eval.aggregator.base import ENSEMBLE, with_votes
-from robust_eval.aggregator.text import EqualText
+from robust_eval.aggregator.base import ENSEMBLE, EqualText, with_votes
 from robust_eval.answer import SCHEMA, answer_table
 from robust_eval.question import Question
 

@@ -5,16 +5,15 @@ import pytest
 
 from robust_eval.answer import answer_table
 from robust_eval.error import UserError
-from robust_eval.grader.arranged import with_letters
-from robust_eval.grader.judge import Judge
 from robust_eval.grader.matching import Matching
+from robust_eval.grader.reply_grader import ReplyGrader, with_letters
 from robust_eval.prompt.arrangement import Arrangement
 from robust_eval.question import Question
 from robust_eval.reader.reply import FirstLineReader, ReplyReader
 
 METALS = Question("metals", "Which is liquid?", choices=("iron", "mercury", "tin"), correct=1)
 FREE = Question("free", "Who wrote Emma?", ("Austen",))
-JUDGE = Judge(FirstLineReader(), Matching(), first_line=True)
+JUDGE = ReplyGrader(FirstLineReader(), Matching(), first_line=True)
 
 
 def replies(*said: tuple[str, str, str | None]) -> pa.Table:
@@ -47,7 +46,7 @@ def test_a_letter_means_the_same_choice_in_every_order():
 
 
 def test_the_text_of_a_choice_in_a_conversation_is_that_choice_wherever_it_stands():
-    chat = Judge(ReplyReader(), Matching(), first_line=False)
+    chat = ReplyGrader(ReplyReader(), Matching(), first_line=False)
     graded = chat.grade([METALS], replies(("metals", "mercury", "choices BAC"), ("metals", "It is C.", "choices ACB")))
     assert graded["label"].to_pylist() == ["B", "B"]
     assert graded["correct"].to_pylist() == [True, True]

@@ -2,8 +2,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from robust_eval.answer import answer_table
-from robust_eval.grader.judge import Judge
 from robust_eval.grader.matching import Matching
+from robust_eval.grader.reply_grader import ReplyGrader
 from robust_eval.question import Question
 from robust_eval.reader.reply import ReplyReader
 
@@ -11,7 +11,7 @@ QUESTIONS = [
     Question("twain", "Who wrote Tom Sawyer?", answers=("Mark Twain",)),
     Question("force", "What is the unit of force?", choices=("joule", "newton"), correct=1),
 ]
-JUDGE = Judge(ReplyReader(), Matching(), first_line=False)
+JUDGE = ReplyGrader(ReplyReader(), Matching(), first_line=False)
 REPLIES = st.fixed_dictionaries(
     {
         "question_id": st.sampled_from(["twain", "force"]),

@@ -4,9 +4,9 @@ import math
 import pytest
 
 from robust_eval.error import UserError
-from robust_eval.grader.judge import Judge as ByReply
-from robust_eval.grader.letter import LetterChoices
+from robust_eval.grader.base import LetterChoices
 from robust_eval.grader.matching import Matching
+from robust_eval.grader.reply_grader import ReplyGrader as ByReply
 from robust_eval.model.base import Enumeration, Matcher, Request
 from robust_eval.prompt.prompt import prompt_for
 from robust_eval.question import Question

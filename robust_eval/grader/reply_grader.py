@@ -1,15 +1,21 @@
-"""Grading of replies to choices in another order or form, with labels for the original order."""
+"""Reader and grader of replies, combined: replies are read and graded by the question as it was shown."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from robust_eval.answer import SCHEMA, rows
+from robust_eval.answer import rows, with_columns
 from robust_eval.error import UserError
+from robust_eval.grader.base import Grader
+from robust_eval.model.base import Choices, Matcher
 from robust_eval.normalization import normal_form
 from robust_eval.prompt.arrangement import FORMS, Arrangement, arrangement_told
 from robust_eval.question import LETTERS, Question
+from robust_eval.reader.base import Reader, read
 
 _MARKS = r"[(\[{*_`\"'\s]*"
 _NUMBER = r"(?P<number>1[0-3]|[1-9])"
@@ -23,6 +29,64 @@ _AS_A_SIGN = [
     )
 ]
 """Patterns of numbers that label a choice, and are no quantity."""
+_FILLED = ("outcome", "answer", "rule", "reason", "uncertain", "label", "correct", "exact")
+"""The columns that a reader and a grader fill."""
+
+
+@dataclass(frozen=True)
+class ReplyGrader:
+    """Combination of a reader, which extracts answers from replies, and a grader of the answers."""
+
+    reader: Reader
+    grader: Grader
+    first_line: bool
+    """Whether a model may stop after the first line."""
+    served: bool = False
+    """Whether the model is behind a server, which refuses matchers itself."""
+
+    def cached_only(self) -> "ReplyGrader":
+        """Return a cache-only copy, which reads the verdicts of a judge from the store."""
+        return replace(self, grader=self.grader.cached_only())
+
+    def grade(self, questions: Sequence[Question], replies: pa.Table) -> pa.Table:
+        """Return the table of replies with extracted answers and verdicts.
+
+        Labels are letters of the choices in the question's order, in whatever order they were shown.
+        """
+
+        def grade(questions: Sequence[Question], replies: pa.Table) -> pa.Table:
+            different, place = _different(replies)
+            graded = self.grader.grade(questions, read(self.reader, questions, different))
+            return with_columns(replies, {name: graded[name].combine_chunks().take(place) for name in _FILLED})
+
+        return graded_as_shown(grade, questions, replies)
+
+    def matcher(self, question: Question) -> Matcher | None:
+        """Return the grader's matcher of unfinished answers; None if the whole reply is read."""
+        return self.grader.matcher(question) if self.first_line or self.served else None
+
+    def choices(self, question: Question) -> Choices | None:
+        """Return the letters of a multiple-choice question."""
+        return self.grader.choices(question)
+
+    def unusable_aliases(self, questions: Sequence[Question]) -> Mapping[str, int]:
+        """See Grader."""
+        return self.grader.unusable_aliases(questions)
+
+
+def _different(replies: pa.Table) -> tuple[pa.Table, pa.Array]:
+    """Return the distinct replies, and for each reply the row of its equal."""
+    has_reasoning_text = pc.fill_null(pc.not_equal(replies["reasoning"], ""), False)
+    has_reasoning = pc.or_(has_reasoning_text, pc.fill_null(pc.greater(replies["reasoning_tokens"], 0), False))
+    columns = [replies[name] for name in ("question_id", "text", "outcome", "finish_reason")] + [has_reasoning]
+    codes = np.zeros(replies.num_rows, dtype=np.int64)
+    for column in columns:
+        coded = column.combine_chunks().dictionary_encode(null_encoding="encode")
+        codes = codes * max(len(coded.dictionary), 1) + coded.indices.to_numpy()
+        codes = np.unique(codes, return_inverse=True)[1]
+    _, first, place = np.unique(codes, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    return replies.take(pa.array(first[order])), pa.array(np.argsort(order)[place])
 
 
 def graded_as_shown(
@@ -49,13 +113,13 @@ def graded_as_shown(
                 text = with_letters(text, graded_questions[question_id].choices)
         ids.append(question_id)
         texts.append(text)
-    graded = grade(list(graded_questions.values()), _with(replies, {"question_id": ids, "text": texts}))
+    graded = grade(list(graded_questions.values()), with_columns(replies, {"question_id": ids, "text": texts}))
     labels = [
         arrangement.named(label) if (arrangement := arrangements[form]) is not None and label is not None else label
         for label, form in zip(graded["label"].to_pylist(), tags, strict=True)
     ]
     original = {name: replies[name].to_pylist() for name in ("question_id", "text")}
-    return _with(graded, {**original, "label": labels})
+    return with_columns(graded, {**original, "label": labels})
 
 
 def with_letters(reply: str, choices: Sequence[str]) -> str:
@@ -87,10 +151,3 @@ def _as_shown(question: Question, name: str, arrangement: Arrangement) -> Questi
         )
     arranged = arrangement.of(question)
     return Question(name, question.text, choices=arranged.choices, correct=arranged.correct, context=question.context)
-
-
-def _with(table: pa.Table, columns: dict[str, list[str | None]]) -> pa.Table:
-    for name, values in columns.items():
-        field = SCHEMA.field(name)
-        table = table.set_column(table.schema.get_field_index(name), field, pa.array(values, field.type))
-    return table
