@@ -50,9 +50,8 @@ from robust_eval.rewriter.recorded_rewrites import RecordedRewrites
 from robust_eval.runtime.registry import REGISTRY
 from robust_eval.sampler.base import Sampler
 from robust_eval.sampler.challenge import Challenge
-from robust_eval.sampler.choice_orders import ChoiceOrders
 from robust_eval.sampler.exact import Exact
-from robust_eval.sampler.perturbation import Perturbation
+from robust_eval.sampler.perturbation import ChoiceOrders, Perturbation
 from robust_eval.sampler.recorded_answers import RecordedAnswers
 from robust_eval.sampler.repetition import Repetition
 from robust_eval.sampler.temperature_sweep import TemperatureSweep

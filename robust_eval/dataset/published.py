@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from robust_eval.dataset import multiple_choice
-from robust_eval.dataset import short_answers as free_text
+from robust_eval.dataset import published_records as of
 from robust_eval.dataset.file_formats import data_files, read_records
 from robust_eval.dataset.record import MALFORMED, Record, Unusable
 from robust_eval.dataset.selection import Selection
@@ -44,27 +43,27 @@ class Layout:
 
 
 LAYOUTS = {
-    "squad": Layout(free_text.squad, free_text.squad_records),
-    "trivia_qa": Layout(free_text.trivia_qa, free_text.trivia_qa_records, header=("question", "answer")),
-    "hotpot_qa": Layout(free_text.hotpot_qa),
-    "nq_open": Layout(free_text.nq_open),
-    "pop_qa": Layout(free_text.pop_qa),
-    "wiki_qa": Layout(free_text.wiki_qa, free_text.wiki_qa_records, quoted=False),
-    "truthful_qa_answers": Layout(free_text.truthful_qa_answers),
-    "truthful_qa_choices": Layout(multiple_choice.truthful_qa_choices),
-    "lettered": Layout(multiple_choice.lettered),
+    "squad": Layout(of.squad, of.squad_records),
+    "trivia_qa": Layout(of.trivia_qa, of.trivia_qa_records, header=("question", "answer")),
+    "hotpot_qa": Layout(of.hotpot_qa),
+    "nq_open": Layout(of.nq_open),
+    "pop_qa": Layout(of.pop_qa),
+    "wiki_qa": Layout(of.wiki_qa, of.wiki_qa_records, quoted=False),
+    "truthful_qa_answers": Layout(of.truthful_qa_answers),
+    "truthful_qa_choices": Layout(of.truthful_qa_choices),
+    "lettered": Layout(of.lettered),
     "mmlu": Layout(
-        multiple_choice.mmlu,
-        multiple_choice.mmlu_records,
-        header=multiple_choice.MMLU_HEADER,
-        subsets=multiple_choice.SUBJECTS,
+        of.mmlu,
+        of.mmlu_records,
+        header=of.MMLU_HEADER,
+        subsets=of.SUBJECTS,
     ),
-    "sciq": Layout(multiple_choice.sciq),
-    "piqa": Layout(multiple_choice.piqa, multiple_choice.piqa_records),
-    "math_qa": Layout(multiple_choice.math_qa),
-    "boolq": Layout(multiple_choice.boolq),
-    "mlphys101": Layout(multiple_choice.mlphys101),
-    "trec": Layout(multiple_choice.trec, encoding="latin-1"),
+    "sciq": Layout(of.sciq),
+    "piqa": Layout(of.piqa, of.piqa_records),
+    "math_qa": Layout(of.math_qa),
+    "boolq": Layout(of.boolq),
+    "mlphys101": Layout(of.mlphys101),
+    "trec": Layout(of.trec, encoding="latin-1"),
 }
 """How the data sets that are known are laid out."""
 ALL = "all"

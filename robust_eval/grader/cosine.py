@@ -22,22 +22,35 @@ _ROUNDING = 1e-6
 
 
 @dataclass
-class Cosine(Grader):
+class SentenceGrader(Grader):
+    """Base of graders that compare a reply with references by a sentence model."""
+
+    model: str
+    """Of sentences: a folder, a hub id, or embedded:PACKAGE/FOLDER of the package index."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.model:
+            raise ValueError("model must name a sentence model")
+
+    @cached_property
+    def _sentences(self) -> Sentences:
+        return Sentences(self.model)
+
+
+@dataclass
+class Cosine(SentenceGrader):
     """Free text is right if the cosine of its first line to any accepted answer, as they are written, is large enough.
 
     A sentence model hears what a reply is about: it takes a wrong name or year, or a denial, for much the same.
     A reply that equals an accepted answer in normal form is right in any case (see :func:`nearness`).
     """
 
-    model: str
-    """Of sentences: a folder, a hub id, or embedded:PACKAGE/FOLDER of the package index."""
     similarity: float = 0.6
     """The cosine must be above this, which is at least −1 and below 1."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.model:
-            raise ValueError("model must name a sentence model")
         if not -1 <= self.similarity < 1:
             raise ValueError(f"similarity must be at least -1 and below 1, not {self.similarity}")
 
@@ -45,10 +58,6 @@ class Cosine(Grader):
         """Return whether each reply is near an accepted answer; all new texts are embedded together."""
         self._sentences.precompute(text for reply in replies for text in (reply.line, *reply.references))
         return [nearness(self._sentences, reply, reply.references) > self.similarity for reply in replies]
-
-    @cached_property
-    def _sentences(self) -> Sentences:
-        return Sentences(self.model)
 
 
 def nearness(sentences: Sentences, reply: FreeReply, references: Sequence[str]) -> float:
@@ -71,19 +80,11 @@ def nearness(sentences: Sentences, reply: FreeReply, references: Sequence[str]) 
 
 
 @dataclass
-class References(Grader):
+class References(SentenceGrader):
     """Free text is right if its first line has a larger cosine to an accepted answer than to any in ``incorrect``.
 
     A tie is wrong. It does not matter how near the reply is to either: every reply is taken for one of the two.
     """
-
-    model: str
-    """Of sentences: a folder, a hub id, or embedded:PACKAGE/FOLDER of the package index."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.model:
-            raise ValueError("model must name a sentence model")
 
     def unusable_aliases(self, questions: Sequence[Question]) -> Mapping[str, int]:
         """See :class:`Grader`; UserError names a question with accepted answers and without incorrect references."""
@@ -103,10 +104,6 @@ class References(Grader):
             > nearness(self._sentences, reply, incorrect[reply.question.id]) + _ROUNDING
             for reply in replies
         ]
-
-    @cached_property
-    def _sentences(self) -> Sentences:
-        return Sentences(self.model)
 
 
 def _incorrect(question: Question) -> list[str]:

@@ -1,16 +1,111 @@
-"""Each question and its rewrites, every one answered in a conversation of its own.
+"""Raters of each question: its choices in several orders and forms (docs/order.md), and its rewrites. Every one is
+answered in a conversation of its own.
 
 Cho & Watson, "Measuring Robustness via Automated Crowdsourcing of Question Perturbations and Answers", §3
 (docs/methods.md, §2).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from robust_eval.prompt.arrangement import GIVEN
+from robust_eval.model.base import Request
+from robust_eval.prompt.arrangement import FORMS, GIVEN, Arrangement, permutations, rotations
+from robust_eval.prompt.prompt import prompt_for
 from robust_eval.question import Question
-from robust_eval.sampler.base import NothingKeptError
-from robust_eval.sampler.choice_orders import ChoiceOrders
+from robust_eval.sampler.base import ORDER, Judge, NothingKeptError
+from robust_eval.sampler.repetition import Repetition
+
+ORDERS = (GIVEN, "rotations", "permutations")
+_ROTATED, _PERMUTED, _FORMED = 1000, 2000, 3000
+"""Where the numbers of raters begin whose choices stand in another order or form. They do not depend on what else is
+asked, so that answers stay in the store when that changes."""
+
+
+@dataclass
+class ChoiceOrders(Repetition):
+    """Orders and forms are raters: rewrite 0 is the question as it stands, each other one differs in one thing.
+
+    Questions without choices are asked nothing. With ``trials`` above 1 each rater answers several times.
+    """
+
+    temperatures: list[float] = field(default_factory=lambda: [1.0])
+    """All above 0."""
+    trials: int = 1
+    """Independent answers in each order and form at each temperature."""
+    orders: str = "rotations"
+    """Orders of the choices: given, as they are; rotations, so that each stands at each place once; permutations,
+    random ones."""
+    permutations: int = 5
+    """Random orders of each question, with orders=permutations."""
+    forms: list[str] = field(default_factory=lambda: list(FORMS))
+    """Forms of the choices beside that of the prompts, in the order as it is: brackets, dots, numbers, commas, bars."""
+
+    axis = ORDER
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.orders not in ORDERS:
+            raise ValueError(f"orders must be one of {', '.join(ORDERS)}, not {self.orders}")
+        if self.permutations < 1:
+            raise ValueError(f"permutations must be at least 1, not {self.permutations}")
+        if unknown := [form for form in self.forms if form not in FORMS]:
+            raise ValueError(f"forms must be of {', '.join(FORMS)}, not {unknown[0]}")
+        self.forms = [form for form in FORMS if form in self.forms]
+        if self.axis == ORDER and not self.arranges:
+            raise ValueError("orders=given without forms puts no choices in another order or form")
+
+    @property
+    def arranges(self) -> bool:  # type: ignore[override]
+        """Whether choices are put in several orders or forms."""
+        return self.orders != GIVEN or bool(self.forms)
+
+    @property
+    def repetitions(self) -> float:
+        """Answers to each question at each temperature, at least: how many orders there are depends on its choices."""
+        return (1 + (self.orders != GIVEN) + len(self.forms)) * self.trials
+
+    def candidates(self, questions: Sequence[Question]) -> list[Question]:
+        """Return the questions that have choices; NothingKeptError where none has."""
+        chosen = [question for question in questions if len(question.choices) > 1]
+        if not chosen:
+            raise NothingKeptError(
+                f"none of the {len(questions)} questions has choices, whose order and form are to vary: take a data "
+                "set with choices, such as dataset=physics"
+            )
+        return chosen
+
+    def requests(self, questions: Sequence[Question], judge: Judge, seed: int) -> list[Request]:
+        """Return ``trials`` answers to each question at every temperature, in each of the ways in which it is put; none
+        to one that is put in one way alone.
+        """
+        found = []
+        for question in questions:
+            worded = super().requests([question], judge, seed)
+            arranged = [
+                replace(
+                    worded[0],
+                    rewrite=rater,
+                    prompt=prompt_for(question, prompts=self.prompts, arrangement=arrangement),
+                    form=arrangement.told,
+                )
+                for rater, arrangement in self._arrangements(question, seed).items()
+            ]
+            if arranged or self.axis != ORDER:
+                found += [*worded, *arranged]
+        return found
+
+    def _arrangements(self, question: Question, seed: int) -> dict[int, Arrangement]:
+        """Return the arrangements of the choices of a question, by the number of the rater."""
+        choices = len(question.choices)
+        found: dict[int, Arrangement] = {}
+        if choices < 2:
+            return found
+        if self.orders == "rotations":
+            found |= dict(enumerate(rotations(choices), _ROTATED + 1))
+        elif self.orders == "permutations":
+            found |= dict(enumerate(permutations(question, self.permutations, seed), _PERMUTED + 1))
+        numbers = {form: _FORMED + place for place, form in enumerate(FORMS, 1)}
+        return found | {numbers[form]: Arrangement(tuple(range(choices)), form) for form in self.forms}
 
 
 @dataclass

@@ -14,18 +14,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from robust_eval.answer import SAMPLER, SamplingMetadata, read_sampling_metadata, temperatures_of
+from robust_eval.dataset.answer_file import COLUMNS, AnswerFile, groups, shown_value
 from robust_eval.error import UserError
 from robust_eval.prompt.arrangement import arrangement_told
 from robust_eval.prompt.challenge import challenge_told
 from robust_eval.prompt.thought import thought_told
 from robust_eval.question import Question
-from robust_eval.sampler.answer_file import COLUMNS, AnswerFile, groups
 from robust_eval.sampler.base import ORDER, THOUGHT, TURN, in_order
 from robust_eval.sampler.challenge import Challenge
-from robust_eval.sampler.choice_orders import ChoiceOrders
 from robust_eval.sampler.exact import Exact
 from robust_eval.sampler.known_facts import SELECTIONS
-from robust_eval.sampler.perturbation import Perturbation
+from robust_eval.sampler.perturbation import ChoiceOrders, Perturbation
 from robust_eval.sampler.repetition import Repetition
 from robust_eval.sampler.temperature_sweep import TemperatureSweep
 from robust_eval.sampler.thinking import Thinking
@@ -161,6 +160,10 @@ class RecordedAnswers:
         return table
 
 
+_FORMS = (arrangement_told, challenge_told, thought_told)
+"""Functions that read the column ``form``, each of one kind of condition."""
+
+
 class RecordedConditions:
     """Under which conditions a sampler has answers, by its name, if it is one of ours, and its answers above t = 0."""
 
@@ -176,8 +179,7 @@ class RecordedConditions:
         rewritten = answers.filter((pc.field("rewrite") > 0) & pc.is_null(pc.field("form"))).num_rows
         told = "rewrite" if rewritten else "temperature" if len(self.temperatures) > 1 else "trial"
         forms = answers["form"].unique().to_pylist()
-        readers = (arrangement_told, challenge_told, thought_told)
-        self.arranges, doubted, thought = (any(map(read, forms)) for read in readers)
+        self.arranges, doubted, thought = (any(map(read, forms)) for read in _FORMS)
         arranged = ORDER if self.arranges and not rewritten else None
         self.axis = TURN if doubted else THOUGHT if thought else arranged or _AXES.get(name, told)
 
@@ -201,6 +203,14 @@ def _read(
     """Return the answers in a file of this ``stamp``; UserError where they cannot be scored."""
     source = AnswerFile(Path(file), dict(columns))
     table = source.read(temperature)
+    for row, form in enumerate(table["form"].to_pylist()):
+        if form and not any(read(form) for read in _FORMS):
+            raise source.refuse(
+                row,
+                f"{dict(columns).get('form', 'form')!r} must be how the choices were shown, as in 'choices CAB' or "
+                "'choices ABC as numbers', what was said to doubt, as in 'turn 1, doubt: Are you sure?', or how much "
+                f"was thought, as in 'trace 0, budget 64', not {shown_value(form)}",
+            )
     greedy = table["temperature"].to_numpy() == 0
     if greedy.all():
         raise UserError(f"{file} holds no answers at a temperature above 0, which are those that are scored")

@@ -31,22 +31,15 @@ class Repetition(AllAtOnce):
     own."""
 
     axis = "trial"
+    arranges = False
+    estimator = "trials"
+    selects = False
 
     def __post_init__(self) -> None:
         for name in ("trials", "max_new_tokens"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
         self.temperatures = ascending(self.temperatures)
-
-    @property
-    def arranges(self) -> bool:
-        """No: choices are shown as they stand."""
-        return False
-
-    @property
-    def estimator(self) -> str:
-        """Answers are counted."""
-        return "trials"
 
     @property
     def repetitions(self) -> float:
@@ -60,11 +53,6 @@ class Repetition(AllAtOnce):
     def select(self, questions: Sequence[Question], baseline: pa.Table, seed: int) -> list[Question]:
         """Return all candidates, whatever was answered."""
         return list(questions)
-
-    @property
-    def selects(self) -> bool:
-        """No: all candidates go on."""
-        return False
 
     def at_most(self, questions: Sequence[Question]) -> list[Question]:
         """Return all candidates."""

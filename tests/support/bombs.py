@@ -96,13 +96,13 @@ def bombs(folder: Path) -> dict[str, tuple[Callable[[Path], object], Path]]:
     import inspect_ai.log  # noqa: F401 once, and not in the process of each log
     import zipfile_zstd  # noqa: F401 registers the compression of inspect_ai's newer logs
 
+    from robust_eval.dataset.answer_file import AnswerFile
     from robust_eval.dataset.own_table import OwnTable
     from robust_eval.experiment.corrected import LabelledRun
     from robust_eval.gate.measured_run import read_measured
     from robust_eval.interop.inspect_log import read_inspect
     from robust_eval.labels.label_file import read_labels
     from robust_eval.runs.finished_runs import read_run
-    from robust_eval.sampler.answer_file import AnswerFile
 
     def data(file: Path) -> object:
         return OwnTable(name="d", path=str(file)).load()

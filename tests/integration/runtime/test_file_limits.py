@@ -9,8 +9,8 @@ import bombs
 import numpy as np
 import pyarrow.parquet as pq
 
+from robust_eval.dataset.answer_file import AnswerFile
 from robust_eval.dataset.own_table import OwnTable
-from robust_eval.sampler.answer_file import AnswerFile
 
 
 def test_bombs_cost_little_and_are_refused_in_a_sentence(tmp_path: Path):

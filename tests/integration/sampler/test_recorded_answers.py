@@ -14,9 +14,9 @@ from experiments import configuration, run_experiment
 from tiny_model import save_tiny_model
 
 from robust_eval.answer import SCHEMA, read_answers
+from robust_eval.dataset.answer_file import AnswerFile
 from robust_eval.error import UserError
 from robust_eval.question import Question
-from robust_eval.sampler.answer_file import AnswerFile
 from robust_eval.sampler.recorded_answers import RecordedAnswers
 from robust_eval.tracking.result import Result
 

@@ -8,8 +8,7 @@ from robust_eval.model.base import Request
 from robust_eval.prompt.arrangement import FORMS, Arrangement, permutations
 from robust_eval.prompt.prompt import prompt_for
 from robust_eval.question import Question
-from robust_eval.sampler.choice_orders import ChoiceOrders
-from robust_eval.sampler.perturbation import Perturbation
+from robust_eval.sampler.perturbation import ChoiceOrders, Perturbation
 
 METALS = Question("metals", "Liquid?", choices=("iron", "mercury", "tin"), correct=1, rewrites=("Which one flows?",))
 FREE = Question("free", "Who wrote Emma?", ("Austen",), rewrites=("Emma is by whom?",))

@@ -19,9 +19,6 @@ from rapidfuzz.distance import OSA
 from robust_eval.answer import GRADED_COLUMNS, GREEDY, OUTCOMES, SAMPLER, SCHEMA, validated
 from robust_eval.dataset.file_formats import DelimitedTable
 from robust_eval.error import UserError, first_line
-from robust_eval.prompt.arrangement import arrangement_told
-from robust_eval.prompt.challenge import challenge_told
-from robust_eval.prompt.thought import thought_told
 from robust_eval.runtime.files import file_encoding, json_lines, parsed_json, regular, text_lines
 from robust_eval.runtime.finish_reasons import ERROR, FILTER, end_of
 from robust_eval.runtime.parquet_files import read_parquet
@@ -216,7 +213,7 @@ class AnswerFile:
             for field in fields:
                 value = record.get(field.name)
                 if value is not None and not _is(value, field.type):
-                    raise UserError(f"{where}: {field.name!r} must be {_said(field.type)}, not {_shown(value)}")
+                    raise UserError(f"{where}: {field.name!r} must be {_said(field.type)}, not {shown_value(value)}")
 
     def _typed(self, raw: pa.Table) -> dict[str, pa.ChunkedArray]:
         """Return the columns that hold anything, under our names and with the types of an answer table."""
@@ -250,7 +247,7 @@ class AnswerFile:
                     low = middle
                 except _WRONG:
                     high = middle
-            value = _shown(column[low].as_py())
+            value = shown_value(column[low].as_py())
             raise self.refuse(low, f"{self._theirs(name)!r} must be {_said(kind)}, not {value}") from None
 
     def _refuse_where(self, wrong: Any, problem: Callable[[int], str]) -> None:
@@ -308,7 +305,7 @@ class AnswerFile:
             column = columns[name]
             self._refuse_where(
                 ~np.asarray(right),
-                lambda row: f"{self._theirs(name)!r} must be {said}, not {_shown(column[row].as_py())}",
+                lambda row: f"{self._theirs(name)!r} must be {said}, not {shown_value(column[row].as_py())}",
             )
 
         counts = ("prompt_tokens", "completion_tokens", "reasoning_tokens", "cached_tokens")
@@ -322,16 +319,6 @@ class AnswerFile:
             refuse("weight", (weight >= 0) & (weight <= 1), "a share between 0 and 1")
         known = pc.is_in(columns["outcome"], value_set=pa.array(OUTCOMES))
         refuse("outcome", known.to_numpy(zero_copy_only=False), f"one of {', '.join(OUTCOMES)}")
-        if "form" in columns:
-            known = [
-                not told or any(read(told) is not None for read in (arrangement_told, challenge_told, thought_told))
-                for told in columns["form"].to_pylist()
-            ]
-            said = (
-                "how the choices were shown, as in 'choices CAB' or 'choices ABC as numbers', what was said to doubt, "
-                "as in 'turn 1, doubt: Are you sure?', or how much was thought"
-            )
-            refuse("form", known, f"{said}, as in 'trace 0, budget 64'")
         for name in ("token_logprobs", "sampling_logprobs", "top_logprobs"):
             if name in columns:
                 refuse(name, _are_logarithms(columns[name]), "natural logarithms of probabilities, none above 0")
@@ -444,7 +431,7 @@ def _said(kind: pa.DataType) -> str:
     return "a whole number" if pa.types.is_integer(kind) else "a number"
 
 
-def _shown(value: object) -> str:
+def shown_value(value: object) -> str:
     """Return the beginning of a value."""
     shown = repr(value)
     return shown if len(shown) <= 60 else f"{shown[:59]}…"
