@@ -250,33 +250,38 @@ class LoadedAnswers:
         """
         lacking = self.lacking(**settings)
         working = [name for name in SCHEMAS["metric"] if name not in lacking]
-        wanted = list(metrics or working)
-        if missing := [name for name in wanted if name in lacking] or ([] if wanted else list(lacking)):
+        metric_names = list(metrics or working)
+        if missing := [name for name in metric_names if name in lacking] or ([] if metric_names else list(lacking)):
             works = f"metric=[{','.join(working)}] would work" if working else "no metric would work"
             raise UserError(f"{self.model} on {self.task}: {lacking[missing[0]]}; {works}")
-        return run(["sampler=recorded"], metric=wanted, **self._settings(settings))
+        return run(["sampler=recorded"], metric=metric_names, **self._settings(settings))
 
     def agreement(self, evaluation: Evaluation) -> list[str]:
         """Say of each scorer of the harness how often its verdict is that of a run of ours, a sentence each."""
-        theirs, ours = self.answers.fillna({"temperature": -1.0}), evaluation.answers.fillna({"temperature": -1.0})
+        theirs, graded = (
+            self.answers.fillna({"temperature": -1.0}),
+            evaluation.answers.fillna({"temperature": -1.0}),
+        )
         if "rewrite" not in theirs:
             theirs["rewrite"] = 0
-        both = ours[[*_PLACE, "correct"]].dropna(subset=["correct"]).merge(theirs, on=_PLACE)
-        said = []
+        both = graded[[*_PLACE, "correct"]].dropna(subset=["correct"]).merge(theirs, on=_PLACE)
+        sentences_of_scorers = []
         for name in self.collected.scorers:
             scored = both.dropna(subset=[SCORE + name])
             same = int(((scored[SCORE + name] >= 0.5) == scored["correct"].astype(bool)).sum())
-            said.append(f"their scorer {printable(name)} and ours agree on {same:,} of {len(scored):,} answers")
-        return said
+            sentences_of_scorers.append(
+                f"their scorer {printable(name)} and ours agree on {same:,} of {len(scored):,} answers"
+            )
+        return sentences_of_scorers
 
     def _settings(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         mlruns = Path(settings.get("paths.mlruns", "mlruns")).absolute()
-        own = scored_by(self.collected, mlruns)
+        scoring = scored_by(self.collected, mlruns)
         if "dataset" in settings:
-            own = {key: value for key, value in own.items() if key.split(".")[0] != "dataset"}
-        elif "dataset" not in own:
+            scoring = {key: value for key, value in scoring.items() if key.split(".")[0] != "dataset"}
+        elif "dataset" not in scoring:
             raise no_key(self.collected, f"the log of {self.model}")
-        return own | dict(settings)
+        return scoring | dict(settings)
 
     def lacking(self, **settings: Any) -> dict[str, str]:
         """Return why a metric cannot score these answers, for each that cannot; ``settings`` as of :meth:`score`."""

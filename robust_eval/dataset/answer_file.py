@@ -51,15 +51,15 @@ class AnswerFile:
 
         A column without any value is no column. UserError names the first row that is wrong.
         """
-        found = self._typed(self._raw())
-        if ("temperature" in found) == (temperature is not None):
+        columns = self._typed(self._raw())
+        if ("temperature" in columns) == (temperature is not None):
             raise UserError(
                 f"{self.path} says at which temperature each answer was drawn: leave sampler.recorded.temperature out"
                 if temperature is not None
                 else f"{self.path} does not say at which temperature its answers were drawn: name the column "
                 "(sampler.recorded.columns={temperature: …}), or the temperature of all (sampler.recorded.temperature)"
             )
-        return self._completed(found, temperature)
+        return self._completed(columns, temperature)
 
     def refuse(self, row: int, problem: str) -> UserError:
         """Return an error that names the row (from 0) as whoever opens the file will find it."""
@@ -117,7 +117,7 @@ class AnswerFile:
         """Return every cell as text; one that is empty and not quoted is none. Blank rows at the end are left out."""
         source = DelimitedTable(self.path)
         line, header = source.verified_header(_BLOCK)
-        wanted = self._wanted(list(filter(None, header)))
+        names = self._wanted(list(filter(None, header)))
         with open(self.path, "rb") as raw:
             encoding = file_encoding(raw).removesuffix("-sig")
         table = pa_csv.read_csv(
@@ -132,8 +132,8 @@ class AnswerFile:
             ),
             parse_options=pa_csv.ParseOptions(delimiter=source.separator, newlines_in_values=True),
             convert_options=pa_csv.ConvertOptions(
-                include_columns=wanted,
-                column_types=dict.fromkeys(wanted, pa.string()),
+                include_columns=names,
+                column_types=dict.fromkeys(names, pa.string()),
                 null_values=[""],
                 strings_can_be_null=True,
                 quoted_strings_can_be_null=False,
@@ -158,45 +158,47 @@ class AnswerFile:
         except (pa.ArrowException, UnicodeDecodeError):
             self._refuse_line(fields)
             raise
-        there = [name for name in table.column_names if table[name].null_count < table.num_rows]
+        filled = [name for name in table.column_names if table[name].null_count < table.num_rows]
         if table.num_rows:
             try:
                 _, _, first = next(json_lines(self.path))
             except UserError:  # Arrow reads more deeply nested values than Python
                 self._refuse_line(fields)
                 raise
-            self._wanted(there, [*there, *(name for name in first if name not in there)])
-        return table.select(there)
+            self._wanted(filled, [*filled, *(name for name in first if name not in filled)])
+        return table.select(filled)
 
-    def _wanted(self, there: Sequence[str], shown: Sequence[str] | None = None) -> list[str]:
+    def _wanted(self, present: Sequence[str], listed_names: Sequence[str] | None = None) -> list[str]:
         """Return the names of the columns to read, of those that are ``there``; ``shown`` are those that a person
         should see.
 
         UserError where one is missing or stands twice.
         """
-        if not there:
+        if not present:
             raise UserError(f"{self.path} holds no answers")
-        shown = there if shown is None else shown
-        listed = ", ".join(shown)
+        listed_names = present if listed_names is None else listed_names
+        listed = ", ".join(listed_names)
         for name in ("question_id", "text", *self.columns):
-            if self._names.get(name) not in there:
+            if self._names.get(name) not in present:
                 raise UserError(
                     f"{self.path} has no column {self._theirs(name)!r} for {name}, but {listed}: name the right one, "
                     f"sampler.recorded.columns={{{name}: …}}"
                 )
-        others = [theirs for theirs in shown if theirs not in _SCHEMA.names and theirs not in self.columns.values()]
-        lacking = [name for name, theirs in self._names.items() if theirs not in there and len(name) > len("text")]
-        for theirs, name in product(others, lacking):
+        unknown = [
+            theirs for theirs in listed_names if theirs not in _SCHEMA.names and theirs not in self.columns.values()
+        ]
+        missing = [name for name, theirs in self._names.items() if theirs not in present and len(name) > len("text")]
+        for theirs, name in product(unknown, missing):
             if OSA.distance(theirs.strip().casefold(), name) <= len(name) // 4:
                 raise UserError(
                     f"{self.path} has a column {theirs!r} and none of the name {name!r}: rename it, or set "
                     f"sampler.recorded.columns={{{name}: {theirs}}}"
                 )
-        wanted = [theirs for theirs in self._names.values() if theirs in there]
-        for theirs in wanted:
-            if list(there).count(theirs) > 1:
+        names = [theirs for theirs in self._names.values() if theirs in present]
+        for theirs in names:
+            if list(present).count(theirs) > 1:
                 raise UserError(f"{self.path} has several columns of the name {theirs!r}")
-        return wanted
+        return names
 
     def _refuse_undecodable(self) -> None:
         """UserError for the first line that is no UTF-8, of a file of lines."""
@@ -217,13 +219,13 @@ class AnswerFile:
 
     def _typed(self, raw: pa.Table) -> dict[str, pa.ChunkedArray]:
         """Return the columns that hold anything, under our names and with the types of an answer table."""
-        found = {}
+        columns = {}
         for name, theirs in self._names.items():
             if theirs in raw.column_names and raw[theirs].null_count < raw.num_rows:
-                found[name] = self._converted(name, raw[theirs])
-        if "text" not in found:
+                columns[name] = self._converted(name, raw[theirs])
+        if "text" not in columns:
             raise UserError(f"{self.path} holds no answers: column {self._theirs('text')!r} is empty in every row")
-        for name, column in found.items():
+        for name, column in columns.items():
             if pa.types.is_string(column.type):
                 self._refuse_where(
                     pc.greater(pc.utf8_length(column), MOST_CHARACTERS),
@@ -232,7 +234,7 @@ class AnswerFile:
                         f"{MOST_CHARACTERS:,} are no answer"
                     ),
                 )
-        return found
+        return columns
 
     def _converted(self, name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
         kind = _SCHEMA.field(name).type
@@ -258,42 +260,46 @@ class AnswerFile:
             row = int(np.argmax(wrong))
             raise self.refuse(row, problem(row))
 
-    def _completed(self, found: dict[str, pa.ChunkedArray], temperature: float | None) -> pa.Table:
+    def _completed(self, columns_read: dict[str, pa.ChunkedArray], temperature: float | None) -> pa.Table:
         """Return an answer table; what the file does not say is filled in."""
-        number = len(found["question_id"]) if "question_id" in found else 0
+        number = len(columns_read["question_id"]) if "question_id" in columns_read else 0
         for name in ("question_id", "temperature", "trial"):
-            if name in found:
-                self._refuse_where(found[name].is_null(), lambda row, name=name: f"no {self._theirs(name)!r}")  # type: ignore[misc]
+            if name in columns_read:
+                self._refuse_where(columns_read[name].is_null(), lambda row, name=name: f"no {self._theirs(name)!r}")  # type: ignore[misc]
         if not number:
             raise UserError(f"{self.path} holds no answers: column {self._theirs('question_id')!r} is empty")
-        text = found["text"]
+        text = columns_read["text"]
         by_text = pc.if_else(pc.equal(text, ""), "empty", "ok").fill_null("invalid")
-        if "finish_reason" in found:
-            found["finish_reason"] = ends = _sorted_ends(found["finish_reason"])
+        if "finish_reason" in columns_read:
+            columns_read["finish_reason"] = ends = _sorted_ends(columns_read["finish_reason"])
             by_text = pc.if_else(pc.equal(ends, ERROR).fill_null(False), "error", by_text)
             by_text = pc.if_else(pc.equal(ends, FILTER).fill_null(False), "filtered_reply", by_text)
-        outcome = pc.coalesce(found["outcome"], by_text) if "outcome" in found else by_text
+        outcome = pc.coalesce(columns_read["outcome"], by_text) if "outcome" in columns_read else by_text
         columns: dict[str, Any] = {
-            **found,
-            "rewrite": found["rewrite"].fill_null(0) if "rewrite" in found else pa.array(np.zeros(number, np.int32)),
-            "temperature": found.get("temperature", pa.array(np.full(number, temperature, dtype=np.float64))),
+            **columns_read,
+            "rewrite": columns_read["rewrite"].fill_null(0)
+            if "rewrite" in columns_read
+            else pa.array(np.zeros(number, np.int32)),
+            "temperature": columns_read.get("temperature", pa.array(np.full(number, temperature, dtype=np.float64))),
             "text": text.fill_null(""),
             "outcome": outcome,
         }
         self._refuse_unknown_values(columns)
-        said = found[SAMPLER].fill_null(RECORDED) if SAMPLER in found else pa.array([RECORDED] * number)
-        above = columns["temperature"].to_numpy() != 0
+        samplers = (
+            columns_read[SAMPLER].fill_null(RECORDED) if SAMPLER in columns_read else pa.array([RECORDED] * number)
+        )
+        sampled = columns["temperature"].to_numpy() != 0
         self._refuse_where(
-            above & pc.equal(said, GREEDY).to_numpy(zero_copy_only=False),
+            sampled & pc.equal(samplers, GREEDY).to_numpy(zero_copy_only=False),
             lambda row: f"{self._theirs(SAMPLER)!r} is {GREEDY}, which is what the answers at temperature 0 are called",
         )
-        columns[SAMPLER] = pc.if_else(pc.equal(columns["temperature"], 0), GREEDY, said)
+        columns[SAMPLER] = pc.if_else(pc.equal(columns["temperature"], 0), GREEDY, samplers)
         condition = groups(*(columns[name] for name in (SAMPLER, "question_id", "rewrite", "temperature")))
         if "trial" not in columns:
             columns["trial"] = pa.array(_counted(condition), pa.int32())
         self._refuse_repetitions(columns, condition)
         share = pa.chunked_array([1 / np.bincount(condition)[condition]])
-        columns["weight"] = pc.coalesce(found["weight"], share) if "weight" in found else share
+        columns["weight"] = pc.coalesce(columns_read["weight"], share) if "weight" in columns_read else share
         arrays = [columns.get(field.name, pa.nulls(number, field.type)) for field in SCHEMA]
         table = validated(pa.table(dict(zip(SCHEMA.names, arrays, strict=True))))
         return table.append_column(_SCHEMA.field(SAMPLER), columns[SAMPLER]).combine_chunks()
@@ -301,11 +307,11 @@ class AnswerFile:
     def _refuse_unknown_values(self, columns: Mapping[str, Any]) -> None:
         """UserError for values of the right type that mean nothing."""
 
-        def refuse(name: str, right: Any, said: str) -> None:
+        def refuse(name: str, right: Any, expected: str) -> None:
             column = columns[name]
             self._refuse_where(
                 ~np.asarray(right),
-                lambda row: f"{self._theirs(name)!r} must be {said}, not {shown_value(column[row].as_py())}",
+                lambda row: f"{self._theirs(name)!r} must be {expected}, not {shown_value(column[row].as_py())}",
             )
 
         counts = ("prompt_tokens", "completion_tokens", "reasoning_tokens", "cached_tokens")
@@ -317,8 +323,8 @@ class AnswerFile:
         if "weight" in columns:
             weight = columns["weight"].fill_null(1).to_numpy()
             refuse("weight", (weight >= 0) & (weight <= 1), "a share between 0 and 1")
-        known = pc.is_in(columns["outcome"], value_set=pa.array(OUTCOMES))
-        refuse("outcome", known.to_numpy(zero_copy_only=False), f"one of {', '.join(OUTCOMES)}")
+        is_known = pc.is_in(columns["outcome"], value_set=pa.array(OUTCOMES))
+        refuse("outcome", is_known.to_numpy(zero_copy_only=False), f"one of {', '.join(OUTCOMES)}")
         for name in ("token_logprobs", "sampling_logprobs", "top_logprobs"):
             if name in columns:
                 refuse(name, _are_logarithms(columns[name]), "natural logarithms of probabilities, none above 0")
@@ -328,13 +334,13 @@ class AnswerFile:
         _, first, inverse = np.unique(groups(condition, columns["trial"]), return_index=True, return_inverse=True)
         earlier = first[inverse]
 
-        def said(row: int) -> str:
+        def repetition(row: int) -> str:
             place = ", ".join(
                 f"{name} {columns[name][row].as_py()!r}" for name in ("question_id", "rewrite", "temperature", "trial")
             )
             return f"stands already in {self._place(int(earlier[row]))} ({place})"
 
-        self._refuse_where(earlier != np.arange(len(earlier)), said)
+        self._refuse_where(earlier != np.arange(len(earlier)), repetition)
 
 
 def _sorted_ends(reasons: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -387,8 +393,8 @@ def _in_json(kind: pa.DataType) -> pa.DataType:
 
 def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     """Return the column with another type; one of ``_WRONG`` where that changes what it says."""
-    there = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    text = pa.types.is_string(there) or pa.types.is_large_string(there)
+    value_type = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    text = pa.types.is_string(value_type) or pa.types.is_large_string(value_type)
     if pa.types.is_list(kind):
         if text:
             return pa.chunked_array(
@@ -396,11 +402,11 @@ def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
             )
         return column.cast(kind)
     if pa.types.is_string(kind):
-        if not text and not pa.types.is_integer(there):
-            raise TypeError(there)
+        if not text and not pa.types.is_integer(value_type):
+            raise TypeError(value_type)
         return column.cast(kind)
-    if pa.types.is_boolean(there):
-        raise TypeError(there)
+    if pa.types.is_boolean(value_type):
+        raise TypeError(value_type)
     return column.cast(pa.float64()).cast(kind)
 
 
@@ -433,5 +439,5 @@ def _said(kind: pa.DataType) -> str:
 
 def shown_value(value: object) -> str:
     """Return the beginning of a value."""
-    shown = repr(value)
-    return shown if len(shown) <= 60 else f"{shown[:59]}…"
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:59]}…"

@@ -32,10 +32,10 @@ def data_files(path: Path, split: str = "") -> list[Path]:
             raise UserError(f"dataset.path must end in {', '.join(KINDS)}; {path} does not")
         return [path]
     folder = path / split if split and (path / split).is_dir() else path
-    found = sorted(file for file in folder.iterdir() if file.suffix.lower() in KINDS)
-    if not found:
+    files = sorted(file for file in folder.iterdir() if file.suffix.lower() in KINDS)
+    if not files:
         raise UserError(f"the folder {folder} holds no data file ({', '.join(KINDS)})")
-    return found
+    return files
 
 
 def read_records(
@@ -157,8 +157,8 @@ class DelimitedTable:
     def separator(self) -> str:
         """The separator of the columns."""
         first = next(iter(text_lines(self.file, self.encoding)), (1, ""))[1]
-        if named := _NAMED_SEPARATOR.fullmatch(first):
-            return named.group(1)
+        if naming_line := _NAMED_SEPARATOR.fullmatch(first):
+            return naming_line.group(1)
         default = "\t" if self.file.suffix.lower() == ".tsv" else ","
         candidates = [default, *(separator for separator in _SEPARATORS if separator != default)]
         rows = {separator: self._first_rows(separator) for separator in candidates}
@@ -180,8 +180,8 @@ class DelimitedTable:
         for name, columns in Counter(filter(None, names)).items():
             if columns > 1:
                 raise UserError(f"{self.file} has several columns of the name {name[:40]!r}")
-        others = (row for row in rows if row[1] != header)  # tables that were joined repeat the header
-        return names, self._fitting(others, names, unnamed)
+        rows_below = (row for row in rows if row[1] != header)  # tables that were joined repeat the header
+        return names, self._fitting(rows_below, names, unnamed)
 
     def _fitting(self, rows: Iterator[Row], names: Sequence[str], unnamed: Sequence[int]) -> Iterator[Row]:
         for line, fields in rows:
@@ -207,9 +207,9 @@ class DelimitedTable:
         for _, row in rows:
             values = [place for place in places if row[place].strip()]
             filled.update(values)
-            others = {place for place in values if not _WHOLE_FLOAT.fullmatch(row[place].strip())}
-            if others:
-                places = [place for place in places if place not in others]
+            other_places = {place for place in values if not _WHOLE_FLOAT.fullmatch(row[place].strip())}
+            if other_places:
+                places = [place for place in places if place not in other_places]
             if not places:
                 break
         return filled.intersection(places)
@@ -251,11 +251,11 @@ class DelimitedTable:
     def _refuse_archive(self) -> None:
         try:
             with open(regular(self.file), "rb") as raw:
-                beginning = raw.read(4)
+                signature_bytes = raw.read(4)
         except OSError:
             return  # the reader of its lines says why
         for signature, kind in _SIGNATURES.items():
-            if beginning.startswith(signature):
+            if signature_bytes.startswith(signature):
                 raise UserError(f"{self.file} is {kind}, whatever its name says: save the table as CSV in UTF-8")
 
 

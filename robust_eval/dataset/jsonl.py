@@ -82,9 +82,9 @@ def _question(line: str, where: str) -> Question:
     record = json_line(line, where)
     if not isinstance(record, dict):
         raise UserError(f"{where}: a question is a JSON object, not {type(record).__name__}")
-    known = {entry.name for entry in fields(Question)} - {"text"} | {"question"}
-    if unknown := sorted(set(record) - known):
-        raise UserError(f"{where}: unknown field {unknown[0]!r}; known are {', '.join(sorted(known))}")
+    fields_of_question = {entry.name for entry in fields(Question)} - {"text"} | {"question"}
+    if unknown := sorted(set(record) - fields_of_question):
+        raise UserError(f"{where}: unknown field {unknown[0]!r}; known are {', '.join(sorted(fields_of_question))}")
 
     def text(field: str, required: bool = False) -> str:
         value = record.get(field, "")

@@ -214,37 +214,37 @@ class OwnTable(Selection):
                 raise UserError(f"{problem}, or set dataset.encoding, as in dataset.encoding=cp1252") from problem
             raise
 
-    def _names(self, file: Path, there: Sequence[str]) -> dict[str, Any]:
+    def _names(self, file: Path, columns_of_file: Sequence[str]) -> dict[str, Any]:
         """Return what the file calls each of our columns that it has; UserError where one is missing."""
         taken = _columns(self.columns)
-        names: dict[str, Any] = {name: name for name in COLUMNS if name in there and name not in taken}
+        names: dict[str, Any] = {name: name for name in COLUMNS if name in columns_of_file and name not in taken}
         names = {name: theirs for name, theirs in (names | self.columns).items() if theirs is not None}
-        wanted = ["question", *names, *([] if "choices" in names or "answers" in names else ["answers"])]
+        required = ["question", *names, *([] if "choices" in names or "answers" in names else ["answers"])]
         if "choices" in names and "answers" not in names:
-            wanted.append("correct")
-        for name in wanted:
-            named = names.get(name, name)
-            for theirs in named if isinstance(named, list) else [named]:
-                if theirs not in there:
+            required.append("correct")
+        for name in required:
+            columns = names.get(name, name)
+            for theirs in columns if isinstance(columns, list) else [columns]:
+                if theirs not in columns_of_file:
                     raise UserError(
-                        f"{file} has no column {theirs!r} for {name}, but {listed(there)}: name the right "
+                        f"{file} has no column {theirs!r} for {name}, but {listed(columns_of_file)}: name the right "
                         f"one, dataset.columns={{{name}: …}}"
                     )
-        self._refuse_misspelt(file, there, names)
+        self._refuse_misspelt(file, columns_of_file, names)
         return names
 
-    def _refuse_misspelt(self, file: Path, there: Sequence[str], names: Mapping[str, Any]) -> None:
+    def _refuse_misspelt(self, file: Path, columns_of_file: Sequence[str], names: Mapping[str, Any]) -> None:
         """Raise UserError for a column that has nearly the name of one of ours that the file does not have."""
-        lacking = [name for name in COLUMNS[2:] if name not in names and name not in self.columns]
-        others = [theirs for theirs in there if theirs not in COLUMNS and theirs not in _columns(names)]
-        for theirs in others:
+        missing = [name for name in COLUMNS[2:] if name not in names and name not in self.columns]
+        unknown = [theirs for theirs in columns_of_file if theirs not in COLUMNS and theirs not in _columns(names)]
+        for theirs in unknown:
             name = theirs.rpartition(".")[0]  # pandas numbers a second column of the same name
             if name in ("answers", "choices") and names.get(name) == name:
                 raise UserError(
                     f"{file} has the columns {name!r} and {theirs!r}: set "
                     f"dataset.columns={{{name}: [{name}, {theirs}]}} to read both, or rename the second"
                 )
-        for theirs, name in product(others, lacking):
+        for theirs, name in product(unknown, missing):
             if OSA.distance(theirs.strip().casefold(), name) <= len(name) // 4:
                 raise UserError(
                     f"{file} has a column {theirs!r} and none of the name {name!r}: rename it, or set "
@@ -255,59 +255,59 @@ class OwnTable(Selection):
         def value(name: str) -> Any:
             return record.get(names[name]) if name in names else None
 
-        given = self._several(record, names.get("choices"), separators["choices"])
-        shown = choices(given) if given else ()
+        choice_texts = self._several(record, names.get("choices"), separators["choices"])
+        options = choices(choice_texts) if choice_texts else ()
         accepted = self._several(record, names.get("answers"), separators["answers"])
         return Question(
             id=optional(value("id")),
             text=text(value("question"), NO_QUESTION),
-            answers=several(accepted) if shown else answers(accepted),
-            choices=shown,
-            correct=self._position(value("correct"), shown) if shown else None,
+            answers=several(accepted) if options else answers(accepted),
+            choices=options,
+            correct=self._position(value("correct"), options) if options else None,
             context=optional(value("context")),
             category=optional(value("category")),
             group=optional(value("group")),
         )
 
-    def _several(self, record: Record, named: Any, separators: Separators) -> list[Any]:
+    def _several(self, record: Record, columns: Any, separators: Separators) -> list[Any]:
         """Return the texts of a column that may hold several, or of several columns, the last of them empty."""
-        if isinstance(named, list):
-            texts = [text for name in named for text in cell_texts([record.get(name)], None)]
+        if isinstance(columns, list):
+            texts = [text for name in columns for text in cell_texts([record.get(name)], None)]
             while texts and not optional(texts[-1]):
                 texts.pop()
             return texts
-        cell = record.get(named) if named else None
+        cell = record.get(columns) if columns else None
         texts = cell_texts(cell, self.separator)
         separators.add(cell, texts)
         return texts
 
-    def _position(self, right: Any, shown: Sequence[str]) -> int:
+    def _position(self, right: Any, options: Sequence[str]) -> int:
         try:
-            return _position(right, shown, self.correct)
+            return _position(right, options, self.correct)
         except Unusable as problem:
-            others = " or ".join(f"dataset.correct={other}" for other in CORRECT if _reads(other, right, shown))
-            reads = f"which {others} reads" if others else f"and dataset.correct={self.correct}"
+            settings = " or ".join(f"dataset.correct={other}" for other in CORRECT if _reads(other, right, options))
+            reads = f"which {settings} reads" if settings else f"and dataset.correct={self.correct}"
             raise Unusable(problem.reason, found=f"{problem.found}, {reads}") from problem
 
 
 def _columns(names: Mapping[str, Any]) -> set[str]:
     """Return all columns of the file that a mapping names."""
-    return {theirs for named in names.values() for theirs in (named if isinstance(named, list) else [named])}
+    return {theirs for columns in names.values() for theirs in (columns if isinstance(columns, list) else [columns])}
 
 
-def _position(right: Any, shown: Sequence[str], correct: str) -> int:
+def _position(right: Any, options: Sequence[str], correct: str) -> int:
     if correct == "letter":
-        return letter_position(right, LETTERS[: len(shown)])
+        return letter_position(right, LETTERS[: len(options)])
     if correct != "text":
-        return position(right, len(shown), first=int(correct == "from_1"))
-    if shown.count(optional(right)) != 1:
+        return position(right, len(options), first=int(correct == "from_1"))
+    if options.count(optional(right)) != 1:
         raise Unusable(NO_RIGHT_CHOICE, found=as_found(right))
-    return shown.index(optional(right))
+    return options.index(optional(right))
 
 
-def _reads(correct: str, right: Any, shown: Sequence[str]) -> bool:
+def _reads(correct: str, right: Any, options: Sequence[str]) -> bool:
     try:
-        _position(right, shown, correct)
+        _position(right, options, correct)
     except Unusable:
         return False
     return True

@@ -97,9 +97,9 @@ class Published(Selection):
             raise ValueError(f"path must be given, because {self.name} is not on the hub: add dataset.path=…")
         if not self.subsets or not self.split or not self.revision:
             raise ValueError("subsets, split and revision must not be empty")
-        there = LAYOUTS[self.layout].subsets
-        if there and (unknown := [subset for subset in self.subsets if subset not in (*there, ALL)]):
-            raise ValueError(f"{unknown[0]} is no subset of {self.name}; there are {ALL}, {', '.join(there)}")
+        subsets = LAYOUTS[self.layout].subsets
+        if subsets and (unknown := [subset for subset in self.subsets if subset not in (*subsets, ALL)]):
+            raise ValueError(f"{unknown[0]} is no subset of {self.name}; there are {ALL}, {', '.join(subsets)}")
 
     @property
     def source(self) -> str:
@@ -163,13 +163,13 @@ def read_hub(name: str, subset: str, split: str, revision: str) -> Iterator[Reco
     import datasets
     import httpx2
 
-    found = commit(name, revision)
+    commit_hash = commit(name, revision)
     try:
         if revision == PARQUET:
             files = {split: f"{subset}/{split}/*.parquet"}
-            data = datasets.load_dataset(name, data_files=files, split=split, revision=found)
+            data = datasets.load_dataset(name, data_files=files, split=split, revision=commit_hash)
         else:
-            data = datasets.load_dataset(name, subset, split=split, revision=found)
+            data = datasets.load_dataset(name, subset, split=split, revision=commit_hash)
     except (OSError, ValueError, RuntimeError, httpx2.HTTPError, datasets.exceptions.DatasetsError) as problem:
         raise UserError(
             f"{name} ({subset}, {split}, {revision}) cannot be loaded from the hub: {first_line(problem)}; a copy on "

@@ -72,9 +72,13 @@ def _objects(value: Any) -> list[dict[str, Any]]:
 
 def squad(record: Record) -> Question:
     """SQuAD, 1.1 and 2.0: the questions of a paragraph depend on each other."""
-    given = record.get("answers")
-    spans = given.get("text") if isinstance(given, dict) else [entry.get("text") for entry in _objects(given)]
-    if record.get("is_impossible") is True or (given is not None and not items(spans)):
+    given_answers = record.get("answers")
+    spans = (
+        given_answers.get("text")
+        if isinstance(given_answers, dict)
+        else [entry.get("text") for entry in _objects(given_answers)]
+    )
+    if record.get("is_impossible") is True or (given_answers is not None and not items(spans)):
         raise Unusable(UNANSWERABLE)
     context = optional(record.get("context"))
     return Question(
@@ -95,12 +99,12 @@ def trivia_qa_records(records: Iterator[Record], file: Path | None) -> Iterator[
 
 def trivia_qa(record: Record) -> Question:
     """TriviaQA: the hub's columns, the published file, or the table of question and list of answers of DPR."""
-    given = record.get("answer", record.get("Answer"))
-    if isinstance(given, dict):
-        value, aliases = given.get("value", given.get("Value")), given.get("aliases", given.get("Aliases"))
+    answer = record.get("answer", record.get("Answer"))
+    if isinstance(answer, dict):
+        value, aliases = answer.get("value", answer.get("Value")), answer.get("aliases", answer.get("Aliases"))
         accepted = [value, *items(aliases)]
     else:
-        accepted = items(given)
+        accepted = items(answer)
     return Question(
         id=optional(record.get("question_id", record.get("QuestionId"))),
         text=text(record.get("question", record.get("Question")), NO_QUESTION),
@@ -131,8 +135,8 @@ def _articles(context: Any) -> str:
         pairs = list(zip(items(context.get("title")), items(context.get("sentences")), strict=False))
     else:
         pairs = [tuple(entry) for entry in items(context) if isinstance(entry, list) and len(entry) == 2]
-    shown = ((optional(title), "".join(map(str, items(sentences))).strip()) for title, sentences in pairs)
-    return optional("\n".join(f"{title}: {sentences}" for title, sentences in shown))
+    paragraphs = ((optional(title), "".join(map(str, items(sentences))).strip()) for title, sentences in pairs)
+    return optional("\n".join(f"{title}: {sentences}" for title, sentences in paragraphs))
 
 
 def nq_open(record: Record) -> Question:
@@ -154,8 +158,8 @@ def pop_qa(record: Record) -> Question:
 def wiki_qa_records(records: Iterator[Record], file: Path | None) -> Iterator[Record]:
     """Yield the rows of one question of WikiQA, a sentence each, follow one another."""
     for _, rows in groupby(records, key=_wiki_question):
-        found = list(rows)
-        yield {**found[0], "rows": found}
+        rows_of_question = list(rows)
+        yield {**rows_of_question[0], "rows": rows_of_question}
 
 
 def _wiki_question(row: Record) -> tuple[Any, Any]:
@@ -207,20 +211,20 @@ def _joined(value: Any) -> list[Any]:
 
 def lettered(record: Record) -> Question:
     """Return ARC and OpenBookQA: choices with labels, A to E or 1 to 4, and the label of the right one."""
-    asked: Any = record.get("question", record.get("question_stem"))
-    given = record.get("choices")
-    if isinstance(asked, dict):
-        asked, given = asked.get("stem"), asked.get("choices")
-    if isinstance(given, dict):
-        texts, labels = items(given.get("text")), items(given.get("label"))
+    stem: Any = record.get("question", record.get("question_stem"))
+    options = record.get("choices")
+    if isinstance(stem, dict):
+        stem, options = stem.get("stem"), stem.get("choices")
+    if isinstance(options, dict):
+        texts, labels = items(options.get("text")), items(options.get("label"))
     else:
-        entries = [entry if isinstance(entry, dict) else {} for entry in items(given)]
+        entries = [entry if isinstance(entry, dict) else {} for entry in items(options)]
         texts, labels = [entry.get("text") for entry in entries], [entry.get("label") for entry in entries]
     if len(texts) != len(labels):
         raise Unusable(MALFORMED_CHOICES)
     return Question(
         id=optional(record.get("id")),
-        text=text(asked, NO_QUESTION),
+        text=text(stem, NO_QUESTION),
         choices=choices(texts),
         correct=letter_position(record.get("answerKey"), [optional(label) for label in labels]),
     )
@@ -234,14 +238,14 @@ def mmlu_records(records: Iterator[Record], file: Path | None) -> Iterator[Recor
 
 def mmlu(record: Record) -> Question:
     """MMLU: four choices and the right one's number from 0, or its letter; the category is the subject."""
-    given = items(record.get("choices")) if "choices" in record else [record.get(letter) for letter in "ABCD"]
+    options = items(record.get("choices")) if "choices" in record else [record.get(letter) for letter in "ABCD"]
     right = record.get("answer")
-    shown = choices(given)
+    four = choices(options)
     return Question(
         id="",
         text=text(record.get("question"), NO_QUESTION),
-        choices=shown,
-        correct=letter_position(right, LETTERS[: len(shown)]) if _is_letter(right) else position(right, len(shown)),
+        choices=four,
+        correct=letter_position(right, LETTERS[: len(four)]) if _is_letter(right) else position(right, len(four)),
         category=optional(record.get("subject")),
     )
 
@@ -274,9 +278,9 @@ def piqa_records(records: Iterator[Record], file: Path | None) -> Iterator[Recor
     if file is None or "label" in first or "goal" not in first:
         yield from every
         return
-    beside = file.with_name(f"{file.stem}-labels.lst")
+    label_file = file.with_name(f"{file.stem}-labels.lst")
     try:
-        labels = [line.strip() for _, line in text_lines(beside) if line.strip()]
+        labels = [line.strip() for _, line in text_lines(label_file) if line.strip()]
     except UserError as problem:
         raise UserError(f"{file} holds no labels, and {problem}") from problem
     number = 0
@@ -285,7 +289,7 @@ def piqa_records(records: Iterator[Record], file: Path | None) -> Iterator[Recor
             break
         yield {**record, "label": labels[number - 1]}
     if number != len(labels):
-        raise UserError(f"{file} holds another number of questions than {beside} has labels ({len(labels):,})")
+        raise UserError(f"{file} holds another number of questions than {label_file} has labels ({len(labels):,})")
 
 
 def piqa(record: Record) -> Question:
@@ -300,19 +304,19 @@ def piqa(record: Record) -> Question:
 
 def math_qa(record: Record) -> Question:
     """MathQA: five choices in one text, "a ) 38 , b ) 27.675 , …", or in a list of such texts."""
-    given = record.get("options")
-    joined = " , ".join(map(str, items(given))) or optional(given)
+    options = record.get("options")
+    joined = " , ".join(map(str, items(options))) or optional(options)
     if not joined:
         raise Unusable(NO_CHOICES)
-    before, *parts = _OPTION.split(joined)
-    twice = any(_OPTION.match(choice.strip()) for choice in parts[1::2])  # "a ) a ) 8"
-    if before.strip() or twice or "".join(parts[::2]) != "abcde"[: len(parts) // 2]:
+    before, *pieces = _OPTION.split(joined)
+    twice = any(_OPTION.match(choice.strip()) for choice in pieces[1::2])  # "a ) a ) 8"
+    if before.strip() or twice or "".join(pieces[::2]) != "abcde"[: len(pieces) // 2]:
         raise Unusable(MALFORMED_CHOICES)
     return Question(
         id="",
         text=text(record.get("Problem"), NO_QUESTION),
-        choices=choices(parts[1::2]),
-        correct=letter_position(record.get("correct"), parts[::2]),
+        choices=choices(pieces[1::2]),
+        correct=letter_position(record.get("correct"), pieces[::2]),
         category=optional(record.get("category")),
     )
 
@@ -340,19 +344,21 @@ def _folded(value: Any) -> bool | str:
 
 def truthful_qa_choices(record: Record) -> Question:
     """TruthfulQA, mc1: one right choice, the first one in every record; a mapping, or two lists on the hub."""
-    given = record.get("mc1_targets")
-    if not isinstance(given, dict):
+    targets = record.get("mc1_targets")
+    if not isinstance(targets, dict):
         raise Unusable(NO_CHOICES)
-    if given.keys() >= {"choices", "labels"}:
-        texts, labels = items(given["choices"]), items(given["labels"])
+    if targets.keys() >= {"choices", "labels"}:
+        texts, labels = items(targets["choices"]), items(targets["labels"])
     else:
-        texts, labels = list(given), list(given.values())
+        texts, labels = list(targets), list(targets.values())
     if len(texts) != len(labels) or any(label not in (0, 1) for label in labels):
         raise Unusable(MALFORMED_CHOICES)
-    shown = choices(texts)
+    shown_choices = choices(texts)
     if labels.count(1) != 1:
         raise Unusable(NO_RIGHT_CHOICE)
-    return Question(id="", text=text(record.get("question"), NO_QUESTION), choices=shown, correct=labels.index(1))
+    return Question(
+        id="", text=text(record.get("question"), NO_QUESTION), choices=shown_choices, correct=labels.index(1)
+    )
 
 
 def mlphys101(record: Record) -> Question:
@@ -362,13 +368,13 @@ def mlphys101(record: Record) -> Question:
     stand for them. Recorded answers to it can be graded, and it cannot be asked.
     """
     key_alone = optional(record.get("id")) and record.get("task") == "" and record.get("opt") == ""
-    given = list(LETTERS[:5]) if key_alone else map(optional, items(record.get("opt")))
-    shown = choices([_LETTERED.sub("", choice) for choice in given])
+    options = list(LETTERS[:5]) if key_alone else map(optional, items(record.get("opt")))
+    shown_choices = choices([_LETTERED.sub("", choice) for choice in options])
     return Question(
         id=optional(record.get("id")),
         text="" if key_alone else text(record.get("task"), NO_QUESTION),
-        choices=shown,
-        correct=position(record.get("ans"), len(shown)),
+        choices=shown_choices,
+        correct=position(record.get("ans"), len(shown_choices)),
         category=optional(record.get("diff")),
     )
 
@@ -377,10 +383,10 @@ def trec(record: Record) -> Question:
     """TREC: what a question asks for, as one of six choices; the type is its class, the category the finer one."""
     coarse: Any
     if "line" in record:
-        label, _, asked = optional(record["line"]).partition(" ")
+        label, _, question_text = optional(record["line"]).partition(" ")
         coarse, _, fine = label.partition(":")
     else:
-        asked, coarse = optional(record.get("text")), record.get("coarse_label")
+        question_text, coarse = optional(record.get("text")), record.get("coarse_label")
         fine = record["fine_label"] if isinstance(record.get("fine_label"), str) else ""  # the hub's are numbers
         if not isinstance(coarse, str):
             coarse = list(TYPES)[position(coarse, len(TYPES))]
@@ -388,7 +394,7 @@ def trec(record: Record) -> Question:
         raise Unusable(MALFORMED)
     return Question(
         id="",
-        text=text(asked, NO_QUESTION),
+        text=text(question_text, NO_QUESTION),
         choices=tuple(TYPES.values()),
         correct=list(TYPES).index(coarse),
         type=coarse,

@@ -62,10 +62,10 @@ def text(value: Any, reason: str) -> str:
     """Return a value as text without white space around it, numbers as they are written; Unusable with the reason where
     it shows nothing.
     """
-    found = optional(value)
-    if not found:
+    shown_text = optional(value)
+    if not shown_text:
         raise Unusable(reason)
-    return found
+    return shown_text
 
 
 def optional(value: Any) -> str:
@@ -111,10 +111,10 @@ def several(values: Iterable[Any]) -> tuple[str, ...]:
 
 def answers(values: Iterable[Any]) -> tuple[str, ...]:
     """Return accepted answers; Unusable where all values are blank. Graders compare even a sign or an article."""
-    found = several(values)
-    if not found:
+    accepted = several(values)
+    if not accepted:
         raise Unusable(NO_ANSWER)
-    return found
+    return accepted
 
 
 def choices(values: Sequence[Any]) -> tuple[str, ...]:
@@ -125,23 +125,23 @@ def choices(values: Sequence[Any]) -> tuple[str, ...]:
         raise Unusable(NO_CHOICES)
     if len(values) > len(LETTERS):
         raise Unusable(TOO_MANY_CHOICES)
-    found = tuple(text(value, MALFORMED_CHOICES) for value in values)
-    if len(found) < 2:
+    texts = tuple(text(value, MALFORMED_CHOICES) for value in values)
+    if len(texts) < 2:
         raise Unusable(MALFORMED_CHOICES)
-    return found
+    return texts
 
 
 def position(value: Any, number: int, first: int = 0) -> int:
     """Return the index (from 0) of the right one of ``number`` choices, which are counted from ``first``; Unusable
     where the value is no such number.
     """
-    given = value
+    original = value
     if isinstance(value, str) and value.strip().isdecimal() and len(value) < 9:
         value = int(value)
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value - first < number:
-        raise Unusable(NO_RIGHT_CHOICE, found=as_found(given))
+        raise Unusable(NO_RIGHT_CHOICE, found=as_found(original))
     return value - first
 
 

@@ -79,12 +79,12 @@ class Selection(ABC):
         The whole source is read, also with a limit: how many of its records are unusable does not depend on that.
         """
         tally = _Tally()
-        found = self._usable(tally, Counter())
+        usable = self._usable(tally, Counter())
         if self.shuffle:
-            chosen = heapq.nsmallest(self.limit, found, self._rank) if self.limit else sorted(found, key=self._rank)
+            chosen = heapq.nsmallest(self.limit, usable, self._rank) if self.limit else sorted(usable, key=self._rank)
         else:
-            chosen = list(islice(found, self.limit))
-            deque(found, maxlen=0)  # the rest is read, and not kept
+            chosen = list(islice(usable, self.limit))
+            deque(usable, maxlen=0)  # the rest is read, and not kept
         tally.check(self)
         if not chosen:
             raise UserError(f"the data set {self.name} is empty: {self.source} holds no question")
@@ -101,23 +101,24 @@ class Selection(ABC):
         A record that says the same as one before, and has no id of the source, gets an id of its own. Neither is
         noticed where no ids are ``seen``.
         """
-        for found in self.read():
+        for record in self.read():
             tally.records += 1
             try:
-                if isinstance(found, Unusable):
-                    raise found
-                own = found.id or _content_id(found)
-                before = seen[own] if seen is not None else 0
-                if before and found.id:
+                if isinstance(record, Unusable):
+                    raise record
+                name = record.id or _content_id(record)
+                before = seen[name] if seen is not None else 0
+                if before and record.id:
                     raise Unusable(
-                        DUPLICATE_ID, found=f"{found.id!r} is the id of a record before it; each needs its own, or none"
+                        DUPLICATE_ID,
+                        found=f"{record.id!r} is the id of a record before it; each needs its own, or none",
                     )
-                question = self._asked(replace(found, id=f"{own}-{before + 1}" if before else own))
+                question = self._asked(replace(record, id=f"{name}-{before + 1}" if before else name))
             except Unusable as problem:
                 tally.add(problem)
                 continue
             if seen is not None:
-                seen[own] += 1
+                seen[name] += 1
             yield question
 
     def _rank(self, question: Question) -> bytes:
@@ -190,8 +191,8 @@ class _Tally:
             for reason, count in self.reasons.most_common()
         )
         are = "is" if unusable == 1 else "are"
-        said = f"{unusable:,} of the {self.records:,} records of {dataset.source} {are} unusable: {reasons}"
+        sentence = f"{unusable:,} of the {self.records:,} records of {dataset.source} {are} unusable: {reasons}"
         if unusable > dataset.max_unusable * self.records or unusable == self.records:
             columns = f"; the first has the columns {listed(self.columns)}" if self.columns else ""
-            raise UserError(f"{said}{columns}; dataset.max_unusable={dataset.max_unusable:g} of them may be")
-        log.warning("%s; they are left out", said)
+            raise UserError(f"{sentence}{columns}; dataset.max_unusable={dataset.max_unusable:g} of them may be")
+        log.warning("%s; they are left out", sentence)

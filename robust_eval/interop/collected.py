@@ -104,23 +104,23 @@ def harness_of(file: Path) -> str | None:
         first = json_line(line, f"{file}, line {number}") if number else None
     except UserError:
         return None
-    kinds = {"lm_eval": is_lm_eval, "batch_output": is_output, "batch_request": is_request, "instances": is_instance}
-    return next((name for name, is_one in kinds.items() if is_one(first)), None)
+    formats = {"lm_eval": is_lm_eval, "batch_output": is_output, "batch_request": is_request, "instances": is_instance}
+    return next((name for name, is_one in formats.items() if is_one(first)), None)
 
 
 def collect(files: Sequence[Path]) -> list[Collected]:
     """Read logs of any harness together: those of one model and task are one. UserError names what is broken."""
-    kinds = {file: harness_of(file) for file in files}
-    if len(kinds) < len(files):
+    harnesses = {file: harness_of(file) for file in files}
+    if len(harnesses) < len(files):
         raise UserError("a log is named twice")
-    for file, kind in kinds.items():
+    for file, kind in harnesses.items():
         if kind is None:
             raise UserError(
                 f"{file} is no log that is known: .eval and JSON of inspect_ai, samples_*.jsonl of lm-eval, requests "
                 "and outputs of OpenAI batches (.jsonl), scenario_state.json of HELM, Every Eval Ever (.json, .jsonl)"
             )
     groups: dict[tuple[str, str], list[LoggedAnswer]] = {}
-    for answer in _all_answers(kinds):
+    for answer in _all_answers(harnesses):
         groups.setdefault((answer.model, answer.task), []).append(answer)
     if not groups:
         raise UserError(f"{', '.join(map(str, files))}: no answers")
@@ -129,18 +129,20 @@ def collect(files: Sequence[Path]) -> list[Collected]:
     return [_collected(model, task, answers) for (model, task), answers in groups.items()]
 
 
-def _refuse_failed(named: str, answers: Sequence[LoggedAnswer]) -> None:
+def _refuse_failed(run_name: str, answers: Sequence[LoggedAnswer]) -> None:
     """Raise UserError with the errors of a log in which no sample has a reply."""
     if any(answer.text for answer in answers) or not (errors := Counter(each.error for each in answers if each.error)):
         return
-    most = "; ".join(f"{printable(error):.200} ({number:,})" for error, number in errors.most_common(3))
+    most_frequent = "; ".join(f"{printable(error):.200} ({number:,})" for error, number in errors.most_common(3))
     more = f"; {len(errors) - 3:,} other errors" if len(errors) > 3 else ""
-    raise UserError(f"{printable(named)}: none of {len(answers):,} samples has a reply, they failed with: {most}{more}")
+    raise UserError(
+        f"{printable(run_name)}: none of {len(answers):,} samples has a reply, they failed with: {most_frequent}{more}"
+    )
 
 
-def _all_answers(kinds: dict[Path, str | None]) -> Iterator[LoggedAnswer]:
+def _all_answers(harnesses: dict[Path, str | None]) -> Iterator[LoggedAnswer]:
     of: dict[str | None, list[Path]] = {}
-    for file, kind in kinds.items():
+    for file, kind in harnesses.items():
         of.setdefault(kind, []).append(file)
     for file in of.get("inspect", ()):
         yield from read_inspect(file)
@@ -162,8 +164,8 @@ def _collected(model: str, task: str, answers: Sequence[LoggedAnswer]) -> Collec
     left_out = 0
     for answer in answers:
         question = answer.question
-        known = questions.setdefault(question.id, question)
-        if known != question:
+        first_version = questions.setdefault(question.id, question)
+        if first_version != question:
             raise UserError(f"{answer.where}: the question has another text or key than one before it with the same id")
         if answer.ungraded:
             reasons.setdefault(question.id, answer.ungraded)

@@ -58,8 +58,8 @@ def _questions(answers: FinishedAnswers) -> pa.Table:
         "group": [each.group or None for each in questions],
         "kept": run.kept(),
     }
-    there = {name: values for name, values in columns.items() if any(value is not None for value in values)}
-    return pa.table(there | {name: run.values(name) for name in run.question_metrics})
+    filled = {name: values for name, values in columns.items() if any(value is not None for value in values)}
+    return pa.table(filled | {name: run.values(name) for name in run.question_metrics})
 
 
 def _figures(answers: FinishedAnswers) -> pa.Table:

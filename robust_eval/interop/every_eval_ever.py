@@ -37,23 +37,23 @@ def read_every_eval_ever(file: Path, records: Sequence[Path]) -> Iterator[Logged
     What we wrote ourselves stands once (:mod:`robust_eval.interop.own_mark`).
     UserError names the sample.
     """
-    known = dict(_temperatures([*records, *sorted(file.parent.glob("*.json"))]))
+    temperatures = dict(_temperatures([*records, *sorted(file.parent.glob("*.json"))]))
     metrics: dict[tuple[str, str, float], Any] = {}
     for line, _, record in json_lines(file):
         sample_id = of_kind(record, "sample_id", str, line)
         where = f"{line}, sample {sample_id}"
         result = record.get("evaluation_result_id")
         evaluation = of_kind(record, "evaluation_id", str, where)
-        temperature = known.get((evaluation, result), known.get((evaluation, None), DEFAULT_TEMPERATURE))
+        temperature = temperatures.get((evaluation, result), temperatures.get((evaluation, None), DEFAULT_TEMPERATURE))
         mark = _mark(record, where)
         if mark is None and metrics.setdefault((evaluation, sample_id, temperature), result) != result:
             continue
         if record.get("interaction_type") != "single_turn":
             raise UserError(f"{where}: a conversation of several turns is no answer to a question")
-        asked = of_kind(record, "input", dict, where)
-        choices = [str(each) for each in of_kind(asked, "choices", list, where, [])]
-        text = of_kind(asked, "raw", str, where)
-        question = question_of(sample_id, text, texts(asked.get("reference")), choices, where)
+        request = of_kind(record, "input", dict, where)
+        choices = [str(each) for each in of_kind(request, "choices", list, where, [])]
+        text = of_kind(request, "raw", str, where)
+        question = question_of(sample_id, text, texts(request.get("reference")), choices, where)
         output = of_kind(record, "output", dict, where, {})
         replies = of_kind(output, "raw", list, where, [])
         usage = of_kind(record, "token_usage", dict, where, {})
@@ -72,7 +72,7 @@ def read_every_eval_ever(file: Path, records: Sequence[Path]) -> Iterator[Logged
             temperature=temperature,
             text="".join(texts(replies[-1:])) if replies else None,
             where=where,
-            asked=AskedWith((("user", str(asked.get("formatted") or text)),)),
+            asked=AskedWith((("user", str(request.get("formatted") or text)),)),
             columns=columns,
             scores={str(result or "score"): float(score)} if mark is None and isinstance(score, int | float) else {},
         )
@@ -81,9 +81,9 @@ def read_every_eval_ever(file: Path, records: Sequence[Path]) -> Iterator[Logged
 
 def _mark(record: Any, where: str) -> Any:
     """Return what an instance that we wrote says besides; None where another wrote it."""
-    said = of_kind(record, "metadata", dict, where, {}).get(MARK)
+    mark = of_kind(record, "metadata", dict, where, {}).get(MARK)
     try:
-        return None if said is None else parsed_json(str(said))
+        return None if mark is None else parsed_json(str(mark))
     except ValueError as problem:
         raise UserError(f"{where}: {MARK} is no JSON: {first_line(problem)}") from problem
 
@@ -254,8 +254,8 @@ def _figure_results(answers: FinishedAnswers) -> Iterator[dict[str, Any]]:
 
 
 def _limit(limit: float, unknown: float) -> float | str:
-    found = limit if math.isfinite(limit) else unknown
-    return found if math.isfinite(found) else ("Infinity" if found > 0 else "-Infinity")
+    bound = limit if math.isfinite(limit) else unknown
+    return bound if math.isfinite(bound) else ("Infinity" if bound > 0 else "-Infinity")
 
 
 def _instances(answers: FinishedAnswers, evaluation_id: str, model: str) -> Iterator[dict[str, Any]]:
@@ -265,7 +265,7 @@ def _instances(answers: FinishedAnswers, evaluation_id: str, model: str) -> Iter
         mark = mark_of(question, condition.rewrite, condition.temperature, condition.kept, answers.asked)
         hashed = hashlib.sha256((condition.wording + "".join(target)).encode()).hexdigest()
         for row in condition.rows:
-            found = verdict(row)
+            right = verdict(row)
             yield {
                 "schema_version": SCHEMA_VERSION,
                 "evaluation_id": evaluation_id,
@@ -286,7 +286,7 @@ def _instances(answers: FinishedAnswers, evaluation_id: str, model: str) -> Iter
                 },
                 "messages": None,
                 "answer_attribution": _attribution(row),
-                "evaluation": {"score": found or 0.0, "is_correct": bool(found)},
+                "evaluation": {"score": right or 0.0, "is_correct": bool(right)},
                 "token_usage": _usage(row),
                 "error": row["outcome"] if row["outcome"] in NO_REPLY else None,
                 "metadata": {MARK: json.dumps(mark | {"answer": columns_of(row, "reasoning")})},
@@ -308,8 +308,8 @@ def _attribution(row: dict[str, Any]) -> Sequence[dict[str, Any]]:
 
 
 def _usage(row: dict[str, Any]) -> dict[str, Any] | None:
-    asked, said = row["prompt_tokens"], row["completion_tokens"]
-    if asked is None or said is None:
+    input_tokens, output_tokens = row["prompt_tokens"], row["completion_tokens"]
+    if input_tokens is None or output_tokens is None:
         return None
-    found = {"input_tokens": asked, "output_tokens": said, "total_tokens": asked + said}
-    return found | {"input_tokens_cache_read": row["cached_tokens"], "reasoning_tokens": row["reasoning_tokens"]}
+    usage = {"input_tokens": input_tokens, "output_tokens": output_tokens, "total_tokens": input_tokens + output_tokens}
+    return usage | {"input_tokens_cache_read": row["cached_tokens"], "reasoning_tokens": row["reasoning_tokens"]}

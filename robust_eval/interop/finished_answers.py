@@ -33,8 +33,8 @@ class Condition(NamedTuple):
     @property
     def wording(self) -> str:
         """The question as it was asked: itself, or its rewrite where the run knows that. Its choices are ``shown``."""
-        known = 0 < self.rewrite <= len(self.question.rewrites)
-        return self.question.rewrites[self.rewrite - 1] if known else self.question.title
+        is_recorded = 0 < self.rewrite <= len(self.question.rewrites)
+        return self.question.rewrites[self.rewrite - 1] if is_recorded else self.question.title
 
     @property
     def shown(self) -> Question:
@@ -60,9 +60,9 @@ class FinishedAnswers:
         """Read a run; UserError where it has not finished, or is damaged."""
         labelled = LabelledRun.read(folder)
         file = folder / ANSWERS
-        asked = read_sampling_metadata(file) if file.is_file() else None
+        metadata = read_sampling_metadata(file) if file.is_file() else None
         lines = labelled.run.settings.get("model.prompt_style") != "chat"
-        return cls(labelled, SamplingMetadata(lines, {}) if asked is None else asked)
+        return cls(labelled, SamplingMetadata(lines, {}) if metadata is None else metadata)
 
     @property
     def model(self) -> str:
@@ -90,31 +90,31 @@ class FinishedAnswers:
     def conditions(self) -> list[Condition]:
         """The answers under each condition: by question in the order of the run, greedy answers first."""
         place = {question_id: number for number, question_id in enumerate(self.labelled.questions)}
-        found: dict[tuple[str, str, int, str], list[dict[str, Any]]] = {}
+        rows_by_condition: dict[tuple[str, str, int, str], list[dict[str, Any]]] = {}
         for row in self.labelled.graded.to_pylist():
             key = (row["question_id"], row[SAMPLER], row["rewrite"], temperature_name(row["temperature"]))
-            found.setdefault(key, []).append(row)
+            rows_by_condition.setdefault(key, []).append(row)
 
         def order(item: tuple[tuple[str, str, int, str], list[dict[str, Any]]]) -> tuple[Any, ...]:
             (question_id, sampler, rewrite, _), rows = item
             t = rows[0]["temperature"]
             return place[question_id], samplers.index(sampler), math.inf if t != t else t, rewrite
 
-        samplers = [GREEDY, *(each for each in dict.fromkeys(key[1] for key in found) if each != GREEDY)]
+        samplers = [GREEDY, *(each for each in dict.fromkeys(key[1] for key in rows_by_condition) if each != GREEDY)]
         several = len(samplers) > 2  # in the order of the run: some metrics read the first that they can
         taken: set[str] = set()
         conditions = []
         before = None
-        for (question_id, sampler, rewrite, t), rows in sorted(found.items(), key=order):
-            parts = [printable(question_id)]
+        for (question_id, sampler, rewrite, t), rows in sorted(rows_by_condition.items(), key=order):
+            words = [printable(question_id)]
             if question_id == before:
-                parts += [
+                words += [
                     f"t={t}",
                     *_put(rewrite, rows[0]["form"]),
                     *([sampler] if several else []),
                 ]
             before = question_id
-            name = _untaken(" ".join(parts), taken)
+            name = _untaken(" ".join(words), taken)
             taken.add(name)
             rows.sort(key=lambda row: row["trial"])
             conditions.append(

@@ -26,8 +26,8 @@ def read_helm(file: Path) -> Iterator[LoggedAnswer]:
     originals: dict[str, str] = {}
     for number, state in enumerate(of_kind(whole, "request_states", list, str(file)), start=1):
         instance = of_kind(state, "instance", dict, f"{file}, request {number}")
-        named = of_kind(instance, "id", str, f"{file}, request {number}")
-        where = f"{file}, instance {named}"
+        instance_id = of_kind(instance, "id", str, f"{file}, request {number}")
+        where = f"{file}, instance {instance_id}"
         if state.get("reference_index") is not None:
             raise UserError(
                 f"{where}: each reference was asked for by itself ({spec.get('method')}), so "
@@ -36,29 +36,31 @@ def read_helm(file: Path) -> Iterator[LoggedAnswer]:
         rewrite = 0
         if instance.get("perturbation"):
             kind = str(instance["perturbation"])
-            before = [name for name in perturbed if name[0] == named]
-            rewrite = perturbed.setdefault((named, kind), len(before) + 1)
+            before = [name for name in perturbed if name[0] == instance_id]
+            rewrite = perturbed.setdefault((instance_id, kind), len(before) + 1)
         text = of_kind(of_kind(instance, "input", dict, where), "text", str, where)
         if not rewrite:
-            originals.setdefault(named, text)
-        yield from _answers(state, instance, spec, named, originals.get(named, text), rewrite, model, file, where)
+            originals.setdefault(instance_id, text)
+        yield from _answers(
+            state, instance, spec, instance_id, originals.get(instance_id, text), rewrite, model, file, where
+        )
 
 
 def _answers(
-    state: Any, instance: Any, spec: Any, named: str, text: str, rewrite: int, model: str, file: Path, where: str
+    state: Any, instance: Any, spec: Any, instance_id: str, text: str, rewrite: int, model: str, file: Path, where: str
 ) -> Iterator[LoggedAnswer]:
     mapping = of_kind(state, "output_mapping", dict, where, {})
     right = []
     for reference in of_kind(instance, "references", list, where, []):
         if "correct" in of_kind(reference, "tags", list, where, []):
             right.append(of_kind(of_kind(reference, "output", dict, where), "text", str, where))
-    question = question_of(named, text, right, [str(choice) for choice in mapping.values()], where)
+    question = question_of(instance_id, text, right, [str(choice) for choice in mapping.values()], where)
     request = of_kind(state, "request", dict, where)
     temperature = float(of_kind(request, "temperature", (int, float), where, 1.0))
     if not 0 <= temperature < float("inf"):
         raise UserError(f"{where}: the temperature must be 0 or more, not {temperature!r}")
     limit = request.get("max_tokens")
-    asked = AskedWith(
+    asked_with = AskedWith(
         (("user", of_kind(request, "prompt", str, where, "?")),),
         tuple(texts(request.get("stop_sequences"))),
         limit if type(limit) is int else None,
@@ -69,7 +71,7 @@ def _answers(
     completions = of_kind(result, "completions", list, where, []) if result.get("success") else []
     if not completions:
         yield LoggedAnswer(
-            model, task, question, temperature, None, where, rewrite, asked, columns={"outcome": "error"}
+            model, task, question, temperature, None, where, rewrite, asked_with, columns={"outcome": "error"}
         )
     for each in completions:
         finish = of_kind(each, "finish_reason", dict, where, {}).get("reason")
@@ -79,6 +81,6 @@ def _answers(
             columns["reasoning"] = thinking
         tokens = [float(of_kind(t, "logprob", (int, float), where)) for t in of_kind(each, "tokens", list, where, [])]
         if any(tokens):  # HELM writes 0 where the server gave none
-            columns |= logprobs_columns((own, ()) for own in tokens)
+            columns |= logprobs_columns((logprob, ()) for logprob in tokens)
         reply = str(each.get("text") or "")
-        yield LoggedAnswer(model, task, question, temperature, reply, where, rewrite, asked, columns=columns)
+        yield LoggedAnswer(model, task, question, temperature, reply, where, rewrite, asked_with, columns=columns)

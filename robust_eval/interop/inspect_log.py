@@ -102,11 +102,11 @@ def _refuse_large(file: Path) -> None:
                 "fit into memory: convert it (inspect log convert --to eval), an .eval log is read sample by sample"
             )
         return
-    with zipfile.ZipFile(file) as parts:
-        refuse_members(file, parts)
-        for name in parts.NameToInfo:
+    with zipfile.ZipFile(file) as archive:
+        refuse_members(file, archive)
+        for name in archive.NameToInfo:
             if not name.startswith("samples/"):
-                member(file, parts, name)
+                member(file, archive, name)
 
 
 def _graders(scores: Any) -> set[tuple[str, bool]]:
@@ -125,20 +125,22 @@ def _samples(file: Path, ids: Sequence[Any], zstd_error: type[Exception]) -> Ite
     if file.suffix.lower() == ".json":
         whole = read_json(file)
         for number, raw in enumerate(whole.get("samples") or [], start=1):
-            named = raw if isinstance(raw, dict) else {}
-            yield f"{file}, sample {named.get('id', f'number {number}')} epoch {named.get('epoch', '?')}", raw
+            fields = raw if isinstance(raw, dict) else {}
+            yield f"{file}, sample {fields.get('id', f'number {number}')} epoch {fields.get('epoch', '?')}", raw
         return
-    with zipfile.ZipFile(file) as parts:
-        found = [name for name in parts.NameToInfo if name.startswith("samples/") and name.endswith(".json")]
-        parted = [(name.removeprefix("samples/").removesuffix(".json").rpartition("_epoch_"), name) for name in found]
+    with zipfile.ZipFile(file) as archive:
+        members = [name for name in archive.NameToInfo if name.startswith("samples/") and name.endswith(".json")]
+        members_by_epoch = [
+            (name.removeprefix("samples/").removesuffix(".json").rpartition("_epoch_"), name) for name in members
+        ]
         place = {str(sample): number for number, sample in enumerate(ids)}
-        parted.sort(
+        members_by_epoch.sort(
             key=lambda each: (place.get(each[0][0], len(place)), int(each[0][2]) if each[0][2].isdigit() else 0)
         )
-        for (sample, _, epoch), name in parted:
+        for (sample, _, epoch), name in members_by_epoch:
             where = f"{file}, sample {sample} epoch {epoch}"
             try:
-                yield where, parsed_json(member(file, parts, name))
+                yield where, parsed_json(member(file, archive, name))
             except UserError:
                 raise
             except (*_BROKEN, zipfile.BadZipFile, zlib.error, zstd_error) as problem:
@@ -149,15 +151,15 @@ def _last_config(raw: Any) -> dict[str, Any]:
     """Return with which settings the model was called last: a solver may have others than the log's header."""
     events = raw.get("events") if isinstance(raw, dict) else None
     calls = [each for each in events or [] if isinstance(each, dict) and each.get("event") == "model"]
-    found = calls[-1].get("config") if calls else None
-    return {name: value for name, value in found.items() if value is not None} if isinstance(found, dict) else {}
+    config = calls[-1].get("config") if calls else None
+    return {name: value for name, value in config.items() if value is not None} if isinstance(config, dict) else {}
 
 
 def _answer(
     sample: Any, model: str, task: str, temperature: float, stop: tuple[str, ...], max_tokens: int | None, where: str
 ) -> LoggedAnswer:
-    asked = sample.input if isinstance(sample.input, str) else _last_of_user(sample.input)
-    question, ungraded = _question(sample, asked, where)
+    question_text = sample.input if isinstance(sample.input, str) else _last_of_user(sample.input)
+    question, ungraded = _question(sample, question_text, where)
     choice = next(iter(sample.output.choices), None)
     text = sample.output.completion if choice is not None else None
     columns = {"outcome": _outcome(sample, choice, text), **output_columns(sample.output)}
@@ -183,7 +185,7 @@ def _error_line(error: Any) -> str:
     return printable(" ".join(error.message.split()))
 
 
-def _question(sample: Any, asked: str, where: str) -> tuple[Question, str]:
+def _question(sample: Any, question_text: str, where: str) -> tuple[Question, str]:
     """Return the question of a sample, and why it has no key; empty where it has one, or no target.
 
     A target that is a letter needs choices: those of the sample, or those that its input lists.
@@ -197,12 +199,12 @@ def _question(sample: Any, asked: str, where: str) -> tuple[Question, str]:
     elif len(choices) > len(LETTERS):
         reason = TOO_MANY.format(len(choices))
     elif not choices and len(targets) == 1 and letters:
-        choices, targets = list(lettered_options(asked)), letters
+        choices, targets = list(lettered_options(question_text)), letters
         if LETTERS.find(letters[0]) not in range(min(len(choices), len(LETTERS))) or len(choices) > len(LETTERS):
             reason = "the target is a letter, and the input lists no such choice"
     if reason:
         targets = choices = []
-    return question_of(str(sample.id), asked, targets, choices, where), reason
+    return question_of(str(sample.id), question_text, targets, choices, where), reason
 
 
 def output_columns(output: Any) -> dict[str, Any]:
@@ -232,9 +234,9 @@ def _outcome(sample: Any, choice: Any, text: str | None) -> str | None:
 
 
 def _reasoning(message: Any) -> dict[str, Any]:
-    parts = message.content if isinstance(message.content, list) else []
-    thought = "\n".join(part.reasoning for part in parts if part.type == "reasoning")
-    return {"reasoning": thought} if thought else {}
+    contents = message.content if isinstance(message.content, list) else []
+    reasoning = "\n".join(part.reasoning for part in contents if part.type == "reasoning")
+    return {"reasoning": reasoning} if reasoning else {}
 
 
 def _last_of_user(messages: Any) -> str:
@@ -243,20 +245,20 @@ def _last_of_user(messages: Any) -> str:
 
 def _scores(scores: Any) -> dict[str, float]:
     """Return the scores that are single numbers, or letters that stand for one."""
-    found = {}
+    numbers = {}
     for name, score in scores.items():
         value = _VALUES.get(score.value, score.value) if isinstance(score.value, str) else score.value
         if isinstance(value, bool | int | float):
-            found[name] = float(value)
-    return found
+            numbers[name] = float(value)
+    return numbers
 
 
 def reason(problem: BaseException) -> str:
     """Return why a log cannot be read, in one line: of pydantic the first field that is wrong."""
     errors = getattr(problem, "errors", None)
-    if callable(errors) and (found := errors()):
-        place = ".".join(str(part) for part in found[0].get("loc", ()))
-        return f"{place or 'it'}: {found[0].get('msg', '')}"
+    if callable(errors) and (field_errors := errors()):
+        place = ".".join(str(part) for part in field_errors[0].get("loc", ()))
+        return f"{place or 'it'}: {field_errors[0].get('msg', '')}"
     if isinstance(problem, zipfile.BadZipFile):
         return f"{first_line(problem)} (a log that was cut off can be recovered: inspect log recover)"
     if isinstance(problem, json.JSONDecodeError):
@@ -374,14 +376,14 @@ def _output(model: str, row: dict[str, Any]) -> "ModelOutput":
         usage = ModelUsage(**counts, total_tokens=sum(counts.values()), reasoning_tokens=row["reasoning_tokens"])
     if row["outcome"] in NO_REPLY and not row["text"] and not row["reasoning"]:
         return ModelOutput(model=model, usage=usage)
-    said: Any = row["text"]
+    content: Any = row["text"]
     if row["reasoning"]:
-        said = [ContentReasoning(reasoning=row["reasoning"]), ContentText(text=row["text"])]
+        content = [ContentReasoning(reasoning=row["reasoning"]), ContentText(text=row["text"])]
     stopped: Any = (
         "content_filter" if row["outcome"] == "filtered_reply" else _STOPPED.get(row["finish_reason"], "unknown")
     )
     choice = ChatCompletionChoice(
-        message=ChatMessageAssistant(content=said, model=model, source="generate"),
+        message=ChatMessageAssistant(content=content, model=model, source="generate"),
         stop_reason=stopped,
         logprobs=_logprobs(row),
     )
@@ -392,18 +394,18 @@ def _logprobs(row: dict[str, Any]) -> Any:
     """Return the log-probabilities; a token is called by its number, where that is known."""
     from inspect_ai.model import Logprob, Logprobs, TopLogprob
 
-    own, top = row["token_logprobs"], row["top_logprobs"]
-    if own is None:
+    token_logprobs, top = row["token_logprobs"], row["top_logprobs"]
+    if token_logprobs is None:
         return None
-    ids = row["token_ids"] or [""] * len(own)
-    tops: Sequence[Any] = top or [None] * len(own)
+    ids = row["token_ids"] or [""] * len(token_logprobs)
+    tops: Sequence[Any] = top or [None] * len(token_logprobs)
     content = [
         Logprob(
             token=str(token),
             logprob=logprob,
             top_logprobs=None if each is None else [TopLogprob(token="", logprob=one) for one in each],
         )
-        for token, logprob, each in zip(ids, own, tops, strict=True)
+        for token, logprob, each in zip(ids, token_logprobs, tops, strict=True)
     ]
     return Logprobs(content=content)
 
@@ -411,10 +413,10 @@ def _logprobs(row: dict[str, Any]) -> Any:
 def _score(row: dict[str, Any]) -> "Score":
     from inspect_ai.scorer import CORRECT, INCORRECT, Score
 
-    found = verdict(row)
-    value: Any = float("nan") if found is None else CORRECT if found else INCORRECT
-    said = {name: row[name] for name in ("label", "exact", "rule", "reason", "outcome") if row[name] is not None}
-    return Score(value=value, answer=row["answer"], explanation=row["reason"] or row["rule"], metadata=said)
+    right = verdict(row)
+    value: Any = float("nan") if right is None else CORRECT if right else INCORRECT
+    metadata = {name: row[name] for name in ("label", "exact", "rule", "reason", "outcome") if row[name] is not None}
+    return Score(value=value, answer=row["answer"], explanation=row["reason"] or row["rule"], metadata=metadata)
 
 
 def _results(answers: FinishedAnswers, samples: int) -> "EvalResults":
@@ -424,10 +426,10 @@ def _results(answers: FinishedAnswers, samples: int) -> "EvalResults":
     run = answers.labelled.run
     for name, estimate in answers.figures.items():
         about, n = run.about(name), run.n(name)
-        told = {"label": about.words if about else name, "n": n}
+        metadata = {"label": about.words if about else name, "n": n}
         ends = {} if estimate.low != estimate.low else {f"{name}.low": estimate.low, f"{name}.high": estimate.high}
         for key, value in ({name: estimate.value} | ends).items():
-            metrics[key] = EvalMetric(name=key, group=name, value=value, metadata=told)
+            metrics[key] = EvalMetric(name=key, group=name, value=value, metadata=metadata)
     verdicts = [verdict(row) for each in answers.conditions for row in each.rows]
     scored = sum(each is not None for each in verdicts)
     return EvalResults(

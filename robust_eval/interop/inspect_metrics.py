@@ -106,8 +106,8 @@ def breaking_temperature(threshold: float = 0.5) -> Metric:
 
     def compute(scores: list[SampleScore]) -> Value:
         answers = ScoredAnswers(scores, known=True)
-        found = answers.breaking(threshold)
-        broken = np.where(np.isinf(found), np.nan, found)
+        temperatures = answers.breaking(threshold)
+        broken = np.where(np.isinf(temperatures), np.nan, temperatures)
         return _mean("breaking_temperature", broken, answers, (0.0, answers.planned[-1]))
 
     return compute
@@ -119,8 +119,8 @@ def firmness(threshold: float = 0.5) -> Metric:
 
     def compute(scores: list[SampleScore]) -> Value:
         answers = ScoredAnswers(scores, known=True)
-        found = answers.breaking(threshold)
-        return _mean("firmness", np.where(np.isnan(found), np.nan, np.isinf(found).astype(float)), answers)
+        breaks = answers.breaking(threshold)
+        return _mean("firmness", np.where(np.isnan(breaks), np.nan, np.isinf(breaks).astype(float)), answers)
 
     return compute
 
@@ -132,8 +132,8 @@ def answer_entropy() -> Metric:
     def compute(scores: list[SampleScore]) -> Value:
         answers = ScoredAnswers(scores)
         names = {"certainty.entropy": "answer_entropy", "certainty.error_rate": "error_rate"}
-        found = AnswerCertainty().score(answers.questions, answers.measured, SEED)
-        return _values(found.figures(), names)
+        score = AnswerCertainty().score(answers.questions, answers.measured, SEED)
+        return _values(score.figures(), names)
 
     return compute
 
@@ -144,8 +144,8 @@ def agreement() -> Metric:
 
     def compute(scores: list[SampleScore]) -> Value:
         answers = ScoredAnswers(scores)
-        found = AnswerAgreement().score(answers.questions, answers.measured, SEED)
-        return _values(found.figures(), AGREEMENT)
+        score = AnswerAgreement().score(answers.questions, answers.measured, SEED)
+        return _values(score.figures(), AGREEMENT)
 
     return compute
 
@@ -159,13 +159,15 @@ def _mean(
 
 def _values(figures: Mapping[str, Estimate], names: Mapping[str, str]) -> dict[str, str | int | float | bool | None]:
     """Return the figures that have a name in a log; where there is one temperature, without it."""
-    found = []
+    estimates = []
     for figure, one in figures.items():
         curve = curve_and_temperature(figure)
         if curve is not None and curve[0] in names:
-            found.append((names[curve[0]], curve[1], one))
-    several = len({repr(t) for _, t, _ in found}) > 1
-    return {key: value for name, t, one in found for key, value in _ends(f"{name}_t{t:g}" if several else name, one)}
+            estimates.append((names[curve[0]], curve[1], one))
+    several = len({repr(t) for _, t, _ in estimates}) > 1
+    return {
+        key: value for name, t, one in estimates for key, value in _ends(f"{name}_t{t:g}" if several else name, one)
+    }
 
 
 def _ends(name: str, one: Estimate) -> Iterator[tuple[str, float]]:
@@ -176,6 +178,6 @@ def _ends(name: str, one: Estimate) -> Iterator[tuple[str, float]]:
 
 
 @cache
-def _warn(said: str) -> None:
+def _warn(sentence: str) -> None:
     """Warn once: inspect_ai computes metrics again and again."""
-    log.warning(said)
+    log.warning(sentence)

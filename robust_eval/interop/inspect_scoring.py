@@ -108,8 +108,8 @@ def _row(state: TaskState, question_id: str, mark: Mapping[str, Any]) -> dict[st
     else:
         outcome = "ok" if text else "empty"
     place = {"question_id": question_id, "rewrite": mark["rewrite"], "temperature": temperature_in(mark)}
-    said = {"trial": state.epoch - 1, "text": text, "outcome": outcome, "weight": 1.0}
-    return {**place, **said, **output_columns(state.output)}
+    reply = {"trial": state.epoch - 1, "text": text, "outcome": outcome, "weight": 1.0}
+    return {**place, **reply, **output_columns(state.output)}
 
 
 def _as_they_say(score: Score | None, text: str) -> dict[str, Any]:
@@ -122,9 +122,9 @@ def _as_they_say(score: Score | None, text: str) -> dict[str, Any]:
 
 
 def _score(row: dict[str, Any], theirs: Score | None) -> Score:
-    kept = {name: value for name, value in row.items() if value is not None and name != "reasoning"}
-    if kept["temperature"] != kept["temperature"]:
-        kept["temperature"] = temperature_name(DEFAULT_TEMPERATURE)
+    columns = {name: value for name, value in row.items() if value is not None and name != "reasoning"}
+    if columns["temperature"] != columns["temperature"]:
+        columns["temperature"] = temperature_name(DEFAULT_TEMPERATURE)
     right = False if row.get("correct") is None and row["outcome"] in NO_ANSWER else row.get("correct")
     unscored = right is None or row["outcome"] in NO_REPLY
     return Score(
@@ -132,7 +132,7 @@ def _score(row: dict[str, Any], theirs: Score | None) -> Score:
         answer=row.get("answer"),
         explanation=theirs.explanation if theirs is not None else row.get("reason") or row.get("rule"),
         reason=row["outcome"] if unscored else None,
-        metadata={MARK: kept},
+        metadata={MARK: columns},
     )
 
 
@@ -141,8 +141,8 @@ def answer_entropy() -> ScoreReducer:
     """Entropy (nats) of the answers of the epochs that said something; answers with the same normal form are one."""
 
     def reduce(scores: list[Score]) -> Score:
-        said = Counter(form for score in scores if score.answer and (form := normal_form(score.answer)))
-        return Score(value=float(entropy_of([list(said.values())])[0]) if said else math.nan)
+        forms = Counter(form for score in scores if score.answer and (form := normal_form(score.answer)))
+        return Score(value=float(entropy_of([list(forms.values())])[0]) if forms else math.nan)
 
     return reduce
 

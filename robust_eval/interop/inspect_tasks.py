@@ -134,9 +134,9 @@ def multiqa(
 
 def _levels(temperatures: Sequence[float] | float) -> list[float]:
     """Return the temperatures as numbers, ascending; ``-T temperatures=0.5,1`` gives texts."""
-    given = [temperatures] if isinstance(temperatures, int | float) else list(temperatures)
+    values = [temperatures] if isinstance(temperatures, int | float) else list(temperatures)
     try:
-        return sorted({float(t) for t in given})
+        return sorted({float(t) for t in values})
     except (TypeError, ValueError) as problem:
         raise UserError(f"temperatures must be numbers, not {temperatures}") from problem
 
@@ -167,9 +167,9 @@ class SettledEarly(EarlyStopping):
         self.values.clear()
         self.sweep.clear()
         self.stopped = 0
-        named = [(each.id if each.id is not None else number, each) for number, each in enumerate(samples, start=1)]
+        by_name = [(each.id if each.id is not None else number, each) for number, each in enumerate(samples, start=1)]
         self.place = {}
-        for name, sample in named:
+        for name, sample in by_name:
             mark = mark_in(sample.metadata)
             self.place[name] = (str(mark["question"]["id"]), temperature_in(mark))
         for name, (question, t) in sorted(self.place.items(), key=lambda item: item[1][1]):
@@ -205,15 +205,15 @@ class SettledEarly(EarlyStopping):
         if not self.settle:
             return None
         for each in self.sweep[question]:
-            found = self._settled(each)
+            verdict = self._settled(each)
             if each == name:
-                return None if found is None else f"settled: it {found}"
-            if found in ("breaks", "unknown"):
-                return f"it {found} at t = {self.place[each][1]:g}"
+                return None if verdict is None else f"settled: it {verdict}"
+            if verdict in ("breaks", "unknown"):
+                return f"it {verdict} at t = {self.place[each][1]:g}"
         return None
 
     def _greedy(self, question: str) -> Sequence[str | int]:
-        return [name for name, (own, t) in self.place.items() if own == question and t == 0]
+        return [name for name, (question_id, t) in self.place.items() if question_id == question and t == 0]
 
     def _settled(self, name: str | int) -> str | None:
         values = self.values[name]
@@ -264,15 +264,17 @@ def _loaded(data: Data, limit: int | None) -> tuple[str, list[tuple[Question, Sa
     if isinstance(data, str):
         name, questions = named_questions(data, limit)
         return name, [(question, None) for question in questions]
-    found: list[tuple[Question, Sample | None]] = []
+    questions_and_samples: list[tuple[Question, Sample | None]] = []
     for number, sample in enumerate(data[:limit], start=1):
-        named = str(number if sample.id is None else sample.id)
-        asked = sample.input if isinstance(sample.input, str) else sample.input[-1].text
-        said = sample.metadata or {}
-        others = {"group": str(said.get("group", "")), "rewrites": tuple(texts(said.get("rewrites")))}
-        question = question_of(named, asked, texts(sample.target), sample.choices or (), f"sample {named}", **others)
-        found.append((question, sample))
-    return "samples", found
+        sample_id = str(number if sample.id is None else sample.id)
+        question_text = sample.input if isinstance(sample.input, str) else sample.input[-1].text
+        metadata = sample.metadata or {}
+        more_fields = {"group": str(metadata.get("group", "")), "rewrites": tuple(texts(metadata.get("rewrites")))}
+        question = question_of(
+            sample_id, question_text, texts(sample.target), sample.choices or (), f"sample {sample_id}", **more_fields
+        )
+        questions_and_samples.append((question, sample))
+    return "samples", questions_and_samples
 
 
 def _name(question: Question, rewrite: int, t: float, conditions: int) -> str:
@@ -285,11 +287,11 @@ def _name(question: Question, rewrite: int, t: float, conditions: int) -> str:
 def _input(question: Question, rewrite: int, prompts: str, given: Sample | None) -> str | list[ChatMessage]:
     if given is not None:
         return question.rewrites[rewrite - 1] if rewrite else given.input
-    found: list[ChatMessage] = []
+    messages: list[ChatMessage] = []
     for message in prompt_for(question, rewrite, prompts).messages():
         made: Any = _MESSAGES[message["role"]]
-        found.append(made(content=message["content"]))
-    return found
+        messages.append(made(content=message["content"]))
+    return messages
 
 
 def _target(question: Question) -> str | list[str]:

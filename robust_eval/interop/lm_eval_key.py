@@ -158,10 +158,10 @@ def configured_choices(doc_to_choice: Any, doc: Mapping[str, Any]) -> tuple[str,
 def _inexact(record: Mapping[str, Any]) -> str:
     """Return why the task's metrics compare no reply with the target; empty where one does, or the log names none."""
     metrics = record.get("metrics")
-    named = [str(each) for each in metrics] if isinstance(metrics, list) else []
-    if not named or _EXACT & set(named):
+    names = [str(each) for each in metrics] if isinstance(metrics, list) else []
+    if not names or _EXACT & set(names):
         return ""
-    return f"its metric {shown(', '.join(named))} is no comparison with the target"
+    return f"its metric {shown(', '.join(names))} is no comparison with the target"
 
 
 def _indexed(targets: Sequence[str], choices: tuple[str, ...], doc: Mapping[str, Any]) -> Key:

@@ -61,9 +61,9 @@ def read_lm_eval(file: Path) -> Iterator[LoggedAnswer]:
         document = documents.get(str(doc_id))
         if document is None:
             document = documents[str(doc_id)] = _Document(resps)
-            named = _id(record, ids, where)
-            ids.add(named)
-            document.answers.extend(_answers(record, named, task, document, where))
+            document_id = _id(record, ids, where)
+            ids.add(document_id)
+            document.answers.extend(_answers(record, document_id, task, document, where))
         elif document.resps != resps:
             raise UserError(f"{where}: it stands already in this file with other replies")
         document.scores.update(_scores(record, task, where))
@@ -81,17 +81,17 @@ def _without_key(answer: LoggedAnswer) -> LoggedAnswer:
 def _id(record: Any, taken: set[str], where: str) -> str:
     """Return the id of a document: that of its data set, unless it is empty or another document has it."""
     doc = of_kind(record, "doc", dict, where)
-    named = str(next((doc[name] for name in _IDS if isinstance(doc.get(name), str | int)), ""))
+    document_id = str(next((doc[name] for name in _IDS if isinstance(doc.get(name), str | int)), ""))
     number = str(record["doc_id"])
-    if not named:
+    if not document_id:
         return number
-    return f"{named} ({number})" if named in taken else named
+    return f"{document_id} ({number})" if document_id in taken else document_id
 
 
 def _task(file: Path) -> _Task:
     """Return the model and the task of a file, by its name and the results file of its folder."""
-    named, _, date = file.stem.removeprefix("samples_").rpartition("_")
-    task = _Task(file.parent.name or "recorded", named or file.stem)
+    task_name, _, date = file.stem.removeprefix("samples_").rpartition("_")
+    task = _Task(file.parent.name or "recorded", task_name or file.stem)
     results = file.with_name(f"results_{date}.json")
     if not results.is_file():
         return task
@@ -111,14 +111,14 @@ def _task(file: Path) -> _Task:
     )
 
 
-def _answers(record: Any, named: str, task: _Task, document: _Document, where: str) -> Iterator[LoggedAnswer]:
+def _answers(record: Any, document_id: str, task: _Task, document: _Document, where: str) -> Iterator[LoggedAnswer]:
     arguments = _arguments(record, task, where)
     if len(arguments) != len(document.resps):
         raise UserError(f"{where}: {len(arguments)} requests, and replies to {len(document.resps)}")
     if isinstance(arguments[0][1], dict):
-        yield from _generated(record, named, arguments, task, document, where)
+        yield from _generated(record, document_id, arguments, task, document, where)
     else:
-        yield from _distribution(record, named, arguments, task, document, where)
+        yield from _distribution(record, document_id, arguments, task, document, where)
 
 
 def _arguments(record: Any, task: _Task, where: str) -> list[tuple[Any, Any]]:
@@ -155,8 +155,8 @@ def _messages(context: Any, where: str) -> tuple[tuple[tuple[str, str], ...], bo
 
 
 def _content(content: Any) -> str:
-    parts = content if isinstance(content, list) else [content]
-    return "".join(str(each.get("text") or "") if isinstance(each, dict) else str(each or "") for each in parts)
+    contents = content if isinstance(content, list) else [content]
+    return "".join(str(each.get("text") or "") if isinstance(each, dict) else str(each or "") for each in contents)
 
 
 def _last_of_user(messages: Sequence[tuple[str, str]]) -> str:
@@ -164,7 +164,7 @@ def _last_of_user(messages: Sequence[tuple[str, str]]) -> str:
 
 
 def _generated(
-    record: Any, named: str, arguments: Sequence[Any], task: _Task, document: _Document, where: str
+    record: Any, document_id: str, arguments: Sequence[Any], task: _Task, document: _Document, where: str
 ) -> Iterator[LoggedAnswer]:
     """Yield the replies to each request of a document, at the temperature of the request."""
     context, settings = arguments[0]
@@ -173,12 +173,12 @@ def _generated(
     until = settings.get("until") or []
     stop = tuple(texts(until)) if isinstance(until, list) else (str(until),)
     limit = next((settings[name] for name in ("max_gen_toks", "max_tokens") if type(settings.get(name)) is int), None)
-    asked = AskedWith(messages, stop, limit, chat or task.chat, "reply")
+    asked_with = AskedWith(messages, stop, limit, chat or task.chat, "reply")
     mark = record["doc"].get(MARK)
     key = Key() if mark is not None else generated_key(record, task.config, prompt)
-    question = _question(record, named, prompt, key, where)
-    for number, ((_, drawn), repeats) in enumerate(zip(arguments, document.resps, strict=True)):
-        temperature = _temperature(drawn, where)
+    question = _question(record, document_id, prompt, key, where)
+    for number, ((_, request_settings), repeats) in enumerate(zip(arguments, document.resps, strict=True)):
+        temperature = _temperature(request_settings, where)
         if not isinstance(repeats, list) or not all(isinstance(each, str | None) for each in repeats):
             raise UserError(f"{where}: 'resps' must be lists of texts, not {shown(repeats)}")
         for trial, text in enumerate(repeats):
@@ -190,7 +190,7 @@ def _generated(
                 temperature,
                 text,
                 where,
-                asked=asked,
+                asked=asked_with,
                 scores=scores,
                 ungraded=key.unknown,
             )
@@ -207,7 +207,7 @@ def _temperature(settings: Any, where: str) -> float:
 
 
 def _distribution(
-    record: Any, named: str, arguments: Sequence[Any], task: _Task, document: _Document, where: str
+    record: Any, document_id: str, arguments: Sequence[Any], task: _Task, document: _Document, where: str
 ) -> Iterator[LoggedAnswer]:
     """Yield each choice once, weighted with its share of the probability at temperature 1, and the likeliest as the
     greedy answer.
@@ -234,17 +234,17 @@ def _distribution(
         order = [continuations.index(letter) for letter in LETTERS[: len(contexts)]]
         continuations, likelihoods = sorted(continuations), likelihoods[order]
         key = key if key.correct is None or order == sorted(order) else _ordered(key, order)
-    question = _question(record, named, _last_of_user(messages), key, where)
+    question = _question(record, document_id, _last_of_user(messages), key, where)
     weights = np.exp(likelihoods - likelihoods.max())
     weights /= weights.sum()
     names = [_named(place, question.choices or continuations) for place in range(len(contexts))]
     reader = "by_prompt_style" if names == list(LETTERS[: len(names)]) else "reply"
-    asked = AskedWith(messages, chat=chat or task.chat, reader=reader)
+    asked_with = AskedWith(messages, chat=chat or task.chat, reader=reader)
 
     def answer(place: int, temperature: float, **columns: Any) -> LoggedAnswer:
         return LoggedAnswer(
             *(task.model, task.name, question, temperature, names[place], where),
-            asked=asked,
+            asked=asked_with,
             columns=columns,
             scores={} if temperature else document.scores,
             ungraded=key.unknown,
@@ -284,12 +284,12 @@ def _log_likelihood(resp: Any) -> float:
     return float(resp)
 
 
-def _question(record: Any, named: str, prompt: str, key: Key, where: str) -> Question:
+def _question(record: Any, document_id: str, prompt: str, key: Key, where: str) -> Question:
     doc = record["doc"]
     text = next((doc[name] for name in QUESTION if isinstance(doc.get(name), str) and doc[name].strip()), prompt)
     if not text.strip():
         raise UserError(f"{where}: the question has no text")
-    return Question(named, text, answers=key.answers, choices=key.choices, correct=key.correct)
+    return Question(document_id, text, answers=key.answers, choices=key.choices, correct=key.correct)
 
 
 def _scores(record: Any, task: _Task, where: str) -> dict[str, float]:

@@ -32,27 +32,27 @@ def with_log(overrides: Sequence[str]) -> list[str]:
     Its answers and questions are written under ``mlruns/tables``. Model and questions are those of the log where the
     overrides do not name others. UserError where it holds the answers of several models or tasks.
     """
-    given = dict(line.partition("=")[::2] for line in overrides)
-    named = next((given[key].strip("'\"") for key in _FILE if key in given), None)
-    if named is None or not (files := logs(Path(named))):
+    settings_by_key = dict(line.partition("=")[::2] for line in overrides)
+    log_path = next((settings_by_key[key].strip("'\"") for key in _FILE if key in settings_by_key), None)
+    if log_path is None or not (files := logs(Path(log_path))):
         return list(overrides)
-    found = collect(files)
-    if len(found) > 1:
-        shown = "; ".join(f"{each.model} on {each.task}" for each in found)
+    runs = collect(files)
+    if len(runs) > 1:
+        names = "; ".join(f"{each.model} on {each.task}" for each in runs)
         raise UserError(
-            f"{named} holds several runs ({shown}): robust-eval import {named} scores each and compares them"
+            f"{log_path} holds several runs ({names}): robust-eval import {log_path} scores each and compares them"
         )
-    mlruns = Path(given.get("paths.mlruns", "mlruns").strip("'\"")).absolute()
-    settings = scored_by(found[0], mlruns)
-    if "dataset" in given:
+    mlruns = Path(settings_by_key.get("paths.mlruns", "mlruns").strip("'\"")).absolute()
+    settings = scored_by(runs[0], mlruns)
+    if "dataset" in settings_by_key:
         settings = {key: value for key, value in settings.items() if key.split(".")[0] != "dataset"}
     elif "dataset" not in settings:
-        raise no_key(found[0], named)
+        raise no_key(runs[0], log_path)
     else:
-        for sentence in ungraded_sentences(found[0]):
-            log.warning("%s: %s", named, sentence)
-    wanted = (key for key in settings if key not in given or key in _FILE)
-    return [*overrides, *(as_override(key, settings[key]) for key in wanted)]
+        for sentence in ungraded_sentences(runs[0]):
+            log.warning("%s: %s", log_path, sentence)
+    added = (key for key in settings if key not in settings_by_key or key in _FILE)
+    return [*overrides, *(as_override(key, settings[key]) for key in added)]
 
 
 def logs(place: Path) -> list[Path]:
@@ -95,14 +95,14 @@ def ungraded_sentences(collected: Collected) -> list[str]:
     return sentences
 
 
-def no_key(collected: Collected, named: str) -> UserError:
+def no_key(collected: Collected, log_name: str) -> UserError:
     """Return the error for a log that no metric can score by itself, because it has no right answers."""
     reasons = list(collected.ungraded)
     more = f"; {len(reasons) - 1:,} more reasons" if len(reasons) > 1 else ""
     return UserError(
         printable(
-            f"{named} does not say which answers to {collected.task} are right: {reasons[0]}{more}{_own(collected)}: "
-            "name the questions with their answers, dataset=FILE, whose ids are those of the log (such as "
+            f"{log_name} does not say which answers to {collected.task} are right: {reasons[0]}{more}{_own(collected)}"
+            ": name the questions with their answers, dataset=FILE, whose ids are those of the log (such as "
             f"{collected.questions[0].id!r})"
         )
     )
@@ -131,7 +131,7 @@ def _own(collected: Collected) -> str:
 def lacking_by_metric(collected: Collected, settings: Mapping[str, Any]) -> dict[str, str]:
     """Return why a metric cannot score the answers with these settings, for each that cannot."""
     register()
-    found = {}
+    reasons = {}
     for name in SCHEMAS["metric"]:
         lines = ["sampler=recorded", f"metric=[{name}]", *(as_override(key, value) for key, value in settings.items())]
         try:
@@ -141,30 +141,32 @@ def lacking_by_metric(collected: Collected, settings: Mapping[str, Any]) -> dict
         except UserError as problem:
             if f"metric={name}" not in str(problem):  # the answers cannot be scored by any
                 raise
-            found[name] = str(problem).replace(settings["sampler.recorded.file"], f"the log of {collected.model}")
-    return found
+            reasons[name] = str(problem).replace(settings["sampler.recorded.file"], f"the log of {collected.model}")
+    return reasons
 
 
 def differences(collected: Collected) -> list[str]:
     """Compare how the first answer was asked for with how we ask, and count the answers that were cut off."""
-    asked, question = collected.asked, collected.questions[0]
+    asked_with, question = collected.asked, collected.questions[0]
     prompt = prompt_for(question)
-    ours = prompt.messages() if asked.chat else [{"role": "user", "content": prompt.text()}]
-    said = []
-    if asked.messages and [{"role": role, "content": text} for role, text in asked.messages] != ours:
-        theirs = " ⏎ ".join(f"{role}: {text}" if asked.chat else text for role, text in asked.messages)
-        shown = theirs if len(theirs) <= 160 else f"…{theirs[-160:]}"
-        said.append(printable(f"their prompt is not ours, it is {shown!r} ({question.id})"))
-    lines = not asked.chat and asked.reader != "reply"
+    own_messages = prompt.messages() if asked_with.chat else [{"role": "user", "content": prompt.text()}]
+    sentences = []
+    if asked_with.messages and [{"role": role, "content": text} for role, text in asked_with.messages] != own_messages:
+        theirs = " ⏎ ".join(f"{role}: {text}" if asked_with.chat else text for role, text in asked_with.messages)
+        excerpt = theirs if len(theirs) <= 160 else f"…{theirs[-160:]}"
+        sentences.append(printable(f"their prompt is not ours, it is {excerpt!r} ({question.id})"))
+    lines = not asked_with.chat and asked_with.reader != "reply"
     ends = "the first line ends" if lines else "no string ends"
-    if asked.stop and not (lines and asked.stop == ("\n",)):
-        said.append(printable(f"a reply ended at {list(asked.stop)!r}, where with us {ends} one"))
+    if asked_with.stop and not (lines and asked_with.stop == ("\n",)):
+        sentences.append(printable(f"a reply ended at {list(asked_with.stop)!r}, where with us {ends} one"))
     answers = collected.answers
     if "finish_reason" in answers.column_names:
         cut = pc.sum(pc.equal(answers["finish_reason"], "length")).as_py() or 0
         if cut:
-            most = f"{asked.max_tokens} tokens" if asked.max_tokens else "a limit"
-            said.append(f"{cut:,} of {answers.num_rows:,} replies were cut off at {most}")
-    elif asked.max_tokens:
-        said.append(f"replies had at most {asked.max_tokens} tokens, and the log does not say which were cut off")
-    return said
+            limit = f"{asked_with.max_tokens} tokens" if asked_with.max_tokens else "a limit"
+            sentences.append(f"{cut:,} of {answers.num_rows:,} replies were cut off at {limit}")
+    elif asked_with.max_tokens:
+        sentences.append(
+            f"replies had at most {asked_with.max_tokens} tokens, and the log does not say which were cut off"
+        )
+    return sentences

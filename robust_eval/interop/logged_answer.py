@@ -84,24 +84,24 @@ def shown(value: object) -> str:
 
 
 def question_of(
-    named: str, text: str, targets: Sequence[str], choices: Sequence[str], where: str, **others: Any
+    question_id: str, text: str, targets: Sequence[str], choices: Sequence[str], where: str, **more_fields: Any
 ) -> Question:
     """Return the question of a log; of one with choices the target is a letter, an index from 0 or the text of one.
 
     UserError for a target that is none of the choices.
     """
-    if not named or not text.strip():
-        raise UserError(f"{where}: the question has no {'text' if named else 'id'}")
+    if not question_id or not text.strip():
+        raise UserError(f"{where}: the question has no {'text' if question_id else 'id'}")
     accepted = tuple(dict.fromkeys(target for target in targets if target.strip()))
     if not choices:
-        return Question(named, text, answers=accepted, **others)
+        return Question(question_id, text, answers=accepted, **more_fields)
     if not 2 <= len(choices) <= len(LETTERS):
         raise UserError(f"{where}: {TOO_MANY.format(len(choices))}")
     right = {_chosen(target.strip(), choices) for target in accepted}
     if None in right or len(right) > 1:
-        said = "names several choices, and one is right" if None not in right else "is none of the choices"
-        raise UserError(f"{where}: the target {shown(list(accepted))} {said}")
-    return Question(named, text, choices=tuple(choices), correct=next(iter(right), None), **others)
+        problem = "names several choices, and one is right" if None not in right else "is none of the choices"
+        raise UserError(f"{where}: the target {shown(list(accepted))} {problem}")
+    return Question(question_id, text, choices=tuple(choices), correct=next(iter(right), None), **more_fields)
 
 
 def _chosen(target: str, choices: Sequence[str]) -> int | None:
@@ -128,10 +128,10 @@ def texts(value: Any) -> list[str]:
 
 def logprobs_columns(tokens: Iterable[tuple[float, Sequence[float]]]) -> dict[str, Any]:
     """Return the columns of log-probabilities: of each token, and the largest at its place, descending."""
-    pairs = [(own, sorted(top, reverse=True)) for own, top in tokens]
+    pairs = [(logprob, sorted(top, reverse=True)) for logprob, top in tokens]
     if not pairs:
         return {}
-    columns: dict[str, Any] = {"token_logprobs": [own for own, _ in pairs]}
+    columns: dict[str, Any] = {"token_logprobs": [logprob for logprob, _ in pairs]}
     if any(top for _, top in pairs):
         columns["top_logprobs"] = [top for _, top in pairs]
     return columns
@@ -143,8 +143,8 @@ def openai_logprobs(choice: Mapping[str, Any], where: str) -> dict[str, Any]:
     tokens = []
     for each in of_kind(whole, "content", list, where, []):
         top = of_kind(each, "top_logprobs", list, where, [])
-        own = float(of_kind(each, "logprob", (int, float), where))
-        tokens.append((own, [float(of_kind(one, "logprob", (int, float), where)) for one in top]))
+        logprob = float(of_kind(each, "logprob", (int, float), where))
+        tokens.append((logprob, [float(of_kind(one, "logprob", (int, float), where)) for one in top]))
     return logprobs_columns(tokens)
 
 

@@ -51,8 +51,8 @@ _MEAN, _SHARE = _mean_and_ends((0.0, math.inf)), _mean_and_ends(SHARE)
 def accuracy(inputs: Any, outputs: Any, expectations: Any) -> Feedback:
     """Share of the replies that are right, as ``grader=matching`` grades them."""
     _, graded = _graded(inputs, outputs, expectations)
-    found = grid([_ID], graded)
-    return Feedback(value=float(found.correct.sum() / found.replies.sum()), rationale=_shown(graded))
+    counts = grid([_ID], graded)
+    return Feedback(value=float(counts.correct.sum() / counts.replies.sum()), rationale=_shown(graded))
 
 
 @scorer(aggregations=_MEAN)
@@ -60,8 +60,8 @@ def answer_entropy(inputs: Any, outputs: Any, expectations: Any) -> Feedback:
     """Entropy (nats) of the answers to a question, the mean of its temperatures; none where no reply answers."""
     question, graded = _graded(inputs, outputs, expectations)
     scored = AnswerCertainty().score([question], Measured(graded.slice(0, 0), graded), seed=0)
-    found = np.array(scored.tables["certainty"]["entropy"].to_pylist(), dtype=float)
-    value = None if np.isnan(found).all() else float(np.nanmean(found))
+    entropies = np.array(scored.tables["certainty"]["entropy"].to_pylist(), dtype=float)
+    value = None if np.isnan(entropies).all() else float(np.nanmean(entropies))
     return Feedback(value=value, rationale=_shown(graded))
 
 
@@ -83,14 +83,16 @@ def _breaking(inputs: Any, outputs: Any, expectations: Any) -> tuple[float, pa.T
     if not isinstance(outputs, Mapping):
         raise UserError("a breaking temperature needs outputs by temperature, such as {0.2: [...], 1.0: [...]}")
     _, graded = _graded(inputs, outputs, expectations)
-    found = grid([_ID], graded)
-    return float(breaks(found.accuracy, found.temperatures)[0]), graded
+    grid_of_replies = grid([_ID], graded)
+    return float(breaks(grid_of_replies.accuracy, grid_of_replies.temperatures)[0]), graded
 
 
 def _graded(inputs: Any, outputs: Any, expectations: Any) -> tuple[Question, pa.Table]:
     """Return the question and its replies, graded; UserError where outputs or expectations are none."""
-    asked = inputs.get("question", inputs) if isinstance(inputs, Mapping) else inputs
-    question = Question(id=_ID, text=str(asked), answers=_texts((expectations or {}).get("answers"), "expectations"))
+    question_text = inputs.get("question", inputs) if isinstance(inputs, Mapping) else inputs
+    question = Question(
+        id=_ID, text=str(question_text), answers=_texts((expectations or {}).get("answers"), "expectations")
+    )
     by_temperature = outputs if isinstance(outputs, Mapping) else {DEFAULT_TEMPERATURE: outputs}
     rows = [
         {"question_id": _ID, "rewrite": 0, "temperature": _number(t), "trial": trial, "text": text}
@@ -102,24 +104,26 @@ def _graded(inputs: Any, outputs: Any, expectations: Any) -> tuple[Question, pa.
     return question, EqualText().aggregate([question], graded)
 
 
-def _texts(said: Any, where: str) -> tuple[str, ...]:
+def _texts(value: Any, where: str) -> tuple[str, ...]:
     """Return one text or several; UserError where there is none, or something else."""
-    found = (said,) if isinstance(said, str) else said
-    if not isinstance(found, Sequence) or not found or not all(isinstance(text, str) for text in found):
-        wanted = 'the accepted answers, {"answers": [...]}' if where == "expectations" else "replies: a text or a list"
-        raise UserError(f"{where} must hold {wanted} of texts, not {said!r:.80}")
-    return tuple(found)
+    texts = (value,) if isinstance(value, str) else value
+    if not isinstance(texts, Sequence) or not texts or not all(isinstance(text, str) for text in texts):
+        expected = (
+            'the accepted answers, {"answers": [...]}' if where == "expectations" else "replies: a text or a list"
+        )
+        raise UserError(f"{where} must hold {expected} of texts, not {value!r:.80}")
+    return tuple(texts)
 
 
 def _number(temperature: Any) -> float:
     """Return a temperature that may be a text, as JSON has it for a key."""
     try:
-        found = float(temperature)
+        number = float(temperature)
     except (TypeError, ValueError) as problem:
         raise UserError(f"outputs must be by temperature, a number, not {temperature!r:.40}") from problem
-    if found < 0 or math.isinf(found):
-        raise UserError(f"outputs must be by temperature, 0 or more, not {found:g}")
-    return found
+    if number < 0 or math.isinf(number):
+        raise UserError(f"outputs must be by temperature, 0 or more, not {number:g}")
+    return number
 
 
 def _shown(graded: pa.Table) -> str:

@@ -29,52 +29,52 @@ def is_output(first: Any) -> bool:
 
 def read_batch(requests: Sequence[Path], outputs: Sequence[Path]) -> Iterator[LoggedAnswer]:
     """Yield the answers to all requests in their order. UserError names the request that is broken or unknown."""
-    asked = {key: (where, body) for file in requests for where, key, body in _records(file, "body")}
+    requests_by_id = {key: (where, body) for file in requests for where, key, body in _records(file, "body")}
     if not requests:
         raise UserError(f"{outputs[0]} holds outputs of a batch: name the file of its requests as well")
     prompts: dict[Any, list[str]] = {}
-    for key, (where, body) in asked.items():
+    for key, (where, body) in requests_by_id.items():
         prompts.setdefault(_messages(body, where), []).append(key)
-    named = {prompt: shared_name(ids) for prompt, ids in prompts.items()}
-    if len(set(named.values())) < len(named):
-        named = {prompt: ids[0] for prompt, ids in prompts.items()}
-    answered = set()
+    names = {prompt: shared_name(ids) for prompt, ids in prompts.items()}
+    if len(set(names.values())) < len(names):
+        names = {prompt: ids[0] for prompt, ids in prompts.items()}
+    keys_with_output = set()
     for file in outputs:
         for where, key, output in _records(file, None):
-            if key not in asked:
+            if key not in requests_by_id:
                 raise UserError(f"{where}: the file of requests has no such custom_id")
-            if key in answered:
+            if key in keys_with_output:
                 raise UserError(f"{where}: the custom_id has an output already")
-            answered.add(key)
-            yield from _answers(_logged(asked[key][1], named, requests[0].stem, where), output, where)
-    for key, (where, body) in asked.items():
-        if key not in answered:  # the batch was stopped or expired
-            yield _logged(body, named, requests[0].stem, where)(text=None, columns={"outcome": "error"})
+            keys_with_output.add(key)
+            yield from _answers(_logged(requests_by_id[key][1], names, requests[0].stem, where), output, where)
+    for key, (where, body) in requests_by_id.items():
+        if key not in keys_with_output:  # the batch was stopped or expired
+            yield _logged(body, names, requests[0].stem, where)(text=None, columns={"outcome": "error"})
 
 
 def _records(file: Path, part: str | None) -> Iterator[tuple[str, str, Any]]:
-    seen = set()
+    keys = set()
     for line, _, record in json_lines(file):
         key = of_kind(record, "custom_id", str, line)
         where = f"{line}, request {key}"
-        if key in seen:
+        if key in keys:
             raise UserError(f"{where}: the custom_id stands twice")
-        seen.add(key)
+        keys.add(key)
         yield where, key, record if part is None else of_kind(record, part, dict, where)
 
 
 def _messages(body: Any, where: str) -> tuple[tuple[str, str], ...]:
     if isinstance(body.get("prompt"), str):
         return (("user", body["prompt"]),)
-    found = []
+    messages = []
     for message in of_kind(body, "messages", list, where):
         content = message.get("content") if isinstance(message, dict) else None
-        parts = content if isinstance(content, list) else []
-        text = content if isinstance(content, str) else "".join(str(each.get("text", "")) for each in parts)
-        found.append((of_kind(message, "role", str, where), text))
-    if not found:
+        contents = content if isinstance(content, list) else []
+        text = content if isinstance(content, str) else "".join(str(each.get("text", "")) for each in contents)
+        messages.append((of_kind(message, "role", str, where), text))
+    if not messages:
         raise UserError(f"{where}: 'messages' is empty")
-    return tuple(found)
+    return tuple(messages)
 
 
 def shared_name(ids: Sequence[str]) -> str:
@@ -94,7 +94,7 @@ def _common_start(names: Sequence[str]) -> str:
     return "".join(signs[0] for signs in columns)
 
 
-def _logged(body: Any, named: Mapping[Any, str], task: str, where: str) -> Callable[..., LoggedAnswer]:
+def _logged(body: Any, names: Mapping[Any, str], task: str, where: str) -> Callable[..., LoggedAnswer]:
     """Return a function that makes an answer to a request of its text and columns."""
     t = of_kind(body, "temperature", (int, float), where, -1)
     messages = _messages(body, where)
@@ -103,7 +103,7 @@ def _logged(body: Any, named: Mapping[Any, str], task: str, where: str) -> Calla
         LoggedAnswer,
         model=of_kind(body, "model", str, where),
         task=task,
-        question=question_of(named[messages], messages[-1][1], (), (), where),
+        question=question_of(names[messages], messages[-1][1], (), (), where),
         temperature=DEFAULT_TEMPERATURE if t < 0 else float(t),
         where=where,
         asked=AskedWith(messages, tuple(texts(body.get("stop"))), limit),
@@ -133,5 +133,5 @@ def _answers(logged: Callable[..., LoggedAnswer], output: Any, where: str) -> It
         if not number:  # of all choices together
             columns |= {name: usage[name] for name in ("prompt_tokens", "completion_tokens") if name in usage}
         columns |= openai_logprobs(choice, where)
-        said = text or (refusal if isinstance(refusal, str) else text)
-        yield logged(text=said, columns=columns)
+        reply_text = text or (refusal if isinstance(refusal, str) else text)
+        yield logged(text=reply_text, columns=columns)

@@ -35,24 +35,26 @@ def mark_of(
     rewrite: int,
     temperature: float | None,
     sampler: str | None = None,
-    asked: SamplingMetadata | None = None,
+    metadata: SamplingMetadata | None = None,
 ) -> dict[str, Any]:
     """Return the mark of answers to a question under one condition.
 
     ``temperature`` is None where the log says it elsewhere, ``sampler`` where one alone asked.
     """
-    known = {
+    fields = {
         name: list(value) if isinstance(value, tuple) else value
         for name, value in asdict(question).items()
         if value not in ("", (), None)
     }
-    mark: dict[str, Any] = {"question": known, "rewrite": rewrite}
+    mark: dict[str, Any] = {"question": fields, "rewrite": rewrite}
     if temperature is not None:
         mark["temperature"] = temperature_name(temperature) if temperature != temperature else temperature
     mark |= {SAMPLER: sampler} if sampler is not None else {}
-    if asked is not None:
-        undecided = {name: [list(each.temperatures), each.threshold] for name, each in asked.early_stopping.items()}
-        mark["asked"] = {"first_lines": asked.first_lines, "undecided": undecided}
+    if metadata is not None:
+        early_stopping = {
+            name: [list(each.temperatures), each.threshold] for name, each in metadata.early_stopping.items()
+        }
+        mark["asked"] = {"first_lines": metadata.first_lines, "undecided": early_stopping}
     return mark
 
 
@@ -61,8 +63,8 @@ def columns_of(row: Mapping[str, Any], *held: str) -> dict[str, Any]:
 
     The outcome of a reply that ended in its reasoning is that before it was read, so that reading says so again.
     """
-    found = {name: row[name] for name in _COLUMNS if name not in held and row[name] is not None}
-    return found | ({"outcome": "empty"} if row["reason"] == NOT_ENDED and not row["text"] else {})
+    columns = {name: row[name] for name in _COLUMNS if name not in held and row[name] is not None}
+    return columns | ({"outcome": "empty"} if row["reason"] == NOT_ENDED and not row["text"] else {})
 
 
 def marked(answer: LoggedAnswer, mark: Any) -> LoggedAnswer:
@@ -73,54 +75,54 @@ def marked(answer: LoggedAnswer, mark: Any) -> LoggedAnswer:
     if mark is None:
         return answer
     where = f"{answer.where}, {MARK}"
-    found = of_kind(mark, "answer", dict, where, {})
-    if not found.keys() <= set(_COLUMNS):
+    answer_columns = of_kind(mark, "answer", dict, where, {})
+    if not answer_columns.keys() <= set(_COLUMNS):
         raise UserError(f"{where}: 'answer' must hold columns of an answer")
-    whole = dict(answer.columns) | dict(found)
+    whole = dict(answer.columns) | dict(answer_columns)
     if SAMPLER in mark:
         whole[SAMPLER] = of_kind(mark, SAMPLER, str, where)
-    asked = _how_asked(of_kind(mark, "asked", dict, where), where) if "asked" in mark else None
-    given = answer.asked if asked is None else AskedWith(chat=not asked.first_lines)
+    metadata = _how_asked(of_kind(mark, "asked", dict, where), where) if "asked" in mark else None
+    asked_with = answer.asked if metadata is None else AskedWith(chat=not metadata.first_lines)
     return replace(
         answer,
         question=marked_question(of_kind(mark, "question", dict, where), where),
         rewrite=of_kind(mark, "rewrite", int, where, answer.rewrite),
         temperature=_temperature(mark, answer.temperature, where),
         columns=whole,
-        asked=given,
-        how=asked,
+        asked=asked_with,
+        how=metadata,
         ungraded="",
     )
 
 
-def marked_question(said: Mapping[str, Any], where: str) -> Question:
+def marked_question(fields: Mapping[str, Any], where: str) -> Question:
     """Return the question of a mark; UserError where it is damaged."""
-    lists = {name: of_kind(said, name, list, where, []) for name in _LISTS}
-    if not all(isinstance(each, str) for found in lists.values() for each in found):
+    lists = {name: of_kind(fields, name, list, where, []) for name in _LISTS}
+    if not all(isinstance(each, str) for texts in lists.values() for each in texts):
         raise UserError(f"{where}: {', '.join(_LISTS)} must be lists of texts")
-    places = {name: of_kind(said, name, int, where) for name in ("correct", "level") if said.get(name) is not None}
+    places = {name: of_kind(fields, name, int, where) for name in ("correct", "level") if fields.get(name) is not None}
     if not 0 <= places.get("correct", 0) < max(len(lists["choices"]), 1):
         raise UserError(f"{where}: 'correct' must be the index of a choice")
-    known: dict[str, Any] = {name: of_kind(said, name, str, where, "") for name in _TEXTS}
-    known |= {name: tuple(found) for name, found in lists.items()}
-    return Question(of_kind(said, "id", str, where), **known, **places)
+    arguments: dict[str, Any] = {name: of_kind(fields, name, str, where, "") for name in _TEXTS}
+    arguments |= {name: tuple(texts) for name, texts in lists.items()}
+    return Question(of_kind(fields, "id", str, where), **arguments, **places)
 
 
 def _temperature(mark: Mapping[str, Any], logged: float, where: str) -> float:
-    said = mark.get("temperature", logged)
-    if said == temperature_name(DEFAULT_TEMPERATURE):
+    value = mark.get("temperature", logged)
+    if value == temperature_name(DEFAULT_TEMPERATURE):
         return DEFAULT_TEMPERATURE
-    if isinstance(said, bool) or not isinstance(said, int | float) or said < 0:
-        raise UserError(f"{where}: the temperature must be a number of 0 or more, not {said!r:.40}")
-    return DEFAULT_TEMPERATURE if said != said else float(said)
+    if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+        raise UserError(f"{where}: the temperature must be a number of 0 or more, not {value!r:.40}")
+    return DEFAULT_TEMPERATURE if value != value else float(value)
 
 
-def _how_asked(said: Mapping[str, Any], where: str) -> SamplingMetadata:
+def _how_asked(fields: Mapping[str, Any], where: str) -> SamplingMetadata:
     try:
-        undecided = {
+        early_stopping = {
             str(name): EarlyStopping(tuple(float(t) for t in grid), float(threshold))
-            for name, (grid, threshold) in of_kind(said, "undecided", dict, where, {}).items()
+            for name, (grid, threshold) in of_kind(fields, "undecided", dict, where, {}).items()
         }
     except (TypeError, ValueError) as problem:
         raise UserError(f"{where}: 'undecided' must hold temperatures and a threshold") from problem
-    return SamplingMetadata(of_kind(said, "first_lines", bool, where), undecided)
+    return SamplingMetadata(of_kind(fields, "first_lines", bool, where), early_stopping)

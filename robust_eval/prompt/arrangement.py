@@ -109,7 +109,7 @@ def permutations(question: Question, number: int, seed: int) -> list[Arrangement
     """
     identity = tuple(range(len(question.choices)))
     rank = int.from_bytes(seeded_rank(seed, "order of choices", question.id))
-    random, found = np.random.default_rng(rank), {identity: None}
-    while len(found) < min(number + 1, math.factorial(len(identity))):
-        found.setdefault(tuple(random.permutation(len(identity)).tolist()))
-    return [Arrangement(order) for order in list(found)[1:]]
+    random, orders = np.random.default_rng(rank), {identity: None}
+    while len(orders) < min(number + 1, math.factorial(len(identity))):
+        orders.setdefault(tuple(random.permutation(len(identity)).tolist()))
+    return [Arrangement(order) for order in list(orders)[1:]]

@@ -78,18 +78,18 @@ class Doubter:
         """
         if (question.id, said) not in self._alternatives:
             self._alternatives[question.id, said] = self.alternative(question, said)
-        shown = {"answer": said, "alternative": self._alternatives[question.id, said]}
-        shown = {name: value and value.rstrip(_END) for name, value in shown.items()}
-        known = {name for name, value in shown.items() if value}
-        usable = {kind: [text for text, names in texts if names <= known] for kind, texts in self._kinds.items()}
+        filled = {"answer": said, "alternative": self._alternatives[question.id, said]}
+        filled = {name: value and value.rstrip(_END) for name, value in filled.items()}
+        available = {name for name, value in filled.items() if value}
+        usable = {kind: [text for text, names in texts if names <= available] for kind, texts in self._kinds.items()}
         kinds = [kind for kind, texts in usable.items() if texts]
         if not kinds:
             return None
         time, place = divmod(turn - 1, len(kinds))
-        own = "challenge", question.id, str(conversation)
-        kind = sorted(kinds, key=lambda each: seeded_rank(self._seed, *own, str(time), each))[place]
-        words = min(usable[kind], key=lambda text: seeded_rank(self._seed, *own, str(turn), text))
-        return Challenge(turn, kind, words.format(**shown))
+        keys = "challenge", question.id, str(conversation)
+        kind = sorted(kinds, key=lambda each: seeded_rank(self._seed, *keys, str(time), each))[place]
+        words = min(usable[kind], key=lambda text: seeded_rank(self._seed, *keys, str(turn), text))
+        return Challenge(turn, kind, words.format(**filled))
 
     def alternative(self, question: Question, said: str | None) -> str | None:
         """Return an answer that is wrong, and not the one that was given: another choice, a wrong reference, or what is
@@ -101,12 +101,12 @@ class Doubter:
             ]
             return self._drawn(question, (choice for choice in wrong if choice != said))
         barred = [normal_form(text) for text in (*question.answers, said or "") if text]
-        own = _kind(question, next(iter(question.answers), ""))
-        pools = sorted(self._pools.items(), key=lambda entry: (entry[0] != own, entry[0][1] != own[1]))
+        kind = _kind(question, next(iter(question.answers), ""))
+        pools = sorted(self._pools.items(), key=lambda entry: (entry[0] != kind, entry[0][1] != kind[1]))
         for pool in (question.incorrect, *(pool for _, pool in pools)):
             other = (text for text in pool if not _alike(normal_form(text), barred))
-            if (drawn := self._drawn(question, other)) is not None:
-                return drawn
+            if (alternative := self._drawn(question, other)) is not None:
+                return alternative
         return None
 
     def _drawn(self, question: Question, texts: Iterable[str]) -> str | None:
@@ -127,6 +127,6 @@ def _kind(question: Question, answer: str) -> tuple[str, bool]:
     return question.type, any(sign.isdigit() for sign in answer)
 
 
-def _alike(text: str, others: Sequence[str]) -> bool:
+def _alike(text: str, other_forms: Sequence[str]) -> bool:
     """Tell whether a text says what one of the others does, or part of it, or more."""
-    return any(text in other or other in text for other in others)
+    return any(text in other or other in text for other in other_forms)

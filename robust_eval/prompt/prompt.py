@@ -24,8 +24,8 @@ class Prompt:
         """Write the prompt as plain text, for continuation: exemplars, then the question, parted by empty lines; no
         system line.
         """
-        shown = [f"{question} {answer}" for question, answer in self.exemplars]
-        return "\n\n".join([*shown, self.question])
+        exemplars = [f"{question} {answer}" for question, answer in self.exemplars]
+        return "\n\n".join([*exemplars, self.question])
 
     def going_on(self, reply: str, words: str) -> "Prompt":
         """Return the conversation that goes on: what was replied to this prompt, and what is said then.
@@ -66,8 +66,8 @@ def prompt_for(
         for exemplar in (_with_choices(each, len(question.choices)) for each in scenario.exemplars)
     )
     choices = question.choices if arrangement is None else arrangement.of(question).choices
-    shown = {"question": text, "context": question.context, "choices": choices, "options": choices}
-    return Prompt(templates.system, exemplars, _filled(scenario.template, shown, form))
+    fields = {"question": text, "context": question.context, "choices": choices, "options": choices}
+    return Prompt(templates.system, exemplars, _filled(scenario.template, fields, form))
 
 
 def rewriting_prompt(question: Question, rewrites: int, prompts: str) -> Prompt:
@@ -77,8 +77,8 @@ def rewriting_prompt(question: Question, rewrites: int, prompts: str) -> Prompt:
     exemplars = []
     for exemplar in template.exemplars:
         lines = [f"{number}. {text}" for number, text in enumerate(exemplar["rewrites"], start=1)]
-        asked = template.template.format(question=exemplar["question"], rewrites=len(lines))
-        exemplars.append((asked, "\n".join(lines)))
+        request = template.template.format(question=exemplar["question"], rewrites=len(lines))
+        exemplars.append((request, "\n".join(lines)))
     return Prompt("", tuple(exemplars), template.template.format(question=_text(question), rewrites=rewrites))
 
 
@@ -101,14 +101,14 @@ def verdict_prompt(
     template = templates.of(form).template
     if swap:
         template = _swapped(template, "{context}" if form == SUPPORT else "{references}")
-    shown = {
+    fields = {
         "question": _quoted(question.title),
         "references": "; ".join(map(_quoted, references)),
         "context": _quoted(question.context),
         "rubric": _quoted(rubric),
         "reply": _quoted(reply),
     }
-    return Prompt(templates.system, (), template.format(**shown))
+    return Prompt(templates.system, (), template.format(**fields))
 
 
 def _swapped(template: str, compared: str) -> str:
@@ -141,15 +141,15 @@ def refuse_exemplars(questions: Sequence[Question], prompts: str = FEW_SHOT, kin
     tells of it. ``kind`` names the template that is asked with, where it is not that of the question's scenario.
     """
     templates = read_templates(prompts)
-    kinds = dict.fromkeys(kind or question.scenario for question in questions)
-    shown = {asked: _exemplars(templates, asked) for asked in kinds}
+    template_names = dict.fromkeys(kind or question.scenario for question in questions)
+    exemplars_of = {template_name: _exemplars(templates, template_name) for template_name in template_names}
     setting = "rewriter.prompts" if kind == REWRITING else "sampler.prompts"
     remedy = (
         f"remove it from the questions, or take other exemplars: {setting} names a file of them, and "
         f"{ZERO_SHOT} has none"
     )
     for question in questions:
-        texts, contexts = shown[kind or question.scenario]
+        texts, contexts = exemplars_of[kind or question.scenario]
         for wording in (question.text, *question.rewrites):
             if normal_form(wording) in texts:
                 raise UserError(f"question {question.id}, {wording!r}, is an exemplar of the prompt; {remedy}")
@@ -166,12 +166,12 @@ def _exemplars(templates: Templates, kind: str) -> tuple[set[str], set[str]]:
     return questions, {normal_form(str(exemplar["context"])) for exemplar in exemplars if "context" in exemplar}
 
 
-def _filled(template: str, shown: Mapping[str, Any], form: Form | None = None) -> str:
+def _filled(template: str, fields: Mapping[str, Any], form: Form | None = None) -> str:
     return template.format(
-        question=shown["question"],
-        context=shown.get("context", ""),
-        choices=(form or LINES).shown(shown.get("choices", ())),
-        options=(form or OPTIONS).shown(shown.get("options", ())),
+        question=fields["question"],
+        context=fields.get("context", ""),
+        choices=(form or LINES).shown(fields.get("choices", ())),
+        options=(form or OPTIONS).shown(fields.get("options", ())),
     )
 
 
@@ -186,9 +186,9 @@ def _with_choices(exemplar: Mapping[str, Any], number: int) -> Mapping[str, Any]
     right = LETTERS.find(answer[:1]) if answer and not answer[1:2].isalnum() else -1
     if not 0 <= right < len(choices) or not 0 < number < len(choices):
         return exemplar
-    others = [place for place in range(len(choices)) if place != right]
-    kept = sorted([right, *others[: number - 1]])
-    return {**exemplar, name: [choices[place] for place in kept], "answer": LETTERS[kept.index(right)] + answer[1:]}
+    wrong_places = [place for place in range(len(choices)) if place != right]
+    places = sorted([right, *wrong_places[: number - 1]])
+    return {**exemplar, name: [choices[place] for place in places], "answer": LETTERS[places.index(right)] + answer[1:]}
 
 
 def _signed(answer: str, form: Form | None) -> str:

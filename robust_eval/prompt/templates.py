@@ -90,11 +90,11 @@ def read_templates(path: str) -> Templates:
         raise UserError(
             f"the prompts {path} cannot be read: {first_line(problem)}{where}; there are {names}, or a file"
         ) from problem
-    known = f"system, {', '.join(_NEEDS)}, {CHALLENGES}"
+    names = f"system, {', '.join(_NEEDS)}, {CHALLENGES}"
     if not isinstance(read, dict):
-        raise UserError(f"the prompts {path} must map names to templates; known are {known}")
+        raise UserError(f"the prompts {path} must map names to templates; known are {names}")
     if unknown := sorted({str(name) for name in read} - {"system", CHALLENGES, *_NEEDS}):
-        raise UserError(f"the prompts {path} hold {unknown[0]!r}; known are {known}")
+        raise UserError(f"the prompts {path} hold {unknown[0]!r}; known are {names}")
     system = read.pop("system", "")
     if not isinstance(system, str):
         raise UserError(f"the prompts {path}: system must be a text, not {system!r}")
@@ -125,12 +125,12 @@ def _template(read: Any, kind: str, path: str) -> Template:
     ):
         raise UserError(f"{where}: wanted are a 'template' and 'exemplars'")
     template = read["template"]
-    found = fields_of(template, where)
-    if found not in _NEEDS[kind]:
-        wanted = ", or ".join(" and ".join(f"{{{name}}}" for name in sorted(needs)) for needs in _NEEDS[kind])
-        raise UserError(f"{where}: the template must hold {wanted} and nothing else in braces, not {template!r}")
+    placeholders = fields_of(template, where)
+    if placeholders not in _NEEDS[kind]:
+        expected = ", or ".join(" and ".join(f"{{{name}}}" for name in sorted(needs)) for needs in _NEEDS[kind])
+        raise UserError(f"{where}: the template must hold {expected} and nothing else in braces, not {template!r}")
     exemplars = read.get("exemplars") or []
-    fields = found | (set() if kind == REWRITING else {"answer"})
+    fields = placeholders | (set() if kind == REWRITING else {"answer"})
     if not isinstance(exemplars, list) or not all(isinstance(e, dict) and set(e) == fields for e in exemplars):
         raise UserError(f"{where}: exemplars must be a list of mappings, each with {', '.join(sorted(fields))}")
     for exemplar in exemplars:
@@ -142,10 +142,10 @@ def _template(read: Any, kind: str, path: str) -> Template:
 def fields_of(template: str, where: str) -> set[str]:
     """Return what is filled into a template: names, with what the braces hold besides; UserError where it is none."""
     try:
-        parts = [part for part in string.Formatter().parse(template) if part[1] is not None]
+        placeholders = [part for part in string.Formatter().parse(template) if part[1] is not None]
     except ValueError as problem:
         raise UserError(f"{where}: {template!r} is no template: {problem}") from problem
-    return {f"{name}{form or ''}{conversion or ''}" for _, name, form, conversion in parts}
+    return {f"{name}{form or ''}{conversion or ''}" for _, name, form, conversion in placeholders}
 
 
 def _refuse_shape(what: str, value: Any, several: bool) -> None:

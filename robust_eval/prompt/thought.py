@@ -27,8 +27,8 @@ class AfterThought(NamedTuple):
         >>> AfterThought(3, (64, 128)).told, AfterThought(None, ("low",)).told
         ('trace 3, budgets 64 128', 'budget low')
         """
-        own = "" if self.trace is None else f"trace {self.trace}, "
-        return f"{own}budget{'s' if len(self.budgets) > 1 else ''} {' '.join(map(str, self.budgets))}"
+        trace = "" if self.trace is None else f"trace {self.trace}, "
+        return f"{trace}budget{'s' if len(self.budgets) > 1 else ''} {' '.join(map(str, self.budgets))}"
 
 
 def thought_told(told: str | None) -> AfterThought | None:

@@ -53,7 +53,7 @@ def read(reader: Reader, questions: Sequence[Question], replies: pa.Table) -> pa
     A reply that ended at its token limit before it said anything is one whose reasoning did not end, where it reasoned.
     """
     by_id = {question.id: question for question in questions}
-    known: dict[tuple[str, str], Reading] = {}
+    readings: dict[tuple[str, str], Reading] = {}
     columns: dict[str, list[str | bool | None]] = {
         name: [] for name in ("outcome", "answer", "rule", "reason", "uncertain")
     }
@@ -63,9 +63,9 @@ def read(reader: Reader, questions: Sequence[Question], replies: pa.Table) -> pa
         if outcome == "empty" and finish == "length" and (reasoning or reasoned):
             reading = Reading("", "", NOT_ENDED)
         elif outcome not in NO_REPLY and outcome != "empty":
-            if (question_id, text) not in known:
-                known[question_id, text] = reader.read(text, by_id[question_id])
-            reading = known[question_id, text]
+            if (question_id, text) not in readings:
+                readings[question_id, text] = reader.read(text, by_id[question_id])
+            reading = readings[question_id, text]
         columns["outcome"].append("invalid" if reading.reason and outcome in ("ok", "empty") else outcome)
         for name in ("answer", "rule", "reason"):
             columns[name].append(getattr(reading, name) or None)

@@ -135,18 +135,18 @@ def _kept(text: str, kept: Callable[[str], str]) -> str:
 
 def _without_denials(sentence: str) -> str:
     """Return a sentence without what it denies, supposes, or says that others believe; a quotation does none of it."""
-    quotations = [found.group() for found in _QUOTATION.finditer(sentence)]
+    quotations = [match.group() for match in _QUOTATION.finditer(sentence)]
     places = iter(range(len(quotations)))
     hidden = _QUOTATION.sub(lambda _: f"{_MARK}{next(places)}{_MARK}", sentence)
-    return _HIDDEN.sub(lambda found: quotations[int(found[1])], _affirmed(hidden))
+    return _HIDDEN.sub(lambda match: quotations[int(match[1])], _affirmed(hidden))
 
 
 def _affirmed(sentence: str) -> str:
     if _is_hypothetical(sentence):
         return ""
-    if (others := _OTHERS.search(sentence)) is not None:
-        begin = max(sentence.rfind(mark, 0, others.start()) + 1 for mark in ",;:(，；")
-        stop = re.compile(rf"[;；)]|,?\s*{_BUT}|，?\s*(?:但|其实|实际)").search(sentence, others.end())
+    if (others_belief := _OTHERS.search(sentence)) is not None:
+        begin = max(sentence.rfind(mark, 0, others_belief.start()) + 1 for mark in ",;:(，；")
+        stop = re.compile(rf"[;；)]|,?\s*{_BUT}|，?\s*(?:但|其实|实际)").search(sentence, others_belief.end())
         sentence = f"{sentence[:begin]}{_BREAK}{sentence[stop.start() :] if stop else ''}"
     if not _CUE.search(sentence):
         return sentence

@@ -134,8 +134,8 @@ def read_free_text(reply: str) -> FreeText:
     """
     whole = one_line(plain(reply))
     reply = bounded(reply)
-    if found := [answer for answer in marked_answers(reply) if plain(answer)]:
-        answer = one_line(plain(found[-1]))
+    if answers := [answer for answer in marked_answers(reply) if plain(answer)]:
+        answer = one_line(plain(answers[-1]))
         return FreeText(answer, "marked answer", answer, answer, whole)
     text = plain(reply)
     if (stated := explicit_answer(text)) is not None:
@@ -151,9 +151,9 @@ def read_free_text(reply: str) -> FreeText:
     graded = without_denials(text)
     if len(_WORD.findall(text)) <= WORDS:
         return FreeText(one_line(text), WHOLE_REPLY, one_line(graded), one_line(without_doubts(graded)), whole)
-    said = [sentence for sentence in sentences(text) if any(map(str.isalnum, sentence))]
-    kept = [sentence for sentence in said if not _OFFER.match(sentence)] or said
-    ends = " ".join(dict.fromkeys((*kept[:1], *kept[-1:])))
+    spoken = [sentence for sentence in sentences(text) if any(map(str.isalnum, sentence))]
+    content = [sentence for sentence in spoken if not _OFFER.match(sentence)] or spoken
+    ends = " ".join(dict.fromkeys((*content[:1], *content[-1:])))
     certain = one_line(without_doubts(without_denials(ends)))
     return FreeText(one_line(ends), "first and last sentence", one_line(graded), certain, whole)
 
@@ -189,17 +189,17 @@ def marked_answers(text: str) -> list[str]:
 def _fields(text: str) -> list[str]:
     """Return the field ``answer`` of the last outermost JSON object that has one, as a text."""
     decoder = json.JSONDecoder(strict=False)
-    found, end = [], 0
+    values, end = [], 0
     for brace in islice(re.finditer(r"\{", text), _MAX_OBJECTS):
         if brace.start() < end:
             continue
         try:
             value, end = decoder.raw_decode(text, brace.start())
             fields = {str(name).lower(): each for name, each in value.items()}
-            found += [_as_text(fields[name]) for name in _FIELD_NAMES if fields.get(name) is not None][:1]
+            values += [_as_text(fields[name]) for name in _FIELD_NAMES if fields.get(name) is not None][:1]
         except (ValueError, RecursionError):
             continue
-    return found
+    return values
 
 
 def _as_text(value: Any) -> str:

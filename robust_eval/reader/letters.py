@@ -227,18 +227,18 @@ def anchored_letter(reply: str, choices: int, strict: bool = False) -> str | Non
 def with_marks(text: str) -> str:
     """Return a text with each letter that may name a choice as a mark of its own."""
 
-    def mark(found: re.Match[str]) -> str:
-        number = found.lastindex or 1
-        if _THING_BEFORE.search(text[max(0, found.start(number) - 30) : found.start(number)]):
-            return found.group()
-        return chr((0xE120 if number == 3 else 0xE100) + ord(found[number].upper()) - ord("A"))
+    def mark(match: re.Match[str]) -> str:
+        number = match.lastindex or 1
+        if _THING_BEFORE.search(text[max(0, match.start(number) - 30) : match.start(number)]):
+            return match.group()
+        return chr((0xE120 if number == 3 else 0xE100) + ord(match[number].upper()) - ord("A"))
 
     return _NAMED.sub(mark, text)
 
 
 def _unmarked(text: str) -> str:
     """Return a text with letters for marks."""
-    return _UNMARKED.sub(lambda found: _letter_of_mark(found.group()), text)
+    return _UNMARKED.sub(lambda match: _letter_of_mark(match.group()), text)
 
 
 def _mark_of(letter: str) -> str:
@@ -258,8 +258,8 @@ def _read(text: str, choices: Sequence[str]) -> Reading:
         ("letter of a line", _in_lines),
         (ONLY, lambda text: [each for each in _named(text) if each.letters & set(LETTERS[: len(choices)])]),
     ):
-        if found := find(text):
-            return _decided(text, found, choices, rule)
+        if statements := find(text):
+            return _decided(text, statements, choices, rule)
     return _by_text(text, choices)
 
 
@@ -278,12 +278,12 @@ def _with_texts(text: str, choices: Sequence[str]) -> str:
     return text
 
 
-def _decided(text: str, found: Sequence[_Statement], choices: Sequence[str], rule: str) -> Reading:
+def _decided(text: str, statements: Sequence[_Statement], choices: Sequence[str], rule: str) -> Reading:
     """Return the one letter that the statements choose together."""
     possible = set(LETTERS[: len(choices)])
-    found = [each for each in found if each.letters & possible] or found
-    last = found[-1]
-    before = next((each for each in reversed(found) if each.letters != last.letters), None)
+    statements = [each for each in statements if each.letters & possible] or statements
+    last = statements[-1]
+    before = next((each for each in reversed(statements) if each.letters != last.letters), None)
     if before is not None and not _CORRECTION.search(text[before.place : last.place]):
         return Reading("", rule, SEVERAL)
     if len(last.letters) != 1:
@@ -307,19 +307,19 @@ def _marked(answer: str, choices: Sequence[str]) -> _Statement | None:
         return _Statement(0, frozenset({_letter(first)[2]} | _further(inside[first.end() :])))
     if _ONLY_LETTERS.fullmatch(inside):
         return _Statement(0, frozenset(map(_letter_of_mark, re.findall(f"[{_MARK}]", inside))))
-    found = _stated(inside)
-    return found[-1] if found else None
+    statements = _stated(inside)
+    return statements[-1] if statements else None
 
 
 def _explicit(text: str) -> list[_Statement]:
     """Return the statements that choose letters, a first line that is one and corrections that affirm one included."""
     opening = [] if re.search("[✗✘❌✓✔✅☑]", text) else _opening(text)
-    found = [*opening, *_stated(text)]
-    last = found[-1].place if found else len(text)
+    statements = [*opening, *_stated(text)]
+    last = statements[-1].place if statements else len(text)
     corrections = [
         each for each in _called_right(text) if each.place > last and _CORRECTION.search(text[last : each.place])
     ]
-    return [*found, *corrections]
+    return [*statements, *corrections]
 
 
 def _opening(text: str) -> list[_Statement]:
@@ -341,7 +341,7 @@ def _opening(text: str) -> list[_Statement]:
 
 def _stated(text: str) -> list[_Statement]:
     """Return the statements that choose letters, in their order; the letters of a list of choices state nothing."""
-    found: dict[int, _Statement] = {}
+    statements: dict[int, _Statement] = {}
     listed = _listed(text)
     for match in (match for pattern in _STATEMENTS for match in _all(pattern, text)):
         begin, end, letter = _letter(match)
@@ -358,13 +358,13 @@ def _stated(text: str) -> list[_Statement]:
             and begin not in listed
             and not _THING_BEFORE.search(between)
         ):
-            found.setdefault(begin, _Statement(begin, frozenset({letter} | further)))
-    return [found[place] for place in sorted(found)]
+            statements.setdefault(begin, _Statement(begin, frozenset({letter} | further)))
+    return [statements[place] for place in sorted(statements)]
 
 
 def _called_right(text: str) -> list[_Statement]:
     """Return the statements that call letters right, in their order."""
-    found: dict[int, _Statement] = {}
+    statements: dict[int, _Statement] = {}
     listed = _listed(text)
     for match in (match for pattern in _LETTER_IS_RIGHT for match in _all(pattern, text)):
         begin, end, letter = _letter(match)
@@ -376,13 +376,15 @@ def _called_right(text: str) -> list[_Statement]:
             earlier = _earlier(
                 text[max(0, begin - 200) : begin]
             )  # "both A and B are right", but not "of A and B, A is right"
-            found.setdefault(begin, _Statement(begin, frozenset({letter} | (set() if letter in earlier else earlier))))
-    return [found[place] for place in sorted(found)]
+            statements.setdefault(
+                begin, _Statement(begin, frozenset({letter} | (set() if letter in earlier else earlier)))
+            )
+    return [statements[place] for place in sorted(statements)]
 
 
 def _in_lines(text: str) -> list[_Statement]:
     """Return the letters that lines are or begin with."""
-    found = []
+    statements = []
     listed = _listed(text)
     lines = list(re.finditer(r"[^\n]*\S[^\n]*", text))
     for line in lines:
@@ -390,21 +392,21 @@ def _in_lines(text: str) -> list[_Statement]:
         begin = line.start() + line.group().index(stripped)
         if whole := _WHOLE.match(stripped):
             if re.match(f"[{_MARK}]", whole[1]) or len(lines) == 1 or not _SMALL_END.search(stripped):
-                found.append(_Statement(begin, frozenset(_letter_of_mark(whole[1]))))
+                statements.append(_Statement(begin, frozenset(_letter_of_mark(whole[1]))))
         elif _ONLY_LETTERS.fullmatch(stripped):
-            found.append(_Statement(begin, frozenset(map(_letter_of_mark, re.findall(f"[{_MARK}]", stripped)))))
+            statements.append(_Statement(begin, frozenset(map(_letter_of_mark, re.findall(f"[{_MARK}]", stripped)))))
         elif first := _FIRST.match(stripped):
             rest = stripped[first.end() :]
-            remark = bool(found) and _REMARK.match(rest) is not None
+            remark = bool(statements) and _REMARK.match(rest) is not None
             if begin + first.start(first.lastindex or 0) not in listed and not remark and not _denied_after(rest):
                 further = _further(rest) | _listed_beside(stripped)
-                found.append(_Statement(begin, frozenset({_letter(first)[2]} | further)))
-    return found
+                statements.append(_Statement(begin, frozenset({_letter(first)[2]} | further)))
+    return statements
 
 
 def _named(text: str) -> list[_Statement]:
     """Return the letters that are named as choices are, and not denied; none where other letters are named besides."""
-    found, denied = [], set()
+    statements, denied = [], set()
     text = _ASKED.sub(lambda question: " " * len(question.group()), text)
     for clause in _CLAUSES.finditer(text):
         for match in re.finditer(rf"{_CAPITAL}{_END}|(?<=\()([{_MARK}])(?=\))", clause.group()):
@@ -417,10 +419,10 @@ def _named(text: str) -> list[_Statement]:
             if any(doubt.search(clause.group()) for doubt in (_DENIAL, _HEDGE, _LIKEWISE)):
                 denied.add(letter)
             else:
-                found.append(_Statement(clause.start() + begin, frozenset(letter)))
+                statements.append(_Statement(clause.start() + begin, frozenset(letter)))
     loose = {_letter_of_mark(mark) for mark in re.findall(f"[{_MARK}]", text)}
-    others = loose - denied - {letter for statement in found for letter in statement.letters}
-    return [] if others else [statement for statement in found if not statement.letters & denied]
+    other_letters = loose - denied - {letter for statement in statements for letter in statement.letters}
+    return [] if other_letters else [statement for statement in statements if not statement.letters & denied]
 
 
 def _by_text(text: str, choices: Sequence[str]) -> Reading:
@@ -428,8 +430,8 @@ def _by_text(text: str, choices: Sequence[str]) -> Reading:
     text = _unmarked(text)
     if (answer := explicit_answer(text)) and (letter := _beginning(answer, choices)):
         return Reading(letter, TEXT)
-    parts = sentences(text)
-    for part in (*parts[-1:], *parts[:1]):
+    parts_of_text = sentences(text)
+    for part in (*parts_of_text[-1:], *parts_of_text[:1]):
         for said in (_IT_IS.sub("", part), _FIRST_CLAUSE.split(part, maxsplit=1)[0], _LAST_CLAUSE.split(part)[-1]):
             if letter := _letter_of_text(said, choices):
                 return Reading(letter, TEXT)
@@ -438,20 +440,20 @@ def _by_text(text: str, choices: Sequence[str]) -> Reading:
     denies = _DENIAL.search(text) and not any(
         is_denial(normal_form(choices[LETTERS.index(letter)])) for letter in named
     )
-    if len(named) == 1 and not denies and not _HEDGE.search(text) and len(parts) == 1:
+    if len(named) == 1 and not denies and not _HEDGE.search(text) and len(parts_of_text) == 1:
         return Reading(named[0], TEXT)
     return Reading("", "", NO_LETTER, bool(named))
 
 
 def _beginning(answer: str, choices: Sequence[str]) -> str | None:
     """Return the letter of the choice whose text an answer begins with, the longest where several do."""
-    said = f"{normal_form(answer)} "
-    found = [
+    answer_form = f"{normal_form(answer)} "
+    lengths_and_letters = [
         (len(form), letter)
         for letter, choice in zip(LETTERS, choices, strict=False)
-        if said.startswith(f"{(form := normal_form(choice))} ")
+        if answer_form.startswith(f"{(form := normal_form(choice))} ")
     ]
-    return max(found)[1] if found else None
+    return max(lengths_and_letters)[1] if lengths_and_letters else None
 
 
 def _all(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
@@ -518,14 +520,16 @@ def _earlier(text: str) -> set[str]:
 
 def _names_another(text: str, letter: str, choices: Sequence[str]) -> bool:
     """Tell whether the text of another choice stands behind a letter, as in "B) Lyon" where Lyon is C."""
-    behind = re.match(rf"[{_MARK}{_SMALL_MARK}]\s*[)\].:]+\s*([^\n]+)", text)
-    if behind is None:
+    text_behind = re.match(rf"[{_MARK}{_SMALL_MARK}]\s*[)\].:]+\s*([^\n]+)", text)
+    if text_behind is None:
         return False
-    said = f"{normal_form(_unmarked(behind[1]))} "
-    named = [
-        other for other, choice in zip(LETTERS, choices, strict=False) if said.startswith(f"{normal_form(choice)} ")
+    form_behind = f"{normal_form(_unmarked(text_behind[1]))} "
+    letters = [
+        other
+        for other, choice in zip(LETTERS, choices, strict=False)
+        if form_behind.startswith(f"{normal_form(choice)} ")
     ]
-    return bool(named) and letter not in named
+    return bool(letters) and letter not in letters
 
 
 def _labelled(text: str, choices: Sequence[str]) -> bool:
@@ -541,9 +545,9 @@ def _labelled(text: str, choices: Sequence[str]) -> bool:
 def _letter_of_text(text: str, choices: Sequence[str]) -> str | None:
     """Return the letter of the one choice whose text this is; None where there is none, or several."""
     for form in (_verbatim, _folded, normal_form, lambda text: normal_form(compatible(plain(text)))):
-        said, texts = form(text), [form(choice) for choice in choices]
-        if said and len(set(texts)) == len(texts) and said in texts:
-            return LETTERS[texts.index(said)]
+        normalized, texts = form(text), [form(choice) for choice in choices]
+        if normalized and len(set(texts)) == len(texts) and normalized in texts:
+            return LETTERS[texts.index(normalized)]
     return None
 
 
@@ -570,10 +574,10 @@ def only_letters(text: str) -> set[str]:
     >>> sorted(only_letters("A - E")), sorted(only_letters("Option A. Option B.")), only_letters("E. A and B")
     (['A', 'E'], ['A', 'B'], set())
     """
-    found = {letter.strip("()[]").upper() for letter in _LONE.findall(text)}
-    if len(found) < 2 or _NAMES_OTHERS.match(text) or _JOINING.sub("", _LONE.sub("", text)):
+    letters = {letter.strip("()[]").upper() for letter in _LONE.findall(text)}
+    if len(letters) < 2 or _NAMES_OTHERS.match(text) or _JOINING.sub("", _LONE.sub("", text)):
         return set()
-    return found
+    return letters
 
 
 def listed_letters(text: str) -> set[str]:
@@ -587,7 +591,7 @@ def listed_letters(text: str) -> set[str]:
     if not options or text[: options[0].start()].strip():
         return set()
     first, end = options[0], options[0].end()
-    found, run = set(), first["letter"]
+    letters, run = set(), first["letter"]
     initials = first["sign"] == "." and not _LETTERS_ALONE.fullmatch(text)
     for option in options[1:]:
         between = text[end : option.start()]
@@ -596,8 +600,8 @@ def listed_letters(text: str) -> set[str]:
         if option["open"] != first["open"] or (option["sign"] != first["sign"] and not cut):
             continue
         if separated or not (between.strip() or initials):
-            found.add(option["letter"])
+            letters.add(option["letter"])
         if ord(option["letter"]) == ord(run[-1]) + 1:
             run += option["letter"]
         end = option.end()
-    return found | set(run if len(run) > 2 or run.startswith("AB") else "")
+    return letters | set(run if len(run) > 2 or run.startswith("AB") else "")

@@ -44,8 +44,8 @@ _GLUED_AFTER = re.compile(
 _BULLET = re.compile(r"^[ \t]*[-*•+][ \t]+", re.M)
 
 
-def _operator(found: re.Match[str]) -> str:
-    return found[2] if found[2] else f" {_OPERATORS[found[1]]} "
+def _operator(match: re.Match[str]) -> str:
+    return match[2] if match[2] else f" {_OPERATORS[match[1]]} "
 
 
 def without_footnotes(text: str) -> str:
@@ -141,8 +141,8 @@ def without_reasoning(reply: str) -> str | None:
     if not _MAY_BE.search(reply):
         return reply.strip()
     if channels := _CHANNEL.findall(reply):
-        said = [text for name, text in channels if name.lower() == "final"]
-        return said[-1].strip() if said else None
+        finals = [text for name, text in channels if name.lower() == "final"]
+        return finals[-1].strip() if finals else None
     if bare := _CHANNELS_WITHOUT_MARKS.match(reply):
         return None if bare[1] is None else bare[1].strip()
     for opening, closing in _PAIRS:

@@ -24,16 +24,16 @@ def letter_phrases() -> SimpleNamespace:
     patterns = {}
     for name, languages in _TABLES["letters"].items():
         words = "|".join(_joined(phrases) for language, phrases in languages.items() if language != "zh")
-        apart = _spaced(rf"(?<![{WORD}])(?i:{words})(?![{WORD}])")
-        patterns[name] = f"(?:{apart}|{languages['zh']})" if "zh" in languages else f"(?:{apart})"
+        whole_words = _spaced(rf"(?<![{WORD}])(?i:{words})(?![{WORD}])")
+        patterns[name] = f"(?:{whole_words}|{languages['zh']})" if "zh" in languages else f"(?:{whole_words})"
     return SimpleNamespace(**patterns)
 
 
 def clause_phrases(name: str) -> str:
     """Return the pattern of the phrases of this name in a clause."""
     entry = _TABLES["clauses"][name]
-    apart = _spaced(rf"(?<![^\W_])(?:{_joined(entry['words'])})(?![^\W_])")
-    return f"{apart}|{entry['zh']}" if "zh" in entry else apart
+    whole_words = _spaced(rf"(?<![^\W_])(?:{_joined(entry['words'])})(?![^\W_])")
+    return f"{whole_words}|{entry['zh']}" if "zh" in entry else whole_words
 
 
 AFTER_A_LETTER = f"(?i:{_joined(_TABLES['after_a_letter']['words'])})"

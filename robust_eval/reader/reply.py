@@ -16,18 +16,18 @@ class ReplyReader(Reader):
 
     def read(self, reply: str, question: Question) -> Reading:
         """See Reader."""
-        said = without_reasoning(reply)
-        if said is None:
+        reply_text = without_reasoning(reply)
+        if reply_text is None:
             return Reading("", "", NOT_ENDED)
-        said = without_template(said)
-        if not said:
+        reply_text = without_template(reply_text)
+        if not reply_text:
             return Reading("", "", NOTHING)
         if not question.choices:
-            found = read_free_text(said)
-            return Reading(found.answer, found.rule) if found.answer else Reading("", "", NOTHING)
+            free_text = read_free_text(reply_text)
+            return Reading(free_text.answer, free_text.rule) if free_text.answer else Reading("", "", NOTHING)
         from robust_eval.reader.letters import chosen  # a seventh of a second, which every other command would spend
 
-        return chosen(said, question.choices)
+        return chosen(reply_text, question.choices)
 
 
 @lru_cache(maxsize=1 << 10)

@@ -87,25 +87,25 @@ class Llm:
         """
         refuse_exemplars(questions, self.prompts, REWRITING)
         sentences = Sentences(self.sentences)
-        kept: dict[str, list[str]] = {question.id: [] for question in questions}
-        found: list[dict[str, Any]] = []
+        kept_texts: dict[str, list[str]] = {question.id: [] for question in questions}
+        offers: list[dict[str, Any]] = []
         replies = [SCHEMA.empty_table()]
-        lacking = list(questions)
+        incomplete = list(questions)
         for attempt in range(self.attempts):
-            requests = [self._request(question, attempt, seed) for question in lacking]
+            requests = [self._request(question, attempt, seed) for question in incomplete]
             answers = model.answers(requests, f"rewrites, attempt {attempt + 1}").table
             replies.append(answers)
-            items = _items({question.id: question for question in lacking}, answers)
+            items = _items({question.id: question for question in incomplete}, answers)
             sentences.precompute(text for item in items for text in (item.question.text, item.text))
-            found += [self._judged(item, attempt, kept[item.question.id], sentences) for item in items]
+            offers += [self._judged(item, attempt, kept_texts[item.question.id], sentences) for item in items]
             filtered = {row[0] for row in rows(answers, "question_id", "outcome") if row[1] == "filtered_prompt"}
-            lacking = [q for q in lacking if len(kept[q.id]) < self.rewrites and q.id not in filtered]
-            if not lacking:
+            incomplete = [q for q in incomplete if len(kept_texts[q.id]) < self.rewrites and q.id not in filtered]
+            if not incomplete:
                 break
-        few = sum(len(kept[question.id]) < self.rewrites for question in questions)
-        _report(found, few, len(questions), self.rewrites)
-        rewritten = [replace(question, rewrites=tuple(kept[question.id])) for question in questions]
-        return Rewritten(rewritten, pa.Table.from_pylist(found, FOUND), pa.concat_tables(replies))
+        few = sum(len(kept_texts[question.id]) < self.rewrites for question in questions)
+        _report(offers, few, len(questions), self.rewrites)
+        rewritten = [replace(question, rewrites=tuple(kept_texts[question.id])) for question in questions]
+        return Rewritten(rewritten, pa.Table.from_pylist(offers, FOUND), pa.concat_tables(replies))
 
     def expected(self, questions: Sequence[Question]) -> list[Question]:
         """Return the questions as if each had all its rewrites, which are about as long as itself."""
@@ -136,8 +136,8 @@ class Llm:
             return row | {"fate": "echo"}
         if form in map(normal_form, kept):
             return row | {"fate": "duplicate"}
-        asked, other = sentences.embed([question.text, text])
-        cosine = float(asked @ other)
+        question_vector, other = sentences.embed([question.text, text])
+        cosine = float(question_vector @ other)
         row |= {"cosine": cosine, "drifted": cosine < self.similarity}
         if row["drifted"] and self.drift == "drop":
             return row | {"fate": "drifted"}
@@ -162,10 +162,10 @@ def _items(questions: dict[str, Question], answers: pa.Table) -> list[_ListItem]
     items = []
     for question_id, text, outcome, finish in rows(answers, "question_id", "text", "outcome", "finish_reason"):
         text = without_reasoning(text) or ""
-        own = _own_list(text)
-        texts = listed(own) if outcome == "ok" else []
+        list_text = _own_list(text)
+        texts = listed(list_text) if outcome == "ok" else []
         for place, item in enumerate(texts, start=1):
-            cut = own == text and finish == "length" and place == len(texts) and not finished(item)
+            cut = list_text == text and finish == "length" and place == len(texts) and not finished(item)
             items.append(_ListItem(questions[question_id], item, cut))
     return items
 
@@ -174,25 +174,25 @@ def _own_list(reply: str) -> str:
     """Return the reply up to where a model that continues text goes on with another question of its own."""
     if _ANOTHER_QUESTION.match(reply):
         return reply  # it calls its items so
-    for found in _ANOTHER_QUESTION.finditer(reply):
-        if listed(reply[: found.start()]):
-            return reply[: found.start()]
+    for match in _ANOTHER_QUESTION.finditer(reply):
+        if listed(reply[: match.start()]):
+            return reply[: match.start()]
     return reply
 
 
-def _report(found: Sequence[dict[str, Any]], few: int, questions: int, wanted: int) -> None:
-    fates = Counter(row["fate"] for row in found)
+def _report(offers: Sequence[dict[str, Any]], few: int, questions: int, target: int) -> None:
+    fates = Counter(row["fate"] for row in offers)
     dropped = ", ".join(f"{count} {fate.replace('_', ' ')}" for fate, count in fates.items() if fate != "kept")
-    drifted = sum(row["fate"] == "kept" and row["drifted"] for row in found)
+    drifted = sum(row["fate"] == "kept" and row["drifted"] for row in offers)
     log.info(
         "rewrites: %d kept of %d offered%s; %d of the kept have drifted",
         fates["kept"],
-        len(found),
+        len(offers),
         f" (dropped: {dropped})" if dropped else "",
         drifted,
     )
     if few:
-        log.warning("%d of %d questions have fewer than %d rewrites", few, questions, wanted)
+        log.warning("%d of %d questions have fewer than %d rewrites", few, questions, target)
 
 
 _BEGINS_TO_ASK = re.compile(
@@ -239,9 +239,9 @@ def listed(reply: str) -> list[str]:
     """
     text = _FENCE.sub("", _printable(_THOUGHTS.sub("", reply)))
     lines = _one_a_line(text).split("\n")
-    found = [_in_json(text), _marked(lines, _NUMBER), _marked(lines, _BULLET)]
+    lists = [_in_json(text), _marked(lines, _NUMBER), _marked(lines, _BULLET)]
     # The first list in which two items ask: below each item there may be a list that explains it.
-    return max(found, key=lambda items: (bool(items), min(sum(map(asks, items)), 2))) or _unmarked(lines)
+    return max(lists, key=lambda items: (bool(items), min(sum(map(asks, items)), 2))) or _unmarked(lines)
 
 
 def asks(text: str) -> bool:
@@ -296,18 +296,20 @@ def _strings(value: Any) -> Iterator[str]:
         for item in value:
             yield from _strings(item)
     elif isinstance(value, dict):
-        asking = [item for key, item in value.items() if "original" not in key and isinstance(item, str) and asks(item)]
-        yield from _strings([item for item in value.values() if isinstance(item, list | dict)] or asking)
+        questions = [
+            item for key, item in value.items() if "original" not in key and isinstance(item, str) and asks(item)
+        ]
+        yield from _strings([item for item in value.values() if isinstance(item, list | dict)] or questions)
 
 
 def _one_a_line(text: str) -> str:
     """Break lines before each number of a list that goes 1, 2, 3 within a line, where a sentence ends."""
     breaks, run = [0], list[int]()
-    for found in _NUMBER_IN_THE_LINE.finditer(text):
-        number = int(found["number"])
+    for match in _NUMBER_IN_THE_LINE.finditer(text):
+        number = int(match["number"])
         run = [] if number == 1 else run
         if number == len(run) + 1:
-            run.append(found.start("item"))
+            run.append(match.start("item"))
             breaks += run if number == 2 else run[2:][-1:]  # the first waits for the second
     return "\n".join(text[start:end] for start, end in zip(breaks, [*breaks[1:], len(text)], strict=True))
 
@@ -315,20 +317,20 @@ def _one_a_line(text: str) -> str:
 def _marked(lines: Sequence[str], marker: re.Pattern[str]) -> list[str]:
     """Return the items that begin with a marker; a title gives way to the line that it announces."""
     items: list[str] = []
-    announced = goes_on = False
+    is_title = continues = False
     for line in lines:
         text = line.strip()
-        if found := marker.match(line):
-            items.append(line[found.end() :].strip())
-            announced, goes_on = _announces(items[-1], line), True
+        if match := marker.match(line):
+            items.append(line[match.end() :].strip())
+            is_title, continues = _announces(items[-1], line), True
         elif not text:
-            goes_on = False
-        elif announced:
-            items[-1], announced, goes_on = text, False, True
-        elif goes_on and (not finished(items[-1]) or (asks(text) and not asks(items[-1]))):
+            continues = False
+        elif is_title:
+            items[-1], is_title, continues = text, False, True
+        elif continues and (not finished(items[-1]) or (asks(text) and not asks(items[-1]))):
             items[-1] += f" {text}"
         else:
-            goes_on = False
+            continues = False
     return [item for item in map(_bare, items) if item and not item.endswith(":")]
 
 
@@ -350,7 +352,7 @@ def _bare(text: str) -> str:
     label = _LABEL.match(text)
     if label and not asks(label["label"]):
         text = text[label.end() :]
-    text = _EMPHASIS.sub(lambda found: found[2] or found[4], text).removeprefix("**").removesuffix("**")
+    text = _EMPHASIS.sub(lambda match: match[2] or match[4], text).removeprefix("**").removesuffix("**")
     closing = _QUOTES.get(text[:1])
     inside = text[1:-1]
     if closing and text[-1] == closing and text[0] not in inside and closing not in _APOSTROPHE.sub("", inside):

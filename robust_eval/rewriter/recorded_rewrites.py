@@ -52,10 +52,10 @@ class RecordedRewrites:
         recorded = {question.id: question.rewrites for question in questions}
         if self.file is not None:
             path = Path(self.file)
-            found = _read(path) if self.originals is None else _paired(Path(self.originals), path)
-            if foreign := found.keys() - recorded.keys():
+            by_id = _read(path) if self.originals is None else _paired(Path(self.originals), path)
+            if foreign := by_id.keys() - recorded.keys():
                 log.warning("%s: %d ids are no questions of this data set", self.file, len(foreign))
-            recorded = {question_id: found.get(question_id, ()) for question_id in recorded}
+            recorded = {question_id: by_id.get(question_id, ()) for question_id in recorded}
         rewritten = [replace(q, rewrites=distinct(q.text, recorded[q.id])) for q in questions]
         dropped = sum(map(len, recorded.values())) - sum(len(question.rewrites) for question in rewritten)
         if dropped:
@@ -65,10 +65,10 @@ class RecordedRewrites:
 
 def distinct(question: str, rewrites: Sequence[str]) -> tuple[str, ...]:
     """Return the rewrites whose normal form is neither the question's nor that of one before them, nor empty."""
-    kept = {normal_form(question): ""}
+    first_texts = {normal_form(question): ""}
     for rewrite in rewrites:
-        kept.setdefault(normal_form(rewrite), rewrite)
-    return tuple(rewrite for form, rewrite in kept.items() if form and rewrite)
+        first_texts.setdefault(normal_form(rewrite), rewrite)
+    return tuple(rewrite for form, rewrite in first_texts.items() if form and rewrite)
 
 
 class _SquadQuestion(NamedTuple):
@@ -84,29 +84,29 @@ def _paired(originals: Path, rewrites: Path) -> dict[str, tuple[str, ...]]:
     """Rewrites by the id of their question, of two files in the layout of SQuAD: paired by id, or where ids are those
     of other questions, by order. UserError where neither fits.
     """
-    asked, rewritten = _squad("rewriter.originals", originals), _squad("rewriter.file", rewrites)
-    pairs, by_id = _by_id(asked, rewritten)
+    original_questions, rewritten = _squad("rewriter.originals", originals), _squad("rewriter.file", rewrites)
+    pairs, by_id = _by_id(original_questions, rewritten)
     if by_id:
-        pairs, by_order = _by_order(asked, rewritten)
+        pairs, by_order = _by_order(original_questions, rewritten)
         if by_order:
             raise UserError(
                 f"rewriter.file: {rewrites} does not go with {originals}, neither by id ({by_id}) nor by order "
                 f"({by_order})"
             )
     log.info("%s: paired with %s by %s", rewrites, originals, "order" if by_id else "id")
-    found: dict[str, tuple[str, ...]] = {}
+    by_question: dict[str, tuple[str, ...]] = {}
     for question, rewrite in pairs:
-        found[question.id] = (*found.get(question.id, ()), rewrite.text)
-    return found
+        by_question[question.id] = (*by_question.get(question.id, ()), rewrite.text)
+    return by_question
 
 
 _Pairs = list[tuple[_SquadQuestion, _SquadQuestion]]
 
 
-def _by_id(asked: Sequence[_SquadQuestion], rewritten: Sequence[_SquadQuestion]) -> tuple[_Pairs, str]:
+def _by_id(original_questions: Sequence[_SquadQuestion], rewritten: Sequence[_SquadQuestion]) -> tuple[_Pairs, str]:
     """Return each rewrite with the question of its id, which has its context and none but other answers; or why not."""
     questions: dict[str, list[_SquadQuestion]] = defaultdict(list)
-    for question in asked:
+    for question in original_questions:
         questions[question.id].append(question)
     pairs = []
     for place, rewrite in enumerate(rewritten, start=1):
@@ -120,15 +120,15 @@ def _by_id(asked: Sequence[_SquadQuestion], rewritten: Sequence[_SquadQuestion])
     return pairs, ""
 
 
-def _by_order(asked: Sequence[_SquadQuestion], rewritten: Sequence[_SquadQuestion]) -> tuple[_Pairs, str]:
+def _by_order(original_questions: Sequence[_SquadQuestion], rewritten: Sequence[_SquadQuestion]) -> tuple[_Pairs, str]:
     """Return each rewrite with the question at its place, which has its context and its answers; or why not.
 
     Without answers, order is believed only where a context has one question: those of a paragraph may be in any order.
     """
-    if len(asked) != len(rewritten):
-        return [], f"there are {len(rewritten):,} questions, and {len(asked):,} there"
-    pairs = list(zip(asked, rewritten, strict=True))
-    on_context = Counter(question.context for question in asked)
+    if len(original_questions) != len(rewritten):
+        return [], f"there are {len(rewritten):,} questions, and {len(original_questions):,} there"
+    pairs = list(zip(original_questions, rewritten, strict=True))
+    on_context = Counter(question.context for question in original_questions)
     for place, (question, rewrite) in enumerate(pairs, start=1):
         if question.context != rewrite.context:
             return [], f"the questions {place} are on different contexts"
@@ -143,7 +143,7 @@ def _squad(setting: str, path: Path) -> list[_SquadQuestion]:
     """Return the questions in a file that has the layout of SQuAD, which may lack answers."""
     text = "".join(line for _, line in text_lines(path, label=f"{setting}: {path}"))
     try:
-        found = [
+        questions = [
             _SquadQuestion(
                 str(item["id"]),
                 str(item["question"]),
@@ -159,14 +159,14 @@ def _squad(setting: str, path: Path) -> list[_SquadQuestion]:
             f"{setting}: {path} has not the layout of SQuAD, "
             '{"data": [{"paragraphs": [{"context": "…", "qas": [{"id": "…", "question": "…"}]}]}]}'
         ) from problem
-    if not found:
+    if not questions:
         raise UserError(f"{setting}: {path} holds no question")
-    return found
+    return questions
 
 
 def _read(path: Path) -> dict[str, tuple[str, ...]]:
     """Rewrites by id; UserError names the first line that is broken."""
-    found: dict[str, tuple[str, ...]] = {}
+    by_id: dict[str, tuple[str, ...]] = {}
     for where, _, record in json_lines(path, f"rewriter.file: {path}"):
         question_id, rewrites = (record.get("id"), record.get("rewrites")) if isinstance(record, dict) else (None, None)
         if (
@@ -175,7 +175,7 @@ def _read(path: Path) -> dict[str, tuple[str, ...]]:
             or not all(isinstance(text, str) and text.strip() for text in rewrites)
         ):
             raise UserError(f'{where}: wanted {{"id": "…", "rewrites": ["…", …]}}, texts that are not empty')
-        if question_id in found:
+        if question_id in by_id:
             raise UserError(f"{where}: id {question_id!r} stands twice")
-        found[question_id] = tuple(rewrites)
-    return found
+        by_id[question_id] = tuple(rewrites)
+    return by_id

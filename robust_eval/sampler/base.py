@@ -78,8 +78,8 @@ def in_order(questions: Sequence[Question], answers: pa.Table) -> pa.Table:
     place = pc.index_in(answers["question_id"], value_set=ids)
     keys = pa.table({"place": place, **{name: answers[name] for name in ("rewrite", "temperature", "trial")}})
     order = pc.sort_indices(keys, sort_keys=[(name, "ascending") for name in keys.column_names])
-    there = len(place) - place.null_count  # those of other questions come last
-    return answers.take(order[:there])
+    number_of_rows = len(place) - place.null_count  # those of other questions come last
+    return answers.take(order[:number_of_rows])
 
 
 class Judge(Protocol):
@@ -214,7 +214,7 @@ def clip_to_supported(name: str, sampler: Sampler, takes: Temperatures, model: s
     One temperature of the model's own takes the place of any number of them. Temperatures above the highest are left
     out: a fact that has not broken by then is censored there. Raises UserError where nothing is left.
     """
-    asked = sampler.temperatures
+    temperatures = sampler.temperatures
     if takes.default_only:
         if sampler.axis == "temperature":
             raise UserError(
@@ -224,13 +224,13 @@ def clip_to_supported(name: str, sampler: Sampler, takes: Temperatures, model: s
             )
         log.warning(
             "sampler=%s asks at the temperature of %s's own: it takes none, such as the %s that is set",
-            *(name, model, ", ".join(f"{t:g}" for t in asked)),
+            *(name, model, ", ".join(f"{t:g}" for t in temperatures)),
         )
         return _at(sampler, [DEFAULT_TEMPERATURE])
-    within = [t for t in asked if t <= takes.highest]
-    if len(within) == len(asked):
+    within = [t for t in temperatures if t <= takes.highest]
+    if len(within) == len(temperatures):
         return sampler
-    beyond = ", ".join(f"{t:g}" for t in asked if t > takes.highest)
+    beyond = ", ".join(f"{t:g}" for t in temperatures if t > takes.highest)
     if not within:
         raise UserError(
             f"sampler={name} asks at {beyond}, and {model} takes temperatures up to {takes.highest:g}: "

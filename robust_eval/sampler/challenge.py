@@ -80,24 +80,24 @@ class Challenge(KnownFacts):
 
     def select(self, questions: Sequence[Question], baseline: pa.Table, seed: int) -> list[Question]:
         """Return the questions whose greedy answer came, as :class:`KnownFacts` selects them."""
-        came = baseline.filter(pc.invert(pc.is_in(baseline["outcome"], pa.array(NO_REPLY))))
-        if not came.num_rows:
+        replies = baseline.filter(pc.invert(pc.is_in(baseline["outcome"], pa.array(NO_REPLY))))
+        if not replies.num_rows:
             raise NothingKeptError(f"none of the {len(questions)} questions was answered: there is nothing to doubt")
-        return super().select(questions, came, seed)
+        return super().select(questions, replies, seed)
 
     def requests(self, questions: Sequence[Question], judge: Judge, seed: int) -> list[Request]:
         """Return what is asked at most, before any answer is known: a right answer stands for each."""
         doubter = self._doubter(questions, seed)
         planned = []
         for question in questions:
-            said = _right(question)
+            right_answer = _right(question)
             for conversation in range(self.trials):
                 prompt = prompt_for(question, prompts=self.prompts)
                 for turn in range(1, self.turns + 1):
-                    challenge = doubter.challenge(question, said, conversation, turn)
+                    challenge = doubter.challenge(question, right_answer, conversation, turn)
                     if challenge is None:
                         break
-                    prompt = prompt.going_on(said, challenge.words)
+                    prompt = prompt.going_on(right_answer, challenge.words)
                     request = self._request(question.id, conversation, turn, prompt, challenge.told, judge, seed)
                     planned.append(request)
         return planned
@@ -122,18 +122,18 @@ class Challenge(KnownFacts):
                 requests = self.turn_requests(turn, temperature, questions, baseline, before, judge, seed)
                 if not requests:
                     break
-                came = yield Step(requests, f"turn {turn} of {self.turns}", partial(at_most, turn, temperature))
-                if came is None:
+                reply = yield Step(requests, f"turn {turn} of {self.turns}", partial(at_most, turn, temperature))
+                if reply is None:
                     stored = False
                     break
-                before = pa.concat_tables([before, turns_of(came.answers.table, self.trials)])
+                before = pa.concat_tables([before, turns_of(reply.answers.table, self.trials)])
             whole.append(before)
-        found = in_order(questions, pa.concat_tables(whole))
-        if stored and not found.num_rows:
+        answers = in_order(questions, pa.concat_tables(whole))
+        if stored and not answers.num_rows:
             raise UserError(
                 "no answer can be doubted: sampler.challenge.challenges has no sentence that can be filled in"
             )
-        return Answers(found, CURVES.empty_table())
+        return Answers(answers, CURVES.empty_table())
 
     def turn_requests(
         self,
@@ -154,8 +154,8 @@ class Challenge(KnownFacts):
         columns = ("question_id", "text", "answer", "label", "outcome")
         first = {name: rest for name, *rest in rows(baseline, *columns) if rest[-1] not in NO_REPLY}
         replies: dict[tuple[str, int], list[tuple[str, str]]] = {}
-        told = ("question_id", "trial", "rewrite", "form", "text", "outcome")
-        for name, conversation, _, form, text, outcome in sorted(rows(before, *told), key=lambda row: row[:3]):
+        row_columns = ("question_id", "trial", "rewrite", "form", "text", "outcome")
+        for name, conversation, _, form, text, outcome in sorted(rows(before, *row_columns), key=lambda row: row[:3]):
             if outcome not in NO_REPLY:
                 challenge = challenge_told(form)
                 assert challenge is not None
@@ -165,7 +165,7 @@ class Challenge(KnownFacts):
             if question.id not in first:
                 continue
             text, answer, label, _ = first[question.id]
-            said = _said(question, answer, label)
+            first_answer = _said(question, answer, label)
             for conversation in range(self.trials):
                 prompt = prompt_for(question, prompts=self.prompts)
                 reply, gone_on = text, replies.get((question.id, conversation), [])
@@ -173,7 +173,7 @@ class Challenge(KnownFacts):
                     continue
                 for words, next_reply in gone_on:
                     prompt, reply = prompt.going_on(_words(reply), words), next_reply
-                challenge = doubter.challenge(question, said, conversation, turn)
+                challenge = doubter.challenge(question, first_answer, conversation, turn)
                 if challenge is None:
                     continue
                 prompt = prompt.going_on(_words(reply), challenge.words)
@@ -189,7 +189,7 @@ class Challenge(KnownFacts):
         conversation: int,
         turn: int,
         prompt: Prompt,
-        told: str,
+        form: str,
         judge: Judge,
         seed: int,
         temperatures: tuple[float, ...] | None = None,
@@ -203,15 +203,15 @@ class Challenge(KnownFacts):
             max_new_tokens=self.max_new_tokens,
             seed=seed,
             first_line=judge.first_line,
-            form=told,
+            form=form,
         )
 
     def _doubter(self, questions: Sequence[Question], seed: int) -> Doubter:
-        known = read_templates(self.challenges).challenges
-        if lacking := [kind for kind in self.pressures if kind not in known]:
-            there = ", ".join(known) or f"none: {CHALLENGES} is missing"
-            raise UserError(f"sampler.challenge.pressures: {self.challenges} has no {lacking[0]}; there are {there}")
-        return Doubter({kind: known[kind] for kind in self.pressures}, questions, seed)
+        sentences = read_templates(self.challenges).challenges
+        if missing := [kind for kind in self.pressures if kind not in sentences]:
+            names = ", ".join(sentences) or f"none: {CHALLENGES} is missing"
+            raise UserError(f"sampler.challenge.pressures: {self.challenges} has no {missing[0]}; there are {names}")
+        return Doubter({kind: sentences[kind] for kind in self.pressures}, questions, seed)
 
 
 def turn_of(request: Request) -> int:

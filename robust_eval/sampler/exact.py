@@ -82,8 +82,8 @@ class Exact(KnownFacts):
         """Return the grid, some temperatures below and above it in steps of its widest, and 1."""
         grid = np.array(self.temperatures)
         step = float(np.diff(grid).max()) if len(grid) > 1 else float(grid[0])
-        above = np.arange(grid[-1] + step, self.max_temperature + step / 2, step)
-        above = np.append(above[above < self.max_temperature - step / 4], self.max_temperature)
+        higher = np.arange(grid[-1] + step, self.max_temperature + step / 2, step)
+        higher = np.append(higher[higher < self.max_temperature - step / 4], self.max_temperature)
         below = [grid[0] / 4, grid[0] / 2]
-        beyond = {round(float(t), 10) for t in (*below, 1.0, *above)}
+        beyond = {round(float(t), 10) for t in (*below, 1.0, *higher)}
         return tuple(sorted({*self.temperatures, *beyond}))

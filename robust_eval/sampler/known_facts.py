@@ -69,7 +69,7 @@ class KnownFacts(AllAtOnce):
         They keep their order; where there are more than ``max_questions``, some are taken in seeded order.
         """
         texts = {question.id: question.text for question in questions}
-        kept: set[str] = set()
+        known_ids: set[str] = set()
         wrong: list[tuple[str, str]] = []
         longer = 0
         columns = ["question_id", "text", "exact", "correct", "token_logprobs", "answer_tokens"]
@@ -79,26 +79,26 @@ class KnownFacts(AllAtOnce):
             right = {"exact_match": exact, "contains": correct, "none": True}[self.selection]
             confidence = float(np.exp(logprobs[:length]).mean()) if logprobs and length else 0.0
             if right and confidence >= self.min_confidence:
-                kept.add(question_id)
+                known_ids.add(question_id)
             elif not right:
                 wrong.append((question_id, text))
                 longer += bool(correct)
-        if not kept:
-            shown = "; ".join(f"{texts[question_id]!r} → {text!r}" for question_id, text in wrong[:3])
+        if not known_ids:
+            cases = "; ".join(f"{texts[question_id]!r} → {text!r}" for question_id, text in wrong[:3])
             reason = (
-                f"for example {shown}" if wrong else f"all were less sure than min_confidence={self.min_confidence:g}"
+                f"for example {cases}" if wrong else f"all were less sure than min_confidence={self.min_confidence:g}"
             )
             raise NothingKeptError(
                 f"none of the {len(questions)} questions asked was kept (selection={self.selection}): {reason}; "
                 "try a larger model, easier questions, or sampler.selection=contains"
             )
-        if longer >= len(kept) > 0:
+        if longer >= len(known_ids) > 0:
             log.warning(
                 "%d right answers say more than an accepted answer, and sampler.selection=%s keeps %d others alone: "
                 "sampler.selection=contains keeps all of them, as of a model that answers in sentences",
-                *(longer, self.selection, len(kept)),
+                *(longer, self.selection, len(known_ids)),
             )
-        return self.taken([question for question in questions if question.id in kept], seed)
+        return self.taken([question for question in questions if question.id in known_ids], seed)
 
     def taken(self, chosen: list[Question], seed: int) -> list[Question]:
         """Return no more than ``max_questions`` of these, which keep their order."""

@@ -78,7 +78,7 @@ class ChoiceOrders(Repetition):
         """Return ``trials`` answers to each question at every temperature, in each of the ways in which it is put; none
         to one that is put in one way alone.
         """
-        found = []
+        requests = []
         for question in questions:
             worded = super().requests([question], judge, seed)
             arranged = [
@@ -91,21 +91,21 @@ class ChoiceOrders(Repetition):
                 for rater, arrangement in self._arrangements(question, seed).items()
             ]
             if arranged or self.axis != ORDER:
-                found += [*worded, *arranged]
-        return found
+                requests += [*worded, *arranged]
+        return requests
 
     def _arrangements(self, question: Question, seed: int) -> dict[int, Arrangement]:
         """Return the arrangements of the choices of a question, by the number of the rater."""
         choices = len(question.choices)
-        found: dict[int, Arrangement] = {}
+        arrangements: dict[int, Arrangement] = {}
         if choices < 2:
-            return found
+            return arrangements
         if self.orders == "rotations":
-            found |= dict(enumerate(rotations(choices), _ROTATED + 1))
+            arrangements |= dict(enumerate(rotations(choices), _ROTATED + 1))
         elif self.orders == "permutations":
-            found |= dict(enumerate(permutations(question, self.permutations, seed), _PERMUTED + 1))
+            arrangements |= dict(enumerate(permutations(question, self.permutations, seed), _PERMUTED + 1))
         numbers = {form: _FORMED + place for place, form in enumerate(FORMS, 1)}
-        return found | {numbers[form]: Arrangement(tuple(range(choices)), form) for form in self.forms}
+        return arrangements | {numbers[form]: Arrangement(tuple(range(choices)), form) for form in self.forms}
 
 
 @dataclass

@@ -65,8 +65,8 @@ class RecordedAnswers:
 
     def check(self, metric: str, top_logprobs: int) -> None:
         """UserError where a metric wants ``top_logprobs`` of each greedy token, and there are none."""
-        known = self._baseline()["top_logprobs"]
-        if top_logprobs and known.null_count == len(known):
+        logprobs = self._baseline()["top_logprobs"]
+        if top_logprobs and logprobs.null_count == len(logprobs):
             raise UserError(
                 f"metric={metric} needs a greedy answer (of temperature 0) with top_logprobs to each fact beside the "
                 f"answers at several temperatures, and {self.file} has none"
@@ -82,24 +82,24 @@ class RecordedAnswers:
         """How the answers were asked for; None where the file is of no run."""
         return read_sampling_metadata(Path(self.file))
 
-    def answered(self, questions: Sequence[Question]) -> list[Question]:
+    def with_answers(self, questions: Sequence[Question]) -> list[Question]:
         """Return the questions that have an answer; UserError names the first answer to a question that is none of
         them.
         """
         ids = self._answers()["question_id"]
-        known = pc.is_in(ids, value_set=pa.array([question.id for question in questions], pa.string()))
-        foreign = ids.filter(pc.invert(known))
+        is_question = pc.is_in(ids, value_set=pa.array([question.id for question in questions], pa.string()))
+        foreign = ids.filter(pc.invert(is_question))
         if len(foreign):
             raise self._file.refuse(
-                pc.index(known, False).as_py(),
+                pc.index(is_question, False).as_py(),
                 f"{foreign[0].as_py()!r} is no question of the data set ({len(foreign.unique())} of the "
                 f"{len(ids.unique())} ids in this file are none)",
             )
-        there = set(ids.unique().to_pylist())
-        answered = [question for question in questions if question.id in there]
-        if len(answered) < len(questions):
-            log.warning("%s: no answers to %d questions, left out", self.file, len(questions) - len(answered))
-        return answered
+        ids_in_file = set(ids.unique().to_pylist())
+        with_answers = [question for question in questions if question.id in ids_in_file]
+        if len(with_answers) < len(questions):
+            log.warning("%s: no answers to %d questions, left out", self.file, len(questions) - len(with_answers))
+        return with_answers
 
     def baseline(self, questions: Sequence[Question]) -> pa.Table:
         """Return the greedy answers to these questions; there may be none."""
@@ -109,20 +109,20 @@ class RecordedAnswers:
         """Return the questions whose greedy answer is right, by the rule asked for, and that have answers of every
         sampler.
         """
-        answered = [set(answers["question_id"].unique().to_pylist()) for answers in self._by_sampler().values()]
-        kept = set.intersection(*answered)
-        if lacking := len(set.union(*answered) - kept):
-            log.warning("%s: %d questions have no answers of one sampler or another, left out", self.file, lacking)
+        ids_by_sampler = [set(answers["question_id"].unique().to_pylist()) for answers in self._by_sampler().values()]
+        selected = set.intersection(*ids_by_sampler)
+        if left_out := len(set.union(*ids_by_sampler) - selected):
+            log.warning("%s: %d questions have no answers of one sampler or another, left out", self.file, left_out)
         if self.selection != "none":
             right = baseline["exact" if self.selection == "exact_match" else "correct"].fill_null(False)
-            kept &= set(baseline["question_id"].filter(right).to_pylist())
-        if not kept:
+            selected &= set(baseline["question_id"].filter(right).to_pylist())
+        if not selected:
             raise UserError(
                 f"none of the {len(questions)} questions has a right answer at temperature 0 "
                 f"(selection={self.selection}) and others of every sampler in {self.file}; "
                 "sampler.recorded.selection=none takes all that have those"
             )
-        return [question for question in questions if question.id in kept]
+        return [question for question in questions if question.id in selected]
 
     def answers(self, questions: Sequence[Question]) -> dict[str, pa.Table]:
         """Return the answers to these questions at temperatures above 0, for each sampler that the file names."""
@@ -173,15 +173,15 @@ class RecordedConditions:
         same = groups(answers["question_id"], answers["rewrite"], answers["temperature"])
         first = np.unique(same, return_index=True)[1][same]
         enumerated = not np.allclose(weight, weight[first], rtol=1e-6, atol=0)  # only then do they weigh differently
-        most = float(np.bincount(groups(answers["question_id"], answers["temperature"])).max())
-        self.repetitions = math.inf if enumerated else most
+        max_answers = float(np.bincount(groups(answers["question_id"], answers["temperature"])).max())
+        self.repetitions = math.inf if enumerated else max_answers
         self.estimator = "exact" if enumerated else "trials"
         rewritten = answers.filter((pc.field("rewrite") > 0) & pc.is_null(pc.field("form"))).num_rows
-        told = "rewrite" if rewritten else "temperature" if len(self.temperatures) > 1 else "trial"
+        axis_of_file = "rewrite" if rewritten else "temperature" if len(self.temperatures) > 1 else "trial"
         forms = answers["form"].unique().to_pylist()
         self.arranges, doubted, thought = (any(map(read, forms)) for read in _FORMS)
         arranged = ORDER if self.arranges and not rewritten else None
-        self.axis = TURN if doubted else THOUGHT if thought else arranged or _AXES.get(name, told)
+        self.axis = TURN if doubted else THOUGHT if thought else arranged or _AXES.get(name, axis_of_file)
 
 
 _AXES = {

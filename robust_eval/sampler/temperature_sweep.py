@@ -101,16 +101,16 @@ def until_settled(request: Request, settled: Settled) -> Steps:
     verdicts: Mapping[Condition, bool | None] = {}
     table = SCHEMA.empty_table()
     while (wave := next_wave(verdicts, request.temperatures, request.trials, settled))[1]:
-        lacking = wave[1]
-        (temperature, first), (_, last) = lacking[0], lacking[-1]
-        known = frozenset((temperature, trial) for trial in range(first, last)) - set(lacking)
-        part = replace(request, temperatures=(temperature,), first_trial=first, trials=last + 1, cached=known)
+        missing_answers = wave[1]
+        (temperature, first), (_, last) = missing_answers[0], missing_answers[-1]
+        cached = frozenset((temperature, trial) for trial in range(first, last)) - set(missing_answers)
+        part = replace(request, temperatures=(temperature,), first_trial=first, trials=last + 1, cached=cached)
         passed = {(t, trial) for t in request.temperatures if t < temperature for trial in range(request.trials)}
         left = replace(request, cached=frozenset(passed | verdicts.keys()))
-        came = yield Step([part], at_most=partial(_in_place, left), whole=request)
-        if came is None:
+        reply = yield Step([part], at_most=partial(_in_place, left), whole=request)
+        if reply is None:
             return NOTHING
-        verdicts, table = came.verdicts, came.answers.table
+        verdicts, table = reply.verdicts, reply.answers.table
     return Answers(taken(table, wave[0], request), CURVES.empty_table())
 
 
@@ -138,14 +138,18 @@ def next_wave(
     """
     used: list[Condition] = []
     for temperature in temperatures:
-        asked = right = wrong = 0
-        while (verdict := settled(right, wrong, trials - asked)) is None:
-            number = _fewest(right, wrong, trials - asked, settled)
-            wave = [(temperature, trial) for trial in range(asked, asked + number)]
-            if lacking := [condition for condition in wave if condition not in verdicts]:
-                return used, lacking
-            found = [verdicts[condition] for condition in wave]
-            right, wrong, asked = right + found.count(True), wrong + found.count(False), asked + number
+        drawn_trials = right = wrong = 0
+        while (verdict := settled(right, wrong, trials - drawn_trials)) is None:
+            number = _fewest(right, wrong, trials - drawn_trials, settled)
+            wave = [(temperature, trial) for trial in range(drawn_trials, drawn_trials + number)]
+            if missing_answers := [condition for condition in wave if condition not in verdicts]:
+                return used, missing_answers
+            outcomes = [verdicts[condition] for condition in wave]
+            right, wrong, drawn_trials = (
+                right + outcomes.count(True),
+                wrong + outcomes.count(False),
+                drawn_trials + number,
+            )
             used += wave
         if verdict != "holds":
             break

@@ -60,9 +60,9 @@ class Thinking(KnownFacts):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, most in (("traces", MOST_TRACES), ("nodes", math.inf)):
-            if not 1 <= getattr(self, name) <= most:
-                raise ValueError(f"{name} must be between 1 and {most:g}, not {getattr(self, name)}")
+        for name, maximum in (("traces", MOST_TRACES), ("nodes", math.inf)):
+            if not 1 <= getattr(self, name) <= maximum:
+                raise ValueError(f"{name} must be between 1 and {maximum:g}, not {getattr(self, name)}")
         if self.answers < 0:
             raise ValueError(f"answers must be 0 (all of them) or more, not {self.answers}")
         if not 0 < self.trace_temperature < math.inf:
@@ -116,12 +116,12 @@ class Thinking(KnownFacts):
         thoughts, traces = self.trace_requests(questions, seed), SCHEMA.empty_table()
         if thoughts:
             planned = partial(self.requests, questions, judge, seed)
-            came = yield Step(thoughts, "thoughts", lambda missing: [*missing, *planned()[len(thoughts) :]])
-            if came is None:
+            reply = yield Step(thoughts, "thoughts", lambda missing: [*missing, *planned()[len(thoughts) :]])
+            if reply is None:
                 return NOTHING
-            traces = came.answers.table
-        found = yield from at_once(self.answer_requests(questions, traces, judge, seed))
-        return found._replace(table=in_order(questions, found.table))
+            traces = reply.answers.table
+        answers = yield from at_once(self.answer_requests(questions, traces, judge, seed))
+        return answers._replace(table=in_order(questions, answers.table))
 
     def of_model(self, name: str, remote: bool, model: str) -> "Thinking":
         """Return the sampler as it asks a model that is loaded here, or a service; UserError where it cannot."""
@@ -172,24 +172,24 @@ class Thinking(KnownFacts):
         """Return the requests for the answers after these traces, each cut off at every budget; what is the same
         thought at several budgets is asked for once.
         """
-        thought: dict[str, dict[int, list[int]]] = {}
+        traces_by_question: dict[str, dict[int, list[int]]] = {}
         columns = ("question_id", "trial", "token_ids", "answer_tokens", "outcome")
-        for name, number, ids, own, outcome in rows(traces, *columns):
+        for name, number, ids, length, outcome in rows(traces, *columns):
             if outcome not in NO_REPLY:
-                thought.setdefault(name, {})[number] = ids[:own]
-        found = []
+                traces_by_question.setdefault(name, {})[number] = ids[:length]
+        requests = []
         for question in questions:
             if 0 in self.budgets:
-                found.append(self._answer_request(question, 0, (), (0,), judge, seed))
-            for number, tokens in thought.get(question.id, {}).items():
+                requests.append(self._answer_request(question, 0, (), (0,), judge, seed))
+            for number, tokens in traces_by_question.get(question.id, {}).items():
                 cuts: dict[int, list[Budget]] = {}
                 for budget in filter(None, self.budgets):
                     cuts.setdefault(min(budget, len(tokens)), []).append(budget)
-                found += [
+                requests += [
                     self._answer_request(question, number, tuple(tokens[:cut]), tuple(budgets), judge, seed)
                     for cut, budgets in cuts.items()
                 ]
-        return found
+        return requests
 
     def _answer_request(
         self,
@@ -239,8 +239,8 @@ class Thinking(KnownFacts):
 
     def _thinking(self, budget: Budget) -> dict[str, Any]:
         """Return the settings of a request to a service that is told how much to think."""
-        thought = budget if isinstance(budget, int) else 0
-        return {"thought": Thought(most=budget), "max_new_tokens": self.max_new_tokens + thought}
+        tokens = budget if isinstance(budget, int) else 0
+        return {"thought": Thought(most=budget), "max_new_tokens": self.max_new_tokens + tokens}
 
     def _prompt(self, question: Question) -> Prompt:
         return prompt_for(question, prompts=self.prompts)

@@ -71,10 +71,14 @@ class Options:
                 raise _refused(name, "a text" if kind is str else "true or false", getattr(self, name))
         if self.trials is not None and (type(self.trials) is not int or self.trials < 1):
             raise _refused("trials", "a whole number of 1 or more", self.trials)
-        given = self.temperatures
-        if not isinstance(given, tuple | list) or not all(map(_above_zero, given)) or len({*given}) < 2:
-            raise _refused("temperatures", "two or more numbers, all above 0", given)
-        object.__setattr__(self, "temperatures", tuple(sorted({float(t) for t in given})))
+        temperatures = self.temperatures
+        if (
+            not isinstance(temperatures, tuple | list)
+            or not all(map(_above_zero, temperatures))
+            or len({*temperatures}) < 2
+        ):
+            raise _refused("temperatures", "two or more numbers, all above 0", temperatures)
+        object.__setattr__(self, "temperatures", tuple(sorted({float(t) for t in temperatures})))
         if not _above_zero(self.temperature):
             raise _refused("temperature", "a number above 0", self.temperature)
         if not _above_zero(self.threshold) or self.threshold > 1:
@@ -95,8 +99,8 @@ def _above_zero(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
 
 
-def _refused(name: str, wanted: str, value: Any) -> UserError:
-    return UserError(f"{name} must be {wanted}, not {value!r:.60}")
+def _refused(name: str, expected: str, value: Any) -> UserError:
+    return UserError(f"{name} must be {expected}, not {value!r:.60}")
 
 
 SEED = 0
@@ -121,9 +125,9 @@ def aggregations(figure: str) -> dict[str, Callable[[Sequence[QuestionValue]], f
     return {f"{figure}{end}": partial(_part, place) for place, end in enumerate(ENDS)}
 
 
-def _part(place: int, found: Sequence[QuestionValue]) -> float:
+def _part(place: int, values_of_questions: Sequence[QuestionValue]) -> float:
     """Return value, low or high of a mean over questions, undefined ones left out; NaN where there is none."""
-    each = [QuestionValue(*one) for one in found]
+    each = [QuestionValue(*one) for one in values_of_questions]
     values = np.array([math.nan if one.value is None else one.value for one in each])
     groups = question_groups([Question(one.question, "", group=one.group) for one in each])
     return mean_estimate(values, groups, (0.0, max(one.highest for one in each)))[place]
@@ -150,8 +154,8 @@ class RepeatedQuestions(Task):  # type: ignore[misc]  # lm-eval is not typed
     """What the task is called where ``config`` does not say it."""
 
     def __init__(self, config: Mapping[str, Any] | None = None, **options: Any) -> None:
-        given = dict(config or {})
-        metadata = given.get("metadata") or {}
+        settings = dict(config or {})
+        metadata = settings.get("metadata") or {}
         self.options = Options.of(metadata.get(MARK, {}), **options)
         self.questions = {question.id: question for question in named_questions(self.options.dataset)[1]}
         refuse_exemplars(list(self.questions.values()), self.options.prompts)
@@ -160,7 +164,7 @@ class RepeatedQuestions(Task):  # type: ignore[misc]  # lm-eval is not typed
         self.documents = [_document(question, self.chat) for question in self.questions.values()]
         # TaskConfig says how replies end where nothing does, and that depends on whether they are in a conversation
         self._config = TaskConfig(
-            task=given.get("task", self.NAME),
+            task=settings.get("task", self.NAME),
             num_fewshot=0,  # exemplars are those of our prompts
             generation_kwargs=dict(_PLAIN),
             metadata={**metadata, MARK: asdict(self.options)},
@@ -238,44 +242,44 @@ class RepeatedQuestions(Task):  # type: ignore[misc]  # lm-eval is not typed
         self, doc: Mapping[str, Any], ctx: Any, metadata: tuple[str, int, int], **kwargs: Any
     ) -> list[Instance]:
         """Return the requests of a question; UserError where the command line sets what the task varies."""
-        given = self._config.generation_kwargs
-        if own := {"temperature", "do_sample", "seed"} & given.keys():
+        generation_settings = self._config.generation_kwargs
+        if refused_settings := {"temperature", "do_sample", "seed"} & generation_settings.keys():
             raise UserError(
-                f"gen_kwargs sets {min(own)}, which these tasks set themselves: choose temperatures, temperature and "
-                "seeds by --metadata '{\"robust_eval\": {…}}'"
+                f"gen_kwargs sets {min(refused_settings)}, which these tasks set themselves: choose temperatures, "
+                "temperature and seeds by --metadata '{\"robust_eval\": {…}}'"
             )
-        settings = (_CHAT if self.chat else _PLAIN) | given
+        settings = (_CHAT if self.chat else _PLAIN) | generation_settings
         return [
             Instance(
                 request_type=self.OUTPUT_TYPE,
                 doc=doc,
-                arguments=(ctx, settings | self._drawn(doc["id"], asked)),
+                arguments=(ctx, settings | self._drawn(doc["id"], request)),
                 idx=number,
-                metadata=(*metadata[:2], asked.replies),
+                metadata=(*metadata[:2], request.replies),
             )
-            for number, asked in enumerate(self.requests)
+            for number, request in enumerate(self.requests)
         ]
 
     def process_results(self, doc: Mapping[str, Any], results: Sequence[Sequence[Any]]) -> dict[str, QuestionValue]:
         """Grade all replies to a question as a run of ours does, and return its values."""
         question = self.questions[doc["id"]]
         rows = []
-        for asked, replies in zip(self.requests, results, strict=True):
+        for request, replies in zip(self.requests, results, strict=True):
             for number, reply in enumerate(map(str, replies)):  # as lm-eval writes them
-                place = {"question_id": question.id, "rewrite": 0, "temperature": asked.temperature}
-                said = {"text": reply, "outcome": "ok" if reply.strip() else "empty", "weight": 1.0}
-                rows.append({**place, "trial": asked.trial + number, **said})
+                place = {"question_id": question.id, "rewrite": 0, "temperature": request.temperature}
+                reply_columns = {"text": reply, "outcome": "ok" if reply.strip() else "empty", "weight": 1.0}
+                rows.append({**place, "trial": request.trial + number, **reply_columns})
         table = answer_table(rows)
-        for t, wanted in self.plan().items():
+        for t, number_of_trials in self.plan().items():
             texts = table.filter(pc.equal(table["temperature"], t))["text"].unique()
-            self._repeated |= wanted > 1
+            self._repeated |= number_of_trials > 1
             self._varied |= len(texts) > 1
         judge = ReplyGrader(ReplyReader() if self.chat else FirstLineReader(), Matching(), first_line=False)
         graded = EqualText().aggregate([question], judge.grade([question], table))
-        found = self.values(question, graded)
+        values = self.values(question, graded)
         return {
             f"{name}{end}": QuestionValue(None if math.isnan(value) else value, question.id, question.group, highest)
-            for name, (value, highest) in found.items()
+            for name, (value, highest) in values.items()
             for end in ENDS
         }
 
@@ -306,13 +310,13 @@ class RepeatedQuestions(Task):  # type: ignore[misc]  # lm-eval is not typed
             )
         return found
 
-    def _drawn(self, question_id: str, asked: DocumentRequest) -> dict[str, Any]:
+    def _drawn(self, question_id: str, request: DocumentRequest) -> dict[str, Any]:
         """Return how the replies to a request are drawn; seeds of different questions and temperatures differ."""
-        drawn: dict[str, Any] = {"do_sample": asked.temperature > 0, "temperature": asked.temperature}
-        if self.options.seeds and asked.temperature:
-            place = repr((question_id, asked.temperature, asked.trial)).encode("utf-8", "surrogatepass")
-            drawn["seed"] = int.from_bytes(hashlib.sha256(place).digest()[:4]) >> 1
-        return drawn
+        settings: dict[str, Any] = {"do_sample": request.temperature > 0, "temperature": request.temperature}
+        if self.options.seeds and request.temperature:
+            place = repr((question_id, request.temperature, request.trial)).encode("utf-8", "surrogatepass")
+            settings["seed"] = int.from_bytes(hashlib.sha256(place).digest()[:4]) >> 1
+        return settings
 
 
 class FactualRobustnessTask(RepeatedQuestions):
@@ -336,14 +340,14 @@ class FactualRobustnessTask(RepeatedQuestions):
         """See RepeatedQuestions."""
         levels = self.options.temperatures
         greedy = pc.equal(graded["temperature"], 0)
-        known = float(verdicts(graded.filter(greedy))[0])
+        is_known = float(verdicts(graded.filter(greedy))[0])
         accuracy = grid([question.id], graded.filter(pc.invert(greedy)), levels).accuracy
         breaks = float(breaking_temperature(accuracy, levels, self.options.threshold)[0])
-        if known != 1:
+        if is_known != 1:
             breaks = math.nan
         holds = {_firm_at(t): (_holds(breaks, t), 1.0) for t in self._below}
         broken = math.nan if math.isinf(breaks) else breaks
-        figures = {"known": (known, 1.0), "breaking_temperature": (broken, levels[-1])}
+        figures = {"known": (is_known, 1.0), "breaking_temperature": (broken, levels[-1])}
         return figures | {"firmness": (_holds(breaks, levels[-1]), 1.0)} | holds
 
     @property
