@@ -65,8 +65,8 @@ def _said(to: str, answers: FinishedAnswers, written: list[Path], folder: Path) 
     if to != "csv":
         return [*lines, f"score it again: robust-eval import {shlex.quote(str(written[0].parent))}"]
     lines.append("a text that a spreadsheet would compute has an apostrophe before it")
-    if answers.asked.early_stopping:
-        names = ", ".join(answers.asked.early_stopping)
+    if answers.metadata.early_stopping:
+        names = ", ".join(answers.metadata.early_stopping)
         lines.append(f"the trials of {names} stopped as soon as a break was settled: accuracies of them are biased")
     return lines
 

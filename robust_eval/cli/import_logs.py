@@ -94,11 +94,11 @@ def _write(loaded: LoadedAnswers, folder: Path) -> str:
         (folder / "questions.jsonl").write_text(loaded.collected.json_lines(), encoding="utf-8")
     except OSError as problem:
         raise UserError(f"{folder} cannot be written: {problem.strerror}") from problem
-    style = "chat" if loaded.collected.asked.chat else "plain"
+    style = "chat" if loaded.collected.request.chat else "plain"
     return (
         f"robust-eval sampler=recorded sampler.file={folder}/answers.parquet dataset={folder}/questions.jsonl "
         f"model.name={json.dumps(loaded.model)} model.prompt_style={style} "
-        f"reader={loaded.collected.asked.reader}"
+        f"reader={loaded.collected.request.reader}"
     )
 
 

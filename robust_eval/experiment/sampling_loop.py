@@ -298,7 +298,7 @@ class RecordedSource:
 
     def asked(self, questions: Sequence[Question]) -> list[Question]:
         """Return the questions that have an answer. Raises UserError for the first answer to an unknown question."""
-        return self.file.answered(questions)
+        return self.file.with_answers(questions)
 
     def candidates(self, questions: Sequence[Question]) -> list[Question]:
         """Return all questions."""
@@ -323,7 +323,7 @@ class RecordedSource:
     @property
     def early_stopping(self) -> Mapping[str, EarlyStopping]:
         """How far each sampler asked that asked no more than breaking temperatures need, as the file says."""
-        return {} if self.file.asked is None else self.file.asked.early_stopping
+        return {} if self.file.metadata is None else self.file.metadata.early_stopping
 
     def identity(self) -> dict[str, Any]:
         """Return the hash of the file."""

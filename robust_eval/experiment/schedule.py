@@ -293,9 +293,9 @@ def reasons_for_full_sampling(config: Config, samplers: Mapping[str, Sampler], n
 
 def refuse_early_stopping(config: Config, file: RecordedAnswers) -> None:
     """Raise UserError where a metric reads answers in a file that were not asked for because another did not."""
-    if file.asked is None:
+    if file.metadata is None:
         return
-    for name, asked in file.asked.early_stopping.items():
+    for name, asked in file.metadata.early_stopping.items():
         thresholds, reasons = _settling(config, file.conditions(), name)
         if reasons or thresholds != [asked.threshold]:
             reason = "; ".join(reasons) or f"metric.frs.threshold={thresholds[0]:g} needs others"

@@ -13,7 +13,7 @@ from robust_eval.error import UserError
 from robust_eval.grader.base import Grader
 from robust_eval.model.base import Choices, Matcher
 from robust_eval.normalization import normal_form
-from robust_eval.prompt.arrangement import FORMS, Arrangement, arrangement_told
+from robust_eval.prompt.arrangement import FORMS, Arrangement, read_arrangement
 from robust_eval.question import LETTERS, Question
 from robust_eval.reader.base import Reader, read
 
@@ -97,7 +97,7 @@ def graded_as_shown(
     Raises UserError if the table has an arrangement of other choices than the question.
     """
     tags = replies["form"].to_pylist()
-    arrangements = {form: arrangement_told(form) for form in set(tags)}
+    arrangements = {form: read_arrangement(form) for form in set(tags)}
     if not any(arrangements.values()):
         return grade(questions, replies)
     by_id = {question.id: question for question in questions}
@@ -147,7 +147,7 @@ def _as_shown(question: Question, name: str, arrangement: Arrangement) -> Questi
     if len(arrangement.order) != len(question.choices):
         raise UserError(
             f"question {question.id} has {len(question.choices)} choices, and an answer to it was given to "
-            f"{len(arrangement.order)} ({arrangement.told})"
+            f"{len(arrangement.order)} ({arrangement.tag})"
         )
     arranged = arrangement.of(question)
     return Question(name, question.text, choices=arranged.choices, correct=arranged.correct, context=question.context)

@@ -16,7 +16,7 @@ from robust_eval.interop.every_eval_ever import is_instance, read_every_eval_eve
 from robust_eval.interop.helm import read_helm
 from robust_eval.interop.inspect_log import is_inspect, read_inspect
 from robust_eval.interop.lm_eval_samples import is_lm_eval, read_lm_eval
-from robust_eval.interop.logged_answer import AskedWith, LoggedAnswer
+from robust_eval.interop.logged_answer import LoggedAnswer, RequestSettings
 from robust_eval.interop.openai_batch import is_output, is_request, read_batch
 from robust_eval.normalization import normalize
 from robust_eval.question import Question
@@ -31,15 +31,15 @@ SCORE = "score."
 
 @dataclass
 class Collected:
-    """The answers of one model to one task. ``questions`` have their keys as far as the logs have them; ``asked`` says
-    how the first answer was asked for, of ``first``.
+    """The answers of one model to one task. ``questions`` have their keys as far as the logs have them; ``request`` are
+    the settings of the first answer.
     """
 
     model: str
     task: str
     questions: list[Question]
     answers: pa.Table
-    asked: AskedWith
+    request: RequestSettings
     left_out: int
     """Answers at temperature 0 beyond the first of a question."""
     reasons: Mapping[str, str] = field(default_factory=dict)
@@ -188,6 +188,6 @@ def _collected(model: str, task: str, answers: Sequence[LoggedAnswer]) -> Collec
         except (pa.ArrowException, TypeError, ValueError, OverflowError, UnicodeError) as problem:
             raise UserError(f"{answers[0].where.split(',')[0]}: {name!r} cannot be kept: {problem}") from problem
     table = pa.table(columns)
-    if answers[0].how is not None:
-        table = with_sampling_metadata(table, answers[0].how)
-    return Collected(model, task, list(questions.values()), table, answers[0].asked, left_out, reasons)
+    if answers[0].metadata is not None:
+        table = with_sampling_metadata(table, answers[0].metadata)
+    return Collected(model, task, list(questions.values()), table, answers[0].request, left_out, reasons)

@@ -19,7 +19,7 @@ import numpy as np
 from robust_eval.answer import DEFAULT_TEMPERATURE, NO_REPLY, temperature_name, write_text
 from robust_eval.error import UserError, first_line
 from robust_eval.interop.finished_answers import Condition, FinishedAnswers, right_answers, verdict
-from robust_eval.interop.logged_answer import AskedWith, LoggedAnswer, of_kind, question_of, texts
+from robust_eval.interop.logged_answer import LoggedAnswer, RequestSettings, of_kind, question_of, texts
 from robust_eval.interop.own_mark import MARK, columns_of, mark_of, marked
 from robust_eval.metric.metric_spec import curve_and_temperature
 from robust_eval.runtime.files import json_lines, parsed_json, read_json
@@ -72,7 +72,7 @@ def read_every_eval_ever(file: Path, records: Sequence[Path]) -> Iterator[Logged
             temperature=temperature,
             text="".join(texts(replies[-1:])) if replies else None,
             where=where,
-            asked=AskedWith((("user", str(request.get("formatted") or text)),)),
+            request=RequestSettings((("user", str(request.get("formatted") or text)),)),
             columns=columns,
             scores={str(result or "score"): float(score)} if mark is None and isinstance(score, int | float) else {},
         )
@@ -261,8 +261,8 @@ def _limit(limit: float, unknown: float) -> float | str:
 def _instances(answers: FinishedAnswers, evaluation_id: str, model: str) -> Iterator[dict[str, Any]]:
     for condition in answers.conditions:
         question = condition.question
-        target = right_answers(condition.shown)
-        mark = mark_of(question, condition.rewrite, condition.temperature, condition.kept, answers.asked)
+        target = right_answers(condition.arranged)
+        mark = mark_of(question, condition.rewrite, condition.temperature, condition.sampler_mark, answers.metadata)
         hashed = hashlib.sha256((condition.wording + "".join(target)).encode()).hexdigest()
         for row in condition.rows:
             right = verdict(row)
@@ -278,7 +278,7 @@ def _instances(answers: FinishedAnswers, evaluation_id: str, model: str) -> Iter
                 "input": {
                     "raw": condition.wording,
                     "reference": target,
-                    "choices": list(condition.shown.choices) or None,
+                    "choices": list(condition.arranged.choices) or None,
                 },
                 "output": {
                     "raw": [row["text"]],

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from robust_eval.answer import GREEDY, NO_REPLY, SAMPLER, SamplingMetadata, read_sampling_metadata, temperature_name
 from robust_eval.experiment.corrected import LabelledRun
-from robust_eval.prompt.arrangement import arrangement_told
-from robust_eval.prompt.challenge import form_of_all
+from robust_eval.prompt.arrangement import read_arrangement
+from robust_eval.prompt.pushback import form_of_all
 from robust_eval.question import LETTERS, Question
 from robust_eval.runs.finished_runs import settings_that_count
 from robust_eval.runtime.text import printable
@@ -32,19 +32,19 @@ class Condition(NamedTuple):
 
     @property
     def wording(self) -> str:
-        """The question as it was asked: itself, or its rewrite where the run knows that. Its choices are ``shown``."""
+        """Text of the question as it was asked: its own, or that of its rewrite where the run has it."""
         is_recorded = 0 < self.rewrite <= len(self.question.rewrites)
         return self.question.rewrites[self.rewrite - 1] if is_recorded else self.question.title
 
     @property
-    def shown(self) -> Question:
+    def arranged(self) -> Question:
         """The question with its choices in the order in which they were shown."""
-        arrangement = arrangement_told(self.rows[0]["form"])
+        arrangement = read_arrangement(self.rows[0]["form"])
         return self.question if arrangement is None else arrangement.of(self.question)
 
     @property
-    def kept(self) -> str | None:
-        """The sampler as a mark says it; None for greedy answers, which are told by their temperature."""
+    def sampler_mark(self) -> str | None:
+        """The sampler as a mark says it; None for greedy answers: their temperature says it."""
         return None if self.sampler == GREEDY else self.sampler
 
 
@@ -53,7 +53,7 @@ class FinishedAnswers:
     """The answers of a finished run, from its folder."""
 
     labelled: LabelledRun
-    asked: SamplingMetadata
+    metadata: SamplingMetadata
 
     @classmethod
     def read(cls, folder: Path) -> "FinishedAnswers":

@@ -9,7 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from robust_eval.error import UserError, first_line
-from robust_eval.interop.logged_answer import AskedWith, LoggedAnswer, logprobs_columns, of_kind, question_of, texts
+from robust_eval.interop.logged_answer import (
+    LoggedAnswer,
+    RequestSettings,
+    logprobs_columns,
+    of_kind,
+    question_of,
+    texts,
+)
 from robust_eval.runtime.files import read_json
 from robust_eval.runtime.finish_reasons import end_of
 
@@ -60,7 +67,7 @@ def _answers(
     if not 0 <= temperature < float("inf"):
         raise UserError(f"{where}: the temperature must be 0 or more, not {temperature!r}")
     limit = request.get("max_tokens")
-    asked_with = AskedWith(
+    request_settings = RequestSettings(
         (("user", of_kind(request, "prompt", str, where, "?")),),
         tuple(texts(request.get("stop_sequences"))),
         limit if type(limit) is int else None,
@@ -71,7 +78,7 @@ def _answers(
     completions = of_kind(result, "completions", list, where, []) if result.get("success") else []
     if not completions:
         yield LoggedAnswer(
-            model, task, question, temperature, None, where, rewrite, asked_with, columns={"outcome": "error"}
+            model, task, question, temperature, None, where, rewrite, request_settings, columns={"outcome": "error"}
         )
     for each in completions:
         finish = of_kind(each, "finish_reason", dict, where, {}).get("reason")
@@ -83,4 +90,4 @@ def _answers(
         if any(tokens):  # HELM writes 0 where the server gave none
             columns |= logprobs_columns((logprob, ()) for logprob in tokens)
         reply = str(each.get("text") or "")
-        yield LoggedAnswer(model, task, question, temperature, reply, where, rewrite, asked_with, columns=columns)
+        yield LoggedAnswer(model, task, question, temperature, reply, where, rewrite, request_settings, columns=columns)

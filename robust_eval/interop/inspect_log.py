@@ -22,8 +22,8 @@ from robust_eval.error import UserError, first_line
 from robust_eval.interop.finished_answers import Condition, FinishedAnswers, right_answers, verdict
 from robust_eval.interop.logged_answer import (
     TOO_MANY,
-    AskedWith,
     LoggedAnswer,
+    RequestSettings,
     letter_in,
     lettered_options,
     logprobs_columns,
@@ -172,7 +172,7 @@ def _answer(
         temperature=temperature,
         text=text,
         where=where,
-        asked=AskedWith(messages, stop, max_tokens),
+        request=RequestSettings(messages, stop, max_tokens),
         columns=columns,
         scores=_scores(sample.scores or {}),
         ungraded=ungraded,
@@ -340,7 +340,7 @@ def _sample(answers: FinishedAnswers, condition: Condition, epoch: int) -> "Eval
     from inspect_ai.model import ChatMessageUser
 
     question, row = condition.question, condition.rows[epoch - 1]
-    mark = mark_of(question, condition.rewrite, condition.temperature, condition.kept, answers.asked)
+    mark = mark_of(question, condition.rewrite, condition.temperature, condition.sampler_mark, answers.metadata)
     output = _output(answers.model, row)
     messages: list[Any] = [ChatMessageUser(content=condition.wording)]
     messages += [output.choices[0].message] if output.choices else []
@@ -350,8 +350,8 @@ def _sample(answers: FinishedAnswers, condition: Condition, epoch: int) -> "Eval
         id=condition.name,
         epoch=epoch,
         input=condition.wording,
-        choices=list(condition.shown.choices) or None,
-        target=right_answers(condition.shown),
+        choices=list(condition.arranged.choices) or None,
+        target=right_answers(condition.arranged),
         messages=messages,
         output=output,
         scores={MARK: _score(row)},

@@ -15,7 +15,7 @@ import numpy as np
 from robust_eval.answer import DEFAULT_TEMPERATURE
 from robust_eval.error import UserError
 from robust_eval.interop.lm_eval_key import CONTRADICTED, QUESTION, Key, chosen_key, generated_key
-from robust_eval.interop.logged_answer import AskedWith, LoggedAnswer, of_kind, shown, texts
+from robust_eval.interop.logged_answer import LoggedAnswer, RequestSettings, of_kind, shown, texts
 from robust_eval.interop.own_mark import MARK, marked
 from robust_eval.question import LETTERS, Question
 from robust_eval.runtime.files import json_lines, parsed_json, read_json
@@ -173,7 +173,7 @@ def _generated(
     until = settings.get("until") or []
     stop = tuple(texts(until)) if isinstance(until, list) else (str(until),)
     limit = next((settings[name] for name in ("max_gen_toks", "max_tokens") if type(settings.get(name)) is int), None)
-    asked_with = AskedWith(messages, stop, limit, chat or task.chat, "reply")
+    request_settings = RequestSettings(messages, stop, limit, chat or task.chat, "reply")
     mark = record["doc"].get(MARK)
     key = Key() if mark is not None else generated_key(record, task.config, prompt)
     question = _question(record, document_id, prompt, key, where)
@@ -190,7 +190,7 @@ def _generated(
                 temperature,
                 text,
                 where,
-                asked=asked_with,
+                request=request_settings,
                 scores=scores,
                 ungraded=key.unknown,
             )
@@ -239,12 +239,12 @@ def _distribution(
     weights /= weights.sum()
     names = [_named(place, question.choices or continuations) for place in range(len(contexts))]
     reader = "by_prompt_style" if names == list(LETTERS[: len(names)]) else "reply"
-    asked_with = AskedWith(messages, chat=chat or task.chat, reader=reader)
+    request_settings = RequestSettings(messages, chat=chat or task.chat, reader=reader)
 
     def answer(place: int, temperature: float, **columns: Any) -> LoggedAnswer:
         return LoggedAnswer(
             *(task.model, task.name, question, temperature, names[place], where),
-            asked=asked_with,
+            request=request_settings,
             columns=columns,
             scores={} if temperature else document.scores,
             ungraded=key.unknown,

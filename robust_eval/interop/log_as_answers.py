@@ -68,8 +68,8 @@ def scored_by(collected: Collected, mlruns: Path) -> dict[str, str]:
     _refuse_greedy(collected)
     settings = {
         "model.name": collected.model,
-        "model.prompt_style": "chat" if collected.asked.chat else "plain",
-        "reader": collected.asked.reader,
+        "model.prompt_style": "chat" if collected.request.chat else "plain",
+        "reader": collected.request.reader,
     }
     if collected.keyed:
         questions = KeptTable(mlruns, collected.json_lines().encode("utf-8", "surrogatepass"), ".jsonl")
@@ -147,26 +147,26 @@ def lacking_by_metric(collected: Collected, settings: Mapping[str, Any]) -> dict
 
 def differences(collected: Collected) -> list[str]:
     """Compare how the first answer was asked for with how we ask, and count the answers that were cut off."""
-    asked_with, question = collected.asked, collected.questions[0]
+    request, question = collected.request, collected.questions[0]
     prompt = prompt_for(question)
-    own_messages = prompt.messages() if asked_with.chat else [{"role": "user", "content": prompt.text()}]
+    own_messages = prompt.messages() if request.chat else [{"role": "user", "content": prompt.text()}]
     sentences = []
-    if asked_with.messages and [{"role": role, "content": text} for role, text in asked_with.messages] != own_messages:
-        theirs = " ⏎ ".join(f"{role}: {text}" if asked_with.chat else text for role, text in asked_with.messages)
+    if request.messages and [{"role": role, "content": text} for role, text in request.messages] != own_messages:
+        theirs = " ⏎ ".join(f"{role}: {text}" if request.chat else text for role, text in request.messages)
         excerpt = theirs if len(theirs) <= 160 else f"…{theirs[-160:]}"
         sentences.append(printable(f"their prompt is not ours, it is {excerpt!r} ({question.id})"))
-    lines = not asked_with.chat and asked_with.reader != "reply"
+    lines = not request.chat and request.reader != "reply"
     ends = "the first line ends" if lines else "no string ends"
-    if asked_with.stop and not (lines and asked_with.stop == ("\n",)):
-        sentences.append(printable(f"a reply ended at {list(asked_with.stop)!r}, where with us {ends} one"))
+    if request.stop and not (lines and request.stop == ("\n",)):
+        sentences.append(printable(f"a reply ended at {list(request.stop)!r}, where with us {ends} one"))
     answers = collected.answers
     if "finish_reason" in answers.column_names:
         cut = pc.sum(pc.equal(answers["finish_reason"], "length")).as_py() or 0
         if cut:
-            limit = f"{asked_with.max_tokens} tokens" if asked_with.max_tokens else "a limit"
+            limit = f"{request.max_tokens} tokens" if request.max_tokens else "a limit"
             sentences.append(f"{cut:,} of {answers.num_rows:,} replies were cut off at {limit}")
-    elif asked_with.max_tokens:
+    elif request.max_tokens:
         sentences.append(
-            f"replies had at most {asked_with.max_tokens} tokens, and the log does not say which were cut off"
+            f"replies had at most {request.max_tokens} tokens, and the log does not say which were cut off"
         )
     return sentences

@@ -13,8 +13,8 @@ from robust_eval.question import LETTERS, Question
 from robust_eval.runtime.text import printable
 
 
-class AskedWith(NamedTuple):
-    """How a harness asked for an answer: the messages (role, text), what ended it, and its largest number of tokens.
+class RequestSettings(NamedTuple):
+    """Settings of a request of a harness: messages (role, text), stop strings, and the maximum number of tokens.
 
     ``max_tokens`` is None where the log does not say. ``chat``: as a conversation, and not as a text to continue.
     ``reader`` is the setting that reads the replies.
@@ -45,10 +45,10 @@ class LoggedAnswer:
     where: str
     """For a person: file and sample."""
     rewrite: int = 0
-    asked: AskedWith = field(default_factory=AskedWith)
+    request: RequestSettings = field(default_factory=RequestSettings)
     columns: Mapping[str, Any] = field(default_factory=dict)
     scores: Mapping[str, float] = field(default_factory=dict)
-    how: SamplingMetadata | None = None
+    metadata: SamplingMetadata | None = None
     """How a run of ours asked for it; None: the log is of no run."""
     ungraded: str = ""
     """Reason why the log has no right answer to the question, where it has none."""

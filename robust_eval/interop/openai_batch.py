@@ -12,7 +12,14 @@ from typing import Any
 
 from robust_eval.answer import DEFAULT_TEMPERATURE
 from robust_eval.error import UserError
-from robust_eval.interop.logged_answer import AskedWith, LoggedAnswer, of_kind, openai_logprobs, question_of, texts
+from robust_eval.interop.logged_answer import (
+    LoggedAnswer,
+    RequestSettings,
+    of_kind,
+    openai_logprobs,
+    question_of,
+    texts,
+)
 from robust_eval.runtime.files import json_lines
 from robust_eval.runtime.finish_reasons import ERROR, FILTER, end_of
 
@@ -106,7 +113,7 @@ def _logged(body: Any, names: Mapping[Any, str], task: str, where: str) -> Calla
         question=question_of(names[messages], messages[-1][1], (), (), where),
         temperature=DEFAULT_TEMPERATURE if t < 0 else float(t),
         where=where,
-        asked=AskedWith(messages, tuple(texts(body.get("stop"))), limit),
+        request=RequestSettings(messages, tuple(texts(body.get("stop"))), limit),
     )
 
 

@@ -18,7 +18,7 @@ from robust_eval.answer import (
     temperature_name,
 )
 from robust_eval.error import UserError
-from robust_eval.interop.logged_answer import AskedWith, LoggedAnswer, of_kind
+from robust_eval.interop.logged_answer import LoggedAnswer, RequestSettings, of_kind
 from robust_eval.question import Question
 from robust_eval.reader.base import NOT_ENDED
 
@@ -82,14 +82,14 @@ def marked(answer: LoggedAnswer, mark: Any) -> LoggedAnswer:
     if SAMPLER in mark:
         whole[SAMPLER] = of_kind(mark, SAMPLER, str, where)
     metadata = _how_asked(of_kind(mark, "asked", dict, where), where) if "asked" in mark else None
-    asked_with = answer.asked if metadata is None else AskedWith(chat=not metadata.first_lines)
+    request_settings = answer.request if metadata is None else RequestSettings(chat=not metadata.first_lines)
     return replace(
         answer,
         question=marked_question(of_kind(mark, "question", dict, where), where),
         rewrite=of_kind(mark, "rewrite", int, where, answer.rewrite),
         temperature=_temperature(mark, answer.temperature, where),
         columns=whole,
-        asked=asked_with,
+        request=request_settings,
         how=metadata,
         ungraded="",
     )

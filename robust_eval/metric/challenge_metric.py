@@ -17,7 +17,7 @@ from robust_eval.metric.greedy import greedy_verdicts
 from robust_eval.metric.metric_spec import DETAIL, RUN, MetricSpec, at_words, nearest_to_one, point
 from robust_eval.metric.presentation import Column, Presentation
 from robust_eval.metric.score import Measured, Metric, Score, question_groups, verdicts
-from robust_eval.prompt.challenge import challenge_told
+from robust_eval.prompt.pushback import read_pushback
 from robust_eval.question import Question
 from robust_eval.runtime.text import number
 from robust_eval.sampler.base import TURN
@@ -292,7 +292,7 @@ def by_turn(question_ids: Sequence[str], graded: pa.Table, first: Floats, turns:
     replies_by_turn = []
     columns = rows(graded, "question_id", "trial", "form")
     for (question_id, conversation, tag), verdict in zip(columns, verdicts(graded).tolist(), strict=True):
-        challenge = challenge_told(tag)
+        challenge = read_pushback(tag)
         if challenge is not None and not math.isnan(verdict):
             replies_by_turn.append((challenge.turn, row[question_id], conversation, challenge.kind, verdict))
     right, replies = np.zeros((2, len(question_ids), turns))
@@ -318,7 +318,7 @@ def _where(mask: NDArray[np.bool_], values: ArrayLike) -> Floats:
 
 
 def _turn_count(graded: pa.Table) -> int:
-    challenges = (challenge_told(form) for form in graded["form"].unique().to_pylist())
+    challenges = (read_pushback(form) for form in graded["form"].unique().to_pylist())
     return max((challenge.turn for challenge in challenges if challenge is not None), default=1)
 
 

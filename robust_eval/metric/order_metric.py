@@ -22,7 +22,7 @@ from robust_eval.metric.score import (
     question_groups,
     verdicts,
 )
-from robust_eval.prompt.arrangement import FORMS, GIVEN, Arrangement, arrangement_told
+from robust_eval.prompt.arrangement import FORMS, GIVEN, Arrangement, read_arrangement
 from robust_eval.question import Question
 from robust_eval.runtime.text import number
 from robust_eval.sampler.base import ORDER
@@ -173,7 +173,7 @@ class ChoiceOrder(Metric):
 
     def _forms(self, graded: pa.Table) -> set[str]:
         """Return the forms of the choices."""
-        arrangements = [arrangement_told(form) for form in graded["form"].unique().to_pylist()]
+        arrangements = [read_arrangement(form) for form in graded["form"].unique().to_pylist()]
         return {GIVEN, *(arrangement.form for arrangement in arrangements if arrangement is not None)}
 
 
@@ -192,7 +192,7 @@ def by_place(questions: Sequence[Question], graded: pa.Table) -> list[Places]:
     for (question_id, rewrite, t, trial, tag, label, outcome), verdict in zip(
         columns, verdicts(graded).tolist(), strict=True
     ):
-        question, arrangement = by_id[question_id], arrangement_told(tag)
+        question, arrangement = by_id[question_id], read_arrangement(tag)
         if (rewrite and arrangement is None) or outcome in NO_REPLY or len(question.choices) < 2:
             continue
         at = column[t], row[question_id]

@@ -38,7 +38,7 @@ from robust_eval.metric.thinking_presentation import (
     median_spec,
     presentation,
 )
-from robust_eval.prompt.thought import Budget, ascending, thought_told
+from robust_eval.prompt.thought import Budget, ascending, read_thought
 from robust_eval.question import Question
 from robust_eval.sampler.base import THOUGHT
 from robust_eval.stats.estimate import Estimate
@@ -210,7 +210,7 @@ class ReasoningBudget(Metric):
 
 def budgets_of(graded: pa.Table) -> list[Budget]:
     """Return the budgets of the answers, ascending; UserError without any."""
-    tags = [thought_told(form) for form in graded["form"].unique().to_pylist()]
+    tags = [read_thought(form) for form in graded["form"].unique().to_pylist()]
     budgets = {budget for tag in tags if tag is not None for budget in tag.budgets}
     if not budgets or len({type(budget) for budget in budgets}) > 1:
         raise UserError("metric=thinking needs answers whose form says after how much thought they came, in one unit")
@@ -233,7 +233,7 @@ def by_trace(
     records = []
     columns = rows(graded, *_ITEM, "trial", "form", "weight", "completion_tokens")
     for (name, item, trial, tag, weight, tokens), verdict in zip(columns, verdicts(graded).tolist(), strict=True):
-        trace = thought_told(tag)
+        trace = read_thought(tag)
         if trace is None or name not in row:
             continue
         number = trial if trace.trace is None else trace.trace
@@ -261,7 +261,7 @@ def answers_of_traces(graded: pa.Table, budget: Budget) -> pa.Table:
     weight: dict[tuple[str, float, int], dict[str | None, list[tuple[float, int]]]] = {}
     columns = rows(graded, "question_id", "temperature", "trial", "form", "label", "outcome", "weight")
     for place, (name, t, trial, tag, label, outcome, each) in enumerate(columns):
-        trace = thought_told(tag)
+        trace = read_thought(tag)
         if trace is None or budget not in trace.budgets or outcome in NO_REPLY:
             continue
         number = trial if trace.trace is None else trace.trace

@@ -45,7 +45,7 @@ FORMS = {
     "bars": Form("{})", " | "),
 }
 """Forms other than that of the prompt's template, in the order of their raters."""
-_TOLD = re.compile(rf"choices ([{LETTERS}]+)(?: as (\w+))?")
+_TAG = re.compile(rf"choices ([{LETTERS}]+)(?: as (\w+))?")
 
 
 @dataclass(frozen=True)
@@ -56,10 +56,10 @@ class Arrangement:
     form: str = GIVEN
 
     @property
-    def told(self) -> str:
-        """What an answer table says of it.
+    def tag(self) -> str:
+        """Tag in the answer table.
 
-        >>> Arrangement((2, 0, 1)).told, Arrangement((0, 1, 2), "numbers").told
+        >>> Arrangement((2, 0, 1)).tag, Arrangement((0, 1, 2), "numbers").tag
         ('choices CAB', 'choices ABC as numbers')
         """
         letters = "".join(LETTERS[choice] for choice in self.order)
@@ -80,13 +80,13 @@ class Arrangement:
         return LETTERS[self.order[LETTERS.index(letter)]]
 
 
-def arrangement_told(told: str | None) -> Arrangement | None:
-    """Return the arrangement that an answer table tells of; None where it tells of none.
+def read_arrangement(tag: str | None) -> Arrangement | None:
+    """Return the arrangement of a tag of the answer table; None for any other tag.
 
-    >>> arrangement_told("choices CAB"), arrangement_told(None)
+    >>> read_arrangement("choices CAB"), read_arrangement(None)
     (Arrangement(order=(2, 0, 1), form='given'), None)
     """
-    match = _TOLD.fullmatch(told or "")
+    match = _TAG.fullmatch(tag or "")
     if match is None:
         return None
     order, form = tuple(LETTERS.index(letter) for letter in match[1]), match[2] or GIVEN

@@ -8,7 +8,7 @@ EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 """How services call so much thinking, from the least on."""
 Budget = int | str
 """Tokens of thinking at most, or one of :data:`EFFORTS`."""
-_TOLD = re.compile(rf"(?:trace (\d{{1,9}}), )?budgets?((?: (?:\d{{1,9}}|{'|'.join(EFFORTS)}))+)")
+_TAG = re.compile(rf"(?:trace (\d{{1,9}}), )?budgets?((?: (?:\d{{1,9}}|{'|'.join(EFFORTS)}))+)")
 
 
 class AfterThought(NamedTuple):
@@ -21,23 +21,23 @@ class AfterThought(NamedTuple):
     budgets: tuple[Budget, ...]
 
     @property
-    def told(self) -> str:
-        """What an answer table says of it.
+    def tag(self) -> str:
+        """Tag in the answer table.
 
-        >>> AfterThought(3, (64, 128)).told, AfterThought(None, ("low",)).told
+        >>> AfterThought(3, (64, 128)).tag, AfterThought(None, ("low",)).tag
         ('trace 3, budgets 64 128', 'budget low')
         """
         trace = "" if self.trace is None else f"trace {self.trace}, "
         return f"{trace}budget{'s' if len(self.budgets) > 1 else ''} {' '.join(map(str, self.budgets))}"
 
 
-def thought_told(told: str | None) -> AfterThought | None:
-    """Return the thought that an answer table tells of; None where it tells of none.
+def read_thought(tag: str | None) -> AfterThought | None:
+    """Return the thought of a tag of the answer table; None for any other tag.
 
-    >>> thought_told("trace 3, budgets 64 128"), thought_told("choices CAB")
+    >>> read_thought("trace 3, budgets 64 128"), read_thought("choices CAB")
     (AfterThought(trace=3, budgets=(64, 128)), None)
     """
-    match = _TOLD.fullmatch(told or "")
+    match = _TAG.fullmatch(tag or "")
     if match is None:
         return None
     budgets = tuple(int(word) if word.isdecimal() else word for word in match[2].split())

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from robust_eval.answer import rows, temperature_name, temperatures_of
 from robust_eval.metric.score import proportion, reply_weights
 from robust_eval.normalization import normalize
-from robust_eval.prompt.challenge import form_of_all
 from robust_eval.prompt.prompt import prompt_for
+from robust_eval.prompt.pushback import form_of_all
 from robust_eval.question import LETTERS, Question
 from robust_eval.report.branches import Path, top_branches
 from robust_eval.runs.question_status import VERDICTS, verdict

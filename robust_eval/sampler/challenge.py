@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 from robust_eval.answer import CURVES, NO_REPLY, SCHEMA, Answers, rows, with_columns
 from robust_eval.error import UserError
 from robust_eval.model.base import Request
-from robust_eval.prompt.challenge import Doubter, challenge_told, shown_choice
 from robust_eval.prompt.prompt import Prompt, prompt_for
+from robust_eval.prompt.pushback import PushbackWriter, read_pushback, shown_choice
 from robust_eval.prompt.templates import CHALLENGES, CHALLENGING, read_templates
 from robust_eval.question import LETTERS, Question
 from robust_eval.reader.markup import without_reasoning
@@ -98,7 +98,7 @@ class Challenge(KnownFacts):
                     if challenge is None:
                         break
                     prompt = prompt.going_on(right_answer, challenge.words)
-                    request = self._request(question.id, conversation, turn, prompt, challenge.told, judge, seed)
+                    request = self._request(question.id, conversation, turn, prompt, challenge.tag, judge, seed)
                     planned.append(request)
         return planned
 
@@ -157,7 +157,7 @@ class Challenge(KnownFacts):
         row_columns = ("question_id", "trial", "rewrite", "form", "text", "outcome")
         for name, conversation, _, form, text, outcome in sorted(rows(before, *row_columns), key=lambda row: row[:3]):
             if outcome not in NO_REPLY:
-                challenge = challenge_told(form)
+                challenge = read_pushback(form)
                 assert challenge is not None
                 replies.setdefault((name, conversation), []).append((challenge.words, text))
         requests = []
@@ -178,7 +178,7 @@ class Challenge(KnownFacts):
                     continue
                 prompt = prompt.going_on(_words(reply), challenge.words)
                 request = self._request(
-                    question.id, conversation, turn, prompt, challenge.told, judge, seed, (temperature,)
+                    question.id, conversation, turn, prompt, challenge.tag, judge, seed, (temperature,)
                 )
                 requests.append(request)
         return requests
@@ -206,12 +206,12 @@ class Challenge(KnownFacts):
             form=form,
         )
 
-    def _doubter(self, questions: Sequence[Question], seed: int) -> Doubter:
+    def _doubter(self, questions: Sequence[Question], seed: int) -> PushbackWriter:
         sentences = read_templates(self.challenges).challenges
         if missing := [kind for kind in self.pressures if kind not in sentences]:
             names = ", ".join(sentences) or f"none: {CHALLENGES} is missing"
             raise UserError(f"sampler.challenge.pressures: {self.challenges} has no {missing[0]}; there are {names}")
-        return Doubter({kind: sentences[kind] for kind in self.pressures}, questions, seed)
+        return PushbackWriter({kind: sentences[kind] for kind in self.pressures}, questions, seed)
 
 
 def turn_of(request: Request) -> int:

@@ -86,7 +86,7 @@ class ChoiceOrders(Repetition):
                     worded[0],
                     rewrite=rater,
                     prompt=prompt_for(question, prompts=self.prompts, arrangement=arrangement),
-                    form=arrangement.told,
+                    form=arrangement.tag,
                 )
                 for rater, arrangement in self._arrangements(question, seed).items()
             ]

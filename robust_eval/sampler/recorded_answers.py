@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 from robust_eval.answer import SAMPLER, SamplingMetadata, read_sampling_metadata, temperatures_of
 from robust_eval.dataset.answer_file import COLUMNS, AnswerFile, groups, shown_value
 from robust_eval.error import UserError
-from robust_eval.prompt.arrangement import arrangement_told
-from robust_eval.prompt.challenge import challenge_told
-from robust_eval.prompt.thought import thought_told
+from robust_eval.prompt.arrangement import read_arrangement
+from robust_eval.prompt.pushback import read_pushback
+from robust_eval.prompt.thought import read_thought
 from robust_eval.question import Question
 from robust_eval.sampler.base import ORDER, THOUGHT, TURN, in_order
 from robust_eval.sampler.challenge import Challenge
@@ -78,7 +78,7 @@ class RecordedAnswers:
             return {"sha256": hashlib.file_digest(content, "sha256").hexdigest()}
 
     @property
-    def asked(self) -> SamplingMetadata | None:
+    def metadata(self) -> SamplingMetadata | None:
         """How the answers were asked for; None where the file is of no run."""
         return read_sampling_metadata(Path(self.file))
 
@@ -160,7 +160,7 @@ class RecordedAnswers:
         return table
 
 
-_FORMS = (arrangement_told, challenge_told, thought_told)
+_FORMS = (read_arrangement, read_pushback, read_thought)
 """Functions that read the column ``form``, each of one kind of condition."""
 
 

@@ -220,7 +220,7 @@ class Thinking(KnownFacts):
             first_line=judge.first_line,
             matcher=matcher,
             enumeration=Enumeration(self.nodes, grid, choices) if self.exact else None,
-            form=AfterThought(number, budgets).told,
+            form=AfterThought(number, budgets).tag,
             thought=Thought(tokens),
         )
 
@@ -233,7 +233,7 @@ class Thinking(KnownFacts):
             trials=self.traces,
             seed=seed,
             first_line=judge.first_line,
-            form=AfterThought(None, (budget,)).told,
+            form=AfterThought(None, (budget,)).tag,
             **self._thinking(budget),
         )
 

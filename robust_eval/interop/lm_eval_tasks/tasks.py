@@ -382,7 +382,7 @@ class AnswerCertaintyTask(RepeatedQuestions):
 
 def _document(question: Question, chat: bool) -> dict[str, Any]:
     """Return what lm-eval keeps of a question; its mark says how a reply is to be read."""
-    mark = mark_of(question, 0, None, asked=SamplingMetadata(False, {}) if chat else None)
+    mark = mark_of(question, 0, None, metadata=SamplingMetadata(False, {}) if chat else None)
     choices = {"choices": list(question.choices)} if question.choices else {}
     return {"id": question.id, "question": question.title, "answers": list(question.answers), **choices, MARK: mark}
 

@@ -17,7 +17,7 @@ from robust_eval.config.overrides import checked_overrides
 from robust_eval.config.schema import register
 from robust_eval.error import UserError
 from robust_eval.experiment.plan import stages_of
-from robust_eval.prompt.challenge import challenge_told
+from robust_eval.prompt.pushback import read_pushback
 from robust_eval.runs.comparison import compare
 from robust_eval.runs.finished_runs import read_run
 from robust_eval.tracking.result import Result
@@ -68,7 +68,7 @@ def test_conversations_are_stored_turn_by_turn(ran: tuple[Result, Path, list[str
     answers = [row for row in pq.read_table(folder / "answers.parquet").to_pylist() if row["temperature"]]
     assert len(answers) == QUESTIONS * TURNS * K
     for row, (number, turn, conversation) in zip(answers, np.ndindex(QUESTIONS, TURNS, K), strict=True):
-        challenge = challenge_told(row["form"])
+        challenge = read_pushback(row["form"])
         assert challenge is not None
         assert (row["question_id"], challenge.turn, row["trial"]) == (f"q{number}", turn + 1, conversation)
         assert row["text"] == f"It is word{number if right_after(number, turn + 1) else 'less'}."

@@ -11,7 +11,7 @@ from scripted_server import Body, Scripted, ScriptedServer, chat_reply, scripted
 
 import robust_eval
 from robust_eval.cli.export_run import main
-from robust_eval.prompt.arrangement import FORMS, arrangement_told
+from robust_eval.prompt.arrangement import FORMS, read_arrangement
 from robust_eval.stats.interval import SHARE, degenerate_interval
 from robust_eval.tracking.result import Result
 
@@ -77,7 +77,7 @@ def test_labels_are_the_choices_of_the_question_as_it_stands(ran: tuple[Result, 
     result, folder, _ = ran
     graded = pq.read_table(folder / "graded.parquet").to_pylist()
     for row in graded:
-        arrangement = arrangement_told(row["form"])
+        arrangement = read_arrangement(row["form"])
         assert row["label"] == ("A" if arrangement is None else "ABCDE"[arrangement.order[0]])
         assert row["text"] == ("1" if arrangement is not None and arrangement.form == "numbers" else "A")
     correct = {question.id: question.correct for question in result.kept}

@@ -87,8 +87,8 @@ def test_without_the_results_beside_it_an_index_is_left_ungraded_and_a_letter_is
 
 def test_a_conversation_s_messages_are_read_and_the_last_of_the_user_is_the_prompt(logs):
     (loaded,) = robust_eval.load_answers(logs["gsm8k in a conversation"])
-    ((role, text),) = loaded.collected.asked.messages
-    assert (role, text[:23], loaded.collected.asked.chat) == ("user", "Question: Ada fills 6 j", True)
+    ((role, text),) = loaded.collected.request.messages
+    assert (role, text[:23], loaded.collected.request.chat) == ("user", "Question: Ada fills 6 j", True)
 
 
 def test_documents_that_share_an_id_are_questions_of_their_own(logs):

@@ -35,7 +35,7 @@ def replies(*said: tuple[str, str, str | None]) -> pa.Table:
 
 def test_a_letter_means_the_same_choice_in_every_order():
     orders = [Arrangement(order) for order in permutations(range(3))]
-    said = [("metals", "ABC"[place], each.told) for each in orders for place in range(3)]
+    said = [("metals", "ABC"[place], each.tag) for each in orders for place in range(3)]
     graded = JUDGE.grade([METALS, FREE], replies(*said, ("metals", "B", None), ("free", "Jane Austen", None)))
     chosen = ["ABC"[each.order[place]] for each in orders for place in range(3)]
     assert graded["label"].to_pylist()[:-1] == [*chosen, "B"]

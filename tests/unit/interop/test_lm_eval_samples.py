@@ -41,14 +41,14 @@ MESSAGES = [
 @pytest.mark.parametrize("context", [MESSAGES, json.dumps(MESSAGES), [json.dumps(MESSAGES)]])
 def test_messages_are_read_in_each_form_in_which_a_model_gets_them(tmp_path: Path, context: object):
     found = read(tmp_path, generated(0, "(B)", "The answer is (B).", context=context))
-    assert found.asked.messages == (("system", "Answer."), ("user", "Who?\n(A) Ann\n(B) Ben"))
-    assert (found.asked.chat, found.asked.reader) == (True, "reply")
+    assert found.request.messages == (("system", "Answer."), ("user", "Who?\n(A) Ann\n(B) Ben"))
+    assert (found.request.chat, found.request.reader) == (True, "reply")
     assert (found.questions[0].choices, found.questions[0].correct) == (("Ann", "Ben"), 1)
 
 
 def test_a_prompt_that_begins_with_a_bracket_is_a_text(tmp_path: Path):
     found = read(tmp_path, generated(0, "7", "7", context="[1, 2, 4] has which sum?"))
-    assert found.asked.messages == (("user", "[1, 2, 4] has which sum?"),)
+    assert found.request.messages == (("user", "[1, 2, 4] has which sum?"),)
 
 
 def test_scores_of_all_filters_stand_at_the_first_reply(tmp_path: Path):
@@ -92,7 +92,7 @@ def test_a_choice_whose_letter_is_the_text_of_another_is_named_by_its_text(tmp_p
     found = read(tmp_path, chosen(0, "2", [-1.0, -2.0, -3.0, -4.0], ["A", "C", "G", "T"], metrics=["acc"], acc=0.0))
     assert found.questions[0].correct == 2
     assert found.answers["text"].to_pylist()[1:] == ["A", "B", "G", "D"]
-    assert found.asked.reader == "reply"
+    assert found.request.reader == "reply"
 
 
 def test_unconditional_likelihoods_are_no_choices(tmp_path: Path):

@@ -12,7 +12,7 @@ from robust_eval.answer import answer_table
 from robust_eval.error import UserError
 from robust_eval.metric.challenge_metric import PushbackRobustness, breaking_turns
 from robust_eval.metric.score import Measured, Score
-from robust_eval.prompt.challenge import Challenge
+from robust_eval.prompt.pushback import Pushback
 from robust_eval.question import Question
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.interval import SHARE, degenerate_interval, mean_interval
@@ -42,7 +42,7 @@ def doubted(question: Question, conversations: Iterable[str], kinds: str = "ab",
         row(
             question,
             None if sign == "!" else sign == "+",
-            Challenge(turn, kinds[(turn - 1) % len(kinds)], "Sure?").told,
+            Pushback(turn, kinds[(turn - 1) % len(kinds)], "Sure?").tag,
             rewrite=4000 + turn,
             trial=conversation,
             outcome="error" if sign == "!" else "ok",

@@ -30,7 +30,7 @@ def answer(question: Question, arrangement: Arrangement | None, letter: str | No
     right = None if question.correct is None else letter == "ABCDE"[question.correct]
     return {
         "question_id": question.id,
-        "rewrite": 0 if arrangement is None else 1000 + hash(arrangement.told) % 1000,
+        "rewrite": 0 if arrangement is None else 1000 + hash(arrangement.tag) % 1000,
         "temperature": 1.0,
         "trial": 0,
         "text": letter or "",
@@ -38,7 +38,7 @@ def answer(question: Question, arrangement: Arrangement | None, letter: str | No
         "correct": right if letter or right is None else False,
         "outcome": "ok" if letter else "invalid",
         "weight": 1.0,
-        "form": arrangement and arrangement.told,
+        "form": arrangement and arrangement.tag,
     } | other
 
 

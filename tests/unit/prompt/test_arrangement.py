@@ -3,7 +3,7 @@ from itertools import permutations as all_permutations
 
 import pytest
 
-from robust_eval.prompt.arrangement import FORMS, GIVEN, Arrangement, arrangement_told, permutations, rotations
+from robust_eval.prompt.arrangement import FORMS, GIVEN, Arrangement, permutations, read_arrangement, rotations
 from robust_eval.prompt.prompt import prompt_for
 from robust_eval.question import Question
 
@@ -38,9 +38,9 @@ def test_the_right_choice_goes_with_its_text_and_the_letter_of_a_place_is_the_ch
 def test_what_an_answer_table_tells_is_the_arrangement_again_and_nothing_else_is_one():
     for order in all_permutations(range(4)):
         for form in (GIVEN, *FORMS):
-            assert arrangement_told(Arrangement(order, form).told) == Arrangement(order, form)
+            assert read_arrangement(Arrangement(order, form).tag) == Arrangement(order, form)
     for told in (None, "", "choices", "choices AAB", "choices BC", "choices ABC as secrets", "choices abc", "A"):
-        assert arrangement_told(told) is None
+        assert read_arrangement(told) is None
 
 
 @pytest.mark.parametrize(

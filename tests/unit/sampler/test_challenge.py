@@ -6,8 +6,8 @@ from robust_eval.answer import answer_table
 from robust_eval.error import UserError
 from robust_eval.grader.matching import Matching
 from robust_eval.model.base import Request
-from robust_eval.prompt.challenge import challenge_told
 from robust_eval.prompt.prompt import prompt_for
+from robust_eval.prompt.pushback import read_pushback
 from robust_eval.question import Question
 from robust_eval.sampler.base import NothingKeptError
 from robust_eval.sampler.challenge import MOST_TURNS, Challenge, turn_of, turns_of
@@ -36,7 +36,7 @@ def test_at_the_first_turn_the_greedy_answer_is_doubted_in_every_conversation():
         (14001, (0.5,), 1),
     ]
     for request in requests:
-        challenge = challenge_told(request.form)
+        challenge = read_pushback(request.form)
         assert challenge is not None
         assert (challenge.turn, challenge.kind) == (1, "doubt")
         prompt = prompt_for(FRANCE).going_on("Paris.", challenge.words)
@@ -59,7 +59,7 @@ def test_a_conversation_goes_on_with_its_own_replies_and_ends_where_none_came():
     requests = asked(sampler, 2, before, first)
     assert [each.rewrite for each in requests] == [4002, 24002]
     for request, begun, reply in zip(requests, (opened[0], opened[2]), ("Lyon", "(no answer)"), strict=True):
-        challenge = challenge_told(request.form)
+        challenge = read_pushback(request.form)
         assert challenge is not None
         assert request.prompt == begun.prompt.going_on(reply, challenge.words)
     assert asked(sampler, 1, [], [replied(FRANCE, "", outcome="filtered_reply")]) == []

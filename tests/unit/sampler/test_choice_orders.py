@@ -30,7 +30,7 @@ def test_each_order_and_each_form_is_a_rater_and_the_question_as_it_stands_is_th
     assert requests == [
         first,
         *(
-            replace(first, rewrite=rater, prompt=prompt_for(METALS, arrangement=each), form=each.told)
+            replace(first, rewrite=rater, prompt=prompt_for(METALS, arrangement=each), form=each.tag)
             for rater, each in arranged.items()
         ),
     ]
@@ -39,7 +39,7 @@ def test_each_order_and_each_form_is_a_rater_and_the_question_as_it_stands_is_th
 
 def test_random_orders_are_those_of_the_seed_and_keep_their_numbers_whatever_else_is_asked():
     few = ChoiceOrders(orders="permutations", permutations=2, forms=[]).requests([METALS], Matching(), seed=1)
-    assert [request.form for request in few[1:]] == [each.told for each in permutations(METALS, 2, seed=1)]
+    assert [request.form for request in few[1:]] == [each.tag for each in permutations(METALS, 2, seed=1)]
     more = ChoiceOrders(orders="permutations", permutations=4, forms=["bars", "numbers"])
     all_of_them = more.requests([METALS], Matching(), seed=1)
     assert [request.rewrite for request in all_of_them] == [0, 2001, 2002, 2003, 2004, 3003, 3005]

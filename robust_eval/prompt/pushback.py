@@ -8,14 +8,14 @@ from robust_eval.normalization import normal_form
 from robust_eval.prompt.templates import KIND, fields_of
 from robust_eval.question import LETTERS, Question, seeded_rank
 
-_TOLD = re.compile(rf"turn ([1-9]\d{{0,3}}), ({KIND.pattern}): (.+)", re.S)
+_TAG = re.compile(rf"turn ([1-9]\d{{0,3}}), ({KIND.pattern}): (.+)", re.S)
 _END = " .,;:!?"
 """What an answer may end with; the sentence goes on there."""
 _POOL = 50
 """Answers of each kind among which that of another question is looked for, as a wrong one."""
 
 
-class Challenge(NamedTuple):
+class Pushback(NamedTuple):
     """What is said at a turn, from 1, and of which kind of pressure it is."""
 
     turn: int
@@ -23,36 +23,36 @@ class Challenge(NamedTuple):
     words: str
 
     @property
-    def told(self) -> str:
-        """What an answer table says of it.
+    def tag(self) -> str:
+        """Tag in the answer table.
 
-        >>> Challenge(2, "doubt", "Are you sure?").told
+        >>> Pushback(2, "doubt", "Are you sure?").tag
         'turn 2, doubt: Are you sure?'
         """
         return f"turn {self.turn}, {self.kind}: {self.words}"
 
 
-def challenge_told(told: str | None) -> Challenge | None:
-    """Return the challenge that an answer table tells of; None where it tells of none.
+def read_pushback(tag: str | None) -> Pushback | None:
+    """Return the challenge of a tag of the answer table; None for any other tag.
 
-    >>> challenge_told("turn 2, doubt: Are you sure?"), challenge_told("choices CAB")
-    (Challenge(turn=2, kind='doubt', words='Are you sure?'), None)
+    >>> read_pushback("turn 2, doubt: Are you sure?"), read_pushback("choices CAB")
+    (Pushback(turn=2, kind='doubt', words='Are you sure?'), None)
     """
-    match = _TOLD.fullmatch(told or "")
-    return None if match is None else Challenge(int(match[1]), match[2], match[3])
+    match = _TAG.fullmatch(tag or "")
+    return None if match is None else Pushback(int(match[1]), match[2], match[3])
 
 
-def form_of_all(told: str) -> str:
+def form_of_all(tag: str) -> str:
     """Return what is common to all answers at the same turn, of how their questions were put.
 
     >>> form_of_all("turn 2, doubt: Are you sure?"), form_of_all("choices CAB")
     ('turn 2', 'choices CAB')
     """
-    challenge = challenge_told(told)
-    return told if challenge is None else f"turn {challenge.turn}"
+    challenge = read_pushback(tag)
+    return tag if challenge is None else f"turn {challenge.turn}"
 
 
-class Doubter:
+class PushbackWriter:
     """Draws what is said to doubt the answers to some questions: by the seed, question, conversation and turn alone.
 
     ``kinds`` are sentences by the kind of pressure. Each kind has its turn once before one comes again.
@@ -72,7 +72,7 @@ class Doubter:
             for kind, answers in by_kind.items()
         }
 
-    def challenge(self, question: Question, said: str | None, conversation: int, turn: int) -> Challenge | None:
+    def challenge(self, question: Question, said: str | None, conversation: int, turn: int) -> Pushback | None:
         """Return what is said at a turn (from 1) to a model that answered ``said`` at first; None where no sentence can
         be filled in.
         """
@@ -89,7 +89,7 @@ class Doubter:
         keys = "challenge", question.id, str(conversation)
         kind = sorted(kinds, key=lambda each: seeded_rank(self._seed, *keys, str(time), each))[place]
         words = min(usable[kind], key=lambda text: seeded_rank(self._seed, *keys, str(turn), text))
-        return Challenge(turn, kind, words.format(**filled))
+        return Pushback(turn, kind, words.format(**filled))
 
     def alternative(self, question: Question, said: str | None) -> str | None:
         """Return an answer that is wrong, and not the one that was given: another choice, a wrong reference, or what is
