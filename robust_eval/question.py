@@ -71,6 +71,7 @@ class Question:
 
     @property
     def scenario(self) -> Scenario:
+        """The scenario, by what is given besides the text."""
         if self.choices:
             return Scenario.MULTIPLE_CHOICE
         return Scenario.EXTRACTIVE if self.context else Scenario.ABSTRACTIVE

@@ -25,9 +25,9 @@ from robust_eval.runtime.parquet_files import read_parquet
 
 _SCHEMA = SCHEMA.append(pa.field(SAMPLER, pa.string(), nullable=False))
 COLUMNS = tuple(name for name in _SCHEMA.names if name not in GRADED_COLUMNS)
-"""What a file may bring: what an answer means and whether it is right is for a grader to say."""
+"""Columns that a file may bring: meaning and verdict of an answer are the grader's."""
 RECORDED = "recorded"
-"""What the column :data:`SAMPLER` says of answers above temperature 0 where the file does not."""
+"""Value of the column :data:`SAMPLER` for answers above temperature 0 of a file without it."""
 MOST_CHARACTERS = 100_000
 """Of one text: more is no answer, but something that went wrong where the answers were collected."""
 _BLOCK = 1 << 24
@@ -78,7 +78,7 @@ class AnswerFile:
 
     @property
     def _names(self) -> dict[str, str]:
-        """What the file calls our columns; one that stands for another column does not stand for its namesake."""
+        """The file's names of our columns; one that stands for another column does not stand for its namesake."""
         taken = set(self.columns.values())
         return {name: self._theirs(name) for name in COLUMNS if name in self.columns or name not in taken}
 
@@ -351,7 +351,7 @@ def _sorted_ends(reasons: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 _WRONG = (pa.ArrowException, ValueError, TypeError, RecursionError)
-"""What is raised where values are not of the type wanted."""
+"""Exceptions for values that are not of the expected type."""
 
 
 def groups(*columns: Any) -> NDArray[np.intp]:

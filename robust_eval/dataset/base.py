@@ -1,4 +1,4 @@
-"""What every data set brings."""
+"""Protocol of data sets."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
@@ -31,7 +31,7 @@ class Dataset(Protocol):
 
     @property
     def source(self) -> str:
-        """Where the questions are read from, for the record: a file, a folder, or the address of a hub's data set."""
+        """The source of the questions, for the record: a file, a folder, or the address of a hub's data set."""
 
     def load(self) -> Questions:
         """Return all questions asked for; UserError where the source is empty or broken."""

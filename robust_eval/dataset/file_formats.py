@@ -20,7 +20,7 @@ from robust_eval.runtime.files import json_line, parsed_json, regular, text_line
 from robust_eval.runtime.parquet_files import refuse_bomb
 
 KINDS = (".json", ".jsonl", ".csv", ".tsv", ".parquet", ".label")
-"""How the names of files that can be read end."""
+"""Suffixes of files that can be read."""
 _ROWS = 1_000
 """Rows of a Parquet file that are turned into records at once."""
 

@@ -11,7 +11,7 @@ from robust_eval.question import LETTERS, Question
 from robust_eval.runtime.files import json_line, text_lines
 
 FOLDER = Path(__file__).with_name("builtin")
-"""Where the sets lie that come with the package."""
+"""Folder of the sets that come with the package."""
 BUILTIN = "builtin:"
 """Prefix of a path that names one of them."""
 
@@ -26,7 +26,7 @@ class JsonLines(Selection):
     """
 
     name: str
-    """What the set is called in logs, tables and the tracker."""
+    """Name of the set in logs, tables and the tracker."""
     path: str
     """The file: a path, or builtin:facts.jsonl and the like for the sets that come with the package."""
 

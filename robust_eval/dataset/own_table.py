@@ -133,9 +133,9 @@ class Separators:
 
 
 COLUMNS = ("question", "answers", "choices", "correct", "context", "category", "group", "id")
-"""What a column can be."""
+"""Columns of a table of questions."""
 CORRECT = ("letter", "from_0", "from_1", "text")
-"""How the right choice can be named: by its letter, by its number from 0 or from 1, or by its text."""
+"""Ways to name the right choice: by its letter, by its number from 0 or from 1, or by its text."""
 _FIRST = 100
 """Records that are looked at to know which columns there are: one of JSON need not have all."""
 
@@ -147,10 +147,10 @@ class OwnTable(Selection):
     path: str
     """The file, or a folder of files."""
     columns: Any = None
-    """What the file calls our columns where it calls them otherwise, for example {question: prompt, choices: [a, b]};
+    """The file's names of our columns where they differ, for example {question: prompt, choices: [a, b]};
     null: nowhere. A column that is null, {context: null}, is not read."""
     correct: str = "letter"
-    """How the column correct names the right choice: letter, from_0, from_1 (its number), or text."""
+    """Content of the column correct: letter, from_0, from_1 (the number of the choice), or text."""
     separator: str | None = None
     """Separator of the answers or choices in one cell, ";" for example; null: a cell is one answer, or a list of JSON,
     Python or numpy. It must be given where half of the cells hold a ; or a | or a /, or one a line break ("\\n")."""

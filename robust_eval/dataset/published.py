@@ -25,7 +25,7 @@ def as_they_are(records: Iterator[Record], file: Path | None) -> Iterator[Record
 
 @dataclass(frozen=True)
 class Layout:
-    """What a data set looks like, on the hub and as its authors published it."""
+    """Layout of a data set, on the hub and as its authors published it."""
 
     question: Callable[[Record], Question]
     """The question that a record asks, its id empty where the source gives none; raises Unusable where it asks none."""
@@ -35,7 +35,7 @@ class Layout:
     header: tuple[str, ...] = ()
     """Names of the columns of a CSV or TSV file that does not name them."""
     quoted: bool = True
-    """Whether cells of a CSV or TSV file may stand in quotes."""
+    """True if cells of a CSV or TSV file may stand in quotes."""
     encoding: str = "utf-8"
     """Of files of text."""
     subsets: tuple[str, ...] = ()
@@ -65,7 +65,7 @@ LAYOUTS = {
     "mlphys101": Layout(of.mlphys101),
     "trec": Layout(of.trec, encoding="latin-1"),
 }
-"""How the data sets that are known are laid out."""
+"""Layouts of the published data sets, by name."""
 ALL = "all"
 """The subset that holds all others."""
 
@@ -75,7 +75,7 @@ class Published(Selection):
     """A data set that others published, in one of the :data:`LAYOUTS`."""
 
     layout: str
-    """How its records are read: one of LAYOUTS in robust_eval/dataset/published.py."""
+    """The layout of its records: one of LAYOUTS in robust_eval/dataset/published.py."""
     path: str | None = None
     """A file, or a folder of files (or of folders, one for each split), as published or as exported from the hub; null:
     the hub."""
@@ -84,7 +84,7 @@ class Published(Selection):
     subsets: list[str] = field(default_factory=lambda: ["default"])
     """Parts that the hub tells apart, read one after the other."""
     split: str = "test"
-    """Which split of it."""
+    """The split."""
     revision: str = "refs/convert/parquet"
     """The commit, tag or branch of the hub's repository. A commit can never change; the branch refs/convert/parquet
     holds every data set as Parquet files."""

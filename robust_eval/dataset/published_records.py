@@ -33,7 +33,7 @@ from robust_eval.runtime.files import module_data, text_lines
 SUBJECTS: tuple[str, ...] = tuple(module_data(__file__)["mmlu_subjects"])
 """Subjects of MMLU."""
 MMLU_HEADER = ("question", "A", "B", "C", "D", "answer")
-"""What the columns of MMLU's published tables hold, which do not name them."""
+"""Columns of MMLU's published tables, which do not name them."""
 TYPES = {
     "ABBR": "abbreviation",
     "ENTY": "entity",

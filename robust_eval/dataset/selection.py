@@ -1,4 +1,4 @@
-"""Which of the questions that a source holds are asked, in which order, and as what."""
+"""Selection of the questions of a source, their order, and their scenario."""
 
 import hashlib
 import heapq
@@ -21,14 +21,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(kw_only=True)
 class Selection(ABC):
-    """What all data sets have in common: a source of questions and of unusable records, of which some are asked.
+    """Base of all data sets: a source of questions and of unusable records, of which some are asked.
 
     A question without an id of its own gets one from its content, so that it has the same id in every run, on every
     machine, and from every copy of the data.
     """
 
     name: str
-    """What the set is called in logs, tables and the tracker."""
+    """Name of the set in logs, tables and the tracker."""
     limit: int | None = None
     """Take only so many questions: the first ones, or those that the seed chooses."""
     shuffle: bool = False
@@ -54,7 +54,7 @@ class Selection(ABC):
     @property
     @abstractmethod
     def source(self) -> str:
-        """Where the questions are read from, for the record."""
+        """The source of the questions, for the record."""
 
     @abstractmethod
     def read(self) -> Iterator[Question | Unusable]:
@@ -166,7 +166,7 @@ def _content_id(question: Question) -> str:
 
 @dataclass
 class _Tally:
-    """How many records were read, and how many of them were unusable for which reason."""
+    """Numbers of the records read, and of the unusable ones by reason."""
 
     records: int = 0
     reasons: Counter[str] = field(default_factory=Counter)

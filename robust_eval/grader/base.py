@@ -73,7 +73,7 @@ class FreeReply(NamedTuple):
 
     @property
     def exact(self) -> bool:
-        """Whether it equals an accepted answer."""
+        """True if it equals an accepted answer."""
         return self.identical or self.form in self.accepted
 
     @property
@@ -123,14 +123,14 @@ class Grader(ABC):
     """
 
     letter: str = field(default="anchored", kw_only=True)
-    """Which replies choose a letter: anchored, those that are one, begin with one ("B) …") or say that the answer is
+    """Replies that choose a letter: anchored, those that are one, begin with one ("B) …") or say that the answer is
     one; strict, those that are one and nothing else."""
 
     accents: str = field(default="fold", kw_only=True)
     """fold: São Paulo is Sao Paulo; keep: accents of Latin and Greek letters tell answers apart."""
 
     uses_model = False
-    """Whether a model judges."""
+    """True if a model judges."""
     first_line = True
     """Without a reader: an answer is the first line of a reply."""
 

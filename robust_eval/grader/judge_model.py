@@ -61,7 +61,7 @@ class JudgeModel(Grader):
     """equivalence: does the reply say what an accepted answer says; support: does the question's context say it;
     rubric: does it meet the rubric."""
     rubric: str = ""
-    """What a right reply must do, with form=rubric."""
+    """Requirements on a right reply, with form=rubric."""
     cascade: str = "exact"
     """exact: a reply that equals an accepted answer is right, and the judge is not asked; uncertain: the judge is asked
     about uncertain replies alone, and the others keep the verdict of grader=matching; none: it is asked about all."""

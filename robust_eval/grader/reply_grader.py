@@ -40,9 +40,9 @@ class ReplyGrader:
     reader: Reader
     grader: Grader
     first_line: bool
-    """Whether a model may stop after the first line."""
+    """True if a model may stop after the first line."""
     served: bool = False
-    """Whether the model is behind a server, which refuses matchers itself."""
+    """True if the model is behind a server, which refuses matchers itself."""
 
     def cached_only(self) -> "ReplyGrader":
         """Return a cache-only copy, which reads the verdicts of a judge from the store."""

@@ -1,4 +1,4 @@
-"""What several logs hold together: a table of answers and the questions to it, for each model and task."""
+"""Answers of several logs together: a table of answers and its questions, for each model and task."""
 
 import json
 import logging
@@ -26,7 +26,7 @@ from robust_eval.runtime.text import printable
 log = logging.getLogger(__name__)
 
 SCORE = "score."
-"""What the column of a harness's own scorer is called, before the scorer's name."""
+"""Prefix of the column of a harness's own scorer."""
 
 
 @dataclass
@@ -47,7 +47,7 @@ class Collected:
 
     @property
     def keyed(self) -> int:
-        """How many questions have a key."""
+        """The number of questions with a key."""
         return len(self.keyed_ids)
 
     @property

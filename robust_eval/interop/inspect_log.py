@@ -41,11 +41,11 @@ if TYPE_CHECKING:
     from inspect_ai.scorer import Score
 
 _BROKEN = (ValueError, KeyError, IndexError, TypeError, OSError, EOFError, RuntimeError, NotImplementedError)
-"""What inspect_ai and the standard library raise for logs that are not whole."""
+"""Exceptions of inspect_ai and the standard library for logs that are not whole."""
 _LEFT = ("events", "events_data", "store", "attachments", "timelines", "error_retries")
 """Parts of a sample that are not needed, and are most of it."""
 _VALUES = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
-"""What inspect_ai's letters of scores count as."""
+"""Values of inspect_ai's letters of scores."""
 
 
 def read_inspect(file: Path) -> Iterator[LoggedAnswer]:

@@ -70,7 +70,7 @@ class ScoredAnswers:
 
     @property
     def measured(self) -> Measured:
-        """What a metric scores."""
+        """The answers as a metric scores them."""
         return Measured(self.baseline, self.graded)
 
     def breaking(self, threshold: float) -> Floats:

@@ -80,6 +80,7 @@ def graded(by: Scorer | None = None) -> Scorer:
     judge = ReplyGrader(ReplyReader(), Matching(), first_line=False)
 
     async def score(state: TaskState, target: Target) -> Score:
+        """Return the score of the reply in a state, with the columns of the answer as metadata."""
         mark = mark_in(state.metadata)
         question = marked_question(mark["question"], f"sample {state.sample_id}")
         row = _row(state, question.id, mark)

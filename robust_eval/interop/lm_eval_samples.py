@@ -242,6 +242,7 @@ def _distribution(
     request_settings = RequestSettings(messages, chat=chat or task.chat, reader=reader)
 
     def answer(place: int, temperature: float, **columns: Any) -> LoggedAnswer:
+        """Return the answer that is the choice at this place."""
         return LoggedAnswer(
             *(task.model, task.name, question, temperature, names[place], where),
             request=request_settings,

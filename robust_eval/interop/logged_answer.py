@@ -49,7 +49,7 @@ class LoggedAnswer:
     columns: Mapping[str, Any] = field(default_factory=dict)
     scores: Mapping[str, float] = field(default_factory=dict)
     metadata: SamplingMetadata | None = None
-    """How a run of ours asked for it; None: the log is of no run."""
+    """Sampling metadata of our run; None for a log of no run."""
     ungraded: str = ""
     """Reason why the log has no right answer to the question, where it has none."""
     error: str = ""

@@ -1,4 +1,4 @@
-"""What a log that we wrote says of an answer where the format of its harness has no place for it.
+"""Mark of an answer in a log that we wrote, for what the format of the harness has no place for.
 
 The mark is an object under the name ``robust_eval``: in the metadata of a sample of inspect_ai, in the document of
 lm-eval, in the metadata of an instance of Every Eval Ever.
@@ -90,7 +90,7 @@ def marked(answer: LoggedAnswer, mark: Any) -> LoggedAnswer:
         temperature=_temperature(mark, answer.temperature, where),
         columns=whole,
         request=request_settings,
-        how=metadata,
+        metadata=metadata,
         ungraded="",
     )
 

@@ -1,4 +1,4 @@
-"""How the choices of a question are shown: in which order, and in which form (docs/order.md)."""
+"""Order and form in which the choices of a question are shown (docs/order.md)."""
 
 import math
 import re
@@ -15,7 +15,7 @@ GIVEN = "given"
 
 
 class Form(NamedTuple):
-    """What stands before a choice, with the sign of its place, and what stands between choices."""
+    """Mark before a choice, with the sign of its place, and separator of choices."""
 
     mark: str
     between: str

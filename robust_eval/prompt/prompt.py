@@ -14,7 +14,7 @@ from robust_eval.question import LETTERS, Question
 
 @dataclass(frozen=True)
 class Prompt:
-    """What a model is shown. ``exemplars`` are (question as asked, answer) pairs; ``system`` may be empty."""
+    """Prompt of a model. ``exemplars`` are (question as asked, answer) pairs; ``system`` may be empty."""
 
     system: str
     exemplars: tuple[tuple[str, str], ...]

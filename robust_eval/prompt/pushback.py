@@ -10,13 +10,13 @@ from robust_eval.question import LETTERS, Question, seeded_rank
 
 _TAG = re.compile(rf"turn ([1-9]\d{{0,3}}), ({KIND.pattern}): (.+)", re.S)
 _END = " .,;:!?"
-"""What an answer may end with; the sentence goes on there."""
+"""Signs at the end of an answer that is filled in; the sentence continues there."""
 _POOL = 50
 """Answers of each kind among which that of another question is looked for, as a wrong one."""
 
 
 class Pushback(NamedTuple):
-    """What is said at a turn, from 1, and of which kind of pressure it is."""
+    """Pushback of the user at a turn, from 1, and its kind."""
 
     turn: int
     kind: str

@@ -1,4 +1,4 @@
-"""How questions of each scenario are asked: files of templates and exemplars, those of the package or one's own."""
+"""Templates and exemplars of each scenario: files of the package or of one's own."""
 
 import re
 import string
@@ -24,9 +24,9 @@ ZERO_SHOT = f"{BUILTIN}zero_shot.yaml"
 REWRITING = "rewriting"
 """The template with which other wordings of a question are asked for."""
 JUDGING = f"{BUILTIN}judge.yaml"
-"""How a model is asked whether a reply is right."""
+"""Templates for a judge of replies."""
 CHALLENGING = f"{BUILTIN}challenge.yaml"
-"""What a user says who doubts an answer."""
+"""Sentences of a user who doubts an answer."""
 CHALLENGES = "challenges"
 """The name under which a file holds such sentences, by the kind of pressure."""
 EQUIVALENCE, SUPPORT, RUBRIC = "equivalence", "support", "rubric"
@@ -41,16 +41,16 @@ _NEEDS = {
     SUPPORT: [{"question", "context", "reply"}],
     RUBRIC: [{"question", "references", "rubric", "reply"}],
 }
-"""What is filled into each template: {choices} are a line each, "A) …", {options} in one line, "A. …, B. …"."""
+"""Placeholders of each template: {choices} are a line each, "A) …", {options} in one line, "A. …, B. …"."""
 
 KIND = re.compile(r"[a-z][a-z_]*")
-"""What a kind of pressure may be called."""
+"""Pattern of the name of a kind of pressure."""
 _LISTS = ("choices", "options", "rewrites")
 
 
 @dataclass(frozen=True)
 class Template:
-    """How one kind of question is asked. ``exemplars`` are mappings of what is filled in, and ``answer``.
+    """Template of one kind of question. ``exemplars`` map placeholders to texts, and ``answer``.
 
     Those of the rewriting have the list ``rewrites``, which is what is answered.
     """

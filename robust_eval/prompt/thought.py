@@ -1,11 +1,11 @@
-"""What an answer table says of the thought before an answer (docs/thinking.md)."""
+"""Tag of the reasoning before an answer, in the answer table (docs/thinking.md)."""
 
 import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
-"""How services call so much thinking, from the least on."""
+"""Services' words for amounts of reasoning, ascending."""
 Budget = int | str
 """Tokens of thinking at most, or one of :data:`EFFORTS`."""
 _TAG = re.compile(rf"(?:trace (\d{{1,9}}), )?budgets?((?: (?:\d{{1,9}}|{'|'.join(EFFORTS)}))+)")

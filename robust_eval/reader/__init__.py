@@ -1,1 +1,1 @@
-"""What of a reply is its answer: reasoning, markup and politeness are taken off before anything is graded."""
+"""Extraction of answers from replies: reasoning, markup and politeness are removed before anything is graded."""

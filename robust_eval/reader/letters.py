@@ -72,7 +72,7 @@ _SMALL_END = re.compile(f"[{_SMALL_MARK}a-z]\\Z")
 _ALMOST = re.compile(r"\b(?i:almost|nearly|partly|partially|half|close to|fast|beinahe|presque|casi)\b")
 _ANOTHER_QUESTION = re.compile(r"(?i:^\s*(?:question|q)\b)|\?")
 _REMARK = re.compile(r"\s*(?:is|are|was|were|would|has|have|had|does|can|cannot|could|describes|refers|means|gives)\b")
-"""What follows the letter of a choice that a line is about, and does not choose."""
+"""Words after the letter of a choice that a line is about, and does not choose."""
 _ARTICLE_OR_LETTER = re.compile(r"(?<=[a-z:] )A\b")
 """A capital A within a sentence, taken for an article by what follows."""
 _NO_TO_ONESELF = re.compile(r"\b(?i:no|nein|non)\s*[,.!]")
@@ -120,7 +120,7 @@ _LETTER_IS_RIGHT = [
 _CORRECTION, _DENIAL, _HEDGE, _WHETHER = map(re.compile, (P.correction, P.denial, P.hedge, P.whether))
 _OF_OTHERS = re.compile(rf"{P.others}\s*\Z")
 _AFFIRMED = re.compile(rf"[ \t]*(?:[^\w \t]|\Z|{P.noun}|(?i:because|since|as|and|here|one|weil|denn|car|porque|ya)\b)")
-"""What follows a word that affirms a letter with which choices are listed: "A. Oxygen is right for" affirms none."""
+"""Continuation of a word that affirms a letter of listed choices: "A. Oxygen is right for" affirms none."""
 _DENIED_NEXT = re.compile(rf"\s*(?:{P.be}|\b(?i:can|does|do|ne|no|kann|scheidet|wird)\b)")
 _CLAUSES = re.compile(r"[^,.;:!?\n，。；：！？—–]+(?:(?<=[(\[][\ue100-\ue119])[)\]][^,.;:!?\n，。；]*)?")
 _CLAUSE_END = re.compile(r"[.,;:!?\n，。；—–]")
@@ -149,7 +149,7 @@ _JOINING = re.compile(
     r"\b(?i:and|or|to|through|plus|as well as|both|either|option|choice|letter)\b"
     r"|[\s.,;:!?()\[\]{}<>/|&+*#_\"'~→•·…。，、；–—-]"
 )
-"""What may stand between the letters of a list, and before them; no ✓ or ✗, which says which is right."""
+"""Words and signs between the letters of a list, and before them; no ✓ or ✗, which says which is right."""
 _NAMES_OTHERS = re.compile(r"\W*[A-M]\s*[).:\]]\s.*\b[A-M]\b.*\b(?:and|or)\b")  # "E. A and B"
 _LISTED_OPTION = re.compile(r"(?<![\w.'’])(?P<open>[(\[]?)(?P<letter>[A-M])(?P<sign>[).:\]]|$)(?![^\W\d_])")
 _NEXT_OF_SEVERAL = re.compile(r"(?:[,;/&+]|\bor)\s*$")

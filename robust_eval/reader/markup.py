@@ -124,10 +124,10 @@ _PAIRS = [
     )
 ]
 _MAY_BE = re.compile(r"[<\[◁]|thinking|here is my|analysis", re.I)
-"""What stands in every reply that has any of the marks: nothing else is looked for in the others, which are most."""
+"""Signs of every reply that has any of the marks; most replies have none, and are searched no further."""
 _CHANNEL = re.compile(r"<\|channel\|>\s*(\w+).*?<\|message\|>(.*?)(?=<\|(?:end|return|start|channel|call)\|>|\Z)", re.S)
 _CHANNELS_WITHOUT_MARKS = re.compile(r"\A\s*analysis(?=[A-Z])(?:.*assistantfinal(.*))?", re.S)
-"""What is left of channels where special tokens were left out of the text."""
+"""Remains of channels in a text without special tokens."""
 
 
 def without_reasoning(reply: str) -> str | None:

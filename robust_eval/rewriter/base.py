@@ -1,4 +1,4 @@
-"""What every rewriter can be asked."""
+"""Protocol of rewriters."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
@@ -22,7 +22,7 @@ FOUND = pa.schema(
         pa.field("drifted", pa.bool_()),  # whether the cosine is lower than it should be
     ]
 )
-"""What became of everything that a model offered as a rewrite."""
+"""Table of the rewrites that a model offered, and the fate of each."""
 FATES = ("kept", "echo", "duplicate", "no_question", "cut", "drifted", "surplus")
 
 
@@ -35,7 +35,7 @@ class Rewritten(NamedTuple):
 
 
 class Rewriter(Protocol):
-    """Where rewrites come from; a dataclass whose fields are its configuration."""
+    """Source of rewrites; a dataclass whose fields are its configuration."""
 
     @property
     def model(self) -> ModelConfig | None:
@@ -43,7 +43,7 @@ class Rewriter(Protocol):
 
     @property
     def asks(self) -> bool:
-        """Whether a model is asked for rewrites."""
+        """True if a model is asked for rewrites."""
 
     def within(self, takes: Callable[[float], Temperatures]) -> "Rewriter":
         """Return the rewriter as far as a model can be asked; ``takes`` says which temperatures it takes, up to one."""

@@ -42,15 +42,15 @@ class Llm:
     model: Any = None
     """The model that rewrites, an option of the group model; null: the one that is measured."""
     rewrites: int = 5
-    """How many are wanted for each question: v of the paper."""
+    """The number of rewrites of each question: v of the paper."""
     attempts: int = 3
-    """How often a question is asked for at most."""
+    """Maximum number of requests for a question."""
     temperature: float = 1.0
     """Of the rewrites: the paper's."""
     max_new_tokens: int = 256
     """Length limit of a whole list, in tokens."""
     drift: str = "flag"
-    """What becomes of a rewrite whose meaning has drifted: flag keeps it and counts it, drop leaves it out."""
+    """Treatment of a rewrite whose meaning has drifted: flag keeps it and counts it, drop leaves it out."""
     similarity: float = 0.5
     """Cosine to the question below which a rewrite counts as drifted."""
     prompts: str = FEW_SHOT

@@ -26,7 +26,7 @@ class RecordedRewrites:
     file: str | None = None
     """JSON Lines with the id of a question and its rewrites; null: the rewrites that the data set brings."""
     originals: str | None = None
-    """Where ``file`` has the layout of SQuAD (as the paraphrases of Gan & Ng, 2019, have): the file in this layout that
+    """For a ``file`` in the layout of SQuAD (as the paraphrases of Gan & Ng, 2019, have): the file in this layout that
     holds the questions themselves. Rewrites are paired with them by id; where their ids are those of other questions,
     by order, if contexts and answers agree."""
 

@@ -1,1 +1,1 @@
-"""Which answers to ask for."""
+"""Samplers: generators of requests."""

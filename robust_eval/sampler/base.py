@@ -26,11 +26,11 @@ class NothingKeptError(UserError):
 
 
 ORDER = "order"
-"""What varies where choices are put in another order or form."""
+"""Axis of choices in another order or form."""
 TURN = "turn"
-"""What varies where a conversation goes on."""
+"""Axis of a conversation's turns."""
 THOUGHT = "thought"
-"""What varies where a model thinks before it answers."""
+"""Axis of the reasoning before an answer."""
 TOP_LOGPROBS = 20
 """Log-probabilities kept for each greedy token at least, so that another k can be scored without asking again."""
 
@@ -87,7 +87,7 @@ class Judge(Protocol):
 
     @property
     def first_line(self) -> bool:
-        """Whether an answer ends with the first line of a reply."""
+        """True if an answer ends with the first line of a reply."""
 
     def matcher(self, question: Question) -> Matcher | None:
         """Return the matcher of right answers; None where only whole replies can be graded."""
@@ -118,11 +118,11 @@ class Conditions(Protocol):
 
     @property
     def estimator(self) -> str:
-        """How the accuracy is estimated: trials | exact."""
+        """The estimator of the accuracy: trials | exact."""
 
     @property
     def arranges(self) -> bool:
-        """Whether choices are put in several orders or forms; by default not."""
+        """True if choices are put in several orders or forms; by default not."""
         return False
 
 
@@ -146,7 +146,7 @@ class Sampler(Conditions, Protocol):
 
     @property
     def selects(self) -> bool:
-        """Whether :meth:`select` depends on the greedy answers."""
+        """True if :meth:`select` depends on the greedy answers."""
 
     def at_most(self, questions: Sequence[Question]) -> list[Question]:
         """Return as many of the candidates as are selected at most, to plan with before there are greedy answers."""
@@ -169,7 +169,7 @@ class Sampler(Conditions, Protocol):
 
     @property
     def early_stop(self) -> bool:
-        """Whether no more is to be asked than breaking temperatures need."""
+        """True with early stopping: no trial is asked that cannot change a breaking temperature."""
 
     def full_sampling_reasons(self) -> list[str]:
         """Return why all has to be asked, by its own settings; nothing where less can be."""

@@ -21,12 +21,12 @@ from robust_eval.sampler.known_facts import KnownFacts
 from robust_eval.store.steps import Step, Steps
 
 _CHALLENGED = 4000
-"""Where the numbers begin that answers after a challenge have in place of a rewrite's."""
+"""First number of answers after a pushback, in place of a rewrite's."""
 _CONVERSATION = 10_000
-"""What the numbers of conversations are multiplied by in requests: each has a prompt of its own."""
+"""Factor of a conversation's number in requests: each has a prompt of its own."""
 MOST_TURNS = _CONVERSATION - _CHALLENGED - 1
 _NO_WORDS = "(no answer)"
-"""What stands in a conversation for a reply without words: servers refuse messages that are empty."""
+"""Text in a conversation for a reply without words: servers refuse empty messages."""
 
 
 @dataclass
@@ -44,7 +44,7 @@ class Challenge(KnownFacts):
     max_new_tokens: int = 64
     """Length limit of an answer, in tokens."""
     selection: str = "none"
-    """Which questions go on: all (none: no selection), or those whose greedy answer contains an accepted answer, or is
+    """Selected questions: all (none: no selection), or those whose greedy answer contains an accepted answer, or is
     an exact_match of one."""
     turns: int = 5
     """Times that an answer is doubted, one after the other."""
@@ -54,7 +54,7 @@ class Challenge(KnownFacts):
     """Kinds of pressure, each used once in a conversation, in random order, before one comes again: doubt ("Are you
     sure?"), a wrong alternative offered, an authority claimed for it, denial of the answer; or those of one's own."""
     challenges: str = CHALLENGING
-    """What is said: builtin:challenge.yaml, or a file of one's own in that layout."""
+    """Sentences of the user: builtin:challenge.yaml, or a file of one's own in that layout."""
 
     axis = TURN
     estimator = "trials"

@@ -33,7 +33,7 @@ class Exact(KnownFacts):
     """Answers that are drawn at each temperature at which the log-probabilities of a server say too little; where the
     curve passes near one half, twice as many once more."""
     max_temperature: float = 4.0
-    """How far the breaking temperature off the grid is looked for."""
+    """Maximum breaking temperature that is searched beyond the grid."""
 
     estimator = "exact"
 

@@ -22,14 +22,14 @@ SELECTIONS = ("exact_match", "contains", "none")
 
 @dataclass
 class KnownFacts(AllAtOnce):
-    """What samplers share that ask known facts again at rising temperature: the grid and the selection."""
+    """Base of samplers that ask known facts again at rising temperature: the grid and the selection."""
 
     temperatures: list[float] = field(default_factory=lambda: [round(0.2 * step, 1) for step in range(1, 11)])
     """The grid, all above 0."""
     max_new_tokens: int = 5
     """Length limit of an answer, in tokens."""
     selection: str = "exact_match"
-    """Which questions go on: those whose greedy answer is an exact_match of an accepted answer, contains one, or all
+    """Selected questions: those whose greedy answer is an exact_match of an accepted answer, contains one, or all
     (none: no selection, for curves; a question that is answered wrong has no FRS)."""
     max_questions: int = 1000
     """Questions that go on at most, taken in seeded order."""
@@ -109,7 +109,7 @@ class KnownFacts(AllAtOnce):
 
     @property
     def selects(self) -> bool:
-        """Whether a greedy answer can leave its question out."""
+        """True if a greedy answer can leave its question out."""
         return self.selection != "none" or self.min_confidence > 0
 
     def at_most(self, questions: Sequence[Question]) -> list[Question]:

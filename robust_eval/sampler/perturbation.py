@@ -17,7 +17,7 @@ from robust_eval.sampler.repetition import Repetition
 
 ORDERS = (GIVEN, "rotations", "permutations")
 _ROTATED, _PERMUTED, _FORMED = 1000, 2000, 3000
-"""Where the numbers of raters begin whose choices stand in another order or form. They do not depend on what else is
+"""First numbers of raters whose choices stand in another order or form. They do not depend on what else is
 asked, so that answers stay in the store when that changes."""
 
 
@@ -56,7 +56,7 @@ class ChoiceOrders(Repetition):
 
     @property
     def arranges(self) -> bool:  # type: ignore[override]
-        """Whether choices are put in several orders or forms."""
+        """True if choices are put in several orders or forms."""
         return self.orders != GIVEN or bool(self.forms)
 
     @property

@@ -39,11 +39,11 @@ class RecordedAnswers:
     file: str
     """Parquet, CSV, TSV or JSON Lines, by its suffix; ``answers.parquet`` of any run is such a file."""
     columns: Any = None
-    """What the file calls the columns that have another name here, for example {text: reply}; null: none has."""
+    """The file's names of the columns that have another name here, for example {text: reply}; null: none has."""
     temperature: float | None = None
     """At which all answers were drawn, where the file has no column that says so; .nan: at the model's own."""
     selection: str = "none"
-    """Which questions go on: those whose answer at temperature 0 is an exact_match of an accepted answer, contains one,
+    """Selected questions: those whose answer at temperature 0 is an exact_match of an accepted answer, contains one,
     or all (none: no selection)."""
 
     def __post_init__(self) -> None:
@@ -79,7 +79,7 @@ class RecordedAnswers:
 
     @property
     def metadata(self) -> SamplingMetadata | None:
-        """How the answers were asked for; None where the file is of no run."""
+        """Sampling metadata of the answers; None for a file of no run."""
         return read_sampling_metadata(Path(self.file))
 
     def with_answers(self, questions: Sequence[Question]) -> list[Question]:
@@ -193,7 +193,7 @@ _AXES = {
     "order": ChoiceOrders.axis,
     "repetition": Repetition.axis,
 }
-"""What our own samplers vary, by the names that they have in the files of a run."""
+"""Axes of our own samplers, by their names in the files of a run."""
 
 
 @lru_cache(maxsize=1)

@@ -75,7 +75,7 @@ class TemperatureSweep(KnownFacts):
 
     @property
     def early_stop(self) -> bool:  # type: ignore[override]
-        """Whether no more is to be asked than breaking temperatures need."""
+        """True with early stopping."""
         return self.ask == "undecided"
 
     def full_sampling_reasons(self) -> list[str]:

@@ -20,16 +20,16 @@ from robust_eval.sampler.known_facts import KnownFacts
 from robust_eval.store.steps import NOTHING, Step, Steps, at_once
 
 _TRACE = 5000
-"""Where the numbers of traces begin that stand in place of a rewrite's."""
+"""First number of traces, in place of a rewrite's."""
 MOST_TRACES = 4000
 _APART = 10_000
-"""What a number of tokens is multiplied by beside them: each cut of a trace is a prompt of its own."""
+"""Factor of a number of tokens beside them: each cut of a trace is a prompt of its own."""
 MOST_TOKENS = 200_000
 
 
 @dataclass
 class Thinking(KnownFacts):
-    """Where the model is loaded here, the traces of a question are drawn first, and each is cut off at every budget;
+    """With a local model, the traces of a question are drawn first, and each is cut off at every budget;
     then the thought is ended and the answer asked for. A service thinks and answers at once, and each budget is a draw
     of its own.
     """
@@ -39,14 +39,14 @@ class Thinking(KnownFacts):
     max_new_tokens: int = 16
     """Length limit of an answer without its thought, in tokens."""
     selection: str = "none"
-    """Which questions go on: all (none: no selection), or those whose greedy answer contains an accepted answer, or is
+    """Selected questions: all (none: no selection), or those whose greedy answer contains an accepted answer, or is
     an exact_match of one."""
     traces: int = 4
     """Thoughts about each question."""
     trace_temperature: float = 1.0
     """Of the thoughts of a model that is loaded here, above 0."""
     budgets: list[Any] = field(default_factory=lambda: [0, 64, 256])
-    """How much is thought at most: numbers of tokens (0: the answer without thinking), or words of a service (none,
+    """Limits of reasoning: numbers of tokens (0: the answer without thinking), or words of a service (none,
     minimal, low, medium, high, xhigh, max)."""
     answers: int = 0
     """Answers that are drawn after each trace; 0: all answers are enumerated with their probabilities, where the model
@@ -56,7 +56,7 @@ class Thinking(KnownFacts):
 
     axis = THOUGHT
     here = True
-    """Whether the model is loaded here; set by :meth:`of_model`."""
+    """True if the model is local; set by :meth:`of_model`."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -71,7 +71,7 @@ class Thinking(KnownFacts):
 
     @property
     def exact(self) -> bool:
-        """Whether answers are enumerated and not drawn."""
+        """True if answers are enumerated and not drawn."""
         return self.here and not self.answers
 
     @property

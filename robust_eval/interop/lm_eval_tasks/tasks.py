@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 _PLAIN = {"until": ["\n"], "max_gen_toks": 16}
 _CHAT: dict[str, Any] = {"until": []}
-"""How replies end: to a prompt as plain text with the first line, in a conversation as the model ends them."""
+"""Ends of replies: to a prompt as plain text the first line, in a conversation as the model ends them."""
 
 
 GRID = (0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0)
@@ -63,7 +63,7 @@ class Options:
     prompts: str = FEW_SHOT
     """Templates of the prompts."""
     seeds: bool = False
-    """Whether each trial has a seed of its own."""
+    """True if each trial has a seed of its own."""
 
     def __post_init__(self) -> None:
         for name, kind in (("dataset", str), ("prompts", str), ("seeds", bool)):
@@ -106,7 +106,7 @@ def _refused(name: str, expected: str, value: Any) -> UserError:
 SEED = 0
 """Of the bootstrap, where an interval is one: that of a run of ours."""
 ENDS = ("", "_low", "_high")
-"""What follows the name of a figure: nothing for its value, and for the ends of its interval."""
+"""Suffixes of the name of a figure: of its value, and of the ends of its interval."""
 
 
 class QuestionValue(NamedTuple):
@@ -151,7 +151,7 @@ class RepeatedQuestions(Task):  # type: ignore[misc]  # lm-eval is not typed
     VERSION = 1
     OUTPUT_TYPE = "generate_until"
     NAME = ""
-    """What the task is called where ``config`` does not say it."""
+    """Name of the task where ``config`` has none."""
 
     def __init__(self, config: Mapping[str, Any] | None = None, **options: Any) -> None:
         settings = dict(config or {})
