@@ -111,13 +111,13 @@ class AnswerFile:
         return table
 
     def _read_parquet(self) -> pa.Table:
-        return read_parquet(self.path, self._wanted(pq.read_schema(self.path).names))
+        return read_parquet(self.path, self._columns_to_read(pq.read_schema(self.path).names))
 
     def _read_csv(self) -> pa.Table:
         """Return every cell as text; one that is empty and not quoted is none. Blank rows at the end are left out."""
         source = DelimitedTable(self.path)
         line, header = source.verified_header(_BLOCK)
-        names = self._wanted(list(filter(None, header)))
+        names = self._columns_to_read(list(filter(None, header)))
         with open(self.path, "rb") as raw:
             encoding = file_encoding(raw).removesuffix("-sig")
         table = pa_csv.read_csv(
@@ -165,10 +165,10 @@ class AnswerFile:
             except UserError:  # Arrow reads more deeply nested values than Python
                 self._refuse_line(fields)
                 raise
-            self._wanted(filled, [*filled, *(name for name in first if name not in filled)])
+            self._columns_to_read(filled, [*filled, *(name for name in first if name not in filled)])
         return table.select(filled)
 
-    def _wanted(self, present: Sequence[str], listed_names: Sequence[str] | None = None) -> list[str]:
+    def _columns_to_read(self, present: Sequence[str], listed_names: Sequence[str] | None = None) -> list[str]:
         """Return the names of the columns to read, of those that are ``there``; ``shown`` are those that a person
         should see.
 
@@ -215,7 +215,7 @@ class AnswerFile:
             for field in fields:
                 value = record.get(field.name)
                 if value is not None and not _is(value, field.type):
-                    raise UserError(f"{where}: {field.name!r} must be {_said(field.type)}, not {shown_value(value)}")
+                    raise UserError(f"{where}: {field.name!r} must be {_named(field.type)}, not {shown_value(value)}")
 
     def _typed(self, raw: pa.Table) -> dict[str, pa.ChunkedArray]:
         """Return the columns that hold anything, under our names and with the types of an answer table."""
@@ -250,7 +250,7 @@ class AnswerFile:
                 except _WRONG:
                     high = middle
             value = shown_value(column[low].as_py())
-            raise self.refuse(low, f"{self._theirs(name)!r} must be {_said(kind)}, not {value}") from None
+            raise self.refuse(low, f"{self._theirs(name)!r} must be {_named(kind)}, not {value}") from None
 
     def _refuse_where(self, wrong: Any, problem: Callable[[int], str]) -> None:
         """UserError for the first row in which ``wrong`` is true."""
@@ -428,7 +428,7 @@ def _is(value: Any, kind: pa.DataType) -> bool:
     return whole or (isinstance(value, float) and not pa.types.is_integer(kind))
 
 
-def _said(kind: pa.DataType) -> str:
+def _named(kind: pa.DataType) -> str:
     """Return a type as a person says it."""
     if pa.types.is_list(kind):
         return f"a list of {'lists of numbers' if pa.types.is_list(kind.value_type) else 'numbers'}"

@@ -35,21 +35,21 @@ class KeptTable:
         os.replace(partial, self.file)
 
 
-def records(table: Rows, called: str) -> list[dict[str, Any]]:
+def records(table: Rows, label: str) -> list[dict[str, Any]]:
     """Return the rows of a table, without what is missing in them. Raises UserError where it is no table, or empty."""
     if isinstance(table, pd.DataFrame):
         if not table.columns.is_unique:
-            raise UserError(f"{called}: several columns of the DataFrame have the same name")
+            raise UserError(f"{label}: several columns of the DataFrame have the same name")
         rows: Sequence[Any] = table.to_dict("records")
     elif isinstance(table, Sequence) and not isinstance(table, str):
         rows = table
     else:
-        raise UserError(f"{called} must be a DataFrame or a list of mappings, not {type(table).__name__}")
+        raise UserError(f"{label} must be a DataFrame or a list of mappings, not {type(table).__name__}")
     if not rows:
-        raise UserError(f"{called}: the table has no rows")
+        raise UserError(f"{label}: the table has no rows")
     for place, row in enumerate(rows):
         if not isinstance(row, Mapping) or not all(isinstance(name, str) for name in row):
-            raise UserError(f"{called}, row {place + 1}: a row is a mapping from names to values, not {row!r:.60}")
+            raise UserError(f"{label}, row {place + 1}: a row is a mapping from names to values, not {row!r:.60}")
     return [{name: _plain(value) for name, value in row.items() if not _is_missing(value)} for row in rows]
 
 

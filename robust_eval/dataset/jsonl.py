@@ -43,9 +43,9 @@ class JsonLines(Selection):
                 continue
             if not lines and not line.lstrip().startswith("{"):
                 raise UserError(
-                    f"{self.path} is no file of JSON Lines: line {number} is {_shown(line)}, and each line must be an "
-                    f"object such as {_EXAMPLE}; dataset=local dataset.path={self.path} reads tables (CSV, TSV, JSON, "
-                    "Parquet), in any encoding"
+                    f"{self.path} is no file of JSON Lines: line {number} is {_excerpt(line)}, and each line must be "
+                    f"an object such as {_EXAMPLE}; dataset=local dataset.path={self.path} reads tables (CSV, TSV, "
+                    "JSON, Parquet), in any encoding"
                 )
             question = _question(line, f"{self.path}, line {number}")
             if question.id in lines:
@@ -74,7 +74,7 @@ def is_native(file: Path) -> bool:
 _EXAMPLE = '{"id": "1", "question": "…?", "answers": ["…"]}'
 
 
-def _shown(line: str) -> str:
+def _excerpt(line: str) -> str:
     return repr(line.strip() if len(line) <= 60 else f"{line.strip()[:60]}…")
 
 

@@ -84,10 +84,10 @@ def _texts(cell: Any, separator: str | None) -> list[Any]:
         entries = None
     if entries is not None:
         return entries
-    return _parts(cell, separator) if separator is not None else [cell]
+    return _split_cell(cell, separator) if separator is not None else [cell]
 
 
-def _parts(cell: str, separator: str) -> list[str]:
+def _split_cell(cell: str, separator: str) -> list[str]:
     if separator == _LINE_BREAK:
         return cell.splitlines()
     return cell.removesuffix(separator.rstrip()).split(separator)

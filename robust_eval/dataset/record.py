@@ -106,7 +106,7 @@ def items(value: Any) -> list[Any]:
 
 def several(values: Iterable[Any]) -> tuple[str, ...]:
     """Return the texts among the values, each once, in their order."""
-    return tuple(dict.fromkeys(found for value in values if (found := optional(value))))
+    return tuple(dict.fromkeys(shown_text for value in values if (shown_text := optional(value))))
 
 
 def answers(values: Iterable[Any]) -> tuple[str, ...]:

@@ -95,7 +95,7 @@ class Selection(ABC):
             log.info("the right choices of %s: %s", self.name, shares)
         return Questions(chosen, self.edition(), dict(sorted(tally.reasons.items())))
 
-    def _usable(self, tally: "_Tally", seen: Counter[str] | None = None) -> Iterator[Question]:
+    def _usable(self, tally: "_Tally", ids: Counter[str] | None = None) -> Iterator[Question]:
         """Yield the usable questions with their ids; of several that have one id of the source the first.
 
         A record that says the same as one before, and has no id of the source, gets an id of its own. Neither is
@@ -107,24 +107,24 @@ class Selection(ABC):
                 if isinstance(record, Unusable):
                     raise record
                 name = record.id or _content_id(record)
-                before = seen[name] if seen is not None else 0
+                before = ids[name] if ids is not None else 0
                 if before and record.id:
                     raise Unusable(
                         DUPLICATE_ID,
                         found=f"{record.id!r} is the id of a record before it; each needs its own, or none",
                     )
-                question = self._asked(replace(record, id=f"{name}-{before + 1}" if before else name))
+                question = self._presented(replace(record, id=f"{name}-{before + 1}" if before else name))
             except Unusable as problem:
                 tally.add(problem)
                 continue
-            if seen is not None:
-                seen[name] += 1
+            if ids is not None:
+                ids[name] += 1
             yield question
 
     def _rank(self, question: Question) -> bytes:
         return seeded_rank(self.seed, question.id)
 
-    def _asked(self, question: Question) -> Question:
+    def _presented(self, question: Question) -> Question:
         """Return the question with what the scenario shows of it, and with its choices in their order."""
         if self.shuffle_choices and question.choices and question.correct is not None:
             order = sorted(
@@ -132,10 +132,10 @@ class Selection(ABC):
             )
             shuffled = tuple(question.choices[index] for index in order)
             question = replace(question, choices=shuffled, correct=order.index(question.correct))
-        return question if self.scenario is None else _shown(question, Scenario(self.scenario))
+        return question if self.scenario is None else _in_scenario(question, Scenario(self.scenario))
 
 
-def _shown(question: Question, scenario: Scenario) -> Question:
+def _in_scenario(question: Question, scenario: Scenario) -> Question:
     if scenario is Scenario.MULTIPLE_CHOICE:
         if not question.choices:
             raise Unusable(NO_CHOICES)

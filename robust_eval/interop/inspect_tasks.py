@@ -232,26 +232,26 @@ def marked_samples(
     is the share below which a fact breaks, where trials end as soon as that is settled: the log says so, and whoever
     reads it knows that its accuracies are biased. UserError for data that cannot be read, or where no question is left.
     """
-    name, known = _loaded(data, limit)
+    name, questions = _loaded(data, limit)
     planned = sorted({t for _, t in conditions if t > 0})
     if max(rewrite for rewrite, _ in conditions):
-        known = [(question, given) for question, given in known if question.rewrites]
-    if not known:
+        questions = [(question, sample) for question, sample in questions if question.rewrites]
+    if not questions:
         raise UserError(f"no question of {name} can be asked" + (": none has rewrites" if len(planned) == 1 else ""))
     settled = None if settles is None else SamplingMetadata(False, {SWEEP: SettledBreaks(tuple(planned), settles)})
     samples = []
     for rewrite, t in conditions:
-        for question, given in known:
+        for question, sample in questions:
             if rewrite > len(question.rewrites):
                 continue
             mark = mark_of(question, rewrite, t, SWEEP if settled and t else None, settled) | {PLANNED: planned}
             samples.append(
                 Sample(
                     id=_name(question, rewrite, t, len(conditions)),
-                    input=_input(question, rewrite, prompts, given),
-                    target=_target(question) if given is None else given.target,
+                    input=_input(question, rewrite, prompts, sample),
+                    target=_target(question) if sample is None else sample.target,
                     choices=list(question.choices) or None,
-                    metadata={**((given and given.metadata) or {}), MARK: mark},
+                    metadata={**((sample and sample.metadata) or {}), MARK: mark},
                 )
             )
     if len({sample.id for sample in samples}) < len(samples):
@@ -284,9 +284,9 @@ def _name(question: Question, rewrite: int, t: float, conditions: int) -> str:
     return f"{question.id} {f'rewrite {rewrite}' if rewrite else f't={temperature_name(t)}'}"
 
 
-def _input(question: Question, rewrite: int, prompts: str, given: Sample | None) -> str | list[ChatMessage]:
-    if given is not None:
-        return question.rewrites[rewrite - 1] if rewrite else given.input
+def _input(question: Question, rewrite: int, prompts: str, sample: Sample | None) -> str | list[ChatMessage]:
+    if sample is not None:
+        return question.rewrites[rewrite - 1] if rewrite else sample.input
     messages: list[ChatMessage] = []
     for message in prompt_for(question, rewrite, prompts).messages():
         made: Any = _MESSAGES[message["role"]]

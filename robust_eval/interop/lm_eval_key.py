@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from robust_eval.interop.logged_answer import TOO_MANY, dashed_options, letter_in, lettered_options, shown, texts
+from robust_eval.interop.logged_answer import TOO_MANY, dashed_options, excerpt, letter_in, lettered_options, texts
 from robust_eval.question import LETTERS
 
 QUESTION = ("question", "query", "input", "problem", "goal", "prompt", "sentence", "ctx")
@@ -161,7 +161,7 @@ def _inexact(record: Mapping[str, Any]) -> str:
     names = [str(each) for each in metrics] if isinstance(metrics, list) else []
     if not names or _EXACT & set(names):
         return ""
-    return f"its metric {shown(', '.join(names))} is no comparison with the target"
+    return f"its metric {excerpt(', '.join(names))} is no comparison with the target"
 
 
 def _indexed(targets: Sequence[str], choices: tuple[str, ...], doc: Mapping[str, Any]) -> Key:

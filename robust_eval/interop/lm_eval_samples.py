@@ -15,7 +15,7 @@ import numpy as np
 from robust_eval.answer import DEFAULT_TEMPERATURE
 from robust_eval.error import UserError
 from robust_eval.interop.lm_eval_key import CONTRADICTED, QUESTION, Key, chosen_key, generated_key
-from robust_eval.interop.logged_answer import LoggedAnswer, RequestSettings, of_kind, shown, texts
+from robust_eval.interop.logged_answer import LoggedAnswer, RequestSettings, excerpt, of_kind, texts
 from robust_eval.interop.own_mark import MARK, marked
 from robust_eval.question import LETTERS, Question
 from robust_eval.runtime.files import json_lines, parsed_json, read_json
@@ -150,7 +150,7 @@ def _messages(context: Any, where: str) -> tuple[tuple[tuple[str, str], ...], bo
     if isinstance(messages, list) and messages and all(isinstance(m, dict) and "role" in m for m in messages):
         return tuple((str(each["role"]), _content(each.get("content"))) for each in messages), True
     if not isinstance(context, str):
-        raise UserError(f"{where}: 'arg_0' must be a text or a list of messages, not {shown(context)}")
+        raise UserError(f"{where}: 'arg_0' must be a text or a list of messages, not {excerpt(context)}")
     return (("user", context),), False
 
 
@@ -180,7 +180,7 @@ def _generated(
     for number, ((_, request_settings), repeats) in enumerate(zip(arguments, document.resps, strict=True)):
         temperature = _temperature(request_settings, where)
         if not isinstance(repeats, list) or not all(isinstance(each, str | None) for each in repeats):
-            raise UserError(f"{where}: 'resps' must be lists of texts, not {shown(repeats)}")
+            raise UserError(f"{where}: 'resps' must be lists of texts, not {excerpt(repeats)}")
         for trial, text in enumerate(repeats):
             scores = document.scores if not number and not trial and mark is None else {}
             answer = LoggedAnswer(
@@ -237,7 +237,7 @@ def _distribution(
     question = _question(record, document_id, _last_of_user(messages), key, where)
     weights = np.exp(likelihoods - likelihoods.max())
     weights /= weights.sum()
-    names = [_named(place, question.choices or continuations) for place in range(len(contexts))]
+    names = [_choice_name(place, question.choices or continuations) for place in range(len(contexts))]
     reader = "by_prompt_style" if names == list(LETTERS[: len(names)]) else "reply"
     request_settings = RequestSettings(messages, chat=chat or task.chat, reader=reader)
 
@@ -262,7 +262,7 @@ def _ordered(key: Key, order: Sequence[int]) -> Key:
     return key._replace(choices=tuple(key.choices[place] for place in order), correct=order.index(key.correct))
 
 
-def _named(place: int, choices: Sequence[str]) -> str:
+def _choice_name(place: int, choices: Sequence[str]) -> str:
     """Return how an answer names a choice: by its letter, or by its text where another choice's text is the letter."""
     letter = LETTERS[place]
     return choices[place] if letter in choices and choices[place] != letter else letter
@@ -272,9 +272,9 @@ def _likelihoods(resps: Sequence[Any], where: str) -> Any:
     try:
         values = np.array([_log_likelihood(each) for each in resps])
     except (TypeError, ValueError, IndexError, KeyError) as problem:
-        raise UserError(f"{where}: 'resps' must hold log-likelihoods, not {shown(resps)}") from problem
+        raise UserError(f"{where}: 'resps' must hold log-likelihoods, not {excerpt(resps)}") from problem
     if not np.isfinite(values).any() or np.isnan(values).any() or (values > 0).any():
-        raise UserError(f"{where}: 'resps' must hold logarithms of probabilities, not {shown(values.tolist())}")
+        raise UserError(f"{where}: 'resps' must hold logarithms of probabilities, not {excerpt(values.tolist())}")
     return values
 
 

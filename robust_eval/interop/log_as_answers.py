@@ -101,9 +101,9 @@ def no_key(collected: Collected, log_name: str) -> UserError:
     more = f"; {len(reasons) - 1:,} more reasons" if len(reasons) > 1 else ""
     return UserError(
         printable(
-            f"{log_name} does not say which answers to {collected.task} are right: {reasons[0]}{more}{_own(collected)}"
-            ": name the questions with their answers, dataset=FILE, whose ids are those of the log (such as "
-            f"{collected.questions[0].id!r})"
+            f"{log_name} does not say which answers to {collected.task} are right: {reasons[0]}{more}"
+            f"{_own_scores(collected)}: name the questions with their answers, dataset=FILE, whose ids are those of "
+            f"the log (such as {collected.questions[0].id!r})"
         )
     )
 
@@ -114,14 +114,14 @@ def _refuse_greedy(collected: Collected) -> None:
         raise UserError(
             printable(
                 f"all answers of {collected.model} to {collected.task} are at temperature 0, and only repeated answers "
-                f"above it are scored{_own(collected)}: ask again, in lm-eval with --gen_kwargs "
+                f"above it are scored{_own_scores(collected)}: ask again, in lm-eval with --gen_kwargs "
                 "do_sample=True,temperature=0.7 and repeats: 5 in the task, in inspect_ai with --temperature 0.7 "
                 "--epochs 5"
             )
         )
 
 
-def _own(collected: Collected) -> str:
+def _own_scores(collected: Collected) -> str:
     """Return the means of the log's own scores in brackets; empty where it has none."""
     means = {name: pc.mean(collected.answers[f"{SCORE}{name}"]).as_py() for name in collected.scorers}
     scores = ", ".join(f"{name} {mean:.3f}" for name, mean in means.items() if mean is not None)

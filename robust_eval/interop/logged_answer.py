@@ -62,22 +62,24 @@ def of_kind(record: Any, name: str, kind: type | tuple[type, ...], where: str, d
     ``default`` is returned where the field is absent or null; a field without a default that is not there is an error.
     """
     if not isinstance(record, Mapping):
-        raise UserError(f"{where}: wanted an object with {name!r}, not {shown(record)}")
+        raise UserError(f"{where}: wanted an object with {name!r}, not {excerpt(record)}")
     value = record.get(name)
     if value is None:
         if default is None:
             raise UserError(f"{where}: there is no {name!r}")
         return default
-    kinds = kind if isinstance(kind, tuple) else (kind,)
-    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-        raise UserError(f"{where}: {name!r} must be {' or '.join(_KINDS[each] for each in kinds)}, not {shown(value)}")
+    types = kind if isinstance(kind, tuple) else (kind,)
+    if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
+        raise UserError(
+            f"{where}: {name!r} must be {' or '.join(_TYPES[each] for each in types)}, not {excerpt(value)}"
+        )
     return value
 
 
-_KINDS = {str: "a text", dict: "an object", list: "a list", int: "a whole number", float: "a number", bool: "a bool"}
+_TYPES = {str: "a text", dict: "an object", list: "a list", int: "a whole number", float: "a number", bool: "a bool"}
 
 
-def shown(value: object) -> str:
+def excerpt(value: object) -> str:
     """Return a value for an error, on one short line."""
     text = printable(repr(value))
     return text if len(text) <= 60 else f"{text[:60]}…"
@@ -100,7 +102,7 @@ def question_of(
     right = {_chosen(target.strip(), choices) for target in accepted}
     if None in right or len(right) > 1:
         problem = "names several choices, and one is right" if None not in right else "is none of the choices"
-        raise UserError(f"{where}: the target {shown(list(accepted))} {problem}")
+        raise UserError(f"{where}: the target {excerpt(list(accepted))} {problem}")
     return Question(question_id, text, choices=tuple(choices), correct=next(iter(right), None), **more_fields)
 
 

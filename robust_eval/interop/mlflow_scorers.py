@@ -52,7 +52,7 @@ def accuracy(inputs: Any, outputs: Any, expectations: Any) -> Feedback:
     """Share of the replies that are right, as ``grader=matching`` grades them."""
     _, graded = _graded(inputs, outputs, expectations)
     counts = grid([_ID], graded)
-    return Feedback(value=float(counts.correct.sum() / counts.replies.sum()), rationale=_shown(graded))
+    return Feedback(value=float(counts.correct.sum() / counts.replies.sum()), rationale=_label_counts(graded))
 
 
 @scorer(aggregations=_MEAN)
@@ -62,21 +62,21 @@ def answer_entropy(inputs: Any, outputs: Any, expectations: Any) -> Feedback:
     scored = AnswerCertainty().score([question], Measured(graded.slice(0, 0), graded), seed=0)
     entropies = np.array(scored.tables["certainty"]["entropy"].to_pylist(), dtype=float)
     value = None if np.isnan(entropies).all() else float(np.nanmean(entropies))
-    return Feedback(value=value, rationale=_shown(graded))
+    return Feedback(value=value, rationale=_label_counts(graded))
 
 
 @scorer(aggregations=_MEAN)
 def breaking_temperature(inputs: Any, outputs: Any, expectations: Any) -> Feedback:
     """Lowest temperature at which less than half of the replies are right; none for a fact that holds at all."""
     at, graded = _breaking(inputs, outputs, expectations)
-    return Feedback(value=None if math.isinf(at) else at, rationale=_shown(graded))
+    return Feedback(value=None if math.isinf(at) else at, rationale=_label_counts(graded))
 
 
 @scorer(aggregations=_SHARE)
 def firmness(inputs: Any, outputs: Any, expectations: Any) -> Feedback:
     """True if at least half of the replies are right at every temperature."""
     at, graded = _breaking(inputs, outputs, expectations)
-    return Feedback(value=math.isinf(at), rationale=_shown(graded))
+    return Feedback(value=math.isinf(at), rationale=_label_counts(graded))
 
 
 def _breaking(inputs: Any, outputs: Any, expectations: Any) -> tuple[float, pa.Table]:
@@ -126,7 +126,7 @@ def _number(temperature: Any) -> float:
     return number
 
 
-def _shown(graded: pa.Table) -> str:
+def _label_counts(graded: pa.Table) -> str:
     """Return how many replies have each label, the most frequent first."""
     counts = graded["label"].value_counts().to_pylist()
     ordered = sorted(counts, key=lambda each: (-each["counts"], str(each["values"])))

@@ -72,13 +72,13 @@ class PushbackWriter:
             for kind, answers in by_kind.items()
         }
 
-    def challenge(self, question: Question, said: str | None, conversation: int, turn: int) -> Pushback | None:
+    def challenge(self, question: Question, first_answer: str | None, conversation: int, turn: int) -> Pushback | None:
         """Return what is said at a turn (from 1) to a model that answered ``said`` at first; None where no sentence can
         be filled in.
         """
-        if (question.id, said) not in self._alternatives:
-            self._alternatives[question.id, said] = self.alternative(question, said)
-        filled = {"answer": said, "alternative": self._alternatives[question.id, said]}
+        if (question.id, first_answer) not in self._alternatives:
+            self._alternatives[question.id, first_answer] = self.alternative(question, first_answer)
+        filled = {"answer": first_answer, "alternative": self._alternatives[question.id, first_answer]}
         filled = {name: value and value.rstrip(_END) for name, value in filled.items()}
         available = {name for name, value in filled.items() if value}
         usable = {kind: [text for text, names in texts if names <= available] for kind, texts in self._kinds.items()}
@@ -91,7 +91,7 @@ class PushbackWriter:
         words = min(usable[kind], key=lambda text: seeded_rank(self._seed, *keys, str(turn), text))
         return Pushback(turn, kind, words.format(**filled))
 
-    def alternative(self, question: Question, said: str | None) -> str | None:
+    def alternative(self, question: Question, first_answer: str | None) -> str | None:
         """Return an answer that is wrong, and not the one that was given: another choice, a wrong reference, or what is
         right for another question, of the same type where there is one; None where there is none.
         """
@@ -99,17 +99,17 @@ class PushbackWriter:
             wrong = [
                 shown_choice(question, place) for place in range(len(question.choices)) if place != question.correct
             ]
-            return self._drawn(question, (choice for choice in wrong if choice != said))
-        barred = [normal_form(text) for text in (*question.answers, said or "") if text]
+            return self._draw(question, (choice for choice in wrong if choice != first_answer))
+        barred = [normal_form(text) for text in (*question.answers, first_answer or "") if text]
         kind = _kind(question, next(iter(question.answers), ""))
         pools = sorted(self._pools.items(), key=lambda entry: (entry[0] != kind, entry[0][1] != kind[1]))
         for pool in (question.incorrect, *(pool for _, pool in pools)):
-            other = (text for text in pool if not _alike(normal_form(text), barred))
-            if (alternative := self._drawn(question, other)) is not None:
+            other = (text for text in pool if not _overlaps(normal_form(text), barred))
+            if (alternative := self._draw(question, other)) is not None:
                 return alternative
         return None
 
-    def _drawn(self, question: Question, texts: Iterable[str]) -> str | None:
+    def _draw(self, question: Question, texts: Iterable[str]) -> str | None:
         return min(texts, key=lambda text: seeded_rank(self._seed, "alternative", question.id, text), default=None)
 
 
@@ -127,6 +127,6 @@ def _kind(question: Question, answer: str) -> tuple[str, bool]:
     return question.type, any(sign.isdigit() for sign in answer)
 
 
-def _alike(text: str, other_forms: Sequence[str]) -> bool:
+def _overlaps(text: str, other_forms: Sequence[str]) -> bool:
     """Tell whether a text says what one of the others does, or part of it, or more."""
     return any(text in other or other in text for other in other_forms)

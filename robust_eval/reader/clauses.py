@@ -31,7 +31,7 @@ def sentences(text: str) -> list[str]:
 def _of_line(line: str) -> Iterator[str]:
     begin = 0
     for end in _END.finditer(line):
-        if end.group().startswith(".") and _goes_on(line[begin : end.start()], line[end.end() :]):
+        if end.group().startswith(".") and _continues(line[begin : end.start()], line[end.end() :]):
             continue
         if not line[end.end() :].lstrip()[:1].islower() or end.group()[0] in "。！？":
             if sentence := line[begin : end.end()].strip():
@@ -41,7 +41,7 @@ def _of_line(line: str) -> Iterator[str]:
         yield rest
 
 
-def _goes_on(before: str, after: str) -> bool:
+def _continues(before: str, after: str) -> bool:
     """Return whether a full stop between these parts of a line belongs to an abbreviation, an initial or a date."""
     if not after.strip():
         return False
@@ -54,7 +54,7 @@ _BUT = clause_phrases("but")
 _REST = rf"(?:(?!\s+{_BUT})[^;:!?,()–—\n。！？；，、])*"
 """The rest of a clause, within one sentence."""
 
-_HEDGE, _SUPPOSED, _WOULD, _OTHERS, _IS_WRONG, _UNDECIDED, _OR = (
+_HEDGE, _SUPPOSED, _WOULD, _BELIEF_OF_OTHERS, _IS_WRONG, _SEVERAL_CANDIDATES, _OR = (
     re.compile(clause_phrases(name), re.I)
     for name in ("hedge", "supposed", "would", "others", "is_wrong", "undecided", "or")
 )
@@ -113,7 +113,7 @@ def without_denials(text: str) -> str:
     >>> without_denials("It is not Sydney but Canberra. If it were the largest city, it would be Sydney.")
     'It  ;  but Canberra.'
     """
-    return _kept(text, _without_denials)
+    return _each_sentence(text, _without_denials)
 
 
 def without_doubts(text: str) -> str:
@@ -125,10 +125,10 @@ def without_doubts(text: str) -> str:
     """
     if len(_LIST_ITEM.findall(text)) > 2:
         text = _LIST_ITEM.sub("", text)
-    return _kept(text, lambda sentence: "" if _doubtful(sentence) else sentence)
+    return _each_sentence(text, lambda sentence: "" if _doubtful(sentence) else sentence)
 
 
-def _kept(text: str, kept: Callable[[str], str]) -> str:
+def _each_sentence(text: str, kept: Callable[[str], str]) -> str:
     lines = (" ".join(filter(None, map(kept, sentences(line)))) for line in text.splitlines())
     return "\n".join(filter(None, lines))
 
@@ -144,7 +144,7 @@ def _without_denials(sentence: str) -> str:
 def _affirmed(sentence: str) -> str:
     if _is_hypothetical(sentence):
         return ""
-    if (others_belief := _OTHERS.search(sentence)) is not None:
+    if (others_belief := _BELIEF_OF_OTHERS.search(sentence)) is not None:
         begin = max(sentence.rfind(mark, 0, others_belief.start()) + 1 for mark in ",;:(，；")
         stop = re.compile(rf"[;；)]|,?\s*{_BUT}|，?\s*(?:但|其实|实际)").search(sentence, others_belief.end())
         sentence = f"{sentence[:begin]}{_BREAK}{sentence[stop.start() :] if stop else ''}"
@@ -169,4 +169,4 @@ def _is_hypothetical(sentence: str) -> bool:
 def _doubtful(sentence: str) -> bool:
     if sentence.endswith(("?", "？")) or _OTHER_THINGS.match(sentence):
         return True
-    return _UNDECIDED.search(sentence) is not None or _OR.search(sentence) is not None
+    return _SEVERAL_CANDIDATES.search(sentence) is not None or _OR.search(sentence) is not None

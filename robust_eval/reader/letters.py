@@ -35,7 +35,7 @@ _NO_SYMBOL = (
 )
 _NO_PRONOUN = r"(?!I\s+(?!is\b)[a-z]|I['’])"
 _NO_UNIT = r"(?<![.'’\-°])(?<!° )(?<!\d )"  # 20 °C, 3 A
-_NAMED = re.compile(
+_LETTER_NAME = re.compile(
     rf"(?<![{WORD}]){_NO_UNIT}{_NO_ARTICLE}{_NO_PRONOUN}([A-Z])(?![{WORD}])(?:(?=\s*[)\]}}])|{_NO_SYMBOL})"
     rf"|(?<![{WORD}])([a-z])(?=[)\]](?![{WORD}]))"  # (b)
     rf"|(?<![{WORD}'’/])(?<!\d )([a-z])(?=[.:,]*\s*(?:\n|\Z))"  # "the answer is b"
@@ -48,8 +48,8 @@ _CAPITAL = rf"(?:[(\[{{]\s*)?([{_MARK}])(?:\s*[)\]}}])?"
 _LETTER = rf"(?:[(\[{{]\s*)?([{_MARK}{_SMALL_MARK}{_TEXT_MARK}])(?:\s*[)\]}}])?"
 _BEFORE = rf"(?:{P.option}|{P.filler}|(?i:l)['’]|[\s:：\"“”„«»→(\[–—-]){{0,30}}?"
 _END = rf"(?=\s*(?:[.!?,;:)\]…]|\n|\Z|[\u4e00-\u9fff。，；]|[–—]|\s{AFTER_A_LETTER}(?![{WORD}])|\s{P.right}))"
-_GOES_ON = "and|or|are|as|because|for|since|is|both|could|can|und|oder|sind|et|sont|son|y"
-_NO_NAME = rf"(?![{WORD}'’])(?!\s+(?!(?:{_GOES_ON})\b)[a-zäöü])"  # "B and C are", but not "B and C major"
+_CONTINUATIONS = "and|or|are|as|because|for|since|is|both|could|can|und|oder|sind|et|sont|son|y"
+_NO_NAME = rf"(?![{WORD}'’])(?!\s+(?!(?:{_CONTINUATIONS})\b)[a-zäöü])"  # "B and C are", but not "B and C major"
 _MORE = re.compile(
     rf"\A[.):\]]*{AND}(?:{P.option}\s+)?(?:(?i:both|also)\s+)?[(\[]?([{_MARK}]){_NO_NAME}"
     rf"|\A\s*\([^()\n]*\){AND}([{_MARK}])(?=\s*\()"  # "A (3 m/s) and E (7 m/s)"
@@ -60,7 +60,7 @@ _UNMARKED = re.compile(f"[{_MARK}{_SMALL_MARK}]")
 _IN_A_WORD = re.compile(r"[\u4e00-\u9fff](?<![选項项案是为择故答即])\Z")  # 维生素C, 在A座
 _DENIED_BEFORE = re.compile(r"(?i:\bno|\bnot|\bnicht|不)\s*\Z")  # "no es la A"
 _THING_BEFORE = re.compile(rf"{P.things}\.?\s*[(]?\Z")
-_ASKED = re.compile(r"\b(?i:what|which|why|how|could you|can you|would you|do you)\b[^.!?\n]{0,300}\?")
+_QUESTION = re.compile(r"\b(?i:what|which|why|how|could you|can you|would you|do you)\b[^.!?\n]{0,300}\?")
 _LIKEWISE = re.compile(r"\b(?i:so)\s+(?:is|are|was|were)\b")  # "A is wrong, and so is B"
 _OF_A_KIND = re.compile(
     r"\s+(?:is|was|ist|war|est|es)\s+(?:an?|eine?|une?|una|the\s+symbol|the\s+name)\b|\s+(?:stands\s+for|denotes)\b"
@@ -188,11 +188,11 @@ def chosen(reply: str, choices: Sequence[str]) -> Reading:
     affirmed = without_denials(whole)
     reading = _read(affirmed, choices)
     if not reading.answer and any(is_denial(normal_form(choice)) for choice in choices):
-        found = _stated_texts(whole, choices)
-        reading = _decided(whole, found, choices, "explicit text") if found else _by_text(whole, choices)
-    named = _UNMARKED.search(whole) is not None or _ARTICLE_OR_LETTER.search(whole) is not None
+        statements = _stated_texts(whole, choices)
+        reading = _decided(whole, statements, choices, "explicit text") if statements else _by_text(whole, choices)
+    names_letter = _UNMARKED.search(whole) is not None or _ARTICLE_OR_LETTER.search(whole) is not None
     if not reading.answer:
-        return reading._replace(uncertain=named and reading.reason != BEYOND)
+        return reading._replace(uncertain=names_letter and reading.reason != BEYOND)
     if reading.rule == ONLY or affirmed == whole:
         return reading._replace(uncertain=reading.rule == ONLY)
     return reading._replace(uncertain=_read(whole, choices).answer != reading.answer)
@@ -233,7 +233,7 @@ def with_marks(text: str) -> str:
             return match.group()
         return chr((0xE120 if number == 3 else 0xE100) + ord(match[number].upper()) - ord("A"))
 
-    return _NAMED.sub(mark, text)
+    return _LETTER_NAME.sub(mark, text)
 
 
 def _unmarked(text: str) -> str:
@@ -256,7 +256,7 @@ def _read(text: str, choices: Sequence[str]) -> Reading:
         ("letter called right", _called_right),
         ("explicit text", lambda text: _stated_texts(text, choices)),
         ("letter of a line", _in_lines),
-        (ONLY, lambda text: [each for each in _named(text) if each.letters & set(LETTERS[: len(choices)])]),
+        (ONLY, lambda text: [each for each in _named_letters(text) if each.letters & set(LETTERS[: len(choices)])]),
     ):
         if statements := find(text):
             return _decided(text, statements, choices, rule)
@@ -404,15 +404,15 @@ def _in_lines(text: str) -> list[_Statement]:
     return statements
 
 
-def _named(text: str) -> list[_Statement]:
+def _named_letters(text: str) -> list[_Statement]:
     """Return the letters that are named as choices are, and not denied; none where other letters are named besides."""
     statements, denied = [], set()
-    text = _ASKED.sub(lambda question: " " * len(question.group()), text)
+    text = _QUESTION.sub(lambda question: " " * len(question.group()), text)
     for clause in _CLAUSES.finditer(text):
         for match in re.finditer(rf"{_CAPITAL}{_END}|(?<=\()([{_MARK}])(?=\))", clause.group()):
             begin, end, letter = _letter(match)
             before = text[max(0, clause.start() + begin - 30) : clause.start() + begin]
-            if any(named.search(before) for named in (_THING_BEFORE, _IN_A_WORD, _WITHIN)):
+            if any(pattern.search(before) for pattern in (_THING_BEFORE, _IN_A_WORD, _WITHIN)):
                 continue
             if _OF_A_KIND.match(text, clause.start() + end):
                 continue
@@ -428,24 +428,24 @@ def _named(text: str) -> list[_Statement]:
 def _by_text(text: str, choices: Sequence[str]) -> Reading:
     """Return the letter of the one choice whose text the reply says that the answer is, or names in one sentence."""
     text = _unmarked(text)
-    if (answer := explicit_answer(text)) and (letter := _beginning(answer, choices)):
+    if (answer := explicit_answer(text)) and (letter := _letter_of_start(answer, choices)):
         return Reading(letter, TEXT)
     parts_of_text = sentences(text)
     for part in (*parts_of_text[-1:], *parts_of_text[:1]):
-        for said in (_IT_IS.sub("", part), _FIRST_CLAUSE.split(part, maxsplit=1)[0], _LAST_CLAUSE.split(part)[-1]):
-            if letter := _letter_of_text(said, choices):
+        for form in (_IT_IS.sub("", part), _FIRST_CLAUSE.split(part, maxsplit=1)[0], _LAST_CLAUSE.split(part)[-1]):
+            if letter := _letter_of_text(form, choices):
                 return Reading(letter, TEXT)
-    said = normal_form(text)
-    named = [letter for letter, choice in zip(LETTERS, choices, strict=False) if has_words(said, normal_form(choice))]
+    form = normal_form(text)
+    letters = [letter for letter, choice in zip(LETTERS, choices, strict=False) if has_words(form, normal_form(choice))]
     denies = _DENIAL.search(text) and not any(
-        is_denial(normal_form(choices[LETTERS.index(letter)])) for letter in named
+        is_denial(normal_form(choices[LETTERS.index(letter)])) for letter in letters
     )
-    if len(named) == 1 and not denies and not _HEDGE.search(text) and len(parts_of_text) == 1:
-        return Reading(named[0], TEXT)
-    return Reading("", "", NO_LETTER, bool(named))
+    if len(letters) == 1 and not denies and not _HEDGE.search(text) and len(parts_of_text) == 1:
+        return Reading(letters[0], TEXT)
+    return Reading("", "", NO_LETTER, bool(letters))
 
 
-def _beginning(answer: str, choices: Sequence[str]) -> str | None:
+def _letter_of_start(answer: str, choices: Sequence[str]) -> str | None:
     """Return the letter of the choice whose text an answer begins with, the longest where several do."""
     answer_form = f"{normal_form(answer)} "
     lengths_and_letters = [

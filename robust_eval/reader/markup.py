@@ -96,7 +96,7 @@ def plain(reply: str) -> str:
     reply = _POWER.sub("^", reply)
     reply = _BULLET.sub("", _HEADING.sub("", reply))
     for _ in range(2):  # ***both*** and **_nested_**
-        reply = _EMPHASIS.sub(lambda found: next(text for text in found.groups() if text is not None), reply)
+        reply = _EMPHASIS.sub(lambda match: next(text for text in match.groups() if text is not None), reply)
     return _FOOTNOTE_BRACKETS.sub("", _STRAY_EMPHASIS.sub("", reply)).strip()
 
 

@@ -123,7 +123,7 @@ class Llm:
             first_line=False,
         )
 
-    def _judged(self, item: "_ListItem", attempt: int, kept: list[str], sentences: Sentences) -> dict[str, Any]:
+    def _judged(self, item: "_ListItem", attempt: int, kept_texts: list[str], sentences: Sentences) -> dict[str, Any]:
         """Return a row of FOUND; where the item is kept, it becomes the last of those that are ``kept``."""
         question, text = item.question, item.text
         row = {"question_id": question.id, "question": question.text, "attempt": attempt, "text": text}
@@ -134,16 +134,16 @@ class Llm:
             return row | {"fate": "no_question"}
         if form == normal_form(question.text):
             return row | {"fate": "echo"}
-        if form in map(normal_form, kept):
+        if form in map(normal_form, kept_texts):
             return row | {"fate": "duplicate"}
         question_vector, other = sentences.embed([question.text, text])
         cosine = float(question_vector @ other)
         row |= {"cosine": cosine, "drifted": cosine < self.similarity}
         if row["drifted"] and self.drift == "drop":
             return row | {"fate": "drifted"}
-        if len(kept) == self.rewrites:
+        if len(kept_texts) == self.rewrites:
             return row | {"fate": "surplus"}
-        kept.append(text)
+        kept_texts.append(text)
         return row | {"fate": "kept"}
 
 

@@ -55,11 +55,11 @@ class Formatter(logging.Formatter):
         return _indented(super().formatStack(stack_info))
 
 
-def log_plainly(level: int = logging.WARNING) -> None:
-    """Log messages from this level on to standard error, without time or logger name."""
+def log_plainly() -> None:
+    """Log warnings and errors to standard error, without time or logger name."""
     handler = logging.StreamHandler()
     handler.setFormatter(Formatter("%(message)s"))
-    logging.basicConfig(level=level, handlers=[handler])
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
 
 
 def _indented(text: str) -> str:

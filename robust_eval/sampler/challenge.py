@@ -165,7 +165,7 @@ class Challenge(KnownFacts):
             if question.id not in first:
                 continue
             text, answer, label, _ = first[question.id]
-            first_answer = _said(question, answer, label)
+            first_answer = _first_answer(question, answer, label)
             for conversation in range(self.trials):
                 prompt = prompt_for(question, prompts=self.prompts)
                 reply, gone_on = text, replies.get((question.id, conversation), [])
@@ -237,11 +237,11 @@ def _words(reply: str) -> str:
     return without_reasoning(reply) or _NO_WORDS
 
 
-def _said(question: Question, answer: str | None, label: str | None) -> str | None:
+def _first_answer(question: Question, answer: str | None, label: str | None) -> str | None:
     """Return what an answer says, as a user quotes it: a choice with its letter; None where it says nothing."""
     if question.choices:
-        known = label is not None and len(label) == 1 and label in LETTERS[: len(question.choices)]
-        return shown_choice(question, LETTERS.index(label)) if known and label else None
+        is_letter = label is not None and len(label) == 1 and label in LETTERS[: len(question.choices)]
+        return shown_choice(question, LETTERS.index(label)) if is_letter and label else None
     return answer or None
 
 

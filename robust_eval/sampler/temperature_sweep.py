@@ -140,7 +140,7 @@ def next_wave(
     for temperature in temperatures:
         drawn_trials = right = wrong = 0
         while (verdict := settled(right, wrong, trials - drawn_trials)) is None:
-            number = _fewest(right, wrong, trials - drawn_trials, settled)
+            number = _min_trials(right, wrong, trials - drawn_trials, settled)
             wave = [(temperature, trial) for trial in range(drawn_trials, drawn_trials + number)]
             if missing_answers := [condition for condition in wave if condition not in verdicts]:
                 return used, missing_answers
@@ -156,7 +156,7 @@ def next_wave(
     return used, []
 
 
-def _fewest(right: int, wrong: int, outstanding: int, settled: Settled) -> int:
+def _min_trials(right: int, wrong: int, outstanding: int, settled: Settled) -> int:
     """Return how many of the outstanding answers can settle a temperature. Missing ones bring that no nearer than right
     or wrong ones do.
     """

@@ -22,7 +22,7 @@ from robust_eval.store.steps import NOTHING, Step, Steps, at_once
 _TRACE = 5000
 """First number of traces, in place of a rewrite's."""
 MOST_TRACES = 4000
-_APART = 10_000
+_CUT_FACTOR = 10_000
 """Factor of a number of tokens beside them: each cut of a trace is a prompt of its own."""
 MOST_TOKENS = 200_000
 
@@ -211,7 +211,7 @@ class Thinking(KnownFacts):
         grid = tuple(sorted({*self.temperatures, 1.0}))
         return Request(
             question_id=question.id,
-            rewrite=_TRACE + (MOST_TRACES if whole else number + _APART * len(tokens)),
+            rewrite=_TRACE + (MOST_TRACES if whole else number + _CUT_FACTOR * len(tokens)),
             prompt=self._prompt(question),
             temperatures=tuple(self.temperatures),
             trials=self.answers * self.traces if whole else self.answers,
@@ -227,7 +227,7 @@ class Thinking(KnownFacts):
     def _served(self, question: Question, budget: Budget, judge: Judge, seed: int) -> Request:
         return Request(
             question_id=question.id,
-            rewrite=_TRACE + _APART * _number(budget),
+            rewrite=_TRACE + _CUT_FACTOR * _number(budget),
             prompt=self._prompt(question),
             temperatures=tuple(self.temperatures),
             trials=self.traces,

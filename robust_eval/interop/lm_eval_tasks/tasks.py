@@ -85,10 +85,10 @@ class Options:
             raise _refused("threshold", "above 0 and at most 1", self.threshold)
 
     @classmethod
-    def of(cls, given: Any, **others: Any) -> "Options":
+    def of(cls, values: Any, **more_values: Any) -> "Options":
         """Return the options that a mapping and ``others`` name; UserError for a name that is none."""
         names = [each.name for each in fields(cls)]
-        whole: dict[Any, Any] = {**given, **others} if isinstance(given, Mapping) else {given: None}
+        whole: dict[Any, Any] = {**values, **more_values} if isinstance(values, Mapping) else {values: None}
         for name in whole:
             if name not in names:
                 raise UserError(f"the options of robust_eval's tasks are {', '.join(names)}, and not {name!r:.40}")
@@ -253,7 +253,7 @@ class RepeatedQuestions(Task):  # type: ignore[misc]  # lm-eval is not typed
             Instance(
                 request_type=self.OUTPUT_TYPE,
                 doc=doc,
-                arguments=(ctx, settings | self._drawn(doc["id"], request)),
+                arguments=(ctx, settings | self._sampling_settings(doc["id"], request)),
                 idx=number,
                 metadata=(*metadata[:2], request.replies),
             )
@@ -310,7 +310,7 @@ class RepeatedQuestions(Task):  # type: ignore[misc]  # lm-eval is not typed
             )
         return found
 
-    def _drawn(self, question_id: str, request: DocumentRequest) -> dict[str, Any]:
+    def _sampling_settings(self, question_id: str, request: DocumentRequest) -> dict[str, Any]:
         """Return how the replies to a request are drawn; seeds of different questions and temperatures differ."""
         settings: dict[str, Any] = {"do_sample": request.temperature > 0, "temperature": request.temperature}
         if self.options.seeds and request.temperature:
