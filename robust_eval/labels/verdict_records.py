@@ -1,6 +1,5 @@
 """Replies with human verdicts: from a file with one record a line, or from a labelled run."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +12,7 @@ from robust_eval.error import UserError
 from robust_eval.grader.accepted import accepted_answers
 from robust_eval.metric.score import HUMAN_LABEL, HUMAN_LABEL_WEIGHT, verdicts
 from robust_eval.question import LETTERS, Question
-from robust_eval.runtime.files import parsed_json
+from robust_eval.runtime.files import json_lines
 
 FIELDS = ("question", "answers", "choices", "correct_choice", "incorrect", "reply", "correct", "slice")
 EVOUNA_FIELDS = ("set", "question", "accepted", "model", "reply", "human")
@@ -85,20 +84,12 @@ def read_records_of_people(file: Path) -> list[Record]:
     data. The fields of EVOUNA are read as well: ``accepted`` are the answers, ``human`` is the verdict, ``set`` and
     ``model`` are the slice.
     """
-    try:
-        lines = file.read_text(encoding="utf-8-sig").split("\n")
-    except (OSError, UnicodeDecodeError) as problem:
-        raise UserError(f"{file} cannot be read: {getattr(problem, 'strerror', None) or problem}") from problem
     records = []
-    for number, line in enumerate(lines, start=1):
-        if line.strip():
-            try:
-                records.append(record_of(parsed_json(line), str(number)))
-            except json.JSONDecodeError as problem:
-                reason = f"broken JSON ({problem.msg} at column {problem.colno})"
-                raise UserError(f"{file}, line {number}: {reason}") from problem
-            except ValueError as problem:
-                raise UserError(f"{file}, line {number}: {problem}") from problem
+    for where, _, entry in json_lines(file):
+        try:
+            records.append(record_of(entry, where.rpartition(" ")[2]))
+        except ValueError as problem:
+            raise UserError(f"{where}: {problem}") from problem
     if not records:
         raise UserError(f"{file} holds no record")
     return records
