@@ -177,8 +177,8 @@ def _generated(
     mark = record["doc"].get(MARK)
     key = Key() if mark is not None else generated_key(record, task.config, prompt)
     question = _question(record, document_id, prompt, key, where)
-    for number, ((_, request_settings), repeats) in enumerate(zip(arguments, document.resps, strict=True)):
-        temperature = _temperature(request_settings, where)
+    for number, ((_, settings), repeats) in enumerate(zip(arguments, document.resps, strict=True)):
+        temperature = _temperature(settings, where)
         if not isinstance(repeats, list) or not all(isinstance(each, str | None) for each in repeats):
             raise UserError(f"{where}: 'resps' must be lists of texts, not {excerpt(repeats)}")
         for trial, text in enumerate(repeats):
