@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from robust_eval.dataset import published_records as of
+from robust_eval.dataset import published_records as readers
 from robust_eval.dataset.file_formats import data_files, read_records
 from robust_eval.dataset.record import MALFORMED, Record, Unusable
 from robust_eval.dataset.selection import Selection
@@ -43,27 +43,27 @@ class Layout:
 
 
 LAYOUTS = {
-    "squad": Layout(of.squad, of.squad_records),
-    "trivia_qa": Layout(of.trivia_qa, of.trivia_qa_records, header=("question", "answer")),
-    "hotpot_qa": Layout(of.hotpot_qa),
-    "nq_open": Layout(of.nq_open),
-    "pop_qa": Layout(of.pop_qa),
-    "wiki_qa": Layout(of.wiki_qa, of.wiki_qa_records, quoted=False),
-    "truthful_qa_answers": Layout(of.truthful_qa_answers),
-    "truthful_qa_choices": Layout(of.truthful_qa_choices),
-    "lettered": Layout(of.lettered),
+    "squad": Layout(readers.squad, readers.squad_records),
+    "trivia_qa": Layout(readers.trivia_qa, readers.trivia_qa_records, header=("question", "answer")),
+    "hotpot_qa": Layout(readers.hotpot_qa),
+    "nq_open": Layout(readers.nq_open),
+    "pop_qa": Layout(readers.pop_qa),
+    "wiki_qa": Layout(readers.wiki_qa, readers.wiki_qa_records, quoted=False),
+    "truthful_qa_answers": Layout(readers.truthful_qa_answers),
+    "truthful_qa_choices": Layout(readers.truthful_qa_choices),
+    "lettered": Layout(readers.lettered),
     "mmlu": Layout(
-        of.mmlu,
-        of.mmlu_records,
-        header=of.MMLU_HEADER,
-        subsets=of.SUBJECTS,
+        readers.mmlu,
+        readers.mmlu_records,
+        header=readers.MMLU_HEADER,
+        subsets=readers.SUBJECTS,
     ),
-    "sciq": Layout(of.sciq),
-    "piqa": Layout(of.piqa, of.piqa_records),
-    "math_qa": Layout(of.math_qa),
-    "boolq": Layout(of.boolq),
-    "mlphys101": Layout(of.mlphys101),
-    "trec": Layout(of.trec, encoding="latin-1"),
+    "sciq": Layout(readers.sciq),
+    "piqa": Layout(readers.piqa, readers.piqa_records),
+    "math_qa": Layout(readers.math_qa),
+    "boolq": Layout(readers.boolq),
+    "mlphys101": Layout(readers.mlphys101),
+    "trec": Layout(readers.trec, encoding="latin-1"),
 }
 """Layouts of the published data sets, by name."""
 ALL = "all"

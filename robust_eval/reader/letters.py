@@ -21,6 +21,7 @@ SEVERAL = "several letters"
 BEYOND = "a letter beyond the choices"
 DISAGREE = "letter and text differ"
 P = letter_phrases()
+"""Patterns of phrases, by their names in ``phrases.toml``."""
 SIGNS = "(?:→|=>|⇒|∴|➡️?|因此|所以|故|综上)"
 CORRECTED = "(?:更正为|改为|改选|修正为|应为)"
 JOIN = r"(?:,|;|/|&|\+|、|\b(?i:and|or|und|oder|et|ou|y|o|e|nor)\b|和|或|与|及)"
