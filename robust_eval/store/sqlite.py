@@ -1,7 +1,7 @@
-"""A store in one SQLite file, with a checksum for each entry.
+"""Store in one SQLite file, with a checksum for each entry.
 
-Nothing that is damaged is given out: it counts as missing, and what is missing is asked again. A file that is damaged
-itself is set aside, and what can still be read of it goes into a new one.
+A damaged entry counts as missing, and is requested again. A damaged file is set aside, and its readable entries are
+copied to a new one.
 """
 
 import errno
@@ -21,7 +21,7 @@ from filelock import Timeout
 
 from robust_eval.error import UserError
 from robust_eval.runtime.process import process_lock
-from robust_eval.store.base import PLACES, Entries, tell_of_others
+from robust_eval.store.base import PLACES, Entries, Store, tell_of_others
 from robust_eval.store.sqlite_file import (
     AT_ONCE,
     ERRORS,
@@ -44,21 +44,21 @@ log = logging.getLogger(__name__)
 
 FILE = PLACES["sqlite"]
 PATIENCE = (2, 600)
-"""Seconds that a process waits until another has written: in silence, and then after saying so."""
+"""Timeouts, in seconds, for another process that writes: before and after a log message."""
 LOCKS = 4096
-"""Files by which processes lock one another out that ask for the same."""
+"""Number of lock files for processes that request the same answers."""
 
 Result = TypeVar("Result")
 
 
 @dataclass
-class SqliteStore:
-    """store=sqlite: a file that all runs share, also at the same time."""
+class SqliteStore(Store):
+    """store=sqlite: a file that all runs share, also concurrently."""
 
     folder: str
-    """Where it lies; must be on a disk of this machine for several processes to use it at once."""
+    """Folder of the store; on a disk of this machine if several processes use it concurrently."""
     most_megabytes: int = 4096
-    """Beyond this the entries that were not used for longest are dropped, but none that this run uses."""
+    """Maximum size: beyond it the least recently used entries are dropped, but none that this run uses."""
 
     def __post_init__(self) -> None:
         if self.most_megabytes < 1:
@@ -73,10 +73,6 @@ class SqliteStore:
             yield entries
         finally:
             entries.close()
-
-    def again(self) -> str:
-        """See :class:`robust_eval.store.base.Store`."""
-        return "the same command goes on with what is in the store"
 
 
 class SqliteEntries:
@@ -96,7 +92,7 @@ class SqliteEntries:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as problem:
             raise UserError(f"store: the folder {folder} cannot be made ({problem.strerror})") from problem
-        self._whole(self._reopen)
+        self._repairing(self._reopen)
 
     def close(self) -> None:
         if self._connection is not None:
@@ -107,19 +103,19 @@ class SqliteEntries:
         """See :class:`robust_eval.store.base.Entries`."""
         remaining = iter(keys)
         while some := list(islice(remaining, AT_ONCE)):
-            with self._alone():
-                found = self._whole(lambda some=some: self._select(some))  # type: ignore[misc]
-            yield from ((key, found[key]) for key in some if key in found)
+            with self._locked():
+                rows = self._repairing(lambda some=some: self._select(some))  # type: ignore[misc]
+            yield from ((key, rows[key]) for key in some if key in rows)
 
     def put(self, entries: Mapping[bytes, bytes]) -> None:
         """See :class:`robust_eval.store.base.Entries`."""
         if self._read_only or not entries:
             return
         rows = [(key, value, checksum_of(key, value)) for key, value in entries.items()]
-        with self._alone():
-            self._whole(lambda: insert(self._connected, rows, time.time_ns()))
+        with self._locked():
+            self._repairing(lambda: insert(self._connected, rows, time.time_ns()))
             if not self._over_full and self._bytes() > self._most_bytes:
-                self._whole(self._evict)
+                self._repairing(self._evict)
 
     @contextmanager
     def asking(self, keys: Iterable[bytes]) -> Iterator[None]:
@@ -144,7 +140,7 @@ class SqliteEntries:
     def size(self) -> str:
         """See :class:`robust_eval.store.base.Entries`."""
         most = f"of at most {self._most_bytes / 2**20:,.0f} MB"
-        return f"{self._whole(self._bytes) / 2**20:,.1f} MB {most} in {self._folder}"
+        return f"{self._repairing(self._bytes) / 2**20:,.1f} MB {most} in {self._folder}"
 
     @property
     def _connected(self) -> sqlite3.Connection:
@@ -153,23 +149,23 @@ class SqliteEntries:
         return self._connection
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """While this is held no other process touches the file; if one has put another in its place, that is opened."""
+    def _locked(self) -> Iterator[None]:
+        """Hold the lock of all processes; reopen the file if another process has replaced it."""
         if self._read_only:
             yield
             return
         try:
             self._acquire()
             if self._connection is not None:
-                self._whole(self._settle)
+                self._repairing(self._settle)
                 if self._replaced():
-                    self._whole(self._reopen)
+                    self._repairing(self._reopen)
             yield
         finally:
             self._lock.release()
 
     def _settle(self) -> None:
-        """End a transaction that is open still: an interrupt came at a moment at which nobody could end it."""
+        """End an open transaction that an interrupt has left."""
         if self._connected.in_transaction:
             self._connected.rollback()
 
@@ -182,36 +178,36 @@ class SqliteEntries:
                 self._lock.acquire(timeout=PATIENCE[1])
             except Timeout as problem:
                 waited = f"another process has been using it for {PATIENCE[1]} s"
-                raise UserError(f"store: {waited}; {self._goes_on()}") from problem
+                raise UserError(f"store: {waited}; {self._resume_hint()}") from problem
 
-    def _whole(self, work: Callable[[], Result]) -> Result:
-        """Do the work, once more if the file turns out to be damaged and is mended; UserError where that fails."""
+    def _repairing(self, work: Callable[[], Result]) -> Result:
+        """Do the work, again after repairing a damaged file; UserError if that fails."""
         try:
             return work()
         except ERRORS as problem:
             first = problem
         try:
-            self._mend(first)
+            self._repair(first)
             return work()
         except ERRORS as problem:
-            raise UserError(f"store: {self._file} cannot be used: {problem}; {self._goes_on()}") from problem
+            raise UserError(f"store: {self._file} cannot be used: {problem}; {self._resume_hint()}") from problem
 
-    def _goes_on(self) -> str:
+    def _resume_hint(self) -> str:
         return "what it took until then is kept, and the same command goes on from there"
 
     def _replaced(self) -> bool:
-        """Tell whether the file is no longer the one that was opened: another process has mended or removed it."""
+        """Return whether another process has repaired or removed the file."""
         try:
             return self._file.stat().st_ino != self._inode
         except FileNotFoundError:
             return True
 
     def _reopen(self) -> None:
-        """Connect to the file, which is made if it is not there; one of ERRORS where it is damaged."""
+        """Connect to the file, which is created if it is missing; raises one of ERRORS if it is damaged."""
         self.close()
         self._connection = None
         try:
-            with self._alone():
+            with self._locked():
                 self._connection = connect(self._file)
                 self._inode = self._file.stat().st_ino
                 prepare(self._connection)
@@ -249,17 +245,17 @@ class SqliteEntries:
         self._connection = connect(uri, uri=True)
 
     def _select(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        """Return the entries of these keys, which are noted as in use."""
+        """Return the entries of these keys, and record their use."""
         marks = ", ".join("?" * len(keys))
         query = f"SELECT key, value, checksum FROM entries WHERE id IN ({marks})"
-        found = self._connected.execute(query, [number_of(key) for key in keys]).fetchall()
-        intact = {key: value for row in found for key, value, _ in intact_row(*row)}
+        rows = self._connected.execute(query, [number_of(key) for key in keys]).fetchall()
+        intact = {key: value for row in rows for key, value, _ in intact_row(*row)}
         if self._read_only:
-            if len(intact) < len(found):
-                log.warning("store: %d entries are damaged; what they held is asked again", len(found) - len(intact))
+            if len(intact) < len(rows):
+                log.warning("store: %d entries are damaged; what they held is asked again", len(rows) - len(intact))
             return intact
-        if len(intact) < len(found):  # to write in the place of these would lose their neighbours
-            raise DamagedError(f"{len(found) - len(intact)} entries are damaged")
+        if len(intact) < len(rows):  # writing over these would lose their neighbours
+            raise DamagedError(f"{len(rows) - len(intact)} entries are damaged")
         uses = [(number_of(key), time.time_ns()) for key in intact]
         with transaction(self._connected):
             self._connected.executemany("INSERT OR REPLACE INTO uses VALUES (?, ?)", uses)
@@ -273,7 +269,7 @@ class SqliteEntries:
         return (pages - free) * size
 
     def _evict(self) -> None:
-        """Drop what was not used for longest, down to nine tenths of the limit."""
+        """Drop the least recently used entries, down to nine tenths of the limit."""
         surplus = self._bytes() - self._most_bytes * 9 // 10
         query = (
             "SELECT id, length(value) FROM entries LEFT JOIN uses USING (id) "
@@ -295,15 +291,15 @@ class SqliteEntries:
         self._connected.executescript("PRAGMA incremental_vacuum")
         log.info("store: %d entries that were not used for longest made room", len(dropped))
 
-    def _mend(self, problem: sqlite3.DatabaseError | UnicodeDecodeError) -> None:
-        """Go on with a new file that holds what can still be read of this one; UserError where that is not to be."""
+    def _repair(self, problem: sqlite3.DatabaseError | UnicodeDecodeError) -> None:
+        """Replace a damaged file by a new one with its readable entries; UserError if that fails."""
         if not damaged(self._file, problem, self._read_only):
-            raise UserError(f"store: {self._file} cannot be used: {problem}; {self._goes_on()}") from problem
+            raise UserError(f"store: {self._file} cannot be used: {problem}; {self._resume_hint()}") from problem
         if self._read_only:
             raise UserError(f"store: {self._file} is damaged ({problem}) and can only be read") from problem
         inode = self._inode
-        with self._alone():
-            if self._inode == inode and not self._replaced():  # else another process has mended it
+        with self._locked():
+            if self._inode == inode and not self._replaced():  # otherwise another process has repaired it
                 try:
                     rebuild(self._file, problem)
                 except (OSError, sqlite3.Error) as second:

@@ -18,16 +18,16 @@ from pathlib import Path
 from typing import Any
 
 FORMAT = 1
-"""Of the file; a greater number than this was written by a newer program."""
+"""Format of the file; a larger number is that of a newer program."""
 FOREIGN = 60
-"""Seconds that is waited for another program that has the file open in SQLite."""
+"""Timeout, in seconds, for another program that has the file open in SQLite."""
 AT_ONCE = 500
-"""Entries in one query or transaction."""
+"""Maximum number of entries in one query or transaction."""
 COLUMNS = {"format": "name", "entries": "id, key, value, checksum", "uses": "id, used_at"}
-"""Of the tables."""
+"""Columns of the tables."""
 
 ERRORS = (sqlite3.DatabaseError, UnicodeDecodeError)
-"""What reading a damaged file raises; the latter where SQLite quotes from it."""
+"""Exceptions from reading a damaged file; the latter if SQLite quotes it."""
 
 Row = tuple[bytes, bytes, bytes]
 """Key, value, checksum."""
@@ -42,18 +42,18 @@ _TABLES = f"""
 
 
 class DamagedError(sqlite3.DatabaseError):
-    """Damage that is not SQLite's to see."""
+    """Damage that SQLite does not notice."""
 
 
 def connect(file: Path | str, uri: bool = False) -> sqlite3.Connection:
-    """Connect to a file, whose text is read as bytes: damaged text need not be any."""
+    """Connect to a file, whose texts are read as bytes: damaged ones are not UTF-8."""
     connection = sqlite3.connect(file, timeout=FOREIGN, isolation_level=None, uri=uri)
     connection.text_factory = bytes
     return connection
 
 
 def prepare(connection: sqlite3.Connection) -> None:
-    """Make the tables in a new file, and make sure that it can be written."""
+    """Make the tables in a new file, and check that it is writable."""
     if _new(connection):
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # writes the first page
         connection.executescript(f"BEGIN IMMEDIATE; {_TABLES} COMMIT;")
@@ -63,13 +63,13 @@ def prepare(connection: sqlite3.Connection) -> None:
 
 
 def _new(connection: sqlite3.Connection) -> bool:
-    """Tell whether nothing was ever put into a file: whoever made it may have been stopped before it had tables."""
+    """Return whether a file is without tables: its creation may have been interrupted."""
     ((pages,),) = connection.execute("PRAGMA page_count").fetchall()
     return pages <= 1 and not connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
 
 
 def written_by(connection: sqlite3.Connection) -> int | None:
-    """Return the format of the program that wrote the file; None where it cannot be read."""
+    """Return the format of the file; None if it is unreadable."""
     names = connection.execute("SELECT name FROM format").fetchall()
     known = _FORMAT.fullmatch(names[0][0]) if len(names) == 1 and isinstance(names[0][0], bytes) else None
     return int(known.group(1)) if known else None
@@ -77,9 +77,9 @@ def written_by(connection: sqlite3.Connection) -> int | None:
 
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Write all of it or nothing."""
+    """Commit all changes of the context, or none."""
     try:
-        connection.execute("BEGIN IMMEDIATE")  # an interrupt that comes meanwhile is raised when it has begun
+        connection.execute("BEGIN IMMEDIATE")  # an interrupt during it is raised after it
         yield
         connection.execute("COMMIT")
     except BaseException:
@@ -89,7 +89,7 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def insert(connection: sqlite3.Connection, rows: Sequence[Row], used_at: int) -> None:
-    """Write entries, all or none, with the time at which they were used."""
+    """Write entries, all or none, with their time of use."""
     with transaction(connection):
         entries = [(number_of(key), key, value, checksum) for key, value, checksum in rows]
         connection.executemany("INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?)", entries)
@@ -97,50 +97,49 @@ def insert(connection: sqlite3.Connection, rows: Sequence[Row], used_at: int) ->
 
 
 def intact_row(key: object, value: object, checksum: object) -> Iterator[Row]:
-    """Yield the row, if it is what was once written."""
+    """Yield the row if it is intact."""
     if isinstance(key, bytes) and isinstance(value, bytes) and checksum == checksum_of(key, value):
         yield key, value, checksum
 
 
 def number_of(key: bytes) -> int:
-    """Return the number of an entry; where two keys have the same, the later one takes the place, and the checksum
-    tells them apart.
+    """Return the number of an entry; of two keys with the same number the later one replaces the other, and the
+    checksum distinguishes them.
     """
     return int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), signed=True)
 
 
 def checksum_of(key: bytes, value: bytes) -> bytes:
-    """Return what stands beside an entry that is whole; of the key as well, so that none takes another's place."""
+    """Return the checksum of an entry, with its key, so that no entry passes for another."""
     return hashlib.blake2b(value, key=key[:64], digest_size=16).digest()
 
 
 def error_code(problem: sqlite3.Error, bits: int = 0xFF) -> int:
-    """Return what SQLite calls an error; with more ``bits`` more exactly. One of Python's own is a mistake."""
+    """Return SQLite's code of an error, more exactly with more ``bits``; that of misuse for an error of Python."""
     return int(getattr(problem, "sqlite_errorcode", sqlite3.SQLITE_MISUSE)) & bits
 
 
 log = logging.getLogger(__name__)
 
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-"""Errors of a file that is damaged."""
+"""Errors of a damaged file."""
 _PERHAPS_DAMAGE = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_FULL)
-"""Errors of a file whose tables cannot be read any more, or which says that it cannot grow, and of a mistake, or a full
-disk."""
+"""Errors of a file with unreadable tables or a wrong size, but also of a wrong query or a full disk."""
 
 
 def damaged(file: Path, problem: sqlite3.DatabaseError | UnicodeDecodeError, read_only: bool) -> bool:
-    """Tell whether the file itself is broken, rather than locked, full, out of reach, or used in a wrong way."""
+    """Return whether the file itself is damaged, rather than locked, full, unreachable or misused."""
     if isinstance(problem, UnicodeDecodeError | DamagedError):
         return True
     if error_code(problem) in _DAMAGE or error_code(problem, 0xFFFF) == sqlite3.SQLITE_IOERR_SHORT_READ:
         return True
-    if error_code(problem) == sqlite3.SQLITE_READONLY and not read_only:  # a header may be damaged to say so
+    if error_code(problem) == sqlite3.SQLITE_READONLY and not read_only:  # of a damaged header
         return True
     return error_code(problem) in _PERHAPS_DAMAGE and not _sound(file)
 
 
 def _sound(file: Path) -> bool:
-    """Tell whether SQLite, asked anew, finds nothing wrong with the file."""
+    """Return whether a check by SQLite finds no fault in the file."""
     try:
         with closing(connect(file)) as connection:
             for name, columns in COLUMNS.items():
@@ -153,7 +152,7 @@ def _sound(file: Path) -> bool:
 
 
 def rebuild(file: Path, problem: Exception) -> None:
-    """Put a new file in the place of the damaged one, once it holds all that is left."""
+    """Replace the damaged file by a new one with all readable entries."""
     new = file.parent / "mended.sqlite"
     new.unlink(missing_ok=True)
     rescued = 0
@@ -168,9 +167,9 @@ def rebuild(file: Path, problem: Exception) -> None:
         new.unlink(missing_ok=True)
         raise
     aside = file.parent / f"damaged-{time.time_ns()}.sqlite"
-    with suppress(FileNotFoundError):  # it belongs to the damaged file, and would be played back into the new one
+    with suppress(FileNotFoundError):  # of the damaged file; it would be replayed into the new one
         file.with_name(f"{file.name}-journal").rename(aside.with_name(f"{aside.name}-journal"))
-    with suppress(OSError):  # some file systems have no links; then it is gone
+    with suppress(OSError):  # some file systems have no links; the damaged file is then lost
         os.link(file, aside)
     os.replace(new, file)
     log.warning(
@@ -180,9 +179,9 @@ def rebuild(file: Path, problem: Exception) -> None:
 
 
 def _readable(file: Path) -> Iterator[Row]:
-    """Yield the intact entries of a damaged file, as far as they can be reached."""
+    """Yield the readable intact entries of a damaged file."""
     with suppress(*ERRORS), closing(connect(file)) as connection:
-        connection.execute("PRAGMA writable_schema = ON")  # reads a file that is shorter than its head says
+        connection.execute("PRAGMA writable_schema = ON")  # reads a file that is shorter than its header says
 
         def entries(low: int, high: int, order: str) -> Iterator[tuple[Any, ...]]:
             query = f"SELECT id, key, value, checksum FROM entries WHERE id BETWEEN ? AND ? ORDER BY id {order}"
@@ -194,12 +193,12 @@ def _readable(file: Path) -> Iterator[Row]:
         while ranges:
             low, high = ranges.pop()
             first, last = low, high
-            for number, *row in entries(low, high, "ASC"):  # up to the first page that is broken
+            for number, *row in entries(low, high, "ASC"):  # up to the first damaged page
                 first = min(number + 1, high)
                 yield from intact_row(*row)
-            for number, *row in entries(first, high, "DESC"):  # down to the last
+            for number, *row in entries(first, high, "DESC"):  # down to the last one
                 last = max(number - 1, low)
                 yield from intact_row(*row)
-            if first < last and ((first, last) != (low, high) or high - low > narrow):  # and between, if there is any
+            if first < last and ((first, last) != (low, high) or high - low > narrow):  # and between them
                 middle = (first + last) // 2
                 ranges += [(first, middle), (middle + 1, last)]

@@ -234,7 +234,7 @@ def test_a_task_that_leaves_makes_room_whatever_happened():
             async with pace.permit(1):
                 raise ZeroDivisionError
         async with pace.permit(1):
-            return pace.in_flight, pace.most_in_flight
+            return pace.in_flight, pace.max_in_flight
 
     assert simulated(work()) == (1, 1)
 
@@ -452,7 +452,7 @@ def test_the_clock_of_the_machine_is_taken_by_default():
     async def work() -> int:
         pace = Pace(2, 60_000, None)
         await starts(pace, [1] * 10)
-        return pace.most_in_flight
+        return pace.max_in_flight
 
     assert asyncio.run(work()) == 2
 
