@@ -14,6 +14,8 @@ from robust_eval.stats.interval import Floats as Floats
 
 Item = tuple[str, int]
 """A question's id and the number of its rewrite."""
+Condition = tuple[float, int]
+"""Temperature and trial of an answer."""
 
 
 class Choices(Protocol):

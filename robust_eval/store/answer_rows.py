@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from robust_eval.answer import SCHEMA, rows
-from robust_eval.model.base import FURTHER_DRAWS, Choices, Item, Matcher, Request
+from robust_eval.model.base import FURTHER_DRAWS, Choices, Condition, Item, Matcher, Request
 from robust_eval.model.logprobs import fault
 
 
@@ -65,10 +65,6 @@ def judge_of(request: Request) -> Choices | Matcher | None:
 
 def _digest(determinants: Mapping[str, Any]) -> bytes:
     return hashlib.sha256(json.dumps(determinants, sort_keys=True).encode()).digest()
-
-
-Condition = tuple[float, int]
-"""Temperature and trial of an answer."""
 
 
 def merged(before: pa.Table | None, now: pa.Table, request: Request) -> pa.Table:

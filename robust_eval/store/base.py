@@ -33,7 +33,7 @@ class Entries(Protocol):
     def put(self, entries: Mapping[bytes, bytes]) -> None:
         """Store all of these entries or none, in place of earlier values, and wait until they are on the disk."""
 
-    def asking(self, keys: Iterable[bytes]) -> AbstractContextManager[None]:
+    def lock_keys(self, keys: Iterable[bytes]) -> AbstractContextManager[None]:
         """Lock these keys: another process with one of them waits, and then finds it stored."""
 
     def size(self) -> str:
@@ -64,7 +64,7 @@ class _NoEntries:
 
     def put(self, entries: Mapping[bytes, bytes]) -> None: ...
 
-    def asking(self, keys: Iterable[bytes]) -> AbstractContextManager[None]:
+    def lock_keys(self, keys: Iterable[bytes]) -> AbstractContextManager[None]:
         return nullcontext()
 
     def size(self) -> str:

@@ -82,7 +82,7 @@ class ParquetEntries:
                 partial.unlink(missing_ok=True)
             raise UserError(f"store: nothing can be written to {self._folder} ({problem.strerror})") from problem
 
-    def asking(self, keys: Iterable[bytes]) -> AbstractContextManager[None]:
+    def lock_keys(self, keys: Iterable[bytes]) -> AbstractContextManager[None]:
         """Lock nothing: no lock is visible to all machines."""
         return nullcontext()
 

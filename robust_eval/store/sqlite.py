@@ -118,7 +118,7 @@ class SqliteEntries:
                 self._repairing(self._evict)
 
     @contextmanager
-    def asking(self, keys: Iterable[bytes]) -> Iterator[None]:
+    def lock_keys(self, keys: Iterable[bytes]) -> Iterator[None]:
         """See :class:`robust_eval.store.base.Entries`."""
         if self._read_only:
             yield

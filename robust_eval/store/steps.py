@@ -7,8 +7,8 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from robust_eval.answer import CURVES, SCHEMA, Answers, rows
-from robust_eval.model.base import Item, Request
-from robust_eval.store.answer_rows import Condition, Tables
+from robust_eval.model.base import Condition, Item, Request
+from robust_eval.store.answer_rows import Tables
 
 VerdictsOf = Callable[[pa.Table], Sequence[bool | None]]
 """Returns the verdicts on a table of answers; None without a reply."""
@@ -43,10 +43,10 @@ Steps = Generator[Step, StepAnswers | None, Answers]
 NOTHING = Answers(SCHEMA.empty_table(), CURVES.empty_table())
 
 
-def at_once(requests: Sequence[Request]) -> Steps:
+def single_step(requests: Sequence[Request]) -> Steps:
     """Send all requests in one step.
 
-    >>> next(at_once([])).requests
+    >>> next(single_step([])).requests
     []
     """
     answers = yield Step(requests)

@@ -122,7 +122,7 @@ class StoredModel:
         Raises NotStoredError if the model is cache-only and an answer is not stored.
         """
         keys = answers_keys(self.identity, requests)
-        with self._entries.asking(keys.values()):
+        with self._entries.lock_keys(keys.values()):
             complete, partial, curves, missing = self._find(requests, keys)
             if missing and self._cached_only:
                 raise NotStoredError(stage, len(requests), missing)
@@ -163,7 +163,7 @@ class StoredModel:
     def _ask_concurrently(self, steps: Sequence[tuple[Steps, Step]], stage: str, verdicts: VerdictsOf) -> Answers:
         items = [step.requests[0].item for _, step in steps]
         keys = answers_keys(self.identity, [step.requests[0] for _, step in steps])
-        with self._entries.asking(keys.values()):
+        with self._entries.lock_keys(keys.values()):
             concurrent, tables = self._concurrent(steps, keys, verdicts)
             due = concurrent.next()
             if due and self._cached_only:

@@ -16,7 +16,7 @@ from typing import TypeVar
 from uuid import uuid4
 
 from robust_eval.error import OutageError
-from robust_eval.model.base import Call, Completion, KeyValueStore, Reply, Request
+from robust_eval.model.base import Call, Completion, Condition, KeyValueStore, Reply, Request
 from robust_eval.model.served.background import run_sync
 from robust_eval.model.served.completions import Intake, by_prefix, request_body, unanswered
 from robust_eval.model.served.limits.rate_limiter import backoff
@@ -30,7 +30,6 @@ from robust_eval.model.served.transport.batches import (
     BatchNotes,
     BatchResult,
     BatchService,
-    Condition,
     PendingRequest,
     SentBatch,
     conditions_of,
@@ -321,16 +320,16 @@ class BatchTransport:
             return []
         if isinstance(result.outcome, UnansweredError):
             return self._failed_call(result.name, result.outcome, pending, billed=False)
-        answered, request = result.outcome, call.request
+        response, request = result.outcome, call.request
         about, maximum = self._max_tokens(call)
         more = self._attempts.more_tokens
-        self._attempts.more_tokens = max(more, more * answered.prompt_tokens / about)
+        self._attempts.more_tokens = max(more, more * response.prompt_tokens / about)
         self._attempts.limiter.use(
-            answered.prompt_tokens or about, answered.completion_tokens or maximum, answered.cached_tokens or 0
+            response.prompt_tokens or about, response.completion_tokens or maximum, response.cached_tokens or 0
         )
         try:
             results = self._intake.completions(
-                call, answered, min(request.min_logprobs, self._capabilities.top_logprobs)
+                call, response, min(request.min_logprobs, self._capabilities.top_logprobs)
             )
         except UnansweredError as problem:
             return self._failed_call(result.name, problem, pending, billed=False)

@@ -86,12 +86,12 @@ class Capabilities:
 
     def in_words(self) -> str:
         """Return the capabilities in words, as a predicate of the model."""
-        takes = f"takes temperatures {'up to' if self.greedy else 'above 0, up to'} {self.highest_temperature:g}"
+        temperatures = f"takes temperatures {'up to' if self.greedy else 'above 0, up to'} {self.highest_temperature:g}"
         if self.own_temperature:
-            takes = "takes no temperature but its own"
+            temperatures = "takes no temperature but its own"
         number = f"{self.top_logprobs} log-probabilities a token{' (after the temperature)' * self.tempered_logprobs}"
         return (
-            f"{takes}, gives {number if self.top_logprobs else 'no log-probabilities'} and "
+            f"{temperatures}, gives {number if self.top_logprobs else 'no log-probabilities'} and "
             f"{self.choices} answer{'s' * (self.choices > 1)} a request, and "
             f"{'gives the same answer to a seed again' if self.seed else 'heeds no seed'}"
         )
@@ -119,8 +119,8 @@ class Capabilities:
 
 def daily_cache_key(identity: Mapping[str, Any]) -> str:
     """Return the cache key of a model on a server and the day: it is probed once a day."""
-    asked = [*identity.items(), f"{datetime.now(UTC):%Y-%m-%d}"]
-    return hashlib.sha256(repr(asked).encode()).hexdigest()[:32]
+    determinants = [*identity.items(), f"{datetime.now(UTC):%Y-%m-%d}"]
+    return hashlib.sha256(repr(determinants).encode()).hexdigest()[:32]
 
 
 async def probe(ask: Ask, server: str, chat: bool, temperature: float, top_logprobs: int | None = None) -> Capabilities:

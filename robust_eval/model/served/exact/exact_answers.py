@@ -76,7 +76,7 @@ class Draw:
     cut: bool
 
 
-async def drawn(
+async def draw_answers(
     request: Request, trials: range, client: LogprobClient, temperatures: Sequence[float], root: Position
 ) -> dict[float, list[Draw]]:
     """Return answers drawn at each of these temperatures in these ``trials``; raises UnansweredError, also if the
@@ -97,9 +97,9 @@ async def drawn(
         left = call.trials
         while left:
             part = call._replace(trials=left)
-            most = len(left) * request.max_new_tokens
+            maximum = len(left) * request.max_new_tokens
             body = {**client.body(part), **fields}
-            response = await client.ask.positions(LogprobRequest(client.settings, path, body, 0, most))
+            response = await client.ask.positions(LogprobRequest(client.settings, path, body, 0, maximum))
             new = completions(part, left, response, style)
             for completion, places in zip(new, response.positions, strict=False):
                 _refuse_change(root, places)
@@ -214,8 +214,8 @@ async def _answers(
     async def draw(trials: range, temperatures: Sequence[float]) -> None:
         """Draw answers, and estimate the accuracy at each of these temperatures from all of its draws."""
         assert request.matcher is not None
-        for t, more in (await drawn(request, trials, client, temperatures, root)).items():
-            draws = draws_by_temperature[t] = [*draws_by_temperature.get(t, []), *more]
+        for t, new in (await draw_answers(request, trials, client, temperatures, root)).items():
+            draws = draws_by_temperature[t] = [*draws_by_temperature.get(t, []), *new]
             right = [request.matcher.right(each.completion.text) for each in draws]
             values = [
                 summed_draw(request.matcher, each.places, t, tree.depth, client.settings.chat, each.cut, one)
@@ -239,7 +239,7 @@ async def _explore(
     start = await continuation.start(client.ask, request.prompt)
     prompt_tokens = 0
 
-    async def said(prefix: Prefix, levels: int) -> ServiceResponse | UnansweredError | EndedError | None:
+    async def expand(prefix: Prefix, levels: int) -> ServiceResponse | UnansweredError | EndedError | None:
         logprob_request = continuation.request(start, prefix.tokens, levels)
         try:
             return None if logprob_request is None else await client.ask.positions(logprob_request)
@@ -251,7 +251,7 @@ async def _explore(
     root: Position | None = None
     while together:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(said(each, min(levels, tree.depth - len(each.tokens)))) for each in together]
+            tasks = [group.create_task(expand(each, min(levels, tree.depth - len(each.tokens)))) for each in together]
         for prefix, task in zip(together, tasks, strict=True):
             response = task.result()
             if isinstance(response, Exception):
@@ -300,7 +300,7 @@ def _rows(
 
 
 def _with_both_sides(
-    drawn: Sequence[_WeightedDraw],
+    draws: Sequence[_WeightedDraw],
     enumerated: Sequence[EnumeratedAnswers[TopKToken]],
     accuracy: Floats,
     place: int,
@@ -309,12 +309,12 @@ def _with_both_sides(
     """Return draws with weights by the accuracy (1,), and the likeliest enumerated answer of a verdict that no draw
     has.
     """
-    answers = list(drawn)
+    answers = list(draws)
     for side in (True, False):
         weighs = accuracy[0] if side else 1 - accuracy[0]
-        others = [each for each in enumerated if each.right == side]
-        if weighs > 0 and others and not any(each.right == side for each in drawn):
-            likeliest = max(others, key=lambda each: float(each.weight[place]))
+        same_side = [each for each in enumerated if each.right == side]
+        if weighs > 0 and same_side and not any(each.right == side for each in draws):
+            likeliest = max(same_side, key=lambda each: float(each.weight[place]))
             answers.append(_WeightedDraw(side, np.ones(1), _enumerated(likeliest, temperature, 0, place)))
     return normalize_to_accuracy(answers, accuracy)
 
@@ -366,9 +366,9 @@ def choice_shares(
     bounds = coverage.bounds(tokens, temperatures)
     lower, likely = (np.stack([of[ids].sum(axis=0) for ids in places]) for of in (bounds.lower, bounds.likely))
     likely[-1] += bounds.unseen_likely
-    others = lower.sum(axis=0) - lower
+    same_side = lower.sum(axis=0) - lower
     representatives = [tokens[int(ids[0])] if len(ids) else None for ids in places]  # in descending order
-    return ChoiceShares(lower, likely, np.clip(1 - others, lower, 1), representatives)
+    return ChoiceShares(lower, likely, np.clip(1 - same_side, lower, 1), representatives)
 
 
 def drawn_shares(choices: Choices, position: Position, temperature: float) -> Floats:
@@ -408,7 +408,7 @@ async def choice_answers(
         unknown if correct is None else each[correct] for each in (shares.lower, shares.likely, shares.upper)
     )
     points = CurveEstimate(enumeration.temperatures, lower, right, upper, distance)
-    draws_by_temperature = await drawn(
+    draws_by_temperature = await draw_answers(
         request, range(enumeration.draws), client, points.loose_points(request.temperatures), root
     )
     likely = shares.likely.copy()
@@ -432,7 +432,7 @@ def _choice_rows(request: Request, shares: ChoiceShares, likely: Floats, points:
         for trial, token in enumerate(shares.tokens):
             if likely[trial, place] > 0:
                 text = token.text.decode("utf-8", "replace").split("\n", 1)[0].strip() if token else ""
-                known = token is not None
+                has_token = token is not None
                 yield Completion(
                     t,
                     trial,
@@ -440,8 +440,8 @@ def _choice_rows(request: Request, shares: ChoiceShares, likely: Floats, points:
                     float(likely[trial, place]),
                     finish_reason="length",
                     token_logprobs=[token.logprob] if token else None,
-                    sampling_logprobs=[math.log(likely[trial, place])] if known else None,
-                    answer_tokens=1 if known else None,
+                    sampling_logprobs=[math.log(likely[trial, place])] if has_token else None,
+                    answer_tokens=1 if has_token else None,
                     prompt_tokens=0,
                     completion_tokens=0,
                 )

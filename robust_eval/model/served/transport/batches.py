@@ -14,16 +14,13 @@ import httpx2
 
 from robust_eval.answer import DEFAULT_TEMPERATURE
 from robust_eval.error import UserError
-from robust_eval.model.base import Call, KeyValueStore, Request, calls
+from robust_eval.model.base import Call, Condition, KeyValueStore, Request, calls
 from robust_eval.model.served.transport.client import LARGEST_REPLY
 from robust_eval.model.served.transport.service import Service, ServiceResponse, UnansweredError
 
 MAX_REQUESTS = 50_000
 MAX_BYTES = 200_000_000
 """Limits of one file, by the service's rules."""
-
-Condition = tuple[float, int]
-"""Temperature and trial of an answer."""
 
 
 @dataclass

@@ -341,8 +341,8 @@ class Interrupted:
         if not self._left:
             raise self._problem
 
-    def asking(self, keys: Iterable[bytes]) -> AbstractContextManager[None]:
-        return self._entries.asking(keys)
+    def lock_keys(self, keys: Iterable[bytes]) -> AbstractContextManager[None]:
+        return self._entries.lock_keys(keys)
 
     def size(self) -> str:
         return ""
