@@ -224,9 +224,11 @@ class Reply(NamedTuple):
 class KeyValueStore(Protocol):
     """Entries that outlive this process; see :class:`robust_eval.store.base.Entries`."""
 
-    def get(self, keys: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]: ...
+    def get(self, keys: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the stored ones among the keys with their values."""
 
-    def put(self, entries: Mapping[bytes, bytes]) -> None: ...
+    def put(self, entries: Mapping[bytes, bytes]) -> None:
+        """Store all of these entries or none."""
 
 
 class LanguageModel(Protocol):

@@ -52,9 +52,11 @@ class NoStore(Store):
     """store=none: all requests are sent, and a stopped run keeps nothing."""
 
     def open(self) -> AbstractContextManager[Entries]:
+        """Return no entries."""
         return nullcontext(_NoEntries())
 
     def again(self) -> str:
+        """See Store."""
         return "nothing was kept (store=none)"
 
 

@@ -29,10 +29,12 @@ class Vocabulary:
 
     @cached_property
     def texts(self) -> TokenTexts:
+        """Texts of the tokens; ValueError if they are unreadable."""
         return self.read_texts()
 
     @cached_property
     def end_ids(self) -> Ids:
+        """End tokens, ascending."""
         return np.flatnonzero(self.ends)
 
     @cached_property

@@ -64,6 +64,7 @@ class LogprobClient:
 
     @property
     def coverage(self) -> TopKCoverage:
+        """Number of top-k tokens of each position."""
         return TopKCoverage(self.settings.top_logprobs, self.settings.whole_vocabulary)
 
 
@@ -143,6 +144,7 @@ class Usage:
     names: dict[str, Any] = field(default_factory=dict)
 
     def add(self, response: ServiceResponse) -> None:
+        """Add the counts of a response."""
         self.prompt += response.prompt_tokens
         listed = sum(map(len, response.positions))  # some servers count only the first of several answers
         self.completion += max(response.completion_tokens, listed)

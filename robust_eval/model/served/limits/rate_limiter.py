@@ -290,11 +290,14 @@ class EndedError(Exception):
 class Permit(Protocol):
     """Permission to send a request; see :class:`robust_eval.model.served.limits.rate_limiter.PacedPermit`."""
 
-    def used(self, tokens: int) -> None: ...
+    def used(self, tokens: int) -> None:
+        """Replace the estimate of the tokens."""
 
-    def succeeded(self) -> None: ...
+    def succeeded(self) -> None:
+        """Record an answer."""
 
-    def refused(self, retry_after: float | None) -> None: ...
+    def refused(self, retry_after: float | None) -> None:
+        """Record that the server is overloaded."""
 
 
 class RateLimiter(Protocol):

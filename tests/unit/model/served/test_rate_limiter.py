@@ -317,7 +317,7 @@ def test_whatever_happens_turns_come_in_order_once_and_within_all_limits(jobs, m
 
     pace = simulated(work())
     assert pace.in_flight == 0
-    assert pace.most_in_flight <= most
+    assert pace.max_in_flight <= most
     assert started == [number for number in asked if number in started]  # in order, once
     assert set(asked) == set(started) | set(cancelled)
     assert pace.refusals == len(pauses)
