@@ -29,7 +29,7 @@ from robust_eval.model.base import Curve, Request
 from robust_eval.model.generation import Generation
 from robust_eval.model.local.batching import BatchContext
 from robust_eval.model.local.exact_tree import enumerate_answers, level_budgets
-from robust_eval.model.local.packed_prefixes import PackedPrefixes
+from robust_eval.model.local.prefixes import PackedPrefixes
 from robust_eval.model.local.prompt_encoder import PromptEncoder
 from robust_eval.model.local.vocabulary import Vocabulary
 from robust_eval.sampler.exact import Exact

@@ -23,7 +23,7 @@ from support.counted_model import GRADER, CountedModel, answered, setting, tiny,
 from torch import nn
 
 from robust_eval.model.base import Request
-from robust_eval.model.local.cpu_linear import OneDnnLinear
+from robust_eval.model.local.device import OneDnnLinear
 from robust_eval.model.reply_tables import answers_of
 from robust_eval.question import Question
 from robust_eval.sampler.exact import Exact

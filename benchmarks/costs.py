@@ -23,7 +23,7 @@ from support.op_counter import counted
 from support.shape import Shape
 
 from robust_eval.model.base import Reply, Request
-from robust_eval.model.local import draw, output_head, tempered
+from robust_eval.model.local import draw, prefixes, tempered
 from robust_eval.sampler.exact import Exact
 from robust_eval.sampler.temperature_sweep import TemperatureSweep
 
@@ -95,7 +95,7 @@ def of_run(model: CountedModel, shape: Shape, requests: Sequence[Request]) -> di
     """What was counted while the requests were answered, and what the formulas say; by question or by level."""
     before = model.work()
     as_on_gpu = (
-        patch.dict(output_head.BYTES_PER_BATCH, {False: output_head.BYTES_PER_BATCH[True]}),
+        patch.dict(prefixes.BYTES_PER_BATCH, {False: prefixes.BYTES_PER_BATCH[True]}),
         patch.dict(draw.PAIRS_PER_BATCH, {False: draw.PAIRS_PER_BATCH[True]}),
         patch.dict(tempered.ROWS_PER_BATCH, {False: tempered.ROWS_PER_BATCH[True]}),
     )

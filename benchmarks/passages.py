@@ -19,7 +19,7 @@ from support.command import Command, write_figures
 from support.counted_model import GRADER, CountedModel, answered, setting, tiny, warm_up
 
 from robust_eval.model.base import Request
-from robust_eval.model.local.prompt_tree import PromptTree
+from robust_eval.model.local.batching import PromptTree
 from robust_eval.sampler.perturbation import Perturbation
 from robust_eval.sampler.temperature_sweep import TemperatureSweep
 

@@ -26,7 +26,7 @@ from support.served_gguf import served_gguf
 
 from robust_eval.metric.score import grid
 from robust_eval.model.base import Completion, Curve, Reply, Request
-from robust_eval.model.local.embedded import package_folder
+from robust_eval.model.local.model_files import package_folder
 from robust_eval.model.reply_tables import answers_of
 from robust_eval.model.served.openai import OpenAI
 from robust_eval.model.served.served_model import ServedModel

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from robust_eval.model.local.cpu_linear import OneDnnLinear
+from robust_eval.model.local.device import OneDnnLinear
 
 
 def matmul_shares(work: Mapping[str, int], seconds: float, network: Any) -> dict[str, float]:

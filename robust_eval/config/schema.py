@@ -38,9 +38,8 @@ from robust_eval.metric.frs_metric import FactualRobustness
 from robust_eval.metric.order_metric import ChoiceOrder
 from robust_eval.metric.score import Metric
 from robust_eval.metric.thinking_metric import ReasoningBudget
-from robust_eval.model.config import ModelConfig
+from robust_eval.model.config import InMemoryModel, ModelConfig, RecordedModel
 from robust_eval.model.local.transformers import Transformers
-from robust_eval.model.recorded_model import InMemoryModel, RecordedModel
 from robust_eval.model.served.inspect_ai import InspectAI
 from robust_eval.model.served.openai import OpenAI
 from robust_eval.reader.reply import ByPromptStyle, FirstLineReader, ReplyReader

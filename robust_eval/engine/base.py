@@ -10,7 +10,7 @@ from robust_eval.model.reply_tables import Arrived
 from robust_eval.runtime.console import progress
 
 
-class Waves(Protocol):
+class AdaptiveRequests(Protocol):
     """Requests that follow from the answers to others."""
 
     @property
@@ -33,7 +33,9 @@ class ModelRunner(Protocol):
     def answers(self, requests: Sequence[Request], missing: Set[Item], stage: str) -> Iterator[list[Arrived]]:
         """Yield the answers to the missing items as they arrive; the progress bar is named ``stage``."""
 
-    def in_waves(self, requests: Sequence[Request], waves: Waves, stage: str, items: int) -> Iterator[list[Arrived]]:
+    def complete_adaptively(
+        self, requests: Sequence[Request], adaptive: AdaptiveRequests, stage: str, items: int
+    ) -> Iterator[list[Arrived]]:
         """Yield the answers to the requests, and to all that follow from them; there are ``items`` to be settled."""
 
     def attach_store(self, store: KeyValueStore) -> None:
@@ -60,14 +62,14 @@ class Engine(Protocol):
 
 
 @contextmanager
-def settling(stage: str, waves: Waves, items: int) -> Iterator[Callable[[str], None]]:
+def settling(stage: str, adaptive: AdaptiveRequests, items: int) -> Iterator[Callable[[str], None]]:
     """Show how many of the items are settled; what is yielded advances the bar, with the text behind it."""
-    shown = waves.settled
+    shown = adaptive.settled
     with progress(stage, total=items - shown, unit="prompts") as advance:
 
         def show(status: str) -> None:
             nonlocal shown
-            advance(waves.settled - shown, status)
-            shown = waves.settled
+            advance(adaptive.settled - shown, status)
+            shown = adaptive.settled
 
         yield show

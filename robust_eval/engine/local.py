@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from robust_eval.engine.base import Waves, settling
+from robust_eval.engine.base import AdaptiveRequests, settling
 from robust_eval.model.base import Item, KeyValueStore, LanguageModel, Request, Temperatures
 from robust_eval.model.config import ModelConfig
 from robust_eval.model.reply_tables import Arrived, arrived
@@ -75,9 +75,11 @@ class LocalRunner:
                 yield arrived(replies)
                 advance(sum(reply.share for reply in replies), self._model.status())
 
-    def in_waves(self, requests: Sequence[Request], waves: Waves, stage: str, items: int) -> Iterator[list[Arrived]]:
-        with settling(stage, waves, items) as advance:
-            for replies in self._model.in_waves(requests, waves.next):
+    def complete_adaptively(
+        self, requests: Sequence[Request], adaptive: AdaptiveRequests, stage: str, items: int
+    ) -> Iterator[list[Arrived]]:
+        with settling(stage, adaptive, items) as advance:
+            for replies in self._model.complete_adaptively(requests, adaptive.next):
                 yield arrived(replies)
                 advance(self._model.status())
 

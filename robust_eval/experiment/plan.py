@@ -31,7 +31,7 @@ from robust_eval.model.workload import Workload
 from robust_eval.question import Question
 from robust_eval.runtime.process import Stopwatch
 from robust_eval.sampler.base import THOUGHT, TURN, Conditions
-from robust_eval.store.keys import answers_key
+from robust_eval.store.answer_rows import answers_key
 from robust_eval.store.stored_model import NotStoredError, StoredModel
 
 log = logging.getLogger(__name__)

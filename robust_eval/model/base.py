@@ -2,8 +2,10 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass, replace
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+import numpy as np
 
 from robust_eval.error import UserError
 from robust_eval.model.token_texts import Ids, Mask, TokenTexts
@@ -12,6 +14,8 @@ from robust_eval.stats.interval import Floats as Floats
 
 Item = tuple[str, int]
 """A question's id and the number of its rewrite."""
+Condition = tuple[float, int]
+"""Temperature and trial of an answer."""
 
 
 class Choices(Protocol):
@@ -151,9 +155,9 @@ class Temperatures:
 
     highest: float = math.inf
     greedy: bool = True
-    """Whether temperature 0 is supported."""
+    """Temperature 0 is supported."""
     default_only: bool = False
-    """Whether the model has no temperature parameter, and answers at its default."""
+    """The model has no temperature parameter, and answers at its default."""
 
 
 ALL = Temperatures()
@@ -220,9 +224,11 @@ class Reply(NamedTuple):
 class KeyValueStore(Protocol):
     """Entries that outlive this process; see :class:`robust_eval.store.base.Entries`."""
 
-    def get(self, keys: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]: ...
+    def get(self, keys: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the stored ones among the keys with their values."""
 
-    def put(self, entries: Mapping[bytes, bytes]) -> None: ...
+    def put(self, entries: Mapping[bytes, bytes]) -> None:
+        """Store all of these entries or none."""
 
 
 class LanguageModel(Protocol):
@@ -257,7 +263,9 @@ class LanguageModel(Protocol):
         is the one of the shards.
         """
 
-    def in_waves(self, requests: Sequence[Request], more: Callable[[], list[Request]]) -> Iterator[list[Reply]]:
+    def complete_adaptively(
+        self, requests: Sequence[Request], more: Callable[[], list[Request]]
+    ) -> Iterator[list[Reply]]:
         """Yield the replies to the requests, then to those that ``more`` returns, until it returns none.
 
         By default they are answered in rounds. A concurrent model need not wait for a whole round.
@@ -327,3 +335,53 @@ def calls(request: Request, choices: int) -> Iterator[Call]:
 
 def _call(request: Request, batch: list[tuple[float, int]]) -> Call:
     return Call(request, batch[0][0], tuple(trial for _, trial in batch))
+
+
+Token = TypeVar("Token")
+NEGLIGIBLE = 1e-4
+"""Weight below which answers are merged into others."""
+
+
+@dataclass(frozen=True)
+class AnswerMass:
+    """Answers with one verdict; ``weight`` (T,) is their total probability."""
+
+    right: bool
+    weight: Floats
+
+
+@dataclass(frozen=True)
+class EnumeratedAnswers(AnswerMass, Generic[Token]):
+    """All answers with a common prefix that are right (or wrong) after one more token.
+
+    ``tokens`` are those of the likeliest, which represents all of them, ``logprobs`` (tokens, T) their
+    log-probabilities.
+    """
+
+    tokens: tuple[Token, ...]
+    finish_reason: str
+    logprobs: Floats
+
+
+Mass = TypeVar("Mass", bound=AnswerMass)
+
+
+def normalize_to_accuracy(answers: Sequence[Mass], accuracy: Floats) -> list[Mass]:
+    """Return the answers with weights that add up to ``accuracy`` (T,) for right ones, and to the rest for wrong ones.
+
+    A negligible weight at a temperature is added to the most probable answer with the same verdict.
+    """
+    normalized = []
+    for is_right, target in ((True, accuracy), (False, 1 - accuracy)):
+        side = [answer for answer in answers if answer.right == is_right]
+        if not side:
+            continue
+        weights = np.stack([answer.weight for answer in side])
+        total = weights.sum(axis=0)
+        weights = np.divide(weights * target, total, out=np.zeros_like(weights), where=total > 0)
+        negligible = np.where(weights < NEGLIGIBLE, weights, 0.0)
+        negligible[weights.argmax(axis=0), np.arange(len(target))] = 0
+        weights = weights - negligible
+        weights[weights.argmax(axis=0), np.arange(len(target))] += negligible.sum(axis=0)
+        normalized += [replace(answer, weight=weight) for answer, weight in zip(side, weights, strict=True)]
+    return normalized

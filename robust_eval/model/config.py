@@ -1,9 +1,13 @@
-"""Protocol of the configuration of a model."""
+"""Protocol of the configuration of a model, and the configuration of models on record that cannot be asked."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, NoReturn, Protocol
 
+from omegaconf import MISSING
+
+from robust_eval.error import UserError
 from robust_eval.model.base import LanguageModel, Request, Temperatures
 from robust_eval.model.workload import ServiceLimits
 
@@ -33,12 +37,12 @@ class ModelConfig(Protocol):
 
     @property
     def remote(self) -> bool:
-        """Whether the model runs elsewhere, so that this machine needs no preparation."""
+        """True if the model runs elsewhere, so that this machine needs no preparation."""
         return False
 
     @property
     def recorded(self) -> bool:
-        """Whether its answers are recorded, so that it cannot be queried."""
+        """True if its answers are recorded, so that it cannot be queried."""
         return False
 
     def identity(self) -> Mapping[str, Any]:
@@ -79,3 +83,64 @@ class ModelConfig(Protocol):
     def on(self, device: str) -> "ModelConfig":
         """Return the settings with this device (``cpu`` or ``cuda``) if theirs is ``auto``."""
         return self
+
+
+@dataclass
+class RecordedModel(ModelConfig):
+    """Model whose answers are recorded (sampler=recorded)."""
+
+    name: str
+    """The name of the model in logs, tables and the tracker."""
+    prompt_style: str = "plain"
+    """plain | chat: how it was prompted, and so how its replies are read, unless a file that a run left says so."""
+
+    remote = True
+    recorded = True
+
+    def identity(self) -> Mapping[str, Any]:
+        """Return nothing: the model is unknown."""
+        return {}
+
+    def __post_init__(self) -> None:
+        if self.prompt_style not in PROMPT_STYLES:
+            raise ValueError(f"prompt_style must be plain or chat, not {self.prompt_style}")
+
+    def service_limits(self) -> ServiceLimits:
+        """Return limits without prices; see ModelConfig."""
+        return ServiceLimits(chat=self.prompt_style == "chat")
+
+    def load(self) -> LanguageModel:
+        """See ModelConfig."""
+        raise UserError(f"the answers of model {self.name} are recorded: there is no model to ask")
+
+
+@dataclass
+class InMemoryModel(ModelConfig):
+    """An object of a Python program, by its name, its class and those of its settings that are plain values.
+
+    It stands in the configuration of a run in place of the object, and cannot be asked.
+    """
+
+    name: str = MISSING
+    kind: str = MISSING
+    settings: Any = None
+    prompt_style: str = "plain"
+    """plain | chat: how the object is asked."""
+
+    def service_limits(self) -> ServiceLimits:
+        """See ModelConfig; only the prompt style of the object is on record."""
+        return ServiceLimits(chat=self.prompt_style == "chat")
+
+    def identity(self) -> Mapping[str, Any]:
+        """Raise UserError: the object is gone with its program."""
+        self._refuse()
+
+    def load(self) -> NoReturn:
+        """Raise UserError: the object is gone with its program."""
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        raise UserError(
+            f"model {self.name} was an object of a Python program ({self.kind}), and cannot be loaded from a "
+            "configuration: give it to robust_eval.run(model=…) again"
+        )

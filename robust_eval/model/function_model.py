@@ -39,7 +39,7 @@ class FunctionModel(ModelConfig):
 
     @property
     def takes_temperature(self) -> bool:
-        """Whether the function has a parameter ``temperature``."""
+        """True if the function has a parameter ``temperature``."""
         try:
             return "temperature" in inspect.signature(self.function).parameters
         except ValueError:  # of a function that is compiled

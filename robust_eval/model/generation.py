@@ -53,6 +53,7 @@ class Generation:
 
     @property
     def truncates(self) -> bool:
+        """True if any token may be cut."""
         return self.top_k > 0 or self.top_p < 1 or self.min_p > 0
 
     def truncated(self, scaled: "Tensor") -> "Tensor":

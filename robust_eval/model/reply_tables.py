@@ -66,28 +66,13 @@ def answers_of(replies: Sequence[Reply]) -> list[pa.Table]:
     """Return the completions of each reply as rows of the answer table, not yet graded."""
     table = answer_table(
         {
+            **vars(completion),
             "question_id": reply.request.question_id,
             "rewrite": reply.request.rewrite,
-            "temperature": completion.temperature,
-            "trial": completion.trial,
-            "text": completion.text,
             "outcome": completion.outcome or ("ok" if completion.text.strip() else "empty"),
-            "weight": completion.weight,
-            "token_ids": completion.token_ids,
-            "token_logprobs": completion.token_logprobs,
-            "sampling_logprobs": completion.sampling_logprobs,
-            "top_logprobs": completion.top_logprobs,
-            "answer_tokens": completion.answer_tokens,
-            "finish_reason": completion.finish_reason,
-            "prompt_tokens": completion.prompt_tokens,
             "completion_tokens": completion.completion_tokens
             if completion.token_ids is None
             else len(completion.token_ids) + (completion.reasoning_tokens or 0),
-            "reasoning": completion.reasoning,
-            "reasoning_tokens": completion.reasoning_tokens,
-            "cached_tokens": completion.cached_tokens,
-            "served_model": completion.served_model,
-            "system_fingerprint": completion.system_fingerprint,
         }
         for reply in replies
         for completion in reply.completions

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from robust_eval.error import UserError, first_line
-from robust_eval.model.local.fingerprint import folder_hash
-from robust_eval.model.local.memory import has_cuda
+from robust_eval.model.local.model_files import folder_hash
 from robust_eval.model.local.sentences import resolve_model_path
+from robust_eval.model.local.settings import has_cuda
 from robust_eval.question import QUESTION_TYPES, Question
 from robust_eval.runtime.console import progress
 

@@ -14,7 +14,7 @@ from robust_eval.error import UserError
 from robust_eval.model.base import Choices, Matcher, Request, Temperatures
 from robust_eval.prompt.prompt import prompt_for
 from robust_eval.question import Question
-from robust_eval.store.steps import Steps, at_once
+from robust_eval.store.steps import Steps, single_step
 
 log = logging.getLogger(__name__)
 
@@ -185,7 +185,7 @@ class AllAtOnce:
 
     def steps(self, questions: Sequence[Question], baseline: pa.Table | None, judge: Judge, seed: int) -> list[Steps]:
         """Ask all requests in one step."""
-        return [at_once(self.requests(questions, judge, seed))]
+        return [single_step(self.requests(questions, judge, seed))]
 
     def requests(self, questions: Sequence[Question], judge: Judge, seed: int) -> list[Request]:
         """See Sampler."""

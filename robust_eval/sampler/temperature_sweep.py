@@ -11,13 +11,13 @@ from functools import cache, partial
 import pyarrow as pa
 
 from robust_eval.answer import CURVES, SCHEMA, Answers
-from robust_eval.model.base import Request
+from robust_eval.model.base import Condition, Request
 from robust_eval.prompt.prompt import prompt_for
 from robust_eval.question import Question
 from robust_eval.sampler.base import Judge
 from robust_eval.sampler.known_facts import KnownFacts
 from robust_eval.stats.frs import settled
-from robust_eval.store.answer_rows import Condition, taken
+from robust_eval.store.answer_rows import taken
 from robust_eval.store.steps import NOTHING, Step, Steps
 
 Settled = Callable[[int, int, int], str | None]

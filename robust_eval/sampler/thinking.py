@@ -17,7 +17,7 @@ from robust_eval.prompt.thought import EFFORTS, AfterThought, Budget, ascending
 from robust_eval.question import Question
 from robust_eval.sampler.base import THOUGHT, Judge, in_order, matching
 from robust_eval.sampler.known_facts import KnownFacts
-from robust_eval.store.steps import NOTHING, Step, Steps, at_once
+from robust_eval.store.steps import NOTHING, Step, Steps, single_step
 
 _TRACE = 5000
 """First number of traces, in place of a rewrite's."""
@@ -120,7 +120,7 @@ class Thinking(KnownFacts):
             if reply is None:
                 return NOTHING
             traces = reply.answers.table
-        answers = yield from at_once(self.answer_requests(questions, traces, judge, seed))
+        answers = yield from single_step(self.answer_requests(questions, traces, judge, seed))
         return answers._replace(table=in_order(questions, answers.table))
 
     def of_model(self, name: str, remote: bool, model: str) -> "Thinking":

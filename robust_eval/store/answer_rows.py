@@ -1,20 +1,70 @@
-"""Answers to one request, as rows of a table: which are there, which are taken, which can be believed."""
+"""Keys of answers, curves and descriptions of models, and the stored answers to a request as rows of a table."""
 
+import hashlib
+import json
 from array import array
-from collections.abc import Hashable, Iterable, Sequence, Set
-from dataclasses import replace
+from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
+from dataclasses import asdict, replace
 from itertools import product
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from robust_eval.answer import SCHEMA, rows
-from robust_eval.model.base import Request
+from robust_eval.model.base import FURTHER_DRAWS, Choices, Condition, Item, Matcher, Request
 from robust_eval.model.logprobs import fault
 
-Condition = tuple[float, int]
-"""Temperature and trial of an answer."""
+
+def answers_keys(identity: Mapping[str, Any], requests: Sequence[Request]) -> dict[Item, bytes]:
+    """Return the key of the answers to each of several requests."""
+    return {request.item: answers_key(identity, request) for request in requests}
+
+
+def answers_key(identity: Mapping[str, Any], request: Request) -> bytes:
+    """Return the key of the answers to a request: all that determines them but temperatures and trials.
+
+    Every trial has its own random numbers, so answers to more trials can be added under one key. The matcher is part of
+    the key only if answers end once they are right, or are enumerated.
+    """
+    enumeration, served = request.enumeration, "server" in identity
+    judge = judge_of(request) if enumeration is not None or not request.whole else None
+    return _digest(
+        {
+            "model": identity,
+            "prompt": asdict(request.prompt),
+            "question_id": request.question_id,
+            "rewrite": request.rewrite,
+            "seed": request.seed,
+            "max_new_tokens": request.max_new_tokens,
+            "top_logprobs": request.top_logprobs,
+            "judge": judge and judge.identity,
+            "first_line": request.first_line,
+            "thought": request.thought and asdict(request.thought),
+            "enumeration": enumeration and [enumeration.nodes, enumeration.temperatures, request.temperatures],
+            **({"precision": enumeration.precision} if enumeration and enumeration.precision else {}),
+            **({"draws": [enumeration.draws, FURTHER_DRAWS]} if enumeration and served else {}),
+        }
+    )
+
+
+def curve_key(answers: bytes) -> bytes:
+    """Return the key of the accuracy curve of enumerated answers that have the key ``answers``."""
+    return _digest({"curve": answers.hex()})
+
+
+def description_key(identity: Mapping[str, Any]) -> bytes:
+    """Return the key of the description of a model."""
+    return _digest({"description": identity})
+
+
+def judge_of(request: Request) -> Choices | Matcher | None:
+    """Return the choices or the matcher of a request."""
+    return (request.enumeration and request.enumeration.choices) or request.matcher
+
+
+def _digest(determinants: Mapping[str, Any]) -> bytes:
+    return hashlib.sha256(json.dumps(determinants, sort_keys=True).encode()).digest()
 
 
 def merged(before: pa.Table | None, now: pa.Table, request: Request) -> pa.Table:
@@ -22,20 +72,20 @@ def merged(before: pa.Table | None, now: pa.Table, request: Request) -> pa.Table
     if before is None or request.enumeration is not None:
         return now
     new = set(_conditions(now))
-    others = [condition not in new for condition in _conditions(before)]
-    return pa.concat_tables([before.filter(pa.array(others, pa.bool_())), now])
+    unchanged = [condition not in new for condition in _conditions(before)]
+    return pa.concat_tables([before.filter(pa.array(unchanged, pa.bool_())), now])
 
 
 def chosen(table: pa.Table | None, request: Request) -> pa.Table | None:
-    """Return the rows of a table of answers that the request asks for, in its order; None where some are missing."""
+    """Return the requested rows of a table of answers, in their order; None if some are missing."""
     if table is None:
         return None
     if request.enumeration is not None:
         return _formed(table, request)
-    conditions, there = list(product(request.temperatures, range(request.trials))), _conditions(table)
-    if there == conditions:
+    conditions, stored = list(product(request.temperatures, range(request.trials))), _conditions(table)
+    if stored == conditions:
         return _weighted(table, request)
-    return taken(table, conditions, request) if set(conditions) <= set(there) else None
+    return taken(table, conditions, request) if set(conditions) <= set(stored) else None
 
 
 def taken(table: pa.Table, conditions: Sequence[Condition], request: Request) -> pa.Table:
@@ -46,20 +96,20 @@ def taken(table: pa.Table, conditions: Sequence[Condition], request: Request) ->
 
 
 def among(table: pa.Table, request: Request) -> pa.Table:
-    """Return the answers that are among those that a request asks for."""
+    """Return the requested answers of a table."""
     wanted = set(product(request.temperatures, range(request.trials)))
     return table.filter(pa.array([condition in wanted for condition in _conditions(table)], pa.bool_()))
 
 
 def knowing(request: Request, stored: pa.Table | None) -> Request:
-    """Return the request with the answers that are known."""
+    """Return the request with its stored answers."""
     if stored is None or request.enumeration is not None:
         return request
     return replace(request, cached=frozenset(_conditions(stored)))
 
 
 def believed(table: pa.Table, request: Request) -> pa.Table:
-    """Return the answers without those whose log-probabilities are impossible."""
+    """Return the answers without those with invalid log-probabilities."""
     if not request.top_logprobs:
         return table
     columns = rows(table, "outcome", "token_logprobs", "top_logprobs", "answer_tokens")
@@ -76,7 +126,7 @@ def _conditions(table: pa.Table) -> list[Condition]:
 
 
 def _weighted(table: pa.Table, request: Request) -> pa.Table:
-    """Return the answers with what they weigh among those of the request, and how that put the question."""
+    """Return the answers with their weights among those of the request, and with its form."""
     if table["weight"].to_pylist() != [1 / request.trials] * table.num_rows:
         weights = pa.array(np.full(table.num_rows, 1 / request.trials))
         table = table.set_column(SCHEMA.get_field_index("weight"), SCHEMA.field("weight"), weights)
@@ -84,11 +134,11 @@ def _weighted(table: pa.Table, request: Request) -> pa.Table:
 
 
 def _formed(table: pa.Table, request: Request) -> pa.Table:
-    """Return the answers with how the request put the question."""
+    """Return the answers with the form of the request."""
     if request.form is None:
         return table
-    told = pa.array([request.form] * table.num_rows, pa.string())
-    return table.set_column(SCHEMA.get_field_index("form"), SCHEMA.field("form"), told)
+    forms = pa.array([request.form] * table.num_rows, pa.string())
+    return table.set_column(SCHEMA.get_field_index("form"), SCHEMA.field("form"), forms)
 
 
 _TOGETHER = 1000
@@ -97,7 +147,7 @@ Name = TypeVar("Name", bound=Hashable)
 
 
 class Tables(Generic[Name]):
-    """Tables of one schema by name, kept as a few large ones: a small table takes ten kilobytes beside its rows.
+    """Tables of one schema by name, stored as a few large ones: a small table takes ten kilobytes without its rows.
 
     >>> tables = Tables(pa.schema({"n": pa.int64()}))
     >>> tables["a"], tables["b"] = pa.table({"n": [1, 2]}), pa.table({"n": [3]})
@@ -109,7 +159,7 @@ class Tables(Generic[Name]):
         self._large = [schema.empty_table()]
         self._small: list[pa.Table] = []
         self._places: dict[Name, int] = {}
-        self._ends = array("q", [0])  # after so many rows each table ends, the first at index 1
+        self._ends = array("q", [0])  # number of rows up to the end of each table, the first at index 1
 
     def __setitem__(self, name: Name, table: pa.Table) -> None:
         self._places[name] = len(self._ends)
@@ -126,7 +176,7 @@ class Tables(Generic[Name]):
         return self._places.keys()
 
     def together(self, names: Iterable[Name]) -> pa.Table:
-        """Return the tables of these names as one table, in this order; KeyError where one does not exist."""
+        """Return the tables of these names as one table, in this order; KeyError for an unknown name."""
         self._join()
         places = [self._places[name] for name in names]
         rows = np.concatenate([np.arange(0), *(np.arange(self._ends[k - 1], self._ends[k]) for k in places)])

@@ -1,4 +1,4 @@
-"""What every store does: it maps keys to bytes. Answers are kept as they arrive and never asked for again."""
+"""Protocol of stores, which map keys to bytes: answers are stored as they arrive, and never requested again."""
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,50 +10,53 @@ from typing import Protocol
 log = logging.getLogger(__name__)
 
 PLACES = {"sqlite": "answers.sqlite", "parquet": "blocks"}
-"""Where in its folder each kind of store keeps its entries."""
+"""Name of the entries in the folder of each kind of store."""
 
 
 class Store(Protocol):
-    """Where answers are kept; a dataclass whose fields are its configuration."""
+    """Store of answers; a dataclass whose fields are its configuration."""
 
     def open(self) -> AbstractContextManager["Entries"]:
-        """Open the entries for reading and writing; UserError where that is not possible."""
+        """Open the entries for reading and writing; UserError if that fails."""
 
     def again(self) -> str:
-        """Say what becomes of a run that was stopped."""
+        """Return in words how a stopped run is resumed."""
+        return "the same command goes on with what is in the store"
 
 
 class Entries(Protocol):
-    """The entries of an open store."""
+    """Entries of an open store."""
 
     def get(self, keys: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
-        """Yield those of the keys that are stored, with their values, in no particular order."""
+        """Yield the stored ones among the keys with their values, in any order."""
 
     def put(self, entries: Mapping[bytes, bytes]) -> None:
-        """Store all of these entries or none, in place of earlier values. They are on the disk when this returns."""
+        """Store all of these entries or none, in place of earlier values, and wait until they are on the disk."""
 
-    def asking(self, keys: Iterable[bytes]) -> AbstractContextManager[None]:
-        """Lock these keys: another process that asks for one of them waits, and then finds it stored."""
+    def lock_keys(self, keys: Iterable[bytes]) -> AbstractContextManager[None]:
+        """Lock these keys: another process with one of them waits, and then finds it stored."""
 
     def size(self) -> str:
-        """Say how large the store is, and where it lies."""
+        """Return the size and the folder of the store in words."""
 
 
 def tell_of_others(folder: Path, kind: str) -> None:
-    """Log which stores of another kind lie in a folder: they are not read."""
+    """Log the stores of other kinds in a folder, which are not read."""
     for other, place in PLACES.items():
         if other != kind and (folder / place).exists():
             log.info("store: %s is not read; store=%s does", folder / place, other)
 
 
 @dataclass
-class NoStore:
-    """store=none: everything is asked, and a run that is stopped keeps nothing."""
+class NoStore(Store):
+    """store=none: all requests are sent, and a stopped run keeps nothing."""
 
     def open(self) -> AbstractContextManager[Entries]:
+        """Return no entries."""
         return nullcontext(_NoEntries())
 
     def again(self) -> str:
+        """See Store."""
         return "nothing was kept (store=none)"
 
 
@@ -63,7 +66,7 @@ class _NoEntries:
 
     def put(self, entries: Mapping[bytes, bytes]) -> None: ...
 
-    def asking(self, keys: Iterable[bytes]) -> AbstractContextManager[None]:
+    def lock_keys(self, keys: Iterable[bytes]) -> AbstractContextManager[None]:
         return nullcontext()
 
     def size(self) -> str:

@@ -1,7 +1,7 @@
-"""A store of Parquet files, one for each block of answers that came together.
+"""Store of Parquet files, one for each block of answers.
 
-It is for disks that several machines share, where SQLite's locks cannot be relied on. Files are only added, whole or
-not at all. Their names follow from their keys, so that a block that is written twice is stored once.
+It is for disks that several machines share, on which SQLite's locks are unreliable. Files are only added, atomically.
+Their names follow from their keys, so that a block that is written twice is stored once.
 """
 
 import hashlib
@@ -16,17 +16,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from robust_eval.error import UserError
-from robust_eval.store.base import PLACES, Entries, tell_of_others
+from robust_eval.store.base import PLACES, Entries, Store, tell_of_others
 
 _SCHEMA = pa.schema([pa.field(name, pa.binary(), nullable=False) for name in ("key", "value", "checksum")])
 
 
 @dataclass
-class ParquetStore:
+class ParquetStore(Store):
     """store=parquet: blocks of answers that runs on several machines share."""
 
     folder: str
-    """Where they lie; may be on a network disk."""
+    """Folder of the store; may be on a network disk."""
 
     @contextmanager
     def open(self) -> Iterator[Entries]:
@@ -39,20 +39,16 @@ class ParquetStore:
         tell_of_others(Path(self.folder), "parquet")
         yield ParquetEntries(folder)
 
-    def again(self) -> str:
-        """See :class:`robust_eval.store.base.Store`."""
-        return "the same command goes on with what is in the store"
-
 
 class ParquetEntries:
     """The entries of a folder of Parquet files; see :class:`robust_eval.store.base.Entries`.
 
-    Where a key is in several files, the last one written counts. Damaged files and entries count as missing.
+    If a key is in several files, the newest one counts. Damaged files and entries count as missing.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._read: dict[Path, int] = {}  # files that were read, and when they were written
+        self._read: dict[Path, int] = {}  # times of writing of the files that were read
         self._places: dict[bytes, Path] = {}
 
     def get(self, keys: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
@@ -62,9 +58,9 @@ class ParquetEntries:
         for key in keys:
             if key in self._places:
                 by_file.setdefault(self._places[key], set()).add(key)
-        for file, wanted in by_file.items():
+        for file, keys_of_file in by_file.items():
             for key, value, checksum in _rows(file, ["key", "value", "checksum"]):
-                if key in wanted and checksum == _checksum(key, value):
+                if key in keys_of_file and checksum == _checksum(key, value):
                     yield key, value
 
     def put(self, entries: Mapping[bytes, bytes]) -> None:
@@ -86,8 +82,8 @@ class ParquetEntries:
                 partial.unlink(missing_ok=True)
             raise UserError(f"store: nothing can be written to {self._folder} ({problem.strerror})") from problem
 
-    def asking(self, keys: Iterable[bytes]) -> AbstractContextManager[None]:
-        """Lock nothing: there is no lock that all machines would see."""
+    def lock_keys(self, keys: Iterable[bytes]) -> AbstractContextManager[None]:
+        """Lock nothing: no lock is visible to all machines."""
         return nullcontext()
 
     def size(self) -> str:
@@ -98,7 +94,7 @@ class ParquetEntries:
         )
 
     def _look(self) -> None:
-        """Read the keys of files that are new, the oldest first."""
+        """Read the keys of new files, the oldest first."""
         written = {file: file.stat().st_mtime_ns for file in self._folder.glob("*.parquet")}
         for file in sorted(written, key=lambda file: (written[file], file)):
             if self._read.get(file) != written[file]:
@@ -107,7 +103,7 @@ class ParquetEntries:
 
 
 def _rows(file: Path, columns: list[str]) -> Iterator[tuple[bytes, ...]]:
-    """Return the rows of a file; none where it is damaged."""
+    """Yield the rows of a file; none if it is damaged."""
     try:
         with pq.ParquetFile(file) as opened:
             table = opened.read(columns=columns)

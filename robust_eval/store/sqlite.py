@@ -1,64 +1,237 @@
-"""A store in one SQLite file, with a checksum for each entry.
+"""Store in one SQLite file, with a checksum for each entry.
 
-Nothing that is damaged is given out: it counts as missing, and what is missing is asked again. A file that is damaged
-itself is set aside, and what can still be read of it goes into a new one.
+A damaged entry counts as missing, and is requested again. A damaged file is set aside, and its readable entries are
+copied to a new one.
+
+Entries lie in a single tree under numbers taken from their keys, so that there is no index which could be damaged by
+itself. SQLite's rollback journal is used, not its write-ahead log, which belongs to the name of a file: it would not
+survive that another process replaces the file.
 """
 
 import errno
 import hashlib
 import logging
 import os
+import re
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from filelock import Timeout
 
 from robust_eval.error import UserError
 from robust_eval.runtime.process import process_lock
-from robust_eval.store.base import PLACES, Entries, tell_of_others
-from robust_eval.store.sqlite_file import (
-    AT_ONCE,
-    ERRORS,
-    FORMAT,
-    DamagedError,
-    checksum_of,
-    connect,
-    damaged,
-    error_code,
-    insert,
-    intact_row,
-    number_of,
-    prepare,
-    rebuild,
-    transaction,
-    written_by,
-)
+from robust_eval.store.base import PLACES, Entries, Store, tell_of_others
 
 log = logging.getLogger(__name__)
 
+FORMAT = 1
+"""Format of the file; a larger number is that of a newer program."""
+FOREIGN = 60
+"""Timeout, in seconds, for another program that has the file open in SQLite."""
+AT_ONCE = 500
+"""Maximum number of entries in one query or transaction."""
+COLUMNS = {"format": "name", "entries": "id, key, value, checksum", "uses": "id, used_at"}
+"""Columns of the tables."""
+
+ERRORS = (sqlite3.DatabaseError, UnicodeDecodeError)
+"""Exceptions from reading a damaged file; the latter if SQLite quotes it."""
+
+Row = tuple[bytes, bytes, bytes]
+"""Key, value, checksum."""
+
+_FORMAT = re.compile(rb"robust_eval answers, format (\d+)")
+_TABLES = f"""
+    CREATE TABLE format (name TEXT NOT NULL);
+    INSERT INTO format VALUES ('robust_eval answers, format {FORMAT}');
+    CREATE TABLE entries (id INTEGER PRIMARY KEY, key BLOB NOT NULL, value BLOB NOT NULL, checksum BLOB NOT NULL);
+    CREATE TABLE uses (id INTEGER PRIMARY KEY, used_at INTEGER NOT NULL);
+"""
+
+
+class DamagedError(sqlite3.DatabaseError):
+    """Damage that SQLite does not notice."""
+
+
+def connect(file: Path | str, uri: bool = False) -> sqlite3.Connection:
+    """Connect to a file, whose texts are read as bytes: damaged ones are not UTF-8."""
+    connection = sqlite3.connect(file, timeout=FOREIGN, isolation_level=None, uri=uri)
+    connection.text_factory = bytes
+    return connection
+
+
+def prepare(connection: sqlite3.Connection) -> None:
+    """Make the tables in a new file, and check that it is writable."""
+    if _new(connection):
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # writes the first page
+        connection.executescript(f"BEGIN IMMEDIATE; {_TABLES} COMMIT;")
+    connection.execute("PRAGMA cell_size_check = ON")
+    with transaction(connection):
+        pass
+
+
+def _new(connection: sqlite3.Connection) -> bool:
+    """Return whether a file is without tables: its creation may have been interrupted."""
+    ((pages,),) = connection.execute("PRAGMA page_count").fetchall()
+    return pages <= 1 and not connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
+
+
+def written_by(connection: sqlite3.Connection) -> int | None:
+    """Return the format of the file; None if it is unreadable."""
+    names = connection.execute("SELECT name FROM format").fetchall()
+    known = _FORMAT.fullmatch(names[0][0]) if len(names) == 1 and isinstance(names[0][0], bytes) else None
+    return int(known.group(1)) if known else None
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """Commit all changes of the context, or none."""
+    try:
+        connection.execute("BEGIN IMMEDIATE")  # an interrupt during it is raised after it
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        with suppress(sqlite3.Error):  # some errors have rolled it back already
+            connection.execute("ROLLBACK")
+        raise
+
+
+def insert(connection: sqlite3.Connection, rows: Sequence[Row], used_at: int) -> None:
+    """Write entries, all or none, with their time of use."""
+    with transaction(connection):
+        entries = [(number_of(key), key, value, checksum) for key, value, checksum in rows]
+        connection.executemany("INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?)", entries)
+        connection.executemany("INSERT OR REPLACE INTO uses VALUES (?, ?)", [(row[0], used_at) for row in entries])
+
+
+def intact_row(key: object, value: object, checksum: object) -> Iterator[Row]:
+    """Yield the row if it is intact."""
+    if isinstance(key, bytes) and isinstance(value, bytes) and checksum == checksum_of(key, value):
+        yield key, value, checksum
+
+
+def number_of(key: bytes) -> int:
+    """Return the number of an entry; of two keys with the same number the later one replaces the other, and the
+    checksum distinguishes them.
+    """
+    return int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), signed=True)
+
+
+def checksum_of(key: bytes, value: bytes) -> bytes:
+    """Return the checksum of an entry, with its key, so that no entry passes for another."""
+    return hashlib.blake2b(value, key=key[:64], digest_size=16).digest()
+
+
+def error_code(problem: sqlite3.Error, bits: int = 0xFF) -> int:
+    """Return SQLite's code of an error, more exactly with more ``bits``; that of misuse for an error of Python."""
+    return int(getattr(problem, "sqlite_errorcode", sqlite3.SQLITE_MISUSE)) & bits
+
+
+_DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+"""Errors of a damaged file."""
+_PERHAPS_DAMAGE = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_FULL)
+"""Errors of a file with unreadable tables or a wrong size, but also of a wrong query or a full disk."""
+
+
+def damaged(file: Path, problem: sqlite3.DatabaseError | UnicodeDecodeError, read_only: bool) -> bool:
+    """Return whether the file itself is damaged, rather than locked, full, unreachable or misused."""
+    if isinstance(problem, UnicodeDecodeError | DamagedError):
+        return True
+    if error_code(problem) in _DAMAGE or error_code(problem, 0xFFFF) == sqlite3.SQLITE_IOERR_SHORT_READ:
+        return True
+    if error_code(problem) == sqlite3.SQLITE_READONLY and not read_only:  # of a damaged header
+        return True
+    return error_code(problem) in _PERHAPS_DAMAGE and not _sound(file)
+
+
+def _sound(file: Path) -> bool:
+    """Return whether a check by SQLite finds no fault in the file."""
+    try:
+        with closing(connect(file)) as connection:
+            for name, columns in COLUMNS.items():
+                connection.execute(f"SELECT {columns} FROM {name} LIMIT 1").fetchall()
+            return bool(connection.execute("PRAGMA quick_check(1)").fetchall() == [(b"ok",)])
+    except UnicodeDecodeError:
+        return False
+    except sqlite3.Error as problem:
+        return error_code(problem) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def rebuild(file: Path, problem: Exception) -> None:
+    """Replace the damaged file by a new one with all readable entries."""
+    new = file.parent / "mended.sqlite"
+    new.unlink(missing_ok=True)
+    rescued = 0
+    try:
+        with closing(connect(new)) as connection:
+            prepare(connection)
+            left = _readable(file)
+            while rows := list(islice(left, AT_ONCE)):
+                insert(connection, rows, used_at=0)
+                rescued += len(rows)
+    except BaseException:
+        new.unlink(missing_ok=True)
+        raise
+    aside = file.parent / f"damaged-{time.time_ns()}.sqlite"
+    with suppress(FileNotFoundError):  # of the damaged file; it would be replayed into the new one
+        file.with_name(f"{file.name}-journal").rename(aside.with_name(f"{aside.name}-journal"))
+    with suppress(OSError):  # some file systems have no links; the damaged file is then lost
+        os.link(file, aside)
+    os.replace(new, file)
+    log.warning(
+        "store: %s was damaged (%s); %d entries could be read, the rest is asked again; the damaged file is now %s",
+        *(file, problem, rescued, aside.name),
+    )
+
+
+def _readable(file: Path) -> Iterator[Row]:
+    """Yield the readable intact entries of a damaged file."""
+    with suppress(*ERRORS), closing(connect(file)) as connection:
+        connection.execute("PRAGMA writable_schema = ON")  # reads a file that is shorter than its header says
+
+        def entries(low: int, high: int, order: str) -> Iterator[tuple[Any, ...]]:
+            query = f"SELECT id, key, value, checksum FROM entries WHERE id BETWEEN ? AND ? ORDER BY id {order}"
+            with suppress(*ERRORS):
+                yield from (row for row in connection.execute(query, (low, high)) if isinstance(row[0], int))
+
+        narrow = 2**64 // (4 * max(1, file.stat().st_size // 4096))  # less than a page's share of all numbers
+        ranges = [(-(2**63), 2**63 - 1)]
+        while ranges:
+            low, high = ranges.pop()
+            first, last = low, high
+            for number, *row in entries(low, high, "ASC"):  # up to the first damaged page
+                first = min(number + 1, high)
+                yield from intact_row(*row)
+            for number, *row in entries(first, high, "DESC"):  # down to the last one
+                last = max(number - 1, low)
+                yield from intact_row(*row)
+            if first < last and ((first, last) != (low, high) or high - low > narrow):  # and between them
+                middle = (first + last) // 2
+                ranges += [(first, middle), (middle + 1, last)]
+
+
 FILE = PLACES["sqlite"]
 PATIENCE = (2, 600)
-"""Seconds that a process waits until another has written: in silence, and then after saying so."""
+"""Timeouts, in seconds, for another process that writes: before and after a log message."""
 LOCKS = 4096
-"""Files by which processes lock one another out that ask for the same."""
+"""Number of lock files for processes that request the same answers."""
 
 Result = TypeVar("Result")
 
 
 @dataclass
-class SqliteStore:
-    """store=sqlite: a file that all runs share, also at the same time."""
+class SqliteStore(Store):
+    """store=sqlite: a file that all runs share, also concurrently."""
 
     folder: str
-    """Where it lies; must be on a disk of this machine for several processes to use it at once."""
+    """Folder of the store; on a disk of this machine if several processes use it concurrently."""
     most_megabytes: int = 4096
-    """Beyond this the entries that were not used for longest are dropped, but none that this run uses."""
+    """Maximum size: beyond it the least recently used entries are dropped, but none that this run uses."""
 
     def __post_init__(self) -> None:
         if self.most_megabytes < 1:
@@ -73,10 +246,6 @@ class SqliteStore:
             yield entries
         finally:
             entries.close()
-
-    def again(self) -> str:
-        """See :class:`robust_eval.store.base.Store`."""
-        return "the same command goes on with what is in the store"
 
 
 class SqliteEntries:
@@ -96,9 +265,10 @@ class SqliteEntries:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as problem:
             raise UserError(f"store: the folder {folder} cannot be made ({problem.strerror})") from problem
-        self._whole(self._reopen)
+        self._repairing(self._reopen)
 
     def close(self) -> None:
+        """Close the connection, if any."""
         if self._connection is not None:
             with suppress(sqlite3.Error):
                 self._connection.close()
@@ -107,22 +277,22 @@ class SqliteEntries:
         """See :class:`robust_eval.store.base.Entries`."""
         remaining = iter(keys)
         while some := list(islice(remaining, AT_ONCE)):
-            with self._alone():
-                found = self._whole(lambda some=some: self._select(some))  # type: ignore[misc]
-            yield from ((key, found[key]) for key in some if key in found)
+            with self._locked():
+                rows = self._repairing(lambda some=some: self._select(some))  # type: ignore[misc]
+            yield from ((key, rows[key]) for key in some if key in rows)
 
     def put(self, entries: Mapping[bytes, bytes]) -> None:
         """See :class:`robust_eval.store.base.Entries`."""
         if self._read_only or not entries:
             return
         rows = [(key, value, checksum_of(key, value)) for key, value in entries.items()]
-        with self._alone():
-            self._whole(lambda: insert(self._connected, rows, time.time_ns()))
+        with self._locked():
+            self._repairing(lambda: insert(self._connected, rows, time.time_ns()))
             if not self._over_full and self._bytes() > self._most_bytes:
-                self._whole(self._evict)
+                self._repairing(self._evict)
 
     @contextmanager
-    def asking(self, keys: Iterable[bytes]) -> Iterator[None]:
+    def lock_keys(self, keys: Iterable[bytes]) -> Iterator[None]:
         """See :class:`robust_eval.store.base.Entries`."""
         if self._read_only:
             yield
@@ -144,7 +314,7 @@ class SqliteEntries:
     def size(self) -> str:
         """See :class:`robust_eval.store.base.Entries`."""
         most = f"of at most {self._most_bytes / 2**20:,.0f} MB"
-        return f"{self._whole(self._bytes) / 2**20:,.1f} MB {most} in {self._folder}"
+        return f"{self._repairing(self._bytes) / 2**20:,.1f} MB {most} in {self._folder}"
 
     @property
     def _connected(self) -> sqlite3.Connection:
@@ -153,23 +323,23 @@ class SqliteEntries:
         return self._connection
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """While this is held no other process touches the file; if one has put another in its place, that is opened."""
+    def _locked(self) -> Iterator[None]:
+        """Hold the lock of all processes; reopen the file if another process has replaced it."""
         if self._read_only:
             yield
             return
         try:
             self._acquire()
             if self._connection is not None:
-                self._whole(self._settle)
+                self._repairing(self._settle)
                 if self._replaced():
-                    self._whole(self._reopen)
+                    self._repairing(self._reopen)
             yield
         finally:
             self._lock.release()
 
     def _settle(self) -> None:
-        """End a transaction that is open still: an interrupt came at a moment at which nobody could end it."""
+        """End an open transaction that an interrupt has left."""
         if self._connected.in_transaction:
             self._connected.rollback()
 
@@ -182,36 +352,36 @@ class SqliteEntries:
                 self._lock.acquire(timeout=PATIENCE[1])
             except Timeout as problem:
                 waited = f"another process has been using it for {PATIENCE[1]} s"
-                raise UserError(f"store: {waited}; {self._goes_on()}") from problem
+                raise UserError(f"store: {waited}; {self._resume_hint()}") from problem
 
-    def _whole(self, work: Callable[[], Result]) -> Result:
-        """Do the work, once more if the file turns out to be damaged and is mended; UserError where that fails."""
+    def _repairing(self, work: Callable[[], Result]) -> Result:
+        """Do the work, again after repairing a damaged file; UserError if that fails."""
         try:
             return work()
         except ERRORS as problem:
             first = problem
         try:
-            self._mend(first)
+            self._repair(first)
             return work()
         except ERRORS as problem:
-            raise UserError(f"store: {self._file} cannot be used: {problem}; {self._goes_on()}") from problem
+            raise UserError(f"store: {self._file} cannot be used: {problem}; {self._resume_hint()}") from problem
 
-    def _goes_on(self) -> str:
+    def _resume_hint(self) -> str:
         return "what it took until then is kept, and the same command goes on from there"
 
     def _replaced(self) -> bool:
-        """Tell whether the file is no longer the one that was opened: another process has mended or removed it."""
+        """Return whether another process has repaired or removed the file."""
         try:
             return self._file.stat().st_ino != self._inode
         except FileNotFoundError:
             return True
 
     def _reopen(self) -> None:
-        """Connect to the file, which is made if it is not there; one of ERRORS where it is damaged."""
+        """Connect to the file, which is created if it is missing; raises one of ERRORS if it is damaged."""
         self.close()
         self._connection = None
         try:
-            with self._alone():
+            with self._locked():
                 self._connection = connect(self._file)
                 self._inode = self._file.stat().st_ino
                 prepare(self._connection)
@@ -249,17 +419,17 @@ class SqliteEntries:
         self._connection = connect(uri, uri=True)
 
     def _select(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        """Return the entries of these keys, which are noted as in use."""
+        """Return the entries of these keys, and record their use."""
         marks = ", ".join("?" * len(keys))
         query = f"SELECT key, value, checksum FROM entries WHERE id IN ({marks})"
-        found = self._connected.execute(query, [number_of(key) for key in keys]).fetchall()
-        intact = {key: value for row in found for key, value, _ in intact_row(*row)}
+        rows = self._connected.execute(query, [number_of(key) for key in keys]).fetchall()
+        intact = {key: value for row in rows for key, value, _ in intact_row(*row)}
         if self._read_only:
-            if len(intact) < len(found):
-                log.warning("store: %d entries are damaged; what they held is asked again", len(found) - len(intact))
+            if len(intact) < len(rows):
+                log.warning("store: %d entries are damaged; what they held is asked again", len(rows) - len(intact))
             return intact
-        if len(intact) < len(found):  # to write in the place of these would lose their neighbours
-            raise DamagedError(f"{len(found) - len(intact)} entries are damaged")
+        if len(intact) < len(rows):  # writing over these would lose their neighbours
+            raise DamagedError(f"{len(rows) - len(intact)} entries are damaged")
         uses = [(number_of(key), time.time_ns()) for key in intact]
         with transaction(self._connected):
             self._connected.executemany("INSERT OR REPLACE INTO uses VALUES (?, ?)", uses)
@@ -273,7 +443,7 @@ class SqliteEntries:
         return (pages - free) * size
 
     def _evict(self) -> None:
-        """Drop what was not used for longest, down to nine tenths of the limit."""
+        """Drop the least recently used entries, down to nine tenths of the limit."""
         surplus = self._bytes() - self._most_bytes * 9 // 10
         query = (
             "SELECT id, length(value) FROM entries LEFT JOIN uses USING (id) "
@@ -295,15 +465,15 @@ class SqliteEntries:
         self._connected.executescript("PRAGMA incremental_vacuum")
         log.info("store: %d entries that were not used for longest made room", len(dropped))
 
-    def _mend(self, problem: sqlite3.DatabaseError | UnicodeDecodeError) -> None:
-        """Go on with a new file that holds what can still be read of this one; UserError where that is not to be."""
+    def _repair(self, problem: sqlite3.DatabaseError | UnicodeDecodeError) -> None:
+        """Replace a damaged file by a new one with its readable entries; UserError if that fails."""
         if not damaged(self._file, problem, self._read_only):
-            raise UserError(f"store: {self._file} cannot be used: {problem}; {self._goes_on()}") from problem
+            raise UserError(f"store: {self._file} cannot be used: {problem}; {self._resume_hint()}") from problem
         if self._read_only:
             raise UserError(f"store: {self._file} is damaged ({problem}) and can only be read") from problem
         inode = self._inode
-        with self._alone():
-            if self._inode == inode and not self._replaced():  # else another process has mended it
+        with self._locked():
+            if self._inode == inode and not self._replaced():  # otherwise another process has repaired it
                 try:
                     rebuild(self._file, problem)
                 except (OSError, sqlite3.Error) as second:

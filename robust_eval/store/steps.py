@@ -7,15 +7,15 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from robust_eval.answer import CURVES, SCHEMA, Answers, rows
-from robust_eval.model.base import Item, Request
-from robust_eval.store.answer_rows import Condition, Tables
+from robust_eval.model.base import Condition, Item, Request
+from robust_eval.store.answer_rows import Tables
 
 VerdictsOf = Callable[[pa.Table], Sequence[bool | None]]
-"""Tells of a table of answers which are right; None where there was no reply."""
+"""Returns the verdicts on a table of answers; None without a reply."""
 
 
 class Step(NamedTuple):
-    """Requests that are asked together; the next step follows from the answers to them.
+    """Requests that are sent together; the next step follows from their answers.
 
     If ``whole`` is set, ``requests`` holds one request that is a part of it. Such steps run concurrently: each resumes
     as soon as new answers to its own ``whole`` arrive.
@@ -23,38 +23,38 @@ class Step(NamedTuple):
 
     requests: Sequence[Request]
     name: str = ""
-    """The part of its stage that it is, in progress bars and logs."""
+    """Name of this part of the stage, in progress bars and logs."""
     at_most: Callable[[list[Request]], list[Request]] = list
-    """All that may be asked from here on, given those of the requests that are not stored."""
+    """All requests that may follow, given the missing ones of this step."""
     whole: Request | None = None
 
 
 class StepAnswers(NamedTuple):
-    """The answers to a step; of a ``whole`` all that are there, with their verdicts."""
+    """Answers to a step; for a ``whole``, all so far, with their verdicts."""
 
     answers: Answers
     verdicts: Mapping[Condition, bool | None] = MappingProxyType({})
 
 
 Steps = Generator[Step, StepAnswers | None, Answers]
-"""A sampler at work: it is sent None where a step is not stored and nothing may be asked, and returns its answers."""
+"""Running sampler: it is sent None for a step that is not stored and cannot be requested, and returns its answers."""
 
 
 NOTHING = Answers(SCHEMA.empty_table(), CURVES.empty_table())
 
 
-def at_once(requests: Sequence[Request]) -> Steps:
-    """Ask all requests in one step.
+def single_step(requests: Sequence[Request]) -> Steps:
+    """Send all requests in one step.
 
-    >>> next(at_once([])).requests
+    >>> next(single_step([])).requests
     []
     """
-    came = yield Step(requests)
-    return NOTHING if came is None else came.answers
+    answers = yield Step(requests)
+    return NOTHING if answers is None else answers.answers
 
 
 class ConcurrentSteps:
-    """Steps of several wholes (:class:`robust_eval.engine.base.Waves`); ``tables`` holds what is there of each."""
+    """Steps of several wholes, as adaptive requests; ``tables`` holds the stored answers to each whole."""
 
     def __init__(self, steps: Sequence[tuple[Steps, Step]], tables: dict[Item, pa.Table], verdicts: VerdictsOf) -> None:
         self._steps = {step.requests[0].item: each for each, step in steps}
@@ -66,10 +66,10 @@ class ConcurrentSteps:
         self._came: dict[Item, None] = dict.fromkeys(self._steps)
         self._answers = Tables[Item](SCHEMA)
         self.settled = 0
-        """Wholes of which nothing more is asked."""
+        """Number of finished wholes."""
 
     def take(self, answers: pa.Table) -> None:
-        """Take note of answers that have come, or that were there."""
+        """Add new or stored answers."""
         columns = rows(answers, "question_id", "rewrite", "temperature", "trial")
         for (question_id, rewrite, temperature, trial), right in zip(columns, self._judge(answers), strict=True):
             item = question_id, rewrite
@@ -79,7 +79,7 @@ class ConcurrentSteps:
 
     def next(self) -> list[Request]:
         """Return the next request of each whole whose last one has been answered since the call before."""
-        wanted = []
+        requests = []
         for item in [item for item in self._came if not self._awaited[item]]:
             del self._came[item]
             if self._verdicts[item]:
@@ -98,16 +98,16 @@ class ConcurrentSteps:
                     continue
             (request,) = self._due[item].requests
             self._awaited[item].update(request.pending)
-            wanted.append(request)
-        return wanted
+            requests.append(request)
+        return requests
 
     def _known(self, item: Item) -> StepAnswers:
         return StepAnswers(Answers(self._tables[item], CURVES.empty_table()), self._verdicts[item])
 
     def at_most(self) -> list[Request]:
-        """Return all that may still be asked."""
+        """Return all requests that may still follow."""
         return [each for step in self._due.values() for each in step.at_most(list(step.requests))]
 
     def answers(self, items: Sequence[Item]) -> Answers:
-        """Return the answers to wholes of which nothing more is asked."""
+        """Return the answers to finished wholes."""
         return Answers(self._answers.together(items), CURVES.empty_table())

@@ -1,4 +1,4 @@
-"""A model with a store: answers that are stored are not asked for again, and the model is loaded only when needed."""
+"""Model with a store: stored answers are not requested again, and the model is loaded on demand."""
 
 import json
 import logging
@@ -15,16 +15,25 @@ from robust_eval.model.base import Item, Request, Temperatures
 from robust_eval.model.config import ModelConfig
 from robust_eval.model.reply_tables import Arrived, from_bytes, joined, to_bytes
 from robust_eval.runtime.process import Stopwatch
-from robust_eval.store.answer_rows import Tables, among, believed, chosen, knowing, merged
+from robust_eval.store.answer_rows import (
+    Tables,
+    among,
+    answers_keys,
+    believed,
+    chosen,
+    curve_key,
+    description_key,
+    knowing,
+    merged,
+)
 from robust_eval.store.base import Entries
-from robust_eval.store.keys import answers_keys, curve_key, description_key
 from robust_eval.store.steps import ConcurrentSteps, Step, StepAnswers, Steps, VerdictsOf
 
 log = logging.getLogger(__name__)
 
 
 class NotStoredError(Exception):
-    """A cache-only model was asked for answers of a ``stage`` that are not stored: those to its ``missing`` requests.
+    """A cache-only model lacks the answers to the ``missing`` requests of a ``stage``.
 
     ``requests`` is the number of requests of the stage.
     """
@@ -34,24 +43,23 @@ class NotStoredError(Exception):
         self.stage, self.requests, self.missing = stage, requests, missing
 
 
-class _Found(NamedTuple):
-    """What is stored of some requests, by item: ``complete`` answers, ``some`` of the answers, and ``curves``.
+class _Lookup(NamedTuple):
+    """Stored answers to some requests, by item: ``complete`` ones, ``partial`` ones, and ``curves``.
 
-    ``missing`` are the requests that the model has to be asked.
+    ``missing`` are the requests to the model.
     """
 
     complete: Tables[Item]
-    some: dict[Item, pa.Table]
+    partial: dict[Item, pa.Table]
     curves: Tables[Item]
     missing: list[Request]
 
 
 class StoredModel:
-    """A model whose answers come from the store, or from the model itself, which is then loaded.
+    """Model whose answers come from the store, or from the model itself, which is then loaded.
 
-    ``identity`` is the part of a key that tells the model from others. ``asked`` counts the requests that the model was
-    asked, ``found`` those whose answers were stored. ``begin`` is called once the model is loaded and able to answer,
-    before it is asked.
+    ``identity`` identifies the model in keys. ``asked`` counts the requests to the model, ``found`` the cache hits.
+    ``begin`` is called before the first request, once the model is loaded and able to answer.
     """
 
     def __init__(
@@ -71,7 +79,7 @@ class StoredModel:
         self._begin = begin
         self.identity = self.config.identity()
         self._loaded: ModelRunner | None = None
-        self._planned: dict[tuple[bytes, ...], _Found] = {}
+        self._planned: dict[tuple[bytes, ...], _Lookup] = {}
         """Results of the plan's lookups whose answers are all stored."""
         self._served = _Served(self.config)
         self.asked = self.found = 0
@@ -83,137 +91,144 @@ class StoredModel:
         return model
 
     def missing(self, requests: Sequence[Request]) -> list[Request]:
-        """Return the requests that the model would be asked, each with the answers to it that are stored already."""
+        """Return the requests to the model, each with its stored answers."""
         return self._find(requests, answers_keys(self.identity, requests)).missing
 
     def temperatures(self, highest: float) -> Temperatures:
-        """Return which temperatures the model takes; ``highest`` is the highest that matters.
+        """Return the supported temperatures; ``highest`` is the highest that the run needs.
 
-        A server is asked where nothing else tells: not today's other runs, and not what is stored with its answers. A
-        cache-only model asks nothing, and is taken to take all.
+        A server is probed only if neither today's other runs nor its stored description have them. A cache-only model
+        supports all.
         """
-        known = self.config.temperatures(highest)
-        if known is None and "capability.highest_temperature" in (stored := self.description()):
-            known = Temperatures(
+        known_temperatures = self.config.temperatures(highest)
+        if known_temperatures is None and "capability.highest_temperature" in (stored := self.description()):
+            known_temperatures = Temperatures(
                 stored["capability.highest_temperature"],
                 stored["capability.greedy"],
                 stored.get("capability.own_temperature", False),
             )
-        if known is None:
-            known = Temperatures() if self._cached_only else self._model().temperatures(highest)
-        return known
+        if known_temperatures is None:
+            known_temperatures = Temperatures() if self._cached_only else self._model().temperatures(highest)
+        return known_temperatures
 
     def check(self, requests: Sequence[Request]) -> None:
-        """Raise UserError where a model behind a server cannot answer all of these requests."""
+        """Raise UserError if a model behind a server cannot answer all of these requests."""
         if requests and self.config.remote:
             self._model().check(requests)
 
     def answers(self, requests: Sequence[Request], stage: str) -> Answers:
-        """Return the answers to all requests, in their order. Each is stored as soon as it comes.
+        """Return the answers to all requests, in their order. Each is stored as it arrives.
 
         Raises NotStoredError if the model is cache-only and an answer is not stored.
         """
         keys = answers_keys(self.identity, requests)
-        with self._entries.asking(keys.values()):
-            complete, some, curves, missing = self._find(requests, keys)
+        with self._entries.lock_keys(keys.values()):
+            complete, partial, curves, missing = self._find(requests, keys)
             if missing and self._cached_only:
                 raise NotStoredError(stage, len(requests), missing)
             self._count(len(requests), len(missing), stage)
             if missing:
                 model = self._ready(missing)
-                asked = [knowing(request, some.get(request.item)) for request in requests]
-                for block in model.answers(asked, {request.item for request in missing}, stage):
-                    self._served.take(block)
-                    came = {}
-                    for request, answers, curve, _, packed in joined(block):
-                        item = request.item
-                        table = merged(some.pop(item, None), answers, request)
-                        came[keys[item]] = packed if packed and table is answers else to_bytes(table)
-                        whole = chosen(table, request)
-                        if whole is None:
-                            some[item] = table
-                        else:
+                pending = [knowing(request, partial.get(request.item)) for request in requests]
+                for block in model.answers(pending, {request.item for request in missing}, stage):
+                    for arrival in self._put(block, keys, partial):
+                        item = arrival.request.item
+                        if (whole := chosen(partial[item], arrival.request)) is not None:
                             complete[item] = whole
-                        if request.enumeration is not None:
-                            curves[item] = curve = CURVES.empty_table() if curve is None else curve
-                            came[curve_key(keys[item])] = to_bytes(curve)
-                    self._entries.put(came)
+                            del partial[item]
+                        if arrival.curve is not None:
+                            curves[item] = arrival.curve
                 self._describe()
         items = [request.item for request in requests]
         return Answers(complete.together(items), curves.together(item for item in items if item in curves))
 
     def ask(self, steps: Sequence[Steps], stage: str, verdicts: VerdictsOf) -> Answers:
-        """Ask step by step for what is not stored, and return what the steps return.
+        """Request the missing answers step by step, and return the result of the steps.
 
-        Raises NotStoredError, with all that may be asked, if the model is cache-only and an answer is not stored.
+        Raises NotStoredError, with all requests that may follow, if the model is cache-only and an answer is missing.
         """
         first = [(each, next(each)) for each in steps]
         if any(step.whole for _, step in first):
             return self._ask_concurrently(first, stage, verdicts)
-        found = []
+        answers = []
         for each, step in first:
             try:
                 while True:
                     name = f"{stage}, {step.name}" if step.name else stage
                     step = each.send(StepAnswers(self.answers(step.requests, name)))
             except StopIteration as end:
-                found.append(end.value)
-        return _together(found)
+                answers.append(end.value)
+        return _concatenated(answers)
 
     def _ask_concurrently(self, steps: Sequence[tuple[Steps, Step]], stage: str, verdicts: VerdictsOf) -> Answers:
         items = [step.requests[0].item for _, step in steps]
         keys = answers_keys(self.identity, [step.requests[0] for _, step in steps])
-        with self._entries.asking(keys.values()):
-            waves, tables = self._concurrent(steps, keys, verdicts)
-            due = waves.next()
+        with self._entries.lock_keys(keys.values()):
+            concurrent, tables = self._concurrent(steps, keys, verdicts)
+            due = concurrent.next()
             if due and self._cached_only:
-                raise NotStoredError(stage, len(steps), waves.at_most())
+                raise NotStoredError(stage, len(steps), concurrent.at_most())
             self._count(len(steps), len(due), stage)
             if due:
                 model = self._ready(due)
-                for block in model.in_waves(due, waves, stage, len(steps)):
-                    self._served.take(block)
-                    came = {}
-                    for request, answers, *_ in joined(block):
-                        table = tables[request.item] = merged(tables.get(request.item), answers, request)
-                        came[keys[request.item]] = to_bytes(table)
-                    self._entries.put(came)
-                    waves.take(pa.concat_tables([SCHEMA.empty_table(), *(each.answers for each in block)]))
+                for block in model.complete_adaptively(due, concurrent, stage, len(steps)):
+                    self._put(block, keys, tables)
+                    concurrent.take(pa.concat_tables([SCHEMA.empty_table(), *(each.answers for each in block)]))
                 self._describe()
-        return waves.answers(items)
+        return concurrent.answers(items)
+
+    def _put(self, block: Sequence[Arrived], keys: Mapping[Item, bytes], tables: dict[Item, pa.Table]) -> list[Arrived]:
+        """Merge a block of answers into ``tables``, and store these; return the block with one arrival a request, and
+        with a curve for each enumeration.
+        """
+        self._served.take(block)
+        arrivals, entries = [], {}
+        for arrival in joined(block):
+            request, key = arrival.request, keys[arrival.request.item]
+            table = tables[request.item] = merged(tables.get(request.item), arrival.answers, request)
+            entries[key] = arrival.packed if arrival.packed and table is arrival.answers else to_bytes(table)
+            if request.enumeration is not None:
+                arrival = arrival._replace(curve=CURVES.empty_table() if arrival.curve is None else arrival.curve)
+                entries[curve_key(key)] = to_bytes(arrival.curve)
+            arrivals.append(arrival)
+        self._entries.put(entries)
+        return arrivals
 
     def planned(self, steps: Sequence[Steps], verdicts: VerdictsOf) -> tuple[list[Request], Answers | None]:
-        """Return all that :meth:`ask` may still ask, for a cache-only model; its answers if that is nothing."""
+        """Return all requests that :meth:`ask` may still send, of a cache-only model; its answers if there are none."""
         first = [(each, next(each)) for each in steps]
         if any(step.whole for _, step in first):
             keys = answers_keys(self.identity, [step.requests[0] for _, step in first])
-            waves, _ = self._concurrent(first, keys, verdicts)
-            missing = waves.at_most() if waves.next() else []
-            return missing, None if missing else waves.answers([step.requests[0].item for _, step in first])
-        missing, found = list[Request](), list[Answers]()
+            concurrent, _ = self._concurrent(first, keys, verdicts)
+            missing = concurrent.at_most() if concurrent.next() else []
+            return missing, None if missing else concurrent.answers([step.requests[0].item for _, step in first])
+        missing, answers = list[Request](), list[Answers]()
         for each, step in first:
             try:
                 while True:
-                    lacking = self.missing(step.requests)
-                    missing += step.at_most(lacking) if lacking else []
-                    step = each.send(None if lacking else StepAnswers(self.answers(step.requests, step.name)))
+                    pending = self.missing(step.requests)
+                    missing += step.at_most(pending) if pending else []
+                    step = each.send(None if pending else StepAnswers(self.answers(step.requests, step.name)))
             except StopIteration as end:
-                found.append(end.value)
-        return missing, None if missing else _together(found)
+                answers.append(end.value)
+        return missing, None if missing else _concatenated(answers)
 
     def _concurrent(
         self, steps: Sequence[tuple[Steps, Step]], keys: Mapping[Item, bytes], verdicts: VerdictsOf
     ) -> tuple[ConcurrentSteps, dict[Item, pa.Table]]:
-        """Return the steps, which have taken what is stored, and what is stored of each whole."""
+        """Return the steps, which have the stored answers, and the stored answers to each whole."""
         wholes = {keys[step.whole.item]: step.whole for _, step in steps if step.whole}
-        tables = {wholes[key].item: self._usable(value, wholes[key]) for key, value in self._entries.get(list(wholes))}
-        waves = ConcurrentSteps(steps, tables, verdicts)
-        there = [among(tables[whole.item], whole) for whole in wholes.values() if whole.item in tables]
-        waves.take(pa.concat_tables([SCHEMA.empty_table(), *there]))
-        return waves, tables
+        tables = {
+            wholes[key].item: self._usable(from_bytes(value, SCHEMA), wholes[key])
+            for key, value in self._entries.get(list(wholes))
+        }
+        concurrent = ConcurrentSteps(steps, tables, verdicts)
+        stored = [among(tables[whole.item], whole) for whole in wholes.values() if whole.item in tables]
+        concurrent.take(pa.concat_tables([SCHEMA.empty_table(), *stored]))
+        return concurrent, tables
 
     def cancelled(self, requests: Sequence[Request], entries: Entries) -> list[str]:
-        """Cancel what is under way elsewhere of these requests, also of a cache-only model; return a sentence for each.
+        """Cancel batches of these requests, also of a cache-only model; return a sentence for each.
 
         ``entries`` are those of the open store.
         """
@@ -228,7 +243,7 @@ class StoredModel:
             log.info("%s: the answers to %d of %d prompts are in the store", stage, requests - asked, requests)
 
     def _ready(self, requests: Sequence[Request]) -> ModelRunner:
-        """Return the model, which can answer these requests, once the run has begun."""
+        """Return the loaded model after its checks, and begin the run."""
         self._served.refuse_another()
         model = self._model()
         model.check(requests)
@@ -236,16 +251,16 @@ class StoredModel:
         return model
 
     def _describe(self) -> None:
-        """Keep what the model was."""
+        """Store the description of the model."""
         self._entries.put({description_key(self.identity): json.dumps(self.description()).encode()})
 
     def description(self) -> dict[str, Any]:
-        """Return what the model was when it was last asked; its identity alone where that is not known."""
+        """Return the description of the model, or the stored one, or its identity alone."""
         if self._loaded is not None:
             return self._loaded.description()
         for _, value in self._entries.get([description_key(self.identity)]):
-            known: dict[str, Any] = json.loads(value)
-            return known
+            known_temperatures: dict[str, Any] = json.loads(value)
+            return known_temperatures
         return {"name": self.config.name, **self.identity}
 
     def _model(self) -> ModelRunner:
@@ -255,42 +270,42 @@ class StoredModel:
                 self._loaded.attach_store(self._entries)
         return self._loaded
 
-    def _find(self, requests: Sequence[Request], keys: Mapping[Item, bytes]) -> _Found:
+    def _find(self, requests: Sequence[Request], keys: Mapping[Item, bytes]) -> _Lookup:
         """Look the requests up in the store, once for a plan and the run that follows."""
-        name = tuple(_wanted(keys[request.item], request) for request in requests)
+        name = tuple(_lookup_key(keys[request.item], request) for request in requests)
         if name in self._planned:
             return self._planned[name] if self._cached_only else self._planned.pop(name)
-        found = self._look_up(requests, keys)
-        if self._cached_only and not found.missing:
-            self._planned[name] = found
-        return found
+        lookup = self._look_up(requests, keys)
+        if self._cached_only and not lookup.missing:
+            self._planned[name] = lookup
+        return lookup
 
-    def _look_up(self, requests: Sequence[Request], keys: Mapping[Item, bytes]) -> _Found:
-        """Read what is stored. Errors of a service and impossible log-probabilities are asked again."""
+    def _look_up(self, requests: Sequence[Request], keys: Mapping[Item, bytes]) -> _Lookup:
+        """Read the stored answers. Errors of a service and impossible log-probabilities are requested again."""
         complete, curves = Tables[Item](SCHEMA), Tables[Item](CURVES)
-        some = {}
+        partial = {}
         with_curve = {curve_key(keys[r.item]): r.item for r in requests if r.enumeration is not None}
         for key, value in self._entries.get(list(with_curve)):
             curves[with_curve[key]] = from_bytes(value, CURVES)
-        lacking = set(with_curve.values()) - curves.names()
-        asked = {keys[request.item]: request for request in requests}
-        for key, value in self._entries.get(list(asked)):
-            request, table = asked[key], self._usable(value, asked[key])
-            failed = request.enumeration is not None and table.num_rows < from_bytes(value, SCHEMA).num_rows
+        without_curve = set(with_curve.values()) - curves.names()
+        by_key = {keys[request.item]: request for request in requests}
+        for key, value in self._entries.get(list(by_key)):
+            request, stored = by_key[key], from_bytes(value, SCHEMA)
+            table = self._usable(stored, request)
+            failed = request.enumeration is not None and table.num_rows < stored.num_rows
             whole = None if failed else chosen(table, request)
             if whole is not None:
                 complete[request.item] = whole
-            if whole is None or request.item in lacking:
-                some[request.item] = table
-        missing = [r for r in requests if r.item in lacking or r.item not in complete]
-        if self.config.remote:  # one that is loaded here answers all of a request anew
-            missing = [knowing(request, some.get(request.item)) for request in missing]
-        return _Found(complete, some, curves, missing)
+            if whole is None or request.item in without_curve:
+                partial[request.item] = table
+        missing = [r for r in requests if r.item in without_curve or r.item not in complete]
+        if self.config.remote:  # a local model answers all of a request anew
+            missing = [knowing(request, partial.get(request.item)) for request in missing]
+        return _Lookup(complete, partial, curves, missing)
 
-    def _usable(self, value: bytes, request: Request) -> pa.Table:
-        """Return the stored answers to a request without those that are asked for again."""
-        table = from_bytes(value, SCHEMA)
-        table = table.filter(pc.not_equal(table["outcome"], "error"))
+    def _usable(self, stored: pa.Table, request: Request) -> pa.Table:
+        """Return the stored answers to a request without those that are requested again."""
+        table = stored.filter(pc.not_equal(stored["outcome"], "error"))
         if not self.config.remote:
             return table
         table = believed(table, request)
@@ -298,18 +313,18 @@ class StoredModel:
         return table
 
 
-def _wanted(key: bytes, request: Request) -> bytes:
-    """Return what tells which of the answers under a key a request wants, and for whom."""
+def _lookup_key(key: bytes, request: Request) -> bytes:
+    """Return the key of a look-up: the answers under a store key that a request asks for, and its item."""
     rest = (request.item, request.temperatures, request.trials, request.min_logprobs, request.form)
     return key + repr(rest).encode()
 
 
-def _together(found: Sequence[Answers]) -> Answers:
-    return found[0] if len(found) == 1 else Answers(*map(pa.concat_tables, zip(*found, strict=True)))
+def _concatenated(answers: Sequence[Answers]) -> Answers:
+    return answers[0] if len(answers) == 1 else Answers(*map(pa.concat_tables, zip(*answers, strict=True)))
 
 
 class _Served:
-    """The names of what answers behind a service: with stored answers that a run takes, and with those that came."""
+    """Names of the served models and builds, of stored answers and of new ones."""
 
     def __init__(self, config: ModelConfig) -> None:
         self._config = config
@@ -318,13 +333,13 @@ class _Served:
         self._warned: set[str] = set()
 
     def find(self, table: pa.Table) -> None:
-        """Note the names with stored answers."""
+        """Add the names of stored answers."""
         for column, names in self._stored.items():
             names |= served_as([table], column)
 
     def take(self, block: Sequence[Arrived]) -> None:
-        """Note the names with answers that came; warn once of a change, and raise UserError where these are of another
-        model than all that are stored.
+        """Add the names of new answers; warn once of a change, and raise UserError if they are of another model than
+        all stored ones.
         """
         tables = [each.answers for each in block]
         for column, label in zip(SERVED, ("the served model", "the server's system_fingerprint"), strict=True):
@@ -333,14 +348,14 @@ class _Served:
             self.refuse_another()
             together = before | names
             if len(together) > max(1, len(before)) and not self._warned & {"served_model", column}:
-                self._warned.add(column)  # with another model comes another fingerprint
+                self._warned.add(column)  # another model has another fingerprint
                 log.warning("%s: %s changed: %s", self._config.name, label, abbreviated_list(together))
 
     def refuse_another(self) -> None:
-        """Raise UserError where none of the models that answered in this run has answered what is stored."""
-        stored, came = self._stored["served_model"], self._came["served_model"]
-        if stored and came and not stored & came:
+        """Raise UserError if no stored answer is of a model of this run."""
+        stored, new = self._stored["served_model"], self._came["served_model"]
+        if stored and new and not stored & new:
             raise UserError(
-                f"{self._config.name}: the server now answers as {abbreviated_list(came)}, but stored answers are from "
+                f"{self._config.name}: the server now answers as {abbreviated_list(new)}, but stored answers are from "
                 f"{abbreviated_list(stored)}: set store.folder to a new folder to ask the current model everything"
             )

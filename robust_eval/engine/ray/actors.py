@@ -14,7 +14,7 @@ from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from robust_eval.answer import CURVES, SCHEMA, rows
-from robust_eval.engine.base import Waves, settling
+from robust_eval.engine.base import AdaptiveRequests, settling
 from robust_eval.engine.ray.shared_rate_limiter import ROOM, RateLimiterActor
 from robust_eval.engine.ray.worker import Block, Outcome, ReplyBytes, Worker, streamed
 from robust_eval.error import UserError
@@ -155,12 +155,14 @@ class Actors:
                 yield came
                 advance(sum(each.share for each in came), self._status())
 
-    def in_waves(self, requests: Sequence[Request], waves: Waves, stage: str, items: int) -> Iterator[list[Arrived]]:
+    def complete_adaptively(
+        self, requests: Sequence[Request], adaptive: AdaptiveRequests, stage: str, items: int
+    ) -> Iterator[list[Arrived]]:
         """See ModelRunner; in rounds."""
-        with settling(stage, waves, items) as advance:
+        with settling(stage, adaptive, items) as advance:
             while requests:
                 yield from self._answers(requests, {request.item for request in requests}, stage)
-                requests = waves.next()
+                requests = adaptive.next()
                 advance(self._status())
 
     def _answers(self, requests: Sequence[Request], missing: Set[Item], stage: str) -> Iterator[list[Arrived]]:

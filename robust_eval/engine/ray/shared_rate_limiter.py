@@ -131,6 +131,7 @@ class SharedRateLimiter:
 
     @asynccontextmanager
     async def permit(self, prompt_tokens: int, completion_tokens: int) -> AsyncIterator[Permit]:
+        """See RateLimiter; the permit comes from the actor of the shared rate limiter."""
         from ray.exceptions import RayTaskError
 
         try:

@@ -16,9 +16,9 @@ from torch import Tensor
 
 from robust_eval.model.base import Floats, Request
 from robust_eval.model.generation import Generation
+from robust_eval.model.local.device import fetched, to_device
 from robust_eval.model.local.draw import LEVELS, TokenDraws, answer_uniforms, draw
-from robust_eval.model.local.output_head import rows_per_batch
-from robust_eval.model.local.transfers import fetched, to_device
+from robust_eval.model.local.prefixes import rows_per_batch
 from robust_eval.model.local.vocabulary import Vocabulary, next_token_sets
 from robust_eval.model.token_texts import Ids
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from robust_eval.model.base import Floats
 from robust_eval.model.generation import Generation
-from robust_eval.model.local.transfers import to_device
+from robust_eval.model.local.device import to_device
 from robust_eval.model.token_texts import Ids
 
 EPSILON = 1e-4

@@ -14,10 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from robust_eval.model.base import Curve, Floats, Request
-from robust_eval.model.enumerated import EnumeratedAnswers, normalize_to_accuracy
+from robust_eval.model.base import Curve, EnumeratedAnswers, Floats, Request, normalize_to_accuracy
 from robust_eval.model.generation import Generation
 from robust_eval.model.local.answer_tree import Prefixes
+from robust_eval.model.local.device import fetched, to_device
 from robust_eval.model.local.draw import answer_uniforms
 from robust_eval.model.local.level_outcomes import (
     SD_BEGUN,
@@ -26,10 +26,9 @@ from robust_eval.model.local.level_outcomes import (
     Outcomes,
     outcomes,
 )
-from robust_eval.model.local.output_head import rows_per_batch
+from robust_eval.model.local.prefixes import rows_per_batch
 from robust_eval.model.local.tempered import offset_logprobs, offsets_of, tempered_logprobs, tempered_masses
 from robust_eval.model.local.thinning import ThinnedSample, thin
-from robust_eval.model.local.transfers import fetched, to_device
 from robust_eval.model.local.vocabulary import Vocabulary, next_token_sets
 from robust_eval.model.token_texts import Ids
 

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from robust_eval.model.base import Floats
 from robust_eval.model.generation import Generation
-from robust_eval.model.local.blockwise_topk import topk
+from robust_eval.model.local.device import fetched, to_device
 from robust_eval.model.local.tempered import Masses, offset_logprobs, offsets_of, tempered_masses
-from robust_eval.model.local.transfers import fetched, to_device
+from robust_eval.model.local.thinning import topk
 from robust_eval.model.local.vocabulary import NextTokenSets
 from robust_eval.model.token_texts import Ids
 

@@ -1,10 +1,14 @@
-"""Encoder of prompts as the token ids of a causal language model."""
+"""Encoders of prompts as the token ids of a causal language model, with its reasoning.
+
+A model reasons before each answer (``model.thinking_budget``), or its reasoning is a separate trace with answers after
+it (``sampler=thinking``, docs/thinking.md).
+"""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from robust_eval.model.base import Request
+from robust_eval.model.base import Completion, Reply, Request
 from robust_eval.model.local.batching import in_order
 from robust_eval.prompt.prompt import Prompt
 
@@ -19,10 +23,10 @@ class ChatTemplate:
     enable_thinking: bool | None = None
     """For templates that can turn thinking on and off (Qwen3); null: as the template has it by itself."""
     system_role: bool | None = None
-    """Whether the system line is a message of its own; false: it opens the first message of the user. null: wherever
-    the template shows such a message."""
+    """true: the system line is a message of its own; false: it opens the first message of the user; null: true if the
+    template shows such a message."""
     date: str = TEMPLATE_DATE
-    """What templates are told that write today's date."""
+    """Date for templates that write today's date."""
     thinking_end: str = "</think>"
     """The tag with which the model ends its reasoning. It begins with the same tag without the slash."""
 
@@ -79,3 +83,142 @@ def _shows_system_role(tokenizer: Any) -> bool:
         return "SYSTEM LINE" in tokenizer.apply_chat_template(messages, tokenize=False)
     except TemplateError:
         return False
+
+
+_SEPARATOR = "\n\n"
+"""Text between the end of the reasoning and the answer, as in chat templates."""
+_SEED_STEP = 1_000_003
+"""Difference between the seeds of answers to successive traces; equal traces would have equal answers otherwise."""
+
+
+@dataclass(frozen=True)
+class ThoughtFormat:
+    """Format of a model's reasoning: at most ``budget`` tokens up to the tag ``end``, which is appended if missing."""
+
+    tokenizer: Any
+    budget: int
+    end: str
+
+    @property
+    def start(self) -> str:
+        """Tag that opens the reasoning: the end tag without its slash."""
+        return self.end.replace("/", "", 1)
+
+    def opened(self, prompt: str) -> str:
+        """Return the text of a prompt with the reasoning opened, or closed with a budget of 0.
+
+        Some templates already open it.
+        """
+        opened = prompt if prompt.rstrip().endswith(self.start) else f"{prompt}{self.start}\n"
+        return opened if self.budget else f"{opened}\n{self.end}{_SEPARATOR}"
+
+    def request(self, request: Request) -> Request:
+        """Return the request for the traces before the answers of a request, one for each."""
+        return replace(request, max_new_tokens=self.budget, top_logprobs=0, matcher=None, first_line=False, whole=True)
+
+    def prompt(self, prompt: Sequence[int], trace: Completion) -> list[int]:
+        """Return the tokens before the answer: prompt, trace, and the end of the reasoning."""
+        ids = list(trace.token_ids or ())
+        if self.end in self._text(ids):
+            return [*prompt, *ids]
+        if trace.finish_reason == "stop":
+            ids = ids[:-1]  # it ended its reply, not its reasoning
+        return [*prompt, *ids, *self.tokenizer(f"\n{self.end}{_SEPARATOR}", add_special_tokens=False).input_ids]
+
+    def prompt_after_tokens(self, prompt: Sequence[int], tokens: Sequence[int]) -> list[int]:
+        """Return the tokens before the answer: prompt, the tokens of a trace, and the end of the reasoning."""
+        line_break = "" if self._text(tokens).endswith("\n") else "\n"
+        end = self.tokenizer(f"{line_break}{self.end}{_SEPARATOR}", add_special_tokens=False).input_ids
+        return [*prompt, *tokens, *end]
+
+    def as_reply(self, trace: Completion) -> Completion:
+        """Return a trace as a reply; ``answer_tokens`` counts its tokens before the end tag."""
+        ids = list(trace.token_ids or ())
+        before, ended, _ = self._text(ids).partition(self.end)
+        length = len(ids) - (trace.finish_reason == "stop" and not ended)  # it may have ended its reply instead
+        while ended and len(self._text(ids[:length])) > len(before):
+            length -= 1
+        return replace(trace, text=self._text(ids[:length], whole=False), answer_tokens=length)
+
+    def answer(self, request: Request, trace: Completion) -> Request:
+        """Return the request for the one answer after a trace, with its own random numbers."""
+        seed = request.seed + _SEED_STEP * (trace.trial + 1)
+        one = replace(request, temperatures=(trace.temperature,), trials=1, first_trial=0, seed=seed)
+        return replace(one, matcher=None, whole=True)
+
+    def with_reasoning(self, answer: Completion, tokens: Sequence[int]) -> Completion:
+        """Return an answer with the trace of these tokens as its reasoning."""
+        text = self._text(tokens, whole=False).strip()
+        return replace(answer, reasoning=text, reasoning_tokens=len(tokens)) if tokens else answer
+
+    def with_thought(self, answer: Completion, trace: Completion) -> Completion:
+        """Return an answer with the trace before it as its reasoning, in the place of the trace."""
+        ids = list(trace.token_ids or ())
+        return replace(
+            answer,
+            trial=trace.trial,
+            weight=trace.weight,
+            prompt_tokens=trace.prompt_tokens,
+            reasoning=self._text(ids, whole=False).split(self.end)[0].strip(),
+            reasoning_tokens=len(ids),
+        )
+
+    def _text(self, ids: Sequence[int], whole: bool = True) -> str:
+        """Return the text of tokens; ``whole`` includes the special ones."""
+        text: str = self.tokenizer.decode(list(ids), skip_special_tokens=not whole)
+        return text
+
+
+class ThoughtPrompts:
+    """Encoder of requests for traces, and for answers after given traces; it adds the reasoning to the replies."""
+
+    def __init__(self, tokenizer: Any, template: ChatTemplate) -> None:
+        self._thinking = ThoughtFormat(tokenizer, 1, template.thinking_end)
+        self._open_reasoning, self._skip_reasoning = (
+            PromptEncoder(tokenizer, "chat", template, replace(self._thinking, budget=budget).opened)
+            for budget in (1, 0)
+        )
+
+    @property
+    def stop(self) -> tuple[bytes, ...]:
+        """End of a trace: the tag."""
+        return (self._thinking.end.encode(),)
+
+    def prompt(self, request: Request) -> list[int]:
+        """Return the tokens before the trace, or before the answer."""
+        tokens = _tokens(request)
+        if tokens == ():
+            return self._skip_reasoning(request.prompt)
+        opened = self._open_reasoning(request.prompt)
+        return opened if tokens is None else self._thinking.prompt_after_tokens(opened, tokens)
+
+    def in_order(self, requests: Sequence[Request]) -> list[tuple[list[int], Request]]:
+        """Return requests with their prompts' ids, in the order of evaluation."""
+        return in_order([(self.prompt(request), request) for request in requests])
+
+    def read(self, reply: Reply) -> Reply:
+        """Return a reply with traces cut at their end tag, or with answers that include their reasoning."""
+        tokens = _tokens(reply.request)
+        if tokens is None:
+            return reply._replace(completions=[self._thinking.as_reply(trace) for trace in reply.completions])
+        return reply._replace(
+            completions=[self._thinking.with_reasoning(answer, tokens) for answer in reply.completions]
+        )
+
+
+def are_traces(requests: Sequence[Request]) -> bool:
+    """Return whether requests ask for traces, not for answers after traces; no block mixes the two."""
+    return _tokens(requests[0]) is None
+
+
+def group_by_question(requests: Sequence[Request]) -> list[list[Request]]:
+    """Return the requests grouped by question; each group is generated together."""
+    groups: dict[str, list[Request]] = {}
+    for request in requests:
+        groups.setdefault(request.question_id, []).append(request)
+    return list(groups.values())
+
+
+def _tokens(request: Request) -> tuple[int, ...] | None:
+    assert request.thought is not None
+    return request.thought.tokens

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robust_eval.error import OutageError, UserError, first_line
-from robust_eval.model.local.embedded import package_folder
-from robust_eval.model.local.fingerprint import no_model
+from robust_eval.model.local.model_files import no_model, package_folder
 from robust_eval.runtime.parallel import run_parts
 
 log = logging.getLogger(__name__)

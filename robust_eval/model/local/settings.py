@@ -1,13 +1,13 @@
 """Settings of a local model, and their validation."""
 
+import ctypes
+import sys
 from dataclasses import dataclass, field
 from typing import Any
 
 from robust_eval.model.config import PROMPT_STYLES
 from robust_eval.model.generation import Generation
-from robust_eval.model.local.memory import has_cuda
-from robust_eval.model.local.prompt_encoder import ChatTemplate, PromptEncoder
-from robust_eval.model.local.thinking import ThoughtFormat
+from robust_eval.model.local.prompt_encoder import ChatTemplate, PromptEncoder, ThoughtFormat
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 MAX_ANSWERS_AT_ONCE = {False: 1600, True: 25_600}
@@ -42,7 +42,7 @@ class TransformersSettings:
     stop: list[str] = field(default_factory=list)
     """Strings before which an answer ends, besides the model's end-of-text tokens and, in plain text, line breaks."""
     chat_template: ChatTemplate = field(default_factory=ChatTemplate)
-    """How the chat template is filled."""
+    """Parameters of the chat template."""
     thinking_budget: int | None = None
     """Tokens that the model may think before each answer; then the end of its reasoning is written for it. 0: it
     answers without thinking. null: nothing is done about thinking."""
@@ -98,3 +98,14 @@ class TransformersSettings:
         if self.thinking_budget is None:
             return None
         return ThoughtFormat(tokenizer, self.thinking_budget, self.chat_template.thinking_end)
+
+
+def has_cuda() -> bool:
+    """Return whether torch can use a CUDA device; torch is imported only where a driver is installed."""
+    try:
+        ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+    except OSError:
+        return False
+    import torch
+
+    return torch.cuda.is_available()

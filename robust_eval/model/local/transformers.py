@@ -11,11 +11,17 @@ from robust_eval.error import UserError, first_line
 from robust_eval.model.base import Request
 from robust_eval.model.config import ModelConfig, Shards
 from robust_eval.model.local.batching import BatchContext, growing_blocks
-from robust_eval.model.local.embedded import CONVERSION, converted_folder, converted_model, package_folder
-from robust_eval.model.local.fingerprint import folder_hash, hub_commit, no_model
-from robust_eval.model.local.prompt_encoder import ChatTemplate
+from robust_eval.model.local.model_files import (
+    CONVERSION,
+    converted_folder,
+    converted_model,
+    folder_hash,
+    hub_commit,
+    no_model,
+    package_folder,
+)
+from robust_eval.model.local.prompt_encoder import ChatTemplate, ThoughtPrompts, are_traces, group_by_question
 from robust_eval.model.local.settings import TransformersSettings
-from robust_eval.model.local.thinking import ThoughtPrompts, are_traces, group_by_question
 from robust_eval.model.workload import ServiceLimits
 
 if TYPE_CHECKING:

@@ -10,16 +10,14 @@ import torch
 
 from robust_eval.error import UserError, first_line
 from robust_eval.model.base import Completion, Item, LanguageModel, Reply, Request
-from robust_eval.model.local.answer_texts import AnswerTexts
 from robust_eval.model.local.answer_tree import Paths, Prefixes, sample_answers
 from robust_eval.model.local.batching import PADDING, BatchContext, blocks, growing_blocks
-from robust_eval.model.local.cpu_linear import use_faster_linear
+from robust_eval.model.local.device import bytes_per_question, free_memory, is_out_of_memory, use_faster_linear
 from robust_eval.model.local.exact_tree import Enumerated, enumerate_answers, enumerate_choices
-from robust_eval.model.local.memory import bytes_per_question, free_memory, is_out_of_memory
-from robust_eval.model.local.packed_prefixes import PackedPrefixes, agrees_with_plain_passes
-from robust_eval.model.local.prefix_rows import PrefixRows
+from robust_eval.model.local.prefixes import PackedPrefixes, PrefixRows, agrees_with_plain_passes
+from robust_eval.model.local.prompt_encoder import ThoughtPrompts, are_traces, group_by_question
 from robust_eval.model.local.settings import TransformersSettings
-from robust_eval.model.local.thinking import ThoughtPrompts, are_traces, group_by_question
+from robust_eval.model.local.vocabulary import AnswerTexts
 
 log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""Coroutines that go on while the rest of the program does something else."""
+"""Coroutines in a thread of their own."""
 
 import _thread
 import asyncio
@@ -8,14 +8,14 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 
 class Background:
-    """A coroutine in a thread with an event loop of its own; it is cancelled where the context is left before it ends.
+    """Coroutine in a thread with its own event loop, which is cancelled at an early end of the context.
 
-    ``work`` makes the coroutine. It is called in the thread, so that an interrupt of the caller leaves none that
-    nobody awaits. ``done`` is called when it ends, however it does.
+    ``work`` makes the coroutine in the thread, so that an interrupt of the caller leaves no coroutine without an await.
+    ``done`` is called at its end.
 
     An interrupt may come at any moment. ``threading.Thread.start`` and ``threading.Event.wait`` are written in Python,
     and one inside them ends in "release unlocked lock"; starting a thread and acquiring a lock are not.
@@ -34,20 +34,20 @@ class Background:
     def __enter__(self) -> "Background":
         try:
             _thread.start_new_thread(self._run, ())
-        except KeyboardInterrupt:  # it comes after the thread has begun
+        except KeyboardInterrupt:  # after the start of the thread
             self.__exit__()
             raise
         return self
 
     def __exit__(self, *problem: Any) -> None:
         self._left = True
-        if self._loop is not None:  # without one the work has not begun, and does not begin any more
-            with contextlib.suppress(RuntimeError):  # the loop is closed: the work has ended
+        if self._loop is not None:  # without a loop the work never starts
+            with contextlib.suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._cancel)
         self._running.acquire()
 
     def result(self) -> None:
-        """Raise what the coroutine raised."""
+        """Raise the exception of the coroutine, if any."""
         if self._problem is not None:
             raise self._problem
 
@@ -74,17 +74,15 @@ class Background:
             self._task.cancel()
 
 
-def run_sync(work: Callable[[], Coroutine[Any, Any, Found]]) -> Found:
-    """Return what the coroutine that ``work`` makes returns, or raise what it raises; also where an event loop runs in
-    this thread.
-    """
-    found: list[Found] = []
+def run_sync(work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
+    """Return the result of the coroutine that ``work`` makes, or raise its exception; also below a running loop."""
+    results: list[Result] = []
     ended: queue.SimpleQueue[None] = queue.SimpleQueue()
 
     async def keep() -> None:
-        found.append(await work())
+        results.append(await work())
 
     with Background(keep, lambda: ended.put(None)) as background:
         ended.get()
     background.result()
-    return found[0]
+    return results[0]

@@ -1,13 +1,15 @@
-"""Calls to a server: their bodies and seeds, the answers that come of them, and the count of failed ones."""
+"""Calls to a server: bodies, seeds, completions, and the count of failed questions."""
 
 import codecs
 import hashlib
 import logging
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
+from robust_eval.answer import SERVED
 from robust_eval.model.base import Call, Completion, Item, Reply, Request
 from robust_eval.model.logprobs import fault
 from robust_eval.model.served.limits.retries import Attempts
@@ -19,70 +21,51 @@ from robust_eval.reader.markup import without_reasoning
 from robust_eval.runtime.finish_reasons import FILTER
 from robust_eval.runtime.text import printable
 
-_MOST_SEEDS = 2**31 - 2**20
+_SEEDS = 2**31 - 2**20
 
 
 def seed_of(call: Call) -> int:
-    """Return the seed of a call, with which each of its answers has the seed that it would have alone.
+    """Return the seed of a call, with which each of its answers has the seed of a call of its own.
 
-    Servers give choice i of a request with seed s what seed s + i gives; so the seed of a trial is that of the first
-    one of its temperature plus its number. Those that are asked together follow on one another for that.
+    Choice i of a request with seed s is the answer to seed s + i; so the seed of a trial is that of the first one at
+    its temperature plus its number, and the trials of a call are consecutive.
     """
     request = call.request
     name = f"{request.seed}\0{request.question_id}\0{request.rewrite}\0{call.temperature!r}"
-    first = int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest()) % _MOST_SEEDS
+    first = int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest()) % _SEEDS
     return first + call.trials[0]
 
 
-def completions(call: Call, trials: Sequence[int], answered: ServiceResponse, style: str) -> list[Completion]:
-    """Return the answers that came to these trials; the prompt is counted with the first of them, as
-    services bill it.
-    """
-    number = len(answered.choices)
-    found = []
-    for place, (trial, choice) in enumerate(zip(trials, answered.choices, strict=False)):  # some send more than asked
-        share, rest = divmod(answered.completion_tokens, number)
-        thought, more = divmod(answered.reasoning_tokens or 0, number)
-        found.append(
-            _completion(
-                call,
-                trial,
-                choice,
-                style,
-                prompt_tokens=0 if place else answered.prompt_tokens,
-                completion_tokens=len(choice.tokens) if choice.tokens else share + (rest if not place else 0),
-                reasoning_tokens=None if answered.reasoning_tokens is None else thought + (more if not place else 0),
-                cached_tokens=None if answered.cached_tokens is None else 0 if place else answered.cached_tokens,
-                served_model=answered.served_model,
-                system_fingerprint=answered.system_fingerprint,
-            )
-        )
-    return found
+def completions(call: Call, trials: Sequence[int], response: ServiceResponse, style: str) -> list[Completion]:
+    """Return the answers to these trials; the prompt is counted with the first of them, as services bill it."""
+    number = len(response.choices)
+    answers = []
+    for place, (trial, choice) in enumerate(zip(trials, response.choices, strict=False)):  # some send too many
+        first = place == 0
+        tokens = len(choice.tokens) if choice.tokens else _share(response.completion_tokens, number, first)
+        usage: dict[str, Any] = {
+            "prompt_tokens": response.prompt_tokens if first else 0,
+            "completion_tokens": tokens,
+            "reasoning_tokens": _share(response.reasoning_tokens, number, first),
+            "cached_tokens": response.cached_tokens if first or response.cached_tokens is None else 0,
+        }
+        served = {column: getattr(response, column) for column in SERVED}
+        answers.append(replace(_completion(call, trial, choice, style), **usage, **served))
+    return answers
 
 
-def _completion(
-    call: Call,
-    trial: int,
-    choice: Choice,
-    style: str,
-    prompt_tokens: int,
-    completion_tokens: int,
-    reasoning_tokens: int | None,
-    cached_tokens: int | None,
-    served_model: str | None,
-    system_fingerprint: str | None,
-) -> Completion:
+def _share(tokens: int | None, number: int, first: bool) -> int | None:
+    """Return the share of one of ``number`` answers in a count of tokens; the first one has the rest."""
+    return None if tokens is None else tokens // number + (tokens % number if first else 0)
+
+
+def _completion(call: Call, trial: int, choice: Choice, style: str) -> Completion:
     text, end, broken = _answer(choice.text, style, call.request.first_line)
-    outcome = None
-    if choice.finish_reason == FILTER:
-        outcome = "filtered_reply"
-    elif choice.refused:
-        outcome = "refused"
+    outcome = "filtered_reply" if choice.finish_reason == FILTER else "refused" if choice.refused else None
     tokens = choice.tokens
-    spoken = without_reasoning(text)
-    if tokens and (choice.reasoning or spoken != text.strip()):
-        tokens = _spoken(tokens, spoken or "")
-        end = len(spoken or "")
+    answer = without_reasoning(text) or ""
+    if tokens and (choice.reasoning or answer != text.strip()):
+        tokens, end = _answer_tokens(tokens, answer), len(answer)
     return Completion(
         temperature=call.temperature,
         trial=trial,
@@ -92,31 +75,19 @@ def _completion(
         top_logprobs=[token.top for token in tokens] if tokens else None,
         answer_tokens=_carrying(tokens, end) if tokens else None,
         finish_reason="stop" if broken else choice.finish_reason or None,
-        prompt_tokens=prompt_tokens,
-        completion_tokens=completion_tokens,
         outcome=outcome,
         reasoning=choice.reasoning,
-        reasoning_tokens=reasoning_tokens,
-        cached_tokens=cached_tokens,
-        served_model=served_model,
-        system_fingerprint=system_fingerprint,
     )
 
 
 def unanswered(call: Call, trial: int, outcome: str) -> Completion:
-    """Return an answer that did not come."""
-    return Completion(
-        temperature=call.temperature,
-        trial=trial,
-        text="",
-        weight=1 / call.request.trials,
-        outcome=outcome,
-    )
+    """Return the completion in place of an answer that did not come."""
+    return Completion(call.temperature, trial, "", 1 / call.request.trials, outcome=outcome)
 
 
 def _answer(text: str, style: str, first_line: bool) -> tuple[str, int, bool]:
-    """Return what a reply answers: its first line (in a conversation: that is not blank); where in the reply that ends,
-    0 if it is blank; and whether a line break ended it.
+    """Return the answer of a reply, its first line (in a conversation: the first that is not blank); the end of the
+    answer in the reply, 0 if it is blank; and whether a line break ended it.
     """
     if not first_line:
         return text.strip(), len(text.rstrip()), False
@@ -125,16 +96,16 @@ def _answer(text: str, style: str, first_line: bool) -> tuple[str, int, bool]:
     return line.strip(), start + len(line.rstrip()) if line.strip() else 0, bool(broken)
 
 
-def _spoken(tokens: Sequence[Token], text: str) -> list[Token] | None:
-    """Return the tokens that write a text behind the reasoning; None where they do not tell."""
+def _answer_tokens(tokens: Sequence[Token], text: str) -> list[Token] | None:
+    """Return the tokens that write a text after the reasoning; None if they do not show that."""
     ends = list(accumulate(len(token.text) for token in tokens))
     place = b"".join(token.text for token in tokens).rfind(text.encode())
     return [token for token, end in zip(tokens, ends, strict=True) if end > place] if text and place >= 0 else None
 
 
 def _carrying(tokens: Sequence[Token], end: int) -> int:
-    """Return how many of the leading tokens carry the first ``end`` characters of the text that they write."""
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")  # a character may be written by several
+    """Return the number of leading tokens with the first ``end`` characters of their text."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")  # a character may have several tokens
     written = 0
     for number, token in enumerate(tokens):
         if written >= end:
@@ -143,18 +114,22 @@ def _carrying(tokens: Sequence[Token], end: int) -> int:
     return len(tokens) if tokens and tokens[-1].text else max(0, len(tokens) - 1)
 
 
-def request_body(settings: ServiceSettings, can: Capabilities, call: Call) -> dict[str, Any]:
-    """Return what is sent beside the prompt."""
+def request_body(settings: ServiceSettings, capabilities: Capabilities, call: Call) -> dict[str, Any]:
+    """Return the body of a request without the prompt."""
     request = call.request
-    body = truncation(settings, can) | extra_body(settings) | {can.limit: settings.reply_tokens(request.max_new_tokens)}
+    body = (
+        truncation(settings, capabilities)
+        | extra_body(settings)
+        | {capabilities.limit: settings.reply_tokens(request.max_new_tokens)}
+    )
     body |= settings.thought(request)
     if not math.isnan(call.temperature):
         body["temperature"] = call.temperature
-    if call.temperature != 0 and can.takes_seed:
+    if call.temperature != 0 and capabilities.takes_seed:
         body["seed"] = seed_of(call)
     if len(call.trials) > 1:
         body["n"] = len(call.trials)
-    top = min(request.top_logprobs, can.top_logprobs)
+    top = min(request.top_logprobs, capabilities.top_logprobs)
     if top:
         chat = settings.prompt_style == "chat"
         body |= {"logprobs": True, "top_logprobs": top} if chat else {"logprobs": top}
@@ -163,39 +138,39 @@ def request_body(settings: ServiceSettings, can: Capabilities, call: Call) -> di
     return body
 
 
-def truncation(settings: ServiceSettings, can: Capabilities) -> dict[str, Any]:
-    """Return the part of the distribution that is sampled, as far as the server lets it be said."""
-    own = settings.generation
-    if own.preset == "repository":
+def truncation(settings: ServiceSettings, capabilities: Capabilities) -> dict[str, Any]:
+    """Return the settings of the truncation that the server accepts."""
+    generation = settings.generation
+    if generation.preset == "repository":
         return {}
-    body = dict(can.truncation_off)
+    body = dict(capabilities.truncation_off)
     for name, off in (("top_p", 1.0), ("top_k", 0), ("min_p", 0.0), ("repetition_penalty", 1.0)):
-        if getattr(own, name) != off:
-            body[name] = getattr(own, name)
+        if getattr(generation, name) != off:
+            body[name] = getattr(generation, name)
     return body
 
 
 def extra_body(settings: ServiceSettings) -> dict[str, Any]:
-    """Return what the settings say that every request holds."""
+    """Return the additional settings of every request."""
     return {**(settings.extra_body or {}), **settings.thinking()}
 
 
 log = logging.getLogger(__name__)
 
-FEW = 10
-"""Questions from which on the share of those that failed is judged."""
+MIN_QUESTIONS = 10
+"""Minimum number of questions for a limit of the share of failed ones."""
 
 
 def by_prefix(request: Request) -> tuple[Any, ...]:
-    """Return what requests are ordered by: prompts that begin alike follow one another, and a service finds in its
-    cache what it has just read.
+    """Return the sort key of requests: prompts with a common prefix are consecutive, so that it is in the service's
+    cache.
     """
     prompt = request.prompt
     return prompt.system, prompt.exemplars, prompt.question
 
 
 class Intake:
-    """Check of the answers of one run, and count of the questions of which an answer failed."""
+    """Check of the answers of one run, and count of the questions with a failed answer."""
 
     def __init__(self, settings: ServiceSettings, attempts: Attempts) -> None:
         self.answered: set[Item] = set()
@@ -204,18 +179,18 @@ class Intake:
         self._settings = settings
         self._attempts = attempts
 
-    def completions(self, call: Call, answered: ServiceResponse, needed: int) -> list[Completion]:
+    def completions(self, call: Call, response: ServiceResponse, needed: int) -> list[Completion]:
         """Return the answers to a call, or the first of them, with ``needed`` log-probabilities a token; raises
-        UnansweredError where log-probabilities cannot be believed.
+        UnansweredError for invalid log-probabilities.
         """
-        self._note_ends(answered)
-        found = completions(call, call.trials, answered, self._settings.prompt_style)
-        for one in found:
-            silent = one.outcome is not None or not one.text  # of what is no answer none are needed
+        self._note_ends(response)
+        answers = completions(call, call.trials, response, self._settings.prompt_style)
+        for one in answers:
+            silent = one.outcome is not None or not one.text  # no answer: no log-probabilities are needed
             logprobs = one.token_logprobs, one.top_logprobs, one.answer_tokens
             if wrong := fault(*logprobs, 0 if silent else needed, whole_is_enough=False):
                 raise UnansweredError("garbled", f"the server sent {wrong}")
-        return found
+        return answers
 
     def reply(self, request: Request, completions: list[Completion]) -> Reply:
         """Return answers as a reply to their request, and count it."""
@@ -225,28 +200,28 @@ class Intake:
         return Reply(request, completions, share=1.0 if request.enumeration else len(completions) / request.answers)
 
     def failure(self, request: Request, problem: UnansweredError) -> str:
-        """Return the outcome of an answer that did not come, and log an error."""
+        """Return the outcome of a failed answer, and log an error."""
         if problem.kind == "filtered":
             return "filtered_prompt"
         log.warning("question %s: %s", request.question_id, problem)
         return "error"
 
-    async def judge(self, problem: UnansweredError) -> None:
-        """End the run where too many questions failed, in all processes that ask the service."""
-        self.judge_totals(*await self._attempts.limiter.counted(len(self.answered), len(self.failed)), problem)
+    async def check_failures(self, problem: UnansweredError) -> None:
+        """End the run if too many questions failed in all processes together."""
+        self.check_totals(*await self._attempts.limiter.counted(len(self.answered), len(self.failed)), problem)
 
-    def judge_totals(self, answered: int, failed: int, problem: UnansweredError) -> None:
-        """End the run where too many of these questions failed."""
-        if answered >= FEW and failed > self._settings.max_error_rate * answered:
+    def check_totals(self, response: int, failed: int, problem: UnansweredError) -> None:
+        """End the run if too many of these questions failed."""
+        if response >= MIN_QUESTIONS and failed > self._settings.max_error_rate * response:
             self._attempts.end(
-                f"an answer to {failed} of {answered} questions failed, more than "
+                f"an answer to {failed} of {response} questions failed, more than "
                 f"model.max_error_rate={self._settings.max_error_rate:g}; the last: {problem}"
             )
 
-    def _note_ends(self, answered: ServiceResponse) -> None:
-        """Warn once of each word for the end of a reply that is in no dialect."""
-        for word in {printable(choice.unknown_reason[:40]) for choice in answered.choices if choice.unknown_reason}:
-            if word not in self.unknown_ends and len(self.unknown_ends) < FEW:
+    def _note_ends(self, response: ServiceResponse) -> None:
+        """Warn once of each unknown finish reason."""
+        for word in {printable(choice.unknown_reason[:40]) for choice in response.choices if choice.unknown_reason}:
+            if word not in self.unknown_ends and len(self.unknown_ends) < MIN_QUESTIONS:
                 self.unknown_ends.append(word)
                 log.warning(
                     "%s ends replies with finish_reason=%r, which is not known: they are taken as whole",

@@ -1,13 +1,13 @@
-"""Tests of a server's draws against the log-probabilities that it gives with them, while a run goes on.
+"""Tests of a server's draws against their log-probabilities, during a run.
 
-Both bet against the server. Wealth that begins at 1 grows by no bet on the average, if the replies are draws at the
-temperature that was asked for. So it ever exceeds 1/p with probability p at most (Ville's inequality).
+Both bet against the server. If the replies are draws at the requested temperature, the expected wealth stays at its
+initial 1, so the probability that it ever exceeds 1/p is at most p (Ville's inequality).
 
-*Repetition.* A further reply equals the first, r, with probability P(r). The bet that it does pays 1/P(r), so k equal
+*Repetition.* A further reply equals the first, r, with probability P(r). The bet on that pays 1/P(r), so k equal
 replies to a question pay P(r)^-(k - 1): the sum over questions of (k - 1) log P(r), against its expectation. Half of
 the wealth is bet on each question, so that a question with different replies does not end the test.
 
-*Temperature.* Among the tokens whose log-probabilities are shown, a token is drawn with a probability proportional to
+*Temperature.* Among the tokens with log-probabilities, a token is drawn with a probability proportional to
 exp(log p / t). The bet is on another temperature, and pays the ratio of the two probabilities.
 """
 
@@ -16,40 +16,42 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from robust_eval.model.base import Call, Item
 from robust_eval.model.served.probe import Capabilities
 from robust_eval.model.served.service_settings import ServiceSettings
 from robust_eval.model.served.transport.service import Choice, ServiceResponse
 from robust_eval.model.served.transport.token_logprobs import Token
 
-SHOWN = 20
-"""Log-probabilities a token that are asked for."""
+REQUESTED_LOGPROBS = 20
+"""Number of requested log-probabilities a token."""
 HARMLESS = {"chat_template_kwargs", "user", "metadata", "store", "service_tier"}
-"""Settings of ``extra_body`` that leave the distribution alone."""
+"""Settings of ``extra_body`` that do not change the distribution."""
 IMPOSSIBLE = -1000.0
-"""What servers write in place of a log-probability lies below."""
+"""Lower bound of log-probabilities; placeholders of servers lie below."""
 QUESTIONS = 30
-"""Questions whose draws at the highest temperature are watched."""
+"""Number of questions whose draws at the highest temperature are tested."""
 CERTAIN = -math.log(1e-9)
-"""Log wealth at which a server does not draw as it is asked to."""
-OTHERS = (0.25, 0.5, 0.7, 1.0, 1.5, 2.0)
-"""Temperatures that are bet on."""
-DIFFERENT = 1.3
-"""Ratio of two temperatures from which on one is bet on against the other."""
+"""Log wealth at which the draws differ from those requested."""
+ALTERNATIVES = (0.25, 0.5, 0.7, 1.0, 1.5, 2.0)
+"""Alternative temperatures of the bets."""
+MIN_RATIO = 1.3
+"""Minimum ratio of an alternative and the requested temperature, or of their inverses."""
 
 
 @dataclass
 class _WatchedQuestion:
     first: tuple[bytes, ...] | None = None
     wealth: float = 0.0
-    """The logarithm; −∞ once a reply was another."""
+    """Logarithm of the wealth; −∞ after a different reply."""
 
 
 @dataclass
 class DrawWatch:
-    """Draws of the first questions, whose log-probabilities are ``tempered`` or the model's own, ``top`` at a place.
+    """Test of the draws of the first questions, with the ``top`` log-probabilities of each position.
 
-    ``body`` asks for them.
+    The log-probabilities, which ``body`` requests, are ``tempered`` or the model's own.
     """
 
     tempered: bool
@@ -60,18 +62,18 @@ class DrawWatch:
     _temperature: float = math.nan
 
     def covers(self, call: Call) -> bool:
-        """Tell whether the draws of a call are watched: those at the highest temperature of one of the questions."""
+        """Return whether the draws of a call are tested: those at the highest temperature of one of the questions."""
         request = call.request
         if not call.temperature > 0 or call.temperature != max(request.temperatures) or request.thought is not None:
             return False
         if math.isnan(self._temperature):
             self._temperature = call.temperature
-            self._bets = {t: 0.0 for t in OTHERS if abs(math.log(t / call.temperature)) >= math.log(DIFFERENT)}
+            self._bets = {t: 0.0 for t in ALTERNATIVES if abs(math.log(t / call.temperature)) >= math.log(MIN_RATIO)}
         known = request.item in self.questions
         return call.temperature == self._temperature and (known or len(self.questions) < QUESTIONS)
 
     def add(self, call: Call, choices: Sequence[Choice]) -> None:
-        """Take the replies to a call."""
+        """Add the replies to a call."""
         question = self.questions.setdefault(call.request.item, _WatchedQuestion())
         for tokens in (choice.tokens for choice in choices):
             if tokens and all(IMPOSSIBLE < token.logprob < 1e-3 for token in tokens):
@@ -82,13 +84,13 @@ class DrawWatch:
     def repetition(self) -> float:
         """Return the log wealth of the bets on repetition."""
         return sum(
-            math.log(0.5) + _log1pexp(question.wealth)
+            math.log(0.5) + _log_sum([0.0, question.wealth])
             for question in self.questions.values()
             if question.first is not None
         )
 
     def drawn_as_at(self) -> float | None:
-        """Return the temperature at which replies seem to be drawn, where it is not the one asked for."""
+        """Return the likely temperature of the replies; None if it may be the requested one."""
         if not self._bets:
             return None
         best = max(self._bets, key=lambda t: self._bets[t])
@@ -101,50 +103,52 @@ class DrawWatch:
         elif path != question.first:
             question.wealth = -math.inf
         else:
-            question.wealth -= sum(self._most(token) for token in tokens)
+            question.wealth -= sum(self._max_logprob(token) for token in tokens)
 
-    def _most(self, token: Token) -> float:
-        """Return the largest log-probability that a token may have had when it was drawn."""
+    def _max_logprob(self, token: Token) -> float:
+        """Return the maximum log-probability of a token at the sampling temperature."""
         if self.tempered or self._temperature == 1:
             return min(token.logprob, 0.0)
-        shown = [value for value in token.top[: self.top] if value > IMPOSSIBLE]
-        if not shown or token.logprob < shown[-1]:
-            shown.append(token.logprob)
-        return token.logprob / self._temperature - _log_sum([value / self._temperature for value in shown])
+        largest = [value for value in token.top[: self.top] if value > IMPOSSIBLE]
+        if not largest or token.logprob < largest[-1]:
+            largest.append(token.logprob)
+        return token.logprob / self._temperature - _log_sum([value / self._temperature for value in largest])
 
     def _bet(self, tokens: Sequence[Token]) -> None:
         for token in tokens:
-            shown = [value for value in token.top[: self.top] if value > IMPOSSIBLE]
-            if len(shown) < 2 or token.logprob < shown[-1]:
+            largest = [value for value in token.top[: self.top] if value > IMPOSSIBLE]
+            if len(largest) < 2 or token.logprob < largest[-1]:
                 continue
-            asked = token.logprob / self._temperature - _log_sum([value / self._temperature for value in shown])
+            requested = token.logprob / self._temperature - _log_sum([value / self._temperature for value in largest])
             for t in self._bets:
-                self._bets[t] += token.logprob / t - _log_sum([value / t for value in shown]) - asked
+                self._bets[t] += token.logprob / t - _log_sum([value / t for value in largest]) - requested
 
 
-def draw_watch(settings: ServiceSettings, can: Capabilities) -> DrawWatch | None:
-    """Return the watch of a server that ``can`` do so much; None where it gives no log-probabilities, or settings or
-    the server itself change what is drawn from.
+def draw_watch(settings: ServiceSettings, capabilities: Capabilities) -> DrawWatch | None:
+    """Return the test of a server's draws; None without log-probabilities, or if settings or the server change the
+    distribution.
     """
-    own = settings.generation
-    changed = own.preset != "full" or own.truncates or own.repetition_penalty != 1 or not can.truncation_off
-    if changed or not HARMLESS.issuperset(settings.extra_body or {}) or not can.top_logprobs:
+    generation = settings.generation
+    changed = (
+        generation.preset != "full"
+        or generation.truncates
+        or generation.repetition_penalty != 1
+        or not capabilities.truncation_off
+    )
+    if changed or not HARMLESS.issuperset(settings.extra_body or {}) or not capabilities.top_logprobs:
         return None
-    top = min(SHOWN, can.top_logprobs)
+    top = min(REQUESTED_LOGPROBS, capabilities.top_logprobs)
     chat = settings.prompt_style == "chat"
-    return DrawWatch(can.tempered_logprobs, top, {"logprobs": True, "top_logprobs": top} if chat else {"logprobs": top})
+    return DrawWatch(
+        capabilities.tempered_logprobs, top, {"logprobs": True, "top_logprobs": top} if chat else {"logprobs": top}
+    )
 
 
-def without_logprobs(answered: ServiceResponse) -> ServiceResponse:
-    """Return what a server would have answered that was asked for no log-probabilities."""
-    return answered._replace(choices=[choice._replace(tokens=None) for choice in answered.choices])
+def without_logprobs(response: ServiceResponse) -> ServiceResponse:
+    """Return the response without log-probabilities."""
+    return response._replace(choices=[choice._replace(tokens=None) for choice in response.choices])
 
 
 def _log_sum(values: Sequence[float]) -> float:
-    most = max(values)
-    return most + math.log(sum(math.exp(value - most) for value in values))
-
-
-def _log1pexp(value: float) -> float:
-    """Return log(1 + exp(value)), also of large values."""
-    return max(value, 0.0) + math.log1p(math.exp(-abs(value)))
+    """Return the logarithm of the sum of exp(value)."""
+    return float(np.logaddexp.reduce(values))

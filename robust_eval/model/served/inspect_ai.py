@@ -1,4 +1,4 @@
-"""A model of any provider that inspect_ai has: Anthropic, Google, Bedrock, Mistral, …"""
+"""Model of a provider of inspect_ai: Anthropic, Google, Bedrock, Mistral, …"""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -13,16 +13,15 @@ if TYPE_CHECKING:
 
 @dataclass
 class InspectAI(ServiceSettings):
-    """The model that inspect_ai calls PROVIDER/NAME, asked through it.
+    """Model with inspect_ai's name PROVIDER/NAME.
 
-    The provider reads its key from the environment variable that it documents, and it is written nowhere.
+    The provider reads its key from its documented environment variable; the key is written nowhere.
     """
 
     base_url: str | None = None
-    """Address of the provider, where it has none of its own; null: the provider's, or that of its environment
-    variable."""
+    """Address of the provider; null: the provider's own, or that of its environment variable."""
     model_args: Any = None
-    """More of inspect_ai's arguments for the provider (its option -M), for example {responses_api: false}."""
+    """Additional arguments of inspect_ai for the provider (its option -M), for example {responses_api: false}."""
 
     def __post_init__(self) -> None:
         if self.prompt_style != "chat":
@@ -32,8 +31,8 @@ class InspectAI(ServiceSettings):
         if self.base_url is not None and not {"@", "?", "#"}.isdisjoint(self.base_url):
             raise ValueError("base_url must not hold a secret: the provider reads its key from the environment")
         refuse_secrets("model_args", self.model_args, "leave it to the provider to find it there")
-        if own := [name for name in _OWN if name in (self.model_args or {})]:
-            raise ValueError(f"model_args must not hold {own[0]}, which follows from other settings")
+        if reserved := [name for name in _RESERVED if name in (self.model_args or {})]:
+            raise ValueError(f"model_args must not hold {reserved[0]}, which follows from other settings")
         super().__post_init__()
 
     @property
@@ -42,9 +41,9 @@ class InspectAI(ServiceSettings):
         return self.model
 
     def identity(self) -> dict[str, Any]:
-        """Return the provider, its model, and how it is prompted."""
-        asked = {"server": "inspect_ai", "base_url": self.base_url, "model_args": self.model_args or {}}
-        return super().identity() | asked
+        """Return the provider, its model, and the prompt style."""
+        provider = {"server": "inspect_ai", "base_url": self.base_url, "model_args": self.model_args or {}}
+        return super().identity() | provider
 
     def service(self, key: str | None) -> "InspectService":
         """See ServiceSettings; the provider finds its key itself."""
@@ -53,7 +52,7 @@ class InspectAI(ServiceSettings):
         return InspectService(self.model, self.base_url, self.model_args or {}, self.at_once)
 
     def load(self) -> "ServedModel":
-        """Return a client of the provider, which loads nothing; UserError where inspect_ai is not installed."""
+        """Return a client of the provider, which loads nothing; UserError if inspect_ai is not installed."""
         try:
             import inspect_ai  # noqa: F401
         except ImportError as problem:
@@ -65,5 +64,5 @@ class InspectAI(ServiceSettings):
         return ServedModel(self, None)
 
 
-_OWN = ("model", "role", "default", "config", "base_url", "memoize", "max_retries", "custom_outputs")
-"""What the program itself says of a provider."""
+_RESERVED = ("model", "role", "default", "config", "base_url", "memoize", "max_retries", "custom_outputs")
+"""Arguments of a provider that follow from other settings."""

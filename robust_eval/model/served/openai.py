@@ -1,4 +1,4 @@
-"""A model behind any server that speaks OpenAI's protocol: OpenAI, vLLM, llama.cpp, the server of an institute."""
+"""Model behind a server with OpenAI's protocol: OpenAI, vLLM, llama.cpp, the server of an institute."""
 
 import os
 from dataclasses import dataclass, replace
@@ -7,8 +7,7 @@ from urllib.parse import urlsplit
 
 from robust_eval.error import UserError
 from robust_eval.model.served.service_settings import ServiceSettings
-from robust_eval.model.spending import Spending
-from robust_eval.model.workload import ServiceLimits
+from robust_eval.model.workload import ServiceLimits, Spending
 
 if TYPE_CHECKING:
     from robust_eval.model.served.served_model import ServedModel
@@ -17,24 +16,23 @@ if TYPE_CHECKING:
 
 @dataclass
 class OpenAI(ServiceSettings):
-    """Model that a server names, asked over HTTP, one request at a time or in batches.
+    """Model of a server, which answers HTTP requests, or batches of them.
 
-    The key is read from the environment only, when the first question is asked, and is written nowhere.
+    The key is read from the environment only, before the first request, and is written nowhere.
     """
 
     base_url: str = "https://api.openai.com/v1"
-    """Address of the server, up to what stands before /chat/completions."""
+    """Address of the server, up to the part before /chat/completions."""
     key_variable: str | None = "OPENAI_API_KEY"
-    """Environment variable that holds the key; null: the server wants none."""
+    """Environment variable that holds the key; null: the server needs none."""
     thinking_token_budget: int | None = None
-    """Tokens of reasoning after which a server that knows this setting (vLLM) lets the model answer; the answer has
-    its own beside them."""
+    """Maximum number of reasoning tokens, for servers with this setting (vLLM); tokens of the answer are additional."""
     batch: bool = False
-    """Send what is asked in files, which the service answers within a day for a part of the price."""
+    """Send requests in batch files, which the service answers within a day for a fraction of the price."""
     batch_price_share: float = 0.5
-    """What a batch costs, as a share of the prices."""
+    """Price of a batch, as a fraction of the prices."""
     poll_seconds: float = 300.0
-    """The longest wait between two looks at a batch; the first are shorter."""
+    """Maximum polling interval of a batch; the first intervals are shorter."""
 
     def __post_init__(self) -> None:
         if not {"@", "?", "#"}.isdisjoint(self.base_url):
@@ -55,7 +53,7 @@ class OpenAI(ServiceSettings):
         return self.base_url
 
     def identity(self) -> dict[str, Any]:
-        """Return the server, what it calls the model, and how it is prompted."""
+        """Return the server, its name of the model, and the prompt style."""
         return super().identity() | {"server": self.base_url.rstrip("/")}
 
     def thinking(self) -> dict[str, Any]:
@@ -92,13 +90,13 @@ class OpenAI(ServiceSettings):
         return self.service(key)
 
     def exact_refusal(self) -> str | None:
-        """See ServiceSettings: settings that keep it from all probabilities of the model."""
-        own = self.generation
+        """See ServiceSettings; some settings exclude the probabilities of all answers."""
+        generation = self.generation
         if self.batch:
             return (
                 "sampler=exact asks for what follows from the answers before, and batches take a day: model.batch=false"
             )
-        if own.preset != "full" or own.truncates or own.repetition_penalty != 1:
+        if generation.preset != "full" or generation.truncates or generation.repetition_penalty != 1:
             return (
                 "sampler=exact computes with all of the distribution of a model behind a server, and model.generation "
                 "truncates it: leave that out, or choose sampler=temperature_sweep"
@@ -112,7 +110,7 @@ class OpenAI(ServiceSettings):
         return None
 
     def load(self) -> "ServedModel":
-        """Return a client of the server, which loads nothing; UserError where the key is missing."""
+        """Return a client of the server, which loads nothing; UserError if the key is missing."""
         key = os.environ.get(self.key_variable, "").strip() if self.key_variable else None
         if key == "":
             raise UserError(
@@ -127,7 +125,7 @@ class OpenAI(ServiceSettings):
 
 
 def _is_address(url: str) -> bool:
-    """Tell whether this is the address of a server: scheme, host, and a port that may be one."""
+    """Return whether this is the address of a server: scheme, host, and a valid port."""
     try:
         address = urlsplit(url)
         return address.scheme in ("http", "https") and bool(address.hostname) and address.port != 0

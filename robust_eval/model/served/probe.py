@@ -1,4 +1,4 @@
-"""What a server can do, found by asking it: some are silent about what they drop."""
+"""Probe of a server's capabilities; some servers drop settings silently."""
 
 import hashlib
 import json
@@ -19,7 +19,7 @@ from robust_eval.prompt.prompt import Prompt
 log = logging.getLogger(__name__)
 
 Ask = Callable[[Prompt, bool, Mapping[str, Any]], Awaitable[ServiceResponse]]
-"""Sends a prompt, says whether there is a system role, and with which settings; raises UnansweredError."""
+"""Sends a prompt, with or without a system role, and these settings; raises UnansweredError."""
 
 LIMITS = ("max_tokens", "max_completion_tokens")
 TRUNCATION_OFF: tuple[Mapping[str, Any], ...] = (
@@ -28,56 +28,56 @@ TRUNCATION_OFF: tuple[Mapping[str, Any], ...] = (
     {"top_p": 1.0},
     {},
 )
-"""What turns off the truncation that servers apply in silence: llama.cpp's top_k = 40 and min_p =
-0.05, or what vLLM reads from the model's repository. OpenAI's own servers know no such settings, and refuse them."""
+"""Settings that turn off the silent truncation of servers: llama.cpp's top_k = 40 and min_p = 0.05, or those that vLLM
+reads from the model's repository. OpenAI's own servers refuse such settings."""
 TOP_LOGPROBS = (20, 10, 5, 1)
 CHOICES = (32, 16, 10, 8, 5, 4, 2)
 TEMPERED = 1.5
-"""How much further log-probabilities at t = 0.5 are apart than at t = 1 where they follow the temperature: twice."""
-BELIEVED = 3
-"""Times that log-probabilities which cannot be believed are asked for, before the server is taken to have none."""
+"""Minimum ratio of the ranges of log-probabilities at t = 0.5 and 1 that follow the temperature: they have 2."""
+LOGPROB_ATTEMPTS = 3
+"""Number of requests for log-probabilities, all with invalid ones, after which a server counts as having none."""
 CACHE = "capabilities"
-"""Where the machine remembers what servers can do, under :func:`daily_cache_key`."""
+"""Name of the machine's cache of capabilities, with the keys of :func:`daily_cache_key`."""
 
 _SHORT = Prompt("You are a helpful assistant.", (), "Name any animal.")
 
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What a model on a server takes and gives."""
+    """Capabilities of a model on a server."""
 
     limit: str
     """The name of the length limit: max_tokens | max_completion_tokens."""
     system_role: bool
     greedy: bool
-    """Whether it takes temperature 0."""
+    """Temperature 0 is accepted."""
     truncation_off: dict[str, Any]
-    """Settings that turn off truncation, as far as it takes any."""
+    """Accepted settings that turn off truncation."""
     highest_temperature: float
-    """The highest of the one asked for, 2 and 1 that it takes."""
+    """The highest accepted one of the requested temperature, 2 and 1."""
     top_logprobs: int
-    """The most log-probabilities a token of those asked for, 20, 10, 5 and 1; 0 for none."""
+    """Maximum number of log-probabilities a token: the requested one, 20, 10, 5 or 1; 0 for none."""
     tempered_logprobs: bool
-    """Whether log-probabilities are those after the temperature, and so are not the model's own."""
+    """Log-probabilities are those after the temperature, not the model's own."""
     choices: int
-    """Answers that one request can truly bring."""
+    """Maximum number of answers to one request."""
     seed: bool
-    """Whether the same seed gave the same answer."""
+    """The same seed gave the same answer."""
     takes_seed: bool = True
-    """Whether a seed may be sent at all."""
+    """A seed is accepted."""
     probed_for: float = 2.0
-    """The temperature asked for."""
+    """The requested temperature."""
     whole_vocabulary: bool = False
-    """Whether ``top_logprobs`` are all tokens that the model has."""
+    """``top_logprobs`` are all tokens of the model."""
     own_temperature: bool = False
-    """It takes no temperature but its own, as many reasoning models do, or ignores what is sent."""
+    """It has no temperature parameter, as many reasoning models, or ignores it."""
     deterministic: bool = False
-    """All replies to a prompt are the same, whatever the seed, at the highest temperature that it takes."""
+    """All replies to a prompt are the same, whatever the seed, at the highest accepted temperature."""
     copies: bool = False
     """Several answers to one request are copies of one; ``choices`` is then 1."""
     ignores_temperature: bool = False
     capped: bool = False
-    """It lowers higher temperatures to ``highest_temperature`` without saying so."""
+    """Higher temperatures are lowered to ``highest_temperature`` silently."""
 
     @property
     def faithful(self) -> bool:
@@ -85,32 +85,32 @@ class Capabilities:
         return not (self.deterministic or self.copies or self.ignores_temperature or self.capped)
 
     def in_words(self) -> str:
-        """Say what a person wants to know of it before a run, as a predicate of the model."""
-        takes = f"takes temperatures {'up to' if self.greedy else 'above 0, up to'} {self.highest_temperature:g}"
+        """Return the capabilities in words, as a predicate of the model."""
+        temperatures = f"takes temperatures {'up to' if self.greedy else 'above 0, up to'} {self.highest_temperature:g}"
         if self.own_temperature:
-            takes = "takes no temperature but its own"
+            temperatures = "takes no temperature but its own"
         number = f"{self.top_logprobs} log-probabilities a token{' (after the temperature)' * self.tempered_logprobs}"
         return (
-            f"{takes}, gives {number if self.top_logprobs else 'no log-probabilities'} and "
+            f"{temperatures}, gives {number if self.top_logprobs else 'no log-probabilities'} and "
             f"{self.choices} answer{'s' * (self.choices > 1)} a request, and "
             f"{'gives the same answer to a seed again' if self.seed else 'heeds no seed'}"
         )
 
     def tells_of(self, temperature: float) -> bool:
-        """Tell whether it is known if the server takes this temperature."""
+        """Return whether the probe has covered this temperature."""
         return self.own_temperature or temperature <= self.highest_temperature or temperature == self.probed_for
 
     def temperatures(self, highest: float | None = None) -> Temperatures:
-        """Return which temperatures it takes; ``highest`` where settings know that it takes none beyond."""
+        """Return the supported temperatures, up to ``highest`` if the settings name one."""
         return Temperatures(min(self.highest_temperature, highest or math.inf), self.greedy, self.own_temperature)
 
     def to_text(self) -> str:
-        """Write the capabilities for a file; :meth:`from_text` reads it."""
+        """Return the capabilities as JSON."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_text(cls, text: str) -> "Capabilities | None":
-        """Read what :meth:`to_text` wrote; None where an older version wrote it, or something else."""
+        """Return the capabilities that :meth:`to_text` wrote; None for any other text."""
         try:
             return cls(**json.loads(text))
         except (ValueError, TypeError):
@@ -118,21 +118,21 @@ class Capabilities:
 
 
 def daily_cache_key(identity: Mapping[str, Any]) -> str:
-    """Return a name for a model on a server and the day: what it can do is asked once a day."""
-    asked = [*identity.items(), f"{datetime.now(UTC):%Y-%m-%d}"]
-    return hashlib.sha256(repr(asked).encode()).hexdigest()[:32]
+    """Return the cache key of a model on a server and the day: it is probed once a day."""
+    determinants = [*identity.items(), f"{datetime.now(UTC):%Y-%m-%d}"]
+    return hashlib.sha256(repr(determinants).encode()).hexdigest()[:32]
 
 
 async def probe(ask: Ask, server: str, chat: bool, temperature: float, top_logprobs: int | None = None) -> Capabilities:
-    """Find out what a server can do, with about 15 short requests, and how it draws.
+    """Find out the capabilities of a server with about 15 short requests.
 
-    ``server`` is what it is called in errors, ``temperature`` the highest that is wanted, ``top_logprobs`` the most
-    log-probabilities a token, of which 20 are without it. Raises UserError where it answers nothing at all.
+    ``server`` names it in errors, ``temperature`` is the highest that the run needs, ``top_logprobs`` the maximum
+    number of log-probabilities a token (default: 20). Raises UserError if the server answers nothing at all.
     """
-    limit, system_role, greedy, truncation_off = await _accepted(ask, server)
-    settings: dict[str, Any] = {limit: 1 if greedy else THOUGHTFUL, **truncation_off}
+    limit, system_role, greedy, truncation_off = await _accepted_settings(ask, server)
+    settings: dict[str, Any] = {limit: 1 if greedy else REASONING_LIMIT, **truncation_off}
 
-    async def takes(prompt: Prompt, **more: Any) -> ServiceResponse | None:
+    async def send(prompt: Prompt, **more: Any) -> ServiceResponse | None:
         try:
             return await ask(prompt, system_role, settings | more)
         except UnansweredError as problem:
@@ -140,83 +140,48 @@ async def probe(ask: Ask, server: str, chat: bool, temperature: float, top_logpr
                 return None
             raise OutageError(f"{server} failed while it was asked what it can do: {problem}") from None
 
-    async def logprobs(number: int, at: float) -> list[float]:
-        wanted = {"logprobs": True, "top_logprobs": number} if chat else {"logprobs": number}
-        for _ in range(BELIEVED):
-            answered = await takes(_SHORT, **({} if own else {"temperature": at}), **wanted)
-            tokens = answered.choices[0].tokens if answered else None
-            if not tokens:
-                return []
-            wrong = fault([tokens[0].logprob], [tokens[0].top], 1, 0)
-            if not wrong:
-                return tokens[0].top[:number]  # some add that of the token drawn
-        log.warning("%s sent %s: it is asked for none", server, wrong)
-        return []
-
-    highest, top, tempered, whole, choices = 1.0, 0, False, False, 1
-    own = not greedy and await takes(_SHORT, temperature=0.5) is None
-    if not greedy and not own:  # it takes temperatures above 0
+    own_temperature = not greedy and await send(_SHORT, temperature=0.5) is None
+    if not greedy and not own_temperature:  # it takes temperatures above 0
         for off in TRUNCATION_OFF:
-            if await takes(_SHORT, temperature=0.5, **off):
+            if await send(_SHORT, temperature=0.5, **off):
                 settings |= (truncation_off := off)
                 break
-    for at in () if own else sorted({temperature, 2.0, 1.0}, reverse=True):
-        if await takes(_SHORT, temperature=at):
-            highest = at
-            break
-    for number in (
-        *([top_logprobs] if top_logprobs else []),
-        *(n for n in TOP_LOGPROBS if n < (top_logprobs or n + 1)),
-    ):
-        if found := await logprobs(number, 1.0):
-            top, whole = len(found), len(found) < number and is_whole(found)
-            cold, warm = ([], []) if own else (await logprobs(top, 0.5), await logprobs(top, 1.0))
-            tempered = bool(cold and warm) and _spread(cold) > TEMPERED * _spread(warm)
-            break
-    hot = {} if own else {"temperature": 1.0}
-    for number in CHOICES:
-        answered = await takes(_SHORT, n=number, **hot)
-        if answered and len(answered.choices) > 1:
-            choices = len(answered.choices)
-            break
-    drawn = await SamplingProbe(takes, limit, None if own else highest, greedy).run(choices)
+    highest = 1.0 if own_temperature else await _highest_temperature(send, temperature)
+    logprobs = _LogprobProbe(send, server, chat, own_temperature)
+    top, tempered, whole = await logprobs.run(top_logprobs)
+    choices = await _choices(send, {} if own_temperature else {"temperature": 1.0})
+    sampling = await SamplingProbe(send, limit, None if own_temperature else highest, greedy).run(choices)
     return Capabilities(
         limit=limit,
         system_role=system_role,
-        greedy=greedy and not drawn.ignores_temperature,
+        greedy=greedy and not sampling.ignores_temperature,
         truncation_off=dict(truncation_off),
-        highest_temperature=highest if drawn.cap is None else drawn.cap,
+        highest_temperature=highest if sampling.cap is None else sampling.cap,
         top_logprobs=top,
         tempered_logprobs=tempered,
-        choices=1 if drawn.copies else choices,
-        seed=drawn.seed,
-        takes_seed=drawn.takes_seed,
+        choices=1 if sampling.copies else choices,
+        seed=sampling.seed,
+        takes_seed=sampling.takes_seed,
         probed_for=temperature,
         whole_vocabulary=whole,
-        own_temperature=own or drawn.ignores_temperature,
-        deterministic=drawn.deterministic,
-        copies=drawn.copies,
-        ignores_temperature=drawn.ignores_temperature,
-        capped=drawn.cap is not None,
+        own_temperature=own_temperature or sampling.ignores_temperature,
+        deterministic=sampling.deterministic,
+        copies=sampling.copies,
+        ignores_temperature=sampling.ignores_temperature,
+        capped=sampling.cap is not None,
     )
 
 
-def _spread(logprobs: list[float]) -> float:
-    """Return how far it is from the largest to the smallest, or to certainty where there is only one: at t = 0.5 it is
-    twice what it is at t = 1, if log-probabilities are those after the temperature.
-    """
-    return logprobs[0] - logprobs[-1] if len(logprobs) > 1 else -logprobs[0]
+async def _accepted_settings(ask: Ask, server: str) -> tuple[str, bool, bool, Mapping[str, Any]]:
+    """Return the best settings that the server accepts.
 
-
-async def _accepted(ask: Ask, server: str) -> tuple[str, bool, bool, Mapping[str, Any]]:
-    """Return the settings that the server takes: those that are best to have, if it takes them.
-
-    They are the name of the limit, whether there is a system role, whether temperature 0 is taken, and what turns off
-    truncation.
+    They are the name of the limit, whether there is a system role, whether temperature 0 is accepted, and the settings
+    that turn off truncation.
     """
     refusals: dict[str, None] = {}
 
     async def accepts(system_role: bool, **settings: Any) -> bool:
+        """Return whether the server accepts a request; a filter that blocks the prompt has accepted its settings."""
         try:
             await ask(_SHORT, system_role, settings)
         except UnansweredError as problem:
@@ -230,7 +195,7 @@ async def _accepted(ask: Ask, server: str) -> tuple[str, bool, bool, Mapping[str
     if await accepts(True, **best):
         return LIMITS[0], True, True, TRUNCATION_OFF[0]
     for system_role, limit in product((True, False), LIMITS):
-        if await accepts(system_role, **{limit: THOUGHTFUL}):
+        if await accepts(system_role, **{limit: REASONING_LIMIT}):
             break
     else:
         raise UserError(f"{server} takes no request: {'; '.join(list(refusals)[:3])}")
@@ -241,144 +206,211 @@ async def _accepted(ask: Ask, server: str) -> tuple[str, bool, bool, Mapping[str
     return limit, system_role, False, {}
 
 
-WORDS = Prompt(
-    "You are a helpful assistant.", (), "Write sixteen random words that have nothing to do with one another."
-)
-LONG = 48
-"""Tokens of sixteen words."""
-THOUGHTFUL = 512
-"""Tokens that a model is allowed which may think before it answers: of fewer some services make an error."""
-COPIES = 4
-"""Replies in the request that finds out whether those of one request are copies."""
-CAPS = (1.5, 1.0, 0.7, 0.5)
-"""Temperatures that are compared with a higher one, the highest first."""
-NEARER = 0.3
-"""Replies at temperature 0 are nearer to one another than those at the highest by at least this share of what is
-left."""
-
-
 class SendRequest(Protocol):
-    """Sends a request with these settings; None where the server refuses it."""
+    """Sends a request with these settings; None if the server refuses it."""
 
     def __call__(self, prompt: Prompt, **settings: Any) -> Awaitable[ServiceResponse | None]: ...
 
 
+async def _highest_temperature(send: SendRequest, temperature: float) -> float:
+    """Return the highest accepted one of this temperature, 2 and 1."""
+    for candidate in sorted({temperature, 2.0, 1.0}, reverse=True):
+        if await send(_SHORT, temperature=candidate):
+            return candidate
+    return 1.0
+
+
+async def _choices(send: SendRequest, settings: Mapping[str, Any]) -> int:
+    """Return the maximum number of answers to one request."""
+    for number in CHOICES:
+        response = await send(_SHORT, n=number, **settings)
+        if response and len(response.choices) > 1:
+            return len(response.choices)
+    return 1
+
+
+class _LogprobProbe:
+    """Probe of the log-probabilities of a server."""
+
+    def __init__(self, send: SendRequest, server: str, chat: bool, own_temperature: bool) -> None:
+        self._send = send
+        self._server = server
+        self._chat = chat
+        self._own_temperature = own_temperature
+
+    async def run(self, maximum: int | None) -> tuple[int, bool, bool]:
+        """Return the number of log-probabilities a token, at most ``maximum``, whether they follow the temperature, and
+        whether they are those of the whole vocabulary.
+        """
+        smaller = [number for number in TOP_LOGPROBS if number < (maximum or number + 1)]
+        for number in [maximum, *smaller] if maximum else smaller:
+            if largest := await self._largest(number, 1.0):
+                whole = len(largest) < number and is_whole(largest)
+                return len(largest), await self._follow_temperature(len(largest)), whole
+        return 0, False, False
+
+    async def _follow_temperature(self, number: int) -> bool:
+        """Return whether log-probabilities are those after the temperature: their range at 0.5 is twice that at 1."""
+        if self._own_temperature:
+            return False
+        cold, warm = await self._largest(number, 0.5), await self._largest(number, 1.0)
+        return bool(cold and warm) and _range(cold) > TEMPERED * _range(warm)
+
+    async def _largest(self, number: int, temperature: float) -> list[float]:
+        """Return the largest log-probabilities of the first token; none if they are invalid each time."""
+        settings = {"logprobs": True, "top_logprobs": number} if self._chat else {"logprobs": number}
+        for _ in range(LOGPROB_ATTEMPTS):
+            response = await self._send(
+                _SHORT, **({} if self._own_temperature else {"temperature": temperature}), **settings
+            )
+            tokens = response.choices[0].tokens if response else None
+            if not tokens:
+                return []
+            wrong = fault([tokens[0].logprob], [tokens[0].top], 1, 0)
+            if not wrong:
+                return tokens[0].top[:number]  # some servers add that of the drawn token
+        log.warning("%s sent %s: it is asked for none", self._server, wrong)
+        return []
+
+
+def _range(logprobs: list[float]) -> float:
+    """Return the difference of the largest and the smallest, or of certainty and the only one."""
+    return logprobs[0] - logprobs[-1] if len(logprobs) > 1 else -logprobs[0]
+
+
+WORDS = Prompt(
+    "You are a helpful assistant.", (), "Write sixteen random words that have nothing to do with one another."
+)
+LONG = 48
+"""Maximum number of tokens of sixteen words."""
+REASONING_LIMIT = 512
+"""Maximum number of tokens of a model that may reason before it answers; some services refuse fewer."""
+COPIES = 4
+"""Number of replies in the request that looks for copies."""
+CAPS = (1.5, 1.0, 0.7, 0.5)
+"""Temperatures that are compared with the highest one, in descending order."""
+MIN_SIMILARITY_GAIN = 0.3
+"""Minimum difference of the similarity of replies at temperature 0 and at the highest, as a share of the maximum."""
+
+
 @dataclass(frozen=True)
 class Sampling:
-    """How a server draws."""
+    """Sampling behaviour of a server."""
 
     seed: bool
-    """Whether the same seed gave the same reply, and others gave others."""
+    """The same seed gave the same reply, and different seeds gave different ones."""
     takes_seed: bool
-    """Whether a seed may be sent at all."""
+    """A seed is accepted."""
     deterministic: bool = False
-    """Whether all replies to a prompt are the same, whatever the seed."""
+    """All replies to a prompt are the same, whatever the seed."""
     copies: bool = False
-    """Whether the replies of one request are copies of one reply."""
+    """The replies to one request are copies of one reply."""
     ignores_temperature: bool = False
     cap: float | None = None
-    """The temperature that it makes of higher ones in silence, or one above it; None: none was found."""
+    """Upper bound of the temperature to which higher ones are lowered silently; None without such a cap."""
 
 
 class SamplingProbe:
-    """Asks a server that ``takes`` requests; ``hottest`` is the highest temperature, None where it takes none but its
-    own. ``limit`` names the length limit. ``greedy``: it takes temperature 0 and short limits.
+    """Probe of the sampling behaviour of a server.
+
+    ``hottest`` is the highest temperature, None without a temperature parameter. ``limit`` names the length limit.
+    ``greedy``: temperature 0 and short limits are accepted.
     """
 
-    def __init__(self, takes: SendRequest, limit: str, hottest: float | None, greedy: bool) -> None:
-        self._takes = takes
+    def __init__(self, send: SendRequest, limit: str, hottest: float | None, greedy: bool) -> None:
+        self._send = send
         self._limit = limit
         self._hottest = hottest
         self._greedy = greedy
         self._takes_seed = True
 
     async def run(self, choices: int) -> Sampling:
-        """Return how the server draws; ``choices`` is how many replies a request brings."""
-        hot = [await self._said(1, self._hottest)]
+        """Return the sampling behaviour; ``choices`` is the number of replies to a request."""
+        hot = [await self._reply(1, self._hottest)]
         if hot == [None]:  # it refuses the seed, or the prompt
             self._takes_seed = False
-            hot = [await self._said(1, self._hottest)]
+            hot = [await self._reply(1, self._hottest)]
         if hot == [None]:
             return Sampling(seed=False, takes_seed=False)
-        hot += [await self._said(seed, self._hottest) for seed in (2, 3)]
-        again = await self._said(1, self._hottest) if self._takes_seed else None
+        hot += [await self._reply(seed, self._hottest) for seed in (2, 3)]
+        again = await self._reply(1, self._hottest) if self._takes_seed else None
         seeded = bool(again) and again == hot[0] and len(set(hot)) > 1
-        found = {"seed": seeded, "takes_seed": self._takes_seed}
+        seeds = {"seed": seeded, "takes_seed": self._takes_seed}
         if _equal(hot) and await self._repeats():
-            return Sampling(**found, deterministic=True)
+            return Sampling(**seeds, deterministic=True)
         copies = choices > 1 and await self._copies(choices)
         ignores = self._greedy and self._hottest is not None and await self._ignores(hot, seeded)
         cap = await self._cap(hot) if seeded and not ignores else None
-        return Sampling(**found, copies=copies, ignores_temperature=ignores, cap=cap)
+        return Sampling(**seeds, copies=copies, ignores_temperature=ignores, cap=cap)
 
-    async def _said(self, seed: int, temperature: float | None, **more: Any) -> str | None:
-        """Return the reply to a seed; None where the request is refused."""
-        answered = await self._asked(seed, temperature, **more)
-        return None if answered is None else _said(answered.choices[0])
+    async def _reply(self, seed: int, temperature: float | None, **more: Any) -> str | None:
+        """Return the reply to a seed; None if the request is refused."""
+        response = await self._response(seed, temperature, **more)
+        return None if response is None else _text(response.choices[0])
 
-    async def _asked(self, seed: int, temperature: float | None, **more: Any) -> ServiceResponse | None:
-        settings: dict[str, Any] = {self._limit: LONG if self._greedy else THOUGHTFUL} | more
+    async def _response(self, seed: int, temperature: float | None, **more: Any) -> ServiceResponse | None:
+        settings: dict[str, Any] = {self._limit: LONG if self._greedy else REASONING_LIMIT} | more
         settings |= {"seed": seed} if self._takes_seed else {}
         settings |= {} if temperature is None else {"temperature": temperature}
-        return await self._takes(WORDS, **settings)
+        return await self._send(WORDS, **settings)
 
     async def _repeats(self) -> bool:
-        """Tell whether longer replies to further seeds are equal as well: a model that thinks may begin alike."""
-        return _equal([await self._said(seed, self._hottest, **{self._limit: THOUGHTFUL}) for seed in (4, 5)])
+        """Return whether longer replies to more seeds are equal as well: reasoning may begin with the same words."""
+        return _equal([await self._reply(seed, self._hottest, **{self._limit: REASONING_LIMIT}) for seed in (4, 5)])
 
     async def _copies(self, choices: int) -> bool:
-        """Tell whether the replies of one request are equal, and longer ones as well."""
-        for limit in ({}, {self._limit: THOUGHTFUL}):
-            answered = await self._asked(6, self._hottest, n=min(choices, COPIES), **limit)
-            if answered is None or len(answered.choices) == 1 or not _equal([*map(_said, answered.choices)]):
+        """Return whether the replies to one request are equal, and longer ones as well."""
+        for limit in ({}, {self._limit: REASONING_LIMIT}):
+            response = await self._response(6, self._hottest, n=min(choices, COPIES), **limit)
+            if response is None or len(response.choices) == 1 or not _equal([*map(_text, response.choices)]):
                 return False
         return True
 
     async def _ignores(self, hot: Sequence[str | None], seeded: bool) -> bool:
-        """Tell whether replies at temperature 0 are those of a higher one: the same to the same seeds, or as far from
-        one another. A greedy reply may change with what is computed beside it, so they need not be equal.
+        """Return whether replies at temperature 0 are like those at a higher one: the same to the same seeds, or as
+        different from one another. A greedy reply may change with the server's batch, so they need not be equal.
         """
-        cold = [await self._said(seed, 0.0) for seed in (1, 2)]
+        cold = [await self._reply(seed, 0.0) for seed in (1, 2)]
         if _equal(cold):
             return False
         if seeded and cold == list(hot[:2]):
             return True
-        cold.append(await self._said(3, 0.0))
-        if not _apart(cold, hot):
+        cold.append(await self._reply(3, 0.0))
+        if not _as_different(cold, hot):
             return False
-        cold += [await self._said(seed, 0.0) for seed in range(4, 10)]
-        return _apart(cold, hot)
+        cold += [await self._reply(seed, 0.0) for seed in range(4, 10)]
+        return _as_different(cold, hot)
 
     async def _cap(self, hot: Sequence[str | None]) -> float | None:
-        """Return the lowest temperature at which the replies are those of the highest; None where there is none."""
-        found = None
+        """Return the lowest temperature with the same replies as the highest; None if there is none."""
+        cap = None
         for temperature in CAPS:
             if self._hottest is None or self._hottest <= 1 or temperature >= self._hottest:
                 continue
             for seed in (1, 2, 3):
-                if not hot[seed - 1] or await self._said(seed, temperature) != hot[seed - 1]:
-                    return found
-            found = temperature
-        return found
+                if not hot[seed - 1] or await self._reply(seed, temperature) != hot[seed - 1]:
+                    return cap
+            cap = temperature
+        return cap
 
 
-def _said(choice: Choice) -> str:
+def _text(choice: Choice) -> str:
     return f"{choice.reasoning or ''} {choice.text}".strip()
 
 
 def _equal(replies: Sequence[str | None]) -> bool:
-    """Tell whether all say the same; replies without words say nothing."""
+    """Return whether all replies are equal and not empty."""
     return bool(replies[0]) and len(set(replies)) == 1
 
 
-def _apart(cold: Sequence[str | None], hot: Sequence[str | None]) -> bool:
-    """Tell whether replies at temperature 0 are no nearer to one another than those at the highest."""
-    near = _nearness(hot)
-    return all(cold) and all(hot) and _nearness(cold) < near + NEARER * (1 - near)
+def _as_different(cold: Sequence[str | None], hot: Sequence[str | None]) -> bool:
+    """Return whether replies at temperature 0 are no more similar to one another than those at the highest."""
+    similarity = _similarity(hot)
+    return all(cold) and all(hot) and _similarity(cold) < similarity + MIN_SIMILARITY_GAIN * (1 - similarity)
 
 
-def _nearness(replies: Sequence[str | None]) -> float:
-    """Return the share of words with which two replies begin alike, as a mean over pairs."""
+def _similarity(replies: Sequence[str | None]) -> float:
+    """Return the share of common first words of two replies, as a mean over pairs."""
     words = [(reply or "").split() for reply in replies]
     shares = [_shared(one, other) / max(len(one), len(other), 1) for one, other in combinations(words, 2)]
     return sum(shares) / len(shares)

@@ -1,4 +1,4 @@
-"""What a server cannot be asked for, said before it is asked."""
+"""Refusals of requests that exceed the capabilities of a server."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -7,25 +7,25 @@ from robust_eval.model.base import Request, Temperatures
 from robust_eval.model.served.probe import Capabilities
 from robust_eval.model.served.service_settings import ServiceSettings
 
-MEND = "PacedPermit off greedy decoding and the cache of replies at the server"
+REMEDY = "Turn off greedy decoding and the cache of replies at the server"
 
 
 def refusal(settings: ServiceSettings, can: Capabilities, requests: Sequence[Request]) -> str | None:
-    """Say why a server that ``can`` do so much cannot answer these requests, and what would work; None
-    if it can.
+    """Return the reason why a server with these capabilities cannot answer the requests, with alternatives; None if it
+    can.
     """
-    takes = taken_temperatures(settings, can)
+    supported = taken_temperatures(settings, can)
     temperatures = sorted({t for request in requests for t in request.temperatures if not math.isnan(t)})
-    if temperatures and (takes.default_only or (temperatures[0] == 0 and not takes.greedy)):
-        takes_none = "ignores the temperature" if can.ignores_temperature else "takes no temperature but its own"
+    if temperatures and (supported.default_only or (temperatures[0] == 0 and not supported.greedy)):
+        fault = "ignores the temperature" if can.ignores_temperature else "takes no temperature but its own"
         return (
-            f"model {settings.model} {takes_none if takes.default_only else 'takes no temperature 0'}, and is asked "
+            f"model {settings.model} {fault if supported.default_only else 'takes no temperature 0'}, and is asked "
             f"at {temperatures[0]:g}: sampler=repetition and sampler=perturbation ask at the model's own"
         )
-    if temperatures and temperatures[-1] > takes.highest:
-        within = [f"{t:g}" for t in temperatures if 0 < t <= takes.highest]
+    if temperatures and temperatures[-1] > supported.highest:
+        within = [f"{t:g}" for t in temperatures if 0 < t <= supported.highest]
         return (
-            f"{settings.server} takes temperatures up to {takes.highest:g}, and the sampler asks "
+            f"{settings.server} takes temperatures up to {supported.highest:g}, and the sampler asks "
             f"at {temperatures[-1]:g}: sampler.temperatures=[{','.join(within)}] would work"
         )
     if reason := _one_reply(settings, can, requests):
@@ -44,7 +44,7 @@ def refusal(settings: ServiceSettings, can: Capabilities, requests: Sequence[Req
             "sampler=temperature_sweep"
         )
     if needed > can.top_logprobs and not can.whole_vocabulary:
-        would = (
+        alternative = (
             f"metric.frs.k={can.top_logprobs} would work: the entropy is then that of the {can.top_logprobs} most "
             "probable tokens, as a share of the largest that so few can have"
             if can.top_logprobs > 1
@@ -52,26 +52,26 @@ def refusal(settings: ServiceSettings, can: Capabilities, requests: Sequence[Req
         )
         return (
             f"{settings.server} gives {can.top_logprobs} log-probabilities a token, and metric.frs.k="
-            f"{needed} needs {needed}: {would}"
+            f"{needed} needs {needed}: {alternative}"
         )
     return None
 
 
 def taken_temperatures(settings: ServiceSettings, can: Capabilities) -> Temperatures:
-    """Return what temperatures a server that ``can`` do so much takes, as far as the settings do not say it."""
+    """Return the supported temperatures, by the settings or else by the capabilities."""
     if settings.takes_temperature is False:
         return Temperatures(greedy=False, default_only=True)
     return can.temperatures(settings.highest_temperature)
 
 
 def _one_reply(settings: ServiceSettings, can: Capabilities, requests: Sequence[Request]) -> str | None:
-    """Say why a server that gives one reply to a prompt cannot answer these requests; None where it can."""
-    drawn = [(request, t) for request in requests for t in request.temperatures if t != 0]
-    if not drawn:
+    """Return the reason why a server with one reply to a prompt cannot answer the requests; None if it can."""
+    draws = [(request, t) for request in requests for t in request.temperatures if t != 0]
+    if not draws:
         return None
     if settings.deterministic:
-        several = max(request.trials - request.first_trial for request, _ in drawn) > 1
-        if several or any(len(request.temperatures) > 1 for request, _ in drawn):
+        several = max(request.trials - request.first_trial for request, _ in draws) > 1
+        if several or any(len(request.temperatures) > 1 for request, _ in draws):
             return (
                 "model.deterministic=true says that all replies to a prompt are the same, and the sampler asks "
                 f"{'several times' if several else 'at several temperatures'}: a sweep or repetition would find every "
@@ -83,14 +83,14 @@ def _one_reply(settings: ServiceSettings, can: Capabilities, requests: Sequence[
         return (
             f"{settings.server} gives the same reply whatever the seed: asked for sixteen random words at "
             f"{'its own temperature' if can.own_temperature else f'temperature {can.highest_temperature:g}'}, it said "
-            f"the same each time, and every fact would seem unbroken. {MEND}, or set model.deterministic=true, which "
+            f"the same each time, and every fact would seem unbroken. {REMEDY}, or set model.deterministic=true, which "
             "asks each prompt once (experiment=multiqa)"
         )
     return None
 
 
 def unfaithful(settings: ServiceSettings, can: Capabilities) -> Iterator[str]:
-    """Yield how a server does not draw as it is asked to, and what becomes of it, as far as settings do not say so."""
+    """Yield warnings of unfaithful sampling, and its consequence, unless the settings account for it."""
     if can.ignores_temperature and settings.takes_temperature is not False:
         yield (
             f"{settings.server} ignores the temperature: its replies at 0 are those at {can.highest_temperature:g}. It "
@@ -111,16 +111,16 @@ def unfaithful(settings: ServiceSettings, can: Capabilities) -> Iterator[str]:
 
 
 def repeats_itself(settings: ServiceSettings, temperature: float) -> str:
-    """Say that replies are equal more often than draws can be, and what would work."""
+    """Return the message that replies are equal too often for draws, with alternatives."""
     return (
         f"{settings.server} repeats itself: its replies at temperature {temperature:g} are equal so often that, by the "
         "log-probabilities that it gives with them, draws would be in less than one of a billion runs. "
-        f"{MEND}, and ask into another store (store.folder=…), because this one has its replies"
+        f"{REMEDY}, and ask into another store (store.folder=…), because this one has its replies"
     )
 
 
 def draws_otherwise(settings: ServiceSettings, temperature: float, drawn_at: float) -> str:
-    """Say that replies are drawn as if at another temperature, and what would work."""
+    """Return the message that replies are drawn as if at another temperature, with alternatives."""
     return (
         f"{settings.server} draws at temperature {temperature:g} as if at about {drawn_at:g}, by the log-probabilities "
         "that it gives: it caps or ignores the temperature, or truncates the distribution in silence. "

@@ -1,4 +1,4 @@
-"""Answers of a model behind a server: many requests at once, none lost, none asked twice."""
+"""Model behind a server, with concurrent requests or batches."""
 
 import asyncio
 import logging
@@ -36,8 +36,7 @@ from robust_eval.model.served.exact.continuation import (
     find_continuation,
     no_continuation,
 )
-from robust_eval.model.served.exact.exact_answers import exact_reply, without_answers
-from robust_eval.model.served.exact.topk_draws import LogprobClient
+from robust_eval.model.served.exact.exact_answers import LogprobClient, exact_reply, without_answers
 from robust_eval.model.served.limits.rate_limiter import EndedError, LocalRateLimiter, RateLimiter
 from robust_eval.model.served.limits.retries import Attempts, Patience
 from robust_eval.model.served.probe import CACHE, Capabilities, daily_cache_key, probe
@@ -59,17 +58,17 @@ log = logging.getLogger(__name__)
 logging.getLogger("httpx2").setLevel(logging.WARNING)  # it reports each request
 
 PROBED_AGAIN = 3
-"""Repetitions of a request that finds out what the server can do: a wrong address should be said soon."""
-_GIVEN = 500  # replies that wait to be kept, before nothing more is asked: a fast server would fill the memory
-_MOMENT = 0.01  # seconds
-_GATHERED = 0.02  # seconds for which replies are gathered: keeping many at once takes a fraction of the time
-Got = TypeVar("Got")
-_WAITING = 4  # tasks for each request that may be in flight: those that wait to be tried again hold nobody up
+"""Maximum number of retries of a probe's request: a wrong address should be reported soon."""
+_MAX_QUEUED = 500  # replies that wait for the store: a fast server would fill the memory
+_POLL_SECONDS = 0.01
+_GATHER_SECONDS = 0.02  # for which replies are gathered: storing many together takes a fraction of the time
+Result = TypeVar("Result")
+_TASKS_PER_REQUEST = 4  # tasks for each concurrent request: those that wait for a retry delay no other
 
 
 class ServedModel(LanguageModel):
-    """Model behind a service: many concurrent requests in a thread of their own, each answer passed on as it arrives;
-    or batches, where ``poll_seconds`` is the longest wait between two looks at one.
+    """Model behind a service, with concurrent requests in a thread of their own, whose answers are yielded as they
+    arrive; or with batches, if ``poll_seconds``, the maximum polling interval, is set.
     """
 
     def __init__(self, settings: ServiceSettings, key: str | None, poll_seconds: float | None = None) -> None:
@@ -94,7 +93,7 @@ class ServedModel(LanguageModel):
         return self._attempts.limiter
 
     def check(self, requests: Sequence[Request]) -> None:
-        """See LanguageModel; the server is asked what it can do."""
+        """See LanguageModel; the server is probed."""
         thoughts = [request.thought for request in requests if request.thought]
         if thoughts and (reason := self.settings.thought_refusal(thoughts)):
             raise UserError(reason)
@@ -116,23 +115,23 @@ class ServedModel(LanguageModel):
             try:
                 await self._continuation_of(service, request, patience)
             except (UnansweredError, EndedError) as problem:
-                asked = f"{self.settings.server} failed while it was asked how it goes on with answers"
-                raise OutageError(f"{asked}: {problem}") from None
+                context = f"{self.settings.server} failed while it was asked how it goes on with answers"
+                raise OutageError(f"{context}: {problem}") from None
 
     async def _continuation_of(
         self, service: Service, request: Request, patience: Patience | None = None
     ) -> Continuation | None:
-        """Return how the server goes on with answers, found once; None where it need not. UserError where it cannot;
-        raises UnansweredError.
+        """Return the method to continue an answer, which is tested once; None if none is needed. Raises UserError if
+        the server has none, and UnansweredError.
         """
         if self._continuation is None and request.matcher is not None:
-            found, reason = await find_continuation(
+            continuation, reason = await find_continuation(
                 self._logprob_client(service, request, patience).ask, self._logprob_settings, request.prompt
             )
-            if found is None:
+            if continuation is None:
                 raise UserError(no_continuation(self.settings.server, reason))
-            log.info("%s: answers are continued by %s", self.settings.server, found.way)
-            self._continuation = found
+            log.info("%s: answers are continued by %s", self.settings.server, continuation.method)
+            self._continuation = continuation
         return self._continuation
 
     @property
@@ -140,18 +139,16 @@ class ServedModel(LanguageModel):
         can = self._capabilities
         assert can is not None
         chat, body = self.settings.prompt_style == "chat", truncation(self.settings, can) | extra_body(self.settings)
-        shown = (can.top_logprobs, can.whole_vocabulary)
-        return LogprobSettings(chat, can.system_role, body, can.limit, *shown, can.greedy)
+        limits = (can.top_logprobs, can.whole_vocabulary)
+        return LogprobSettings(chat, can.system_role, body, can.limit, *limits, can.greedy)
 
     def _logprob_client(self, service: Service, request: Request, patience: Patience | None = None) -> LogprobClient:
-        """Return how the server is asked for the probabilities of the answers to a request; with ``patience``, before
-        the run.
-        """
+        """Return the client for the probabilities of the answers to a request; in a probe, with ``patience``."""
         can = self._capabilities
         assert can is not None
         about = prompt_tokens(request.prompt, self.settings.prompt_style == "chat")
 
-        async def repeated(once: Callable[[], Coroutine[Any, Any, Got]], name: object) -> Got:
+        async def repeated(once: Callable[[], Coroutine[Any, Any, Result]], name: object) -> Result:
             if patience is not None:
                 return await patience.answer(once)
             return await self._attempts.until_answered(once, name, time.monotonic())
@@ -169,40 +166,42 @@ class ServedModel(LanguageModel):
             return await repeated(once, (request.item, path))
 
         return LogprobClient(
-            Ask(positions, root), self._logprob_settings, partial(request_body, self.settings, can), can.choices
+            Ask(positions, root),
+            self._logprob_settings,
+            partial(request_body, self.settings, can),
+            can.choices,
         )
 
-    def temperatures(self, wanted: float) -> Temperatures:
-        """Return what the settings say, or else the server."""
-        return taken_temperatures(self.settings, self.capabilities(max(wanted, 1.0)))
+    def temperatures(self, highest: float) -> Temperatures:
+        """Return the supported temperatures, by the settings or else by a probe."""
+        return taken_temperatures(self.settings, self.capabilities(max(highest, 1.0)))
 
     def capabilities(self, temperature: float, requests: Sequence[Request] = ()) -> Capabilities:
-        """Return what the server can do, asked once a day; ``temperature`` is the highest that is wanted.
+        """Return the capabilities of the server, which is probed once a day; ``temperature`` is the highest needed.
 
-        It is asked again before any of these ``requests`` is refused: a fault may have looked like something that it
-        cannot do.
+        It is probed again before any of these ``requests`` is refused, in case a fault looked like an incapability.
         """
 
         def usable(can: Capabilities | None) -> bool:
             return can is not None and can.tells_of(temperature) and not refusal(self.settings, can, requests)
 
         if self._capabilities is None or not usable(self._capabilities):
-            found = get_or_measure(
+            result = get_or_measure(
                 CACHE,
                 daily_cache_key(self.settings.identity()),
                 lambda: run_sync(partial(self._probe, temperature)).to_text(),
-                lambda text: (known := Capabilities.from_text(text)) is not None and known.faithful and usable(known),
+                lambda text: (can := Capabilities.from_text(text)) is not None and can.faithful and usable(can),
             )
-            before, self._capabilities = self._capabilities, Capabilities.from_text(found)
+            before, self._capabilities = self._capabilities, Capabilities.from_text(result)
             assert self._capabilities is not None
             log.info("%s: %s %s", self.settings.server, self.settings.model, self._capabilities.in_words())
-            for said in unfaithful(self.settings, self._capabilities) if before != self._capabilities else ():
-                log.warning("%s", said)
+            for warning in unfaithful(self.settings, self._capabilities) if before != self._capabilities else ():
+                log.warning("%s", warning)
         return self._capabilities
 
     @asynccontextmanager
     async def _probing(self) -> AsyncIterator[Patience]:
-        """Return what repeats the requests of a probe; OutageError where they take more than an answer may."""
+        """Yield the retries of a probe; raise OutageError if it takes longer than the timeout of an answer."""
         seconds = self.settings.answer_seconds
         try:
             async with asyncio.timeout(seconds):
@@ -226,28 +225,29 @@ class ServedModel(LanguageModel):
     def complete(
         self, requests: Sequence[Request], missing: Set[Item], batch_context: Any = None
     ) -> Iterator[list[Reply]]:
-        """See LanguageModel; ``batch_context`` is what the server can do, where another process has asked it.
+        """See LanguageModel; ``batch_context`` are the capabilities, if another process has probed the server.
 
-        What is known of a request is not asked again, and each answer comes as it is there.
-        Where the run must end (budget, errors, a key that is refused), no request is begun any more, those under way
-        are waited for, and UserError says why.
+        Cached answers are not requested, and each answer is yielded as it arrives. If the run ends early (budget,
+        errors, a refused key), no request is sent, those in flight are awaited, and UserError has the reason.
         """
         self._capabilities = batch_context or self._capabilities
-        wanted = [request for request in requests if request.item in missing]
+        pending = [request for request in requests if request.item in missing]
         if self._batches is None:
-            yield from self._stream(wanted)
+            yield from self._stream(pending)
         else:
             assert self._capabilities is not None
-            yield from self._batches.complete(wanted, self._capabilities)
+            yield from self._batches.complete(pending, self._capabilities)
 
-    def in_waves(self, requests: Sequence[Request], more: Callable[[], list[Request]]) -> Iterator[list[Reply]]:
-        """See LanguageModel. No request waits for the answers to another that it does not follow from; batches come in
-        rounds.
-        """
-        yield from self._stream(requests, more) if self._batches is None else super().in_waves(requests, more)
+    def complete_adaptively(
+        self, requests: Sequence[Request], more: Callable[[], list[Request]]
+    ) -> Iterator[list[Reply]]:
+        """See LanguageModel. A request waits only for the answers that it follows from; batches are sent in rounds."""
+        yield from (
+            self._stream(requests, more) if self._batches is None else super().complete_adaptively(requests, more)
+        )
 
     def attach_store(self, store: KeyValueStore) -> None:
-        """See LanguageModel: batches are found again."""
+        """See LanguageModel; it keeps the notes of batches."""
         if self._batches is not None:
             self._batches.attach_store(store)
 
@@ -258,35 +258,35 @@ class ServedModel(LanguageModel):
     def _stream(
         self, requests: Sequence[Request], more: Callable[[], list[Request]] | None = None
     ) -> Iterator[list[Reply]]:
-        wanted: deque[Request | None] = deque()  # the last first: what was begun is ended first
+        stack: deque[Request | None] = deque()  # a stack: begun questions are finished first
         ready: queue.SimpleQueue[Reply | None] = queue.SimpleQueue()
         awaited = 0
 
         def want(requests: Sequence[Request]) -> None:
             nonlocal awaited
             for request in sorted(requests, key=by_prefix, reverse=True):
-                wanted.append(request)
+                stack.append(request)
                 awaited += request.answers
 
         if more is None:
-            wanted.append(None)
-        want(requests)  # before the work begins, which would meet the None below them first
-        exactly = any(request.enumeration for request in requests)  # or none: they are those of one sampler
-        answer_all = partial(self._answer_all, wanted, exactly, ready.put, ready.qsize)
+            stack.append(None)
+        want(requests)  # before the work begins, which would pop the None first
+        exactly = any(request.enumeration for request in requests)  # or none: all are of one sampler
+        answer_all = partial(self._answer_all, stack, exactly, ready.put, ready.qsize)
         with Background(answer_all, lambda: ready.put(None)) as work:
             ended = False
             while not ended:
                 if more and not awaited:
-                    wanted.append(None)
+                    stack.append(None)
                 replies = [ready.get()]
                 if more is None and not ended:
-                    time.sleep(_GATHERED)
+                    time.sleep(_GATHER_SECONDS)
                 while not ready.empty():
                     replies.append(ready.get())
                 ended = None in replies
-                came = [reply for reply in replies if reply is not None]
-                awaited -= sum(len(reply.completions) for reply in came)
-                yield came
+                arrived = [reply for reply in replies if reply is not None]
+                awaited -= sum(len(reply.completions) for reply in arrived)
+                yield arrived
                 want(more() if more else [])
             work.result()
 
@@ -295,11 +295,11 @@ class ServedModel(LanguageModel):
         self._attempts.limiter = limiter
 
     def batch_context(self) -> Capabilities:
-        """See LanguageModel: what the server can do."""
+        """Return the capabilities of the server."""
         return self.capabilities(1.0)
 
     def description(self) -> dict[str, Any]:
-        """Return the address, what the server can do, and how it kept up."""
+        """Return the address, the capabilities, and the figures of the rate limiter."""
         can = {} if self._capabilities is None else asdict(self._capabilities)
         return {
             "name": self.settings.name,
@@ -313,7 +313,7 @@ class ServedModel(LanguageModel):
         }
 
     def status(self) -> str:
-        """Return the text of the progress bar: batches, concurrent requests, and the cost."""
+        """Return a status line: batches, concurrent requests, and the cost."""
         batches = [] if self._batches is None else self._batches.progress()
         return ", ".join(filter(None, [*batches, self.limiter.status()]))
 
@@ -321,18 +321,17 @@ class ServedModel(LanguageModel):
         return self.settings.service(self._key)
 
     async def _answer_all(
-        self, wanted: deque[Request | None], exactly: bool, give: Callable[[Reply], None], given: Callable[[], int]
+        self, stack: deque[Request | None], exactly: bool, give: Callable[[Reply], None], queued: Callable[[], int]
     ) -> None:
-        """Answer the requests that come up to None, as many at once as the server bears, and while not too many of the
-        replies that were ``given`` wait to be taken; UserError where the run must end. ``exactly``: by the tree of the
-        answers to each.
+        """Answer the requests up to None concurrently, unless too many replies are ``queued``; raise UserError if the
+        run ends early. ``exactly``: by the tree of the answers to each.
         """
         settings = self.settings
         assert self._capabilities is not None
         self.limiter.begin()
         self._watch = draw_watch(settings, self._capabilities)
-        # A tree is many requests, some of them at once, and is kept when it is whole: those that are begun are few.
-        room = asyncio.Semaphore(settings.at_once if exactly else _WAITING * settings.at_once)
+        # A tree takes many requests, some of them concurrent, and is stored as a whole: few are begun together.
+        room = asyncio.Semaphore(settings.at_once if exactly else _TASKS_PER_REQUEST * settings.at_once)
         async with AsyncExitStack() as services, asyncio.TaskGroup() as group:
             answer: Callable[[Call, Callable[[Reply], None]], Coroutine[Any, Any, None]]
             if exactly:
@@ -340,10 +339,10 @@ class ServedModel(LanguageModel):
                 answer = partial(self._answer_exactly, service)
             else:
                 answer = partial(self._answer, await services.enter_async_context(self._service()))
-            async for call in self._calls(wanted):
+            async for call in self._calls(stack):
                 await room.acquire()
-                while given() > _GIVEN and not self._attempts.ended:
-                    await asyncio.sleep(_MOMENT)
+                while queued() > _MAX_QUEUED and not self._attempts.ended:
+                    await asyncio.sleep(_POLL_SECONDS)
                 if self._attempts.ended:
                     break
                 task = group.create_task(answer(call, give))
@@ -352,15 +351,15 @@ class ServedModel(LanguageModel):
         if self._attempts.ended:
             raise self._attempts.ended
 
-    async def _calls(self, wanted: deque[Request | None]) -> AsyncIterator[Call]:
-        """Yield what the server is asked, until nothing is wanted any more or the run must end."""
+    async def _calls(self, stack: deque[Request | None]) -> AsyncIterator[Call]:
+        """Yield the calls of the requests, until there are no more or the run ends."""
         assert self._capabilities is not None
         while True:
-            while not wanted:
+            while not stack:
                 if self._attempts.ended:
                     return
-                await asyncio.sleep(_MOMENT)
-            request = wanted.pop()
+                await asyncio.sleep(_POLL_SECONDS)
+            request = stack.pop()
             if request is None:
                 return
             if request.enumeration is not None:
@@ -369,27 +368,25 @@ class ServedModel(LanguageModel):
                 yield call
 
     async def _answer(self, service: Answering, call: Call, give: Callable[[Reply], None]) -> None:
-        """Ask one call and put its answers where they are awaited; those that do not come in spite of all repetitions
-        are errors.
-        """
+        """Send one call and pass on its answers; those that fail after all retries are errors."""
         name = call.request.item, call.temperature, call.trials
         left, began = call.trials, time.monotonic()
         while left:
             try:
                 once = partial(self._once, service, call._replace(trials=left))
-                came = await self._attempts.until_answered(once, name, began)
+                arrived = await self._attempts.until_answered(once, name, began)
             except EndedError:
                 return
             except UnansweredError as problem:
                 outcome = self._intake.failure(call.request, problem)
                 give(self._intake.reply(call.request, [unanswered(call, trial, outcome) for trial in left]))
-                await self._intake.judge(problem)
+                await self._intake.check_failures(problem)
                 return
-            give(self._intake.reply(call.request, came))
-            left = left[len(came) :]
+            give(self._intake.reply(call.request, arrived))
+            left = left[len(arrived) :]
 
     async def _answer_exactly(self, service: Service, call: Call, give: Callable[[Reply], None]) -> None:
-        """Compute the probabilities of the answers to a request and put them where they are awaited, or an error."""
+        """Compute the probabilities of the answers to a request and pass them on, or an error."""
         request = call.request
         try:
             async with self._finding:
@@ -403,14 +400,14 @@ class ServedModel(LanguageModel):
         except UnansweredError as problem:
             outcome = self._intake.failure(request, problem)
             give(self._intake.reply(request, without_answers(request, outcome).completions))
-            await self._intake.judge(problem)
+            await self._intake.check_failures(problem)
             return
         self._intake.answered.add(request.item)
         give(reply)
 
     async def _once(self, service: Answering, call: Call) -> list[Completion]:
-        """Send a call when its turn has come: its answers, or the first of them; raises UnansweredError, or EndedError
-        where the run ends before.
+        """Send a permitted call, and return its answers, or the first of them; raises UnansweredError, or EndedError if
+        the run ends before.
         """
         request, number = call.request, len(call.trials)
         about = prompt_tokens(request.prompt, self.settings.prompt_style == "chat")
@@ -422,21 +419,21 @@ class ServedModel(LanguageModel):
         watch = self._watch if self._watch is not None and self._watch.covers(call) else None
         try:
             ask = partial(send, body | (watch.body if watch else {}))
-            answered = await self._attempts.in_turn(about, completion_tokens, ask)
+            response = await self._attempts.in_turn(about, completion_tokens, ask)
         except UnansweredError as problem:
             if watch is None or problem.kind != "wrong" or "logprob" not in problem.reason:
                 raise
-            self._watch = watch = None  # it refuses them with these settings
-            answered = await self._attempts.in_turn(about, completion_tokens, partial(send, body))
+            self._watch = watch = None  # the server refuses them with these settings
+            response = await self._attempts.in_turn(about, completion_tokens, partial(send, body))
         if watch:
-            self._look(watch, call, answered)
-        if not request.top_logprobs:  # the same is stored whether draws are watched or not
-            answered = without_logprobs(answered)
-        return self._intake.completions(call, answered, min(request.min_logprobs, can.top_logprobs))
+            self._look(watch, call, response)
+        if not request.top_logprobs:  # the test of the draws leaves the stored answers unchanged
+            response = without_logprobs(response)
+        return self._intake.completions(call, response, min(request.min_logprobs, can.top_logprobs))
 
-    def _look(self, watch: DrawWatch, call: Call, answered: ServiceResponse) -> None:
-        """Take the draws of a call into account; EndedError where the server cannot have drawn them."""
-        watch.add(call, answered.choices)
+    def _look(self, watch: DrawWatch, call: Call, response: ServiceResponse) -> None:
+        """Test the draws of a call; raise EndedError if they are no draws."""
+        watch.add(call, response.choices)
         if watch.repetition() >= CERTAIN:
             reason = repeats_itself(self.settings, call.temperature)
             self._attempts.end_as_told(UserError(reason))

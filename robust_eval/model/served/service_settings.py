@@ -1,4 +1,4 @@
-"""The settings of every service that is asked for answers: how fast, how often and for how much."""
+"""Settings of every service: model, limits, retries, prices and budget."""
 
 import math
 from abc import abstractmethod
@@ -10,23 +10,23 @@ from robust_eval.error import UserError
 from robust_eval.model.base import Request, Temperatures, Thought
 from robust_eval.model.config import PROMPT_STYLES, ModelConfig
 from robust_eval.model.generation import Generation
-from robust_eval.model.spending import Spending
-from robust_eval.model.workload import ServiceLimits
+from robust_eval.model.workload import ServiceLimits, Spending
 from robust_eval.runtime.measured_choices import cached_choice
 from robust_eval.runtime.text import secret_setting
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
+    from robust_eval.model.served.probe import Capabilities
     from robust_eval.model.served.transport.service import Answering, Service
 
 VERSION = 1
-"""To be raised with a change that gives other answers to the same request: stored ones then count no longer."""
+"""Raised with a change that gives other answers to the same request; it invalidates stored answers."""
 
 
 @dataclass
 class ServiceSettings(ModelConfig):
-    """Which model a service is asked for, and how fast, how often and for how much it may be asked."""
+    """Model of a service, and the limits, retries, prices and budget of its requests."""
 
     name: str
     """The name of the model in logs, tables and the tracker."""
@@ -35,46 +35,43 @@ class ServiceSettings(ModelConfig):
     prompt_style: str = "chat"
     """chat: messages. plain: completions of "Question: … Answer:", of which an answer is the first line."""
     generation: Generation = field(default_factory=Generation)
-    """Truncation is turned off wherever the service lets it be; preset repository leaves it to the service."""
+    """Truncation is turned off if the service allows it; preset repository leaves it to the service."""
     top_logprobs: int | None = None
-    """Log-probabilities a token that are asked for at most; null: 20, more than which vLLM gives only if it is started
-    with --max-logprobs."""
+    """Maximum number of log-probabilities a token; null: 20, the maximum of a vLLM server without --max-logprobs."""
     extra_body: Any = None
     """More settings for the body of every request, for example {chat_template_kwargs: {enable_thinking: false}}."""
     takes_temperature: bool | None = None
-    """false: the model answers at a temperature of its own, whatever it is sent (some servers drop it in silence);
-    null: found by asking."""
+    """false: the service ignores the temperature (some servers drop it silently); null: a probe finds out."""
     highest_temperature: float | None = None
-    """Of a service that takes higher ones and makes this of them in silence; null: found by asking."""
+    """Temperature to which the service lowers higher ones silently; null: a probe finds out."""
     deterministic: bool = False
-    """true: the service gives one reply to a prompt, whatever the seed, and is asked once at one temperature."""
+    """true: the service gives one reply to a prompt, whatever the seed, and gets one request at one temperature."""
     max_completion_tokens: int | None = None
-    """Tokens of a reply, reasoning and answer together; null: those that the sampler allows an answer."""
+    """Maximum number of tokens of reasoning and answer together; null: the sampler's maximum for an answer."""
     reasoning_effort: str | None = None
-    """How much a reasoning model thinks, as the service calls it: low, medium, high, …; null: its own default."""
+    """Reasoning budget in the service's word: low, medium, high, …; null: the service's default."""
     at_once: int = 64
-    """Requests in flight at most; there are fewer while the service does not keep up."""
+    """Maximum number of concurrent requests; there are fewer while the service does not keep up."""
     requests_per_minute: float | None = None
-    """Limit of the service; null: none."""
+    """Rate limit of the service; null: none."""
     tokens_per_minute: float | None = None
-    """Limit of the service, prompt and completion together; null: none."""
+    """Rate limit of the service for prompts and completions together; null: none."""
     request_seconds: float = 120.0
-    """What one request may take."""
+    """Timeout of one request."""
     answer_seconds: float = 1800.0
-    """What an answer may take with all its repetitions."""
+    """Timeout of an answer with all retries."""
     retries: int = 10
-    """Repetitions of a request that the service did not answer."""
+    """Maximum number of retries of a request."""
     max_error_rate: float = 0.1
-    """Share of questions of which an answer may fail after all repetitions; the run stops beyond that, and can be
-    continued."""
+    """Maximum share of questions whose answer fails after all retries; a run above it stops, and can be resumed."""
     prompt_price: float | None = None
-    """Of a million tokens of prompts; null: not known."""
+    """Price of a million tokens of prompts; null: unknown."""
     completion_price: float | None = None
-    """Of a million tokens of completions; null: not known."""
+    """Price of a million tokens of completions; null: unknown."""
     cached_price: float | None = None
-    """Of a million prompt tokens that the service had in its cache; null: what other prompt tokens cost."""
+    """Price of a million prompt tokens from the service's cache; null: the price of other prompt tokens."""
     budget: float | None = None
-    """What a run may cost at most, in the currency of the prices; it stops before that, and can be continued."""
+    """Maximum cost of a run, in the currency of the prices; a run stops before it, and can be resumed."""
 
     remote = True
 
@@ -84,8 +81,8 @@ class ServiceSettings(ModelConfig):
         if self.generation.preset == "library_defaults":
             raise ValueError("generation.preset=library_defaults is for models that are loaded here")
         refuse_secrets("extra_body", self.extra_body)
-        if own := [name for name in _OWN if name in (self.extra_body or {})]:
-            raise ValueError(f"extra_body must not hold {own[0]}, which follows from other settings")
+        if reserved := [name for name in _RESERVED if name in (self.extra_body or {})]:
+            raise ValueError(f"extra_body must not hold {reserved[0]}, which follows from other settings")
         for name in ("max_completion_tokens", "top_logprobs"):
             value = getattr(self, name)
             if value is not None and value < 1:
@@ -105,32 +102,32 @@ class ServiceSettings(ModelConfig):
     @property
     @abstractmethod
     def server(self) -> str:
-        """What the service is called in messages and in the record of a run."""
+        """Name of the service in messages and in the record of a run."""
 
     @abstractmethod
     def service(self, key: str | None) -> "AbstractAsyncContextManager[Answering]":
-        """Return the way to the service, for one event loop; ``key`` is the one that settings name."""
+        """Return the client of the service, for one event loop."""
 
     def exact_refusal(self) -> str | None:
-        """Say why sampler=exact cannot ask this service; None where nothing keeps it from that."""
+        """Return the reason why sampler=exact cannot use this service; None if it can."""
         return (
             f"sampler=exact asks what is likely after the beginning of an answer, which {self.server} does not say: "
             "choose sampler=temperature_sweep, or a model that is loaded here"
         )
 
     def openai_service(self, key: str | None) -> "Service":
-        """Return the way to a server that speaks OpenAI's protocol: continuations of answers and batches need it."""
+        """Return the client of a server with OpenAI's protocol, for continuations of answers and batches."""
         raise UserError(self.exact_refusal() or self.server)
 
     def thinking(self) -> dict[str, Any]:
-        """Return how much the model is to think, as far as that is set, as a request says it."""
+        """Return the settings of a request that set the reasoning budget."""
         return {} if self.reasoning_effort is None else {"reasoning_effort": self.reasoning_effort}
 
     def thought_refusal(self, thoughts: Sequence[Thought]) -> str | None:
-        """Say why requests cannot say so what the model thinks before it answers; None where they can."""
+        """Return the reason why requests cannot set these reasoning budgets; None if they can."""
         if self.thinking():
-            said = ", ".join(f"model.{name}" for name in self.thinking())
-            return f"sampler=thinking says itself how much the model thinks: leave out {said}"
+            names = ", ".join(f"model.{name}" for name in self.thinking())
+            return f"sampler=thinking says itself how much the model thinks: leave out {names}"
         if any(thought.tokens is not None for thought in thoughts):
             return f"{self.server} answers behind thoughts of its own alone"
         if any(isinstance(thought.most, int) for thought in thoughts) and not self.takes_thinking_tokens:
@@ -147,19 +144,19 @@ class ServiceSettings(ModelConfig):
 
     @property
     def takes_thinking_tokens(self) -> bool:
-        """Whether the service may be told in tokens how much the model thinks."""
+        """True if the service accepts a reasoning budget in tokens."""
         return False
 
     def thought(self, request: Request) -> dict[str, Any]:
-        """Return how much the model is to think before it answers a request, as the request says it."""
+        """Return the reasoning budget of a request as settings of its body."""
         if request.thought is None:
             return {}
         name = "reasoning_effort" if isinstance(request.thought.most, str) else "thinking_token_budget"
         return {name: request.thought.most}
 
     def identity(self) -> dict[str, Any]:
-        """Return the service, what it calls the model, and how it is prompted."""
-        given = {name: getattr(self, name) for name in ("max_completion_tokens", "top_logprobs")}
+        """Return the service, its name of the model, and the prompt style."""
+        limits = {name: getattr(self, name) for name in ("max_completion_tokens", "top_logprobs")}
         return {
             "version": VERSION,
             "server": self.server,
@@ -167,26 +164,24 @@ class ServiceSettings(ModelConfig):
             "prompt_style": self.prompt_style,
             "generation": asdict(self.generation),
             "extra_body": self.extra_body or {},
-            **{name: value for name, value in given.items() if value is not None},
+            **{name: value for name, value in limits.items() if value is not None},
             **self.thinking(),
         }
 
     def reply_tokens(self, max_new_tokens: int) -> int:
-        """Return how many tokens a reply has at most whose answer may have ``max_new_tokens``."""
+        """Return the maximum number of tokens of a reply whose answer may have ``max_new_tokens``."""
         return self.max_completion_tokens or max_new_tokens
 
     def spending(self) -> Spending:
-        """Return what nothing has been spent of yet; ValueError where prices and budget make no sense."""
+        """Return the prices and the budget; ValueError if they are invalid."""
         return Spending(self.prompt_price, self.completion_price, self.budget, cached_price=self.cached_price)
 
     def service_limits(self) -> ServiceLimits:
-        """Prices and limits, and how many answers a request brings if the service was asked that today."""
-        from robust_eval.model.served.probe import CACHE, Capabilities, daily_cache_key
-
-        known = Capabilities.from_text(cached_choice(CACHE, daily_cache_key(self.identity())) or "")
+        """Return prices and limits, with the number of answers to a request if the service was probed today."""
+        capabilities = self._probed_today()
         return ServiceLimits(
             chat=self.prompt_style == "chat",
-            choices=known.choices if known else None,
+            choices=capabilities.choices if capabilities else None,
             reply_tokens=self.reply_tokens,
             prompt_price=self.prompt_price,
             completion_price=self.completion_price,
@@ -197,19 +192,23 @@ class ServiceSettings(ModelConfig):
         )
 
     def temperatures(self, wanted: float) -> Temperatures | None:
-        """Return what the settings say, or the service if it was asked that today; see ModelConfig."""
+        """Return the temperatures in the settings, or those of today's probe; see ModelConfig."""
         if self.takes_temperature is False:
             return Temperatures(greedy=False, default_only=True)
+        capabilities = self._probed_today()
+        if capabilities is None or not capabilities.tells_of(wanted) or not capabilities.faithful:
+            return None
+        return capabilities.temperatures(self.highest_temperature)
+
+    def _probed_today(self) -> "Capabilities | None":
+        """Return the cached capabilities; None if the service was not probed today."""
         from robust_eval.model.served.probe import CACHE, Capabilities, daily_cache_key
 
-        known = Capabilities.from_text(cached_choice(CACHE, daily_cache_key(self.identity())) or "")
-        if known is None or not known.tells_of(wanted) or not known.faithful:
-            return None
-        return known.temperatures(self.highest_temperature)
+        return Capabilities.from_text(cached_choice(CACHE, daily_cache_key(self.identity())) or "")
 
 
 def refuse_secrets(name: str, settings: Mapping[str, Any] | None, instead: str = "name that in key_variable") -> None:
-    """ValueError unless settings that may hold anything are a mapping without a secret, or None."""
+    """Raise ValueError unless free settings are a mapping without a secret, or None."""
     if settings is not None and not isinstance(settings, dict):
         raise ValueError(f"{name} must be a mapping, not {settings}")
     if secret := secret_setting(settings or {}):
@@ -220,9 +219,9 @@ def refuse_secrets(name: str, settings: Mapping[str, Any] | None, instead: str =
 
 
 _ABOVE_0 = ("at_once", "request_seconds", "answer_seconds", "requests_per_minute", "tokens_per_minute")
-_OWN = (
+_RESERVED = (
     *("max_completion_tokens", "reasoning_effort", "thinking_token_budget"),
     *("model", "messages", "prompt", "n", "best_of", "stream", "seed", "temperature", "top_p", "stop"),
     *("max_tokens", "logprobs", "top_logprobs"),
 )
-"""What the program itself says in the body of a request."""
+"""Fields of the body of a request that follow from other settings."""

@@ -19,7 +19,7 @@ from tiny_model import KNOWN, save_tiny_encoder, save_tiny_model
 
 from robust_eval.answer import SCHEMA
 from robust_eval.error import UserError
-from robust_eval.model.local.fingerprint import folder_hash
+from robust_eval.model.local.model_files import folder_hash
 from robust_eval.model.local.transformers import Transformers
 from robust_eval.report.wording import few_kept, sentence
 from robust_eval.runtime import cache
@@ -103,7 +103,7 @@ def figures(folder: Path) -> dict[str, float]:
 def test_a_home_that_was_full_once_changes_nothing(
     measure: Measure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    monkeypatch.setattr("robust_eval.model.local.cpu_linear._faster", lambda *_: "torch")  # it may differ, under load
+    monkeypatch.setattr("robust_eval.model.local.device._faster", lambda *_: "torch")  # it may differ, under load
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     _, ordinary = measure("engine.threads=1", base=tmp_path / "first")
     kept = {file: file.read_bytes() for file in (tmp_path / "robust_eval").rglob("*") if file.is_file()}
@@ -119,7 +119,7 @@ def test_a_home_that_was_full_once_changes_nothing(
 def test_without_a_home_a_run_finds_what_it_finds_with_one(
     measure: Measure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    monkeypatch.setattr("robust_eval.model.local.cpu_linear._faster", lambda *_: "torch")  # it may differ, under load
+    monkeypatch.setattr("robust_eval.model.local.device._faster", lambda *_: "torch")  # it may differ, under load
     _, ordinary = measure("engine.threads=1", base=tmp_path / "first")
     monkeypatch.setattr(cache, "_warned", [])
     monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null")

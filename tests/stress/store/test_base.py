@@ -173,7 +173,7 @@ def test_no_store_keeps_nothing():
     with NoStore().open() as opened, NoStore().open() as beside:
         opened.put(ENTRIES)
         assert list(opened.get(list(ENTRIES))) == []
-        with opened.asking(ENTRIES), beside.asking(ENTRIES):
+        with opened.lock_keys(ENTRIES), beside.lock_keys(ENTRIES):
             pass
         assert opened.size() == "none: nothing was kept"
 
@@ -259,7 +259,7 @@ def test_no_lock_is_dropped_while_a_store_is_used(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(FileLock, "__del__", lambda lock: dropped.append(lock.lock_file))
     with SqliteStore(str(tmp_path)).open() as opened:
         opened.put(ENTRIES)
-        with opened.asking(ENTRIES):
+        with opened.lock_keys(ENTRIES):
             assert dict(opened.get(list(ENTRIES))) == ENTRIES
     del opened
     gc.collect()
@@ -316,7 +316,7 @@ try:
         print("all" if there == expected else len(there))
         entries.put({{b"new": b"value"}})
         print(dict(entries.get([b"new"])))
-        with entries.asking([b"key"]):
+        with entries.lock_keys([b"key"]):
             print("asked")
         print(entries.size())
 except UserError as problem:
@@ -349,7 +349,7 @@ def read_without_permission(folder: Path) -> tuple[list[str], list[str]]:
 def test_a_store_that_may_not_be_written_can_be_read_and_is_left_as_it_was(shared: Path):
     put(shared, ENTRIES)
     content = (shared / FILE).read_bytes()
-    with SqliteStore(str(shared)).open() as opened, opened.asking([b"key"]):
+    with SqliteStore(str(shared)).open() as opened, opened.lock_keys([b"key"]):
         output, errors = read_without_permission(shared)
     assert output == ["all", "{}", "asked", f"{len(content) / MEGABYTE:.1f} MB of at most 4,096 MB in {shared}"]
     assert errors == [f"store: {shared / FILE} can only be read: answers that it lacks are kept by this run alone"]
@@ -663,7 +663,7 @@ def test_what_was_removed_while_it_was_open_is_made_anew(tmp_path: Path, removed
     put(folder, ENTRIES)
     with SqliteStore(str(folder)).open() as opened:
         shutil.rmtree(folder) if removed == "folder" else (folder / FILE).unlink()
-        with opened.asking([b"key"]):
+        with opened.lock_keys([b"key"]):
             opened.put(NEW)
         assert dict(opened.get(list(NEW))) == NEW
     assert found(folder, ENTRIES | NEW) == NEW
@@ -747,7 +747,7 @@ WRITING = "store: another process is using it; waiting"
 ANSWERS = {b"one": b"1", b"two": b"2"}
 
 ASK = """
-with SqliteStore(sys.argv[1]).open() as entries, entries.asking([b"one", b"two"]):
+with SqliteStore(sys.argv[1]).open() as entries, entries.lock_keys([b"one", b"two"]):
     print("asking", flush=True)
     sys.stdin.readline()
     entries.put({b"one": b"1", b"two": b"2"})
@@ -768,7 +768,7 @@ def test_who_asks_the_same_waits_until_another_process_has_its_answers_or_is_gon
             ending(holder)
 
         assert line(holder) == "asking"
-        with listening(end), opened.asking([b"two", b"one"]):
+        with listening(end), opened.lock_keys([b"two", b"one"]):
             assert dict(opened.get([b"one", b"two"])) == answers
     assert said == [ASKING]
 
@@ -777,7 +777,7 @@ def test_who_asks_for_other_keys_does_not_wait(tmp_path: Path):
     said: list[str] = []
     with process(ASK, tmp_path) as holder, SqliteStore(str(tmp_path)).open() as opened:
         assert line(holder) == "asking"
-        with listening(said.append), opened.asking([b"one"]), opened.asking([b"one", b"two", b"three"]):
+        with listening(said.append), opened.lock_keys([b"one"]), opened.lock_keys([b"one", b"two", b"three"]):
             assert dict(opened.get([b"one", b"two"])) == {}
     assert said == []
 

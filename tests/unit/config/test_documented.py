@@ -41,8 +41,8 @@ def test_a_setting_has_the_value_of_its_option_and_the_docstring_of_its_class():
     found = {setting.name: setting for setting in settings("model", "gpt4o_mini")}
     assert [found[f"model.{name}"] for name in ("model", "completion_price", "batch_price_share")] == [
         ("model.model", "gpt-4o-mini-2024-07-18", "The name of the model, as the service calls it."),
-        ("model.completion_price", "0.6", "Of a million tokens of completions; null: not known."),
-        ("model.batch_price_share", "0.5", "What a batch costs, as a share of the prices."),
+        ("model.completion_price", "0.6", "Price of a million tokens of completions; null: unknown."),
+        ("model.batch_price_share", "0.5", "Price of a batch, as a fraction of the prices."),
     ]
 
 

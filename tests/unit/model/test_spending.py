@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from robust_eval.model.spending import Spending
+from robust_eval.model.workload import Spending
 
 PROPERTY = settings(max_examples=100, deadline=None, database=None, derandomize=True)
 

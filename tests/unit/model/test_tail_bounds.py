@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from robust_eval.model.tail_bounds import Resolved, precision, token_bounds, unseen_sums
+from robust_eval.model.served.exact.topk_tree import Resolved, precision, token_bounds, unseen_sums
 
 TREES, TEMPERATURES = 250, (0.05, 0.3, 0.7, 1.0, 1.2, 1.7, 2.5, 4.0)
 SLACK = 1 + 1e-9

@@ -7,7 +7,7 @@ from tiny_model import save_tiny_cross_encoder, save_tiny_encoder, save_tiny_mod
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, DistilBertConfig, DistilBertModel
 
 from robust_eval.error import UserError
-from robust_eval.model.local.fingerprint import folder_hash
+from robust_eval.model.local.model_files import folder_hash
 from robust_eval.question import QUESTION_TYPES, Question
 from robust_eval.question_type.classifier import TypeClassifier, from_encoder, read_classifier, with_types
 

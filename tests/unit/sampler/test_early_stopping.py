@@ -6,11 +6,11 @@ import pyarrow as pa
 import pytest
 
 from robust_eval.answer import answer_table, rows
-from robust_eval.model.base import Item, Request
+from robust_eval.model.base import Condition, Item, Request
 from robust_eval.prompt.prompt import Prompt
 from robust_eval.sampler.temperature_sweep import next_wave, until_settled
 from robust_eval.stats.frs import breaking_temperature, settled
-from robust_eval.store.answer_rows import Condition, merged
+from robust_eval.store.answer_rows import merged
 from robust_eval.store.steps import ConcurrentSteps
 
 HALF = partial(settled, threshold=0.5)

@@ -1,24 +1,39 @@
-"""The probabilities of the answers to one question, as far as a server's log-probabilities tell them, and draws.
+"""Probabilities of the answers to one question, from a server's log-probabilities and from draws.
 
-Where the bounds of what these show are close, a probability is read off them; elsewhere answers are drawn.
+If the bounds from top-k log-probabilities are close, they give a probability; otherwise answers are drawn, with the
+log-probabilities of their tokens.
 """
 
 import asyncio
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from robust_eval.answer import SERVED
-from robust_eval.model.base import FURTHER_DRAWS, LEVELS, Choices, Completion, Enumeration, Floats, Reply, Request
-from robust_eval.model.enumerated import AnswerMass, EnumeratedAnswers, normalize_to_accuracy
-from robust_eval.model.served.exact.continuation import Continuation, LogprobRequest
-from robust_eval.model.served.exact.topk_draws import Draw, LogprobClient, TopKCoverage, drawn
+from robust_eval.model.base import (
+    FURTHER_DRAWS,
+    LEVELS,
+    AnswerMass,
+    Call,
+    Choices,
+    Completion,
+    EnumeratedAnswers,
+    Enumeration,
+    Floats,
+    Reply,
+    Request,
+    calls,
+    normalize_to_accuracy,
+)
+from robust_eval.model.served.completions import completions
+from robust_eval.model.served.exact.continuation import Ask, Continuation, LogprobRequest, LogprobSettings
 from robust_eval.model.served.exact.topk_tree import (
     CurveEstimate,
     Prefix,
+    TopKCoverage,
     TopKTree,
     mean_and_error,
     renormalized,
@@ -28,11 +43,95 @@ from robust_eval.model.served.limits.rate_limiter import EndedError
 from robust_eval.model.served.transport.service import ServiceResponse, UnansweredError
 from robust_eval.model.served.transport.token_logprobs import Position, TopKToken
 from robust_eval.model.token_texts import TokenTexts
+from robust_eval.runtime.finish_reasons import LENGTH
+
+MAX_CHANGE = 0.08
+"""Maximum relative change of the range of a position's log-probabilities: half precision is not exact."""
+MIN_RANGE = 0.5
+"""Minimum range for which the change is tested."""
+
+
+@dataclass(frozen=True)
+class LogprobClient:
+    """Client of a server with log-probabilities: ``settings`` of all requests, and the ``body`` and maximum number of
+    ``choices`` of those for draws.
+    """
+
+    ask: Ask
+    settings: LogprobSettings
+    body: Callable[[Call], Mapping[str, Any]]
+    choices: int
+
+    @property
+    def coverage(self) -> TopKCoverage:
+        """Number of top-k tokens of each position."""
+        return TopKCoverage(self.settings.top_logprobs, self.settings.whole_vocabulary)
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Drawn answer, with its positions; ``cut`` if the length ended it."""
+
+    completion: Completion
+    places: Sequence[Position]
+    cut: bool
+
+
+async def draw_answers(
+    request: Request, trials: range, client: LogprobClient, temperatures: Sequence[float], root: Position
+) -> dict[float, list[Draw]]:
+    """Return answers drawn at each of these temperatures in these ``trials``; raises UnansweredError, also if the
+    log-probabilities of the first position have changed since ``root``.
+    """
+    plain = replace(
+        request,
+        temperatures=tuple(temperatures),
+        first_trial=trials.start,
+        trials=trials.stop,
+        top_logprobs=client.settings.top_logprobs,
+        enumeration=None,
+    )
+    path, fields = client.settings.prompt_fields(request.prompt)
+    style = "chat" if client.settings.chat else "plain"
+    answers: dict[float, list[Draw]] = {}
+    for call in calls(plain, client.choices):
+        left = call.trials
+        while left:
+            part = call._replace(trials=left)
+            maximum = len(left) * request.max_new_tokens
+            body = {**client.body(part), **fields}
+            response = await client.ask.positions(LogprobRequest(client.settings, path, body, 0, maximum))
+            new = completions(part, left, response, style)
+            for completion, places in zip(new, response.positions, strict=False):
+                _refuse_change(root, places)
+                cut = completion.finish_reason == LENGTH
+                answers.setdefault(call.temperature, []).append(Draw(completion, places, cut))
+            left = left[len(new) :]
+    return answers
+
+
+def _refuse_change(root: Position, places: Sequence[Position]) -> None:
+    """Raise UnansweredError if the range of the first position's log-probabilities has changed, as it does if they
+    follow the temperature.
+    """
+    if not places:
+        raise UnansweredError("garbled", "the server sent no log-probabilities, and they are needed")
+    before, now = ({token.name: token.logprob for token in each.largest} for each in (root, places[0]))
+    both = [name for name in before if name in now and math.isfinite(before[name]) and math.isfinite(now[name])]
+    if len(both) < 2:
+        return
+    distance = before[both[0]] - before[both[-1]]
+    if distance > MIN_RANGE and abs((now[both[0]] - now[both[-1]]) / distance - 1) > MAX_CHANGE:
+        raise UnansweredError(
+            "garbled",
+            "the server sent other log-probabilities of the same place than before: are they after the temperature?",
+        )
+
 
 MIN_PREFIX_PROBABILITY = 0.01
 """Minimum probability of a prefix for it to be expanded."""
-AT_ONCE = 8
-"""Beginnings that are asked for before what came of them is looked at."""
+EXPANDED_TOGETHER = 8
+"""Number of prefixes that are expanded concurrently."""
 
 
 @dataclass
@@ -44,48 +143,48 @@ class Usage:
     cached: int | None = None
     names: dict[str, Any] = field(default_factory=dict)
 
-    def add(self, answered: ServiceResponse) -> None:
-        self.prompt += answered.prompt_tokens
-        listed = sum(map(len, answered.positions))  # some servers count the first of several answers alone
-        self.completion += max(answered.completion_tokens, listed)
-        if answered.cached_tokens is not None:
-            self.cached = (self.cached or 0) + answered.cached_tokens
-        self.names |= {column: name for column in SERVED if (name := getattr(answered, column))}
+    def add(self, response: ServiceResponse) -> None:
+        """Add the counts of a response."""
+        self.prompt += response.prompt_tokens
+        listed = sum(map(len, response.positions))  # some servers count only the first of several answers
+        self.completion += max(response.completion_tokens, listed)
+        if response.cached_tokens is not None:
+            self.cached = (self.cached or 0) + response.cached_tokens
+        self.names |= {column: name for column in SERVED if (name := getattr(response, column))}
 
 
 async def exact_reply(request: Request, client: LogprobClient, continuation: Continuation | None) -> Reply:
     """Return the answers to a request with their probabilities, and the curve; raises UnansweredError.
 
-    Beginnings of answers are asked for by the ``continuation``; a multiple-choice question, which is answered by one
-    token, needs none.
+    The ``continuation`` expands prefixes of answers; a multiple-choice question, whose answer is one token, needs none.
     """
     enumeration, usage = request.enumeration, Usage()
     assert enumeration is not None
 
-    seen = client.ask.positions
+    positions_of = client.ask.positions
 
-    async def counting(sending: LogprobRequest) -> ServiceResponse:
-        answered = await seen(sending)
-        usage.add(answered)
-        return answered
+    async def counting(logprob_request: LogprobRequest) -> ServiceResponse:
+        response = await positions_of(logprob_request)
+        usage.add(response)
+        return response
 
     client = replace(client, ask=client.ask._replace(positions=counting))
     if enumeration.choices is not None:
-        found, points = await choice_answers(request, enumeration, client)
+        answers, points = await choice_answers(request, enumeration, client)
     else:
         assert continuation is not None
-        found, points = await _answers(request, enumeration, client, continuation)
-    if not found:
+        answers, points = await _answers(request, enumeration, client, continuation)
+    if not answers:
         raise UnansweredError("garbled", "what the server sent tells of no answer")
-    found = [each if each.served_model else replace(each, **usage.names) for each in found]
-    found[0] = replace(
-        found[0], prompt_tokens=usage.prompt, completion_tokens=usage.completion, cached_tokens=usage.cached
+    answers = [each if each.served_model else replace(each, **usage.names) for each in answers]
+    answers[0] = replace(
+        answers[0], prompt_tokens=usage.prompt, completion_tokens=usage.completion, cached_tokens=usage.cached
     )
-    return Reply(request, found, points.curve())
+    return Reply(request, answers, points.curve())
 
 
 def without_answers(request: Request, outcome: str) -> Reply:
-    """Return that no answers came."""
+    """Return a reply in place of answers that did not come."""
     return Reply(
         request,
         [
@@ -109,16 +208,16 @@ async def _answers(
     )
     root = await _explore(tree, request, enumeration, client, continuation)
     bounds = tree.bounds
-    apart = bounds.upper - bounds.lower
-    points = CurveEstimate(tree.temperatures, bounds.lower, tree.likely, bounds.upper, apart)
-    came: dict[float, list[Draw]] = {}
+    distance = bounds.upper - bounds.lower
+    points = CurveEstimate(tree.temperatures, bounds.lower, tree.likely, bounds.upper, distance)
+    draws_by_temperature: dict[float, list[Draw]] = {}
     rows: dict[float, list[_WeightedDraw]] = {}
 
     async def draw(trials: range, temperatures: Sequence[float]) -> None:
-        """Draw answers, and estimate each of these temperatures from all that were drawn at it."""
+        """Draw answers, and estimate the accuracy at each of these temperatures from all of its draws."""
         assert request.matcher is not None
-        for t, more in (await drawn(request, trials, client, temperatures, root)).items():
-            draws = came[t] = [*came.get(t, []), *more]
+        for t, new in (await draw_answers(request, trials, client, temperatures, root)).items():
+            draws = draws_by_temperature[t] = [*draws_by_temperature.get(t, []), *new]
             right = [request.matcher.right(each.completion.text) for each in draws]
             values = [
                 summed_draw(request.matcher, each.places, t, tree.depth, client.settings.chat, each.cut, one)
@@ -136,36 +235,36 @@ async def _answers(
 async def _explore(
     tree: TopKTree, request: Request, enumeration: Enumeration, client: LogprobClient, continuation: Continuation
 ) -> Position:
-    """Ask for the beginnings of answers that weigh most, until they are so many or weigh too little; return what was
-    said of the first place.
+    """Expand the prefixes of the largest probability, until the budget is used or they are improbable; return the first
+    position.
     """
     start = await continuation.start(client.ask, request.prompt)
     prompt_tokens = 0
 
-    async def said(prefix: Prefix, levels: int) -> ServiceResponse | UnansweredError | EndedError | None:
-        sending = continuation.sending(start, prefix.tokens, levels)
+    async def expand(prefix: Prefix, levels: int) -> ServiceResponse | UnansweredError | EndedError | None:
+        logprob_request = continuation.request(start, prefix.tokens, levels)
         try:
-            return None if sending is None else await client.ask.positions(sending)
-        except (UnansweredError, EndedError) as problem:  # the others are under way, and are paid
+            return None if logprob_request is None else await client.ask.positions(logprob_request)
+        except (UnansweredError, EndedError) as problem:  # the other requests are in flight, and are paid
             return problem
 
     together, levels = tree.heaviest(1, 0.0), tree.depth
-    nodes, least = enumeration.nodes, max(MIN_PREFIX_PROBABILITY, enumeration.precision)
+    nodes, min_probability = enumeration.nodes, max(MIN_PREFIX_PROBABILITY, enumeration.precision)
     root: Position | None = None
     while together:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(said(each, min(levels, tree.depth - len(each.tokens)))) for each in together]
+            tasks = [group.create_task(expand(each, min(levels, tree.depth - len(each.tokens)))) for each in together]
         for prefix, task in zip(together, tasks, strict=True):
-            answered = task.result()
-            if isinstance(answered, Exception):
-                raise answered
-            if answered is not None and not prefix.tokens:
-                prompt_tokens = answered.prompt_tokens
-            places = [] if answered is None else continuation.positions(answered, prefix.tokens, prompt_tokens)
+            response = task.result()
+            if isinstance(response, Exception):
+                raise response
+            if response is not None and not prefix.tokens:
+                prompt_tokens = response.prompt_tokens
+            places = [] if response is None else continuation.positions(response, prefix.tokens, prompt_tokens)
             root = root or (places[0] if places else None)
             tree.grow(prefix, places[: tree.depth - len(prefix.tokens)])
         nodes -= len(together)
-        together, levels = tree.heaviest(min(AT_ONCE, nodes), least), LEVELS
+        together, levels = tree.heaviest(min(EXPANDED_TOGETHER, nodes), min_probability), LEVELS
     if root is None:
         raise UnansweredError("garbled", "the server says nothing of the first token of an answer")
     return root
@@ -179,8 +278,8 @@ class _WeightedDraw(AnswerMass):
 def _rows(
     request: Request, tree: TopKTree, points: CurveEstimate, draws: Mapping[float, Sequence[_WeightedDraw]]
 ) -> Iterator[Completion]:
-    """Yield answers whose weights add up to the accuracy at each temperature where they are right, to the rest
-    elsewhere.
+    """Yield answers with weights that add up to the accuracy at each temperature for right ones, and to the rest for
+    wrong ones.
     """
     accuracy = np.clip(points.accuracy, 0, 1)
     enumerated = normalize_to_accuracy(tree.answers, accuracy)
@@ -203,21 +302,21 @@ def _rows(
 
 
 def _with_both_sides(
-    drawn: Sequence[_WeightedDraw],
+    draws: Sequence[_WeightedDraw],
     enumerated: Sequence[EnumeratedAnswers[TopKToken]],
     accuracy: Floats,
     place: int,
     temperature: float,
 ) -> list[_WeightedDraw]:
-    """Return draws with weights by the accuracy (1,); beside them what is likeliest of the right, or the wrong answers,
-    where no draw is one and they weigh something.
+    """Return draws with weights by the accuracy (1,), and the likeliest enumerated answer of a verdict that no draw
+    has.
     """
-    answers = list(drawn)
+    answers = list(draws)
     for side in (True, False):
         weighs = accuracy[0] if side else 1 - accuracy[0]
-        others = [each for each in enumerated if each.right == side]
-        if weighs > 0 and others and not any(each.right == side for each in drawn):
-            likeliest = max(others, key=lambda each: float(each.weight[place]))
+        same_side = [each for each in enumerated if each.right == side]
+        if weighs > 0 and same_side and not any(each.right == side for each in draws):
+            likeliest = max(same_side, key=lambda each: float(each.weight[place]))
             answers.append(_WeightedDraw(side, np.ones(1), _enumerated(likeliest, temperature, 0, place)))
     return normalize_to_accuracy(answers, accuracy)
 
@@ -250,9 +349,9 @@ def _enumerated(answers: EnumeratedAnswers[TopKToken], temperature: float, trial
 
 @dataclass(frozen=True)
 class ChoiceShares:
-    """What each of C choices weighs at T temperatures, and after them what chooses none: (C + 1, T).
+    """Probabilities (C + 1, T) of C choices at T temperatures; the last row is that of no choice.
 
-    ``tokens`` are the likeliest of each, None where none is seen.
+    ``tokens`` are the likeliest of each, None if no top-k token chooses it.
     """
 
     lower: Floats
@@ -264,21 +363,19 @@ class ChoiceShares:
 def choice_shares(
     choices: Choices, tokens: Sequence[TopKToken], temperatures: Sequence[float], coverage: TopKCoverage
 ) -> ChoiceShares:
-    """Return the shares by the likeliest tokens of the first place; of the others it is not known what they choose, and
-    they are taken to choose none.
-    """
+    """Return the shares by the top-k tokens of the first position; the unseen tokens count as no choice."""
     places = _places(choices, tokens)
     bounds = coverage.bounds(tokens, temperatures)
     lower, likely = (np.stack([of[ids].sum(axis=0) for ids in places]) for of in (bounds.lower, bounds.likely))
     likely[-1] += bounds.unseen_likely
-    others = lower.sum(axis=0) - lower
-    representatives = [tokens[int(ids[0])] if len(ids) else None for ids in places]  # they are in order
-    return ChoiceShares(lower, likely, np.clip(1 - others, lower, 1), representatives)
+    same_side = lower.sum(axis=0) - lower
+    representatives = [tokens[int(ids[0])] if len(ids) else None for ids in places]  # in descending order
+    return ChoiceShares(lower, likely, np.clip(1 - same_side, lower, 1), representatives)
 
 
 def drawn_shares(choices: Choices, position: Position, temperature: float) -> Floats:
-    """Return (C + 1,) what a draw at a temperature tells of each share: of its own token where that is not among the
-    likeliest, or else of all these.
+    """Return (C + 1,) the estimate of each share from a draw: by the probabilities of the top-k tokens if the drawn one
+    is among them, or else by the drawn one.
     """
     chosen, tokens = position.chosen, position.largest
     if chosen.name in {token.name for token in tokens}:
@@ -288,7 +385,7 @@ def drawn_shares(choices: Choices, position: Position, temperature: float) -> Fl
 
 
 def _places(choices: Choices, tokens: Sequence[TopKToken]) -> list[np.ndarray]:
-    """Return which tokens make each choice, and which make none."""
+    """Return the indices of the tokens of each choice, and of those of none."""
     chosen = choices.tokens(TokenTexts([token.text for token in tokens]))
     taken = np.concatenate([np.empty(0, dtype=np.intp), *chosen])
     return [*chosen, np.setdiff1d(np.arange(len(tokens)), taken)]
@@ -297,31 +394,33 @@ def _places(choices: Choices, tokens: Sequence[TopKToken]) -> list[np.ndarray]:
 async def choice_answers(
     request: Request, enumeration: Enumeration, client: LogprobClient
 ) -> tuple[list[Completion], CurveEstimate]:
-    """Return the choices of a multiple-choice question, and what chooses none, with their probabilities."""
+    """Return the choices of a multiple-choice question, and the answer of no choice, with their probabilities."""
     choices = enumeration.choices
     assert choices is not None
-    path, asked = client.settings.asked(request.prompt)
-    answered = await client.ask.positions(client.settings.sending(path, asked, 1, {}, 0))
-    if not answered.positions[0]:
+    path, fields = client.settings.prompt_fields(request.prompt)
+    response = await client.ask.positions(client.settings.request(path, fields, 1, {}, 0))
+    if not response.positions[0]:
         raise UnansweredError("garbled", "the server says nothing of the first token of an answer")
-    root = answered.positions[0][0]
+    root = response.positions[0][0]
     shares = choice_shares(choices, root.largest, enumeration.temperatures, client.coverage)
-    apart = (shares.upper - shares.lower).max(axis=0)
+    distance = (shares.upper - shares.lower).max(axis=0)
     correct = choices.correct
     unknown = np.full(len(enumeration.temperatures), np.nan)
     lower, right, upper = (
         unknown if correct is None else each[correct] for each in (shares.lower, shares.likely, shares.upper)
     )
-    points = CurveEstimate(enumeration.temperatures, lower, right, upper, apart)
-    came = await drawn(request, range(enumeration.draws), client, points.loose_points(request.temperatures), root)
+    points = CurveEstimate(enumeration.temperatures, lower, right, upper, distance)
+    draws_by_temperature = await draw_answers(
+        request, range(enumeration.draws), client, points.loose_points(request.temperatures), root
+    )
     likely = shares.likely.copy()
-    for t, draws in came.items():
-        told = np.stack([drawn_shares(choices, each.places[0], t) for each in draws])
+    for t, draws in draws_by_temperature.items():
+        estimates = np.stack([drawn_shares(choices, each.places[0], t) for each in draws])
         place = points.temperatures.index(t)
-        mean = np.clip(told.mean(axis=0), shares.lower[:, place], shares.upper[:, place])
+        mean = np.clip(estimates.mean(axis=0), shares.lower[:, place], shares.upper[:, place])
         likely[:, place] = mean / mean.sum()
-        error = 0.0 if correct is None else mean_and_error(told[:, correct].tolist())[1]
-        for each in draws:  # a choice that only a draw shows is called by what was drawn
+        error = 0.0 if correct is None else mean_and_error(estimates[:, correct].tolist())[1]
+        for each in draws:  # the token of a choice that only a draw shows
             for index in np.flatnonzero(drawn_shares(choices, each.places[0], t)):
                 if shares.tokens[index] is None:
                     shares.tokens[index] = each.places[0].chosen
@@ -335,7 +434,7 @@ def _choice_rows(request: Request, shares: ChoiceShares, likely: Floats, points:
         for trial, token in enumerate(shares.tokens):
             if likely[trial, place] > 0:
                 text = token.text.decode("utf-8", "replace").split("\n", 1)[0].strip() if token else ""
-                known = token is not None
+                has_token = token is not None
                 yield Completion(
                     t,
                     trial,
@@ -343,8 +442,8 @@ def _choice_rows(request: Request, shares: ChoiceShares, likely: Floats, points:
                     float(likely[trial, place]),
                     finish_reason="length",
                     token_logprobs=[token.logprob] if token else None,
-                    sampling_logprobs=[math.log(likely[trial, place])] if known else None,
-                    answer_tokens=1 if known else None,
+                    sampling_logprobs=[math.log(likely[trial, place])] if has_token else None,
+                    answer_tokens=1 if has_token else None,
                     prompt_tokens=0,
                     completion_tokens=0,
                 )

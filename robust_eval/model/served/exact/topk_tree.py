@@ -1,97 +1,280 @@
-"""The tree of the answers to one question, as far as a server's largest log-probabilities show it.
+"""Tree of the answers to one question, from a server's top-k log-probabilities at temperature 1.
 
-At each prefix that was asked for, the tokens that end the answer, or settle it, are summed; the others are prefixes
-that can be asked for. What is not seen, and what is not asked for, weighs no more than bounds say
-(:mod:`robust_eval.model.tail_bounds`), and so the probability of a right answer has bounds that are certain at every
-temperature. Between them it is taken for what mostly comes of such answers.
+At each expanded prefix, the probabilities of the tokens that end the answer, or decide it, are summed; the others are
+prefixes for expansion. Unseen tokens and unexpanded prefixes have bounds, and so the probability of a right answer has
+certain bounds at every temperature, with an estimate between them.
+
+A server returns the K most probable of at most V tokens. The others have a total probability R at temperature 1, and
+none of them is more probable than the least of the returned ones. Their sum at temperature t, U_t = Σ p^s with s = 1/t,
+then lies between that of the most concentrated such rest, R e^((s−1) ℓ_K), and
+that of the most even one, (V − K)^(1−s) R^s. Log-probabilities are rounded, so all bounds hold for all values
+that round to the returned ones.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
-from robust_eval.model.base import Curve, Floats, Matcher
-from robust_eval.model.enumerated import EnumeratedAnswers
-from robust_eval.model.served.exact.topk_draws import TokenOutcomes, TopKCoverage, classify_topk_tokens
+from robust_eval.model.base import Curve, EnumeratedAnswers, Floats, Matcher
 from robust_eval.model.served.transport.token_logprobs import Position, TopKToken
-from robust_eval.model.tail_bounds import Resolved, TokenBounds
-from robust_eval.model.token_texts import incomplete_bytes
+from robust_eval.model.token_texts import Mask, TokenTexts, incomplete_bytes
 from robust_eval.stats.interval import NORMAL_95
 
+DEFAULT_VOCABULARY_SIZE = 300_000
+"""V if it is unknown: no current model has more tokens, and bounds for more tokens hold for fewer."""
+NOISE = 1e-6
+"""Minimum rounding error of a log-probability: float32 has seven digits."""
+_DIGITS = 8  # maximum number of decimals of a rounding server
+
+
+class TokenBounds(NamedTuple):
+    """Bounds on the probabilities of the K seen tokens, and of all others together, at T temperatures.
+
+    ``lower`` and ``upper`` are (K, T), ``unseen_lower`` and ``unseen_upper`` (T,). ``likely`` (K, T) and
+    ``unseen_likely`` (T,) lie between them, and sum to 1 over all tokens.
+    """
+
+    lower: Floats
+    likely: Floats
+    upper: Floats
+    unseen_lower: Floats
+    unseen_likely: Floats
+    unseen_upper: Floats
+
+
+def precision(logprobs: Sequence[float]) -> float:
+    """Return the rounding error of log-probabilities, by their number of decimals.
+
+    >>> precision([-0.1234, -2.5]), precision([-0.12345678912, -2.5])
+    (5e-05, 1e-06)
+    """
+    for digits in range(1, _DIGITS):
+        if all(math.isclose(value, round(value, digits), rel_tol=0, abs_tol=1e-12) for value in logprobs):
+            return max(0.5 * 10.0**-digits, NOISE) if any(logprobs) else NOISE
+    return NOISE
+
+
+def unseen_sums(
+    logprobs: Sequence[float], temperatures: Sequence[float], vocabulary: int, error: float, largest: bool = True
+) -> tuple[Floats, Floats]:
+    """Return the bounds (T,), (T,) of U_t, the sum of p^(1/t) over the unseen tokens.
+
+    ``logprobs`` (K,) are those of the seen tokens, natural, at temperature 1, each at most ``error`` from the
+    model's; the vocabulary has at most ``vocabulary`` tokens. ``largest``: no unseen token is more probable than a seen
+    one.
+    """
+    listed = np.asarray(logprobs, dtype=float)
+    s = 1 / np.asarray(temperatures, dtype=float)
+    total, unlisted = float(np.exp(listed).sum()), vocabulary - len(listed)
+    if unlisted <= 0:
+        return np.zeros(len(s)), np.zeros(len(s))
+    least_rest, most_rest = (max(0.0, 1 - total * math.exp(shift)) for shift in (error, -error))
+    most_probable = most_rest
+    if largest and len(listed):
+        most_probable = min(most_rest, math.exp(float(listed.min()) + error))
+    least_rest = min(least_rest, unlisted * most_probable)
+
+    def concentrated(rest: float) -> Floats:
+        # Of an empty rest nothing is left at any temperature.
+        return rest * most_probable ** (s - 1) if rest else np.zeros(len(s))
+
+    def even(rest: float) -> Floats:
+        return np.asarray(unlisted ** (1 - s) * rest**s) if rest else np.zeros(len(s))
+
+    cold = s >= 1
+    lower = np.where(cold, even(least_rest), concentrated(least_rest))
+    upper = np.where(cold, concentrated(most_rest), even(most_rest))
+    return lower, np.maximum(upper, lower)
+
+
+def token_bounds(
+    logprobs: Sequence[float], temperatures: Sequence[float], vocabulary: int, error: float, largest: bool = True
+) -> TokenBounds:
+    """Return bounds on the probability of each seen token, and of all others together, at each temperature.
+
+    The parameters are those of :func:`unseen_sums`. P_t of a token lies in [e^(sℓ) / (S + U_hi), e^(sℓ) / (S + U_lo)],
+    where S is the sum of e^(sℓ) over the seen tokens. The likely values use the geometric mean of the bounds of U_t,
+    which are equal at temperature 1.
+    """
+    s = 1 / np.asarray(temperatures, dtype=float)
+    listed = np.asarray(logprobs, dtype=float)
+    low, high = unseen_sums(logprobs, temperatures, vocabulary, error, largest)
+    shift = float(listed.max()) if len(listed) else 0.0  # at low temperatures powers are too small for a number
+    terms = np.exp((listed[:, None] - shift) * s)
+    scale = np.exp(-shift * s)
+    low, high = low * scale, high * scale
+    total = terms.sum(axis=0)
+    wider = np.exp(np.minimum(s * error, 700))
+    # a numerator is among the terms of its sum: both are off by the same factor
+    other_terms = np.maximum(total - terms, 0)
+    lower = terms / wider / (terms / wider + other_terms * wider + high)
+    upper = terms * wider / (terms * wider + other_terms / wider + low)
+    likely_rest = np.sqrt(low * high)
+    whole = total + likely_rest
+    return TokenBounds(
+        lower,
+        terms / whole,
+        np.minimum(upper, 1),
+        low / (low + total * wider),
+        likely_rest / whole,
+        np.minimum(high / (high + total / wider), 1),
+    )
+
+
+class Resolved(NamedTuple):
+    """Certain part of the probability of a right answer, at T temperatures.
+
+    ``right`` and ``wrong`` (T,) are lower bounds of the total probabilities of right and of wrong answers.
+    """
+
+    right: Floats
+    wrong: Floats
+
+    @property
+    def lower(self) -> Floats:
+        """Lower bound (T,) of the probability of a right answer."""
+        return np.minimum(self.right, 1)
+
+    @property
+    def upper(self) -> Floats:
+        """Upper bound (T,) of it."""
+        return np.maximum(1 - self.wrong, self.lower)
+
+
+@dataclass(frozen=True)
+class TopKCoverage:
+    """Number of top-k tokens, ``shown``, which may be the whole vocabulary; fewer if the server merges tokens with the
+    same text.
+    """
+
+    shown: int
+    whole: bool = False
+
+    @property
+    def vocabulary_size(self) -> int:
+        """Maximum size of the vocabulary."""
+        return self.shown if self.whole else DEFAULT_VOCABULARY_SIZE
+
+    def bounds(self, tokens: Sequence[TopKToken], temperatures: Sequence[float]) -> TokenBounds:
+        """Return bounds on the probabilities of the tokens of one position, and of all others, at each temperature."""
+        logprobs = [token.logprob for token in tokens]
+        largest = len(tokens) >= self.shown and not any(token.unnamed for token in tokens)
+        return token_bounds(logprobs, temperatures, self.vocabulary_size, precision(logprobs), largest)
+
+
+class TokenOutcomes(NamedTuple):
+    """Outcome of each of K next tokens after a prefix of an answer, (K,).
+
+    ``settled`` tokens end the answer, or no continuation makes it wrong; it is then right (``right``) or wrong. The
+    others leave it open; after ``right`` ones it is right if it ends, after ``begun`` ones an accepted answer has
+    begun.
+    """
+
+    settled: Mask
+    right: Mask
+    begun: Mask
+
+
+def classify_topk_tokens(
+    matcher: Matcher, text: bytes, tokens: Sequence[TopKToken], last: bool, chat: bool
+) -> TokenOutcomes:
+    """Return the outcomes of tokens after the prefix ``text``; no token follows the ``last`` one.
+
+    An answer ends with its first line; in a conversation (``chat``), with the first one that is not blank.
+    """
+    texts = TokenTexts([token.text for token in tokens])
+    right, decided, begun = matcher.next_tokens(text.lstrip() if chat else text, texts)
+    ends = np.array([token.ends for token in tokens], dtype=bool)
+    breaks = texts.breaks_line
+    if chat and not text.strip():  # all lines are blank so far
+        breaks = breaks & np.array([bool(token.text.split(b"\n", 1)[0].strip()) for token in tokens], dtype=bool)
+        for index in np.flatnonzero(texts.breaks_line & ~breaks):
+            right[index] = False  # the text after its line breaks is judged with the next token
+    ended = np.ones(len(tokens), dtype=bool) if last else ends | breaks
+    begins = np.zeros(len(tokens), dtype=bool)
+    begins[begun] = True
+    return TokenOutcomes(ended | (decided & right), right, begins & ~ended)
+
+
 RIGHT_ALREADY, RIGHT_BEGUN, RIGHT_OTHERWISE = 0.95, 0.6, 0.03
-"""With which probability an answer is taken to be right of which no more is known than that it is right so far, that an
-accepted answer has begun in it, or neither."""
+"""Prior probabilities of a right answer after an unexpanded prefix: one that is right so far, one with the beginning of
+an accepted answer, and any other."""
 STEERS_UP_TO = 1.3
-"""The temperature up to which bounds can be close enough to be worth a request."""
+"""Highest temperature whose probabilities decide the expansion: beyond it bounds are hardly ever close."""
 
 
 @dataclass(eq=False)
 class Prefix:
-    """The beginning of an answer: its tokens, and what it weighs at T temperatures, at least and likely."""
+    """Prefix of answers: its tokens, and its probability at T temperatures, a lower bound and the likely value."""
 
     tokens: tuple[TopKToken, ...]
     text: bytes
     lower: Floats
     likely: Floats
     logprobs: Floats
-    taken: float = RIGHT_OTHERWISE
-    """How probable a right answer is taken to be with this beginning."""
+    prior: float = RIGHT_OTHERWISE
+    """Prior probability of a right answer with this prefix."""
     children: dict[int | bytes, "Prefix"] = field(default_factory=dict)
 
 
 class TopKTree:
-    """The tree of answers of at most ``depth`` tokens; what is ``waiting`` can be asked for."""
+    """Tree of answers of at most ``depth`` tokens; ``frontier`` are the unexpanded prefixes."""
 
     def __init__(
         self,
         matcher: Matcher,
         depth: int,
         temperatures: Sequence[float],
-        wanted: Sequence[float],
+        requested: Sequence[float],
         coverage: TopKCoverage,
         chat: bool,
     ) -> None:
         self.temperatures = tuple(temperatures)
-        steers = [place for place, t in enumerate(temperatures) if t in wanted and t <= STEERS_UP_TO]
+        steers = [place for place, t in enumerate(temperatures) if t in requested and t <= STEERS_UP_TO]
         self._steers = steers or [0]
         self._matcher, self.depth, self._coverage, self._chat = matcher, depth, coverage, chat
         ones = np.ones(len(self.temperatures))
         self.root = Prefix((), b"", ones, ones, np.zeros((0, len(ones))))
-        self.waiting: list[Prefix] = [self.root]
+        self.frontier: list[Prefix] = [self.root]
         self.answers: list[EnumeratedAnswers[TopKToken]] = []
         self._resolved = Resolved(0 * ones, 0 * ones)
         self._right = 0 * ones
         self._hidden = 0 * ones
 
     def heaviest(self, number: int, least: float) -> list[Prefix]:
-        """Take out of those that are waiting the heaviest ones, each of which weighs something at a temperature."""
-        self.waiting.sort(key=self._weight, reverse=True)
-        taken = [prefix for prefix in self.waiting[:number] if self._weight(prefix) >= least]
-        self.waiting = self.waiting[len(taken) :]
+        """Remove from the frontier the most probable prefixes, with a probability of at least ``least``."""
+        self.frontier.sort(key=self._weight, reverse=True)
+        taken = [prefix for prefix in self.frontier[:number] if self._weight(prefix) >= least]
+        self.frontier = self.frontier[len(taken) :]
         return taken
 
     def _weight(self, prefix: Prefix) -> float:
         return float(prefix.likely[self._steers].max())
 
     def grow(self, prefix: Prefix, positions: Sequence[Position]) -> None:
-        """Add what a server said of the places that follow on a prefix which was taken, with the likeliest token at
-        each place before the next. Where that is nothing, what comes of the prefix stays unknown.
+        """Expand a prefix with the positions that follow it, each after the chosen token of the one before.
+
+        Without positions the outcome of the prefix stays unknown.
         """
         if not positions:
-            self._hidden = self._hidden + prefix.likely * prefix.taken
+            self._hidden = self._hidden + prefix.likely * prefix.prior
             return
         position, *following = positions
         largest = position.largest
         bounds = self._coverage.bounds(largest, self.temperatures)
         last = len(prefix.tokens) == self.depth - 1
-        kinds = classify_topk_tokens(self._matcher, prefix.text, largest, last, self._chat)
+        outcomes = classify_topk_tokens(self._matcher, prefix.text, largest, last, self._chat)
         unknown = np.array([token.unnamed for token in largest], dtype=bool)
-        kinds = kinds._replace(settled=kinds.settled & ~unknown)
-        self._count(prefix, largest, bounds, kinds, last)
+        outcomes = outcomes._replace(settled=outcomes.settled & ~unknown)
+        self._count(prefix, largest, bounds, outcomes, last)
         self._hidden = self._hidden + prefix.likely * bounds.likely[unknown].sum(axis=0) * RIGHT_OTHERWISE
-        for index in np.flatnonzero(~kinds.settled & ~unknown).tolist():
-            taken = RIGHT_ALREADY if kinds.right[index] else RIGHT_BEGUN if kinds.begun[index] else RIGHT_OTHERWISE
+        for index in np.flatnonzero(~outcomes.settled & ~unknown).tolist():
+            prior = (
+                RIGHT_ALREADY if outcomes.right[index] else RIGHT_BEGUN if outcomes.begun[index] else RIGHT_OTHERWISE
+            )
             token = largest[index]
             child = Prefix(
                 (*prefix.tokens, token),
@@ -99,29 +282,29 @@ class TopKTree:
                 prefix.lower * bounds.lower[index],
                 prefix.likely * bounds.likely[index],
                 np.vstack([prefix.logprobs, _log(bounds.likely[index])]),
-                taken,
+                prior,
             )
             prefix.children[token.name] = child
-            self.waiting.append(child)
+            self.frontier.append(child)
         child_of = prefix.children.get(position.chosen.name)
         if following and child_of is not None:
-            self.waiting.remove(child_of)
+            self.frontier.remove(child_of)
             self.grow(child_of, following)
 
     def _count(
-        self, prefix: Prefix, tokens: Sequence[TopKToken], bounds: TokenBounds, kinds: TokenOutcomes, last: bool
+        self, prefix: Prefix, tokens: Sequence[TopKToken], bounds: TokenBounds, outcomes: TokenOutcomes, last: bool
     ) -> None:
-        """Count the tokens that end the answer or settle it, and those that are not seen."""
+        """Count the tokens that end the answer or decide it, and the unseen ones."""
         settled = self._resolved
         for is_right, sum_of in ((True, settled.right), (False, settled.wrong)):
-            mask = kinds.settled & (kinds.right == is_right)
+            mask = outcomes.settled & (outcomes.right == is_right)
             if not mask.any():
                 continue
             sum_of += prefix.lower * bounds.lower[mask].sum(axis=0)
             likely = prefix.likely * bounds.likely[mask].sum(axis=0)
             if is_right:
                 self._right = self._right + likely
-            place = int(mask.argmax())  # tokens are in order
+            place = int(mask.argmax())  # in descending order
             token = tokens[place]
             reason = "length" if last else "stop" if token.ends or b"\n" in token.text else "closed"
             path = np.vstack([prefix.logprobs, _log(bounds.likely[place])])
@@ -132,15 +315,15 @@ class TopKTree:
 
     @property
     def bounds(self) -> Resolved:
-        """What is certain."""
+        """Certain part of the probabilities."""
         return self._resolved
 
     @property
     def likely(self) -> Floats:
-        """(T,) the probability of a right answer, as far as it is known, and what else it is taken for."""
-        waiting = sum((prefix.likely * prefix.taken for prefix in self.waiting), np.zeros(len(self.temperatures)))
-        found = self._right + self._hidden + waiting
-        return np.asarray(np.clip(found, self._resolved.lower, self._resolved.upper))
+        """Estimate (T,) of the probability of a right answer, with priors for the unknown part."""
+        waiting = sum((prefix.likely * prefix.prior for prefix in self.frontier), np.zeros(len(self.temperatures)))
+        estimate = self._right + self._hidden + waiting
+        return np.asarray(np.clip(estimate, self._resolved.lower, self._resolved.upper))
 
 
 def _log(probability: Floats) -> Floats:
@@ -148,107 +331,103 @@ def _log(probability: Floats) -> Floats:
         return np.log(probability)
 
 
-SPREAD = 0.5
-"""How far off a draw may be that was not made."""
+DEVIATION = 0.5
+"""Deviation of an additional draw in the standard error, so that few equal draws are not certain."""
 
 
 def summed_draw(
     matcher: Matcher, positions: Sequence[Position], temperature: float, depth: int, chat: bool, cut: bool, right: bool
 ) -> float:
-    """Return what a draw tells of the probability of a right answer.
+    """Return the estimate of the probability of a right answer from one draw.
 
-    ``depth`` is how many tokens an answer has at most, ``cut`` whether the length ended this one, ``right`` whether it
-    is right: that counts where the server does not list how it ended, or what one of its tokens writes.
+    ``depth`` is the maximum number of tokens of an answer. ``cut``: the length ended this one. ``right``: it is right,
+    which counts if the server omits its end, or the text of one of its tokens.
     """
-    text, told = b"", 0.0
+    text, estimate = b"", 0.0
     for place, position in enumerate(positions):
         last = place == depth - 1 or (cut and place == len(positions) - 1)
         chosen = position.chosen
         if chosen.unnamed:
             break
         (kind,) = [classify_topk_tokens(matcher, text, [chosen], last, chat)]
-        seen = [token for token in position.largest if not token.ends and _whole(token)]
-        if (chosen.name, chosen.text) in {(token.name, token.text) for token in seen}:
-            kinds = classify_topk_tokens(matcher, text, seen, last, chat)
-            told += float(renormalized(seen, temperature)[kinds.settled & kinds.right].sum())
+        visible = [token for token in position.largest if not token.ends and _whole(token)]
+        if (chosen.name, chosen.text) in {(token.name, token.text) for token in visible}:
+            outcomes = classify_topk_tokens(matcher, text, visible, last, chat)
+            estimate += float(renormalized(visible, temperature)[outcomes.settled & outcomes.right].sum())
         elif kind.settled[0]:
-            told += float(kind.right[0])
+            estimate += float(kind.right[0])
         if kind.settled[0]:
-            return told
+            return estimate
         text += chosen.text
-    return told + float(right)
+    return estimate + float(right)
 
 
 def _whole(token: TopKToken) -> bool:
-    """Tell whether a token writes whole characters: parts of one may come together, as if they were one token."""
+    """Return whether a token has whole characters: parts of one may be merged as one token."""
     return not token.unnamed and not incomplete_bytes(token.text) and not 0x80 <= (token.text or b" ")[0] < 0xC0
 
 
 def renormalized(tokens: Sequence[TopKToken], temperature: float) -> Floats:
-    """Return (K,) how probable each of some tokens is at a temperature, given that it is one of them."""
+    """Return (K,) the probabilities of tokens at a temperature, given that it is one of them."""
     logprobs = np.array([token.logprob for token in tokens]) / temperature
     weights = np.exp(logprobs - logprobs.max())
     return np.asarray(weights / weights.sum())
 
 
 def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
-    """Return the mean of what draws tell, and its standard error: as if one more of them had been :data:`SPREAD` off,
-    for a few that are all alike are no certainty.
-    """
-    told = np.asarray(values, dtype=float)
-    mean = float(told.mean())
-    return mean, float(np.sqrt(((told - mean) ** 2).sum() + SPREAD**2) / len(told))
+    """Return the mean of the estimates from draws and its standard error, with one more draw :data:`DEVIATION` off."""
+    estimate = np.asarray(values, dtype=float)
+    mean = float(estimate.mean())
+    return mean, float(np.sqrt(((estimate - mean) ** 2).sum() + DEVIATION**2) / len(estimate))
 
 
 BOUNDS, DRAWS = "bounds", "draws"
-"""How a point of a curve was got."""
+"""Estimators of a point of a curve."""
 CLOSE, CLOSE_UP_TO_1 = 0.15, 0.7
-"""How far apart bounds may be where a probability is read off them. Up to temperature 1 it is known how much is not
-seen, and all that is taken for granted is how little of it is right; beyond, nobody knows how much there is."""
+"""Maximum distance of bounds that give a probability, and up to temperature 1. There the unseen probability is known,
+and only its right part is assumed; beyond, the unseen probability itself is unknown."""
 HALF, NEAR = 0.5, 0.2
-"""Of an accuracy: a fact breaks below the first, and whether it does is unsure within the second of it."""
+"""Threshold of the accuracy below which a fact breaks, and the distance from it within which that is uncertain."""
 
 
 class CurveEstimate:
-    """The probability of a right answer at T temperatures, by bounds where these are close, by draws where these were
-    made; elsewhere it is not known.
-    """
+    """Probability of a right answer at T temperatures: by close bounds, or by draws; otherwise unknown."""
 
     def __init__(
-        self, temperatures: Sequence[float], lower: Floats, likely: Floats, upper: Floats, apart: Floats
+        self, temperatures: Sequence[float], lower: Floats, likely: Floats, upper: Floats, distance: Floats
     ) -> None:
         self.temperatures = list(temperatures)
         self.accuracy, self.lower, self.upper = likely.copy(), lower, upper
         self.error = np.maximum(likely - lower, upper - likely) / NORMAL_95  # its interval reaches to the bounds
         close = np.where(np.asarray(temperatures) <= 1, CLOSE_UP_TO_1, CLOSE)
-        self.how: list[str | None] = [BOUNDS if each else None for each in apart <= close]
+        self.how: list[str | None] = [BOUNDS if each else None for each in distance <= close]
 
     def draw(self, temperature: float, mean: float, error: float) -> None:
-        """Take what draws at a temperature tell, as far as the bounds let it be."""
+        """Set the estimate from draws at a temperature, clipped to the bounds."""
         place = self.temperatures.index(temperature)
         self.accuracy[place] = np.clip(mean, self.lower[place], self.upper[place])
         self.error[place], self.how[place] = error, DRAWS
 
-    def loose_points(self, wanted: Sequence[float]) -> list[float]:
-        """Return the temperatures among those that are wanted at which bounds are not close."""
-        return [t for t in wanted if self.how[self.temperatures.index(t)] is None]
+    def loose_points(self, requested: Sequence[float]) -> list[float]:
+        """Return the requested temperatures at which bounds are not close."""
+        return [t for t in requested if self.how[self.temperatures.index(t)] is None]
 
-    def points_near_threshold(self, wanted: Sequence[float]) -> list[float]:
-        """Return the temperatures among those drawn at where the accuracy is near one half, going by its neighbours.
+    def points_near_threshold(self, requested: Sequence[float]) -> list[float]:
+        """Return the temperatures with draws at which the accuracy of the neighbours is near one half.
 
-        There a few draws more decide where a fact breaks. What was drawn at a temperature itself has no say in whether
-        more is, so that its mean stays without bias.
+        There a few more draws decide at which temperature a fact breaks. The draws at a temperature itself do not
+        decide about more of them, so that their mean stays unbiased.
         """
-        places = [self.temperatures.index(t) for t in wanted]
-        found = []
+        places = [self.temperatures.index(t) for t in requested]
+        estimate = []
         for number, place in enumerate(places):
-            beside = self.accuracy[[*places[max(0, number - 1) : number], *places[number + 1 : number + 2]]]
-            if self.how[place] == DRAWS and len(beside) and abs(beside.mean() - HALF) <= NEAR:
-                found.append(self.temperatures[place])
-        return found
+            neighbours = self.accuracy[[*places[max(0, number - 1) : number], *places[number + 1 : number + 2]]]
+            if self.how[place] == DRAWS and len(neighbours) and abs(neighbours.mean() - HALF) <= NEAR:
+                estimate.append(self.temperatures[place])
+        return estimate
 
     def curve(self) -> Curve:
-        """Return what is known."""
+        """Return the curve at the temperatures with an estimate."""
         known = [place for place, how in enumerate(self.how) if how is not None]
         return Curve(
             np.array(self.temperatures)[known],

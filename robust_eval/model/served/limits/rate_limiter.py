@@ -1,4 +1,4 @@
-"""Rate limiter of the requests to a server: concurrency, requests and tokens a minute, pauses, the budget."""
+"""Rate limiter of the requests to a server: concurrency, rate limits, pauses, and the budget."""
 
 import asyncio
 import math
@@ -10,67 +10,64 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from robust_eval.model.served.service_settings import ServiceSettings
-from robust_eval.model.spending import Spending
+from robust_eval.model.workload import Spending
 
 FIRST_WINDOW = 4
-"""Requests at once before anything is known of the server."""
+"""Initial number of concurrent requests."""
 HOLD = 32
-"""Rounds for which a window stays where it was last borne, before more is tried."""
+"""Number of rounds for which a window keeps the last accepted size before it grows."""
 CUBIC = 0.4
-"""Requests per cubed round by which a window then grows: the constant C of RFC 9438, §5, with rounds for seconds."""
+"""Growth of a window in requests per cubed round: the constant C of RFC 9438, §5, with rounds for seconds."""
 BURST = 1.0
-"""Seconds of a rate limit that may be used at once."""
+"""Seconds of a rate limit that may be used in a burst."""
 FIRST_BACKOFF = 0.5
 LONGEST_BACKOFF = 60.0
-"""Bounds, in seconds, of what is waited before the first and before any later repetition of a request."""
+"""Maximum back-off, in seconds, before the first retry and before any retry."""
 
 
 class Pace:
-    """Says when requests may start, in the order in which they ask; for one event loop.
+    """Queue that starts requests in their order; for one event loop.
 
-    The server's limit is found as congestion control finds that of a network. A window bounds the requests at once. It
-    doubles every round (a window's worth of good answers) until the first refusal. A refusal halves it (at least 1),
-    once for all requests that were under way together. It then doubles again, up to as many requests as were under way
-    beside the refused one, stays there for ``HOLD`` rounds, and rises from there by ``CUBIC`` times the cube of the
-    rounds since, to find out if the server bears more by now. A refused request that was alone says nothing of how many
-    would be borne: from there the window doubles as at the beginning. Only what started after the last refusal counts,
-    and a good answer only if the window was filled since its request started.
+    The server's limit is found by congestion control. A window bounds the concurrent requests. It doubles every round
+    (a window's worth of answers) until the first refusal. A refusal halves it (at least 1), once for all concurrent
+    requests. It then doubles again, up to the number of requests in flight at the refused one's start, stays there for
+    ``HOLD`` rounds, and rises by ``CUBIC`` times the cube of the rounds since. After the refusal of a request that was
+    alone the limit is unknown, and the window doubles as at first. Only requests that started after the last refusal
+    count, and an answer only if the window was full since its request started.
 
     This is multiplicative decrease with slow start (Chiu & Jain 1989; RFC 5681). Additive increase by one a round would
-    use three quarters of a server, swinging between half of what it bears and all. The window therefore moves as that
-    of CUBIC does (RFC 9438): it returns fast to where it was refused, lingers there, and goes on along a cubic curve.
-    Unlike a network path a server refuses at a sharp limit and has no queue to drain, so that the way back may double;
-    and rounds stand for seconds, so that a refusal costs the same share of the server whether answers take a tenth of a
-    second or a minute.
+    use three quarters of a server, between half of its limit and all. So the window moves like that of CUBIC (RFC
+    9438): it returns fast to the limit, stays, and rises along a cubic curve. Unlike a network path, a server has a
+    sharp limit and no queue to drain, so the return may double. Rounds stand for seconds, so that a refusal costs the
+    same share of the server whether answers take a tenth of a second or a minute.
 
-    Rates are limited by the generic cell rate algorithm (ITU-T I.371): evenly, but for ``BURST`` seconds' worth, or one
-    request. Tokens beyond that are taken on credit: such a request starts once nothing is owed, and the next ones wait
-    longer.
+    Rates are limited by the generic cell rate algorithm (ITU-T I.371): evenly, with a burst of ``BURST`` seconds or of
+    one request. A request with more tokens starts once no debt is left, and the next ones wait longer.
 
     Parameters
     ----------
-    most_at_once
+    max_concurrency
         Upper bound of the window.
     requests_per_minute, tokens_per_minute
-        None is no limit.
+        None: no limit.
     clock, sleep
-        Seconds that pass, and how to wait for some.
+        Time in seconds, and a coroutine that waits.
 
     Raises
     ------
     ValueError
-        A bound that would let nothing start.
+        A bound below which nothing could start.
     """
 
     def __init__(
         self,
-        most_at_once: int,
+        max_concurrency: int,
         requests_per_minute: float | None,
         tokens_per_minute: float | None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._window = _Window(most_at_once)
+        self._window = _Window(max_concurrency)
         self._requests = _Quota(requests_per_minute)
         self._tokens = _Quota(tokens_per_minute)
         self._clock = clock
@@ -78,42 +75,41 @@ class Pace:
         self._queue = asyncio.Lock()  # held by the first in line; asyncio's locks are handed over in order
         self._changed = asyncio.Event()
         self._in_flight = 0
-        self._most_in_flight = 0
+        self._max_in_flight = 0
         self._refusals = 0
         self._resumes_at = -math.inf
         self._imposed_seconds = 0.0
 
     @property
     def window(self) -> int:
-        """Requests that are allowed at once by now."""
+        """Current maximum number of concurrent requests."""
         return self._window.size
 
     @property
     def in_flight(self) -> int:
-        """Requests that have their turn."""
+        """Number of requests in flight."""
         return self._in_flight
 
     @property
-    def most_in_flight(self) -> int:
-        """The most requests that ever had their turn at once."""
-        return self._most_in_flight
+    def max_in_flight(self) -> int:
+        """Largest number of requests in flight so far."""
+        return self._max_in_flight
 
     @property
     def refusals(self) -> int:
-        """Requests that the server refused."""
+        """Number of refused requests."""
         return self._refusals
 
     @property
     def paused_seconds(self) -> float:
-        """How long nothing was started because the server had said so; pauses that overlap count once."""
+        """Duration of the pauses that the server imposed; overlapping ones count once."""
         return self._imposed_seconds - max(0.0, self._resumes_at - self._clock())
 
     @asynccontextmanager
     async def permit(self, tokens: int) -> AsyncIterator["PacedPermit"]:
         """Wait until a request of about so many tokens may start; the block is the request.
 
-        A task that is cancelled while it waits leaves the queue, and one that leaves the block makes room for another,
-        however it does.
+        A task that is cancelled while it waits leaves the queue; the end of the block makes room for another.
         """
         async with self._queue:
             while (seconds := self._seconds_until_start(tokens)) > 0:
@@ -126,14 +122,14 @@ class Pace:
             self._changed.set()
 
     def _seconds_until_start(self, tokens: int) -> float:
-        """Return the seconds until a request may start; inf where the requests under way decide that."""
+        """Return the seconds until a request may start; inf if it waits for one in flight."""
         if self._in_flight >= self.window:
             return math.inf
         starts_at = max(self._resumes_at, self._requests.starts_at(1), self._tokens.starts_at(tokens))
         return starts_at - self._clock()
 
     async def _change(self, seconds: float) -> None:
-        """Wait until there may be reason to look again, at most so long."""
+        """Wait for a change, at most so many seconds."""
         self._changed.clear()
         if seconds == math.inf:
             await self._changed.wait()
@@ -154,7 +150,7 @@ class Pace:
         self._tokens.take(tokens, now)
         start = self._window.start(self._in_flight)
         self._in_flight += 1
-        self._most_in_flight = max(self._most_in_flight, self._in_flight)
+        self._max_in_flight = max(self._max_in_flight, self._in_flight)
         return PacedPermit(self, start, tokens)
 
     def _correct(self, tokens: int) -> None:
@@ -177,66 +173,66 @@ class Pace:
 
 @dataclass(frozen=True)
 class PacedPermit:
-    """A request that may be sent, and what became of it: it says at most one of ``succeeded`` and ``refused``."""
+    """Permission to send a request, which gets its outcome: at most one of ``succeeded`` and ``refused``."""
 
     _pace: Pace
     _start: "_Start"
     _tokens: int
 
     def used(self, tokens: int) -> None:
-        """Count so many tokens instead of the estimate; at most once."""
+        """Replace the estimate of the tokens; at most once."""
         self._pace._correct(self._tokens - tokens)
 
     def succeeded(self) -> None:
-        """Record that the server answered well."""
+        """Record an answer."""
         self._pace._answered(self._start)
 
     def refused(self, retry_after: float | None) -> None:
-        """Record that the server has too much to do (429, 503); nothing else starts for so many seconds."""
+        """Record that the server is overloaded (429, 503); no request starts for so many seconds."""
         self._pace._refused(self._start, retry_after)
 
 
 class _Quota:
-    """A rate limit: evenly spaced units, after the generic cell rate algorithm."""
+    """Rate limit with evenly spaced units, by the generic cell rate algorithm."""
 
     def __init__(self, per_minute: float | None) -> None:
         if per_minute is not None and not per_minute > 0:
             raise ValueError(f"a limit per minute must be above 0, not {per_minute}")
         self._seconds_each = 0.0 if per_minute is None else 60 / per_minute
-        self._settled_at = -math.inf  # when nothing is owed any more
+        self._settled_at = -math.inf  # when no debt is left
 
     def starts_at(self, units: int) -> float:
-        """Return when so many may be taken: within a burst, or when nothing is owed."""
+        """Return the time at which so many units may be taken: within a burst, or without debt."""
         return self._settled_at - max(0.0, BURST - units * self._seconds_each)
 
     def take(self, units: int, now: float) -> None:
         self._settled_at = max(self._settled_at, now) + units * self._seconds_each
 
     def give_back(self, units: int) -> None:
-        """Return what was taken and not needed; what was needed beyond that is negative."""
+        """Return surplus units; a deficit is negative."""
         self._settled_at -= units * self._seconds_each
 
 
 class _Start(NamedTuple):
-    """How matters stood when a request started: its number, the falls of the window so far, the requests under way."""
+    """State at the start of a request: its number, the falls of the window so far, the other requests in flight."""
 
     number: int
     falls: int
-    beside: int
+    in_flight: int
 
 
 class _Window:
-    """How many requests are allowed at once; see `Pace`."""
+    """Window of concurrent requests; see :class:`Pace`."""
 
-    def __init__(self, most: int) -> None:
-        if most < 1:
-            raise ValueError(f"at least one request must be allowed at once, not {most}")
-        self._most = most
-        self._size = float(min(FIRST_WINDOW, most))
-        self._borne = float(most)  # to which it doubles
-        self._rounds = 0.0  # since it got there
+    def __init__(self, maximum: int) -> None:
+        if maximum < 1:
+            raise ValueError(f"at least one request must be allowed at once, not {maximum}")
+        self._maximum = maximum
+        self._size = float(min(FIRST_WINDOW, maximum))
+        self._borne = float(maximum)  # up to which it doubles
+        self._rounds = 0.0  # since then
         self._starts = 0
-        self._last_filled = 0  # the number of the last start that left no place
+        self._last_filled = 0  # number of the last request that filled it
         self._falls = 0
 
     @property
@@ -244,39 +240,38 @@ class _Window:
         return int(self._size)
 
     def start(self, in_flight: int) -> _Start:
-        """Note that a request starts beside so many."""
+        """Record the start of a request, with so many others in flight."""
         self._starts += 1
         if in_flight + 1 >= self.size:
             self._last_filled = self._starts
         return _Start(self._starts, self._falls, in_flight)
 
     def rise(self, start: _Start) -> None:
-        """Raise the limit: the request that started so was answered well."""
+        """Raise the limit after the answer to the request that started so."""
         if start.falls < self._falls or start.number > self._last_filled:
             return
         if self._size < self._borne:
             self._size = min(self._size + 1, self._borne)
         else:
             self._rounds += 1 / self._size
-            self._size = min(self._borne + CUBIC * max(0.0, self._rounds - HOLD) ** 3, self._most)
+            self._size = min(self._borne + CUBIC * max(0.0, self._rounds - HOLD) ** 3, self._maximum)
 
     def fall(self, start: _Start) -> None:
-        """Lower the limit: the request that started so was refused."""
+        """Lower the limit after the refusal of the request that started so."""
         if start.falls < self._falls:
             return
         self._falls += 1
         self._size = max(1.0, self._size / 2)
-        self._borne = max(self._size, float(start.beside or self._most))
+        self._borne = max(self._size, float(start.in_flight or self._maximum))
         self._rounds = 0.0
 
 
 def backoff(attempt: int, retry_after: float | None, generator: random.Random, longest: float = math.inf) -> float:
-    """Seconds to wait before a request that failed is tried again.
+    """Return the seconds to wait before a retry.
 
-    Exponential with full jitter (M. Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015): uniform
-    between 0 and a bound that doubles with every attempt, of which the first is number 0, up to ``longest``. Where the
-    server asked for so many seconds, these at least and a little more, so that not all who were told the same come back
-    at once.
+    The back-off is exponential with full jitter (M. Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog,
+    2015): uniform between 0 and a bound that doubles with every attempt, from number 0, up to ``longest``. It is at
+    least the server's ``retry_after`` with a little jitter, so that not all clients return at the same time.
     """
     seconds = generator.uniform(0, min(longest, LONGEST_BACKOFF, FIRST_BACKOFF * 2 ** min(attempt, 10)))
     if retry_after is None:
@@ -285,49 +280,52 @@ def backoff(attempt: int, retry_after: float | None, generator: random.Random, l
 
 
 class OverBudgetError(Exception):
-    """One more request might exceed the budget; the message is the cost so far."""
+    """Another request may exceed the budget; the message is the cost so far."""
 
 
 class EndedError(Exception):
-    """No request may be sent any more; the message says why."""
+    """The run has ended; the message is the reason."""
 
 
 class Permit(Protocol):
     """Permission to send a request; see :class:`robust_eval.model.served.limits.rate_limiter.PacedPermit`."""
 
-    def used(self, tokens: int) -> None: ...
+    def used(self, tokens: int) -> None:
+        """Replace the estimate of the tokens."""
 
-    def succeeded(self) -> None: ...
+    def succeeded(self) -> None:
+        """Record an answer."""
 
-    def refused(self, retry_after: float | None) -> None: ...
+    def refused(self, retry_after: float | None) -> None:
+        """Record that the server is overloaded."""
 
 
 class RateLimiter(Protocol):
-    """Admits the requests of all clients of one server, which may run in several processes."""
+    """Rate limiter of all clients of one server, which may run in several processes."""
 
     def begin(self) -> None:
-        """Prepare for an event loop; call it in each loop before the first request."""
+        """Prepare for the current event loop, before its first request."""
 
     def permit(self, prompt_tokens: int, completion_tokens: int) -> AbstractAsyncContextManager[Permit]:
         """Wait until a request of at most so many tokens may start; the request runs inside the ``with`` block.
 
-        Raises OverBudgetError where the budget does not cover the request, EndedError after :meth:`end`.
+        Raises OverBudgetError if the budget does not cover the request, EndedError after :meth:`end`.
         """
 
     def use(self, prompt_tokens: int, completion_tokens: int, cached_tokens: int = 0) -> None:
-        """Add the tokens of an answer, as the service counted them; the cached ones are prompt tokens."""
+        """Add the token usage of an answer; cached tokens are prompt tokens."""
 
     async def counted(self, answered: int, failed: int) -> tuple[int, int]:
-        """Report this process's answered questions and failed ones; return the totals of all processes."""
+        """Report the numbers of answered and failed questions of this process; return the totals of all."""
 
     def end(self, reason: str) -> None:
         """Admit no further request."""
 
     def status(self) -> str:
-        """Return the text of the progress bar: requests under way and the cost so far."""
+        """Return a status line: requests in flight and the cost so far."""
 
     def description(self) -> dict[str, Any]:
-        """Return the most requests at once, refusals, seconds paused and the cost, for the record of the run."""
+        """Return the maximum concurrency, refusals, seconds paused and the cost, for the record of the run."""
 
 
 class LocalRateLimiter:
@@ -339,12 +337,14 @@ class LocalRateLimiter:
         self._paces: list[Pace] = []
 
     def begin(self) -> None:
+        """Make a queue for the current event loop."""
         settings = self._settings
         self._paces.append(Pace(settings.at_once, settings.requests_per_minute, settings.tokens_per_minute))
-        self._settled = asyncio.Event()  # something that was reserved no longer is
+        self._settled = asyncio.Event()  # set when a reservation ends
 
     @asynccontextmanager
     async def permit(self, prompt_tokens: int, completion_tokens: int) -> AsyncIterator[Permit]:
+        """See RateLimiter; a request waits for the budget while others hold reservations."""
         price = self.spending.price(prompt_tokens, completion_tokens)
         async with self._paces[-1].permit(prompt_tokens + completion_tokens) as permit:
             while not self.spending.allows(price) and self.spending.reserved:
@@ -360,22 +360,26 @@ class LocalRateLimiter:
                 self._settled.set()
 
     def use(self, prompt_tokens: int, completion_tokens: int, cached_tokens: int = 0) -> None:
+        """Add the tokens to the spending."""
         self.spending.use(prompt_tokens, completion_tokens, cached_tokens)
 
     async def counted(self, answered: int, failed: int) -> tuple[int, int]:
+        """Return the numbers of this process, the only one."""
         return answered, failed
 
     def end(self, reason: str) -> None:
-        """Do nothing: the only client is the caller, who knows."""
+        """Do nothing: the caller is the only client."""
 
     def status(self) -> str:
+        """Return requests in flight and the cost so far."""
         window = f"{self._paces[-1].in_flight} at once" if self._paces else ""
         return ", ".join(filter(None, (window, f"cost {self.spending.spent:.4f}" if self.spending.has_prices else "")))
 
     def description(self) -> dict[str, Any]:
+        """Return the figures of all queues together."""
         paces = self._paces
         return {
-            "pace.most_in_flight": max((pace.most_in_flight for pace in paces), default=0),
+            "pace.most_in_flight": max((pace.max_in_flight for pace in paces), default=0),
             "pace.refusals": sum(pace.refusals for pace in paces),
             "pace.paused_seconds": round(sum(pace.paused_seconds for pace in paces), 1),
             **({"cost": round(self.spending.spent, 6)} if self.spending.has_prices else {}),

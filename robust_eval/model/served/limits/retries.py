@@ -1,4 +1,4 @@
-"""Retries of requests to a service: in a run, until it must end; in a probe, within one limit of time for all."""
+"""Retries of requests to a service: in a run, until it ends; in a probe, within one timeout for all."""
 
 import asyncio
 import logging
@@ -15,14 +15,14 @@ from robust_eval.model.served.limits.rate_limiter import EndedError, OverBudgetE
 from robust_eval.model.served.service_settings import ServiceSettings
 from robust_eval.model.served.transport.service import AGAIN, ServiceResponse, UnansweredError
 
-Got = TypeVar("Got")
+Result = TypeVar("Result")
 
 
 class Attempts:
-    """The requests of one run.
+    """Attempts of all requests of one run.
 
-    ``ended`` is why no request is sent any more, None while they are; ``repeated`` is how many were sent again;
-    ``more_tokens`` is the largest ratio so far of a prompt's tokens to their estimate.
+    ``ended`` is the reason why the run has ended, None before; ``repeated`` the number of retries; ``more_tokens`` the
+    largest ratio so far of a prompt's tokens to their estimate.
     """
 
     def __init__(self, settings: ServiceSettings, limiter: RateLimiter) -> None:
@@ -31,11 +31,11 @@ class Attempts:
         self.repeated = 0
         self.more_tokens = 1.5
         self._settings = settings
-        self._idle: set[asyncio.Task[Any]] = set()  # tasks that wait for something else than an answer
+        self._idle: set[asyncio.Task[Any]] = set()  # tasks that wait for a permit or a retry
 
-    async def until_answered(self, once: Callable[[], Awaitable[Got]], name: object, began: float) -> Got:
-        """Return what comes of a request that is repeated as long as that may help; raises UnansweredError where it
-        may not, and EndedError where the run ends before. Its ``name`` seeds the jitter of the waits.
+    async def until_answered(self, once: Callable[[], Awaitable[Result]], name: object, began: float) -> Result:
+        """Return the result of a request after retries; raises UnansweredError if they are used up or useless, and
+        EndedError if the run ends before. The ``name`` seeds the jitter of the back-off.
         """
         attempt = 0
         while True:
@@ -60,14 +60,14 @@ class Attempts:
     async def in_turn(
         self, about: int, completion_tokens: int, ask: Callable[[], Coroutine[Any, Any, ServiceResponse]]
     ) -> ServiceResponse:
-        """Send a request of ``about`` so many tokens when its turn has come; raises UnansweredError, or EndedError
-        where the run ends before.
+        """Send a request of ``about`` so many prompt tokens once it is permitted; raises UnansweredError, or
+        EndedError if the run ends before.
         """
-        most = int(about * self.more_tokens) + 1
+        maximum = int(about * self.more_tokens) + 1
         async with AsyncExitStack() as stack:
             try:
                 with self._interruptible():
-                    permit = await stack.enter_async_context(self.limiter.permit(most, completion_tokens))
+                    permit = await stack.enter_async_context(self.limiter.permit(maximum, completion_tokens))
             except OverBudgetError as spent:
                 self.end_over_budget(str(spent))
             except EndedError as reason:
@@ -75,36 +75,34 @@ class Attempts:
             if self.ended:
                 raise EndedError(str(self.ended))
             try:
-                answered = await self.in_time(ask())
+                response = await self.in_time(ask())
             except UnansweredError as problem:
                 if (problem.retry_after or 0) > self._settings.answer_seconds:
                     self.end(f"{self._settings.server} asks to come back in {problem.retry_after:.0f} s: {problem}")
                 elif problem.kind == "busy":
                     permit.refused(problem.retry_after)
                 elif problem.kind in ("lost", "garbled") and problem.status is None and problem.sent:
-                    self.limiter.use(most, completion_tokens)  # the server may have answered, and bills it
+                    self.limiter.use(maximum, completion_tokens)  # the server may have answered, and bills it
                 raise
             permit.succeeded()
-            self.more_tokens = max(self.more_tokens, answered.prompt_tokens / about)
-            used = answered.prompt_tokens or about, answered.completion_tokens or completion_tokens
-            self.limiter.use(*used, answered.cached_tokens or 0)  # some servers do not count
+            self.more_tokens = max(self.more_tokens, response.prompt_tokens / about)
+            used = response.prompt_tokens or about, response.completion_tokens or completion_tokens
+            self.limiter.use(*used, response.cached_tokens or 0)  # some servers do not count
             permit.used(sum(used))
-            return answered
+            return response
 
-    async def in_time(self, asked: Coroutine[Any, Any, Got], most: float = math.inf) -> Got:
-        """Return what a request brings within the time that one may take, and ``most`` seconds; raises
-        UnansweredError.
-        """
-        seconds = min(self._settings.request_seconds, most)
+    async def in_time(self, request: Coroutine[Any, Any, Result], maximum: float = math.inf) -> Result:
+        """Return the result of a request within its timeout and ``most`` seconds; raises UnansweredError."""
+        seconds = min(self._settings.request_seconds, maximum)
         try:
             async with asyncio.timeout(seconds):
-                return await asked
+                return await request
         except TimeoutError:
             raise UnansweredError("lost", f"no answer within {seconds:.3g} s") from None
 
     @contextmanager
     def _interruptible(self) -> Iterator[None]:
-        """Give up what is awaited in this context when the run ends."""
+        """Cancel the wait in this context when the run ends."""
         if self.ended:
             raise EndedError(str(self.ended))
         task = asyncio.current_task()
@@ -116,19 +114,19 @@ class Attempts:
             self._idle.discard(task)
 
     def end_over_budget(self, spent: str) -> None:
-        """End the run, whose budget is used up; ``spent`` is the cost so far, in words."""
+        """End the run, whose budget is used up; ``spent`` is the cost so far."""
         self.end(
             f"the budget of {self._settings.budget:g} is spent but for what one more request may cost "
             f"({spent} so far); a larger model.budget goes on"
         )
 
     def end(self, reason: str) -> None:
-        """End the run, here and in other processes that ask the same service; a later one goes on."""
+        """End the run, also in other processes with the same service; a later run resumes it."""
         self.end_as_told(OutageError(f"{reason}; what was answered is in the store"))
         self.limiter.end(str(self.ended))
 
     def end_as_told(self, reason: UserError) -> None:
-        """End the run in this process: send nothing more, and give up what waits for its turn or for another try."""
+        """End the run in this process: send no request, and cancel those that wait for a permit or a retry."""
         self.ended = self.ended or reason
         for task in self._idle:
             task.cancel()
@@ -136,54 +134,55 @@ class Attempts:
 
 log = logging.getLogger(__name__)
 
-LEAST = 40.0
-"""Seconds without an answer that are borne in all, unless a third of ``request_seconds`` is more."""
-LAST = 10.0
-"""Seconds that a request may take however much of them is spent."""
-SAID_AFTER = 5.0
-"""Seconds after which it is said what is waited for."""
-SAID_AGAIN = 60.0
-"""Seconds after which it is said again."""
+MIN_PATIENCE = 40.0
+"""Seconds without an answer that a probe spends at most, unless a third of ``request_seconds`` is more."""
+MIN_TIMEOUT = 10.0
+"""Minimum timeout of a request, however much of them is spent."""
+LOG_AFTER = 5.0
+"""Seconds of waiting before the first log message."""
+LOG_INTERVAL = 60.0
+"""Seconds between log messages."""
 
 
 class InTime(Protocol):
-    """Waits for a request, at most so many seconds; raises UnansweredError."""
+    """Awaits a request, at most so many seconds; raises UnansweredError."""
 
-    def __call__(self, asked: Coroutine[Any, Any, Got], most: float) -> Coroutine[Any, Any, Got]: ...
+    def __call__(self, request: Coroutine[Any, Any, Result], maximum: float) -> Coroutine[Any, Any, Result]: ...
 
 
 class Patience:
-    """Repeats requests that brought no answer, at most ``retries`` times each, until all together have cost the time
-    that is borne. A request that the server answers costs none, however long it takes.
+    """Retries of the requests of a probe, at most ``retries`` each, within one limit of time for all.
+
+    A request that the server answers costs no time, however long it takes.
     """
 
     def __init__(self, settings: ServiceSettings, retries: int, in_time: InTime) -> None:
         self._settings = settings
         self._retries = min(settings.retries, retries)
         self._in_time = in_time
-        self._most = max(LEAST, settings.request_seconds / 3)
+        self._limit = max(MIN_PATIENCE, settings.request_seconds / 3)
         self._spent = 0.0
         self._answered = 0
-        self._began = self._said_at = -math.inf
+        self._began = self._logged_at = -math.inf
         self._last: UnansweredError | None = None
 
-    async def answer(self, ask: Callable[[], Coroutine[Any, Any, Got]]) -> Got:
-        """Return what a request brings; raises UnansweredError. A long wait is logged, and logged again."""
+    async def answer(self, ask: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
+        """Return the result of a request; raises UnansweredError. A long wait is logged repeatedly."""
         self._began, self._last = time.monotonic(), None
         notice = asyncio.create_task(self._notice())
         try:
-            found = await self._repeated(ask)
+            result = await self._repeated(ask)
         finally:
             notice.cancel()
         self._answered += 1
-        return found
+        return result
 
-    async def _repeated(self, ask: Callable[[], Coroutine[Any, Any, Got]]) -> Got:
+    async def _repeated(self, ask: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
         attempt = 0
         while True:
             began = time.monotonic()
             try:
-                return await self._in_time(ask(), max(self._most - self._spent, LAST))
+                return await self._in_time(ask(), max(self._limit - self._spent, MIN_TIMEOUT))
             except UnansweredError as problem:
                 wait = backoff(attempt, problem.retry_after, random.Random(attempt), problem.longest_wait)
                 if problem.kind != "busy":
@@ -192,9 +191,9 @@ class Patience:
                     raise
                 if wait > self._settings.request_seconds:
                     raise self._ended(problem, f"it asks to come back in {wait:.0f} s") from None
-                if self._spent >= self._most:
+                if self._spent >= self._limit:
                     raise self._ended(
-                        problem, f"a model.request_seconds above {3 * self._most:.0f} waits longer"
+                        problem, f"a model.request_seconds above {3 * self._limit:.0f} waits longer"
                     ) from None
                 self._last = problem
             attempt += 1
@@ -204,15 +203,15 @@ class Patience:
         return UnansweredError(problem.kind, f"{problem.reason} ({why})", problem.retry_after, problem.status)
 
     async def _notice(self) -> None:
-        """Log what is waited for, as long as it is; once in :data:`SAID_AGAIN` seconds of the whole probe."""
-        await sleep(max(SAID_AFTER, self._said_at + SAID_AGAIN - self._began))
+        """Log the wait, once in :data:`LOG_INTERVAL` seconds of the whole probe."""
+        await sleep(max(LOG_AFTER, self._logged_at + LOG_INTERVAL - self._began))
         while True:
-            self._said_at = time.monotonic()
-            most = min(self._settings.request_seconds, self._most)
+            self._logged_at = time.monotonic()
+            maximum = min(self._settings.request_seconds, self._limit)
             log.info(
                 "%s has not answered for %.0f s%s: it is asked what it can do%s, and waited for up to %.0f s",
-                *(self._settings.server, self._said_at - self._began, f" ({self._last})" if self._last else ""),
+                *(self._settings.server, self._logged_at - self._began, f" ({self._last})" if self._last else ""),
                 f", has answered {self._answered} requests" if self._answered else "",
-                self._settings.answer_seconds if self._last and self._last.kind == "busy" else most,
+                self._settings.answer_seconds if self._last and self._last.kind == "busy" else maximum,
             )
-            await sleep(SAID_AGAIN)
+            await sleep(LOG_INTERVAL)

@@ -14,34 +14,31 @@ import httpx2
 
 from robust_eval.answer import DEFAULT_TEMPERATURE
 from robust_eval.error import UserError
-from robust_eval.model.base import Call, KeyValueStore, Request, calls
+from robust_eval.model.base import Call, Condition, KeyValueStore, Request, calls
 from robust_eval.model.served.transport.client import LARGEST_REPLY
 from robust_eval.model.served.transport.service import Service, ServiceResponse, UnansweredError
 
-MOST_REQUESTS = 50_000
-MOST_BYTES = 200_000_000
-"""Of one file, by the service's rules."""
-
-Condition = tuple[float, int]
-"""Temperature and trial of an answer."""
+MAX_REQUESTS = 50_000
+MAX_BYTES = 200_000_000
+"""Limits of one file, by the service's rules."""
 
 
 @dataclass
 class PendingRequest:
-    """A request, the answers that are there, and those that batches under way ask for."""
+    """Request, its received answers, and those that batches in flight will bring."""
 
     request: Request
-    there: set[Condition]
-    asked: set[Condition] = field(default_factory=set)
+    received: set[Condition]
+    in_flight: set[Condition] = field(default_factory=set)
 
     def calls(self, choices: int) -> Iterator[Call]:
-        """Yield what is still to be asked."""
-        yield from calls(replace(self.request, cached=frozenset(self.there | self.asked)), choices)
+        """Yield the calls for the other answers."""
+        yield from calls(replace(self.request, cached=frozenset(self.received | self.in_flight)), choices)
 
 
 def request_name(identity: Mapping[str, Any], request: Request) -> str:
-    """Return a name for a request, by all that determines its answers but temperatures and trials."""
-    asked = {
+    """Return the name of a request: a digest of all that determines its answers but temperatures and trials."""
+    determinants = {
         "model": identity,
         "prompt": asdict(request.prompt),
         "item": request.item,
@@ -50,19 +47,19 @@ def request_name(identity: Mapping[str, Any], request: Request) -> str:
         ],
         **({} if request.thought is None else {"thought": asdict(request.thought)}),
     }
-    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:32]
+    return hashlib.sha256(json.dumps(determinants, sort_keys=True).encode()).hexdigest()[:32]
 
 
 def line_name(request: str, call: Call) -> str:
-    """Return the ``custom_id`` of a call, of at most 64 signs; ``request`` is the name of its request.
+    """Return the ``custom_id`` of a call, of at most 64 characters; ``request`` is the name of its request.
 
-    It says which answers are asked for, so that they are known again whoever asked for them.
+    It identifies the answers, also for another run.
     """
     return f"{request}:{call.temperature!r}:{call.trials[0]}:{len(call.trials)}"
 
 
-class Named(NamedTuple):
-    """What a ``custom_id`` says: the name of a request, the temperature, and the trials."""
+class LineName(NamedTuple):
+    """Parts of a ``custom_id``: the name of a request, the temperature, and the trials."""
 
     request: str
     temperature: float
@@ -74,36 +71,36 @@ class Named(NamedTuple):
         return [(self.temperature, trial) for trial in self.trials]
 
 
-def named(custom_id: object) -> Named | None:
-    """Read a ``custom_id``; None where it is none of ours."""
+def parse_line_name(custom_id: object) -> LineName | None:
+    """Return the parts of a ``custom_id``; None for that of another program."""
     try:
         request, temperature, first, number = str(custom_id).split(":")
         at, start, count = float(temperature), int(first), int(number)
     except ValueError:
         return None
-    if not (start >= 0 and 1 <= count <= MOST_REQUESTS):
+    if not (start >= 0 and 1 <= count <= MAX_REQUESTS):
         return None
-    return Named(request, DEFAULT_TEMPERATURE if math.isnan(at) else at, tuple(range(start, start + count)))
+    return LineName(request, DEFAULT_TEMPERATURE if math.isnan(at) else at, tuple(range(start, start + count)))
 
 
 def to_line(name: str, path: str, body: Mapping[str, Any]) -> bytes:
-    """Return the line of a file that asks one request."""
+    """Return the line of a file for one request."""
     line = {"custom_id": name, "method": "POST", "url": f"/v1{path}", "body": body}
     return json.dumps(line, separators=(",", ":")).encode() + b"\n"
 
 
 class BatchResult(NamedTuple):
-    """What a line of results says: of which request, and what came of it."""
+    """Line of results: the name of the line, and its response or error."""
 
     name: str
-    came: ServiceResponse | UnansweredError
+    outcome: ServiceResponse | UnansweredError
 
 
 def read_line(line: bytes, service: Service) -> BatchResult | None:
-    """Read a line of results or of errors; None where it is broken. ``service`` reads the reply in it."""
+    """Return a line of results or of errors; None if it is broken. ``service`` parses the response in it."""
     try:
-        said = json.loads(line)
-        name, response, error = said["custom_id"], said.get("response"), said.get("error")
+        data = json.loads(line)
+        name, response, error = data["custom_id"], data.get("response"), data.get("error")
         status, body = (response["status_code"], response.get("body")) if response else (0, None)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
@@ -119,7 +116,7 @@ def read_line(line: bytes, service: Service) -> BatchResult | None:
 
 
 def results_in(path: Path, service: Service) -> Iterator[BatchResult | None]:
-    """Yield what each line of a file says; None where it is broken, and for each piece of one that no reply fills."""
+    """Yield the results in a file; None for a broken line, and for each piece of one longer than any response."""
     with path.open("rb") as lines:
         while line := lines.readline(LARGEST_REPLY):
             if line.strip():
@@ -127,134 +124,136 @@ def results_in(path: Path, service: Service) -> Iterator[BatchResult | None]:
 
 
 def conditions_of(names: Iterable[str]) -> dict[str, set[Condition]]:
-    """Return the answers that lines ask for, by the name of the request."""
-    found: dict[str, set[Condition]] = {}
+    """Return the answers of lines, by the name of the request."""
+    result: dict[str, set[Condition]] = {}
     for name in names:
-        if one := named(name):
-            found.setdefault(one.request, set()).update(one.conditions)
-    return found
+        if line := parse_line_name(name):
+            result.setdefault(line.request, set()).update(line.conditions)
+    return result
 
 
 @dataclass
 class SentBatch:
-    """A batch under way.
+    """Batch in flight.
 
-    ``mark`` is in its metadata at the service, ``names`` are those of its lines that are wanted, beside ``others``, and
-    ``price`` is what they cost at most. ``batch`` is its id; None before the service is asked to make it, and empty
-    where it may have been made although no id came. ``seen`` says how far it was.
+    ``mark`` is in its metadata at the service, ``names`` are those of its requested lines, ``other_lines`` the number
+    of the others, and ``price`` is the maximum cost. ``batch`` is its id; None before the request to make it, and empty
+    if it may exist although no id was received. ``progress`` is a status line.
     """
 
     mark: str
     batch: str | None
     names: list[str]
     price: float = 0.0
-    others: int = 0
-    seen: str = ""
+    other_lines: int = 0
+    progress: str = ""
 
 
 class BatchNotes:
-    """Notes in a store: of each request, by its name, the lines of batches that ask it and have not come; of each
-    batch, by its mark, the id and the number of lines.
+    """Notes in a store: for each request, by its name, its lines in batches in flight; for each batch, by its mark, the
+    id and the number of lines.
     """
 
     def __init__(self, store: KeyValueStore) -> None:
         self._store = store
 
     def begin(self, sent: SentBatch) -> None:
-        """Keep what a batch asks, before the service is sent anything; UserError where nothing is kept."""
+        """Note the lines of a batch before it is sent; UserError without a store."""
         of_requests = {}
-        for key, known, lines in self._of_requests(sent):
-            of_requests[key] = json.dumps({**known, sent.mark: lines}).encode()
+        for key, note, lines in self._of_requests(sent):
+            of_requests[key] = json.dumps({**note, sent.mark: lines}).encode()
         self._store.put(of_requests | _of_batch(sent))
         if not dict(self._store.get([_batch_key(sent.mark)])):
             raise UserError("model.batch=true needs a store, which keeps the ids of batches: leave out store=none")
 
     def name(self, sent: SentBatch) -> None:
-        """Keep the id of a batch."""
+        """Note the id of a batch."""
         self._store.put(_of_batch(sent))
 
     def end(self, sent: SentBatch) -> None:
-        """Keep that nothing more comes of a batch to these requests; others may still take what they have in it."""
+        """Remove the lines of a batch from the notes of its requests; those of other requests stay."""
         left = {}
-        for key, known, _ in self._of_requests(sent):
-            left[key] = json.dumps({mark: lines for mark, lines in known.items() if mark != sent.mark}).encode()
+        for key, note, _ in self._of_requests(sent):
+            left[key] = json.dumps({mark: lines for mark, lines in note.items() if mark != sent.mark}).encode()
         self._store.put(left)
 
     def under_way(self, requests: Iterable[str]) -> Sequence[SentBatch]:
-        """Return the batches from which something is to come to the requests with these names."""
+        """Return the batches in flight with lines of these requests, by their names."""
         names: dict[str, list[str]] = {}
         for _, value in self._store.get([_request_key(name) for name in requests]):
             for mark, lines in json.loads(value).items():
                 names.setdefault(mark, []).extend(lines)
         marks = {_batch_key(mark): mark for mark in names}
-        found = []
+        result = []
         for key, value in self._store.get(list(marks)):
-            known, mine = json.loads(value), names[marks[key]]
-            found.append(SentBatch(marks[key], known["batch"] or "", mine, others=known["lines"] - len(mine)))
-        return found
+            note, own_lines = json.loads(value), names[marks[key]]
+            result.append(
+                SentBatch(marks[key], note["batch"] or "", own_lines, other_lines=note["lines"] - len(own_lines))
+            )
+        return result
 
     def _of_requests(self, sent: SentBatch) -> Iterator[tuple[bytes, Mapping[str, list[str]], list[str]]]:
-        """Yield for each request of a batch the key of its note, what that says, and its lines in this batch."""
+        """Yield for each request of a batch the key of its note, the note, and its lines in this batch."""
         lines: dict[bytes, list[str]] = {}
         for name in sent.names:
             lines.setdefault(_request_key(name.partition(":")[0]), []).append(name)
-        known = {key: json.loads(value) for key, value in self._store.get(list(lines))}
-        for key, mine in lines.items():
-            yield key, known.get(key, {}), mine
+        note = {key: json.loads(value) for key, value in self._store.get(list(lines))}
+        for key, own_lines in lines.items():
+            yield key, note.get(key, {}), own_lines
 
 
 def _of_batch(sent: SentBatch) -> dict[bytes, bytes]:
-    note = {"batch": sent.batch or None, "lines": len(sent.names) + sent.others}
+    note = {"batch": sent.batch or None, "lines": len(sent.names) + sent.other_lines}
     return {_batch_key(sent.mark): json.dumps(note).encode()}
 
 
 def _request_key(name: str) -> bytes:
-    """Return the key under which it is kept which batches ask a request."""
+    """Return the key of the note of a request."""
     return sha256(f"batches of {name}".encode()).digest()
 
 
 def _batch_key(mark: str) -> bytes:
-    """Return the key under which a batch is kept."""
+    """Return the key of the note of a batch."""
     return sha256(f"batch {mark}".encode()).digest()
 
 
 MARK = "robust_eval"
-"""Under this name in its metadata a batch has the mark by which it is found again."""
+"""Name of the mark in the metadata of a batch."""
 ENDED = ("completed", "expired", "cancelled", "failed")
-"""Statuses in which a batch brings nothing more."""
+"""Final statuses of a batch."""
 PAGE = 100
 PAGES = 20
-"""Of the newest batches, among which one is looked for."""
+"""Size and number of the pages of newest batches that are searched for a mark."""
 _ID = re.compile(r"[A-Za-z0-9][\w.:-]{0,199}")
 
 
 class Batch(NamedTuple):
-    """What a service says of a batch. ``failures`` are pairs of a code and a sentence, of a file that it refuses."""
+    """Status of a batch. ``failures`` are pairs of a code and a sentence, for a refused file."""
 
     id: str
     status: str
     total: int
     done: int
     files: tuple[str, ...]
-    """The ids of those with its results and with its errors, as far as there are any."""
+    """Ids of the files with its results and with its errors, if there are any."""
     failures: tuple[tuple[str, str], ...]
 
     @property
     def ended(self) -> bool:
-        """Whether it brings nothing more."""
+        """True if its status is final."""
         return self.status in ENDED
 
 
 class BatchService:
-    """The part of an open :class:`Service` that has files and batches; each method raises UnansweredError."""
+    """Client for the files and batches of an open :class:`Service`; each method raises UnansweredError."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
 
     async def upload(self, lines: bytes, mark: str) -> str:
-        """Send a file of requests, one a line; return its id."""
+        """Upload a file of requests, one a line; return its id."""
         file = (f"{mark}.jsonl", lines, "application/jsonl")
-        said = await self._asked(
+        data = await self._object(
             lambda client: client.post(
                 "/files",
                 body={"purpose": "batch"},
@@ -263,34 +262,34 @@ class BatchService:
                 cast_to=httpx2.Response,
             )
         )
-        return self._id(said.get("id"))
+        return self._id(data.get("id"))
 
     async def create(self, file: str, mark: str) -> Batch:
-        """Have the requests of a file answered."""
+        """Create the batch of a file."""
         body = {
             "input_file_id": file,
             "endpoint": f"/v1{self._service.path}",
             "completion_window": "24h",
             "metadata": {MARK: mark},
         }
-        said = await self._asked(lambda client: client.post("/batches", body=body, cast_to=httpx2.Response))
-        return self._batch(said)
+        data = await self._object(lambda client: client.post("/batches", body=body, cast_to=httpx2.Response))
+        return self._batch(data)
 
     async def look(self, batch: str) -> Batch:
-        """Return how far a batch is."""
-        return self._batch(await self._asked(lambda client: client.get(f"/batches/{batch}", cast_to=httpx2.Response)))
+        """Return the status of a batch."""
+        return self._batch(await self._object(lambda client: client.get(f"/batches/{batch}", cast_to=httpx2.Response)))
 
     async def cancel(self, batch: str) -> Batch:
-        """Have the service end a batch; what it has answered by then comes."""
+        """Cancel a batch; its answers so far are available."""
         path = f"/batches/{batch}/cancel"
-        return self._batch(await self._asked(lambda client: client.post(path, cast_to=httpx2.Response)))
+        return self._batch(await self._object(lambda client: client.post(path, cast_to=httpx2.Response)))
 
     async def find(self, mark: str) -> Batch | None:
-        """Return the batch with this mark; None where it is not among the newest ones."""
+        """Return the batch with this mark; None if it is not among the newest ones."""
         after: dict[str, Any] = {}
         for _ in range(PAGES):
             options: Any = {"params": {"limit": PAGE, **after}}
-            page = await self._asked(
+            page = await self._object(
                 lambda client, options=options: client.get("/batches", options=options, cast_to=httpx2.Response)
             )
             listed = [each for each in _list(page.get("data")) if isinstance(each, Mapping)]
@@ -304,7 +303,7 @@ class BatchService:
         return None
 
     async def download(self, file: str, into: Path) -> None:
-        """Write a file of the service into one here; what was in it is gone."""
+        """Download a file of the service, in place of an existing one."""
         client = self._service.client
         headers = self._service.headers()
         url = f"{str(client.base_url).rstrip('/')}/files/{file}/content"
@@ -318,25 +317,25 @@ class BatchService:
         elif reply.headers.get("content-encoding", "identity") != "identity":
             raise UnansweredError("lost", "the service sent a packed file, which was not offered")
 
-    async def _asked(self, send: Any) -> Mapping[str, Any]:
-        """Return the JSON object that comes."""
+    async def _object(self, send: Any) -> Mapping[str, Any]:
+        """Return the JSON object of the response."""
         reply: httpx2.Response = await self._service.sent(lambda: send(self._service.client))
         try:
-            said = json.loads(reply.text)
+            data = json.loads(reply.text)
         except (ValueError, RecursionError):
-            said = None
-        if not isinstance(said, Mapping):
+            data = None
+        if not isinstance(data, Mapping):
             raise UnansweredError("lost", f"the service sent no JSON object: {self._service.clean(reply.text)[:80]!r}")
-        return said
+        return data
 
-    def _batch(self, said: Mapping[str, Any]) -> Batch:
-        status = said.get("status")
+    def _batch(self, data: Mapping[str, Any]) -> Batch:
+        status = data.get("status")
         if not isinstance(status, str):
             raise UnansweredError("lost", "the service sent a batch without a status")
-        counts, errors = _object(said.get("request_counts")), _list(_object(said.get("errors")).get("data"))
-        files = [said.get(name) for name in ("output_file_id", "error_file_id")]
+        counts, errors = _mapping(data.get("request_counts")), _list(_mapping(data.get("errors")).get("data"))
+        files = [data.get(name) for name in ("output_file_id", "error_file_id")]
         return Batch(
-            self._id(said.get("id")),
+            self._id(data.get("id")),
             status,
             _whole(counts.get("total")),
             _whole(counts.get("completed")) + _whole(counts.get("failed")),
@@ -348,20 +347,20 @@ class BatchService:
             ),
         )
 
-    def _id(self, said: object) -> str:
-        """Return an id that can stand in an address."""
-        if not isinstance(said, str) or not _ID.fullmatch(said):
-            raise UnansweredError("lost", f"the service sent no usable id: {self._service.clean(str(said))[:80]!r}")
-        return said
+    def _id(self, data: object) -> str:
+        """Return an id that is valid in an address."""
+        if not isinstance(data, str) or not _ID.fullmatch(data):
+            raise UnansweredError("lost", f"the service sent no usable id: {self._service.clean(str(data))[:80]!r}")
+        return data
 
 
-def _object(said: object) -> Mapping[str, Any]:
-    return said if isinstance(said, Mapping) else {}
+def _mapping(data: object) -> Mapping[str, Any]:
+    return data if isinstance(data, Mapping) else {}
 
 
-def _list(said: object) -> list[Any]:
-    return said if isinstance(said, list) else []
+def _list(data: object) -> list[Any]:
+    return data if isinstance(data, list) else []
 
 
-def _whole(said: object) -> int:
-    return said if type(said) is int and said >= 0 else 0
+def _whole(data: object) -> int:
+    return data if type(data) is int and data >= 0 else 0

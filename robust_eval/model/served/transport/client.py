@@ -1,4 +1,4 @@
-"""HTTP with a server that need not mean well: replies of a bounded size, from where they were asked for alone."""
+"""HTTP client for untrusted servers: responses have a maximum size, and redirects stay within the origin."""
 
 import math
 import ssl
@@ -14,22 +14,22 @@ import httpx2
 import openai
 
 LARGEST_REPLY = 64 * 2**20
-"""Bytes of a reply, as it is sent and as it is unpacked. A token with 20 log-probabilities takes about 2,500, so there
-is room for an answer of 26,000 of them, or for millions of tokens without."""
+"""Maximum size of a response in bytes, compressed and decompressed. A token with 20 log-probabilities takes about
+2,500, so an answer may have 26,000 of them, or millions of tokens without."""
 LARGEST_FILE = 8 * 2**30
-"""Bytes of the results of a batch."""
+"""Maximum size of the results of a batch in bytes."""
 MOST_REDIRECTS = 5
 
 
 class TooLargeError(Exception):
-    """A reply beyond :data:`LARGEST_REPLY`."""
+    """A response is larger than :data:`LARGEST_REPLY`."""
 
     def __init__(self) -> None:
         super().__init__(f"more than {LARGEST_REPLY / 2**20:.0f} MB in one reply")
 
 
 class ElsewhereError(Exception):
-    """A redirect to another ``origin`` (scheme, host and port), which is not followed."""
+    """A response redirects to another ``origin`` (scheme, host and port)."""
 
     def __init__(self, origin: str) -> None:
         super().__init__(f"the server sends on to {origin}, where nothing is asked unless model.base_url names it")
@@ -37,15 +37,15 @@ class ElsewhereError(Exception):
 
 @cache
 def tls_context() -> ssl.SSLContext:
-    """Return the TLS context of every client. To read the certificates that it trusts takes 25 ms."""
+    """Return the TLS context of all clients; its certificates take 25 ms to read."""
     return httpx2.create_ssl_context()
 
 
 class BoundedClient(openai.DefaultAioHttpClient):
-    """The faster one of the library's two clients; raises TooLargeError and ElsewhereError."""
+    """The faster of the library's two clients; raises TooLargeError and ElsewhereError."""
 
     async def send(self, request: httpx2.Request, **how: Any) -> httpx2.Response:
-        """Return the whole reply, unpacked; redirects are followed within the origin of the request."""
+        """Return the whole response, decompressed; redirects are followed within the origin of the request."""
         origin = _origin(request.url)
         for _ in range(MOST_REDIRECTS):
             response = await super().send(request, **(how | {"stream": True, "follow_redirects": False}))
@@ -58,9 +58,9 @@ class BoundedClient(openai.DefaultAioHttpClient):
         raise httpx2.TooManyRedirects(f"more than {MOST_REDIRECTS} redirects", request=request)
 
     async def save(self, url: str, headers: Mapping[str, str], into: Path) -> httpx2.Response:
-        """Write what is at an address into a file; return the reply, whole where it is an error.
+        """Download an address into a file; return the response, with its body if it is an error.
 
-        It has to come as it is, at most :data:`LARGEST_FILE` of it, and from that address itself.
+        The content must be uncompressed, at most :data:`LARGEST_FILE`, and from that address itself.
         """
         request = self.build_request("GET", url, headers={**headers, "Accept-Encoding": "identity"})
         response = await super().send(request, stream=True, follow_redirects=False)
@@ -87,8 +87,8 @@ def _origin(url: httpx2.URL) -> str:
 
 
 async def _whole(response: httpx2.Response) -> httpx2.Response:
-    """Return a reply with all that it says. It is unpacked piece by piece, and as UTF-8 whatever it claims to be, for
-    there are codecs that unpack as well.
+    """Return a response with its whole body, decompressed piece by piece, and as UTF-8 whatever its declared encoding:
+    some codecs decompress as well.
     """
     try:
         sent = _Bounded()
@@ -96,14 +96,14 @@ async def _whole(response: httpx2.Response) -> httpx2.Response:
             sent.add(chunk)
     finally:
         await response.aclose()
-    said = sent
+    content = sent
     if "content-encoding" in response.headers:
-        said = _Bounded()
+        content = _Bounded()
         for piece in httpx2.Response(200, headers=response.headers, content=iter(sent.pieces)).iter_bytes():
-            said.add(piece)
+            content.add(piece)
     headers = [(name, value) for name, value in response.headers.raw if not name.lower().startswith(b"content-")]
     return httpx2.Response(
-        response.status_code, headers=headers, content=b"".join(said.pieces), request=response.request
+        response.status_code, headers=headers, content=b"".join(content.pieces), request=response.request
     )
 
 
@@ -120,11 +120,10 @@ class _Bounded:
 
 
 def retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
-    """Return seconds that a server asks to wait, from the headers of its reply; None if it does not say, or makes no
-    sense.
+    """Return the back-off in seconds that the headers of a response request; None without a valid one.
 
-    ``Retry-After`` is a number of seconds or a date (RFC 9110, §10.2.3); ``retry-after-ms``, which OpenAI sends beside
-    it, is more exact. What is past is 0. ``now`` has a time zone.
+    ``Retry-After`` is a number of seconds or a date (RFC 9110, §10.2.3); OpenAI's ``retry-after-ms`` is more exact. A
+    past date is 0. ``now`` has a time zone.
     """
     values = {name.lower(): value for name, value in headers.items()}
     milliseconds = _number(values.get("retry-after-ms", ""))
@@ -148,6 +147,6 @@ def _number(text: str) -> float | None:
 def _seconds_until(date: str, now: datetime) -> float | None:
     try:
         then = parsedate_to_datetime(date)
-    except (ValueError, OverflowError):  # the latter of a time zone that is out of all bounds
+    except (ValueError, OverflowError):  # the latter for an invalid time zone
         return None
     return ((then if then.tzinfo else then.replace(tzinfo=UTC)) - now).total_seconds()

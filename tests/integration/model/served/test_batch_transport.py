@@ -26,7 +26,7 @@ from robust_eval.model.served.batch_transport import BatchTransport
 from robust_eval.model.served.openai import OpenAI
 from robust_eval.model.served.probe import Capabilities
 from robust_eval.model.served.transport import batches
-from robust_eval.model.served.transport.batches import line_name, named
+from robust_eval.model.served.transport.batches import line_name, parse_line_name
 from robust_eval.prompt.prompt import Prompt
 from robust_eval.runtime import measured_choices
 from robust_eval.runtime.process import Stopwatch
@@ -156,8 +156,8 @@ def killed_at(
 def test_2000_answers_come_once_each_beside_every_fault_of_the_interface_to_a_run_killed_20_times(
     server: BatchServer, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(batch_transport, "MOST_REQUESTS", 400)
-    monkeypatch.setattr(BatchTransport, "_most_requests", 400)
+    monkeypatch.setattr(batch_transport, "MAX_REQUESTS", 400)
+    monkeypatch.setattr(BatchTransport, "_max_requests", 400)
     requests = questions(250)  # 2,000 answers in 1,000 requests
     expected = without_batches(server, requests)
     server.plans = ["dirty", "expired", "partly_failed", "cancelled", "token_limit", "empty", "dirty"]
@@ -283,7 +283,7 @@ def test_a_budget_holds_for_batches_at_their_price(server: BatchServer, store: S
     prices = {"prompt_price": 0.0, "completion_price": 1e6, "batch_price_share": 0.5, "budget": 50.0}
     with pytest.raises(UserError, match="the budget of 50 is spent but for what one more request may cost"):
         ask(config(server, **prices), store, requests)
-    answers = sum(named(name).conditions.__len__() for name in server.lines)  # type: ignore[union-attr]
+    answers = sum(parse_line_name(name).conditions.__len__() for name in server.lines)  # type: ignore[union-attr]
     assert 4 * answers * 0.5 <= 50 < 4 * (answers + 2) * 0.5
 
 
@@ -392,7 +392,7 @@ def test_cached_tokens_are_counted_and_priced(server: BatchServer, store: Sqlite
 def test_a_line_names_its_answers_in_at_most_64_signs(temperature: float):
     name = line_name("a" * 32, Call(questions(1)[0], temperature, (9998, 9999)))
     assert len(name) <= 64
-    one = named(name)
+    one = parse_line_name(name)
     assert one is not None
     assert (one.request, one.trials) == ("a" * 32, (9998, 9999))
     assert one.temperature is DEFAULT_TEMPERATURE if temperature != temperature else one.temperature == temperature
@@ -400,4 +400,4 @@ def test_a_line_names_its_answers_in_at_most_64_signs(temperature: float):
 
 @pytest.mark.parametrize("name", ["", "a:b", "a:1.0:x:1", "a:1.0:-1:1", "a:1.0:0:0", "a:1.0:0:999999999", None, 7])
 def test_other_names_are_none_of_ours(name: object):
-    assert named(name) is None
+    assert parse_line_name(name) is None

@@ -37,7 +37,7 @@ from robust_eval.model import reply_tables
 from robust_eval.model.base import Enumeration, Request, calls
 from robust_eval.model.served import completions, served_model
 from robust_eval.model.served.background import Background
-from robust_eval.model.served.completions import FEW
+from robust_eval.model.served.completions import MIN_QUESTIONS
 from robust_eval.model.served.draw_watch import CERTAIN
 from robust_eval.model.served.limits import retries as attempts
 from robust_eval.model.served.limits import retries as patience
@@ -308,7 +308,8 @@ def test_a_server_that_never_answers_makes_errors_and_ends_the_run(instant: str,
         r"had an error\. Sorry about that!; what was answered is in the store",
         said,
     )
-    assert most <= 2 * (FEW * 2 + 4 * 4)  # each twice: two for each of the first questions, and what was under way
+    # each twice: two for each of the first questions, and what was under way
+    assert most <= 2 * (MIN_QUESTIONS * 2 + 4 * 4)
 
 
 # ------------------------------------------------------------------------------------ stopping and going on
@@ -340,8 +341,8 @@ class Interrupted:
         if not self._left:
             raise self._problem
 
-    def asking(self, keys: Iterable[bytes]) -> AbstractContextManager[None]:
-        return self._entries.asking(keys)
+    def lock_keys(self, keys: Iterable[bytes]) -> AbstractContextManager[None]:
+        return self._entries.lock_keys(keys)
 
     def size(self) -> str:
         return ""
@@ -1023,7 +1024,7 @@ def test_a_server_that_draws_as_it_is_asked_to_passes_every_test_of_its_draws(pr
 def test_a_server_that_hangs_while_it_is_asked_what_it_can_do_is_a_sentence_within_one_limit(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, answered: int, reason: str
 ):
-    for name, seconds in (("LEAST", 1.5), ("LAST", 0.2), ("SAID_AFTER", 0.3)):
+    for name, seconds in (("MIN_PATIENCE", 1.5), ("MIN_TIMEOUT", 0.2), ("LOG_AFTER", 0.3)):
         monkeypatch.setattr(patience, name, seconds)
     seen, gone = [], threading.Event()
     caplog.set_level(logging.INFO, "robust_eval")
@@ -1065,8 +1066,8 @@ def test_what_the_probe_waits_for_is_said_also_between_its_requests(
 ):
     said = threading.Event()
     caplog.set_level(logging.INFO, "robust_eval")
-    monkeypatch.setattr(patience, "SAID_AFTER", 0.05)
-    monkeypatch.setattr(patience, "SAID_AGAIN", 0.05)
+    monkeypatch.setattr(patience, "LOG_AFTER", 0.05)
+    monkeypatch.setattr(patience, "LOG_INTERVAL", 0.05)
     number = 0
 
     class Notice(logging.Handler):
@@ -1099,7 +1100,7 @@ def test_what_the_probe_waits_for_is_said_also_between_its_requests(
 def test_a_server_that_hangs_when_it_is_asked_how_it_goes_on_with_answers_is_a_sentence(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setattr(patience, "LEAST", 0.5)
+    monkeypatch.setattr(patience, "MIN_PATIENCE", 0.5)
     gone = threading.Event()
     with scripted(lambda body, _: (gone.wait(20), (200, good(body)))[1]) as url, deadline(15):
         with pytest.raises(UserError, match=r"failed while it was asked how it goes on with answers: no answer within"):

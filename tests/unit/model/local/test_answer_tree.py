@@ -17,8 +17,7 @@ from robust_eval.model.base import Request
 from robust_eval.model.generation import Generation
 from robust_eval.model.local import answer_tree
 from robust_eval.model.local.answer_tree import sample_answers
-from robust_eval.model.local.packed_prefixes import PackedPrefixes
-from robust_eval.model.local.prefix_rows import PrefixRows
+from robust_eval.model.local.prefixes import PackedPrefixes, PrefixRows
 from robust_eval.model.local.vocabulary import Vocabulary
 from robust_eval.model.token_texts import TokenTexts
 from robust_eval.prompt.prompt import Prompt

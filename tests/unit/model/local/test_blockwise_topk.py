@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from robust_eval.model.local.blockwise_topk import BLOCK, search, topk
+from robust_eval.model.local.thinning import BLOCK, search, topk
 
 RANDOM = np.random.default_rng(0)
 LENGTHS = [1, 5, BLOCK, 7 * BLOCK, 7 * BLOCK + 3, 40 * BLOCK - 1]

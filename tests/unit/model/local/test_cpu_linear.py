@@ -4,8 +4,8 @@ import pytest
 import torch
 from architectures import tiny
 
-from robust_eval.model.local import cpu_linear
-from robust_eval.model.local.cpu_linear import OneDnnLinear, use_faster_linear
+from robust_eval.model.local import device
+from robust_eval.model.local.device import OneDnnLinear, use_faster_linear
 from robust_eval.runtime import measured_choices
 
 
@@ -17,7 +17,7 @@ def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def forced(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make oneDNN look faster, whatever this machine says."""
-    monkeypatch.setattr(cpu_linear, "_seconds", lambda layer, x: 0.0 if isinstance(layer, OneDnnLinear) else 1.0)
+    monkeypatch.setattr(device, "_seconds", lambda layer, x: 0.0 if isinstance(layer, OneDnnLinear) else 1.0)
 
 
 @torch.no_grad()
@@ -31,7 +31,7 @@ def test_the_logits_stay_the_same(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_the_slower_kernel_is_left_alone(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(cpu_linear, "_seconds", lambda layer, x: 1.0 if isinstance(layer, OneDnnLinear) else 0.0)
+    monkeypatch.setattr(device, "_seconds", lambda layer, x: 1.0 if isinstance(layer, OneDnnLinear) else 0.0)
     model = tiny("qwen2")
     assert use_faster_linear(model) == "torch"
     assert type(model.model.layers[0].mlp.up_proj) is torch.nn.Linear
@@ -54,7 +54,7 @@ def test_the_choice_is_remembered(monkeypatch: pytest.MonkeyPatch, memory: Path)
     forced(monkeypatch)
     assert use_faster_linear(tiny("qwen2")) == "oneDNN"
     assert [file.read_text() for file in memory.iterdir()] == ["oneDNN"]
-    monkeypatch.setattr(cpu_linear, "_seconds", lambda layer, x: 1.0 if isinstance(layer, OneDnnLinear) else 0.0)
+    monkeypatch.setattr(device, "_seconds", lambda layer, x: 1.0 if isinstance(layer, OneDnnLinear) else 0.0)
     assert use_faster_linear(tiny("qwen2")) == "oneDNN"
 
 

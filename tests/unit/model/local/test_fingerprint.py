@@ -10,15 +10,15 @@ import pytest
 from huggingface_hub import constants
 
 from robust_eval.error import UserError
-from robust_eval.model.local import fingerprint
-from robust_eval.model.local.fingerprint import folder_hash, hub_commit
+from robust_eval.model.local import model_files
+from robust_eval.model.local.model_files import folder_hash, hub_commit
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(fingerprint, "cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr(model_files, "cache_folder", lambda: tmp_path / "cache")
     return tmp_path / "cache"
 
 
@@ -49,9 +49,9 @@ def test_any_change_is_another_hash(folder: Path):
 
 def test_a_file_is_read_once_as_long_as_it_stays(folder: Path, monkeypatch: pytest.MonkeyPatch):
     before, read = folder_hash(folder), []
-    digest = fingerprint.hashlib.file_digest
+    digest = model_files.hashlib.file_digest
     monkeypatch.setattr(
-        fingerprint.hashlib, "file_digest", lambda file, name: read.append(file.name) or digest(file, name)
+        model_files.hashlib, "file_digest", lambda file, name: read.append(file.name) or digest(file, name)
     )
     assert folder_hash(folder) == before
     assert read == []

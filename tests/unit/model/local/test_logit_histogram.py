@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from robust_eval.model.local.draw import EPSILON
-from robust_eval.model.local.logit_histogram import HISTOGRAM_MIN_TOKENS, LogitHistogram
+from robust_eval.model.local.tempered import HISTOGRAM_MIN_TOKENS, LogitHistogram
 
 TEMPERATURES = (EPSILON, 0.05, 0.2, 1.0, 2.0, 4.0, 50.0)
 RANDOM = np.random.default_rng(0)

@@ -3,7 +3,7 @@ import torch
 from architectures import tiny
 from transformers import AutoModelForCausalLM, Gemma2Config, GraniteConfig
 
-from robust_eval.model.local.output_head import OutputHead
+from robust_eval.model.local.prefixes import OutputHead
 
 SIZES = {
     "vocab_size": 48,

@@ -5,10 +5,8 @@ import pytest
 import torch
 from architectures import FULL_ATTENTION, OTHERS, tiny
 
-from robust_eval.model.local.output_head import OutputHead
-from robust_eval.model.local.packed_prefixes import PackedPrefixes, agrees_with_plain_passes
-from robust_eval.model.local.prefix_rows import PrefixRows
-from robust_eval.model.local.prompt_tree import PromptTree
+from robust_eval.model.local.batching import PromptTree
+from robust_eval.model.local.prefixes import OutputHead, PackedPrefixes, PrefixRows, agrees_with_plain_passes
 
 SHARED = [5, 6, 7]
 PROMPTS = [[5, 6, 7, 12, 30, 9, 41, 22, 17], [5, 6, 7, 8, 40, 3, 19, 33, 21, 18, 27, 4], [5, 6, 7, 14]]

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from robust_eval.model.local.prompt_tree import MAX_DEPTH, MIN_SHARED_TOKENS, PASS_COST, PromptTree
+from robust_eval.model.local.batching import MAX_DEPTH, MIN_SHARED_TOKENS, PASS_COST, PromptTree
 
 RUNS = st.lists(
     st.lists(st.integers(0, 1), min_size=1, max_size=3).map(lambda run: run * MIN_SHARED_TOKENS), max_size=4

@@ -1,7 +1,7 @@
 import numpy as np
 import torch
 
-from robust_eval.model.local.transfers import fetched, to_device
+from robust_eval.model.local.device import fetched, to_device
 
 
 def test_an_array_comes_as_a_tensor_of_its_kind():

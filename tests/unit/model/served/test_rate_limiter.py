@@ -234,7 +234,7 @@ def test_a_task_that_leaves_makes_room_whatever_happened():
             async with pace.permit(1):
                 raise ZeroDivisionError
         async with pace.permit(1):
-            return pace.in_flight, pace.most_in_flight
+            return pace.in_flight, pace.max_in_flight
 
     assert simulated(work()) == (1, 1)
 
@@ -317,7 +317,7 @@ def test_whatever_happens_turns_come_in_order_once_and_within_all_limits(jobs, m
 
     pace = simulated(work())
     assert pace.in_flight == 0
-    assert pace.most_in_flight <= most
+    assert pace.max_in_flight <= most
     assert started == [number for number in asked if number in started]  # in order, once
     assert set(asked) == set(started) | set(cancelled)
     assert pace.refusals == len(pauses)
@@ -452,7 +452,7 @@ def test_the_clock_of_the_machine_is_taken_by_default():
     async def work() -> int:
         pace = Pace(2, 60_000, None)
         await starts(pace, [1] * 10)
-        return pace.most_in_flight
+        return pace.max_in_flight
 
     assert asyncio.run(work()) == 2
 

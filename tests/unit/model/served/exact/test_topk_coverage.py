@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from robust_eval.model.served.exact.topk_draws import TopKCoverage
+from robust_eval.model.served.exact.topk_tree import TopKCoverage
 from robust_eval.model.served.transport.token_logprobs import read_positions
 
 TEMPERATURES = (0.2, 0.7, 1.0, 1.5, 3.0)

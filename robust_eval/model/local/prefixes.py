@@ -1,11 +1,12 @@
-"""Prefixes of many questions packed in one row, with tree attention: each token of an answer attends to its own
-question's prompt and to its ancestors, and no answer copies the prompt's keys and values.
+"""Evaluators of prefixes: a row of a batch each, or many questions packed in one row with tree attention.
 
-The linear layers, which take most of the time, then process one dense row without padding. One softmax covers two sets
-of keys: those of the prompts, shared by all prefixes of a question, by matrix products, and the few ancestors of each
-prefix, gathered.
+In a packed row each token of an answer attends to its own question's prompt and to its ancestors, and no answer copies
+the prompt's keys and values. The linear layers, which take most of the time, then process one dense row without
+padding. One softmax covers two sets of keys: those of the prompts, shared by all prefixes of a question, by matrix
+products, and the few ancestors of each prefix, gathered.
 """
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,14 +14,117 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
-from transformers import AttentionInterface
+from torch import Tensor, nn
+from transformers import AttentionInterface, DynamicCache
 
-from robust_eval.model.local.output_head import OutputHead
-from robust_eval.model.local.prefix_rows import SharedPrompt
-from robust_eval.model.local.prompt_tree import PromptTree
-from robust_eval.model.local.transfers import to_device
+from robust_eval.model.local.batching import PromptTree
+from robust_eval.model.local.device import to_device
 from robust_eval.model.token_texts import Ids
+
+BYTES_PER_BATCH = {False: 16 * 2**20, True: 2**29}
+"""Size of a batch of logits in float32: on the CPU below the size that its allocator reuses without fresh memory from
+the system (32 MiB); on CUDA (True) large, because every call costs the same."""
+
+
+def rows_per_batch(vocabulary: int, device: torch.device) -> int:
+    """Return the number of rows of logits in a batch."""
+    return max(1, BYTES_PER_BATCH[device.type == "cuda"] // (4 * vocabulary))
+
+
+class OutputHead:
+    """The logits (n, V), in float32, of the first n tokens whose hidden states a model's layers have computed.
+
+    The model itself computes everything after the layers: besides the output head, some models scale or cap the logits.
+    Meanwhile the finished output replaces the layers.
+    """
+
+    def __init__(self, model: Any, layers_output: Any, n: int) -> None:
+        self._model = model
+        self._output = layers_output
+        self._hidden: Tensor = layers_output.last_hidden_state.flatten(0, 1)[:n]
+
+    @property
+    def device(self) -> torch.device:
+        return self._hidden.device
+
+    def __len__(self) -> int:
+        return len(self._hidden)
+
+    @torch.inference_mode()
+    def __getitem__(self, rows: slice) -> Tensor:
+        part = copy.copy(self._output)
+        part.last_hidden_state = self._hidden[None, rows]
+        name = self._model.base_model_prefix
+        layers = getattr(self._model, name)
+        setattr(self._model, name, _Finished(part))
+        try:
+            logits: Tensor = self._model(use_cache=False).logits[0]
+        finally:
+            setattr(self._model, name, layers)
+        return logits.float()
+
+
+class _Finished(nn.Module):
+    """Replacement of a model's layers that returns their earlier output."""
+
+    def __init__(self, output: Any) -> None:
+        super().__init__()
+        self._output = output
+
+    def forward(self, *_: Any, **__: Any) -> Any:
+        return self._output
+
+
+class SharedPrompt:
+    """Common prefix of all prompts, evaluated once."""
+
+    @torch.inference_mode()
+    def __init__(self, model: Any, tokens: Sequence[int]) -> None:
+        self.length = len(tokens)
+        self._device = model.device
+        self._cache = DynamicCache(config=model.config)
+        if tokens:
+            ids = torch.tensor([list(tokens)], device=model.device)
+            model.base_model(input_ids=ids, past_key_values=self._cache, use_cache=True)
+
+    def repeated(self, rows: int) -> DynamicCache:
+        """Return a copy of the cache for ``rows`` rows that begin with these tokens."""
+        cache = copy.deepcopy(self._cache)
+        if self.length:
+            cache.reorder_cache(torch.zeros(rows, dtype=torch.long, device=self._device))
+        return cache
+
+
+class PrefixRows:
+    """Evaluator of prefixes, one row of a batch each, with a key-value cache that is reordered from parent to child.
+
+    All rows of a batch have the same length, without padding or mask. This holds for every architecture that the
+    library can decode with a cache, including recurrent ones.
+    """
+
+    def __init__(self, model: Any, shared: Sequence[int]) -> None:
+        self._model = model
+        self._shared = SharedPrompt(model, shared)
+
+    def roots(self, prompts: Sequence[Sequence[int]]) -> Tensor:
+        """Return logits (prompts, V) after whole prompts of one length that begin with the shared tokens."""
+        self._cache = self._shared.repeated(len(prompts))
+        suffixes = [list(prompt)[self._shared.length :] for prompt in prompts]
+        return self._forward(to_device(np.array(suffixes), self._model.device))
+
+    def children(self, parents: Ids, tokens: Ids) -> Tensor:
+        """Return logits (m, V) after m prefixes: ``parents`` (ascending) indexes the rows of the last call's logits,
+        and ``tokens`` continues them.
+        """
+        self._cache.reorder_cache(to_device(parents, self._model.device))
+        return self._forward(to_device(tokens[:, None], self._model.device))
+
+    @torch.inference_mode()
+    def _forward(self, tokens: Tensor) -> Tensor:
+        output = self._model(input_ids=tokens, past_key_values=self._cache, use_cache=True, logits_to_keep=1)
+        logits: Tensor = output.logits[:, -1]
+        return logits.float()
+
 
 ATTENTION = "answer_tree"
 ROW_MULTIPLE = 32

@@ -1,4 +1,4 @@
-"""Linear layers in float32 on the CPU by oneDNN, if faster than the library behind ``torch.nn.Linear``.
+"""Memory of a device, transfers to and from it, and linear layers for the CPU.
 
 torch multiplies float32 matrices with MKL, which on some processors leaves half of their vector width unused; oneDNN,
 which torch ships as well, does not. The first model of a size on a machine measures both on its widest layer, and the
@@ -9,10 +9,67 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+import psutil
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from robust_eval.model.base import Floats
 from robust_eval.runtime.measured_choices import get_or_measure
+
+
+def to_device(array: NDArray[Any], device: torch.device) -> Tensor:
+    """Return an array as a tensor on a device, without waiting for the device.
+
+    CUDA would wait for a copy from ordinary memory. So the array is first copied to pinned memory, which torch does not
+    reuse before the device has read it.
+    """
+    tensor = torch.from_numpy(array)
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
+
+
+def fetched(*tensors: Tensor) -> list[Floats]:
+    """Return tensors as arrays of float64, with one wait for the device."""
+    numbers = torch.cat([tensor.flatten().double() for tensor in tensors]).cpu().numpy()
+    chunks = np.split(numbers, np.cumsum([tensor.numel() for tensor in tensors])[:-1])
+    return [chunk.reshape(tensor.shape) for chunk, tensor in zip(chunks, tensors, strict=True)]
+
+
+def free_memory(device: torch.device) -> int:
+    """Return the free memory in bytes."""
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return int(psutil.virtual_memory().available)
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Return whether an error means out of memory; torch's CPU allocator raises a plain RuntimeError."""
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+
+
+def bytes_per_question(model: Any, packed: bool, prompt_tokens: int, answers: int, new_tokens: int) -> int:
+    """Return the maximum memory of a question in flight, in bytes: every answer differs from the first token on.
+
+    These are the keys and values of prompt and answers in every layer of ``model``, and the activations of one layer
+    for each answer. Without ``packed`` prefixes, each answer has a copy of its prompt's keys and values and a row of
+    logits, which are copied when rows are reordered.
+    """
+    settings = model.config.get_text_config()
+    heads, hidden = settings.num_attention_heads, settings.hidden_size
+    groups = getattr(settings, "num_key_value_heads", None) or heads
+    size = getattr(settings, "head_dim", None) or hidden // heads
+    inner = getattr(settings, "intermediate_size", None) or 4 * hidden
+    item = model.dtype.itemsize
+    cached: int = 2 * groups * size * settings.num_hidden_layers * item  # of a token
+    attention = 4 * heads * (4 * prompt_tokens + 4 * new_tokens) + 4 * groups * size * new_tokens * item
+    each: int = new_tokens * cached + attention + item * (8 * hidden + 4 * inner)
+    if packed:
+        return 2 * prompt_tokens * cached + answers * each
+    logits: int = 4 * model.get_output_embeddings().weight.shape[0]
+    return answers * (each + 2 * (prompt_tokens * cached + logits))
+
 
 ROWS = 128
 """Number of tokens in the measurement; the answer tree evaluates some hundred at a time."""
