@@ -3,7 +3,17 @@
 import math
 
 from robust_eval.answer import temperature_name
-from robust_eval.metric.metric_spec import DATASETS, DETAIL, ComparisonView, MetricSpec, at_words, nearest_to_one, point
+from robust_eval.metric.metric_spec import (
+    DATASETS,
+    DETAIL,
+    ComparisonView,
+    MetricSpec,
+    at_words,
+    count_spec,
+    nearest_to_one,
+    point,
+    share_spec,
+)
 from robust_eval.metric.presentation import Column, PaperTable, Presentation, Scale
 from robust_eval.metric.score import Score
 from robust_eval.runtime.text import number
@@ -15,7 +25,7 @@ _KAPPA = (-math.inf, 1.0)
 
 def _share(name: str, label: str, short: str = "") -> MetricSpec:
     """Return the spec of a share of questions or of raters; more is better."""
-    return MetricSpec(f"agreement.{name}", label, limits=SHARE, more_is_better=True, short=short)
+    return share_spec(f"agreement.{name}", label, short=short)
 
 
 def _joint_metric(
@@ -38,26 +48,20 @@ def _joint_metric(
 FIGURES = (
     _share("accuracy", "accuracy of the original question (Base)", "base accuracy"),
     _share("plurality", "accuracy of the vote (Mode)", "of the vote"),
-    MetricSpec(
+    share_spec(
         "agreement.difficulty",
         "accuracy of all raters (μ_D)",
-        limits=SHARE,
-        more_is_better=True,
         of_question="share of raters that are right",
         tie_breaker="agreement.worst",
         difference_phrase="shares of right raters are further apart",
     ),
-    MetricSpec(
+    share_spec(
         "agreement.worst",
         "share that every rater has right (Worst)",
-        limits=SHARE,
-        more_is_better=True,
         primary=True,
         short="every rater right",
         better_phrase="is right in every wording more often than",
-        sample_size_note=(
-            "The more wordings, the more seldom all of them are answered right, of a model that guesses as well."
-        ),
+        sample_size_note="The more wordings, the more seldom all of them are answered right, of a model that guesses as well.",
         of_question="every rater right (1: all are)",
         tie_breaker="agreement.difficulty",
         difference_phrase="raters are all right in one run alone",
@@ -80,10 +84,8 @@ FIGURES = (
         "alpha", "Cronbach's α", excluded="incomplete", view=ComparisonView(DATASETS, file="alpha_by_dataset")
     ),
     _joint_metric("alpha_of_raters", "Cronbach's α, raters as items"),
-    MetricSpec("agreement.count.unrated", "questions with fewer than two raters", shown=DETAIL, form=".0f", mean=False),
-    MetricSpec(
-        "agreement.count.incomplete", "questions that a rater did not answer", shown=DETAIL, form=".0f", mean=False
-    ),
+    count_spec("agreement.count.unrated", "questions with fewer than two raters", shown=DETAIL),
+    count_spec("agreement.count.incomplete", "questions that a rater did not answer", shown=DETAIL),
     *(
         MetricSpec(f"agreement.guessing.{name}", label, limits=SHARE, mean=False)
         for name, label in (

@@ -17,7 +17,15 @@ from numpy.typing import NDArray
 from robust_eval.answer import NO_ANSWER, NO_REPLY, SCHEMA, at_temperature, rows, temperatures_of
 from robust_eval.error import UserError
 from robust_eval.metric.label_correction import add_corrected_curve, corrected_spec
-from robust_eval.metric.metric_spec import DETAIL, RUN, MetricSpec, at_words, nearest_to_one, point
+from robust_eval.metric.metric_spec import (
+    DETAIL,
+    MetricSpec,
+    at_words,
+    count_spec,
+    nearest_to_one,
+    point,
+    share_spec,
+)
 from robust_eval.metric.presentation import Column, Presentation, Scale
 from robust_eval.metric.score import (
     Correction,
@@ -45,51 +53,28 @@ ENTROPY = MetricSpec(
     sample_size_note="The entropy of few answers is too low, and the fewer they are the lower.",
     difference_phrase="entropies are further apart",
 )
-ERROR_RATE = MetricSpec(
+ERROR_RATE = share_spec(
     "certainty.error_rate",
     "error rate",
-    limits=SHARE,
     more_is_better=False,
     of_question="error rate",
     tie_breaker="certainty.entropy",
     difference_phrase="error rates are further apart",
 )
-CERTAIN_WRONG = MetricSpec(
-    "certainty.count.certain_wrong",
-    "questions certain and wrong",
-    more_is_better=False,
-    shown=RUN,
-    form=".0f",
-    mean=False,
-)
+CERTAIN_WRONG = count_spec("certainty.count.certain_wrong", "questions certain and wrong", more_is_better=False)
 FIGURES = (
     ENTROPY,
     MetricSpec("certainty.entropy_miller_madow", "answer entropy, Miller–Madow", unit="nats", more_is_better=False),
     ERROR_RATE,
-    MetricSpec(
-        "certainty.count.certain_right",
-        "questions certain and right",
-        more_is_better=True,
-        shown=RUN,
-        form=".0f",
-        mean=False,
-    ),
+    count_spec("certainty.count.certain_right", "questions certain and right", more_is_better=True),
     CERTAIN_WRONG,
-    MetricSpec(
+    count_spec(
         "certainty.count.undefined",
         "questions without answer entropy",
         shown=DETAIL,
-        form=".0f",
-        mean=False,
         left_out="questions have no answer entropy: none of their replies answers anything",
     ),
-    MetricSpec(
-        "certainty.count.invalid",
-        "repeated replies without an answer",
-        shown=RUN,
-        form=".0f",
-        mean=False,
-    ),
+    count_spec("certainty.count.invalid", "repeated replies without an answer"),
 )
 
 

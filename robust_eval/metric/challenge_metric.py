@@ -14,7 +14,16 @@ from numpy.typing import ArrayLike, NDArray
 from robust_eval.answer import at_temperature, rows, temperatures_of
 from robust_eval.error import UserError
 from robust_eval.metric.greedy import greedy_verdicts
-from robust_eval.metric.metric_spec import DETAIL, RUN, MetricSpec, at_words, nearest_to_one, point
+from robust_eval.metric.metric_spec import (
+    DETAIL,
+    RUN,
+    MetricSpec,
+    at_words,
+    count_spec,
+    nearest_to_one,
+    point,
+    share_spec,
+)
 from robust_eval.metric.presentation import Column, Presentation
 from robust_eval.metric.score import Measured, Metric, Score, question_groups, verdicts
 from robust_eval.prompt.challenge import challenge_told
@@ -23,7 +32,7 @@ from robust_eval.runtime.text import number
 from robust_eval.sampler.base import TURN
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.frs import TOLERANCE, breaking_temperature
-from robust_eval.stats.interval import SHARE, Floats, share_of
+from robust_eval.stats.interval import Floats, share_of
 from robust_eval.stats.survival import holds_beyond, kaplan_meier
 
 BREAKING = MetricSpec(
@@ -37,11 +46,9 @@ BREAKING = MetricSpec(
     is_threshold=True,
 )
 """Metric of single questions: one that withstands all pushback has none, so that there is no mean."""
-UNBROKEN = MetricSpec(
+UNBROKEN = share_spec(
     "challenge.unbroken_share",
     "share of known facts that withstand all doubt",
-    limits=SHARE,
-    more_is_better=True,
     primary=True,
     short="facts that withstand doubt",
     of_question="withstands all doubt",
@@ -50,49 +57,23 @@ UNBROKEN = MetricSpec(
     sample_size_note="Half of an even number of conversations is not less than half: their number alone moves breaks.",
     difference_phrase="facts withstand doubt to different degrees",
 )
-SURVIVAL = MetricSpec(
-    "challenge.survival.turn{}",
-    "share of facts that hold, turn {}",
-    limits=SHARE,
-    more_is_better=True,
-    is_survival=True,
-)
-ACCURACY = MetricSpec(
-    "challenge.accuracy.turn{}",
-    "accuracy on known facts, turn {}",
-    limits=SHARE,
-    more_is_better=True,
-    shown=DETAIL,
-)
+SURVIVAL = share_spec("challenge.survival.turn{}", "share of facts that hold, turn {}", is_survival=True)
+ACCURACY = share_spec("challenge.accuracy.turn{}", "accuracy on known facts, turn {}", shown=DETAIL)
 MEAN_BROKEN = MetricSpec("challenge.breaking_turn.mean_broken", "mean breaking turn, broken facts", more_is_better=True)
 MEDIAN = MetricSpec(
     "challenge.breaking_turn.median", "median breaking turn", more_is_better=True, shown=RUN, mean=False
 )
-MENDED = MetricSpec(
-    "challenge.mended_share",
-    "share of wrong answers that doubt mends",
-    limits=SHARE,
-    more_is_better=True,
-    short="mended",
-)
-RIGHTED = MetricSpec(
-    "challenge.mended.turn{}",
-    "accuracy on facts wrong at first, turn {}",
-    limits=SHARE,
-    more_is_better=True,
-    shown=DETAIL,
-)
+MENDED = share_spec("challenge.mended_share", "share of wrong answers that doubt mends", short="mended")
+RIGHTED = share_spec("challenge.mended.turn{}", "accuracy on facts wrong at first, turn {}", shown=DETAIL)
 GIVES_IN = "challenge.gives_in.{}"
 """Name of the metric of each kind of pushback."""
 COUNTS = {
-    "known": MetricSpec("challenge.count.known", "facts right before any doubt", shown=RUN, form=".0f", mean=False),
-    "wrong": MetricSpec("challenge.count.wrong", "facts wrong before any doubt", shown=RUN, form=".0f", mean=False),
-    "undefined": MetricSpec(
+    "known": count_spec("challenge.count.known", "facts right before any doubt"),
+    "wrong": count_spec("challenge.count.wrong", "facts wrong before any doubt"),
+    "undefined": count_spec(
         "challenge.count.undefined",
         "known facts without a breaking turn",
         shown=DETAIL,
-        form=".0f",
-        mean=False,
         left_out="known facts have no breaking turn: at a turn before it no reply came",
     ),
 }
@@ -101,10 +82,9 @@ _PUSHBACK_KINDS = ("doubt", "alternative", "authority", "denial")
 
 def pushback_spec(kind: str) -> MetricSpec:
     """Return the spec of the share of right answers that are given up after a kind of pushback."""
-    return MetricSpec(
+    return share_spec(
         GIVES_IN.format(kind),
         f"right answers given up after: {kind.replace('_', ' ')}"[:100],
-        limits=SHARE,
         more_is_better=False,
         shown=RUN,
     )

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robust_eval.metric.metric_spec import DETAIL, RUN, STEPS, ComparisonView, MetricSpec
+from robust_eval.metric.metric_spec import DETAIL, RUN, STEPS, ComparisonView, MetricSpec, count_spec, share_spec
 from robust_eval.metric.presentation import Column, Presentation, Scale
 from robust_eval.metric.score import Score
 from robust_eval.question import QUESTION_TYPES
@@ -28,19 +28,15 @@ MIN_OF_TYPE = 5
 ROUNDING = 1e-9
 """Maximum difference between equal scores."""
 
-FRS = MetricSpec(
+FRS = share_spec(
     "frs.d{}",
     "mean FRS, d = {}",
-    limits=SHARE,
-    more_is_better=True,
     primary=True,
     of_question="FRS, d = {}",
     tie_breaker="frs.breaking_temperature",
     better_phrase="holds its facts more firmly than",
     explained="FRS, the Factual Robustness Score, is between 0 and 1, higher where facts are held more firmly.",
-    sample_size_note=(
-        "Half of an even number of trials is not less than half: the number alone moves where facts break."
-    ),
+    sample_size_note="Half of an even number of trials is not less than half: the number alone moves where facts break.",
     construct="firmness",
     setting="metric.frs.d",
     comparison=ComparisonView(
@@ -56,28 +52,18 @@ FRS = MetricSpec(
     ),
 )
 """Mean score for each weight d."""
-SURVIVAL = MetricSpec(
+SURVIVAL = share_spec(
     "frs.survival",
     "share of facts that hold",
-    limits=SHARE,
-    more_is_better=True,
     shown=DETAIL,
     is_survival=True,
     comparison=ComparisonView(STEPS, "Facts that hold", "share of facts unbroken beyond t", file="survival"),
 )
 """Curve of the facts that are not broken at a temperature or before it."""
-UNBROKEN = MetricSpec(
-    "frs.unbroken_share",
-    "share of unbroken facts (each scores 1)",
-    limits=SHARE,
-    more_is_better=True,
-    short="unbroken facts",
-)
-ACCURACY = MetricSpec(
+UNBROKEN = share_spec("frs.unbroken_share", "share of unbroken facts (each scores 1)", short="unbroken facts")
+ACCURACY = share_spec(
     "accuracy",
     "accuracy",
-    limits=SHARE,
-    more_is_better=True,
     comparison=ComparisonView(vertical="accuracy (share of right replies)", file="accuracy_by_temperature"),
 )
 """Curve of the share of right replies."""
@@ -98,17 +84,11 @@ ENTROPY = MetricSpec("frs.entropy.mean", "mean initial entropy H", limits=SHARE)
 
 
 FIGURES = (
-    MetricSpec(
-        "frs",
-        "mean FRS, first d",
-        limits=SHARE,
-        more_is_better=True,
-        shown=DETAIL,
-        short="mean FRS, first d",
-        mean=False,
+    share_spec(
+        "frs", "mean FRS, first d", shown=DETAIL, short="mean FRS, first d", mean=False
     ),  # the questions have values of each d under its own name
     FRS,
-    MetricSpec("frs.offgrid.d{}", "mean FRS, d = {}, off the grid", limits=SHARE, more_is_better=True, shown=RUN),
+    share_spec("frs.offgrid.d{}", "mean FRS, d = {}, off the grid", shown=RUN),
     MetricSpec(
         "frs.offgrid.breaking_temperature.median",
         "median breaking temperature, off the grid",
@@ -131,22 +111,18 @@ FIGURES = (
     ),
     MetricSpec("frs.breaking_temperature.mean_broken", "mean breaking temperature, broken facts", more_is_better=True),
     ENTROPY,
-    MetricSpec("frs.count.broken", "broken facts", shown=RUN, form=".0f", mean=False),
-    MetricSpec("frs.count.unbroken", "unbroken facts", shown=RUN, form=".0f", mean=False),
-    MetricSpec(
+    count_spec("frs.count.broken", "broken facts"),
+    count_spec("frs.count.unbroken", "unbroken facts"),
+    count_spec(
         "frs.count.unknown",
         "facts not known",
         shown=DETAIL,
-        form=".0f",
-        mean=False,
         left_out="questions asked again are no known facts, since the greedy answer is wrong: they have no FRS",
     ),
-    MetricSpec(
+    count_spec(
         "frs.count.undefined",
         "facts without FRS",
         shown=DETAIL,
-        form=".0f",
-        mean=False,
         left_out="facts have no FRS: their greedy answer has no entropy, or a temperature no reply",
     ),
 )

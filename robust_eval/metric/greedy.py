@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from robust_eval.answer import rows
 from robust_eval.metric.label_correction import add_corrected_curve, corrected_spec
-from robust_eval.metric.metric_spec import RUN, MetricSpec
+from robust_eval.metric.metric_spec import RUN, MetricSpec, share_spec
 from robust_eval.metric.presentation import Presentation
 from robust_eval.metric.score import Correction, Score, grid, question_groups, verdicts
 from robust_eval.question import LETTERS, Question
@@ -17,11 +17,9 @@ from robust_eval.runtime.text import number
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.interval import SHARE, Floats
 
-FIGURE = MetricSpec(
+FIGURE = share_spec(
     "accuracy.greedy",
     "accuracy of all greedy answers",
-    limits=SHARE,
-    more_is_better=True,
     short="greedy accuracy",
     better_phrase="knows more than",
     construct="knowledge",

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from robust_eval.answer import DEFAULT_TEMPERATURE
-from robust_eval.stats.interval import UNKNOWN, Limits
+from robust_eval.stats.interval import SHARE, UNKNOWN, Limits
 
 _KEY = b"limits"
 
@@ -246,6 +246,16 @@ class MetricSpec:
     def vertical(self) -> str:
         """Label of the axis of its values."""
         return (self.comparison and self.comparison.vertical) or self.words.replace("{}", "…")
+
+
+def share_spec(name: str, label: str, more_is_better: bool = True, **fields: Any) -> MetricSpec:
+    """Return the spec of a share of questions or of answers."""
+    return MetricSpec(name, label, limits=SHARE, more_is_better=more_is_better, **fields)
+
+
+def count_spec(name: str, label: str, shown: str = RUN, **fields: Any) -> MetricSpec:
+    """Return the spec of a count, a whole number of all questions together."""
+    return MetricSpec(name, label, shown=shown, form=".0f", mean=False, **fields)
 
 
 @cache

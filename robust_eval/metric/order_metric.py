@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from robust_eval.answer import NO_ANSWER, NO_REPLY, rows, temperatures_of
 from robust_eval.error import UserError
-from robust_eval.metric.metric_spec import RUN, MetricSpec, at_words, nearest_to_one, point
+from robust_eval.metric.metric_spec import RUN, MetricSpec, at_words, nearest_to_one, point, share_spec
 from robust_eval.metric.presentation import Column, Presentation
 from robust_eval.metric.score import (
     Measured,
@@ -30,11 +30,9 @@ from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.interval import SHARE, Floats, share_of
 from robust_eval.stats.position_bias import cochran_q, place_bias
 
-ONE_CHOICE = MetricSpec(
+ONE_CHOICE = share_spec(
     "order.one_choice",
     "share of questions with one choice in every order",
-    limits=SHARE,
-    more_is_better=True,
     primary=True,
     short="one choice in every order",
     of_question="one choice in every order",
@@ -42,20 +40,16 @@ ONE_CHOICE = MetricSpec(
     sample_size_note="The more orders are asked, the fewer questions keep one choice in all.",
     difference_phrase="choices depend on the order to different degrees",
 )
-RIGHT = MetricSpec(
-    "order.accuracy", "accuracy over all orders", limits=SHARE, more_is_better=True, short="over all orders"
-)
-EVERY = MetricSpec("order.every", "share of questions right in every order", limits=SHARE, more_is_better=True)
-PLACE = MetricSpec("order.accuracy.place{}", "accuracy, right choice at place {}", limits=SHARE, more_is_better=True)
+RIGHT = share_spec("order.accuracy", "accuracy over all orders", short="over all orders")
+EVERY = share_spec("order.every", "share of questions right in every order")
+PLACE = share_spec("order.accuracy.place{}", "accuracy, right choice at place {}")
 BIAS = MetricSpec(
     "order.bias.place{}", "accuracy at place {} minus that at the other places", limits=(-1.0, 1.0), shown=RUN
 )
 FORM = {
-    form: MetricSpec(
+    form: share_spec(
         f"order.form.{form}",
         "accuracy, choices as the prompt has them" if form == GIVEN else f"accuracy, choices with {form}",
-        limits=SHARE,
-        more_is_better=True,
         shown=RUN,
     )
     for form in (GIVEN, *FORMS)

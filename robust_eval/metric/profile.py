@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from robust_eval.answer import at_temperature
 from robust_eval.metric.challenge_metric import SURVIVAL as HOLDING
 from robust_eval.metric.frs_presentation import FRS, SURVIVAL
-from robust_eval.metric.metric_spec import RUN, MetricSpec, nearest_to_one, point
+from robust_eval.metric.metric_spec import RUN, MetricSpec, count_spec, nearest_to_one, point, share_spec
 from robust_eval.metric.order_metric import RIGHT
 from robust_eval.metric.presentation import Presentation
 from robust_eval.metric.score import Score, question_groups
@@ -94,47 +94,34 @@ _LABELS = {
 """Labels of the correlated quantities."""
 _PAIRS = [pair for pair in combinations(_LABELS, 2) if pair != ("worst", "right_share")]
 """Pairs of them, without the one whose first is a part of the second."""
-ROBUST = MetricSpec(
+ROBUST = share_spec(
     "profile.robust",
     "share of facts that withstand all three",
-    limits=SHARE,
-    more_is_better=True,
     primary=True,
     short="withstand all three",
     better_phrase="has more facts that withstand all three methods than",
 )
-ROBUST_TO_ORDER = MetricSpec(
+ROBUST_TO_ORDER = share_spec(
     "profile.robust_to_order",
     "share of facts that withstand all four, other orders of choices as well",
-    limits=SHARE,
-    more_is_better=True,
     short="withstand all four",
 )
-ROBUST_TO_PUSHBACK = MetricSpec(
+ROBUST_TO_PUSHBACK = share_spec(
     "profile.robust_to_pushback",
     "share of facts that withstand all three, and all doubt",
-    limits=SHARE,
-    more_is_better=True,
     short="withstand doubt as well",
 )
-ROBUST_TO_ALL = MetricSpec(
-    "profile.robust_to_all",
-    "share of facts that withstand every pressure",
-    limits=SHARE,
-    more_is_better=True,
-    short="withstand all",
+ROBUST_TO_ALL = share_spec(
+    "profile.robust_to_all", "share of facts that withstand every pressure", short="withstand all"
 )
 FIRST = {
     name: MetricSpec(f"profile.first.{name}", f"share of facts that break first: {name}", limits=SHARE, shown=RUN)
     for name in ("temperature", "rewording", "repetition", "order", "doubt", "thinking")
 }
 """Specs by perturbation; facts with a tie of two perturbations count for both."""
-_UNDEFINED = MetricSpec(
+_UNDEFINED = count_spec(
     "profile.count.undefined",
     "facts that lack one of the three",
-    shown=RUN,
-    form=".0f",
-    mean=False,
     left_out="questions lack the value of one of the three methods",
 )
 FIGURES = (

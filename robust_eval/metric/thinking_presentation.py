@@ -6,17 +6,24 @@ from dataclasses import replace
 
 import numpy as np
 
-from robust_eval.metric.metric_spec import DETAIL, RUN, MetricSpec, at_words, nearest_to_one, point
+from robust_eval.metric.metric_spec import (
+    DETAIL,
+    RUN,
+    MetricSpec,
+    at_words,
+    count_spec,
+    nearest_to_one,
+    point,
+    share_spec,
+)
 from robust_eval.metric.presentation import Column, Presentation
 from robust_eval.metric.score import Score
 from robust_eval.prompt.thought import Budget
 from robust_eval.stats.interval import SHARE, Floats
 
-ACCURACY = MetricSpec(
+ACCURACY = share_spec(
     "thinking.accuracy",
     "accuracy after thinking, largest budget",
-    limits=SHARE,
-    more_is_better=True,
     primary=True,
     short="right after thinking",
     of_question="share of answers that are right after thinking",
@@ -43,12 +50,9 @@ WITHIN = MetricSpec("thinking.within", "variance of right answers after a though
 KAPPA = MetricSpec(
     "thinking.kappa", "Fleiss' κ between thoughts", limits=(-math.inf, 1.0), more_is_better=True, mean=False
 )
-PLURALITY = MetricSpec("thinking.plurality", "accuracy of the vote of thoughts", limits=SHARE, more_is_better=True)
-UNSETTLED = MetricSpec(
-    "thinking.unsettled_share",
-    "share of facts known with less thought, not with the most",
-    limits=SHARE,
-    more_is_better=False,
+PLURALITY = share_spec("thinking.plurality", "accuracy of the vote of thoughts")
+UNSETTLED = share_spec(
+    "thinking.unsettled_share", "share of facts known with less thought, not with the most", more_is_better=False
 )
 BREAKING = MetricSpec(
     "thinking.breaking_budget", "breaking budget", more_is_better=False, shown=DETAIL, form="g", mean=False
@@ -57,7 +61,7 @@ BREAKING = MetricSpec(
 MEDIAN = MetricSpec(
     "thinking.breaking_budget.median", "median breaking budget", more_is_better=False, shown=RUN, form="g", mean=False
 )
-_ACCURACY = MetricSpec("thinking.accuracy.b{}", "accuracy, budget {}", limits=SHARE, more_is_better=True, shown=RUN)
+_ACCURACY = share_spec("thinking.accuracy.b{}", "accuracy, budget {}", shown=RUN)
 _TOKENS = MetricSpec(
     "thinking.tokens.b{}", "tokens of an answer and its thought, budget {}", shown=RUN, form=".1f", more_is_better=False
 )
@@ -66,23 +70,18 @@ _SUFFICIENT = MetricSpec(
 )
 BUDGET_SPECS = (_ACCURACY, _TOKENS, _SUFFICIENT)
 """Metrics of each budget: see :func:`budget_spec`."""
-FRS = MetricSpec("thinking.frs", "mean FRS after thought", limits=SHARE, more_is_better=True)
-UNBROKEN = MetricSpec(
-    "thinking.unbroken_share", "share of facts unbroken after thought", limits=SHARE, more_is_better=True
-)
+FRS = share_spec("thinking.frs", "mean FRS after thought")
+UNBROKEN = share_spec("thinking.unbroken_share", "share of facts unbroken after thought")
 BROKEN_AT = MetricSpec(
     "thinking.breaking_temperature.mean_broken",
     "mean breaking temperature after thought, broken facts",
     more_is_better=True,
 )
 COUNTS = {
-    "known": MetricSpec("thinking.count.known", "facts right with a budget or more", shown=RUN, form=".0f", mean=False),
-    "unknown": MetricSpec(
+    "known": count_spec("thinking.count.known", "facts right with a budget or more"),
+    "unknown": count_spec(
         "thinking.count.unknown",
         "facts that no budget makes right",
-        shown=RUN,
-        form=".0f",
-        mean=False,
         left_out="facts are right with no budget: they have no breaking budget",
     ),
 }
