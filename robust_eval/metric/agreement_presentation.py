@@ -61,7 +61,9 @@ FIGURES = (
         primary=True,
         short="every rater right",
         better_phrase="is right in every wording more often than",
-        sample_size_note="The more wordings, the more seldom all of them are answered right, of a model that guesses as well.",
+        sample_size_note=(
+        "The more wordings, the more seldom all of them are answered right, of a model that guesses as well."
+    ),
         of_question="every rater right (1: all are)",
         tie_breaker="agreement.difficulty",
         difference_phrase="raters are all right in one run alone",

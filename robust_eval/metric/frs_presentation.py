@@ -36,7 +36,9 @@ FRS = share_spec(
     tie_breaker="frs.breaking_temperature",
     better_phrase="holds its facts more firmly than",
     explained="FRS, the Factual Robustness Score, is between 0 and 1, higher where facts are held more firmly.",
-    sample_size_note="Half of an even number of trials is not less than half: the number alone moves where facts break.",
+    sample_size_note=(
+        "Half of an even number of trials is not less than half: the number alone moves where facts break."
+    ),
     construct="firmness",
     setting="metric.frs.d",
     comparison=ComparisonView(
