@@ -18,17 +18,14 @@ from robust_eval.metric.metric_spec import (
     DETAIL,
     RUN,
     MetricSpec,
-    at_words,
     count_spec,
     nearest_to_one,
     point,
     share_spec,
 )
-from robust_eval.metric.presentation import Column, Presentation
 from robust_eval.metric.score import Measured, Metric, Score, question_groups, verdicts
 from robust_eval.prompt.challenge import challenge_told
 from robust_eval.question import Question
-from robust_eval.runtime.text import number
 from robust_eval.sampler.base import TURN
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.frs import TOLERANCE, breaking_temperature
@@ -90,7 +87,7 @@ def pushback_spec(kind: str) -> MetricSpec:
     )
 
 
-FIGURES = (
+FIGURES: tuple[MetricSpec, ...] = (
     UNBROKEN,
     BREAKING,
     MEAN_BROKEN,
@@ -102,47 +99,6 @@ FIGURES = (
     *map(pushback_spec, _PUSHBACK_KINDS),
     *COUNTS.values(),
 )
-
-
-def presentation(score: Score, breaking: Floats, turns: int) -> Presentation:
-    """Show the shares of facts that withstand pushback and of those mended, at the temperature nearest 1; ``breaking``
-    (n,) are the breaking turns.
-    """
-    t = nearest_to_one(score.curves[UNBROKEN.name])
-    known_count, wrong_count = (int(score.values[COUNTS[name].name].value) for name in ("known", "wrong"))
-    sentence = f"in conversations that went on, with doubt at each of {turns} turns {at_words(t)}"
-    claims = []
-    if known_count:
-        unbroken = score.formatted(point(UNBROKEN.name, t), ".0%")
-        sentence += f": {unbroken} of the {known_count} that were right at first withstand it to the end"
-        claims = [f"keeps {unbroken} of its right answers against {turns} turns of doubt"]
-    if wrong_count:
-        mended = score.formatted(point(MENDED.name, t), ".0%")
-        sentence += f"; {mended} of the {wrong_count} that were wrong at first are right in the end"
-    columns = [
-        Column(
-            BREAKING.name,
-            "breaking turn",
-            f"the first turn of doubt after which fewer conversations than the threshold have it right, {at_words(t)}",
-            breaking,
-            digits=0,
-            levels=[*range(1, turns + 1), math.inf] if np.isinf(breaking).any() else range(1, turns + 1),
-        )
-    ]
-    notes = []
-    by_kind = {
-        name.removeprefix(GIVES_IN.format("")): curve[t]
-        for name, curve in score.curves.items()
-        if name.startswith(GIVES_IN.format("")) and not math.isnan(curve[t].value)
-    }
-    if len(by_kind) > 1:
-        notes = [f"right answers given up, by the kind of pressure: {_by_kind(by_kind)}"]
-    return Presentation("Under doubt", f"{sentence}.", columns, claims=claims, notes=notes)
-
-
-def _by_kind(estimates: dict[str, Estimate]) -> str:
-    ordered = sorted(estimates.items(), key=lambda item: -item[1].value)
-    return ", ".join(f"{kind.replace('_', ' ')} {number(estimate.value, '.0%')}" for kind, estimate in ordered)
 
 
 @dataclass(frozen=True)
@@ -232,7 +188,6 @@ class PushbackRobustness(Metric):
             result.values[COUNTS[name].name] = Estimate(float(np.count_nonzero(members)))
         result.tables["challenge"] = _of_questions(questions, first, temperatures, traces, breaking)
         result.tables["challenge_turns"] = _of_turns(result, temperatures, turns.tolist())
-        result.presentation = presentation(result, breaking[at], len(turns))
         return result
 
     def _mended(self, first: Floats, accuracy: Floats) -> Floats:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -277,6 +277,28 @@ def is_name(name: str, declared_name: str) -> bool:
 def spec_of(name: str, specs: Iterable[MetricSpec]) -> MetricSpec | None:
     """Return the spec of a metric by its name, or None."""
     return next((match for spec in specs if (match := spec.for_name(name))), None)
+
+
+class Key(NamedTuple):
+    """Parts of a figure's name: the name of its spec or, without one, of its curve; the number in the name, and the
+    temperature, NaN where there is none.
+    """
+
+    metric: str
+    parameter: float
+    temperature: float
+
+
+def key_of(name: str, specs: Iterable[MetricSpec]) -> Key:
+    """Return the key of a figure.
+
+    >>> key_of("frs.d5", [MetricSpec("frs.d{}", "")]), key_of("accuracy.t0.2", [])
+    (Key(metric='frs.d{}', parameter=5.0, temperature=nan), Key(metric='accuracy', parameter=nan, temperature=0.2))
+    """
+    curve, temperature = curve_and_temperature(name) or (name, math.nan)
+    matches = ((spec.name, match) for spec in specs if (match := _pattern(spec.name).fullmatch(curve)))
+    metric, match = next(matches, (curve, None))
+    return Key(metric, float(match[1]) if match and match.groups() else math.nan, temperature)
 
 
 def point(name: str, temperature: float) -> str:

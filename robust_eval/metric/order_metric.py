@@ -12,8 +12,7 @@ import pyarrow as pa
 
 from robust_eval.answer import NO_ANSWER, NO_REPLY, rows, temperatures_of
 from robust_eval.error import UserError
-from robust_eval.metric.metric_spec import RUN, MetricSpec, at_words, nearest_to_one, point, share_spec
-from robust_eval.metric.presentation import Column, Presentation
+from robust_eval.metric.metric_spec import RUN, MetricSpec, share_spec
 from robust_eval.metric.score import (
     Measured,
     Metric,
@@ -24,7 +23,6 @@ from robust_eval.metric.score import (
 )
 from robust_eval.prompt.arrangement import FORMS, GIVEN, Arrangement, arrangement_told
 from robust_eval.question import Question
-from robust_eval.runtime.text import number
 from robust_eval.sampler.base import ORDER
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.interval import SHARE, Floats, share_of
@@ -61,40 +59,7 @@ Q = {
     ),
     "p_value": MetricSpec("order.cochran_q.p", "p value of Cochran's Q", shown=RUN, form=".2g", mean=False),
 }
-FIGURES = (ONE_CHOICE, RIGHT, EVERY, PLACE, BIAS, *FORM.values(), *Q.values())
-
-
-def presentation(score: Score) -> Presentation:
-    """Show the accuracy at each place, and the significance of its differences, at the temperature nearest 1."""
-    t = nearest_to_one(score.curves[ONE_CHOICE.name])
-    places = {
-        int(place): score.curves[name][t]
-        for place, name in PLACE.among(score.curves).items()
-        if not math.isnan(score.curves[name][t].value)
-    }
-    consistent = score.formatted(point(ONE_CHOICE.name, t), ".0%")
-    sentence = f"with their choices in other orders {at_words(t)}: of {consistent} of them one choice is named in all"
-    notes = []
-    if places:
-        worst, best = (pick(places, key=lambda place: places[place].value) for pick in (min, max))
-        low, high = (number(places[place].value, ".0%") for place in (worst, best))
-        sentence += f"; {high} of the answers are right where the right choice stands at place {best}, {low} at {worst}"
-        q, freedom, p = (score.curves[spec.name][t].value for spec in Q.values())
-        if not math.isnan(q):
-            test = f"{number(q, '.2f')}, {freedom:.0f} degrees of freedom, p = {number(p, '.2g')}"
-            notes = [f"position bias: Cochran's Q over the places {test}"]
-    columns = [
-        Column(
-            ONE_CHOICE.name,
-            "one choice",
-            f"1: one choice is named in every order, {at_words(t)}",
-            score.by_question[point(ONE_CHOICE.name, t)],
-            digits=0,
-            levels=(0.0, 1.0),
-        )
-    ]
-    claims = [f"keeps to one choice in every order on {consistent} of the questions"]
-    return Presentation("Order and form", f"{sentence}.", columns, claims=claims, notes=notes)
+FIGURES: tuple[MetricSpec, ...] = (ONE_CHOICE, RIGHT, EVERY, PLACE, BIAS, *FORM.values(), *Q.values())
 
 
 @dataclass(frozen=True)
@@ -162,7 +127,6 @@ class ChoiceOrder(Metric):
                     result.curves.setdefault(Q[name].name, {})[t] = Estimate(float(value))
         result.tables["order"] = _of_questions(questions, by_temperature)
         result.tables["order_places"] = _of_places(result, accuracy, temperatures, groups, seed)
-        result.presentation = presentation(result)
         return result
 
     def _forms(self, graded: pa.Table) -> set[str]:

@@ -9,8 +9,8 @@ import numpy as np
 
 from robust_eval.answer import at_temperature, temperatures_of
 from robust_eval.metric.certainty_metric import ENTROPY, ERROR_RATE
-from robust_eval.metric.frs_presentation import ENTROPY as INITIAL_ENTROPY
-from robust_eval.metric.frs_presentation import FRS
+from robust_eval.metric.frs_specs import ENTROPY as INITIAL_ENTROPY
+from robust_eval.metric.frs_specs import FRS
 from robust_eval.metric.frs_tables import share_estimates
 from robust_eval.metric.metric_spec import DATASETS, STEPS, MetricSpec, nearest_to_one, point
 from robust_eval.plot import certainty_figures as certainty

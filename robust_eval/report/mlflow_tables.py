@@ -8,11 +8,12 @@ import pyarrow as pa
 
 from robust_eval.answer import rows
 from robust_eval.metric.metric_spec import curve_and_temperature
+from robust_eval.metric.presentation import Table
 from robust_eval.report.comparison_page import pairs_as_data, runs_as_data, sentences
-from robust_eval.report.comparison_tables import Cell, TextTable, pair_table, runs_table, shortened
+from robust_eval.report.comparison_tables import pair_table, runs_table, shortened
 from robust_eval.report.markdown import escaped, lines
 from robust_eval.report.question_table import sample
-from robust_eval.report.wording import few, few_kept, headline, sentence
+from robust_eval.report.wording import few, few_kept, figure_table, sentence
 from robust_eval.runs.comparison import Comparison
 from robust_eval.runs.question_status import standings
 from robust_eval.tracking.result import Result
@@ -26,9 +27,7 @@ ROWS = 1000
 
 def run_note(result: Result) -> str:
     """Return the note of a run: a sentence and the headline figures."""
-    figures = [row for score in result.scores.values() for row in headline(score)]
-    cells = [[Cell(words) for words in figure] for figure in figures]
-    table = TextTable("Figures", ["figure", "value", "95 % interval", "questions"], cells)
+    table = figure_table("Figures", result.scores.values())
     return _note([sentence(result), few_kept(result)], [table], "report.html")
 
 
@@ -38,7 +37,7 @@ def comparison_note(compared: Comparison) -> str:
     return _note([*sentences(compared), few(*compared.smallest_sample)], tables, COMPARISON_PAGE)
 
 
-def _note(sentences_: Sequence[str], tables: Sequence[TextTable], page: str) -> str:
+def _note(sentences_: Sequence[str], tables: Sequence[Table], page: str) -> str:
     """Return a list of sentences and tables, cut at whole sentences and rows, with a reference to the full page."""
     closing = f"\n\nThe whole report is {escaped(page)}, under Artifacts."
     note = ""
