@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import ArrayLike, NDArray
 
 from robust_eval.answer import at_temperature, rows, temperatures_of
 from robust_eval.error import UserError
@@ -23,7 +22,16 @@ from robust_eval.metric.metric_spec import (
     point,
     share_spec,
 )
-from robust_eval.metric.score import Measured, Metric, Score, question_groups, verdicts
+from robust_eval.metric.score import (
+    Measured,
+    Metric,
+    Score,
+    count_defined,
+    masked,
+    median_estimate,
+    question_groups,
+    verdicts,
+)
 from robust_eval.prompt.challenge import challenge_told
 from robust_eval.question import Question
 from robust_eval.sampler.base import TURN
@@ -155,20 +163,17 @@ class PushbackRobustness(Metric):
         def add(name: str, columns: Sequence[Floats], limits: tuple[float, float] | None = None) -> None:
             result.add_curve(name, np.column_stack(columns), temperatures, groups, limits)
 
-        add(UNBROKEN.name, [_where(~np.isnan(b), np.isinf(b)) for b in breaking])
-        add(MEAN_BROKEN.name, [_where(np.isfinite(b), b) for b in breaking], (1.0, float(len(turns))))
+        add(UNBROKEN.name, [masked(~np.isnan(b), np.isinf(b)) for b in breaking])
+        add(MEAN_BROKEN.name, [masked(np.isfinite(b), b) for b in breaking], (1.0, float(len(turns))))
         for t, b in zip(temperatures, breaking, strict=True):
-            defined = b[~np.isnan(b)]
-            result.curves.setdefault(MEDIAN.name, {})[t] = Estimate(
-                float(np.median(defined)) if len(defined) else math.nan
-            )
-            result.of_questions[point(MEDIAN.name, t)] = len(defined)
+            result.curves.setdefault(MEDIAN.name, {})[t] = median_estimate(b)
+            result.of_questions[point(MEDIAN.name, t)] = count_defined(b)
         add(MENDED.name, [self._mended(first, each.accuracy) for each in traces])
         for column, turn in enumerate(turns.tolist()):
-            add(SURVIVAL.name.format(turn), [_where(~np.isnan(b), b > turn) for b in breaking])
+            add(SURVIVAL.name.format(turn), [masked(~np.isnan(b), b > turn) for b in breaking])
             accuracy = [each.accuracy[:, column] for each in traces]
-            add(ACCURACY.name.format(turn), [_where(first == 1, values) for values in accuracy])
-            add(RIGHTED.name.format(turn), [_where(first == 0, values) for values in accuracy])
+            add(ACCURACY.name.format(turn), [masked(first == 1, values) for values in accuracy])
+            add(RIGHTED.name.format(turn), [masked(first == 0, values) for values in accuracy])
         labels = None if groups is None else [group for group, fact in zip(groups, first, strict=True) if fact == 1]
         for t, b, each in zip(temperatures, breaking, traces, strict=True):
             holds = holds_beyond(b[first == 1], each.accuracy[first == 1], turns.astype(float))
@@ -192,7 +197,7 @@ class PushbackRobustness(Metric):
 
     def _mended(self, first: Floats, accuracy: Floats) -> Floats:
         last = accuracy[:, -1]
-        return _where((first == 0) & ~np.isnan(last), last >= self.threshold - TOLERANCE)
+        return masked((first == 0) & ~np.isnan(last), last >= self.threshold - TOLERANCE)
 
 
 def breaking_turns(first: Floats, accuracy: Floats, threshold: float) -> Floats:
@@ -218,7 +223,7 @@ def breaking_turns(first: Floats, accuracy: Floats, threshold: float) -> Floats:
     array([ 2., inf, nan])
     """
     turns = np.arange(1.0, accuracy.shape[1] + 1)
-    return _where(first == 1, breaking_temperature(accuracy, turns, threshold))
+    return masked(first == 1, breaking_temperature(accuracy, turns, threshold))
 
 
 def by_turn(question_ids: Sequence[str], graded: pa.Table, first: Floats, turns: int) -> PushbackTrace:
@@ -245,11 +250,6 @@ def by_turn(question_ids: Sequence[str], graded: pa.Table, first: Floats, turns:
     return PushbackTrace(
         share_of(right, replies), {kind: share_of(sums[0], sums[1]) for kind, sums in sorted(by_kind.items())}
     )
-
-
-def _where(mask: NDArray[np.bool_], values: ArrayLike) -> Floats:
-    """Return the values inside the ``mask``, as numbers; NaN elsewhere."""
-    return np.where(mask, np.asarray(values, dtype=float), math.nan)
 
 
 def _turn_count(graded: pa.Table) -> int:

@@ -34,9 +34,12 @@ from robust_eval.metric.score import (
     Grid,
     Measured,
     Score,
+    count_defined,
     estimate,
     grid,
+    masked,
     mean_estimate,
+    median_estimate,
     question_groups,
     reply_weights,
     trial_grid,
@@ -164,7 +167,7 @@ class FactualRobustness:
         result = Score(question_ids=ids, settings=settings, declared=self.figures)
         # One name for all runs of a sweep over d; trackers that show one figure show the first.
         result.values["frs"] = mean_estimate(scores[self.d[0]], groups, SHARE)
-        result.of_questions["frs"] = _defined(scores[self.d[0]])
+        result.of_questions["frs"] = count_defined(scores[self.d[0]])
         for d, values in scores.items():
             result.add_share(f"frs.d{d:g}", values, groups)
         _add_breaks(result, is_known, entropy, estimates[headline], temperatures, groups, seed)
@@ -175,7 +178,7 @@ class FactualRobustness:
         holds = holds_beyond(breaking[is_known], estimates[headline].accuracy[is_known], temperatures)
         labels = None if groups is None else [group for group, fact in zip(groups, is_known, strict=True) if fact]
         result.curves[SURVIVAL.name] = dict(zip(temperatures.tolist(), kaplan_meier(holds, labels), strict=True))
-        result.of_questions |= {point(SURVIVAL.name, t): _defined(holds[:, 0]) for t in temperatures.tolist()}
+        result.of_questions |= {point(SURVIVAL.name, t): count_defined(holds[:, 0]) for t in temperatures.tolist()}
 
         columns = {
             "question_id": ids,
@@ -208,8 +211,8 @@ class FactualRobustness:
             result.add_share(f"frs.offgrid.d{d:g}", values, groups)
         mean, median = (f"frs.offgrid.breaking_temperature.{statistic}" for statistic in ("mean_broken", "median"))
         result.add_mean(mean, _broken(breaks.breaking), groups, (0.0, breaks.last))
-        result.values[median] = _median(breaks.breaking)
-        result.of_questions[median] = _defined(breaks.breaking)
+        result.values[median] = median_estimate(breaks.breaking)
+        result.of_questions[median] = count_defined(breaks.breaking)
         column = "breaking_temperature_offgrid"
         return {column: breaks.breaking, **{f"{column}_{end}": value for end, value in breaks.interval.items()}}
 
@@ -358,11 +361,10 @@ def _add_breaks(
     entropy.
     """
     breaking = breaks.breaking
-    unbroken = np.where(np.isnan(breaking), np.nan, np.isinf(breaking).astype(float))
-    result.add_share(UNBROKEN.name, unbroken, groups)
+    result.add_share(UNBROKEN.name, masked(~np.isnan(breaking), np.isinf(breaking)), groups)
     result.add_mean("frs.breaking_temperature.mean_broken", _broken(breaking), groups, (0.0, breaks.last))
-    result.values["frs.breaking_temperature.median"] = _median(breaking)
-    result.of_questions["frs.breaking_temperature.median"] = _defined(breaking)
+    result.values["frs.breaking_temperature.median"] = median_estimate(breaking)
+    result.of_questions["frs.breaking_temperature.median"] = count_defined(breaking)
     result.add_share("frs.entropy.mean", entropy, groups)
     result.values["frs.count.broken"] = Estimate(float(np.isfinite(breaking).sum()))
     result.values["frs.count.unbroken"] = Estimate(float(np.isinf(breaking).sum()))
@@ -387,20 +389,10 @@ def _broken(breaking: Floats) -> Floats:
     return np.where(np.isinf(breaking), np.nan, breaking)
 
 
-def _median(breaking: Floats) -> Estimate:
-    """Return the median breaking temperature; inf if half or more are unbroken."""
-    defined = breaking[~np.isnan(breaking)]
-    return Estimate(float(np.median(defined)) if len(defined) else float("nan"))
-
-
-def _defined(values: Floats) -> int:
-    return int(np.count_nonzero(~np.isnan(values)))
-
-
 def _joint(entropy: Floats, breaking: Floats) -> dict[str, int]:
     """Count the questions behind each value of :func:`entropy_against_breaking`."""
     name = "frs.entropy_vs_breaking"
-    defined, broken = _defined(entropy + breaking), _defined(entropy + _broken(breaking))
+    defined, broken = count_defined(entropy + breaking), count_defined(entropy + _broken(breaking))
     return {f"{name}.pearson_broken": broken, f"{name}.pearson_all": defined, f"{name}.kendall": defined}
 
 

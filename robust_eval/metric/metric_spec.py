@@ -279,7 +279,7 @@ def spec_of(name: str, specs: Iterable[MetricSpec]) -> MetricSpec | None:
     return next((match for spec in specs if (match := spec.for_name(name))), None)
 
 
-class Key(NamedTuple):
+class MetricKey(NamedTuple):
     """Parts of a figure's name: the name of its spec or, without one, of its curve; the number in the name, and the
     temperature, NaN where there is none.
     """
@@ -289,16 +289,16 @@ class Key(NamedTuple):
     temperature: float
 
 
-def key_of(name: str, specs: Iterable[MetricSpec]) -> Key:
+def key_of(name: str, specs: Iterable[MetricSpec]) -> MetricKey:
     """Return the key of a figure.
 
-    >>> key_of("frs.d5", [MetricSpec("frs.d{}", "")]), key_of("accuracy.t0.2", [])
-    (Key(metric='frs.d{}', parameter=5.0, temperature=nan), Key(metric='accuracy', parameter=nan, temperature=0.2))
+    >>> key_of("frs.d5.t0.2", [MetricSpec("frs.d{}", "")])
+    MetricKey(metric='frs.d{}', parameter=5.0, temperature=0.2)
     """
     curve, temperature = curve_and_temperature(name) or (name, math.nan)
     matches = ((spec.name, match) for spec in specs if (match := _pattern(spec.name).fullmatch(curve)))
     metric, match = next(matches, (curve, None))
-    return Key(metric, float(match[1]) if match and match.groups() else math.nan, temperature)
+    return MetricKey(metric, float(match[1]) if match and match.groups() else math.nan, temperature)
 
 
 def point(name: str, temperature: float) -> str:

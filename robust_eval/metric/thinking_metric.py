@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from robust_eval.aggregator.base import ENSEMBLE, with_votes
 from robust_eval.answer import NO_ANSWER, NO_REPLY, SCHEMA, at_temperature, rows, temperatures_of
@@ -25,11 +24,21 @@ from robust_eval.metric.metric_spec import (
     point,
     share_spec,
 )
-from robust_eval.metric.score import Measured, Metric, Score, estimate, question_groups, verdicts
+from robust_eval.metric.score import (
+    Measured,
+    Metric,
+    Score,
+    count_defined,
+    estimate,
+    masked,
+    median_estimate,
+    question_groups,
+    verdicts,
+)
 from robust_eval.prompt.thought import Budget, ascending, thought_told
 from robust_eval.question import Question
 from robust_eval.sampler.base import THOUGHT
-from robust_eval.stats.estimate import Estimate
+from robust_eval.stats.estimate import UNDEFINED, Estimate
 from robust_eval.stats.frs import breaking_temperature, factual_robustness_score
 from robust_eval.stats.interval import SHARE, Floats, share_of
 from robust_eval.stats.variance import Variance, breaking_budget, drawn_variance, exact_variance, pooled_share
@@ -224,19 +233,18 @@ class ReasoningBudget(Metric):
         self._add_agreement(result, questions, measured, budgets[-1], seed)
         grid = np.array([budget if isinstance(budget, int) else place for place, budget in enumerate(budgets, 1)])
         breaking = [breaking_budget(accuracy[:, :, at], grid, self.threshold) for at in range(len(temperatures))]
-        add(UNSETTLED.name, [_where(~np.isnan(b), np.isinf(b)) for b in breaking])
+        add(UNSETTLED.name, [masked(~np.isnan(b), np.isinf(b)) for b in breaking])
         for t, b in zip(temperatures, breaking, strict=True):
-            defined = b[~np.isnan(b)]
-            median = float(np.median(defined)) if len(defined) else math.nan
-            if math.isinf(median):
-                median, result.reasons[point(MEDIAN.name, t)] = math.nan, "more than the largest"
-            result.curves.setdefault(MEDIAN.name, {})[t] = Estimate(median)
-            result.of_questions[point(MEDIAN.name, t)] = len(defined)
+            median = median_estimate(b)
+            if math.isinf(median.value):
+                median, result.reasons[point(MEDIAN.name, t)] = UNDEFINED, "more than the largest"
+            result.curves.setdefault(MEDIAN.name, {})[t] = median
+            result.of_questions[point(MEDIAN.name, t)] = count_defined(b)
         for place, budget in enumerate(budgets):
             accuracy_name, tokens_name, enough_name = (budget_spec(spec, budget).name for spec in BUDGET_SPECS)
             add(accuracy_name, list(accuracy[:, place].T))
             add(tokens_name, [each.tokens[:, place] for each in traced])
-            add(enough_name, [_where(~np.isnan(b), b <= grid[place]) for b in breaking])
+            add(enough_name, [masked(~np.isnan(b), b <= grid[place]) for b in breaking])
         at = temperatures.index(nearest_to_one(temperatures))
         for name, those in (("known", ~np.isnan(breaking[at])), ("unknown", np.isnan(breaking[at]))):
             result.values[COUNTS[name].name] = Estimate(float(np.count_nonzero(those)))
@@ -291,14 +299,14 @@ class ReasoningBudget(Metric):
         """
         grid = np.array(temperatures)
         is_known = greedy_verdicts(result.question_ids, baseline) != 0
-        breaking = _where(is_known, breaking_temperature(accuracy, grid, self.threshold))
+        breaking = masked(is_known, breaking_temperature(accuracy, grid, self.threshold))
         try:
             entropy = FactualRobustness().initial_entropy(result.question_ids, baseline)
         except UserError:  # there are fewer log-probabilities than it is made of
             entropy = np.full(len(breaking), np.nan)
         result.add_mean(FRS.name, factual_robustness_score(entropy, breaking, self.d), groups)
-        result.add_mean(UNBROKEN.name, _where(~np.isnan(breaking), np.isinf(breaking)), groups)
-        broken = _where(np.isfinite(breaking), breaking)
+        result.add_mean(UNBROKEN.name, masked(~np.isnan(breaking), np.isinf(breaking)), groups)
+        broken = masked(np.isfinite(breaking), breaking)
         result.add_mean(BROKEN_AT.name, broken, groups, (0.0, float(grid[-1])))
 
 
@@ -371,11 +379,6 @@ def answers_of_traces(graded: pa.Table, budget: Budget) -> pa.Table:
         field = SCHEMA.field(name)
         table = table.set_column(table.schema.get_field_index(name), field, pa.array(values, field.type))
     return table.drop_columns([ENSEMBLE]) if ENSEMBLE in table.column_names else table
-
-
-def _where(mask: NDArray[np.bool_], values: NDArray[np.generic]) -> Floats:
-    """Return the values inside the ``mask``, as numbers; NaN elsewhere."""
-    return np.where(mask, values.astype(float), math.nan)
 
 
 def _of_questions(

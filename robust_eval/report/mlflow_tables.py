@@ -1,13 +1,11 @@
 """Markdown notes and short tables for the tracker, of a run and of a comparison."""
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from robust_eval.answer import rows
-from robust_eval.metric.metric_spec import curve_and_temperature
 from robust_eval.metric.presentation import Table
 from robust_eval.report.comparison_page import pairs_as_data, runs_as_data, sentences
 from robust_eval.report.comparison_tables import pair_table, runs_table, shortened
@@ -140,22 +138,16 @@ def best_and_range(compared: Comparison) -> tuple[dict[str, float], dict[str, st
     run by figure.
     """
     figures, best = {}, {}
-    headline = dict.fromkeys(name for run in compared.runs for name in run.headline)
-    other_names = (name for run in compared.runs for name in run.figures if not curve_and_temperature(name))
-    for name in dict.fromkeys([*headline, *other_names]):
+    for name, runs in compared.frame.dropna(subset="value").groupby("figure", sort=False):
         about = compared.about(name)
-        if about is None or not (about.primary or about.short):
+        is_detail = runs["temperature"].notna().any() and not runs["headline"].any()
+        if len(runs) < 2 or is_detail or about is None or not (about.primary or about.short):
             continue
-        labelled_values = [
-            (run.figures[name].value, label)
-            for run, label in zip(compared.runs, compared.labels, strict=True)
-            if name in run.figures and not math.isnan(run.figures[name].value)
-        ]
-        if len(labelled_values) > 1:
-            figures[f"{name}.spread"] = max(labelled_values)[0] - min(labelled_values)[0]
-            if about.more_is_better is not None:
-                value, label = (max if about.more_is_better else min)(labelled_values, key=lambda each: each[0])
-                figures[f"{name}.best"], best[f"best.{name}"] = value, label
+        values = runs["value"]
+        figures[f"{name}.spread"] = float(values.max() - values.min())
+        if about.more_is_better is not None:
+            row = runs.loc[values.idxmax() if about.more_is_better else values.idxmin()]
+            figures[f"{name}.best"], best[f"best.{name}"] = float(row["value"]), row["run"]
     return figures, best
 
 

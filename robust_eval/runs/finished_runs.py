@@ -28,7 +28,7 @@ from robust_eval.metric import (
 )
 from robust_eval.metric.metric_spec import (
     HEADLINE,
-    Key,
+    MetricKey,
     MetricSpec,
     curve_and_temperature,
     from_json,
@@ -131,16 +131,16 @@ class FinishedRun:
 
     @cached_property
     def frame(self) -> pd.DataFrame:
-        """Tidy frame: a row for each ``figure``, with its key (:class:`robust_eval.metric.metric_spec.Key`), ``value``,
-        ``low`` and ``high``, the number ``n`` of its questions, NA without one, and ``headline``, true for headline
-        figures.
+        """Tidy frame: a row for each ``figure``, with its parts (:class:`~robust_eval.metric.metric_spec.MetricKey`),
+        ``value``, ``low`` and ``high``, the number ``n`` of its questions, NA without one, and ``headline``, true for
+        headline figures.
         """
         headline = set(self.headline)
         rows = [
             (figure, *key_of(figure, self.declared), *estimate, self.n(figure), figure in headline)
             for figure, estimate in self.figures.items()
         ]
-        frame = pd.DataFrame(rows, columns=["figure", *Key._fields, *Estimate._fields, "n", "headline"])
+        frame = pd.DataFrame(rows, columns=["figure", *MetricKey._fields, *Estimate._fields, "n", "headline"])
         return frame.astype({"n": "Int64"})
 
     def values(self, figure: str) -> Floats:
