@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import torch
 from sklearn.metrics import classification_report, confusion_matrix
 
@@ -54,7 +55,9 @@ def main() -> None:
         fine_tune(classifier, texts, types, options)
         predicted = classifier.predict(test_texts)
         console = Console()
-        console.print(str(confusion_matrix(test_types, predicted, labels=list(QUESTION_TYPES))))
+        rows, columns = (pd.Index(QUESTION_TYPES, name=name) for name in ("type", "predicted"))
+        counts = confusion_matrix(test_types, predicted, labels=list(QUESTION_TYPES))
+        console.print(pd.DataFrame(counts, rows, columns).to_string())
         console.print(classification_report(test_types, predicted, digits=3, zero_division=0))
         try:
             classifier.save(options.output)

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,6 +18,7 @@ from robust_eval.metric.greedy import greedy_correction
 from robust_eval.metric.label_correction import corrected_score
 from robust_eval.metric.score import Measured, Metric, Score
 from robust_eval.question import Question
+from robust_eval.report import presentations
 from robust_eval.runs.finished_runs import FinishedRun, read_questions, read_run
 from robust_eval.runtime.parquet_files import read_parquet
 from robust_eval.stats.estimate import Estimate
@@ -63,7 +65,8 @@ class Scored(NamedTuple):
         for name, sampler in self.read.items():
             measured = Measured(tables[GREEDY], tables[sampler], early_stopping=self.early_stopping.get(sampler))
             found.append(self.metrics[name].corrected(self.kept, measured, self.seed))
-        return corrected_score(found, self.figures, number)
+        score = corrected_score(found)
+        return score and replace(score, presentation=presentations.corrected(score, found, self.figures, number))
 
 
 class LabelledRun(NamedTuple):

@@ -36,6 +36,7 @@ from robust_eval.metric.label_correction import NAME as CORRECTED
 from robust_eval.metric.profile import METHODS, OPTIONAL_METHODS, profile
 from robust_eval.metric.score import Measured, Metric, Score
 from robust_eval.question import Question, fingerprint
+from robust_eval.report.presentations import present
 from robust_eval.rewriter.base import Rewritten
 from robust_eval.runtime.console import silence_tqdm
 from robust_eval.runtime.process import Stopwatch, origin
@@ -235,8 +236,9 @@ def score(
             log.info("the profile is of %d methods: %s", len(joined), ", ".join(joined))
     elif read.keys() >= {*METHODS} and len(state.graded) > 1:
         log.info("no profile: %s", ", ".join(f"metric={metric} reads {part}" for metric, part in read.items()))
+    scores = {name: present(each, kept) for name, each in scores.items()}
     if baseline.num_rows:  # recorded answers need not have any
-        scores[GREEDY] = greedy_accuracy(state.questions, baseline)
+        scores[GREEDY] = present(greedy_accuracy(state.questions, baseline), state.questions)
     if labels is not None and kept:
         graded = {GREEDY: baseline, **state.graded}
         figures = {name: estimate for each in scores.values() for name, estimate in each.figures().items()}

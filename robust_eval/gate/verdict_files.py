@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 from robust_eval.gate.decision import STATUS, Decision, Judged, sentence
 from robust_eval.gate.single_facts import Fact, SingleFacts
-from robust_eval.report.comparison_tables import Cell, TextTable
+from robust_eval.metric.presentation import Cell, Table
 from robust_eval.report.markdown import escaped, lines
 from robust_eval.report.page import template
 from robust_eval.runtime.text import number, printable, signed
@@ -148,14 +148,14 @@ def markdown(report: Report) -> str:
     return "\n\n".join(sections) + "\n"
 
 
-def tables(report: Report) -> list[TextTable]:
+def tables(report: Report) -> list[Table]:
     """Return the figures and the single facts as tables for people, a row for each figure."""
     header = ["figure", "verdict", "facts", "baseline", "candidate", "difference", "margin"]
     rows = [[Cell(each.label), Cell(_outcome(report, each)), *_numbers(each)] for each in report.decision.figures]
     names = {"forgotten": "Facts that were forgotten", "found": "Facts that were found", "less firm": "Facts less firm"}
     level = f"{100 * report.level:g} % intervals, of the facts at which both runs have the figure."
     text_tables = [
-        TextTable("Figures", header, rows, 2, " ".join([level, *map(_mcnemar, report.decision.figures)]).strip())
+        Table("Figures", header, rows, 2, " ".join([level, *map(_mcnemar, report.decision.figures)]).strip())
     ]
     for kind, facts in _facts_by_kind(report).items():
         columns = ["question", "baseline", "candidate", *(["why"] if kind == "less firm" else [])]
@@ -169,7 +169,7 @@ def tables(report: Report) -> list[TextTable]:
         more = f"The first {MAX_LISTED} of {len(facts):,}; all are in {VERDICT}." if len(facts) > MAX_LISTED else ""
         note = " ".join(filter(None, [more, report.facts.note if kind == "less firm" else ""]))
         if cells:
-            text_tables.append(TextTable(f"{names[kind]}: {len(facts):,}", columns, cells, len(columns), note))
+            text_tables.append(Table(f"{names[kind]}: {len(facts):,}", columns, cells, len(columns), note))
     return [table for table in text_tables if table.rows]
 
 

@@ -17,14 +17,21 @@ from numpy.typing import NDArray
 from robust_eval.aggregator.base import ENSEMBLE
 from robust_eval.answer import NO_ANSWER, NO_REPLY, at_temperature, rows, temperatures_of
 from robust_eval.error import UserError
-from robust_eval.metric.agreement_presentation import FIGURES, presentation
 from robust_eval.metric.label_correction import (
     add_corrected_curve,
     as_estimate,
     corrected_share,
     corrected_spec,
 )
-from robust_eval.metric.metric_spec import point
+from robust_eval.metric.metric_spec import (
+    DATASETS,
+    DETAIL,
+    ComparisonView,
+    MetricSpec,
+    count_spec,
+    point,
+    share_spec,
+)
 from robust_eval.metric.score import HUMAN_LABEL_WHOLE, Correction, Measured, Score, question_groups
 from robust_eval.question import Question
 from robust_eval.stats.agreement import (
@@ -43,6 +50,88 @@ from robust_eval.stats.entropy import answer_entropy
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.interval import SHARE, Floats, bootstrap, drop_degenerate, mean_interval, share_of
 from robust_eval.stats.reliability import QuestionRobustness, cronbach_interval, guessing, question_robustness
+
+_KAPPA = (-math.inf, 1.0)
+"""Range of κ and α: at most 1, without a lower bound."""
+
+
+def _share(name: str, label: str, short: str = "") -> MetricSpec:
+    """Return the spec of a share of questions or of raters; more is better."""
+    return share_spec(f"agreement.{name}", label, short=short)
+
+
+def _joint_metric(
+    name: str, label: str, excluded: str = "", short: str = "", view: ComparisonView | None = None
+) -> MetricSpec:
+    """Return the spec of a metric of all questions together; ``excluded`` counts the questions that it leaves out."""
+    excluded = excluded and f"agreement.count.{excluded}"
+    return MetricSpec(
+        f"agreement.{name}",
+        label,
+        limits=_KAPPA,
+        more_is_better=True,
+        short=short,
+        excluded_count=excluded,
+        mean=False,
+        comparison=view,
+    )
+
+
+FIGURES: tuple[MetricSpec, ...] = (
+    _share("accuracy", "accuracy of the original question (Base)", "base accuracy"),
+    _share("plurality", "accuracy of the vote (Mode)", "of the vote"),
+    share_spec(
+        "agreement.difficulty",
+        "accuracy of all raters (μ_D)",
+        of_question="share of raters that are right",
+        tie_breaker="agreement.worst",
+        difference_phrase="shares of right raters are further apart",
+    ),
+    share_spec(
+        "agreement.worst",
+        "share that every rater has right (Worst)",
+        primary=True,
+        short="every rater right",
+        better_phrase="is right in every wording more often than",
+        sample_size_note=(
+            "The more wordings, the more seldom all of them are answered right, of a model that guesses as well."
+        ),
+        of_question="every rater right (1: all are)",
+        tie_breaker="agreement.difficulty",
+        difference_phrase="raters are all right in one run alone",
+    ),
+    _share("best", "share that some rater has right (Best)"),
+    MetricSpec("agreement.base_minus_difficulty", "Base − μ_D", limits=(-1.0, 1.0)),
+    _share("certainty", "normalised certainty H_η"),
+    _share("m2", "Gibbs' M2"),
+    MetricSpec("agreement.semantic_entropy", "semantic entropy", unit="nats", more_is_better=False),
+    _joint_metric(
+        "kappa",
+        "Fleiss' κ, labels mapped at random",
+        excluded="unrated",
+        short="κ",
+        view=ComparisonView(DATASETS, "Fleiss' κ by data set", file="kappa_by_dataset"),
+    ),
+    _joint_metric("kappa_free", "free-marginal κ"),
+    _joint_metric("kappa_as_labelled", "Fleiss' κ of the letters"),
+    _joint_metric(
+        "alpha", "Cronbach's α", excluded="incomplete", view=ComparisonView(DATASETS, file="alpha_by_dataset")
+    ),
+    _joint_metric("alpha_of_raters", "Cronbach's α, raters as items"),
+    count_spec("agreement.count.unrated", "questions with fewer than two raters", shown=DETAIL),
+    count_spec("agreement.count.incomplete", "questions that a rater did not answer", shown=DETAIL),
+    *(
+        MetricSpec(f"agreement.guessing.{name}", label, limits=SHARE, mean=False)
+        for name, label in (
+            ("accuracy", "accuracy of guessing among the choices"),
+            ("worst", "share that every rater has right, if all guess"),
+            ("best", "share that some rater has right, if all guess"),
+            ("certainty", "normalised certainty H_η, if all guess"),
+            ("m2", "Gibbs' M2, if all guess"),
+        )
+    ),
+)
+
 
 CORRECTED = ("accuracy", "plurality", "difficulty", "worst", "best")
 DECLARED = tuple(
@@ -217,11 +306,10 @@ class AnswerAgreement:
                 "share": np.concatenate([matrix.ravel() for matrix in matrices]),
             }
         )
-        result.presentation = presentation(result)
         return result
 
     def corrected(self, questions: Sequence[Question], measured: Measured, seed: int) -> Correction:
-        """See :class:`robust_eval.metric.score.Metric`."""
+        """Return the corrected accuracy of raters, and the other metrics of completely labelled questions."""
 
         def right(graded: pa.Table) -> list[tuple[float, QuestionRobustness]]:
             estimates = []

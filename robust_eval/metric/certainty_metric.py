@@ -3,7 +3,6 @@
 Reganova & Steinbach, "Testing Uncertainty of Large Language Models for Physics Knowledge and Reasoning", §2.3.
 """
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,8 +16,12 @@ from numpy.typing import NDArray
 from robust_eval.answer import NO_ANSWER, NO_REPLY, SCHEMA, at_temperature, rows, temperatures_of
 from robust_eval.error import UserError
 from robust_eval.metric.label_correction import add_corrected_curve, corrected_spec
-from robust_eval.metric.metric_spec import DETAIL, RUN, MetricSpec, at_words, nearest_to_one, point
-from robust_eval.metric.presentation import Column, Presentation, Scale
+from robust_eval.metric.metric_spec import (
+    DETAIL,
+    MetricSpec,
+    count_spec,
+    share_spec,
+)
 from robust_eval.metric.score import (
     Correction,
     Measured,
@@ -28,7 +31,6 @@ from robust_eval.metric.score import (
     question_groups,
 )
 from robust_eval.question import Question
-from robust_eval.runtime.text import number
 from robust_eval.stats.entropy import answer_entropy, miller_madow
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.interval import SHARE, Floats, Limits
@@ -45,113 +47,29 @@ ENTROPY = MetricSpec(
     sample_size_note="The entropy of few answers is too low, and the fewer they are the lower.",
     difference_phrase="entropies are further apart",
 )
-ERROR_RATE = MetricSpec(
+ERROR_RATE = share_spec(
     "certainty.error_rate",
     "error rate",
-    limits=SHARE,
     more_is_better=False,
     of_question="error rate",
     tie_breaker="certainty.entropy",
     difference_phrase="error rates are further apart",
 )
-CERTAIN_WRONG = MetricSpec(
-    "certainty.count.certain_wrong",
-    "questions certain and wrong",
-    more_is_better=False,
-    shown=RUN,
-    form=".0f",
-    mean=False,
-)
-FIGURES = (
+CERTAIN_WRONG = count_spec("certainty.count.certain_wrong", "questions certain and wrong", more_is_better=False)
+FIGURES: tuple[MetricSpec, ...] = (
     ENTROPY,
     MetricSpec("certainty.entropy_miller_madow", "answer entropy, Miller–Madow", unit="nats", more_is_better=False),
     ERROR_RATE,
-    MetricSpec(
-        "certainty.count.certain_right",
-        "questions certain and right",
-        more_is_better=True,
-        shown=RUN,
-        form=".0f",
-        mean=False,
-    ),
+    count_spec("certainty.count.certain_right", "questions certain and right", more_is_better=True),
     CERTAIN_WRONG,
-    MetricSpec(
+    count_spec(
         "certainty.count.undefined",
         "questions without answer entropy",
         shown=DETAIL,
-        form=".0f",
-        mean=False,
         left_out="questions have no answer entropy: none of their replies answers anything",
     ),
-    MetricSpec(
-        "certainty.count.invalid",
-        "repeated replies without an answer",
-        shown=RUN,
-        form=".0f",
-        mean=False,
-    ),
+    count_spec("certainty.count.invalid", "repeated replies without an answer"),
 )
-
-
-def presentation(score: Score, choices: Sequence[int], trials: int) -> Presentation:
-    """Show each question by the entropy of its answers and their error rate, at the temperature nearest 1.
-
-    ``choices`` are how many each question has (0: none), ``trials`` how often each was asked.
-    """
-    t = nearest_to_one(score.curves[ENTROPY.name])
-    entropy, error_rate = (score.formatted(point(spec.name, t)) for spec in (ENTROPY, ERROR_RATE))
-    wrong = number(score.curves[CERTAIN_WRONG.name][t].value, ".0f")
-    sentence = (
-        f"and again at t = {t:g} (95 % intervals in brackets): the mean entropy of their answers is "
-        f"{entropy} nats, their mean error rate {error_rate}; on {wrong} of them the model is certain and wrong."
-    )
-    columns = [
-        Column(spec.name, label, f"{about}, {at_words(t)}", score.by_question[point(spec.name, t)])
-        for spec, label, about in (
-            (ENTROPY, "entropy", "entropy of the repeated answers, in nats"),
-            (ERROR_RATE, "error rate", "share of the repeated answers that is wrong"),
-        )
-    ]
-    claim = (
-        f"gives answers with an entropy of {entropy} nats (0: always the same) when it is asked the same question "
-        f"again, and {score.formatted(point(ERROR_RATE.name, t), '.0%')} of these answers are wrong"
-    )
-    scale = Scale(
-        "answer entropy (nats)",
-        score.curves[ENTROPY.name][t],
-        0.0,
-        math.log(max([*choices, 2] if choices and all(choices) else [trials, 2])),
-        _anchors(choices, trials),
-    )
-    return Presentation("Repetition", sentence, columns, claims=[claim], scale=scale)
-
-
-def _anchors(choices: Sequence[int], trials: int) -> list[tuple[float, str]]:
-    """Return the entropies of easily imagined models."""
-    anchors = [(0.0, "one that says the same each time")]
-    if choices and all(choices):
-        anchors.append(
-            (
-                float(np.mean([guessed_entropy(each, trials) for each in choices])),
-                f"a model that guesses {trials} times",
-            )
-        )
-    else:
-        anchors.append((math.log(max(trials, 1)), "one that never says the same twice"))
-    return anchors
-
-
-def guessed_entropy(choices: int, trials: int) -> float:
-    """Return the mean entropy (nats) of answers drawn evenly among the choices.
-
-    >>> round(guessed_entropy(2, 2), 4)
-    0.3466
-    """
-    counts = np.arange(1, trials + 1)
-    share = counts / trials
-    from scipy import stats  # it takes half a second, which most runs need not spend
-
-    return float(choices * np.sum(stats.binom.pmf(counts, trials, 1 / choices) * -share * np.log(share)))
 
 
 INVALID = ("drop", "as_label", "as_published")
@@ -247,12 +165,11 @@ class AnswerCertainty:
         )
         if any(question.category for question in questions):
             result.tables["certainty_by_category"] = _by_category(questions, temperatures, curves, limits, seed)
-        trials = round(counted.num_rows / max(len(ids) * len(temperatures), 1)) if not exact else 0
-        result.presentation = presentation(result, [len(question.choices) for question in questions], trials)
+        result.settings["trials"] = round(counted.num_rows / max(len(ids) * len(temperatures), 1)) if not exact else 0
         return result
 
     def corrected(self, questions: Sequence[Question], measured: Measured, seed: int) -> Correction:
-        """See :class:`robust_eval.metric.score.Metric`: the error rate."""
+        """Return the corrected error rate."""
         correction = Correction(declared=[corrected_spec(ERROR_RATE, "certainty.corrected.error_rate")])
         graded, has_answer = measured.graded, _has_answer(measured.graded)
         counted = np.ones_like(has_answer) if self.invalid == "as_label" else has_answer

@@ -9,21 +9,35 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import ArrayLike, NDArray
 
 from robust_eval.answer import at_temperature, rows, temperatures_of
 from robust_eval.error import UserError
 from robust_eval.metric.greedy import greedy_verdicts
-from robust_eval.metric.metric_spec import DETAIL, RUN, MetricSpec, at_words, nearest_to_one, point
-from robust_eval.metric.presentation import Column, Presentation
-from robust_eval.metric.score import Measured, Metric, Score, question_groups, verdicts
+from robust_eval.metric.metric_spec import (
+    DETAIL,
+    RUN,
+    MetricSpec,
+    count_spec,
+    nearest_to_one,
+    point,
+    share_spec,
+)
+from robust_eval.metric.score import (
+    Measured,
+    Metric,
+    Score,
+    count_defined,
+    masked,
+    median_estimate,
+    question_groups,
+    verdicts,
+)
 from robust_eval.prompt.pushback import read_pushback
 from robust_eval.question import Question
-from robust_eval.runtime.text import number
 from robust_eval.sampler.base import TURN
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.frs import TOLERANCE, breaking_temperature
-from robust_eval.stats.interval import SHARE, Floats, share_of
+from robust_eval.stats.interval import Floats, share_of
 from robust_eval.stats.survival import holds_beyond, kaplan_meier
 
 BREAKING = MetricSpec(
@@ -37,11 +51,9 @@ BREAKING = MetricSpec(
     is_threshold=True,
 )
 """Metric of single questions: one that withstands all pushback has none, so that there is no mean."""
-UNBROKEN = MetricSpec(
+UNBROKEN = share_spec(
     "challenge.unbroken_share",
     "share of known facts that withstand all doubt",
-    limits=SHARE,
-    more_is_better=True,
     primary=True,
     short="facts that withstand doubt",
     of_question="withstands all doubt",
@@ -50,49 +62,23 @@ UNBROKEN = MetricSpec(
     sample_size_note="Half of an even number of conversations is not less than half: their number alone moves breaks.",
     difference_phrase="facts withstand doubt to different degrees",
 )
-SURVIVAL = MetricSpec(
-    "challenge.survival.turn{}",
-    "share of facts that hold, turn {}",
-    limits=SHARE,
-    more_is_better=True,
-    is_survival=True,
-)
-ACCURACY = MetricSpec(
-    "challenge.accuracy.turn{}",
-    "accuracy on known facts, turn {}",
-    limits=SHARE,
-    more_is_better=True,
-    shown=DETAIL,
-)
+SURVIVAL = share_spec("challenge.survival.turn{}", "share of facts that hold, turn {}", is_survival=True)
+ACCURACY = share_spec("challenge.accuracy.turn{}", "accuracy on known facts, turn {}", shown=DETAIL)
 MEAN_BROKEN = MetricSpec("challenge.breaking_turn.mean_broken", "mean breaking turn, broken facts", more_is_better=True)
 MEDIAN = MetricSpec(
     "challenge.breaking_turn.median", "median breaking turn", more_is_better=True, shown=RUN, mean=False
 )
-MENDED = MetricSpec(
-    "challenge.mended_share",
-    "share of wrong answers that doubt mends",
-    limits=SHARE,
-    more_is_better=True,
-    short="mended",
-)
-RIGHTED = MetricSpec(
-    "challenge.mended.turn{}",
-    "accuracy on facts wrong at first, turn {}",
-    limits=SHARE,
-    more_is_better=True,
-    shown=DETAIL,
-)
+MENDED = share_spec("challenge.mended_share", "share of wrong answers that doubt mends", short="mended")
+RIGHTED = share_spec("challenge.mended.turn{}", "accuracy on facts wrong at first, turn {}", shown=DETAIL)
 GIVES_IN = "challenge.gives_in.{}"
 """Name of the metric of each kind of pushback."""
 COUNTS = {
-    "known": MetricSpec("challenge.count.known", "facts right before any doubt", shown=RUN, form=".0f", mean=False),
-    "wrong": MetricSpec("challenge.count.wrong", "facts wrong before any doubt", shown=RUN, form=".0f", mean=False),
-    "undefined": MetricSpec(
+    "known": count_spec("challenge.count.known", "facts right before any doubt"),
+    "wrong": count_spec("challenge.count.wrong", "facts wrong before any doubt"),
+    "undefined": count_spec(
         "challenge.count.undefined",
         "known facts without a breaking turn",
         shown=DETAIL,
-        form=".0f",
-        mean=False,
         left_out="known facts have no breaking turn: at a turn before it no reply came",
     ),
 }
@@ -101,16 +87,15 @@ _PUSHBACK_KINDS = ("doubt", "alternative", "authority", "denial")
 
 def pushback_spec(kind: str) -> MetricSpec:
     """Return the spec of the share of right answers that are given up after a kind of pushback."""
-    return MetricSpec(
+    return share_spec(
         GIVES_IN.format(kind),
         f"right answers given up after: {kind.replace('_', ' ')}"[:100],
-        limits=SHARE,
         more_is_better=False,
         shown=RUN,
     )
 
 
-FIGURES = (
+FIGURES: tuple[MetricSpec, ...] = (
     UNBROKEN,
     BREAKING,
     MEAN_BROKEN,
@@ -122,47 +107,6 @@ FIGURES = (
     *map(pushback_spec, _PUSHBACK_KINDS),
     *COUNTS.values(),
 )
-
-
-def presentation(score: Score, breaking: Floats, turns: int) -> Presentation:
-    """Show the shares of facts that withstand pushback and of those mended, at the temperature nearest 1; ``breaking``
-    (n,) are the breaking turns.
-    """
-    t = nearest_to_one(score.curves[UNBROKEN.name])
-    known_count, wrong_count = (int(score.values[COUNTS[name].name].value) for name in ("known", "wrong"))
-    sentence = f"in conversations that went on, with doubt at each of {turns} turns {at_words(t)}"
-    claims = []
-    if known_count:
-        unbroken = score.formatted(point(UNBROKEN.name, t), ".0%")
-        sentence += f": {unbroken} of the {known_count} that were right at first withstand it to the end"
-        claims = [f"keeps {unbroken} of its right answers against {turns} turns of doubt"]
-    if wrong_count:
-        mended = score.formatted(point(MENDED.name, t), ".0%")
-        sentence += f"; {mended} of the {wrong_count} that were wrong at first are right in the end"
-    columns = [
-        Column(
-            BREAKING.name,
-            "breaking turn",
-            f"the first turn of doubt after which fewer conversations than the threshold have it right, {at_words(t)}",
-            breaking,
-            digits=0,
-            levels=[*range(1, turns + 1), math.inf] if np.isinf(breaking).any() else range(1, turns + 1),
-        )
-    ]
-    notes = []
-    by_kind = {
-        name.removeprefix(GIVES_IN.format("")): curve[t]
-        for name, curve in score.curves.items()
-        if name.startswith(GIVES_IN.format("")) and not math.isnan(curve[t].value)
-    }
-    if len(by_kind) > 1:
-        notes = [f"right answers given up, by the kind of pressure: {_by_kind(by_kind)}"]
-    return Presentation("Under doubt", f"{sentence}.", columns, claims=claims, notes=notes)
-
-
-def _by_kind(estimates: dict[str, Estimate]) -> str:
-    ordered = sorted(estimates.items(), key=lambda item: -item[1].value)
-    return ", ".join(f"{kind.replace('_', ' ')} {number(estimate.value, '.0%')}" for kind, estimate in ordered)
 
 
 @dataclass(frozen=True)
@@ -219,20 +163,17 @@ class PushbackRobustness(Metric):
         def add(name: str, columns: Sequence[Floats], limits: tuple[float, float] | None = None) -> None:
             result.add_curve(name, np.column_stack(columns), temperatures, groups, limits)
 
-        add(UNBROKEN.name, [_where(~np.isnan(b), np.isinf(b)) for b in breaking])
-        add(MEAN_BROKEN.name, [_where(np.isfinite(b), b) for b in breaking], (1.0, float(len(turns))))
+        add(UNBROKEN.name, [masked(~np.isnan(b), np.isinf(b)) for b in breaking])
+        add(MEAN_BROKEN.name, [masked(np.isfinite(b), b) for b in breaking], (1.0, float(len(turns))))
         for t, b in zip(temperatures, breaking, strict=True):
-            defined = b[~np.isnan(b)]
-            result.curves.setdefault(MEDIAN.name, {})[t] = Estimate(
-                float(np.median(defined)) if len(defined) else math.nan
-            )
-            result.of_questions[point(MEDIAN.name, t)] = len(defined)
+            result.curves.setdefault(MEDIAN.name, {})[t] = median_estimate(b)
+            result.of_questions[point(MEDIAN.name, t)] = count_defined(b)
         add(MENDED.name, [self._mended(first, each.accuracy) for each in traces])
         for column, turn in enumerate(turns.tolist()):
-            add(SURVIVAL.name.format(turn), [_where(~np.isnan(b), b > turn) for b in breaking])
+            add(SURVIVAL.name.format(turn), [masked(~np.isnan(b), b > turn) for b in breaking])
             accuracy = [each.accuracy[:, column] for each in traces]
-            add(ACCURACY.name.format(turn), [_where(first == 1, values) for values in accuracy])
-            add(RIGHTED.name.format(turn), [_where(first == 0, values) for values in accuracy])
+            add(ACCURACY.name.format(turn), [masked(first == 1, values) for values in accuracy])
+            add(RIGHTED.name.format(turn), [masked(first == 0, values) for values in accuracy])
         labels = None if groups is None else [group for group, fact in zip(groups, first, strict=True) if fact == 1]
         for t, b, each in zip(temperatures, breaking, traces, strict=True):
             holds = holds_beyond(b[first == 1], each.accuracy[first == 1], turns.astype(float))
@@ -252,12 +193,11 @@ class PushbackRobustness(Metric):
             result.values[COUNTS[name].name] = Estimate(float(np.count_nonzero(members)))
         result.tables["challenge"] = _of_questions(questions, first, temperatures, traces, breaking)
         result.tables["challenge_turns"] = _of_turns(result, temperatures, turns.tolist())
-        result.presentation = presentation(result, breaking[at], len(turns))
         return result
 
     def _mended(self, first: Floats, accuracy: Floats) -> Floats:
         last = accuracy[:, -1]
-        return _where((first == 0) & ~np.isnan(last), last >= self.threshold - TOLERANCE)
+        return masked((first == 0) & ~np.isnan(last), last >= self.threshold - TOLERANCE)
 
 
 def breaking_turns(first: Floats, accuracy: Floats, threshold: float) -> Floats:
@@ -283,7 +223,7 @@ def breaking_turns(first: Floats, accuracy: Floats, threshold: float) -> Floats:
     array([ 2., inf, nan])
     """
     turns = np.arange(1.0, accuracy.shape[1] + 1)
-    return _where(first == 1, breaking_temperature(accuracy, turns, threshold))
+    return masked(first == 1, breaking_temperature(accuracy, turns, threshold))
 
 
 def by_turn(question_ids: Sequence[str], graded: pa.Table, first: Floats, turns: int) -> PushbackTrace:
@@ -310,11 +250,6 @@ def by_turn(question_ids: Sequence[str], graded: pa.Table, first: Floats, turns:
     return PushbackTrace(
         share_of(right, replies), {kind: share_of(sums[0], sums[1]) for kind, sums in sorted(by_kind.items())}
     )
-
-
-def _where(mask: NDArray[np.bool_], values: ArrayLike) -> Floats:
-    """Return the values inside the ``mask``, as numbers; NaN elsewhere."""
-    return np.where(mask, np.asarray(values, dtype=float), math.nan)
 
 
 def _turn_count(graded: pa.Table) -> int:

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from robust_eval.answer import rows as table_rows
 from robust_eval.error import UserError
-from robust_eval.metric.frs_correction import CORRECTED, INSUFFICIENT_LABELS, break_metrics
-from robust_eval.metric.frs_presentation import ACCURACY, EARLY_STOPPING_NOTE, FIGURES, SURVIVAL, UNBROKEN, presentation
+from robust_eval.metric.frs_specs import ACCURACY, FIGURES, FRS, SURVIVAL, UNBROKEN
 from robust_eval.metric.frs_tables import (
     accuracy_table,
     certainty_bins,
@@ -26,26 +25,49 @@ from robust_eval.metric.frs_tables import (
     type_shares,
 )
 from robust_eval.metric.greedy import greedy_verdicts
-from robust_eval.metric.label_correction import add_corrected_curve
+from robust_eval.metric.label_correction import add_corrected_curve, corrected_spec, units
 from robust_eval.metric.metric_spec import point
 from robust_eval.metric.score import (
     HUMAN_LABEL,
+    HUMAN_LABEL_WEIGHT,
     Correction,
     Grid,
     Measured,
     Score,
+    count_defined,
     estimate,
     grid,
+    masked,
     mean_estimate,
+    median_estimate,
     question_groups,
+    reply_weights,
+    trial_grid,
+    verdicts,
 )
 from robust_eval.model.logprobs import is_whole
 from robust_eval.question import QUESTION_TYPES, Question
+from robust_eval.stats.corrected_breaks import LabelCounts, break_intervals, corrected_breaks, label_counts
 from robust_eval.stats.correlation import kendall, pearson
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.frs import MAX_TOTAL, breaking_temperature, factual_robustness_score, top_entropy
 from robust_eval.stats.interval import SHARE, Floats
 from robust_eval.stats.survival import holds_beyond, kaplan_meier
+
+CORRECTED = tuple(
+    corrected_spec(figure, name)
+    for name, of in (
+        ("accuracy_corrected", ACCURACY.name),
+        ("frs.corrected.d{}", FRS.name),
+        ("frs.corrected.unbroken_share", UNBROKEN.name),
+        ("frs.corrected.breaking_temperature.mean_broken", "frs.breaking_temperature.mean_broken"),
+        ("frs.corrected.breaking_temperature.median", "frs.breaking_temperature.median"),
+    )
+    for figure in FIGURES
+    if figure.name == of
+)
+"""Specs of the FRS metrics, corrected by labels."""
+INSUFFICIENT_LABELS = "labels of right and of wrong answers are needed, and verdicts that tell them apart"
 
 
 class Breaks(NamedTuple):
@@ -145,7 +167,7 @@ class FactualRobustness:
         result = Score(question_ids=ids, settings=settings, declared=self.figures)
         # One name for all runs of a sweep over d; trackers that show one figure show the first.
         result.values["frs"] = mean_estimate(scores[self.d[0]], groups, SHARE)
-        result.of_questions["frs"] = _defined(scores[self.d[0]])
+        result.of_questions["frs"] = count_defined(scores[self.d[0]])
         for d, values in scores.items():
             result.add_share(f"frs.d{d:g}", values, groups)
         _add_breaks(result, is_known, entropy, estimates[headline], temperatures, groups, seed)
@@ -156,7 +178,7 @@ class FactualRobustness:
         holds = holds_beyond(breaking[is_known], estimates[headline].accuracy[is_known], temperatures)
         labels = None if groups is None else [group for group, fact in zip(groups, is_known, strict=True) if fact]
         result.curves[SURVIVAL.name] = dict(zip(temperatures.tolist(), kaplan_meier(holds, labels), strict=True))
-        result.of_questions |= {point(SURVIVAL.name, t): _defined(holds[:, 0]) for t in temperatures.tolist()}
+        result.of_questions |= {point(SURVIVAL.name, t): count_defined(holds[:, 0]) for t in temperatures.tolist()}
 
         columns = {
             "question_id": ids,
@@ -179,9 +201,6 @@ class FactualRobustness:
             result.tables["frs_certainty"] = certainty_bins(measured.graded)
         types = [question.type for question in questions]
         _add_types(result, scores[self.d[0]], types, groups, seed)
-        result.presentation = presentation(result, entropy, breaking, temperatures, self.k, types, groups)
-        if early_stopping is not None:
-            result.presentation.left_out = [EARLY_STOPPING_NOTE]
         return result
 
     def _add_offgrid(
@@ -192,14 +211,14 @@ class FactualRobustness:
             result.add_share(f"frs.offgrid.d{d:g}", values, groups)
         mean, median = (f"frs.offgrid.breaking_temperature.{statistic}" for statistic in ("mean_broken", "median"))
         result.add_mean(mean, _broken(breaks.breaking), groups, (0.0, breaks.last))
-        result.values[median] = _median(breaks.breaking)
-        result.of_questions[median] = _defined(breaks.breaking)
+        result.values[median] = median_estimate(breaks.breaking)
+        result.of_questions[median] = count_defined(breaks.breaking)
         column = "breaking_temperature_offgrid"
         return {column: breaks.breaking, **{f"{column}_{end}": value for end, value in breaks.interval.items()}}
 
     def corrected(self, questions: Sequence[Question], measured: Measured, seed: int) -> Correction:
-        """See :class:`robust_eval.metric.score.Metric`: the accuracies, and what hangs on breaking temperatures by the
-        trials; neither where trials stopped early.
+        """Return the corrected accuracies and the metrics of breaking temperatures by the trials; neither where trials
+        stopped early.
         """
         correction = Correction(declared=CORRECTED)
         names = [*(f"frs.d{d:g}" for d in self.d), UNBROKEN.name, "frs.breaking_temperature.mean_broken"]
@@ -209,25 +228,68 @@ class FactualRobustness:
         ids = [question.id for question in questions]
         graded = measured.graded
         add_corrected_curve(correction, "accuracy_corrected", ACCURACY.name, questions, graded)
-        is_known = greedy_verdicts(ids, measured.baseline) != 0
-        estimates = break_metrics(
-            questions,
-            graded,
-            grid(ids, graded),
-            is_known,
-            self.initial_entropy(ids, measured.baseline),
-            self.d,
-            self.threshold,
-            self.estimator,
-            self.unbroken,
-            seed,
-        )
+        entropy = self.initial_entropy(ids, measured.baseline)
+        estimates = self._corrected_breaks(questions, measured, entropy, seed)
         labels = int(np.count_nonzero(~np.isnan(graded[HUMAN_LABEL].to_numpy())))
         correction.values = {f"frs.corrected.{name}": corrected for name, corrected in estimates.items()}
         correction.of |= {f"frs.corrected.{name}": f"frs.{name}" for name in estimates}
         correction.labels |= dict.fromkeys(correction.values, labels)
         correction.uncorrected |= {} if estimates else dict.fromkeys(names, INSUFFICIENT_LABELS)
         return correction
+
+    def _corrected_breaks(
+        self, questions: Sequence[Question], measured: Measured, entropy: Floats, seed: int
+    ) -> dict[str, Estimate]:
+        """Return the corrected mean FRS for each weight d (``d1``), ``breaking_temperature.mean_broken`` and
+        ``.median``, and ``unbroken_share`` of the known facts (docs/methods.md, §5); nothing if labels do not determine
+        the error rates.
+        """
+        ids, graded = [question.id for question in questions], measured.graded
+        answers, is_known = grid(ids, graded), greedy_verdicts(ids, measured.baseline) != 0
+        labels = _label_counts(answers, graded)
+        temperatures = answers.temperatures
+        breaks = corrected_breaks(
+            answers.correct, answers.replies, temperatures, labels, self.threshold, self.estimator
+        )
+        if np.isnan(breaks.breaking[is_known]).all():
+            return {}
+
+        def figures(breaking: Floats, chosen: NDArray[np.intp]) -> list[float]:
+            breaking = np.where(is_known[chosen], breaking, np.nan)
+            limited = np.where(np.isinf(breaking), temperatures[-1], breaking) if self.unbroken == "bound" else breaking
+            scores = [factual_robustness_score(entropy[chosen], limited, d, self.unbroken) for d in self.d]
+            broken = breaking[np.isfinite(breaking)]
+            defined = breaking[~np.isnan(breaking)]
+            return [
+                *map(_mean, scores),
+                _mean(broken),
+                float(np.median(defined)) if len(defined) else np.nan,
+                _mean(np.isinf(defined).astype(float)),
+            ]
+
+        is_sampled = bool(np.all(reply_weights(graded) == 1))
+        names = [f"d{d:g}" for d in self.d]
+        names += ["breaking_temperature.mean_broken", "breaking_temperature.median", "unbroken_share"]
+        values = figures(breaks.breaking, np.arange(len(questions)))
+        estimates = break_intervals(
+            figures,
+            values,
+            answers.correct,
+            answers.replies,
+            temperatures,
+            labels,
+            self.threshold,
+            self.estimator,
+            groups=[str(unit) for unit in units(questions)],
+            seed=seed,
+            resample_trials=is_sampled,
+            trials=trial_grid(answers.question_ids, graded, answers.temperatures) if is_sampled else None,
+        )
+        limits = {"breaking_temperature.mean_broken": (0.0, float(temperatures[-1]))}
+        return {
+            name: _within(estimate, *limits.get(name, (0.0, np.inf if name.endswith("median") else 1.0)))
+            for name, estimate in zip(names, estimates, strict=True)
+        }
 
     def _estimates(self, ids: list[str], measured: Measured, answers: Grid) -> dict[str, Breaks]:
         """Return the breaks of the facts on the grid and, for answers with curves, off it."""
@@ -299,11 +361,10 @@ def _add_breaks(
     entropy.
     """
     breaking = breaks.breaking
-    unbroken = np.where(np.isnan(breaking), np.nan, np.isinf(breaking).astype(float))
-    result.add_share(UNBROKEN.name, unbroken, groups)
+    result.add_share(UNBROKEN.name, masked(~np.isnan(breaking), np.isinf(breaking)), groups)
     result.add_mean("frs.breaking_temperature.mean_broken", _broken(breaking), groups, (0.0, breaks.last))
-    result.values["frs.breaking_temperature.median"] = _median(breaking)
-    result.of_questions["frs.breaking_temperature.median"] = _defined(breaking)
+    result.values["frs.breaking_temperature.median"] = median_estimate(breaking)
+    result.of_questions["frs.breaking_temperature.median"] = count_defined(breaking)
     result.add_share("frs.entropy.mean", entropy, groups)
     result.values["frs.count.broken"] = Estimate(float(np.isfinite(breaking).sum()))
     result.values["frs.count.unbroken"] = Estimate(float(np.isinf(breaking).sum()))
@@ -328,20 +389,10 @@ def _broken(breaking: Floats) -> Floats:
     return np.where(np.isinf(breaking), np.nan, breaking)
 
 
-def _median(breaking: Floats) -> Estimate:
-    """Return the median breaking temperature; inf if half or more are unbroken."""
-    defined = breaking[~np.isnan(breaking)]
-    return Estimate(float(np.median(defined)) if len(defined) else float("nan"))
-
-
-def _defined(values: Floats) -> int:
-    return int(np.count_nonzero(~np.isnan(values)))
-
-
 def _joint(entropy: Floats, breaking: Floats) -> dict[str, int]:
     """Count the questions behind each value of :func:`entropy_against_breaking`."""
     name = "frs.entropy_vs_breaking"
-    defined, broken = _defined(entropy + breaking), _defined(entropy + _broken(breaking))
+    defined, broken = count_defined(entropy + breaking), count_defined(entropy + _broken(breaking))
     return {f"{name}.pearson_broken": broken, f"{name}.pearson_all": defined, f"{name}.kendall": defined}
 
 
@@ -361,3 +412,25 @@ def entropy_against_breaking(
         f"{name}_all": estimate(pearson, [entropy, placed], groups, seed, is_defined),
         "frs.entropy_vs_breaking.kendall": Estimate(kendall(entropy[is_defined], placed[is_defined])),
     }
+
+
+def _label_counts(answers: Grid, graded: pa.Table) -> LabelCounts:
+    """Return the counts of the labels, weighted to the number of equally informative simple draws."""
+    people, judged = graded[HUMAN_LABEL].to_numpy(), verdicts(graded)
+    place = {question_id: row for row, question_id in enumerate(answers.question_ids)}
+    row = np.array([place[question_id] for question_id in graded["question_id"].to_pylist()], dtype=np.intp)
+    column = np.searchsorted(answers.temperatures, graded["temperature"].to_numpy())
+    weights = graded[HUMAN_LABEL_WEIGHT].to_numpy() * reply_weights(graded)
+    used = weights[~np.isnan(people) & ~np.isnan(judged)]
+    scale = used.sum() / (used**2).sum() if len(used) else 1.0
+    return label_counts(judged, people, row, column, weights * scale, answers.correct.shape)
+
+
+def _within(estimate: Estimate, low: float, high: float) -> Estimate:
+    """Return an estimate with its bounds clipped to the possible range; a reflected interval may exceed it."""
+    return Estimate(estimate.value, *(float(np.clip(bound, low, high)) for bound in estimate[1:]))
+
+
+def _mean(values: Floats) -> float:
+    defined = values[~np.isnan(values)]
+    return float(defined.mean()) if len(defined) else np.nan

@@ -9,19 +9,15 @@ import pyarrow as pa
 
 from robust_eval.answer import rows
 from robust_eval.metric.label_correction import add_corrected_curve, corrected_spec
-from robust_eval.metric.metric_spec import RUN, MetricSpec
-from robust_eval.metric.presentation import Presentation
+from robust_eval.metric.metric_spec import RUN, MetricSpec, share_spec
 from robust_eval.metric.score import Correction, Score, grid, question_groups, verdicts
 from robust_eval.question import LETTERS, Question
-from robust_eval.runtime.text import number
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.interval import SHARE, Floats
 
-FIGURE = MetricSpec(
+FIGURE = share_spec(
     "accuracy.greedy",
     "accuracy of all greedy answers",
-    limits=SHARE,
-    more_is_better=True,
     short="greedy accuracy",
     better_phrase="knows more than",
     construct="knowledge",
@@ -36,7 +32,7 @@ CONSTANT = MetricSpec("accuracy.constant", "accuracy of the best constant letter
 CORRECTED = "accuracy.greedy_corrected"
 
 
-FIGURES = (FIGURE, GUESSING, CONSTANT)
+FIGURES: tuple[MetricSpec, ...] = (FIGURE, GUESSING, CONSTANT)
 RARE = 0.01
 """Significance level for a dominant letter."""
 
@@ -57,35 +53,21 @@ def greedy_accuracy(questions: Sequence[Question], baseline: pa.Table) -> Score:
     be stricter. Where questions have choices, ``accuracy.guessing`` and ``accuracy.constant`` say what is reached on
     these by chance, and with the letter that is right most often.
     """
-    presentation = Presentation("Greedy answers", columns=[])
-    score = Score([question.id for question in questions], declared=FIGURES, presentation=presentation)
+    score = Score([question.id for question in questions], declared=FIGURES)
     accuracy = grid(score.question_ids, baseline).accuracy[:, 0]
     score.add_share(FIGURE.name, accuracy, question_groups(questions))
-    if np.isnan(score.values[FIGURE.name].value):
-        return score
-    accuracy_text = score.formatted(FIGURE.name, ".0%")
-    gradable = [row for row, question in enumerate(questions) if question.choices and question.correct is not None]
-    chosen = [row for row in gradable if not np.isnan(accuracy[row])]
-    if not chosen:
-        presentation.claims = [f"answers {accuracy_text} of what it was asked right"]
-        return score
-    guessed = float(np.mean([1 / len(questions[row].choices) for row in chosen]))
-    ((place, count),) = Counter(questions[row].correct for row in chosen).most_common(1)
-    score.values |= {GUESSING.name: Estimate(guessed), CONSTANT.name: Estimate(count / len(chosen))}
-    score.of_questions = dict.fromkeys((GUESSING.name, CONSTANT.name), len(chosen))
-    comparison = (
-        f"where guessing gets {number(guessed, '.0%')}, and {LETTERS[place or 0]} as the answer to each "
-        f"{number(count / len(chosen), '.0%')}"
-    )
-    if len(chosen) == score.n(FIGURE.name):
-        presentation.claims = [f"answers {accuracy_text} of what it was asked right, {comparison}"]
-    else:
-        share = number(float(accuracy[chosen].mean()), ".0%")
-        presentation.claims = [
-            f"answers {accuracy_text} of what it was asked right",
-            f"answers {share} of the {len(chosen):,} questions with choices right, {comparison}",
-        ]
+    if chosen := gradable_rows(questions, accuracy):
+        guessed = float(np.mean([1 / len(questions[row].choices) for row in chosen]))
+        ((_, count),) = Counter(questions[row].correct for row in chosen).most_common(1)
+        score.values |= {GUESSING.name: Estimate(guessed), CONSTANT.name: Estimate(count / len(chosen))}
+        score.of_questions = dict.fromkeys((GUESSING.name, CONSTANT.name), len(chosen))
     return score
+
+
+def gradable_rows(questions: Sequence[Question], accuracy: Floats) -> list[int]:
+    """Return the rows of the questions with choices whose greedy answer has a verdict, by its ``accuracy`` (n,)."""
+    gradable = [row for row, question in enumerate(questions) if question.choices and question.correct is not None]
+    return [row for row in gradable if not np.isnan(accuracy[row])]
 
 
 class Dominant(NamedTuple):

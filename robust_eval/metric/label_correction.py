@@ -1,15 +1,14 @@
 """Means over a table of answers, corrected by human labels of some of them (docs/methods.md, §5)."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from robust_eval.answer import DEFAULT_TEMPERATURE
-from robust_eval.metric.metric_spec import MetricSpec, at_words, curve_and_temperature, point, spec_of
-from robust_eval.metric.presentation import PaperTable, Presentation
+from robust_eval.metric.metric_spec import MetricSpec, point
 from robust_eval.metric.score import (
     HUMAN_LABEL,
     HUMAN_LABEL_WEIGHT,
@@ -20,22 +19,16 @@ from robust_eval.metric.score import (
     verdicts,
 )
 from robust_eval.question import Question
-from robust_eval.runtime.text import number
-from robust_eval.stats.correction import Corrected, corrected_curve, corrected_mean, labels_to_halve
-from robust_eval.stats.estimate import Estimate, interval
+from robust_eval.stats.correction import Corrected, corrected_curve, corrected_mean
+from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.interval import Floats
 
 NAME = "corrected"
 """Name of the score among those of a run."""
-HEADER = ("figure", "by the grader", "95 % interval", "corrected", "95 % interval", "labels", "labels to halve it")
 
 
-def corrected_score(corrections: Sequence[Correction], figures: Mapping[str, Estimate], labels: int) -> Score | None:
-    """Return some ``corrections`` as a score; None if no label was of an answer that counts.
-
-    ``figures`` are those of the run under their flat names, which are shown beside them, and ``labels`` says how many
-    answers have one.
-    """
+def corrected_score(corrections: Sequence[Correction]) -> Score | None:
+    """Return some ``corrections`` as a score; None if no label was of an answer that counts."""
     score = Score()
     declarations: list[MetricSpec] = []
     for each in corrections:
@@ -43,41 +36,7 @@ def corrected_score(corrections: Sequence[Correction], figures: Mapping[str, Est
         score.curves |= each.curves
         declarations += each.declared
     score.declared = declarations
-    estimates = score.figures()
-    if all(math.isnan(estimate.value) for estimate in estimates.values()):
-        return None
-    of = {name: of for each in corrections for name, of in each.of.items()}
-    number_of = {name: count for each in corrections for name, count in each.labels.items()}
-    rows = [
-        _row(name, declarations, estimates[name], figures.get(of[name], Estimate(math.nan)), number_of[name])
-        for name in score.headline().figures()
-        if name in of and not math.isnan(estimates[name].value)
-    ]
-    title = f"Corrected for the errors of the grader, by the labels of {labels:,} answers"
-    reasons: dict[str, list[str]] = {}
-    for each in corrections:
-        for name, why in each.uncorrected.items():
-            reasons.setdefault(why, []).append(name)
-    claims = [f"uncorrected {', '.join(names)}: {why}" for why, names in reasons.items()]
-    tables = [PaperTable(title, HEADER, rows)]
-    score.presentation = Presentation("Corrected by labels", columns=[], tables=tables, notes=claims, tables_alone=True)
-    return score
-
-
-def _row(name: str, declarations: Sequence[MetricSpec], corrected: Estimate, plain: Estimate, labels: int) -> list[str]:
-    about = spec_of(name, declarations)
-    form, label = (about.form, about.label.rpartition(",")[0]) if about else (".3f", name)
-    at = curve_and_temperature(name)
-    halve = labels_to_halve(labels, corrected.high - corrected.low, plain.high - plain.low)
-    return [
-        label + (f" {at_words(at[1])}" if at else ""),
-        number(plain.value, form),
-        interval(plain),
-        number(corrected.value, form),
-        interval(corrected),
-        f"{labels:,}",
-        "" if math.isnan(halve) else "more questions" if math.isinf(halve) else f"{halve:,}",
-    ]
+    return None if all(math.isnan(estimate.value) for estimate in score.figures().values()) else score
 
 
 BY_LABELS = "corrected by labels"

@@ -8,12 +8,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from robust_eval.answer import DEFAULT_TEMPERATURE
-from robust_eval.stats.interval import UNKNOWN, Limits
+from robust_eval.stats.interval import SHARE, UNKNOWN, Limits
 
 _KEY = b"limits"
 
@@ -248,6 +248,16 @@ class MetricSpec:
         return (self.comparison and self.comparison.vertical) or self.words.replace("{}", "…")
 
 
+def share_spec(name: str, label: str, more_is_better: bool = True, **fields: Any) -> MetricSpec:
+    """Return the spec of a share of questions or of answers."""
+    return MetricSpec(name, label, limits=SHARE, more_is_better=more_is_better, **fields)
+
+
+def count_spec(name: str, label: str, shown: str = RUN, **fields: Any) -> MetricSpec:
+    """Return the spec of a count, a whole number of all questions together."""
+    return MetricSpec(name, label, shown=shown, form=".0f", mean=False, **fields)
+
+
 @cache
 def _pattern(name: str) -> re.Pattern[str]:
     """Return the pattern of a metric's names, with their number as the only group."""
@@ -267,6 +277,28 @@ def is_name(name: str, declared_name: str) -> bool:
 def spec_of(name: str, specs: Iterable[MetricSpec]) -> MetricSpec | None:
     """Return the spec of a metric by its name, or None."""
     return next((match for spec in specs if (match := spec.for_name(name))), None)
+
+
+class MetricKey(NamedTuple):
+    """Parts of a figure's name: the name of its spec or, without one, of its curve; the number in the name, and the
+    temperature, NaN where there is none.
+    """
+
+    metric: str
+    parameter: float
+    temperature: float
+
+
+def key_of(name: str, specs: Iterable[MetricSpec]) -> MetricKey:
+    """Return the key of a figure.
+
+    >>> key_of("frs.d5.t0.2", [MetricSpec("frs.d{}", "")])
+    MetricKey(metric='frs.d{}', parameter=5.0, temperature=0.2)
+    """
+    curve, temperature = curve_and_temperature(name) or (name, math.nan)
+    matches = ((spec.name, match) for spec in specs if (match := _pattern(spec.name).fullmatch(curve)))
+    metric, match = next(matches, (curve, None))
+    return MetricKey(metric, float(match[1]) if match and match.groups() else math.nan, temperature)
 
 
 def point(name: str, temperature: float) -> str:

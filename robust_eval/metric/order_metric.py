@@ -12,8 +12,7 @@ import pyarrow as pa
 
 from robust_eval.answer import NO_ANSWER, NO_REPLY, rows, temperatures_of
 from robust_eval.error import UserError
-from robust_eval.metric.metric_spec import RUN, MetricSpec, at_words, nearest_to_one, point
-from robust_eval.metric.presentation import Column, Presentation
+from robust_eval.metric.metric_spec import RUN, MetricSpec, share_spec
 from robust_eval.metric.score import (
     Measured,
     Metric,
@@ -24,17 +23,14 @@ from robust_eval.metric.score import (
 )
 from robust_eval.prompt.arrangement import FORMS, GIVEN, Arrangement, read_arrangement
 from robust_eval.question import Question
-from robust_eval.runtime.text import number
 from robust_eval.sampler.base import ORDER
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.interval import SHARE, Floats, share_of
 from robust_eval.stats.position_bias import cochran_q, place_bias
 
-ONE_CHOICE = MetricSpec(
+ONE_CHOICE = share_spec(
     "order.one_choice",
     "share of questions with one choice in every order",
-    limits=SHARE,
-    more_is_better=True,
     primary=True,
     short="one choice in every order",
     of_question="one choice in every order",
@@ -42,20 +38,16 @@ ONE_CHOICE = MetricSpec(
     sample_size_note="The more orders are asked, the fewer questions keep one choice in all.",
     difference_phrase="choices depend on the order to different degrees",
 )
-RIGHT = MetricSpec(
-    "order.accuracy", "accuracy over all orders", limits=SHARE, more_is_better=True, short="over all orders"
-)
-EVERY = MetricSpec("order.every", "share of questions right in every order", limits=SHARE, more_is_better=True)
-PLACE = MetricSpec("order.accuracy.place{}", "accuracy, right choice at place {}", limits=SHARE, more_is_better=True)
+RIGHT = share_spec("order.accuracy", "accuracy over all orders", short="over all orders")
+EVERY = share_spec("order.every", "share of questions right in every order")
+PLACE = share_spec("order.accuracy.place{}", "accuracy, right choice at place {}")
 BIAS = MetricSpec(
     "order.bias.place{}", "accuracy at place {} minus that at the other places", limits=(-1.0, 1.0), shown=RUN
 )
 FORM = {
-    form: MetricSpec(
+    form: share_spec(
         f"order.form.{form}",
         "accuracy, choices as the prompt has them" if form == GIVEN else f"accuracy, choices with {form}",
-        limits=SHARE,
-        more_is_better=True,
         shown=RUN,
     )
     for form in (GIVEN, *FORMS)
@@ -67,40 +59,7 @@ Q = {
     ),
     "p_value": MetricSpec("order.cochran_q.p", "p value of Cochran's Q", shown=RUN, form=".2g", mean=False),
 }
-FIGURES = (ONE_CHOICE, RIGHT, EVERY, PLACE, BIAS, *FORM.values(), *Q.values())
-
-
-def presentation(score: Score) -> Presentation:
-    """Show the accuracy at each place, and the significance of its differences, at the temperature nearest 1."""
-    t = nearest_to_one(score.curves[ONE_CHOICE.name])
-    places = {
-        int(place): score.curves[name][t]
-        for place, name in PLACE.among(score.curves).items()
-        if not math.isnan(score.curves[name][t].value)
-    }
-    consistent = score.formatted(point(ONE_CHOICE.name, t), ".0%")
-    sentence = f"with their choices in other orders {at_words(t)}: of {consistent} of them one choice is named in all"
-    notes = []
-    if places:
-        worst, best = (pick(places, key=lambda place: places[place].value) for pick in (min, max))
-        low, high = (number(places[place].value, ".0%") for place in (worst, best))
-        sentence += f"; {high} of the answers are right where the right choice stands at place {best}, {low} at {worst}"
-        q, freedom, p = (score.curves[spec.name][t].value for spec in Q.values())
-        if not math.isnan(q):
-            test = f"{number(q, '.2f')}, {freedom:.0f} degrees of freedom, p = {number(p, '.2g')}"
-            notes = [f"position bias: Cochran's Q over the places {test}"]
-    columns = [
-        Column(
-            ONE_CHOICE.name,
-            "one choice",
-            f"1: one choice is named in every order, {at_words(t)}",
-            score.by_question[point(ONE_CHOICE.name, t)],
-            digits=0,
-            levels=(0.0, 1.0),
-        )
-    ]
-    claims = [f"keeps to one choice in every order on {consistent} of the questions"]
-    return Presentation("Order and form", f"{sentence}.", columns, claims=claims, notes=notes)
+FIGURES: tuple[MetricSpec, ...] = (ONE_CHOICE, RIGHT, EVERY, PLACE, BIAS, *FORM.values(), *Q.values())
 
 
 @dataclass(frozen=True)
@@ -168,7 +127,6 @@ class ChoiceOrder(Metric):
                     result.curves.setdefault(Q[name].name, {})[t] = Estimate(float(value))
         result.tables["order"] = _of_questions(questions, by_temperature)
         result.tables["order_places"] = _of_places(result, accuracy, temperatures, groups, seed)
-        result.presentation = presentation(result)
         return result
 
     def _forms(self, graded: pa.Table) -> set[str]:

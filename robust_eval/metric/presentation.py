@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,13 +28,29 @@ class Column:
     of_known: bool = False
 
 
-@dataclass(frozen=True)
-class PaperTable:
-    """Score in the form of a paper's table; the terminal shows it below the metrics."""
+class Cell(NamedTuple):
+    """Value with its optional interval, answer and verdict."""
+
+    value: str
+    interval: str = ""
+    answer: str = ""
+    verdict: str = ""
+    page: Path | None = None
+    """Report of the value, if available."""
+    question: str = ""
+    """Id of the value's question, if it has one."""
+
+
+class Table(NamedTuple):
+    """Table for people; the first ``names`` columns hold words, the others numbers."""
 
     title: str
     header: Sequence[str]
-    rows: Sequence[Sequence[str]]
+    rows: Sequence[Sequence[Cell]]
+    names: int = 1
+    note: str = ""
+    folded: bool = False
+    """True if the page shows it collapsed."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +94,7 @@ class Presentation:
     axes: Sequence[str] = ()
     claims: Sequence[str] = ()
     scale: Scale | None = None
-    tables: Sequence[PaperTable] = field(default_factory=list)
+    tables: Sequence[Table] = field(default_factory=list)
     tables_alone: bool = False
     notes: Sequence[str] = ()
     left_out: Sequence[str] = ()

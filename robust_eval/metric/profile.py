@@ -15,16 +15,14 @@ from numpy.typing import NDArray
 
 from robust_eval.answer import at_temperature
 from robust_eval.metric.challenge_metric import SURVIVAL as HOLDING
-from robust_eval.metric.frs_presentation import FRS, SURVIVAL
-from robust_eval.metric.metric_spec import RUN, MetricSpec, nearest_to_one, point
+from robust_eval.metric.frs_specs import FRS, SURVIVAL
+from robust_eval.metric.metric_spec import RUN, MetricSpec, count_spec, nearest_to_one, point, share_spec
 from robust_eval.metric.order_metric import RIGHT
-from robust_eval.metric.presentation import Presentation
 from robust_eval.metric.score import Score, question_groups
-from robust_eval.metric.thinking_presentation import ACCURACY as AFTER_THOUGHT
+from robust_eval.metric.thinking_metric import ACCURACY as AFTER_THOUGHT
 from robust_eval.question import Question
-from robust_eval.runtime.text import number
 from robust_eval.stats.correlation import spearman
-from robust_eval.stats.estimate import Estimate, bounds
+from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.interval import SHARE, Floats, bootstrap_draws, drop_degenerate
 
 
@@ -94,50 +92,37 @@ _LABELS = {
 """Labels of the correlated quantities."""
 _PAIRS = [pair for pair in combinations(_LABELS, 2) if pair != ("worst", "right_share")]
 """Pairs of them, without the one whose first is a part of the second."""
-ROBUST = MetricSpec(
+ROBUST = share_spec(
     "profile.robust",
     "share of facts that withstand all three",
-    limits=SHARE,
-    more_is_better=True,
     primary=True,
     short="withstand all three",
     better_phrase="has more facts that withstand all three methods than",
 )
-ROBUST_TO_ORDER = MetricSpec(
+ROBUST_TO_ORDER = share_spec(
     "profile.robust_to_order",
     "share of facts that withstand all four, other orders of choices as well",
-    limits=SHARE,
-    more_is_better=True,
     short="withstand all four",
 )
-ROBUST_TO_PUSHBACK = MetricSpec(
+ROBUST_TO_PUSHBACK = share_spec(
     "profile.robust_to_pushback",
     "share of facts that withstand all three, and all doubt",
-    limits=SHARE,
-    more_is_better=True,
     short="withstand doubt as well",
 )
-ROBUST_TO_ALL = MetricSpec(
-    "profile.robust_to_all",
-    "share of facts that withstand every pressure",
-    limits=SHARE,
-    more_is_better=True,
-    short="withstand all",
+ROBUST_TO_ALL = share_spec(
+    "profile.robust_to_all", "share of facts that withstand every pressure", short="withstand all"
 )
 FIRST = {
     name: MetricSpec(f"profile.first.{name}", f"share of facts that break first: {name}", limits=SHARE, shown=RUN)
     for name in ("temperature", "rewording", "repetition", "order", "doubt", "thinking")
 }
 """Specs by perturbation; facts with a tie of two perturbations count for both."""
-_UNDEFINED = MetricSpec(
+_UNDEFINED = count_spec(
     "profile.count.undefined",
     "facts that lack one of the three",
-    shown=RUN,
-    form=".0f",
-    mean=False,
     left_out="questions lack the value of one of the three methods",
 )
-FIGURES = (
+FIGURES: tuple[MetricSpec, ...] = (
     ROBUST,
     ROBUST_TO_ORDER,
     ROBUST_TO_PUSHBACK,
@@ -207,11 +192,6 @@ def profile(questions: Sequence[Question], scores: Mapping[str, Score], seed: in
     }
     texts = [question.text for question in questions]
     score.tables["profile"] = pa.table({"question_id": score.question_ids, "question": texts, **columns})
-    axes = ["certainty.entropy", "frs", "agreement.difficulty"]
-    robust_share = score.formatted((ROBUST_TO_ALL if optional else ROBUST).name, ".0%")
-    claims = [f"holds {robust_share} of the known facts under every pressure"] if is_known.any() else []
-    title = f"All {('three', 'four', 'five', 'six')[len(optional)]} methods"
-    score.presentation = Presentation(title, _sentence(score, int(is_known.sum())), [], axes, claims)
     return score
 
 
@@ -233,45 +213,6 @@ def _add_first(
         is_first = [np.nan if name is None else float(perturbation.name in name.split(", ")) for name in first]
         score.add_share(FIRST[perturbation.name].name, np.array(is_first), groups)
     return first
-
-
-def _sentence(score: Score, known_count: int) -> str:
-    """Return a sentence with the share of known facts, all values defined, that withstand all three methods."""
-    methods = "at rising temperature, in other words, and again and again"
-    if not known_count:
-        return f"{methods}; none of them has all values."
-    firm = score.values[ROBUST.name]
-    facts = "them" if known_count == len(score.question_ids) else f"the {known_count} that have all values"
-    return (
-        f"{methods}: {number(firm.value, '.0%')} of {facts} withstand all three (95 % interval "
-        f"{bounds(firm.low, firm.high, '.0%')}), which means unbroken at every temperature, "
-        f"right in every wording and right in every repetition.{_sentence_of_orders(score)}{_sentence_of_doubt(score)}"
-        f"{_sentence_of_first(score)}"
-    )
-
-
-def _sentence_of_orders(score: Score) -> str:
-    """Return a sentence with the share of facts with choices that are right in every order as well, or nothing."""
-    n = score.n(ROBUST_TO_ORDER.name)
-    if not n:
-        return ""
-    return f" Of the {n} with choices {score.formatted(ROBUST_TO_ORDER.name, '.0%')} are right in every order as well."
-
-
-def _sentence_of_doubt(score: Score) -> str:
-    """Return a sentence with the share of challenged facts that withstand pushback as well, or nothing."""
-    n = score.n(ROBUST_TO_PUSHBACK.name)
-    return f" {score.formatted(ROBUST_TO_PUSHBACK.name, '.0%')} of the {n} withstand all doubt as well." if n else ""
-
-
-def _sentence_of_first(score: Score) -> str:
-    """Return a sentence with the first failures, the most frequent first."""
-    shares = {name: score.values[spec.name].value for name, spec in FIRST.items() if spec.name in score.values}
-    breaking = sorted((name for name, share in shares.items() if share > 0), key=lambda name: -shares[name])
-    if not breaking:
-        return ""
-    shares_text = ", ".join(f"{name} {shares[name]:.0%}" for name in breaking)
-    return f" What breaks them first (several where they are even): {shares_text}."
 
 
 def _perturbations(values: Mapping[str, Floats], breaking: Floats, grid: Sequence[float]) -> list[PerturbationShare]:

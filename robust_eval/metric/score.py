@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from robust_eval.answer import CURVES, NO_ANSWER, NO_REPLY, EarlyStopping
 from robust_eval.metric.metric_spec import MetricSpec, headline_temperatures, point, spec_of
@@ -87,7 +87,7 @@ class Score:
     def n(self, figure: str) -> int | None:
         """Return the number of questions behind a metric, by its flat name; None for one without, such as a count."""
         if figure in self.by_question and figure not in self.of_questions:
-            return int(np.count_nonzero(~np.isnan(self.by_question[figure])))
+            return count_defined(self.by_question[figure])
         return self.of_questions.get(figure)
 
     def formatted(self, figure: str, form: str = ".3f") -> str:
@@ -327,6 +327,22 @@ def estimate(
     labels = None if groups is None else np.asarray(groups)[is_used]
     low, high = bootstrap(statistic, *chosen, groups=labels, seed=seed)
     return Estimate(float(statistic(*chosen)), *drop_degenerate(low, high))
+
+
+def median_estimate(values: Floats) -> Estimate:
+    """Return the median of the defined values, such as breaking temperatures; inf where half or more are unbroken."""
+    defined = values[~np.isnan(values)]
+    return Estimate(float(np.median(defined)) if len(defined) else float("nan"))
+
+
+def count_defined(values: Floats) -> int:
+    """Return the number of values that are not NaN."""
+    return int(np.count_nonzero(~np.isnan(values)))
+
+
+def masked(mask: NDArray[np.bool_], values: ArrayLike) -> Floats:
+    """Return the values inside the mask, as numbers; NaN elsewhere."""
+    return np.where(mask, np.asarray(values, dtype=float), np.nan)
 
 
 @cache

@@ -4,11 +4,10 @@ and their cost (docs/thinking.md).
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from robust_eval.aggregator.base import ENSEMBLE, with_votes
 from robust_eval.answer import NO_ANSWER, NO_REPLY, SCHEMA, at_temperature, rows, temperatures_of
@@ -16,35 +15,140 @@ from robust_eval.error import UserError
 from robust_eval.metric.agreement_metric import AnswerAgreement
 from robust_eval.metric.frs_metric import FactualRobustness
 from robust_eval.metric.greedy import greedy_verdicts
-from robust_eval.metric.metric_spec import nearest_to_one, point
-from robust_eval.metric.score import Measured, Metric, Score, estimate, question_groups, verdicts
-from robust_eval.metric.thinking_presentation import (
-    ACCURACY,
-    BETWEEN,
-    BROKEN_AT,
-    BUDGET_SPECS,
-    COUNTS,
-    FIGURES,
-    FRS,
-    KAPPA,
-    MEDIAN,
-    PLURALITY,
-    SHARE_BETWEEN,
-    SHARE_WITHIN,
-    UNBROKEN,
-    UNSETTLED,
-    WITHIN,
-    budget_spec,
-    median_spec,
-    presentation,
+from robust_eval.metric.metric_spec import (
+    DETAIL,
+    RUN,
+    MetricSpec,
+    count_spec,
+    nearest_to_one,
+    point,
+    share_spec,
+)
+from robust_eval.metric.score import (
+    Measured,
+    Metric,
+    Score,
+    count_defined,
+    estimate,
+    masked,
+    median_estimate,
+    question_groups,
+    verdicts,
 )
 from robust_eval.prompt.thought import Budget, ascending, read_thought
 from robust_eval.question import Question
 from robust_eval.sampler.base import THOUGHT
-from robust_eval.stats.estimate import Estimate
+from robust_eval.stats.estimate import UNDEFINED, Estimate
 from robust_eval.stats.frs import breaking_temperature, factual_robustness_score
-from robust_eval.stats.interval import Floats, share_of
+from robust_eval.stats.interval import SHARE, Floats, share_of
 from robust_eval.stats.variance import Variance, breaking_budget, drawn_variance, exact_variance, pooled_share
+
+ACCURACY = share_spec(
+    "thinking.accuracy",
+    "accuracy after thinking, largest budget",
+    primary=True,
+    short="right after thinking",
+    of_question="share of answers that are right after thinking",
+    better_phrase="is right after thinking more often than",
+    difference_phrase="shares of right answers are further apart",
+)
+SHARE_BETWEEN = MetricSpec(
+    "thinking.share_between",
+    "share of the variance between thoughts",
+    limits=(-math.inf, 1.0),
+    mean=False,
+    short="varies between thoughts",
+    explained="Of right or wrong, how much depends on what was thought; the rest varies after the same thought.",
+)
+SHARE_WITHIN = MetricSpec(
+    "thinking.share_within",
+    "share of the variance within answers after a thought",
+    limits=(0.0, math.inf),
+    shown=RUN,
+    mean=False,
+)
+BETWEEN = MetricSpec("thinking.between", "variance of right answers between thoughts", shown=RUN)
+WITHIN = MetricSpec("thinking.within", "variance of right answers after a thought", limits=(0.0, math.inf), shown=RUN)
+KAPPA = MetricSpec(
+    "thinking.kappa", "Fleiss' κ between thoughts", limits=(-math.inf, 1.0), more_is_better=True, mean=False
+)
+PLURALITY = share_spec("thinking.plurality", "accuracy of the vote of thoughts")
+UNSETTLED = share_spec(
+    "thinking.unsettled_share", "share of facts known with less thought, not with the most", more_is_better=False
+)
+BREAKING = MetricSpec(
+    "thinking.breaking_budget", "breaking budget", more_is_better=False, shown=DETAIL, form="g", mean=False
+)
+"""Metric of single questions: a fact beyond the largest budget has none, so that there is no mean."""
+MEDIAN = MetricSpec(
+    "thinking.breaking_budget.median", "median breaking budget", more_is_better=False, shown=RUN, form="g", mean=False
+)
+_ACCURACY = share_spec("thinking.accuracy.b{}", "accuracy, budget {}", shown=RUN)
+_TOKENS = MetricSpec(
+    "thinking.tokens.b{}", "tokens of an answer and its thought, budget {}", shown=RUN, form=".1f", more_is_better=False
+)
+_SUFFICIENT = MetricSpec(
+    "thinking.enough.b{}", "share of known facts that need no more, budget {}", limits=SHARE, shown=DETAIL
+)
+BUDGET_SPECS = (_ACCURACY, _TOKENS, _SUFFICIENT)
+"""Metrics of each budget: see :func:`budget_spec`."""
+FRS = share_spec("thinking.frs", "mean FRS after thought")
+UNBROKEN = share_spec("thinking.unbroken_share", "share of facts unbroken after thought")
+BROKEN_AT = MetricSpec(
+    "thinking.breaking_temperature.mean_broken",
+    "mean breaking temperature after thought, broken facts",
+    more_is_better=True,
+)
+COUNTS = {
+    "known": count_spec("thinking.count.known", "facts right with a budget or more"),
+    "unknown": count_spec(
+        "thinking.count.unknown",
+        "facts that no budget makes right",
+        left_out="facts are right with no budget: they have no breaking budget",
+    ),
+}
+FIGURES: tuple[MetricSpec, ...] = (
+    ACCURACY,
+    SHARE_BETWEEN,
+    SHARE_WITHIN,
+    BETWEEN,
+    WITHIN,
+    KAPPA,
+    PLURALITY,
+    UNSETTLED,
+    BREAKING,
+    MEDIAN,
+    *BUDGET_SPECS,
+    FRS,
+    UNBROKEN,
+    BROKEN_AT,
+    *COUNTS.values(),
+)
+
+
+def budget_spec(spec: MetricSpec, budget: Budget) -> MetricSpec:
+    """Return one of :data:`BUDGET_SPECS` for a budget: a number of tokens, or a word, declared by a run.
+
+    >>> budget_spec(BUDGET_SPECS[0], 64).name, budget_spec(BUDGET_SPECS[0], "low").name
+    ('thinking.accuracy.b64', 'thinking.accuracy.low')
+    """
+    name = spec.name.format(budget) if isinstance(budget, int) else spec.name.replace("b{}", budget)
+    return replace(spec, name=name, label=spec.label.format(budget))
+
+
+def median_spec(budgets: Sequence[Budget]) -> MetricSpec:
+    """Return :data:`MEDIAN`, with the words of a service counted.
+
+    >>> median_spec(["low", "high"]).label
+    'median breaking budget, counted from 1 (low, high)'
+    """
+    return replace(MEDIAN, label=MEDIAN.label + counted(budgets))
+
+
+def counted(budgets: Sequence[Budget]) -> str:
+    """Return the words of a service in their order, for figures that count them; empty for numbers of tokens."""
+    return "" if isinstance(budgets[0], int) else f", counted from 1 ({', '.join(map(str, budgets))})"
+
 
 _ITEM = ("question_id", "rewrite")
 """Columns that identify a request."""
@@ -115,7 +219,7 @@ class ReasoningBudget(Metric):
         ]
         extra = [budget_spec(spec, budget) for budget in budgets if isinstance(budget, str) for spec in BUDGET_SPECS]
         declared = (median_spec(budgets), *self.figures, *extra)
-        result = Score(question_ids=ids, settings={"threshold": self.threshold}, declared=declared)
+        result = Score(question_ids=ids, settings={"threshold": self.threshold, "budgets": budgets}, declared=declared)
 
         def add(name: str, columns: Sequence[Floats]) -> None:
             result.add_curve(name, np.column_stack(columns), temperatures, groups)
@@ -129,19 +233,18 @@ class ReasoningBudget(Metric):
         self._add_agreement(result, questions, measured, budgets[-1], seed)
         grid = np.array([budget if isinstance(budget, int) else place for place, budget in enumerate(budgets, 1)])
         breaking = [breaking_budget(accuracy[:, :, at], grid, self.threshold) for at in range(len(temperatures))]
-        add(UNSETTLED.name, [_where(~np.isnan(b), np.isinf(b)) for b in breaking])
+        add(UNSETTLED.name, [masked(~np.isnan(b), np.isinf(b)) for b in breaking])
         for t, b in zip(temperatures, breaking, strict=True):
-            defined = b[~np.isnan(b)]
-            median = float(np.median(defined)) if len(defined) else math.nan
-            if math.isinf(median):
-                median, result.reasons[point(MEDIAN.name, t)] = math.nan, "more than the largest"
-            result.curves.setdefault(MEDIAN.name, {})[t] = Estimate(median)
-            result.of_questions[point(MEDIAN.name, t)] = len(defined)
+            median = median_estimate(b)
+            if math.isinf(median.value):
+                median, result.reasons[point(MEDIAN.name, t)] = UNDEFINED, "more than the largest"
+            result.curves.setdefault(MEDIAN.name, {})[t] = median
+            result.of_questions[point(MEDIAN.name, t)] = count_defined(b)
         for place, budget in enumerate(budgets):
             accuracy_name, tokens_name, enough_name = (budget_spec(spec, budget).name for spec in BUDGET_SPECS)
             add(accuracy_name, list(accuracy[:, place].T))
             add(tokens_name, [each.tokens[:, place] for each in traced])
-            add(enough_name, [_where(~np.isnan(b), b <= grid[place]) for b in breaking])
+            add(enough_name, [masked(~np.isnan(b), b <= grid[place]) for b in breaking])
         at = temperatures.index(nearest_to_one(temperatures))
         for name, those in (("known", ~np.isnan(breaking[at])), ("unknown", np.isnan(breaking[at]))):
             result.values[COUNTS[name].name] = Estimate(float(np.count_nonzero(those)))
@@ -149,7 +252,6 @@ class ReasoningBudget(Metric):
             self._add_frs(result, accuracy[:, -1], measured.baseline, temperatures, groups, seed)
         result.tables["thinking"] = _of_questions(questions, temperatures, accuracy, variances, breaking)
         result.tables["thinking_budgets"] = _of_budgets(result, temperatures, budgets)
-        result.presentation = presentation(result, budgets, breaking[at], variances[at].between)
         return result
 
     def _add_shares(
@@ -197,14 +299,14 @@ class ReasoningBudget(Metric):
         """
         grid = np.array(temperatures)
         is_known = greedy_verdicts(result.question_ids, baseline) != 0
-        breaking = _where(is_known, breaking_temperature(accuracy, grid, self.threshold))
+        breaking = masked(is_known, breaking_temperature(accuracy, grid, self.threshold))
         try:
             entropy = FactualRobustness().initial_entropy(result.question_ids, baseline)
         except UserError:  # there are fewer log-probabilities than it is made of
             entropy = np.full(len(breaking), np.nan)
         result.add_mean(FRS.name, factual_robustness_score(entropy, breaking, self.d), groups)
-        result.add_mean(UNBROKEN.name, _where(~np.isnan(breaking), np.isinf(breaking)), groups)
-        broken = _where(np.isfinite(breaking), breaking)
+        result.add_mean(UNBROKEN.name, masked(~np.isnan(breaking), np.isinf(breaking)), groups)
+        broken = masked(np.isfinite(breaking), breaking)
         result.add_mean(BROKEN_AT.name, broken, groups, (0.0, float(grid[-1])))
 
 
@@ -277,11 +379,6 @@ def answers_of_traces(graded: pa.Table, budget: Budget) -> pa.Table:
         field = SCHEMA.field(name)
         table = table.set_column(table.schema.get_field_index(name), field, pa.array(values, field.type))
     return table.drop_columns([ENSEMBLE]) if ENSEMBLE in table.column_names else table
-
-
-def _where(mask: NDArray[np.bool_], values: NDArray[np.generic]) -> Floats:
-    """Return the values inside the ``mask``, as numbers; NaN elsewhere."""
-    return np.where(mask, values.astype(float), math.nan)
 
 
 def _of_questions(

@@ -10,7 +10,7 @@ from matplotlib.ticker import MaxNLocator
 
 from robust_eval.metric.metric_spec import nearest_to_one
 from robust_eval.plot.colours import BLUE, GREY, INKS, QUALITATIVE, RED, SEQUENTIAL
-from robust_eval.plot.registry import picture
+from robust_eval.plot.registry import run_figure
 from robust_eval.plot.style import ink, legend_below, root
 from robust_eval.runs.findings import Findings
 from robust_eval.runtime.text import number
@@ -19,7 +19,7 @@ BINS = 10
 """Number of bins of certainty from 0 to 1; both ends belong to a bin."""
 
 
-@picture(
+@run_figure(
     "From right with every rater to right with any",
     "The distance from the first to the last is what the wording decides; a vote above the original question says that "
     "asking in several ways pays.",
@@ -49,7 +49,7 @@ def accuracy_range(axes: Axes, run: Findings) -> None:
     axes.set_title("From right with every rater to right with any")
 
 
-@picture(
+@run_figure(
     "Certainty of each question's raters",
     "1 is agreement of all, 0 an even spread; where wrong votes (hatched) lie on the left, disagreement is a warning "
     "that needs no key.",
@@ -93,7 +93,7 @@ def certainty_of_questions(axes: Axes, run: Findings) -> None:
         legend_below(axes)
 
 
-@picture(
+@run_figure(
     "Agreement between raters",
     "A row that is darker than the others is a rater, such as one rewrite, that goes its own way; 0 is the original "
     "question.",
@@ -119,14 +119,14 @@ def agreement_matrix(axes: Axes, run: Findings) -> None:
     axes.set_title("Agreement between raters (0: the original question)")
 
 
-@picture(
+@run_figure(
     "Answers that a question got",
     "1 is agreement of all; the hatched bar counts the questions to which no two raters gave the same answer.",
     "Cho & Watson, what M2 of Table 4 sums up",
     lambda run: "agreement" in run.tables,
 )
 def labels_per_question(axes: Axes, run: Findings) -> None:
-    """How many questions got how many different answers from their raters."""
+    """The number of questions with each number of different answers from their raters."""
     table = run.nearest_to_one("agreement")
     labels, raters = table["labels"].to_numpy(), pc.max(table["raters"]).as_py()
     counts = np.bincount(labels.astype(int), minlength=raters + 1)

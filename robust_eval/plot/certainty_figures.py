@@ -16,7 +16,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
 from robust_eval.plot.colours import GREY, INKS, QUALITATIVE, RED
-from robust_eval.plot.registry import picture
+from robust_eval.plot.registry import run_figure
 from robust_eval.plot.style import ink, legend_below, panels, root
 from robust_eval.runs.findings import Findings
 from robust_eval.stats.entropy import FAMILIES, entropy_of
@@ -104,7 +104,7 @@ def _repeated_and_judged(run: Findings) -> bool:
     return _repeated(run) and not np.isnan(run.nearest_to_one("certainty")["error_rate"].to_numpy()).all()
 
 
-@picture(
+@run_figure(
     "Entropy of the answers",
     "0 is the same answer every time; the right end is an even spread over all answers that were possible.",
     "Reganova & Steinbach, Fig. 1",
@@ -116,7 +116,7 @@ def answer_entropy(axes: Axes, run: Findings) -> None:
     entropy_histogram(axes, {"all questions": table["entropy"].to_numpy()}, pc.max(table["most"]).as_py())
 
 
-@picture(
+@run_figure(
     "Error rate against entropy",
     "The lower left corner is certain and right, the upper left certain and wrong, which no repetition reveals; no "
     "question can lie left of the thick curve, that of two answers.",
@@ -140,7 +140,7 @@ def error_rate_by_entropy(axes: Axes, run: Findings) -> None:
     axes.set_title(f"Error rate against entropy (n = {sample_size})", parse_math=False)
 
 
-@picture(
+@run_figure(
     "Error rate against entropy, by category",
     "Categories whose questions lie in the upper left are those in which the model errs without a sign of doubt.",
     "Reganova & Steinbach, Fig. 3",

@@ -13,10 +13,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 from numpy.typing import ArrayLike, NDArray
 
-from robust_eval.metric.frs_presentation import FRS
+from robust_eval.metric.frs_specs import FRS
 from robust_eval.metric.frs_tables import cut_size, share_estimates
 from robust_eval.plot.colours import BLUE, GREY, INKS, QUALITATIVE, RED, SEQUENTIAL
-from robust_eval.plot.registry import picture
+from robust_eval.plot.registry import run_figure
 from robust_eval.plot.style import MANY, OUTLINE, band, legend_below, legend_right, panels, root
 from robust_eval.question import QUESTION_TYPES
 from robust_eval.runs.findings import Findings
@@ -45,7 +45,7 @@ def facts_of(run: Findings) -> Facts:
     return Facts(entropy, breaking, run.scores(), sorted(run.curves.get("accuracy") or run.curves["frs.survival"]))
 
 
-@picture(
+@run_figure(
     "Every fact under three kinds of pressure",
     "Facts in the upper left are held firmly by all three methods; a diamond is a fact that is right in every wording.",
     "of our own: the three papers ask about different questions",
@@ -89,7 +89,7 @@ def frs_by_entropy_and_rewording(axes: Axes, run: Findings) -> None:
     legend_below(axes, columns=2, enlarged=4 if many else 1)
 
 
-@picture(
+@run_figure(
     "Accuracy against temperature",
     "The earlier and the steeper it falls, the less firmly the model holds what it knows.",
     "Fastowski et al., Fig. 1",
@@ -108,7 +108,7 @@ def accuracy_by_temperature(axes: Axes, run: Findings) -> None:
     legend_below(axes)
 
 
-@picture(
+@run_figure(
     "Facts that hold",
     "Where the curve crosses one half, half of the facts are broken; what is left at the last temperature is unbroken.",
     "survival curve (Kaplan & Meier), beyond the paper",
@@ -130,7 +130,7 @@ def survival(axes: Axes, run: Findings) -> None:
     legend_below(axes)
 
 
-@picture(
+@run_figure(
     "Certainty of right and wrong replies",
     "Certainty is of use where wrong replies (hatched) lie on the left and right ones on the right; wrong replies on "
     "the right are errors of which the model is sure.",
@@ -181,7 +181,7 @@ def certainty_bins(axes: Axes, certainty_from: ArrayLike, right: ArrayLike, wron
     return axes
 
 
-@picture(
+@run_figure(
     "Initial entropy against breaking temperature",
     "Means that fall to the right say that facts of which the model is unsure break first; r leaves the unbroken facts "
     "out, which weakens it.",
@@ -237,7 +237,7 @@ def draw_entropies(axes: Axes, facts: Facts) -> None:
     axes.set(xlabel="breaking temperature $t_b$", ylabel="initial entropy H (0 to 1)", ylim=(-0.02, 1.02))
 
 
-@picture(
+@run_figure(
     "Robustness of every fact",
     "Firm facts lie in the upper left; those in a row break at the same temperature, and the score tells them apart by "
     "their entropy. Within a row they are spread to be seen.",
@@ -280,7 +280,7 @@ def draw_plane(axes: Axes, facts: Facts, d: float) -> PathCollection:
     return points
 
 
-@picture(
+@run_figure(
     "Question types among the most and the least robust facts",
     "Above the dashed line a type is found more often among the most robust facts than among the least.",
     "Fastowski et al., Fig. 5",
@@ -311,7 +311,7 @@ def question_types(axes: Axes, run: Findings) -> None:
     axes.set_title(f"Question types among the {n} most and the {n} least robust facts")
 
 
-@picture(
+@run_figure(
     "Mean score for each d",
     "The larger d, the more an unsure start costs; unbroken facts score 1 for every d, so read their share beside the "
     "mean.",
@@ -334,7 +334,7 @@ def frs_by_d(axes: Axes, run: Findings) -> None:
     axes.set_title("Mean score for each d")
 
 
-@picture(
+@run_figure(
     "Distribution of the score",
     "A narrow peak says that facts are held alike, two peaks that there are firm and weak ones; the area is the share "
     "of broken facts.",

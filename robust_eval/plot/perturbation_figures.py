@@ -6,7 +6,7 @@ from matplotlib.ticker import MaxNLocator
 
 from robust_eval.metric.metric_spec import nearest_to_one
 from robust_eval.plot.colours import BLUE, GREY, RED
-from robust_eval.plot.registry import picture
+from robust_eval.plot.registry import run_figure
 from robust_eval.plot.style import MANY, OUTLINE, band, legend_below
 from robust_eval.runs.findings import Findings
 
@@ -14,7 +14,7 @@ _MAX_VARIANCE = 0.25
 """Largest variance of right and wrong."""
 
 
-@picture(
+@run_figure(
     "Accuracy by the place of the right choice",
     "Points that lie apart say that the model prefers a place to what stands there: one that always says A is right at "
     "the first place and at no other.",
@@ -37,7 +37,7 @@ def accuracy_by_place(axes: Axes, run: Findings) -> None:
     legend_below(axes)
 
 
-@picture(
+@run_figure(
     "Facts under doubt",
     "A curve that falls says that right answers are given up when a user doubts them; a dashed one that rises as far "
     "says that the model gives in to doubt, whatever is right.",
@@ -64,7 +64,7 @@ def facts_under_doubt(axes: Axes, run: Findings) -> None:
     legend_below(axes)
 
 
-@picture(
+@run_figure(
     "Accuracy and price by the budget of thinking",
     "A curve that rises says that thought helps; where it is flat, more of it is paid for nothing.",
     "budgets of thinking, beyond the papers",
@@ -94,7 +94,7 @@ def accuracy_by_budget(axes: Axes, run: Findings) -> None:
     axes.get_legend().set_bbox_to_anchor((0.5, -0.2))  # type: ignore[union-attr]
 
 
-@picture(
+@run_figure(
     "What varies: the thought, or the answer after it",
     "Points that lie high are questions whose answer depends on what was thought; those far to the right vary after "
     "one and the same thought.",

@@ -21,7 +21,7 @@ _MODULES = (
 
 
 @dataclass(frozen=True)
-class Picture:
+class RegisteredFigure:
     """Registered figure.
 
     The docstring of ``draw`` says in one sentence what it shows, ``tells`` how to read it, and ``source`` which figure
@@ -61,23 +61,23 @@ class Picture:
         return f"{self.caption}. {self.shows}"
 
 
-CATALOGUE: list[Picture] = []
+CATALOGUE: list[RegisteredFigure] = []
 """Registered figures, in display order; :func:`registered` fills it."""
 
 
-def picture(
+def run_figure(
     caption: str, tells: str, source: str, allowed: Callable[[Findings], bool] | None
 ) -> Callable[[Draw], Draw]:
-    """Register a function as a figure (see :class:`Picture`)."""
+    """Register a function as a figure (see :class:`RegisteredFigure`)."""
 
     def register(draw: Draw) -> Draw:
-        CATALOGUE.append(Picture(draw, caption, tells, source, allowed))
+        CATALOGUE.append(RegisteredFigure(draw, caption, tells, source, allowed))
         return draw
 
     return register
 
 
-def registered() -> list[Picture]:
+def registered() -> list[RegisteredFigure]:
     """Return all figures; import the modules that define them, and matplotlib."""
     for module in _MODULES:
         import_module(f"robust_eval.plot.{module}")

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 
 from robust_eval.metric.metric_spec import STEPS, MetricSpec
 from robust_eval.plot.colours import BLUE, GREY, QUALITATIVE
-from robust_eval.plot.registry import picture
+from robust_eval.plot.registry import run_figure
 from robust_eval.plot.style import band, legend_right
 from robust_eval.question import QUESTION_TYPES
 from robust_eval.runs.findings import Findings
@@ -40,7 +40,7 @@ def by_temperature(axes: Axes, curves: Curves, about: MetricSpec, title: str) ->
     return _label_axes(axes, about, title)
 
 
-@picture(
+@run_figure(
     "Figures of other metrics",
     "Lines that come near each other say that the figures move together; where they are of different kinds, only their "
     "course compares.",

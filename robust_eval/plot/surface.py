@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from robust_eval.plot.colours import SEQUENTIAL
-from robust_eval.plot.registry import picture
+from robust_eval.plot.registry import run_figure
 from robust_eval.plot.style import panels
 from robust_eval.runs.findings import Findings
 from robust_eval.stats.frs import factual_robustness_score
@@ -73,7 +73,7 @@ def surfaces(fig: Figure, formula: str = "frs", weights: Sequence[float] = WEIGH
     return fig
 
 
-@picture(
+@run_figure(
     "What the score makes of entropy and breaking temperature",
     "Along a line between two colours facts score alike; the larger d, the sooner entropy outweighs the breaking "
     "temperature.",
@@ -87,7 +87,7 @@ def frs_surfaces(fig: Figure, run: Findings) -> None:
     surfaces(fig, "frs")
 
 
-@picture(
+@run_figure(
     "The score before it is mapped to [0, 1]",
     "f is (1 − H)^d (t_b + 1) − H / (t_b + 1): between −1 and 3 on the paper's grid; the score is (f + 1) / (f + 2).",
     "Fastowski et al., Fig. 8",

@@ -9,8 +9,8 @@ import numpy as np
 
 from robust_eval.answer import at_temperature, temperatures_of
 from robust_eval.metric.certainty_metric import ENTROPY, ERROR_RATE
-from robust_eval.metric.frs_presentation import ENTROPY as INITIAL_ENTROPY
-from robust_eval.metric.frs_presentation import FRS
+from robust_eval.metric.frs_specs import ENTROPY as INITIAL_ENTROPY
+from robust_eval.metric.frs_specs import FRS
 from robust_eval.metric.frs_tables import share_estimates
 from robust_eval.metric.metric_spec import DATASETS, STEPS, MetricSpec, nearest_to_one, point
 from robust_eval.plot import certainty_figures as certainty
@@ -82,12 +82,8 @@ def _drawings(compared: Comparison) -> Iterator[Drawing]:
         shares = {subject: estimates for subject, estimates in ranked if estimates}
         caption = "Question types among the most robust facts"
         if shares:
-            yield Drawing(
-                "most_robust_by_type",
-                "question_types",
-                caption,
-                lambda axes: plot.most_robust_by_type(axes, shares, caption),
-            )
+            draw = _bind(plot.most_robust_by_type, shares, caption)
+            yield Drawing("most_robust_by_type", "question_types", caption, draw)
     yield from _differences(compared)
     yield from _by_dataset(compared)
     for dataset, end in zip(datasets, ends, strict=True):
@@ -138,21 +134,16 @@ def _differences(compared: Comparison) -> Iterator[Drawing]:
         if not pairs:
             continue
         furthest = sorted(pairs, key=lambda pair: -abs(pair.differences[name].value))[:MAX_PAIRS]
+        whole = compared.names.whole
         differences = {
-            f"{compared.names.whole[pair.first]} − {compared.names.whole[pair.second]}": pair.differences[name]
-            for pair in pairs
-            if pair in furthest
+            f"{whole[pair.first]} − {whole[pair.second]}": pair.differences[name] for pair in pairs if pair in furthest
         }
         label = compared.words(name)
         caption = f"Paired differences: {label}"
         if len(differences) < len(pairs):
             caption += f", the {len(differences)} largest of {len(pairs)}"
-        yield Drawing(
-            f"differences{f'_{place + 1}' if place else ''}",
-            "",
-            caption,
-            _bind(plot.differences, differences, f"first minus second: {label}", caption),
-        )
+        draw = _bind(plot.differences, differences, f"first minus second: {label}", caption)
+        yield Drawing(f"differences{f'_{place + 1}' if place else ''}", "", caption, draw)
 
 
 def _reply_certainty(runs: Runs, dataset: str, end: str) -> Iterator[Drawing]:
@@ -169,13 +160,8 @@ def _reply_certainty(runs: Runs, dataset: str, end: str) -> Iterator[Drawing]:
     if len(bins) > 1:
         panels, suffix = _limit_panels(bins)
         caption = f"Certainty of right and wrong replies, {dataset}{suffix}"
-        yield Drawing(
-            f"reply_certainty{end}",
-            "reply_certainty_by_temperature",
-            caption,
-            _bind(small_multiples.reply_certainty, panels, caption),
-            whole=True,
-        )
+        draw = _bind(small_multiples.reply_certainty, panels, caption)
+        yield Drawing(f"reply_certainty{end}", "reply_certainty_by_temperature", caption, draw, whole=True)
 
 
 def _facts(runs: Runs, dataset: str, end: str) -> Iterator[Drawing]:
@@ -195,32 +181,21 @@ def _facts(runs: Runs, dataset: str, end: str) -> Iterator[Drawing]:
     panels, suffix = _limit_panels(facts)
     common = [d for d in first.scores if all(d in each.scores for each in panels.values())]
     where = f"{dataset}{suffix}"
-    yield Drawing(
-        f"entropy_by_breaking_temperature{end}",
+
+    def drawing(name: str, caption: str, draw: Callable[..., object], *arguments: Any, title: str = "") -> Drawing:
+        return Drawing(f"{name}{end}", name, caption, _bind(draw, panels, *arguments, title or caption), whole=True)
+
+    yield drawing(
         "entropy_by_breaking_temperature",
         f"Initial entropy against breaking temperature, {where}",
-        _bind(
-            small_multiples.entropy_by_breaking_temperature,
-            panels,
-            f"Initial entropy against breaking temperature, {where}",
-        ),
-        whole=True,
+        small_multiples.entropy_by_breaking_temperature,
     )
     if common:
-        yield Drawing(
-            f"frs_by_entropy_and_breaking{end}",
-            "frs_by_entropy_and_breaking",
-            f"Robustness of every fact, {where}",
-            _bind(small_multiples.frs_by_entropy_and_breaking, panels, common[0], f"Robustness of every fact, {where}"),
-            whole=True,
-        )
-    yield Drawing(
-        f"frs_density{end}",
-        "frs_density",
-        f"Distribution of the score, {where}",
-        _bind(small_multiples.frs_density, panels, f"Distribution of the score of the broken facts, {where}"),
-        whole=True,
-    )
+        caption, draw = f"Robustness of every fact, {where}", small_multiples.frs_by_entropy_and_breaking
+        yield drawing("frs_by_entropy_and_breaking", caption, draw, common[0])
+    title = f"Distribution of the score of the broken facts, {where}"
+    caption = f"Distribution of the score, {where}"
+    yield drawing("frs_density", caption, small_multiples.frs_density, title=title)
 
 
 def _entropies(runs: Runs, dataset: str, end: str) -> Iterator[Drawing]:
@@ -240,42 +215,25 @@ def _entropies(runs: Runs, dataset: str, end: str) -> Iterator[Drawing]:
     if max_entropy <= 0:
         return
     caption = f"Entropy of the answers, {dataset}"
-    yield Drawing(
-        f"answer_entropy{end}",
-        "answer_entropy",
-        caption,
-        _bind(certainty.entropy_histogram, entropies, max_entropy),
-    )
+    draw = _bind(certainty.entropy_histogram, entropies, max_entropy)
+    yield Drawing(f"answer_entropy{end}", "answer_entropy", caption, draw)
     if len(errors) < 2:
         return
     selected, suffix = _limit_panels(errors)
     entropy = np.concatenate([entropies[label] for label in selected])
     rates = np.concatenate(list(selected.values()))
-    yield Drawing(
-        f"error_rate_by_entropy{end}",
-        "error_rate_by_entropy",
-        f"Error rate against entropy, {dataset}{suffix}",
-        _bind(
-            certainty.by_category,
-            entropy,
-            rates,
-            [label for label, values in selected.items() for _ in values],
-            max_entropy,
-        ),
-        whole=True,
-    )
+    labels = [label for label, values in selected.items() for _ in values]
+    draw = _bind(certainty.by_category, entropy, rates, labels, max_entropy)
+    caption = f"Error rate against entropy, {dataset}{suffix}"
+    yield Drawing(f"error_rate_by_entropy{end}", "error_rate_by_entropy", caption, draw, whole=True)
     category_names = dict.fromkeys(kind for label in selected for kind in categories[label])
     if 1 < len(category_names) <= MAX_PANELS:
         panels = [f"{kind}\n{label}" for label in selected for kind in categories[label]]
-        labels = {kind: certainty.PHYSICS.get(kind, kind or "none") for kind in category_names}
-        names = {f"{kind}\n{label}": f"{labels[kind]}, {label}" for kind in category_names for label in selected}
-        yield Drawing(
-            f"error_rate_by_category{end}",
-            "error_rate_by_category",
-            f"Error rate against entropy, by category, {dataset}{suffix}",
-            _bind(certainty.by_category, entropy, rates, panels, max_entropy, names),
-            whole=True,
-        )
+        words = {kind: certainty.PHYSICS.get(kind, kind or "none") for kind in category_names}
+        names = {f"{kind}\n{label}": f"{words[kind]}, {label}" for kind in category_names for label in selected}
+        draw = _bind(certainty.by_category, entropy, rates, panels, max_entropy, names)
+        caption = f"Error rate against entropy, by category, {dataset}{suffix}"
+        yield Drawing(f"error_rate_by_category{end}", "error_rate_by_category", caption, draw, whole=True)
 
 
 def _bind(draw: Callable[..., object], *arguments: Any) -> Callable[[Any], object]:

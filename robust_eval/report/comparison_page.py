@@ -10,12 +10,14 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from robust_eval.answer import write_parquet
-from robust_eval.report.comparison_tables import Cell, TextTable, comparison_tables
+from robust_eval.metric.presentation import Cell, Table
+from robust_eval.report.comparison_tables import comparison_tables
 from robust_eval.report.markdown import escaped, lines
 from robust_eval.report.opening import Ranking, explanations, opening
 from robust_eval.report.page import drawing, template
 from robust_eval.report.wording import few
 from robust_eval.runs.comparison import Comparison
+from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.significance import Difference, LogRank
 from robust_eval.tracking.run_folder import COMPARISON_PAGE, QUESTIONS
 
@@ -75,7 +77,7 @@ def _listed(words: Sequence[str]) -> str:
     return " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else words[0]
 
 
-def _markdown(paragraphs: Sequence[str], tables: Sequence[TextTable], drawings: Sequence[tuple[str, Path]]) -> str:
+def _markdown(paragraphs: Sequence[str], tables: Sequence[Table], drawings: Sequence[tuple[str, Path]]) -> str:
     sections = ["# Comparison", *(escaped(words) for words in paragraphs if words)]
     sections += [f"![{escaped(caption)}]({file.as_posix()})" for caption, file in drawings]
     for table in tables:
@@ -109,14 +111,12 @@ def _address(cell: Cell, folder: Path) -> str:
 
 def runs_as_data(compared: Comparison) -> pa.Table:
     """Return a row for each run and figure; ``n`` is its number of questions, if it has one."""
-    rows = [
-        {"run": label, "figure": name, **estimate._asdict(), "n": run.n(name)}
-        for label, run in zip(compared.labels, compared.runs, strict=True)
-        for name, estimate in run.figures.items()
-    ]
-    numbers = [(name, pa.float64()) for name in ("value", "low", "high")]
-    words = [("run", pa.string()), ("figure", pa.string())]
-    return pa.Table.from_pylist(rows, pa.schema([*words, *numbers, ("n", pa.int64())]))
+    words, numbers = (
+        ((name, pa.string()) for name in ("run", "figure")),
+        ((name, pa.float64()) for name in Estimate._fields),
+    )
+    schema = pa.schema([*words, *numbers, ("n", pa.int64())])
+    return pa.table(compared.frame[schema.names].to_dict("list"), schema=schema)
 
 
 def pairs_as_data(compared: Comparison) -> pa.Table:

@@ -1,12 +1,12 @@
 """Tables of a comparison, for people."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from robust_eval.metric.frs_tables import PAPER_N, cut_size
 from robust_eval.metric.metric_spec import ComparisonView, MetricSpec
+from robust_eval.metric.presentation import Cell, Table
 from robust_eval.report.wording import type_name
 from robust_eval.runs.comparison import Comparison, Pair
 from robust_eval.runs.shared_questions import SharedQuestions
@@ -26,32 +26,7 @@ SIGNS = {"right": "✓ right", "wrong": "✗ wrong"}
 _QUOTED = "In quotation marks: the greedy answers, with the verdicts on them."
 
 
-class Cell(NamedTuple):
-    """Value with its optional interval, answer and verdict."""
-
-    value: str
-    interval: str = ""
-    answer: str = ""
-    verdict: str = ""
-    page: Path | None = None
-    """Report of the value, if available."""
-    question: str = ""
-    """Id of the value's question, if it has one."""
-
-
-class TextTable(NamedTuple):
-    """Table for people; the first ``names`` columns hold words, the others numbers."""
-
-    title: str
-    header: Sequence[str]
-    rows: Sequence[Sequence[Cell]]
-    names: int = 1
-    note: str = ""
-    folded: bool = False
-    """True if the page shows it collapsed."""
-
-
-def comparison_tables(compared: Comparison) -> Iterator[TextTable]:
+def comparison_tables(compared: Comparison) -> Iterator[Table]:
     """Yield all tables, in the order of the page."""
     yield runs_table(compared)
     for figure, view in compared.views:
@@ -70,7 +45,7 @@ def comparison_tables(compared: Comparison) -> Iterator[TextTable]:
         yield _difference_table(compared, pair)
 
 
-def runs_table(compared: Comparison) -> TextTable:
+def runs_table(compared: Comparison) -> Table:
     """Return the table of runs × figures with intervals."""
     names = list(dict.fromkeys(name for run in compared.runs for name in run.headline))
     header = ["run", "questions", "kept", *(compared.heading(name) for name in names)]
@@ -79,11 +54,11 @@ def runs_table(compared: Comparison) -> TextTable:
             Cell(label, page=run.page),
             Cell(f"{run.asked}"),
             Cell(f"{sum(run.questions['kept'].to_pylist())}"),
-            *(_cell(run.figures[name], run.n(name)) if name in run.headline else Cell("") for name in names),
+            *(figure_cell(run.figures[name], run.n(name)) if name in run.headline else Cell("") for name in names),
         ]
         for run, label in zip(compared.runs, compared.labels, strict=True)
     ]
-    return TextTable(
+    return Table(
         "Runs",
         header,
         rows,
@@ -91,7 +66,7 @@ def runs_table(compared: Comparison) -> TextTable:
     )
 
 
-def _cost_table(compared: Comparison) -> TextTable:
+def _cost_table(compared: Comparison) -> Table:
     """Return tokens by stage, and missing or invalid answers, for each run (Cho & Watson, §4 and §6.4)."""
     names = [name for name in _COST_ROWS if any(run.figures.get(name, _ZERO).value for run in compared.runs)]
     rows = [
@@ -99,9 +74,7 @@ def _cost_table(compared: Comparison) -> TextTable:
         for run, label in zip(compared.runs, compared.labels, strict=True)
     ]
     note = "As a service would count them, each answer with its whole prompt; local models share most of this work."
-    return TextTable(
-        "Tokens, and answers that were none", ["run", *(_COST_ROWS[name] for name in names)], rows, note=note
-    )
+    return Table("Tokens, and answers that were none", ["run", *(_COST_ROWS[name] for name in names)], rows, note=note)
 
 
 _ZERO = Estimate(0.0)
@@ -130,7 +103,7 @@ _COST_ROWS = {
 """Rows of the table of costs; rows of zeros are left out."""
 
 
-def _table_by_dataset(compared: Comparison, figure: MetricSpec, view: ComparisonView) -> TextTable:
+def _table_by_dataset(compared: Comparison, figure: MetricSpec, view: ComparisonView) -> Table:
     """Return a figure with a number in its name by measurement and data set, with its companion figure: for FRS the
     share of unbroken facts (Fastowski et al., Table 1).
     """
@@ -149,14 +122,14 @@ def _table_by_dataset(compared: Comparison, figure: MetricSpec, view: Comparison
                 name = names.get(dataset, {}).get(each, "")
                 figures = runs[dataset].figures if name else {}
                 cells += [
-                    _cell(figures[name_], runs[dataset].n(name_)) if name_ in figures else Cell("")
+                    figure_cell(figures[name_], runs[dataset].n(name_)) if name_ in figures else Cell("")
                     for name_ in (name, *companions)
                 ]
             rows.append(cells)
-    return TextTable(f"{view.table or figure.title} by data set", header, rows, 2, view.note)
+    return Table(f"{view.table or figure.title} by data set", header, rows, 2, view.note)
 
 
-def _type_table(compared: Comparison) -> TextTable:
+def _type_table(compared: Comparison) -> Table:
     """Return the question types among the most robust facts, over all data sets of a subject (Fastowski et al., Fig.
     5).
     """
@@ -175,7 +148,7 @@ def _type_table(compared: Comparison) -> TextTable:
                 Cell(f"{cut_size(shares)}"),
                 *(Cell(number(row[end], ".1f")) for end in ("most_robust", "least_robust")),
             ]
-            cells.append(_cell(Estimate(row["share_most_robust"], row["low"], row["high"])))
+            cells.append(figure_cell(Estimate(row["share_most_robust"], row["low"], row["high"])))
             rows.append(cells)
     score, about = compared.types[0].score, compared.about(compared.types[0].score)
     by = (about.of_question or about.words) if about else score
@@ -184,29 +157,30 @@ def _type_table(compared: Comparison) -> TextTable:
         f"share among the most robust. {PAPER_N:,} facts are taken at either end, or half of all if that is less; "
         "those that tie there count in part."
     )
-    return TextTable("Question types among the most and the least robust facts", header, rows, 3, note)
+    return Table("Question types among the most and the least robust facts", header, rows, 3, note)
 
 
-def _scenario_table(compared: Comparison) -> TextTable:
+def _scenario_table(compared: Comparison) -> Table:
     """Return the figures by scenario, with means over data sets (Cho & Watson, Table 5)."""
-    names = list(dict.fromkeys(name for row in compared.scenarios for name in row.figures))
-    header = ["measured", "scenario", "data set", "questions", *(compared.words(name) for name in names)]
+    frame = compared.scenarios
+    names = [name for name in frame["figure"].unique() if name]
+    header = ["measured", "scenario", "data set", "questions", *map(compared.words, names)]
     rows = []
-    for row in compared.scenarios:
-        cells = [Cell(row.subject), Cell(row.scenario.replace("_", " ")), Cell(row.dataset or row.kind)]
-        cells.append(Cell(f"{row.questions}"))
-        cells += [
-            _cell(row.figures[name], row.of_questions[name]) if name in row.figures else Cell("") for name in names
-        ]
-        rows.append(cells)
+    for (subject, scenario, dataset, kind, questions), figures in frame.groupby(
+        ["subject", "scenario", "dataset", "kind", "questions"], sort=False
+    ):
+        estimates = ((row.figure, Estimate(row.value, row.low, row.high), row.n) for row in figures.itertuples())
+        cells = {name: figure_cell(estimate, n) for name, estimate, n in estimates}
+        words = subject, scenario.replace("_", " "), dataset or kind, f"{questions}"
+        rows.append([*map(Cell, words), *(cells.get(name, Cell("")) for name in names)])
     note = (
         "AVG counts the rows above alike, WAVG questions: each figure by the number of questions that have it. Rows in "
         "which a figure is undefined are left out of its means."
     )
-    return TextTable("By scenario", header, rows, 3, note if any(row.kind for row in compared.scenarios) else "")
+    return Table("By scenario", header, rows, 3, note if frame["kind"].any() else "")
 
 
-def pair_table(compared: Comparison) -> TextTable:
+def pair_table(compared: Comparison) -> Table:
     """Return a row for each pair: the headline figure and the log-rank test."""
     header = ["first", "second", "figure", "kept by each", "by both", "first minus second", "p"]
     header += ["break earlier in first", "in second", "log-rank χ²", "p"]
@@ -233,10 +207,10 @@ def pair_table(compared: Comparison) -> TextTable:
     )
     if len(rows) > 1:
         note += " Where nothing differs, about one interval in twenty leaves 0 out by chance."
-    return TextTable("Pairs", header, rows, 3, note)
+    return Table("Pairs", header, rows, 3, note)
 
 
-def _difference_table(compared: Comparison, pair: Pair) -> TextTable:
+def _difference_table(compared: Comparison, pair: Pair) -> Table:
     first, second = compared.names.whole[pair.first], compared.names.whole[pair.second]
     rows = [
         [
@@ -250,10 +224,10 @@ def _difference_table(compared: Comparison, pair: Pair) -> TextTable:
     ]
     header = ["figure", "shared questions", "first", "second", "first minus second"]
     note = "Each figure over the questions that have it in both."
-    return TextTable(f"{first} against {second}", header, rows, note=note, folded=True)
+    return Table(f"{first} against {second}", header, rows, note=note, folded=True)
 
 
-def _question_tables(shared: SharedQuestions) -> Iterator[TextTable]:
+def _question_tables(shared: SharedQuestions) -> Iterator[Table]:
     """Yield the questions with the largest differences: those kept by some runs alone, and by each main figure."""
     many = f"all {len(shared.ids):,} shared questions with their values are in {QUESTIONS}."
     places = shared.disputed(MAX_QUESTIONS)
@@ -264,7 +238,7 @@ def _question_tables(shared: SharedQuestions) -> Iterator[TextTable]:
             "Kept are those whose greedy answer is right, or as the settings select them; a limit on their "
             f"number leaves out others, too. {_QUOTED} {len(rows)} are shown; {many}"
         )
-        yield TextTable(
+        yield Table(
             f"Questions kept by some and not by others, {shared.dataset}", ["question", *shared.measured], rows, 1, note
         )
     for name in shared.figures:
@@ -280,7 +254,7 @@ def _question_tables(shared: SharedQuestions) -> Iterator[TextTable]:
             )
             about = shared.about(name)
             title = f"Questions that differ most: {about.of_question}{about.at_temperature}, {shared.dataset}"
-            yield TextTable(title, header, rows, 1, note)
+            yield Table(title, header, rows, 1, note)
 
 
 def _kept_cells(shared: SharedQuestions, row: int) -> Iterator[Cell]:
@@ -341,8 +315,9 @@ def _ties(shared: SharedQuestions, figure: str) -> str:
     return f"the question whose {other}, then to the question asked first" if other else "the question asked first"
 
 
-def _cell(estimate: Estimate, n: int | None = None) -> Cell:
-    return Cell(number(estimate.value), interval(estimate, n=n))
+def figure_cell(estimate: Estimate | None, n: int | None = None) -> Cell:
+    """Return the cell of a figure with its number of questions; an empty cell without a figure."""
+    return Cell("") if estimate is None else Cell(number(estimate.value), interval(estimate, n=n))
 
 
 def _difference(difference: Difference, n: int | None = None) -> Cell:

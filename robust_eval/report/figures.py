@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from robust_eval.plot.registry import CATALOGUE, Picture, registered
+from robust_eval.plot.registry import CATALOGUE, RegisteredFigure, registered
 from robust_eval.runs.findings import Findings, findings
 from robust_eval.tracking.result import Result
 
@@ -13,7 +13,7 @@ from robust_eval.tracking.result import Result
 class SavedFigure:
     """Registered figure with its ``svg`` file; a .png file is next to it."""
 
-    entry: Picture
+    entry: RegisteredFigure
     svg: Path
 
 
@@ -27,7 +27,7 @@ def save_figures(result: Result, folder: Path) -> list[SavedFigure]:
     return save_entries([entry for entry in CATALOGUE if entry.allowed and entry.allowed(run)], run, folder)
 
 
-def save_entries(entries: Iterable[Picture], run: Findings, folder: Path) -> list[SavedFigure]:
+def save_entries(entries: Iterable[RegisteredFigure], run: Findings, folder: Path) -> list[SavedFigure]:
     """Draw registered figures into ``folder``."""
     from robust_eval.plot.files import save  # matplotlib takes half a second, which nobody need spend who draws nothing
     from robust_eval.plot.style import figure

@@ -4,7 +4,7 @@ import html
 import re
 from collections.abc import Iterable
 
-from robust_eval.report.comparison_tables import Cell, TextTable
+from robust_eval.metric.presentation import Cell, Table
 from robust_eval.runtime.text import printable
 
 
@@ -15,7 +15,7 @@ def escaped(text: str) -> str:
     return re.sub(r":(?=\S)|@", lambda sign: f"&#{ord(sign[0])};", plain)
 
 
-def lines(table: TextTable) -> list[str]:
+def lines(table: Table) -> list[str]:
     """Return the lines of a table: header, rule, and rows."""
     rule = ["---"] * table.names + ["---:"] * (len(table.header) - table.names)
     return [_line(table.header), "| " + " | ".join(rule) + " |", *(_line(map(_words, row)) for row in table.rows)]

@@ -1,18 +1,17 @@
 """Markdown notes and short tables for the tracker, of a run and of a comparison."""
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from robust_eval.answer import rows
-from robust_eval.metric.metric_spec import curve_and_temperature
+from robust_eval.metric.presentation import Table
 from robust_eval.report.comparison_page import pairs_as_data, runs_as_data, sentences
-from robust_eval.report.comparison_tables import Cell, TextTable, pair_table, runs_table, shortened
+from robust_eval.report.comparison_tables import pair_table, runs_table, shortened
 from robust_eval.report.markdown import escaped, lines
 from robust_eval.report.question_table import sample
-from robust_eval.report.wording import few, few_kept, headline, sentence
+from robust_eval.report.wording import few, few_kept, figure_table, sentence
 from robust_eval.runs.comparison import Comparison
 from robust_eval.runs.question_status import standings
 from robust_eval.tracking.result import Result
@@ -26,9 +25,7 @@ ROWS = 1000
 
 def run_note(result: Result) -> str:
     """Return the note of a run: a sentence and the headline figures."""
-    figures = [row for score in result.scores.values() for row in headline(score)]
-    cells = [[Cell(words) for words in figure] for figure in figures]
-    table = TextTable("Figures", ["figure", "value", "95 % interval", "questions"], cells)
+    table = figure_table("Figures", result.scores.values())
     return _note([sentence(result), few_kept(result)], [table], "report.html")
 
 
@@ -38,7 +35,7 @@ def comparison_note(compared: Comparison) -> str:
     return _note([*sentences(compared), few(*compared.smallest_sample)], tables, COMPARISON_PAGE)
 
 
-def _note(sentences_: Sequence[str], tables: Sequence[TextTable], page: str) -> str:
+def _note(sentences_: Sequence[str], tables: Sequence[Table], page: str) -> str:
     """Return a list of sentences and tables, cut at whole sentences and rows, with a reference to the full page."""
     closing = f"\n\nThe whole report is {escaped(page)}, under Artifacts."
     note = ""
@@ -141,22 +138,16 @@ def best_and_range(compared: Comparison) -> tuple[dict[str, float], dict[str, st
     run by figure.
     """
     figures, best = {}, {}
-    headline = dict.fromkeys(name for run in compared.runs for name in run.headline)
-    other_names = (name for run in compared.runs for name in run.figures if not curve_and_temperature(name))
-    for name in dict.fromkeys([*headline, *other_names]):
+    for name, runs in compared.frame.dropna(subset="value").groupby("figure", sort=False):
         about = compared.about(name)
-        if about is None or not (about.primary or about.short):
+        is_detail = runs["temperature"].notna().any() and not runs["headline"].any()
+        if len(runs) < 2 or is_detail or about is None or not (about.primary or about.short):
             continue
-        labelled_values = [
-            (run.figures[name].value, label)
-            for run, label in zip(compared.runs, compared.labels, strict=True)
-            if name in run.figures and not math.isnan(run.figures[name].value)
-        ]
-        if len(labelled_values) > 1:
-            figures[f"{name}.spread"] = max(labelled_values)[0] - min(labelled_values)[0]
-            if about.more_is_better is not None:
-                value, label = (max if about.more_is_better else min)(labelled_values, key=lambda each: each[0])
-                figures[f"{name}.best"], best[f"best.{name}"] = value, label
+        values = runs["value"]
+        figures[f"{name}.spread"] = float(values.max() - values.min())
+        if about.more_is_better is not None:
+            row = runs.loc[values.idxmax() if about.more_is_better else values.idxmin()]
+            figures[f"{name}.best"], best[f"best.{name}"] = float(row["value"]), row["run"]
     return figures, best
 
 

@@ -4,19 +4,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pyarrow.compute as pc
-from rich.table import Table
+from rich.console import JustifyMethod, OverflowMethod
+from rich.table import Table as RichTable
 
 from robust_eval.metric.metric_spec import point
-from robust_eval.metric.presentation import PaperTable
+from robust_eval.metric.presentation import Cell, Table
 from robust_eval.metric.score import Score
+from robust_eval.report.comparison_tables import figure_cell
 from robust_eval.report.left_out import not_known, unanswered, unasked, unread
 from robust_eval.report.opening import opening
 from robust_eval.report.warnings import of_draws, of_letters, remedy, uncertain
-from robust_eval.report.wording import few, few_kept, headline, sentence
+from robust_eval.report.wording import few, few_kept, figure_table, sentence
 from robust_eval.runs.comparison import Comparison
 from robust_eval.runtime.console import Console
-from robust_eval.runtime.text import number
-from robust_eval.stats.estimate import interval
 from robust_eval.tracking.result import Result
 from robust_eval.tracking.run_folder import COMPARISON_PAGE, GRADED
 
@@ -26,16 +26,11 @@ WORD = 40
 
 def print_summary(result: Result, folder: Path, store: str, ui_command: str | None) -> None:
     """Print the headline figures, and the paths of the files."""
-    table = titled(f"{result.name}: {len(result.kept)} of {len(result.candidates())} questions kept")
-    table.add_column("figure")
-    for name in ("value", "95 % interval", "questions"):
-        table.add_column(name, justify="right")
-    for score in result.scores.values():
-        for row in () if score.presentation.tables_alone else headline(score):
-            table.add_row(*row)
+    title = f"{result.name}: {len(result.kept)} of {len(result.candidates())} questions kept"
+    shown = [score for score in result.scores.values() if not score.presentation.tables_alone]
     console = terminal()
     console.print()
-    console.print(table)
+    console.print(printed(figure_table(title, shown), overflow="ellipsis"))
     if warning := few_kept(result):
         console.print(warning)
     if text := unasked(result):
@@ -66,20 +61,21 @@ def print_summary(result: Result, folder: Path, store: str, ui_command: str | No
 
 def print_tables(score: Score, console: Console) -> None:
     """Print the tables of a score, and its notes."""
-    for paper in score.presentation.tables:
-        console.print(_of_paper(paper))
+    for table in score.presentation.tables:
+        console.print(printed(table))
     for note in score.presentation.notes:
         console.print(note)
 
 
-def _of_paper(paper: PaperTable) -> Table:
-    table = titled(paper.title)
-    for place, name in enumerate(paper.header):
-        words = place == 0 and name == "figure"
-        table.add_column(name, justify="left" if words else "right", overflow="fold")
-    for row in paper.rows:
-        table.add_row(*row)
-    return table
+def printed(table: Table, overflow: OverflowMethod = "fold", min_width: int | None = None) -> RichTable:
+    """Return a table for the console; ``min_width`` is that of its first column."""
+    rich_table = titled(table.title)
+    for place, name in enumerate(table.header):
+        justify: JustifyMethod = "left" if place < table.names else "right"
+        rich_table.add_column(name, justify=justify, overflow=overflow, min_width=None if place else min_width)
+    for row in table.rows:
+        rich_table.add_row(*("\n".join(filter(None, [cell.value, cell.interval])) for cell in row))
+    return rich_table
 
 
 def _spent(counts: Mapping[str, float], cost: object) -> str:
@@ -106,24 +102,20 @@ def print_job(result: Result, folder: Path) -> None:
 def print_comparison(compared: Comparison, folder: Path) -> None:
     """Print the main figures of all runs, and the path of the page."""
     headings = _short_headings(compared)
-    table = titled("1 run" if len(compared.runs) == 1 else f"{len(compared.runs)} runs")
-    for name in ("run", "kept", *headings.values()):
-        table.add_column(
-            name,
-            justify="left" if name == "run" else "right",
-            overflow="fold",
-            min_width=_widest(compared.labels) if name == "run" else None,
-        )
-    for label, run in zip(compared.labels, compared.runs, strict=True):
-        n_kept = sum(run.questions["kept"].to_pylist())
-        cells = [(run.figures.get(name), run.n(name)) for name in headings]
-        words = ["" if cell is None else f"{number(cell.value)}\n{interval(cell, n=n)}" for cell, n in cells]
-        table.add_row(label, f"{n_kept} of {run.asked}", *words)
+    rows = [
+        [
+            Cell(label),
+            Cell(f"{sum(run.questions['kept'].to_pylist())} of {run.asked}"),
+            *(figure_cell(run.figures.get(name), run.n(name)) for name in headings),
+        ]
+        for label, run in zip(compared.labels, compared.runs, strict=True)
+    ]
+    title = "1 run" if len(compared.runs) == 1 else f"{len(compared.runs)} runs"
     console = terminal()
     console.print()
     for text in opening(compared)[0]:
         console.print(text)
-    console.print(table)
+    console.print(printed(Table(title, ["run", "kept", *headings.values()], rows), min_width=_widest(compared.labels)))
     if warning := few(*compared.smallest_sample):
         console.print(warning)
     console.print(f"comparison: {folder / COMPARISON_PAGE}")
@@ -147,9 +139,9 @@ def _short_headings(compared: Comparison) -> dict[str, str]:
     return headings or {name: compared.words(name) for name in compared.runs[0].headline_means[:3]}
 
 
-def titled(title: str) -> Table:
+def titled(title: str) -> RichTable:
     """Return an empty table under a title."""
-    return Table(title=title, title_justify="left")
+    return RichTable(title=title, title_justify="left")
 
 
 def terminal() -> Console:

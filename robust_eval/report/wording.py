@@ -1,9 +1,10 @@
 """Text for the metrics of a run in the terminal and the report."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from robust_eval.metric.metric_spec import DETAIL
+from robust_eval.metric.presentation import Cell, Table
 from robust_eval.metric.score import Score, question_groups
 from robust_eval.prompt.arrangement import GIVEN
 from robust_eval.question import QUESTION_TYPES
@@ -30,6 +31,12 @@ def headline(score: Score) -> list[Row]:
     declared = {name: about for name in score.headline().figures() if (about := score.about(name))}
     names = [name for name, about in declared.items() if about.shown != DETAIL]
     return [_row(score, name) for name in names or figures]
+
+
+def figure_table(title: str, scores: Iterable[Score]) -> Table:
+    """Return the headline figures of scores as a table."""
+    rows = [[*map(Cell, row)] for score in scores for row in headline(score)]
+    return Table(title, ["figure", "value", "95 % interval", "questions"], rows)
 
 
 def _row(score: Score, name: str) -> Row:

@@ -6,9 +6,10 @@ Fastowski et al., "From Confidence to Collapse in LLM Factual Robustness", Fig. 
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
@@ -19,90 +20,62 @@ from robust_eval.metric.score import mean_estimate
 from robust_eval.runs.finished_runs import FinishedRun
 from robust_eval.stats.estimate import Estimate
 
-
-class ScenarioRow(NamedTuple):
-    """Headline figures of a measurement over the questions of one scenario, or their mean over several data sets.
-
-    ``kind`` is empty for the questions of one scenario in one data set; AVG is the unweighted mean of such rows, WAVG
-    the mean weighted by the number of questions of each figure. ``questions`` is the number of questions of the
-    scenario, ``of_questions`` that of each figure. Intervals of means treat data sets as independent.
-    """
-
-    subject: str
-    scenario: str
-    dataset: str
-    kind: str
-    questions: int
-    figures: dict[str, Estimate]
-    of_questions: dict[str, int]
+COLUMNS = ("subject", "scenario", "dataset", "kind", "questions", "figure", *Estimate._fields, "n", "mean")
+"""Columns of the frame of scenarios: ``kind`` is empty for the questions of one scenario in one data set, AVG for the
+unweighted mean of such rows, WAVG for the mean weighted by the number ``n`` of questions of each figure.
+``questions`` is the number of questions of the scenario. ``mean`` is true for a mean over questions. The first row of a
+scenario has no figure.
+"""
 
 
-class PartialMetric(NamedTuple):
-    """Figure of ``n`` questions; ``mean`` is true of a mean over them."""
-
-    n: int
-    estimate: Estimate
-    mean: bool = False
-
-
-class Part(NamedTuple):
-    """Metrics of the questions of one scenario in one data set."""
-
-    scenario: str
-    dataset: str
-    questions: int
-    figures: dict[str, PartialMetric]
-
-
-def scenario_rows(runs: Sequence[FinishedRun], subjects: Sequence[str], datasets: Sequence[str]) -> list[ScenarioRow]:
-    """Return a row for each run and scenario; of several data sets of one subject also AVG and WAVG, by scenario and in
-    total.
+def scenario_frame(runs: Sequence[FinishedRun], subjects: Sequence[str], datasets: Sequence[str]) -> pd.DataFrame:
+    """Return a row for each headline figure of each scenario of a run (:data:`COLUMNS`), with means over data sets.
 
     ``subjects`` and ``datasets`` label the model and the data set of each run.
     """
-    rows: list[ScenarioRow] = []
-    for subject in dict.fromkeys(subjects):
-        subject_runs = [
-            (run, dataset) for run, name, dataset in zip(runs, subjects, datasets, strict=True) if name == subject
-        ]
-        parts: list[Part] = []
-        for scenario in sorted({value for run, _ in subject_runs for value in run.questions["scenario"].to_pylist()}):
-            for run, dataset in subject_runs:
-                in_scenario = np.array([value == scenario for value in run.questions["scenario"].to_pylist()])
-                if in_scenario.any():
-                    parts.append(_part(run, scenario, dataset, in_scenario))
-        rows += with_averages(subject, parts)
-    return rows
+    rows = [row for each in zip(runs, subjects, datasets, strict=True) for row in _scenarios(*each)]
+    return with_averages(pd.DataFrame(rows, columns=COLUMNS))
 
 
-def with_averages(subject: str, parts: Sequence[Part]) -> Iterator[ScenarioRow]:
-    """Yield the parts, after those of each scenario AVG and WAVG if there are several, and finally those of all parts
+def with_averages(parts: pd.DataFrame) -> pd.DataFrame:
+    """Add AVG and WAVG to the rows of each scenario of several data sets of one subject, and finally those of all rows
     if there are several scenarios (Cho & Watson, Table 5, from the rows of Table 4).
 
-    Means are of figures that all parts have; parts in which one is undefined are left out of its mean.
+    Means are of figures that all parts have; parts in which one is undefined are left out of its mean. Their intervals
+    treat data sets as independent.
     """
-    scenarios = list(dict.fromkeys(part.scenario for part in parts))
-    for scenario in scenarios:
-        scenario_parts = [part for part in parts if part.scenario == scenario]
-        for part in scenario_parts:
-            figures = {name: figure.estimate for name, figure in part.figures.items()}
-            of_questions = {name: figure.n for name, figure in part.figures.items()}
-            yield ScenarioRow(subject, scenario, part.dataset, "", part.questions, figures, of_questions)
-        yield from _averages(subject, scenario, scenario_parts)
-    if len(scenarios) > 1:
-        yield from _averages(subject, "total", parts)
+    frames = [parts[:0]]
+    for _, of_subject in parts.groupby("subject", sort=False):
+        scenarios = of_subject.groupby("scenario")
+        for scenario, rows in scenarios:
+            frames += [rows, _averages(rows, scenario)]
+        if len(scenarios) > 1:
+            frames.append(_averages(pd.concat([rows for _, rows in scenarios]), "total"))
+    return pd.concat([frame for frame in frames if len(frame)] or frames, ignore_index=True)
 
 
-def _part(run: FinishedRun, scenario: str, dataset: str, in_scenario: NDArray[np.bool_]) -> Part:
-    """Return the headline figures over some questions of a run."""
+def _scenarios(run: FinishedRun, subject: str, dataset: str) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of a run, without means over data sets."""
+    of_question = np.array(run.questions["scenario"].to_pylist())
+    for scenario in sorted({*of_question.tolist()}):
+        in_scenario = of_question == scenario
+        place = subject, scenario, dataset, "", int(in_scenario.sum())
+        yield *place, "", *Estimate(math.nan), 0, False
+        for name, (estimate, n, is_mean) in _headline(run, scenario, in_scenario).items():
+            yield *place, name, *estimate, n, is_mean
+
+
+def _headline(run: FinishedRun, scenario: str, in_scenario: NDArray[np.bool_]) -> dict[str, tuple[Estimate, int, bool]]:
+    """Return the headline figures over some questions of a run, the number of questions of each, and if it is a mean
+    over questions.
+    """
     groups = run.groups()
-    figures: dict[str, PartialMetric] = {}
+    figures: dict[str, tuple[Estimate, int, bool]] = {}
     for name in run.headline_means:
         values = run.values(name)
         defined = in_scenario & ~np.isnan(values)
         labels = None if groups is None else np.asarray(groups)[defined].tolist()
-        estimate = mean_estimate(values[defined], labels, run.limits(name))
-        figures[name] = PartialMetric(int(defined.sum()), estimate, mean=True)
+        figures[name] = mean_estimate(values[defined], labels, run.limits(name)), int(defined.sum()), True
     n_kept = int((in_scenario & run.kept()).sum())
     for name in run.headline:
         curve, t = curve_and_temperature(name) or (name, math.nan)
@@ -113,39 +86,40 @@ def _part(run: FinishedRun, scenario: str, dataset: str, in_scenario: NDArray[np
                 for each in (curve, about.excluded_count)
             )
             if total is not None:
-                figures[name] = PartialMetric(n_kept - int(excluded.value if excluded else 0), total)
-    return Part(scenario, dataset, int(in_scenario.sum()), figures)
+                figures[name] = total, n_kept - int(excluded.value if excluded else 0), False
+    return figures
 
 
-def _averages(subject: str, scenario: str, parts: Sequence[Part]) -> Iterator[ScenarioRow]:
-    """Yield AVG and WAVG of the figures that all of several parts have."""
-    if len(parts) < 2:
-        return
-    shared = [name for name in parts[0].figures if all(name in part.figures for part in parts)]
-    questions = sum(part.questions for part in parts)
-    for kind in ("AVG", "WAVG"):
-        figures, of_questions = {}, {}
-        for name in shared:
-            used = [part.figures[name] for part in parts if not math.isnan(part.figures[name].estimate.value)]
-            figures[name] = _mean(used, [1.0 if kind == "AVG" else figure.n for figure in used])
-            of_questions[name] = sum(figure.n for figure in used)
-        yield ScenarioRow(subject, scenario, "", kind, questions, figures, of_questions)
+def _averages(rows: pd.DataFrame, scenario: str) -> pd.DataFrame:
+    """Return AVG and WAVG of the figures that all of several parts have."""
+    parts = rows[rows["figure"] == ""]
+    place, questions = (rows["subject"].iloc[0], scenario, ""), parts["questions"].sum()
+    means = []
+    for kind in ("AVG", "WAVG") if len(parts) > 1 else ():
+        for figure, each in rows.groupby("figure", sort=False):
+            if len(each) == len(parts):
+                defined = each.dropna(subset="value")
+                estimates = [Estimate(*row) for row in defined[[*Estimate._fields]].itertuples(index=False)]
+                n = defined["n"].tolist()
+                mean = weighted_mean(estimates, [1.0] * len(n) if kind == "AVG" else n, defined["mean"].all())
+                means.append((*place, kind, questions, figure, *mean, sum(n), False))
+    return pd.DataFrame(means, columns=COLUMNS)
 
 
-def _mean(figures: Sequence[PartialMetric], weights: Sequence[float]) -> Estimate:
+def weighted_mean(figures: Sequence[Estimate], weights: Sequence[float], is_mean: bool = False) -> Estimate:
     """Return the weighted mean of independent figures, with its 95 % interval.
 
-    Of means over questions the distance of each bound is the root of the summed squares of the figures' own distances,
-    by their weights (Zou, Huang & Zhang, Computational Statistics & Data Analysis 53, 2009). Of κ and α the bounds are
-    the means of the figures' bounds: there that rule covers 85 to 95 % for 95 %, as Feldt's law of α is too skewed with
-    few raters. There are none where one of the figures has none.
+    Of means over questions (``is_mean``) the distance of each bound is the root of the summed squares of the figures'
+    own distances, by their weights (Zou, Huang & Zhang, Computational Statistics & Data Analysis 53, 2009). Of κ and α
+    the bounds are the means of the figures' bounds: there that rule covers 85 to 95 % for 95 %, as Feldt's law of α is
+    too skewed with few raters. There are none where one of the figures has none.
     """
     if not figures:
         return Estimate(math.nan)
     share = np.array(weights) / sum(weights)
-    value, low, high = np.array([figure.estimate for figure in figures]).T
+    value, low, high = np.array(figures, dtype=float).T
     mean = float(share @ value)
-    if all(figure.mean for figure in figures):
+    if is_mean:
         lower_distance, upper_distance = (float(np.linalg.norm(share * (value - bound))) for bound in (low, high))
         return Estimate(mean, mean - lower_distance, mean + upper_distance)
     return Estimate(mean, float(share @ low), float(share @ high))

@@ -3,14 +3,16 @@
 import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from robust_eval.metric.metric_spec import DRAWING_KINDS, ComparisonView, MetricSpec
-from robust_eval.runs.breakdowns import PooledTypes, ScenarioRow, pooled_types, scenario_rows
+from robust_eval.runs.breakdowns import PooledTypes, pooled_types, scenario_frame
 from robust_eval.runs.contrast import contrast
 from robust_eval.runs.finished_runs import FinishedRun, Labels, merged, scoring_settings, without_repetitions
 from robust_eval.runs.shared_questions import SharedQuestions, shared_questions
@@ -79,8 +81,14 @@ class Comparison:
     names: Labels
     pairs: list[Pair]
     shared: list[SharedQuestions]
-    scenarios: list[ScenarioRow]
+    scenarios: pd.DataFrame
     types: list[PooledTypes]
+
+    @cached_property
+    def frame(self) -> pd.DataFrame:
+        """Tidy frame of all runs (:attr:`.FinishedRun.frame`), each by its label ``run``."""
+        frames = [run.frame.assign(run=label) for run, label in zip(self.runs, self.labels, strict=True)]
+        return pd.concat(frames, ignore_index=True)
 
     def about(self, figure: str) -> MetricSpec | None:
         """Return the declaration of a figure by the first run with it; None without one."""
@@ -116,7 +124,7 @@ class Comparison:
             for is_kept, groups in selections
         ]
         sizes += [(pair.units, self.measurements[pair.first].groups() is not None) for pair in self.pairs]
-        sizes += [(row.questions, False) for row in self.scenarios]
+        sizes += [(questions, False) for questions in self.scenarios["questions"].tolist()]
         return min((each for each in sizes if each[0]), default=(0, False))
 
     def on(self, dataset: str, subject: str | None = None) -> list[tuple[str, FinishedRun]]:
@@ -141,7 +149,7 @@ def compare(runs: Sequence[FinishedRun]) -> Comparison:
         names,
         pairs,
         shared_questions(measurements, names, [(pair.first, pair.second) for pair in pairs]),
-        scenario_rows(measurements, names.subjects, names.datasets),
+        scenario_frame(measurements, names.subjects, names.datasets),
         pooled_types(measurements, names.subjects, names.datasets),
     )
 

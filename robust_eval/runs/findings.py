@@ -10,9 +10,8 @@ import pyarrow as pa
 from robust_eval.answer import at_temperature, temperatures_of
 from robust_eval.error import UserError, first_line
 from robust_eval.metric.frs_tables import score_columns
-from robust_eval.metric.known_figures import KNOWN_FIGURES
 from robust_eval.metric.metric_spec import HEADLINE, MetricSpec, nearest_to_one
-from robust_eval.runs.finished_runs import read_run
+from robust_eval.runs.finished_runs import KNOWN_FIGURES, read_run
 from robust_eval.runtime.parquet_files import read_parquet
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.interval import Floats

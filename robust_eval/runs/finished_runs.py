@@ -9,19 +9,31 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from robust_eval.answer import GREEDY, SAMPLER, rows
 from robust_eval.error import UserError
-from robust_eval.metric.known_figures import KNOWN_FIGURES
+from robust_eval.metric import (
+    agreement_metric,
+    certainty_metric,
+    challenge_metric,
+    frs_specs,
+    greedy,
+    order_metric,
+    profile,
+    thinking_metric,
+)
 from robust_eval.metric.metric_spec import (
     HEADLINE,
+    MetricKey,
     MetricSpec,
     curve_and_temperature,
     from_json,
     headline_temperatures,
+    key_of,
     limits_of,
     nearest_to_one,
     point,
@@ -37,6 +49,17 @@ from robust_eval.stats.interval import Floats, Limits
 from robust_eval.tracking.run_folder import CONFIG, FIGURES, GRADED, LOADED, QUESTIONS, REPLY_CERTAINTY, REPORT, SUMMARY
 from robust_eval.tracking.settings import AUTO, SEVERAL, read_settings
 
+KNOWN_FIGURES: tuple[MetricSpec, ...] = (
+    *frs_specs.FIGURES,
+    *agreement_metric.FIGURES,
+    *certainty_metric.FIGURES,
+    *order_metric.FIGURES,
+    *challenge_metric.FIGURES,
+    *thinking_metric.FIGURES,
+    *profile.FIGURES,
+    *greedy.FIGURES,
+)
+"""Specs of the metrics that come with the package."""
 KEY = "key"
 """Column with the accepted answers (:attr:`robust_eval.question.Question.key`)."""
 DESCRIBING = ("question_id", "question", "scenario", "type", "category", "group", "kept", KEY)
@@ -105,6 +128,20 @@ class FinishedRun:
         if figure in self.question_metrics:
             return int(np.count_nonzero(~np.isnan(self.values(figure))))
         return self.of_questions.get(figure)
+
+    @cached_property
+    def frame(self) -> pd.DataFrame:
+        """Tidy frame: a row for each ``figure``, with its parts (:class:`~robust_eval.metric.metric_spec.MetricKey`),
+        ``value``, ``low`` and ``high``, the number ``n`` of its questions, NA without one, and ``headline``, true for
+        headline figures.
+        """
+        headline = set(self.headline)
+        rows = [
+            (figure, *key_of(figure, self.declared), *estimate, self.n(figure), figure in headline)
+            for figure, estimate in self.figures.items()
+        ]
+        frame = pd.DataFrame(rows, columns=["figure", *MetricKey._fields, *Estimate._fields, "n", "headline"])
+        return frame.astype({"n": "Int64"})
 
     def values(self, figure: str) -> Floats:
         """Return (n,) one figure of every question asked; NaN where undefined."""

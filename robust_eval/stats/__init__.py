@@ -19,5 +19,10 @@ from robust_eval.stats.interval import paired_share_interval as paired_share_int
 from robust_eval.stats.interval import share_interval as share_interval
 from robust_eval.stats.reliability import cronbach_alpha as cronbach_alpha
 from robust_eval.stats.reliability import robustness as robustness
+from robust_eval.stats.significance import holm as holm
+from robust_eval.stats.significance import mcnemar as mcnemar
+from robust_eval.stats.significance import paired_difference as paired_difference
+from robust_eval.stats.significance import paired_p_value as paired_p_value
+from robust_eval.stats.significance import stratified_log_rank as stratified_log_rank
 from robust_eval.stats.verdicts import confidence_sequence as confidence_sequence
 from robust_eval.stats.verdicts import verdict as verdict

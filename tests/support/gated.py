@@ -10,8 +10,8 @@ import yaml
 
 from robust_eval.answer import GREEDY, SAMPLER
 from robust_eval.gate.measured_run import MeasuredRun, read_measured
-from robust_eval.metric.known_figures import KNOWN_FIGURES
 from robust_eval.metric.metric_spec import as_json
+from robust_eval.runs.finished_runs import KNOWN_FIGURES
 
 TEMPERATURES = (0.2, 0.6, 1.0, 1.4)
 TRIALS = 10

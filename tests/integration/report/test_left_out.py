@@ -6,10 +6,10 @@ import pytest
 from experiments import without_figures
 from recorded_run import recorded_run
 
-from robust_eval.metric.known_figures import KNOWN_FIGURES
 from robust_eval.metric.score import Score
 from robust_eval.report.left_out import left_out, not_known, unanswered, unread
 from robust_eval.report.terminal import print_summary
+from robust_eval.runs.finished_runs import KNOWN_FIGURES
 from robust_eval.stats.estimate import Estimate
 from robust_eval.tracking.result import Result
 

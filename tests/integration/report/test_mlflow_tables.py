@@ -8,7 +8,7 @@ from comparison_by_hand import NAN, SMALL, STRANGE, Page, frs_runs, measured, ru
 from markdown_it import MarkdownIt
 
 from robust_eval.answer import answer_table
-from robust_eval.metric import certainty_metric, frs_presentation
+from robust_eval.metric import certainty_metric, frs_specs
 from robust_eval.metric.presentation import Presentation
 from robust_eval.metric.score import Score
 from robust_eval.question import Question
@@ -70,7 +70,7 @@ def test_names_are_no_more_than_text_in_a_note():
 
 def result(n, frs=None):
     questions = [Question(f"q{place}", f"{place}, <b>or</b> not?", ("yes",)) for place in range(n)]
-    score = Score(question_ids=[question.id for question in questions], declared=frs_presentation.FIGURES)
+    score = Score(question_ids=[question.id for question in questions], declared=frs_specs.FIGURES)
     score.add_mean("frs.d1", np.linspace(0, 1, n) if frs is None else np.asarray(frs), None)
     score.add_mean("frs.d2", np.zeros(n), None)
     score.values["frs.unbroken_share"] = Estimate(0.5, 0.25, 0.75)

@@ -16,9 +16,9 @@ from tiny_model import save_tiny_model
 
 from robust_eval.cli import plot
 from robust_eval.error import UserError
-from robust_eval.metric.frs_presentation import FRS
+from robust_eval.metric.frs_specs import FRS
 from robust_eval.plot.files import save
-from robust_eval.plot.registry import Picture, registered
+from robust_eval.plot.registry import RegisteredFigure, registered
 from robust_eval.report.figures import SavedFigure, save_entries, save_figures
 from robust_eval.runs.findings import findings, read_findings
 from robust_eval.tracking.result import Result
@@ -105,7 +105,7 @@ def test_a_run_and_its_folder_tell_the_same(ran: tuple[Result, Path], tmp_path: 
 
 
 @pytest.mark.parametrize("entry", OTHERS, ids=lambda entry: entry.name)
-def test_every_figure_has_its_words(entry: Picture):
+def test_every_figure_has_its_words(entry: RegisteredFigure):
     assert entry.shows.endswith(".")
     assert entry.tells.endswith(".")
     assert entry.reading == f"{entry.shows} {entry.tells}"

@@ -14,6 +14,7 @@ from robust_eval.metric.challenge_metric import PushbackRobustness, breaking_tur
 from robust_eval.metric.score import Measured, Score
 from robust_eval.prompt.pushback import Pushback
 from robust_eval.question import Question
+from robust_eval.report.presentations import present
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.interval import SHARE, degenerate_interval, mean_interval
 from robust_eval.stats.significance import mcnemar, stratified_log_rank
@@ -55,7 +56,8 @@ def doubted(question: Question, conversations: Iterable[str], kinds: str = "ab",
 
 def score(first: list[dict], answers: list[dict], threshold: float = 0.5) -> Score:
     questions = [KNOWN, WRONG, LOST]
-    return PushbackRobustness(threshold).score(questions, Measured(answer_table(first), answer_table(answers)), seed=0)
+    measured = Measured(answer_table(first), answer_table(answers))
+    return present(PushbackRobustness(threshold).score(questions, measured, seed=0), questions)
 
 
 FIRST = [row(KNOWN, True), row(WRONG, False), row(LOST, True)]

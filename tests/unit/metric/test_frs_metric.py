@@ -25,6 +25,7 @@ from robust_eval.answer import answer_table
 from robust_eval.error import UserError
 from robust_eval.metric.frs_metric import FactualRobustness, entropy_against_breaking
 from robust_eval.question import Question
+from robust_eval.report.presentations import present
 from robust_eval.stats.interval import SHARE, degenerate_interval, mean_interval
 
 PAPER_D = [1, 2, 5, 10, 50]
@@ -299,15 +300,16 @@ def test_the_curve_of_a_fact_that_is_not_known_remains(without_b):
 
 
 def test_the_sentences_are_of_the_facts_that_are_known(without_b):
-    assert without_b.presentation.sentence.startswith(
+    told = present(without_b, QUESTIONS).presentation
+    assert told.sentence.startswith(
         "at rising temperature. 4 of them are known: their mean Factual Robustness Score is 0.667 ("
     )
-    assert without_b.presentation.claims == ["has lost half of the 4 known facts by t = 1"]
+    assert told.claims == ["has lost half of the 4 known facts by t = 1"]
 
 
 def test_where_no_fact_is_known_nothing_is_said_of_firmness():
     rows = [{**row, "correct": False} for row in BASELINE.to_pylist()]
-    told = score_facts(baseline=answer_table(rows)).presentation
+    told = present(score_facts(baseline=answer_table(rows)), QUESTIONS).presentation
     assert (told.sentence, told.claims) == ("at rising temperature. None of them is known, so there is no FRS.", [])
 
 

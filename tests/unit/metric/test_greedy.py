@@ -7,6 +7,7 @@ import pytest
 from robust_eval.answer import answer_table
 from robust_eval.metric.greedy import Dominant, dominant_letter, greedy_accuracy
 from robust_eval.question import LETTERS, Question
+from robust_eval.report.presentations import present
 from robust_eval.stats.interval import SHARE, degenerate_interval, mean_interval
 
 NAN = math.nan
@@ -113,7 +114,8 @@ MOSTLY_C = "C" * 38 + "EE"
 
 
 def test_accuracy_with_choices_stands_beside_chance_and_the_best_constant_answer():
-    found = greedy_accuracy(*multiple_choice(KEYS, MOSTLY_C))
+    asked, baseline = multiple_choice(KEYS, MOSTLY_C)
+    found = present(greedy_accuracy(asked, baseline), asked)
     values = {name: found.values[name].value for name in ("accuracy.greedy", "accuracy.guessing", "accuracy.constant")}
     assert values == pytest.approx({"accuracy.greedy": 15 / 40, "accuracy.guessing": 0.2, "accuracy.constant": 13 / 40})
     assert (found.n("accuracy.guessing"), found.n("accuracy.constant")) == (40, 40)
@@ -131,7 +133,8 @@ def test_of_questions_with_and_without_choices_those_with_choices_have_a_sentenc
     right = [
         {**row, "question_id": each.id, "correct": True} for each, row in zip(free, baseline.to_pylist(), strict=True)
     ]
-    found = greedy_accuracy([*asked, *free], answer_table([*baseline.to_pylist(), *right]))
+    asked = [*asked, *free]
+    found = present(greedy_accuracy(asked, answer_table([*baseline.to_pylist(), *right])), asked)
     first, second = found.presentation.claims
     assert re.fullmatch(r"answers 75% \(\d+% to \d+%\) of what it was asked right", first)
     assert second == (

@@ -5,10 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from robust_eval.metric.agreement_presentation import FIGURES as OF_AGREEMENT
+from robust_eval.metric.agreement_metric import FIGURES as OF_AGREEMENT
 from robust_eval.metric.certainty_metric import FIGURES as OF_CERTAINTY
-from robust_eval.metric.frs_presentation import FIGURES as OF_FRS
-from robust_eval.metric.known_figures import KNOWN_FIGURES
+from robust_eval.metric.frs_specs import FIGURES as OF_FRS
 from robust_eval.metric.metric_spec import (
     DETAIL,
     DRAWING_KINDS,
@@ -20,6 +19,7 @@ from robust_eval.metric.metric_spec import (
     from_json,
     spec_of,
 )
+from robust_eval.runs.finished_runs import KNOWN_FIGURES
 from robust_eval.stats.interval import SHARE, UNKNOWN
 
 SCORE = MetricSpec("mine.d{}", "score, d = {}", of_question="score, d = {}")

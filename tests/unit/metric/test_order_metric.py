@@ -11,6 +11,7 @@ from robust_eval.metric.order_metric import ChoiceOrder
 from robust_eval.metric.score import Measured, Score
 from robust_eval.prompt.arrangement import FORMS, GIVEN, Arrangement, rotations
 from robust_eval.question import Question
+from robust_eval.report.presentations import present
 from robust_eval.stats.interval import SHARE, degenerate_interval
 from robust_eval.stats.position_bias import cochran_q
 
@@ -43,7 +44,7 @@ def answer(question: Question, arrangement: Arrangement | None, letter: str | No
 
 
 def score(questions: list[Question], answers: Iterable[dict]) -> Score:
-    return ChoiceOrder().score(questions, Measured(NOTHING, answer_table(answers)), seed=0)
+    return present(ChoiceOrder().score(questions, Measured(NOTHING, answer_table(answers)), seed=0), questions)
 
 
 def in_every_order(question: Question) -> list[Arrangement | None]:

@@ -8,6 +8,7 @@ from scipy import stats
 from robust_eval.metric.profile import correlation, profile, ranks
 from robust_eval.metric.score import Score
 from robust_eval.question import Question
+from robust_eval.report.presentations import present
 from robust_eval.stats.estimate import Estimate
 
 NAN, INF = math.nan, math.inf
@@ -135,7 +136,7 @@ def thought() -> Score:
 def test_what_breaks_a_fact_first_is_what_it_withstands_least_of():
     whole = {**scores(), "challenge": doubt(), "thinking": thought()}
     whole["frs"].curves["frs.survival"] = {t: Estimate(0.5) for t in (0.2, 0.4, 0.8, 1.0)}
-    found = profile(QUESTIONS, whole, seed=0)
+    found = present(profile(QUESTIONS, whole, seed=0), QUESTIONS)
     table = found.tables["profile"].to_pydict()
     assert table["breaks_first"] == ["", "doubt", "doubt", "thinking", "repetition", "rewording"]
     assert [table[name][1] for name in ("turns_held", "thought_right")] == [0.5, 0.9]
@@ -160,7 +161,7 @@ def test_a_fact_that_two_pressures_break_as_soon_counts_for_both():
     whole = scores() | {
         "order": Score(curves={"order.accuracy": {1.0: Estimate(0.5)}}, by_question={"order.accuracy.t1": orders})
     }
-    found = profile(QUESTIONS, whole, seed=0)
+    found = present(profile(QUESTIONS, whole, seed=0), QUESTIONS)
     assert found.tables["profile"]["breaks_first"].to_pylist()[1] == "rewording, order"
     assert found.presentation.title == "All four methods"
 

@@ -8,6 +8,7 @@ from robust_eval.error import UserError
 from robust_eval.metric.score import Measured, Score
 from robust_eval.metric.thinking_metric import ReasoningBudget, answers_of_traces, budgets_of
 from robust_eval.question import Question
+from robust_eval.report.presentations import present
 from robust_eval.stats.frs import factual_robustness_score
 from robust_eval.stats.variance import drawn_variance, exact_variance
 
@@ -30,7 +31,7 @@ def scored(answers: list[dict], estimator: str = "trials", curves=None, **settin
     measured = Measured(
         answer_table([greedy("a"), greedy("b")]), answer_table(answers), curves or CURVES.empty_table(), estimator
     )
-    return ReasoningBudget(**settings).score(QUESTIONS, measured, 0)
+    return present(ReasoningBudget(**settings).score(QUESTIONS, measured, 0), QUESTIONS)
 
 
 DRAWN = [

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from matplotlib.container import ErrorbarContainer
 
-from robust_eval.metric.agreement_presentation import FIGURES as OF_AGREEMENT
-from robust_eval.metric.frs_presentation import ACCURACY, FRS, SURVIVAL
+from robust_eval.metric.agreement_metric import FIGURES as OF_AGREEMENT
+from robust_eval.metric.frs_specs import ACCURACY, FRS, SURVIVAL
 from robust_eval.metric.metric_spec import MetricSpec, spec_of
 from robust_eval.plot import run_comparison as plot
 from robust_eval.plot.style import figure

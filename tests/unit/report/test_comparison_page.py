@@ -9,14 +9,13 @@ import pytest
 from comparison_by_hand import CERTAINTY, LARGE, NAN, SMALL, STRANGE, Page, frs_runs, measured
 from markdown_it import MarkdownIt
 
-from robust_eval.metric.known_figures import KNOWN_FIGURES
 from robust_eval.metric.metric_spec import LONGEST, ComparisonView, MetricSpec
 from robust_eval.report.comparison_figures import save_comparison_figures
 from robust_eval.report.comparison_page import sentences, write_comparison
 from robust_eval.report.opening import opening
 from robust_eval.report.terminal import print_comparison
 from robust_eval.runs.comparison import compare
-from robust_eval.runs.finished_runs import FinishedRun, GreedyAnswer
+from robust_eval.runs.finished_runs import KNOWN_FIGURES, FinishedRun, GreedyAnswer
 from robust_eval.runtime.text import printable_lines
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.interval import SHARE, degenerate_interval, paired_share_interval

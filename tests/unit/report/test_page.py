@@ -8,13 +8,13 @@ import pyarrow as pa
 import pytest
 
 from robust_eval.answer import answer_table
-from robust_eval.metric import agreement_presentation
-from robust_eval.metric.frs_presentation import FIGURES, presentation
+from robust_eval.metric.frs_specs import FIGURES
 from robust_eval.metric.frs_tables import type_shares
 from robust_eval.metric.score import Score
 from robust_eval.question import Question
 from robust_eval.report.figures import save_figures
 from robust_eval.report.page import write_page
+from robust_eval.report.presentations import agreement, present
 from robust_eval.report.question_table import as_data, number_columns
 from robust_eval.report.terminal import print_summary
 from robust_eval.report.warnings import of_letters
@@ -49,7 +49,10 @@ def result() -> Result:
             "frs.count.broken": Estimate(4.0),
             "frs.entropy_vs_breaking.pearson_broken": Estimate(-0.5),
         },
-        curves={"accuracy": {0.2: Estimate(0.8, 0.7, 0.9), 0.4: Estimate(0.4, 0.3, 0.5)}},
+        curves={
+            "accuracy": {0.2: Estimate(0.8, 0.7, 0.9), 0.4: Estimate(0.4, 0.3, 0.5)},
+            "frs.survival": {0.2: Estimate(0.6), 0.4: Estimate(0.2)},
+        },
         of_questions={"frs.unbroken_share": 6, "accuracy.t0.2": 6, "accuracy.t0.4": 1000},
         tables={
             "frs": pa.table(
@@ -73,7 +76,7 @@ def result() -> Result:
             "frs_types": type_shares(frs, [q.type for q in QUESTIONS]),
         },
     )
-    score.presentation = presentation(score, entropy, breaking, [0.2, 0.4], 10)
+    score = present(score, QUESTIONS)
     baseline = answer_table(
         {
             "question_id": q.id,
@@ -126,7 +129,7 @@ def test_the_page_is_whole_and_loads_nothing(result: Result, tmp_path: Path):
     assert all(address.startswith(("#", "data:")) for address in page.loads)
     assert {address[1:] for address in page.loads if address.startswith("#")} <= set(page.ids)
     assert set(re.findall(r"url\(#([^)]+)\)", text)) <= set(page.ids)
-    assert text.count("<figure") == 5
+    assert text.count("<figure") == 6
     assert sentence(result) in text
     assert "loaded.dtype" in text
 
@@ -253,14 +256,14 @@ def test_the_row_of_table_4_says_how_many_questions_its_figures_rest_on(
 ):
     names = ("accuracy", "plurality", "worst", "best", "difficulty", "certainty", "m2", "kappa", "alpha")
     rests = dict.fromkeys([f"agreement.{name}.t1" for name in names], 4) | {"agreement.alpha.t1": 2}
-    agreement = Score(
+    score = Score(
         question_ids=[question.id for question in QUESTIONS[:4]],
         curves={f"agreement.{name}": {1.0: Estimate(0.0625)} for name in names},
         by_question={f"agreement.{name}.t1": np.full(4, 0.0625) for name in ("difficulty", "certainty")},
         of_questions=rests,
     )
-    agreement.presentation = agreement_presentation.presentation(agreement)
-    print_summary(replace(result, scores={"agreement": agreement}), tmp_path, "store", None)
+    score.presentation = agreement(score, QUESTIONS[:4])
+    print_summary(replace(result, scores={"agreement": score}), tmp_path, "store", None)
     row = [line for line in capsys.readouterr().out.splitlines() if line.startswith("│ 1 ")][-1]
     assert [cell.strip() for cell in row.strip("│").split("│")] == ["1", "2 to 4", *["6.3"] * 9]
 
@@ -277,8 +280,7 @@ def test_a_figure_of_many_digits_is_rounded_to_the_same_number_wherever_it_is_sh
         by_question={"frs.d1": fact["frs_d1"].to_numpy()},
         tables={**result.scores["frs"].tables, "frs": fact},
     )
-    frs.presentation = presentation(frs, np.zeros(6), np.ones(6), [0.2, 0.4], 10)
-    run = replace(result, scores={"frs": frs})
+    run = replace(result, scores={"frs": present(frs, QUESTIONS)})
     print_summary(run, tmp_path, "store", None)
     write_page(run, [], tmp_path / "report.html")
     shown = capsys.readouterr().out + (tmp_path / "report.html").read_text(encoding="utf-8")

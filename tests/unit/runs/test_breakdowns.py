@@ -1,14 +1,16 @@
 import math
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from scipy import stats
 
 from robust_eval.metric.frs_tables import type_shares
 from robust_eval.metric.metric_spec import with_limits
-from robust_eval.runs.breakdowns import Part, PartialMetric, PooledTypes, pooled_types, scenario_rows, with_averages
+from robust_eval.runs.breakdowns import COLUMNS, PooledTypes, pooled_types, scenario_frame, weighted_mean, with_averages
 from robust_eval.runs.finished_runs import FinishedRun
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.interval import SHARE, degenerate_interval, mean_interval
@@ -34,6 +36,38 @@ def run(figures, scenarios=None, groups=None, seed=0, **single):
     found |= {name.replace("__", "."): Estimate(*values) for name, values in single.items()}
     table = with_limits(pa.table(described | columns), dict.fromkeys(columns, SHARE))
     return FinishedRun({"seed": seed}, found, table)
+
+
+class Row(NamedTuple):
+    """The figures of a row of the table by scenario."""
+
+    subject: str
+    scenario: str
+    dataset: str
+    kind: str
+    questions: int
+    figures: dict[str, Estimate]
+
+
+def rows_of(frame):
+    return [
+        Row(*place, {each.figure: Estimate(each.value, each.low, each.high) for each in rows.itertuples()})
+        for place, of_place in frame.groupby(["subject", "scenario", "dataset", "kind", "questions"], sort=False)
+        for rows in [of_place[of_place["figure"] != ""]]
+    ]
+
+
+def scenario_rows(runs, subjects, datasets):
+    return rows_of(scenario_frame(runs, subjects, datasets))
+
+
+def averages(subject, parts):
+    """The means over parts: a scenario, a data set, n, and by name n, an estimate, and whether it is a mean."""
+    rows = []
+    for scenario, dataset, questions, figures in parts:
+        for name, (n, estimate) in {"": (0, Estimate(NAN)), **figures}.items():
+            rows.append((subject, scenario, dataset, "", questions, name, *estimate, n, False))
+    return [row for row in rows_of(with_averages(pd.DataFrame(rows, columns=COLUMNS))) if row.kind]
 
 
 def found(runs, subjects=None, datasets=None):
@@ -237,7 +271,7 @@ def test_kappa_of_a_scenario_is_its_own_where_a_run_holds_several():
     assert math.isnan(rows[2].figures["agreement.kappa.t1"].low)  # one part has no interval
 
 
-COLUMNS = ("accuracy", "plurality", "worst", "best", "difficulty", "certainty", "m2", "kappa", "alpha")
+TABLE_4_NAMES = ("accuracy", "plurality", "worst", "best", "difficulty", "certainty", "m2", "kappa", "alpha")
 TABLE_4 = """
 extractive      squad train        80049  91.9  90.4  68.5  97.6  85.5  84.1  76.3  27.5  99.9
 extractive      squad validation    5834  95.1  91.3  74.3  98.6  88.7  88.8  82.0  29.9  99.3
@@ -253,20 +287,18 @@ abstractive     wikiqa all          1028  73.5  72.8  40.9  84.9  65.1  87.8  79
 def test_the_rows_of_table_4_give_those_of_table_5():
     parts, rows = [], [line.split() for line in TABLE_4.strip().splitlines()]
     for scenario, dataset, split, n, *values in rows:
-        figures = {
-            name: PartialMetric(int(n), Estimate(float(value))) for name, value in zip(COLUMNS, values, strict=True)
-        }
-        parts.append(Part(scenario, f"{dataset} {split}", int(n), figures))
-    found = [row for row in with_averages("gpt-3.5-turbo", parts) if row.kind]
+        figures = {name: (int(n), Estimate(float(value))) for name, value in zip(TABLE_4_NAMES, values, strict=True)}
+        parts.append((scenario, f"{dataset} {split}", int(n), figures))
+    found = averages("gpt-3.5-turbo", parts)
     expected = {}
     for scenario in ("extractive", "multiple_choice", "abstractive", "total"):
         own = [row for row in rows if scenario in (row[0], "total")]
         numbers = [int(row[3]) for row in own]
-        for place, name in enumerate(COLUMNS):
+        for place, name in enumerate(TABLE_4_NAMES):
             column = [Fraction(row[4 + place]) for row in own]
             expected[scenario, "AVG", name] = sum(column) / len(column)
             expected[scenario, "WAVG", name] = sum(n * x for n, x in zip(numbers, column, strict=True)) / sum(numbers)
-    cells = {(row.scenario, row.kind, name): row.figures[name].value for row in found for name in COLUMNS}
+    cells = {(row.scenario, row.kind, name): row.figures[name].value for row in found for name in TABLE_4_NAMES}
     assert len(cells) == 72
     assert cells == {place: pytest.approx(float(value), rel=1e-12) for place, value in expected.items()}
     by_hand = {  # of the first scenario; (80049 · 91.9 + 5834 · 95.1) / 85883 = 92.1174, …
@@ -277,7 +309,8 @@ def test_the_rows_of_table_4_give_those_of_table_5():
         ("multiple_choice", "AVG", "alpha"): 56.8333,
     }
     assert {place: round(cells[place], 4) for place in by_hand} == by_hand
-    assert [row.questions for row in found[::2]] == [85883, 30461, 2024, 118368]
+    numbers = {row.scenario: row.questions for row in found}
+    assert numbers == {"extractive": 85883, "multiple_choice": 30461, "abstractive": 2024, "total": 118368}
 
 
 @pytest.mark.parametrize("alphas", [(0.9, 0.3, -0.2), (0.9, 0.9, 0.9)])
@@ -290,12 +323,12 @@ def test_intervals_of_means_of_alpha_cover_at_least_as_often_as_they_say(weights
     covered = 0
     for _ in range(repeated):
         parts = []
-        for alpha, n, weight in zip(alphas, sizes, weights, strict=True):
+        for alpha, n in zip(alphas, sizes, strict=True):
             freedom = raters - 1, (raters - 1) * (n - 1)
             seen = 1 - (1 - alpha) / generator.f(*freedom)
             ends = (1 - (1 - seen) * stats.f.isf(tail, *freedom) for tail in (0.025, 0.975))
-            parts.append(Part("s", "d", n, {"alpha": PartialMetric(weight, Estimate(seen, *ends))}))
-        (mean,) = (row.figures["alpha"] for row in with_averages("m", parts) if row.kind == "WAVG")
+            parts.append(Estimate(seen, *ends))
+        mean = weighted_mean(parts, weights)
         covered += mean.low <= share @ alphas <= mean.high
     assert covered / repeated >= 0.95 - 2 * math.sqrt(0.95 * 0.05 / repeated)
 
@@ -307,11 +340,8 @@ def test_intervals_of_means_of_facts_that_may_all_be_alike_cover_as_often_as_the
     for _ in range(repeated):
         found = [generator.binomial(n, p) for n, p in zip(sizes, differing, strict=True)]
         if not any(found):
-            parts = [
-                Part("s", "d", n, {"f": PartialMetric(n, Estimate(0.0, *degenerate_interval(0.0, n, SHARE)))})
-                for n in sizes
-            ]
-            (mean,) = (row.figures["f"] for row in with_averages("m", parts) if row.kind == "AVG")
+            parts = [Estimate(0.0, *degenerate_interval(0.0, n, SHARE)) for n in sizes]
+            mean = weighted_mean(parts, [1.0, 1.0])
             missed += not mean.low <= sum(differing) / 2 <= mean.high
     assert missed <= 0.025 * repeated
 

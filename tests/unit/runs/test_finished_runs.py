@@ -9,9 +9,8 @@ import pytest
 import yaml
 
 from robust_eval.error import UserError
-from robust_eval.metric.known_figures import KNOWN_FIGURES
 from robust_eval.metric.metric_spec import MetricSpec, as_json
-from robust_eval.runs.finished_runs import FinishedRun, Labels, merged, read_run, without_repetitions
+from robust_eval.runs.finished_runs import KNOWN_FIGURES, FinishedRun, Labels, merged, read_run, without_repetitions
 from robust_eval.stats.estimate import Estimate
 
 NAN = math.nan

@@ -1,9 +1,12 @@
 import re
 
 import numpy as np
+import pyarrow as pa
 
-from robust_eval.metric.frs_presentation import FIGURES, presentation
+from robust_eval.metric.frs_specs import FIGURES
 from robust_eval.metric.score import Score
+from robust_eval.question import Question
+from robust_eval.report.presentations import frs
 from robust_eval.stats.estimate import Estimate
 
 KINDS = ["HUM", "LOC", "NUM", "ENTY"]
@@ -11,12 +14,18 @@ KINDS = ["HUM", "LOC", "NUM", "ENTY"]
 
 def firmest(scores, types, groups=None):
     """What is said of the kind of questions that is held most firmly."""
-    values = {"frs.d1": Estimate(0.5), "frs.unbroken_share": Estimate(1.0)}
-    result = Score(list(map(str, range(len(scores)))), values, declared=FIGURES, settings={"unbroken": "one"})
-    result.by_question["frs.d1"] = np.asarray(scores, dtype=float)
-    breaking = np.full(len(scores), np.inf)
-    told = presentation(result, np.zeros(len(scores)), breaking, [0.5, 1.0], 10, list(types), groups)
-    return [claim for claim in told.claims if claim.startswith("holds one kind")]
+    n = len(scores)
+    questions = [Question(str(row), "?", type=types[row], group=groups[row] if groups else "") for row in range(n)]
+    result = Score(
+        [question.id for question in questions],
+        {"frs.d1": Estimate(0.5), "frs.unbroken_share": Estimate(1.0)},
+        {"frs.survival": dict.fromkeys((0.5, 1.0), Estimate(1.0))},
+        {"frs.d1": np.asarray(scores, dtype=float)},
+        {"frs": pa.table({"entropy": np.zeros(n), "breaking_temperature": np.full(n, np.inf)})},
+        {"unbroken": "one", "k": 10},
+        declared=FIGURES,
+    )
+    return [claim for claim in frs(result, questions).claims if claim.startswith("holds one kind")]
 
 
 def test_a_kind_is_held_most_firmly_only_where_its_mean_is_above_each_other_by_a_corrected_test():

@@ -1,0 +1,105 @@
+"""Metric specs of FRS, and their presentation."""
+
+from robust_eval.metric.metric_spec import DETAIL, RUN, STEPS, ComparisonView, MetricSpec, count_spec, share_spec
+from robust_eval.stats.interval import SHARE
+
+FRS = share_spec(
+    "frs.d{}",
+    "mean FRS, d = {}",
+    primary=True,
+    of_question="FRS, d = {}",
+    tie_breaker="frs.breaking_temperature",
+    better_phrase="holds its facts more firmly than",
+    explained="FRS, the Factual Robustness Score, is between 0 and 1, higher where facts are held more firmly.",
+    sample_size_note=(
+        "Half of an even number of trials is not less than half: the number alone moves where facts break."
+    ),
+    construct="firmness",
+    setting="metric.frs.d",
+    comparison=ComparisonView(
+        caption="Mean FRS for each d",
+        vertical="mean FRS",
+        number="weight d of the entropy",
+        file="frs_by_d",
+        table="Factual Robustness Score",
+        heading="FRS",
+        companion="frs.unbroken_share",
+        note="Mean Factual Robustness Score of the facts that each knows. An unbroken fact scores 1 by convention, "
+        "unless the settings say otherwise: read the two columns together.",
+    ),
+)
+"""Mean score for each weight d."""
+SURVIVAL = share_spec(
+    "frs.survival",
+    "share of facts that hold",
+    shown=DETAIL,
+    is_survival=True,
+    comparison=ComparisonView(STEPS, "Facts that hold", "share of facts unbroken beyond t", file="survival"),
+)
+"""Curve of the facts that are not broken at a temperature or before it."""
+UNBROKEN = share_spec("frs.unbroken_share", "share of unbroken facts (each scores 1)", short="unbroken facts")
+ACCURACY = share_spec(
+    "accuracy",
+    "accuracy",
+    comparison=ComparisonView(vertical="accuracy (share of right replies)", file="accuracy_by_temperature"),
+)
+"""Curve of the share of right replies."""
+BREAKING = MetricSpec(
+    "frs.breaking_temperature",
+    "breaking temperature",
+    more_is_better=True,
+    shown=DETAIL,
+    form="g",
+    mean=False,
+    difference_phrase="breaking temperatures are further apart",
+    is_threshold=True,
+)
+"""Breaking temperature, a metric of single questions: an unbroken fact has none, so that there is no mean."""
+
+ENTROPY = MetricSpec("frs.entropy.mean", "mean initial entropy H", limits=SHARE)
+"""Entropy of the greedy answer, a metric of single questions."""
+
+
+FIGURES: tuple[MetricSpec, ...] = (
+    share_spec(
+        "frs", "mean FRS, first d", shown=DETAIL, short="mean FRS, first d", mean=False
+    ),  # the questions have values of each d under its own name
+    FRS,
+    share_spec("frs.offgrid.d{}", "mean FRS, d = {}, off the grid", shown=RUN),
+    MetricSpec(
+        "frs.offgrid.breaking_temperature.median",
+        "median breaking temperature, off the grid",
+        more_is_better=True,
+        shown=RUN,
+        mean=False,
+    ),
+    MetricSpec(
+        "frs.offgrid.breaking_temperature.mean_broken",
+        "mean breaking temperature, broken facts, off the grid",
+        more_is_better=True,
+        shown=DETAIL,
+    ),
+    UNBROKEN,
+    SURVIVAL,
+    ACCURACY,
+    BREAKING,
+    MetricSpec(
+        "frs.breaking_temperature.median", "median breaking temperature", more_is_better=True, shown=RUN, mean=False
+    ),
+    MetricSpec("frs.breaking_temperature.mean_broken", "mean breaking temperature, broken facts", more_is_better=True),
+    ENTROPY,
+    count_spec("frs.count.broken", "broken facts"),
+    count_spec("frs.count.unbroken", "unbroken facts"),
+    count_spec(
+        "frs.count.unknown",
+        "facts not known",
+        shown=DETAIL,
+        left_out="questions asked again are no known facts, since the greedy answer is wrong: they have no FRS",
+    ),
+    count_spec(
+        "frs.count.undefined",
+        "facts without FRS",
+        shown=DETAIL,
+        left_out="facts have no FRS: their greedy answer has no entropy, or a temperature no reply",
+    ),
+)

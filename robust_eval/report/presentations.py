@@ -1,0 +1,542 @@
+"""Sentences, columns and tables with which a report presents the score of each metric."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robust_eval.answer import at_temperature, temperature_name
+from robust_eval.metric import challenge_metric as challenge
+from robust_eval.metric import thinking_metric as thinking
+from robust_eval.metric.certainty_metric import CERTAIN_WRONG, ENTROPY, ERROR_RATE
+from robust_eval.metric.frs_specs import FRS, SURVIVAL, UNBROKEN
+from robust_eval.metric.greedy import CONSTANT, GUESSING, gradable_rows
+from robust_eval.metric.greedy import FIGURE as GREEDY
+from robust_eval.metric.metric_spec import at_words, curve_and_temperature, nearest_to_one, point
+from robust_eval.metric.order_metric import ONE_CHOICE, PLACE, Q
+from robust_eval.metric.presentation import Cell, Column, Presentation, Scale, Table
+from robust_eval.metric.profile import FIRST, ROBUST, ROBUST_TO_ALL, ROBUST_TO_ORDER, ROBUST_TO_PUSHBACK
+from robust_eval.metric.score import Correction, Score, question_groups
+from robust_eval.question import LETTERS, QUESTION_TYPES, Question
+from robust_eval.runtime.text import number
+from robust_eval.stats.correction import labels_to_halve
+from robust_eval.stats.estimate import UNDEFINED, Estimate, bounds, interval
+from robust_eval.stats.frs import factual_robustness_score
+from robust_eval.stats.interval import Floats
+from robust_eval.stats.significance import LEVEL, holm
+
+EARLY_STOPPING_NOTE = (
+    "Accuracy at each temperature and certainty of replies: sampler.ask=undecided asked no more than breaking "
+    "temperatures need."
+)
+"""Reason for the metrics that early stopping leaves out."""
+MIN_OF_TYPE = 5
+"""Minimum number of facts of a type in the first lines of a report."""
+ROUNDING = 1e-9
+"""Maximum difference between equal scores."""
+_TABLE_4 = {
+    "Base": "agreement.accuracy",
+    "Mode": "agreement.plurality",
+    "Worst": "agreement.worst",
+    "Best": "agreement.best",
+    "μ_D": "agreement.difficulty",
+    "H_η": "agreement.certainty",
+    "M2": "agreement.m2",
+    "κ": "agreement.kappa",
+    "α": "agreement.alpha",
+}
+"""Columns of the paper's table."""
+
+
+def frs(score: Score, questions: Sequence[Question]) -> Presentation:
+    """Show each question by its score for the smallest d, its initial entropy, and its breaking temperature."""
+    facts = score.tables["frs"]
+    entropy, breaking = (facts[name].to_numpy() for name in ("entropy", "breaking_temperature"))
+    d, first = next(iter(FRS.among(score.values).items()))
+    levels = list(score.curves[SURVIVAL.name])
+    columns = [
+        Column("frs", f"FRS (d = {d:g})", "Factual Robustness Score, 0 to 1", score.by_question[first], of_known=True),
+        Column(
+            "entropy",
+            "H",
+            f"initial entropy of the {score.settings['k']} most probable tokens at each position of the greedy answer, "
+            "0 to 1",
+            entropy,
+            of_known=True,
+        ),
+        Column(
+            "breaking",
+            "t_b",
+            "breaking temperature: the lowest at which the answer is wrong more often than the threshold allows",
+            breaking,
+            max(len(f"{t:g}".partition(".")[2]) for t in levels),
+            levels,
+            of_known=True,
+        ),
+    ]
+    frs = score.values[first]
+    unknown = score.values.get("frs.count.unknown")
+    known_count = len(score.question_ids) - (0 if unknown is None else int(unknown.value))
+    sentence = _sentence(score, first, d, known_count)
+    claims = [
+        *_median_claim(breaking, levels, known_count),
+        *_most_robust_type(score.by_question[first], [each.type for each in questions], question_groups(questions)),
+    ]
+    scale = Scale(
+        f"mean Factual Robustness Score (FRS), d = {d:g}",
+        frs,
+        0.0,
+        1.0,
+        _anchors(levels, d, score.settings["unbroken"]),
+    )
+    left_out = [] if "frs_accuracy" in score.tables else [EARLY_STOPPING_NOTE]
+    axes = ["entropy", "breaking", "frs"]
+    return Presentation("Temperature", sentence, columns, axes, claims, scale, left_out=left_out)
+
+
+def _sentence(score: Score, first: str, d: float, known_count: int) -> str:
+    """Return a sentence with the mean of the score ``first``, for d, and the share of unbroken facts."""
+    if not known_count:
+        return "at rising temperature. None of them is known, so there is no FRS."
+    frs = score.values[first]
+    start = ":" if known_count == len(score.question_ids) else f". {known_count:,} of them are known:"
+    interval = f"95 % interval {bounds(frs.low, frs.high)}, d = {d:g}"
+    interval += "" if score.n(first) == known_count else f", n = {score.n(first):,}"
+    return (
+        f"at rising temperature{start} their mean Factual Robustness Score is {number(frs.value)} ({interval}), and "
+        f"{score.formatted(UNBROKEN.name, '.0%')} of them never broke."
+    )
+
+
+def _median_claim(breaking: Floats, levels: Sequence[float], known_count: int) -> list[str]:
+    """Return a claim with the temperature at which half of the known facts are lost, or on their survival."""
+    defined = breaking[~np.isnan(breaking)]
+    if not len(defined):
+        return []
+    median = float(np.quantile(defined, 0.5, method="inverted_cdf"))
+    if math.isinf(median):
+        return [f"still holds more than half of the {known_count:,} known facts at t = {levels[-1]:g}"]
+    return [f"has lost half of the {known_count:,} known facts by t = {median:g}"]
+
+
+def _most_robust_type(scores: Floats, types: Sequence[str], groups: Sequence[str] | None) -> list[str]:
+    """Return a claim on the type of questions with the highest mean score, significant against each other type with
+    enough facts: Welch's t test (over groups, if any), Holm's correction for all pairs of types. Otherwise nothing.
+    """
+    if not any(types):
+        return []
+    type_of, units = np.array(types, dtype=object), np.arange(len(types)) if groups is None else np.asarray(groups)
+    facts = {kind: np.flatnonzero((type_of == kind) & ~np.isnan(scores)) for kind in QUESTION_TYPES}
+    means = {kind: _unit_means(scores[rows], units[rows]) for kind, rows in facts.items()}
+    compared = [kind for kind, values in means.items() if len(values) >= MIN_OF_TYPE]
+    if len(compared) < 2:
+        return []
+    compared.sort(key=lambda kind: -means[kind].mean())
+    pairs = list(combinations(compared, 2))  # those of the first type are the first of them
+    p_value = max(holm([_welch(means[one], means[other]) for one, other in pairs])[: len(compared) - 1].tolist())
+    if not p_value < LEVEL:
+        return []
+    mean, n = number(float(scores[facts[compared[0]]].mean())), len(facts[compared[0]])
+    tested = f"p = {number(p_value, '.2g')} after Holm's correction for {len(pairs)} pairs of kinds"
+    return [f"holds one kind most firmly, {QUESTION_TYPES[compared[0]]} (mean FRS {mean}, n = {n}; {tested})"]
+
+
+def _unit_means(scores: Floats, units: NDArray[Any]) -> Floats:
+    """Return the mean score of each unit."""
+    _, unit = np.unique(units, return_inverse=True)
+    means: Floats = np.bincount(unit, scores) / np.bincount(unit)
+    return means
+
+
+def _welch(one: Floats, other: Floats) -> float:
+    """Return the two-sided p value of Welch's t test; 1 without any variance."""
+    if max(np.ptp(one), np.ptp(other)) < ROUNDING:
+        return 1.0
+    from scipy import stats  # it takes half a second, which most runs need not spend
+
+    sizes = ((values.mean(), values.std(ddof=1), len(values)) for values in (one, other))
+    return float(stats.ttest_ind_from_stats(*next(sizes), *next(sizes), equal_var=False).pvalue)
+
+
+def _anchors(levels: Sequence[float], d: float, unbroken: str) -> list[tuple[float, str]]:
+    """Return the scores of easily imagined models, by the same formula."""
+    last, entropies = levels[-1], np.linspace(0, 1, 101)
+    never = np.inf if unbroken == "one" else last
+    flat = np.array([factual_robustness_score(entropies, np.full(101, t), d, unbroken).mean() for t in levels])
+
+    def score(entropy: float, breaking: float) -> float:
+        return float(factual_robustness_score(np.array([entropy]), np.array([breaking]), d, unbroken)[0])
+
+    return [
+        (
+            score(1.0, levels[0]),
+            "a model that guesses: every token is as likely as any other, and each fact breaks at once",
+        ),
+        (float(flat.mean()), "one in between: at each temperature as many facts break, however sure it was of them"),
+        (score(0.0, never), "one that is sure and never breaks"),
+    ]
+
+
+def agreement(score: Score, questions: Sequence[Question]) -> Presentation:
+    """Show each question by the certainty of its raters and the share of right ones, at the temperature nearest 1."""
+    t = nearest_to_one(score.curves["agreement.accuracy"])
+    base, vote, worst, kappa = (
+        score.formatted(point(f"agreement.{name}", t), form)
+        for name, form in (("accuracy", ".0%"), ("plurality", ".0%"), ("worst", ".0%"), ("kappa", ".2f"))
+    )
+    sentence = (
+        f"in several ways at t = {t:g} (95 % intervals in brackets): {base} of them are answered right as "
+        f"they stand, {vote} by the vote of all raters, and {worst} by every rater; the raters' agreement beyond "
+        f"chance is κ = {kappa}."
+    )
+    columns = [
+        Column(name, label, f"{about}, {at_words(t)}", score.by_question[point(name, t)])
+        for name, label, about in (
+            ("agreement.certainty", "agreement H_η", "normalised certainty of all raters"),
+            ("agreement.difficulty", "raters right", "share of the raters that answer right"),
+        )
+    ]
+    claims = [f"is right in every wording of {worst} of its questions"]
+    anchors = [(1.0, "one that is right in every wording")]
+    if (guessed := score.values.get("agreement.guessing.worst")) is not None and not math.isnan(guessed.value):
+        anchors.insert(0, (guessed.value, "a model that guesses among the choices"))
+    scale = Scale(
+        "share of questions that every rater has right", score.curves["agreement.worst"][t], 0.0, 1.0, anchors
+    )
+    return Presentation("Rewording", sentence, columns, claims=claims, scale=scale, tables=[_table_4(score)])
+
+
+def _table_4(score: Score) -> Table:
+    """Return the metrics as rows of the paper's table, in percent, one for each temperature (Cho & Watson, Table 4).
+
+    ``n`` is the number of questions that the figures rest on; the least and the most, where these differ.
+    """
+    rows = []
+    for t in score.curves["agreement.accuracy"]:
+        n = sorted({score.n(point(name, t)) or 0 for name in _TABLE_4.values()})
+        values = (score.curves[name][t].value for name in _TABLE_4.values())
+        figures = (number(value, ".1%").removesuffix("%") for value in values)
+        counts = " to ".join(f"{each:,}" for each in dict.fromkeys([n[0], n[-1]]))
+        rows.append([*map(Cell, (temperature_name(t), counts, *figures))])
+    return Table("In percent, as in table 4 of MultiQ&A", ["t", "n", *_TABLE_4], rows, 0)
+
+
+def certainty(score: Score, questions: Sequence[Question]) -> Presentation:
+    """Show each question by the entropy of its answers and their error rate, at the temperature nearest 1."""
+    choices, trials = [len(question.choices) for question in questions], score.settings["trials"]
+    t = nearest_to_one(score.curves[ENTROPY.name])
+    entropy, error_rate = (score.formatted(point(spec.name, t)) for spec in (ENTROPY, ERROR_RATE))
+    wrong = number(score.curves[CERTAIN_WRONG.name][t].value, ".0f")
+    sentence = (
+        f"and again at t = {t:g} (95 % intervals in brackets): the mean entropy of their answers is "
+        f"{entropy} nats, their mean error rate {error_rate}; on {wrong} of them the model is certain and wrong."
+    )
+    columns = [
+        Column(spec.name, label, f"{about}, {at_words(t)}", score.by_question[point(spec.name, t)])
+        for spec, label, about in (
+            (ENTROPY, "entropy", "entropy of the repeated answers, in nats"),
+            (ERROR_RATE, "error rate", "share of the repeated answers that is wrong"),
+        )
+    ]
+    claim = (
+        f"gives answers with an entropy of {entropy} nats (0: always the same) when it is asked the same question "
+        f"again, and {score.formatted(point(ERROR_RATE.name, t), '.0%')} of these answers are wrong"
+    )
+    scale = Scale(
+        "answer entropy (nats)",
+        score.curves[ENTROPY.name][t],
+        0.0,
+        math.log(max([*choices, 2] if choices and all(choices) else [trials, 2])),
+        _certainty_anchors(choices, trials),
+    )
+    return Presentation("Repetition", sentence, columns, claims=[claim], scale=scale)
+
+
+def _certainty_anchors(choices: Sequence[int], trials: int) -> list[tuple[float, str]]:
+    """Return the entropies of easily imagined models."""
+    anchors = [(0.0, "one that says the same each time")]
+    if choices and all(choices):
+        anchors.append(
+            (
+                float(np.mean([guessed_entropy(each, trials) for each in choices])),
+                f"a model that guesses {trials} times",
+            )
+        )
+    else:
+        anchors.append((math.log(max(trials, 1)), "one that never says the same twice"))
+    return anchors
+
+
+def guessed_entropy(choices: int, trials: int) -> float:
+    """Return the mean entropy (nats) of answers drawn evenly among the choices.
+
+    >>> round(guessed_entropy(2, 2), 4)
+    0.3466
+    """
+    counts = np.arange(1, trials + 1)
+    share = counts / trials
+    from scipy import stats  # it takes half a second, which most runs need not spend
+
+    return float(choices * np.sum(stats.binom.pmf(counts, trials, 1 / choices) * -share * np.log(share)))
+
+
+def order(score: Score, questions: Sequence[Question]) -> Presentation:
+    """Show the accuracy at each place, and the significance of its differences, at the temperature nearest 1."""
+    t = nearest_to_one(score.curves[ONE_CHOICE.name])
+    places = {
+        int(place): score.curves[name][t]
+        for place, name in PLACE.among(score.curves).items()
+        if not math.isnan(score.curves[name][t].value)
+    }
+    consistent = score.formatted(point(ONE_CHOICE.name, t), ".0%")
+    sentence = f"with their choices in other orders {at_words(t)}: of {consistent} of them one choice is named in all"
+    notes = []
+    if places:
+        worst, best = (pick(places, key=lambda place: places[place].value) for pick in (min, max))
+        low, high = (number(places[place].value, ".0%") for place in (worst, best))
+        sentence += f"; {high} of the answers are right where the right choice stands at place {best}, {low} at {worst}"
+        q, freedom, p = (score.curves[spec.name][t].value for spec in Q.values())
+        if not math.isnan(q):
+            test = f"{number(q, '.2f')}, {freedom:.0f} degrees of freedom, p = {number(p, '.2g')}"
+            notes = [f"position bias: Cochran's Q over the places {test}"]
+    columns = [
+        Column(
+            ONE_CHOICE.name,
+            "one choice",
+            f"1: one choice is named in every order, {at_words(t)}",
+            score.by_question[point(ONE_CHOICE.name, t)],
+            digits=0,
+            levels=(0.0, 1.0),
+        )
+    ]
+    claims = [f"keeps to one choice in every order on {consistent} of the questions"]
+    return Presentation("Order and form", f"{sentence}.", columns, claims=claims, notes=notes)
+
+
+def pushback(score: Score, questions: Sequence[Question]) -> Presentation:
+    """Show the shares of facts that withstand pushback and of those mended, at the temperature nearest 1."""
+    t = nearest_to_one(score.curves[challenge.UNBROKEN.name])
+    turns = max(score.tables["challenge_turns"]["turn"].to_pylist())
+    breaking = at_temperature(score.tables["challenge"], t)["breaking_turn"].to_numpy()
+    known_count, wrong_count = (int(score.values[challenge.COUNTS[name].name].value) for name in ("known", "wrong"))
+    sentence = f"in conversations that went on, with doubt at each of {turns} turns {at_words(t)}"
+    claims = []
+    if known_count:
+        unbroken = score.formatted(point(challenge.UNBROKEN.name, t), ".0%")
+        sentence += f": {unbroken} of the {known_count} that were right at first withstand it to the end"
+        claims = [f"keeps {unbroken} of its right answers against {turns} turns of doubt"]
+    if wrong_count:
+        mended = score.formatted(point(challenge.MENDED.name, t), ".0%")
+        sentence += f"; {mended} of the {wrong_count} that were wrong at first are right in the end"
+    columns = [
+        Column(
+            challenge.BREAKING.name,
+            "breaking turn",
+            f"the first turn of doubt after which fewer conversations than the threshold have it right, {at_words(t)}",
+            breaking,
+            digits=0,
+            levels=[*range(1, turns + 1), math.inf] if np.isinf(breaking).any() else range(1, turns + 1),
+        )
+    ]
+    notes = []
+    by_kind = {
+        name.removeprefix(challenge.GIVES_IN.format("")): curve[t]
+        for name, curve in score.curves.items()
+        if name.startswith(challenge.GIVES_IN.format("")) and not math.isnan(curve[t].value)
+    }
+    if len(by_kind) > 1:
+        notes = [f"right answers given up, by the kind of pressure: {_by_kind(by_kind)}"]
+    return Presentation("Under doubt", f"{sentence}.", columns, claims=claims, notes=notes)
+
+
+def _by_kind(estimates: dict[str, Estimate]) -> str:
+    ordered = sorted(estimates.items(), key=lambda item: -item[1].value)
+    return ", ".join(f"{kind.replace('_', ' ')} {number(estimate.value, '.0%')}" for kind, estimate in ordered)
+
+
+def reasoning(score: Score, questions: Sequence[Question]) -> Presentation:
+    """Show the variance and the effect of reasoning, at the temperature nearest 1."""
+    t = nearest_to_one(score.curves[thinking.ACCURACY.name])
+    budgets, table = score.settings["budgets"], at_temperature(score.tables["thinking"], t)
+    breaking, between = (table[name].to_numpy() for name in ("breaking_budget", "between"))
+    right = score.formatted(point(thinking.ACCURACY.name, t), ".0%")
+    sentence = f"after thinking, {at_words(t)}: with the largest budget {right} of the answers are right"
+    claims = [f"answers {right} right after thinking"]
+    if len(budgets) > 1:
+        smallest = thinking.budget_spec(thinking.BUDGET_SPECS[0], budgets[0]).name
+        sentence += f", with the least {score.formatted(point(smallest, t), '.0%')}"
+    share = score.curves[thinking.SHARE_BETWEEN.name][t]
+    if not math.isnan(share.value):
+        sentence += (
+            f"; {score.formatted(point(thinking.SHARE_BETWEEN.name, t), '.0%')} of the variance of right and wrong "
+            "lies between thoughts, the rest within the answers after one"
+        )
+    notes = []
+    if np.isnan(between).all():
+        notes = ["What varies is not known: that takes two thoughts about a question, and two answers after each."]
+    columns = [
+        Column(
+            thinking.BREAKING.name,
+            "breaking budget",
+            "the smallest budget with which, and with every larger one, enough answers are right"
+            f"{thinking.counted(budgets)}, {at_words(t)}; undefined where it takes more than the largest",
+            np.where(np.isinf(breaking), np.nan, breaking),
+            digits=0,
+        )
+    ]
+    return Presentation("Thinking", f"{sentence}.", columns, claims=claims, notes=notes)
+
+
+def profile(score: Score, questions: Sequence[Question]) -> Presentation:
+    """Show the share of facts that withstand every perturbation."""
+    optional = {"orders_right", "turns_held", "thought_right"} & {*score.tables["profile"].column_names}
+    known_count = int(np.count_nonzero(~np.isnan(score.by_question[ROBUST.name])))
+    robust_share = score.formatted((ROBUST_TO_ALL if optional else ROBUST).name, ".0%")
+    claims = [f"holds {robust_share} of the known facts under every pressure"] if known_count else []
+    title = f"All {('three', 'four', 'five', 'six')[len(optional)]} methods"
+    axes = ["certainty.entropy", "frs", "agreement.difficulty"]
+    return Presentation(title, _profile_sentence(score, known_count), [], axes, claims)
+
+
+def _profile_sentence(score: Score, known_count: int) -> str:
+    """Return a sentence with the share of known facts, all values defined, that withstand all three methods."""
+    methods = "at rising temperature, in other words, and again and again"
+    if not known_count:
+        return f"{methods}; none of them has all values."
+    firm = score.values[ROBUST.name]
+    facts = "them" if known_count == len(score.question_ids) else f"the {known_count} that have all values"
+    return (
+        f"{methods}: {number(firm.value, '.0%')} of {facts} withstand all three (95 % interval "
+        f"{bounds(firm.low, firm.high, '.0%')}), which means unbroken at every temperature, "
+        f"right in every wording and right in every repetition.{_sentence_of_orders(score)}{_sentence_of_doubt(score)}"
+        f"{_sentence_of_first(score)}"
+    )
+
+
+def _sentence_of_orders(score: Score) -> str:
+    """Return a sentence with the share of facts with choices that are right in every order as well, or nothing."""
+    n = score.n(ROBUST_TO_ORDER.name)
+    if not n:
+        return ""
+    return f" Of the {n} with choices {score.formatted(ROBUST_TO_ORDER.name, '.0%')} are right in every order as well."
+
+
+def _sentence_of_doubt(score: Score) -> str:
+    """Return a sentence with the share of challenged facts that withstand pushback as well, or nothing."""
+    n = score.n(ROBUST_TO_PUSHBACK.name)
+    return f" {score.formatted(ROBUST_TO_PUSHBACK.name, '.0%')} of the {n} withstand all doubt as well." if n else ""
+
+
+def _sentence_of_first(score: Score) -> str:
+    """Return a sentence with the first failures, the most frequent first."""
+    shares = {name: score.values[spec.name].value for name, spec in FIRST.items() if spec.name in score.values}
+    breaking = sorted((name for name, share in shares.items() if share > 0), key=lambda name: -shares[name])
+    if not breaking:
+        return ""
+    shares_text = ", ".join(f"{name} {shares[name]:.0%}" for name in breaking)
+    return f" What breaks them first (several where they are even): {shares_text}."
+
+
+def greedy(score: Score, questions: Sequence[Question]) -> Presentation:
+    """Show the accuracy of the greedy answers, beside that of guessing on questions with choices."""
+    presentation = Presentation("Greedy answers", columns=[])
+    accuracy = score.by_question[GREEDY.name]
+    if np.isnan(score.values[GREEDY.name].value):
+        return presentation
+    accuracy_text = score.formatted(GREEDY.name, ".0%")
+    if GUESSING.name not in score.values:
+        presentation.claims = [f"answers {accuracy_text} of what it was asked right"]
+        return presentation
+    chosen = gradable_rows(questions, accuracy)
+    ((place, _),) = Counter(questions[row].correct for row in chosen).most_common(1)
+    comparison = (
+        f"where guessing gets {number(score.values[GUESSING.name].value, '.0%')}, and {LETTERS[place or 0]} as the "
+        f"answer to each {number(score.values[CONSTANT.name].value, '.0%')}"
+    )
+    if len(chosen) == score.n(GREEDY.name):
+        presentation.claims = [f"answers {accuracy_text} of what it was asked right, {comparison}"]
+    else:
+        share = number(float(accuracy[chosen].mean()), ".0%")
+        presentation.claims = [
+            f"answers {accuracy_text} of what it was asked right",
+            f"answers {share} of the {len(chosen):,} questions with choices right, {comparison}",
+        ]
+    return presentation
+
+
+_CORRECTED_HEADER = (
+    "figure",
+    "by the grader",
+    "95 % interval",
+    "corrected",
+    "95 % interval",
+    "labels",
+    "labels to halve it",
+)
+
+
+def corrected(
+    score: Score, corrections: Sequence[Correction], figures: Mapping[str, Estimate], labels: int
+) -> Presentation:
+    """Show the corrected figures beside those of the run, ``figures``; ``labels`` is the number of labelled answers."""
+    of = {name: of for each in corrections for name, of in each.of.items()}
+    number_of = {name: count for each in corrections for name, count in each.labels.items()}
+    estimates = score.figures()
+    rows = [
+        _corrected_row(name, score, estimates[name], figures.get(of[name], UNDEFINED), number_of[name])
+        for name in score.headline().figures()
+        if name in of and not math.isnan(estimates[name].value)
+    ]
+    reasons: dict[str, list[str]] = {}
+    for each in corrections:
+        for name, why in each.uncorrected.items():
+            reasons.setdefault(why, []).append(name)
+    notes = [f"uncorrected {', '.join(names)}: {why}" for why, names in reasons.items()]
+    title = f"Corrected for the errors of the grader, by the labels of {labels:,} answers"
+    tables = [Table(title, _CORRECTED_HEADER, rows)]
+    return Presentation("Corrected by labels", columns=[], tables=tables, notes=notes, tables_alone=True)
+
+
+def _corrected_row(name: str, score: Score, corrected: Estimate, plain: Estimate, labels: int) -> list[Cell]:
+    about = score.about(name)
+    form, label = (about.form, about.label.rpartition(",")[0]) if about else (".3f", name)
+    at = curve_and_temperature(name)
+    halve = labels_to_halve(labels, corrected.high - corrected.low, plain.high - plain.low)
+    words = (
+        label + (f" {at_words(at[1])}" if at else ""),
+        number(plain.value, form),
+        interval(plain),
+        number(corrected.value, form),
+        interval(corrected),
+        f"{labels:,}",
+        "" if math.isnan(halve) else "more questions" if math.isinf(halve) else f"{halve:,}",
+    )
+    return [*map(Cell, words)]
+
+
+PRESENTERS: Mapping[str, Callable[[Score, Sequence[Question]], Presentation]] = {
+    FRS.name: frs,
+    "agreement.worst": agreement,
+    ENTROPY.name: certainty,
+    ONE_CHOICE.name: order,
+    challenge.UNBROKEN.name: pushback,
+    thinking.ACCURACY.name: reasoning,
+    ROBUST.name: profile,
+    GREEDY.name: greedy,
+}
+"""Functions that present a score, by the name of a spec that only its metric declares."""
+
+
+def present(score: Score, questions: Sequence[Question]) -> Score:
+    """Return the score with the presentation of its metric; one of another metric keeps its own.
+
+    ``questions`` are those of the score, in their order.
+    """
+    presenters = (PRESENTERS[spec.name] for spec in score.declared if spec.name in PRESENTERS)
+    presenter = next(presenters, None)
+    return score if presenter is None else replace(score, presentation=presenter(score, questions))
