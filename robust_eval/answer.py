@@ -229,9 +229,9 @@ def read_sampling_metadata(path: Path) -> SamplingMetadata | None:
         return None
     if mark is None:
         return None
-    first_lines, undecided = json.loads(mark)
+    first_lines, early_stopping = json.loads(mark)
     return SamplingMetadata(
-        first_lines, {name: EarlyStopping(tuple(grid), at) for name, (grid, at) in undecided.items()}
+        first_lines, {name: EarlyStopping(tuple(grid), at) for name, (grid, at) in early_stopping.items()}
     )
 
 

@@ -43,7 +43,7 @@ def print_plan(plans: Mapping[str, Sequence[Stage]]) -> None:
         console.print("nothing would be asked: every answer is there")
         return
     terms = [stage.model.config.service_limits() for stage in stages if stage.missing]
-    served = any(each.at_once for each in terms)
+    served = any(each.max_concurrency for each in terms)
     if len(plans) > 1:
         for job, plan in plans.items():
             console.print(f"{job}: {in_words(plan)}")
@@ -64,10 +64,10 @@ def print_plan(plans: Mapping[str, Sequence[Stage]]) -> None:
     elif whole.seconds:
         console.print(f"Time: {duration(whole.seconds)} at least, by the limits for a minute.")
     elif served:
-        at_once = max(each.at_once or 0 for each in terms)
+        max_concurrency = max(each.max_concurrency or 0 for each in terms)
         console.print(
-            f"Time: no limit is set; {at_once} requests at once of one second each would take "
-            f"{duration(whole.requests / at_once)}."
+            f"Time: no limit is set; {max_concurrency} requests at once of one second each would take "
+            f"{duration(whole.requests / max_concurrency)}."
         )
     if whole.cost and (sentence := _other_price(whole.cost, terms)):
         console.print(sentence)
@@ -77,8 +77,8 @@ def print_plan(plans: Mapping[str, Sequence[Stage]]) -> None:
 
 def _other_price(cost: float, terms: Sequence[ServiceLimits]) -> str:
     """Say what it costs by batches where it is asked without, and the other way round; empty where nothing tells."""
-    shares = {each.batch_price_share for each in terms if each.at_once}
-    if len(shares) != 1 or not all(each.at_once for each in terms) or len({each.batch for each in terms}) != 1:
+    shares = {each.batch_price_share for each in terms if each.max_concurrency}
+    if len(shares) != 1 or not all(each.max_concurrency for each in terms) or len({each.batch for each in terms}) != 1:
         return ""
     share = shares.pop()
     if not terms[0].batch:

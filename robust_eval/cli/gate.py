@@ -45,7 +45,7 @@ from robust_eval.tracking.settings import flat
 
 log = logging.getLogger(__name__)
 
-DECIDED = "until=decided"
+DECIDED = "early_stop=true"
 MISTAKE = 2
 """The exit status of a mistake in the call; those of the outcomes are in :data:`robust_eval.gate.decision.STATUS`."""
 
@@ -93,7 +93,7 @@ def _parser() -> argparse.ArgumentParser:
         nargs="*",
         metavar="CANDIDATE",
         help="the same; or KEY=VALUE of a candidate, which is then run on the baseline's questions and settings; "
-        "until=decided ends as soon as it is decided; gate.figures, gate.level, gate.no_reply set the gate",
+        "early_stop=true ends as soon as it is decided; gate.metrics, gate.level, gate.no_reply set the gate",
     )
     parser.add_argument("--mlruns", type=Path, default=Path("mlruns"), metavar="FOLDER", help="where runs are kept")
     parser.add_argument("--uri", help="of the MLflow server; by default the database in --mlruns")
@@ -105,10 +105,10 @@ def _parser() -> argparse.ArgumentParser:
 def _called(words: Sequence[str]) -> Called:
     named = [word for word in words if "=" not in word]
     own = [as_meant(word) for word in words if word.startswith(("gate=", "gate."))]
-    overrides = [word for word in words if "=" in word and not word.startswith(("gate=", "gate.", "until="))]
-    until = [word for word in words if word.startswith("until=")]
-    if until and until != [DECIDED]:
-        raise UserError(f"{until[-1]}: a gate takes {DECIDED}, and otherwise asks all questions of the baseline")
+    overrides = [word for word in words if "=" in word and not word.startswith(("gate=", "gate.", "early_stop="))]
+    early_stop = [word for word in words if word.startswith("early_stop=")]
+    if early_stop and early_stop != [DECIDED]:
+        raise UserError(f"{early_stop[-1]}: a gate takes {DECIDED}, and otherwise asks all questions of the baseline")
     if len(named) > 1:
         raise UserError(f"one candidate at a time: {', '.join(named)}")
     if bool(named) == bool(overrides):
@@ -116,12 +116,12 @@ def _called(words: Sequence[str]) -> Called:
             "name a candidate: the folder of a run, its id in MLflow, the name of a baseline; or its settings, which "
             "the gate then runs (model=NAME)" + (", and not both" if named else "")
         )
-    if named and until:
+    if named and early_stop:
         raise UserError(
             f"{DECIDED} says how many questions a candidate is asked, and {named[0]} has been asked already"
         )
     folders = [CONF] if (mine := own_folder()) is None else [CONF, mine]
-    return Called(gate_settings(own, folders), next(iter(named), None), overrides, bool(until))
+    return Called(gate_settings(own, folders), next(iter(named), None), overrides, bool(early_stop))
 
 
 def _report(
@@ -171,13 +171,13 @@ def _measured(called: Called, baseline: MeasuredRun, mlruns: Path, folder: Path)
     with tempfile.TemporaryDirectory() as copy:
         lines = candidate_overrides(baseline.folder, called.overrides, mlruns, Path(copy))
         config, composed = composed_in(Path(copy), lines)
-    for figure in called.settings.figures:
+    for figure in called.settings.metrics:
         refuse_unmeasured(baseline, figure)
     settings = flat(OmegaConf.to_container(composed, resolve=True))
     refuse_other_settings(baseline, settings, "the candidate")
     taken: list[GateScheduler] = []
 
-    def takes(early: bool, questions: Sequence[object]) -> GateScheduler:
+    def make_schedule(early: bool, questions: Sequence[object]) -> GateScheduler:
         taken.append(GateScheduler(questions, baseline, called.settings, early, config.seed))  # type: ignore[arg-type]
         if others := len(questions) - len(taken[-1].left):
             log.warning("questions that are left out, because the baseline was not asked them: %d", others)
@@ -185,7 +185,7 @@ def _measured(called: Called, baseline: MeasuredRun, mlruns: Path, folder: Path)
 
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        run_experiment(config, composed, folder, takes=partial(takes, called.early))
+        run_experiment(config, composed, folder, make_schedule=partial(make_schedule, called.early))
     except NothingKeptError as problem:
         if not kept_nothing(folder):  # no question could be asked
             raise

@@ -8,8 +8,7 @@ from omegaconf.errors import InterpolationToMissingValueError, MissingMandatoryV
 
 from robust_eval.config.composition_errors import composition_error, nearest, no_setting
 from robust_eval.config.config import Config
-from robust_eval.config.repeatable import schemas_of
-from robust_eval.config.schema import SCHEMAS, Schema
+from robust_eval.config.schema import SCHEMAS, Schema, schemas_of
 from robust_eval.error import UserError, first_line
 from robust_eval.metric import greedy, profile
 from robust_eval.metric.answer_sources import names_of, sources
@@ -35,10 +34,10 @@ def to_config(composed: DictConfig) -> Config:
     nodes = {path: OmegaConf.select(composed, path) for path, _ in reversed(list(schemas_of(composed)))} | nodes
     for path, node in nodes.items():
         if isinstance(node, DictConfig):
-            if not is_dataclass(OmegaConf.get_type(node)) and path != "until":
+            if not is_dataclass(OmegaConf.get_type(node)) and path != "target_half_width":
                 raise UserError(_no_schema(path))
             _instance(path, node)
-        elif path not in ("seed", "until", "question_types", "labels"):
+        elif path not in ("seed", "target_half_width", "question_types", "labels"):
             none = f", or {path}=none" if path in ("store", "tracking") else ""
             value = "null" if node is None else node
             raise UserError(f"{path} must be one of its options, not {value}{none}: see conf/{path.split('.')[0]}/")
@@ -48,10 +47,15 @@ def to_config(composed: DictConfig) -> Config:
     recorded = [sampler for sampler in whole.sampler.values() if isinstance(sampler, RecordedAnswers)]
     if recorded and len(whole.sampler) > 1:
         raise UserError(f"sampler=recorded stands alone, because nothing is asked: it cannot be one of {asked}")
-    if whole.until is not None and not (isinstance(whole.until, dict) and whole.until):
-        raise UserError(f"until={whole.until}: it must name figures, as until={{frs.d1: 0.02}} does")
+    if whole.target_half_width is not None and not (
+        isinstance(whole.target_half_width, dict) and whole.target_half_width
+    ):
+        raise UserError(
+            f"target_half_width={whole.target_half_width}: it must name figures, as "
+            f"target_half_width={{frs.d1: 0.02}} does"
+        )
     settings = {entry.name: getattr(whole, entry.name) for entry in fields(Schema)}
-    settings["until"] = whole.until or {}
+    settings["target_half_width"] = whole.target_half_width or {}
     if recorded:
         settings |= {"sampler": {}, "recorded": recorded[0]}
     try:
@@ -169,11 +173,11 @@ def _check_asked(config: Config, asked: str) -> None:
 
 def _check_until(config: Config) -> None:
     """Raise UserError where questions cannot be taken until a figure is known, as far as its declaration tells."""
-    if not config.until:
+    if not config.target_half_width:
         return
     if config.recorded is not None:
         raise UserError(
-            "until=… says how many questions a model is asked, and sampler=recorded asks none: leave it out"
+            "target_half_width=… says how many questions a model is asked, and sampler=recorded asks none: leave it out"
         )
     read = sources(config.metric, config.sampler)
     figures: dict[str, Sequence[MetricSpec]] = {
@@ -190,20 +194,21 @@ def _check_until(config: Config) -> None:
         return names_of(figure, config.metric[metric], config.sampler[read[metric]].temperatures)
 
     measured = [name for figure in known if figure.mean for name in names(figure)]
-    for name in config.until:
+    for name in config.target_half_width:
         figure = next((each for each in known if each.for_name(name)), None)
         if figure is None and all(figures.values()):
-            raise UserError(f"until names {name}, which is no figure of this run{nearest(name, measured)}")
+            raise UserError(f"target_half_width names {name}, which is no figure of this run{nearest(name, measured)}")
         if figure is not None and not figure.mean:
             label = (figure.for_name(name) or figure).label
             raise UserError(
-                f"until names {name} ({label}), which is no mean over questions, as an interval that ends a run must "
+                f"target_half_width names {name} ({label}), which is no mean over questions, as an "
+                "interval that ends a run must "
                 f"be; these are: {', '.join(measured).replace('{}', 'N')}"
             )
         if figure is not None and (own := names(figure)) and not any(is_name(name, each) for each in own):
             shown = [each.replace("{}", "N") for each in own]
             raise UserError(
-                f"until names {name}, which this run does not measure{nearest(name, shown)}; it measures "
+                f"target_half_width names {name}, which this run does not measure{nearest(name, shown)}; it measures "
                 f"{', '.join(shown)}"
             )
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import hydra
+from hydra.core.config_store import ConfigStore
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Glob, Override, Quote, QuotedString
 from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException, OverrideParseException
@@ -24,9 +25,9 @@ from yaml import YAMLError
 from robust_eval.config.composition_errors import composition_error, nearest, no_setting
 from robust_eval.config.config import Config
 from robust_eval.config.objects import leave_out_unchosen, to_config
-from robust_eval.config.path_as_dataset import offer, without_slash
 from robust_eval.config.schema import CONF, SCHEMAS, Schema, register
-from robust_eval.config.shell_quoting import hint
+from robust_eval.dataset.file_formats import KINDS
+from robust_eval.dataset.jsonl import is_native
 from robust_eval.error import UserError
 from robust_eval.question import Question
 from robust_eval.runtime.registry import REGISTRY
@@ -60,18 +61,8 @@ def checked_overrides(overrides: Sequence[str]) -> Checked:
     The name of an option may be left out where only one chosen option has the setting: ``sampler.trials=20`` is
     ``sampler.temperature_sweep.trials=20``. Quotes may be left out, too (:func:`as_meant`). Each value of a sweep is
     checked by itself. Options may stand in folders of one's own (``hydra.searchpath``). A file of questions, and a
-    folder of such files, is an option of ``dataset``. Raises UserError with what is wrong and the nearest right name,
-    and how to quote what a shell seems to have taken away.
+    folder of such files, is an option of ``dataset``. Raises UserError with what is wrong and the nearest right name.
     """
-    try:
-        return _checked(overrides)
-    except UserError as problem:
-        if said := hint(overrides, str(problem)):
-            raise UserError(f"{problem}; {said}") from problem
-        raise
-
-
-def _checked(overrides: Sequence[str]) -> Checked:
     parsed = OverridesParser.create().parse_overrides(_of_group([as_meant(without_slash(line)) for line in overrides]))
     with hydra.initialize_config_dir(str(CONF), job_name="run", version_base="1.3"):
         for override in parsed:
@@ -414,3 +405,37 @@ def _check_writable(folder: Path) -> None:
         raise UserError(
             f"paths.mlruns: nothing can be written to {folder} ({problem.strerror}); choose another folder"
         ) from problem
+
+
+def offer(value: str, folders: Sequence[Path]) -> None:
+    """Make a file, or a folder of files, an option of the group ``dataset``, if ``value`` is the path of one.
+
+    The option is ``dataset=local``, or ``dataset=jsonl`` where the file has our own layout, with the path, and with the
+    file's name as its name. An option of the same name in one of the ``folders`` of options has precedence. UserError
+    where the value can only be a path, and nothing lies there.
+    """
+    known = [file.stem for folder in folders for file in Path(folder, "dataset").glob("*.yaml")]
+    path = Path(value)
+    if value in known:
+        return
+    if path.exists():
+        reader = "jsonl" if path.suffix.lower() == ".jsonl" and path.is_file() and is_native(path) else "local"
+        *parents, last = filter(None, f"dataset/{value}".split("/"))
+        ConfigStore.instance().store(
+            group="/".join(parents),
+            name=last,
+            node={
+                "defaults": [f"/dataset/{reader}@_here_", "_self_"],
+                "path": value,
+                "name": path.resolve().name if path.is_dir() else path.stem,
+            },
+        )
+    elif path.suffix.lower() in KINDS:
+        beside = path.parent.iterdir() if path.parent.is_dir() else ()
+        known += [str(file) for file in beside if file.suffix.lower() in KINDS]
+        raise UserError(f"there is no file {value}, and no data set of this name{nearest(value, known)}")
+
+
+def without_slash(line: str) -> str:
+    """Return ``dataset=folder/`` without the slash at its end, with which Hydra finds no option."""
+    return line.rstrip("/") if line.startswith("dataset=") else line

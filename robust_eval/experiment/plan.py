@@ -100,10 +100,10 @@ def plan(config: Config, questions: Sequence[Question], writer: StoredModel, col
     """Return the stages of a run in their order; nothing is asked.
 
     Where a stage depends on answers that are not in the store, the most is counted: all rewrites of each question, and
-    a right greedy answer to each. It may be fewer questions where the run ends once figures are known (``until``).
+    a right greedy answer to each. It may be fewer questions with a ``target_half_width``.
     """
     stages: list[Stage] = []
-    uncertain = bool(config.until)
+    uncertain = bool(config.target_half_width)
     model = collection.model
     judge = collection.judge.cached_only()
     collection = replace(collection, model=model.cached_only(), judge=judge)
@@ -258,10 +258,11 @@ def asking_less(stages: Sequence[Stage]) -> list[str]:
         share, reason = expected_share(stage.model.identity)
         about = f"about {math.ceil(share * answers):,} of {answers:,} {stage.name} ({reason})"
         if stage.early_stop and answers:
-            said.append(f"sampler.ask=undecided: {about} are expected")
+            said.append(f"sampler.early_stop=true: {about} are expected")
         elif stage.early_stop is False and answers and stage.model.config.remote:
             said.append(
-                f"sampler.ask=undecided would ask for {about} and give the same breaking temperatures and FRS, without "
+                f"sampler.early_stop=true would ask for {about} and give the same breaking "
+                "temperatures and FRS, without "
                 "the accuracy at each temperature and the certainty of replies"
             )
     return said

@@ -65,16 +65,16 @@ def run(
     folder: Path,
     swept: str | None = None,
     repeated: Path | None = None,
-    takes: Callable[[Sequence[Question]], QuestionScheduler] | None = None,
+    make_schedule: Callable[[Sequence[Question]], QuestionScheduler] | None = None,
 ) -> Finished:
     """Run one experiment. Its answers, tables, figures and report lie in ``folder`` afterwards, and in the tracker.
 
     ``composed`` is the configuration as Hydra composed it, for the record. ``swept`` are the overrides of a job of a
     sweep. Where ``repeated`` names the folder of an earlier run, everything is asked anew and compared with the answers
-    there. ``takes`` says which of the questions are taken, and when; by default all are, or as many as ``until``
-    needs. Raises UserError for what a user can mend; the tracker then shows the run as failed. A run that fails before
-    anything was asked leaves nothing; one that keeps no question raises NothingKeptError, and leaves what is known of
-    each (:func:`robust_eval.experiment.run_record.write_question_status`).
+    there. ``make_schedule`` makes the schedule of the questions; by default all are taken, or as many as
+    ``target_half_width`` needs. Raises UserError for what a user can mend; the tracker then shows the run as failed. A
+    run that fails before anything was asked leaves nothing; one that keeps no question raises NothingKeptError, and
+    leaves what is known of each (:func:`robust_eval.experiment.run_record.write_question_status`).
     """
     name = ", ".join(filter(None, (f"{config.model.name} on {config.dataset.name}", swept)))
     mlruns = Path(config.paths.mlruns)
@@ -94,7 +94,7 @@ def run(
         begin = DeferredRun(start)
         try:
             with store.open() as entries, engine.open():
-                result = _measure(config, name, settings, entries, folder, begin, watch, takes)
+                result = _measure(config, name, settings, entries, folder, begin, watch, make_schedule)
                 size = entries.size()
             report(result, folder, begin())
         except KeyboardInterrupt:
@@ -118,11 +118,12 @@ def _measure(
     folder: Path,
     begin: DeferredRun,
     watch: Stopwatch,
-    takes: Callable[[Sequence[Question]], QuestionScheduler] | None,
+    make_schedule: Callable[[Sequence[Question]], QuestionScheduler] | None,
 ) -> Result:
     """Load, sample, grade, score. The run begins when a model is first asked, or greedy answers are found.
 
-    Questions are taken all at once, in blocks until the figures that ``until`` names are known, or as ``takes`` says.
+    Questions are taken all at once, in blocks until the figures that ``target_half_width`` names are known, or as
+    ``make_schedule`` does.
     """
     with watch.stage("questions"):
         loaded = load(config.dataset, config.grader, config.question_types)
@@ -139,7 +140,9 @@ def _measure(
         *(loaded.questions, source, config.judge, config.rewriter, models, clusters, config.seed, begin, folder, watch)
     )
     schedule: QuestionScheduler = (
-        takes(loop.questions) if takes else SequentialScheduler(config.until, loop.questions, config.seed)
+        make_schedule(loop.questions)
+        if make_schedule
+        else SequentialScheduler(config.target_half_width, loop.questions, config.seed)
     )
     state, scores, digest = RunState(Rewritten([])), dict[str, Score](), ""
     while not loop.full and (block := schedule.next(scores)):
@@ -153,7 +156,7 @@ def _measure(
         with watch.stage("scoring"):
             scores = score(config.metric, config.seed, state, read, conditions, source.early_stopping, labels)
         if said := schedule.in_words(scores):
-            log.info("until: %s", said)
+            log.info("target_half_width: %s", said)
     if not state.kept:
         if scores:
             write_question_status(state.questions, scores, folder, begin())

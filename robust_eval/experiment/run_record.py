@@ -23,7 +23,7 @@ from robust_eval.answer import (
     with_sampling_metadata,
     write_parquet,
 )
-from robust_eval.config.repeatable import repeatable
+from robust_eval.config.schema import repeatable
 from robust_eval.error import UserError
 from robust_eval.metric.score import Score
 from robust_eval.question import Question

@@ -127,7 +127,9 @@ class SequentialScheduler(QuestionScheduler):
         score = next((score for score in scores.values() if name in score.by_question), None)
         if score is None:
             means = ", ".join(sorted({name for score in scores.values() for name in score.by_question}))
-            raise UserError(f"until names {name}, which is no mean over questions in this run; these are: {means}")
+            raise UserError(
+                f"target_half_width names {name}, which is no mean over questions in this run; these are: {means}"
+            )
         estimate = score.figures()[name]
         residuals: dict[tuple[str, str], float] = {}
         values = score.by_question[name]
@@ -251,7 +253,7 @@ class GateScheduler(QuestionScheduler):
         rows = {key: row for row, key in enumerate(self._baseline.run.keys())}
         asked = [rows[key] for key in self.order]
         found = []
-        for name, margin in self._settings.figures.items():
+        for name, margin in self._settings.metrics.items():
             score = next((score for score in scores.values() if name in score.by_question), None)
             values: Floats = np.full(len(self.order), np.nan)
             if score is not None:
@@ -278,7 +280,7 @@ def early_stopping_rules(config: Config, samplers: Mapping[str, Sampler]) -> dic
     for name, sampler in samplers.items():
         if sampler.early_stop:
             if reasons := reasons_for_full_sampling(config, samplers, name):
-                log.warning("sampler=%s asks all, in spite of ask=undecided: %s", name, "; ".join(reasons))
+                log.warning("sampler=%s asks all, in spite of early_stop=true: %s", name, "; ".join(reasons))
             else:
                 (threshold,) = _settling(config, samplers, name)[0]
                 found[name] = EarlyStopping(tuple(sampler.temperatures), threshold)
@@ -300,9 +302,10 @@ def refuse_early_stopping(config: Config, file: RecordedAnswers) -> None:
         if reasons or thresholds != [asked.threshold]:
             reason = "; ".join(reasons) or f"metric.frs.threshold={thresholds[0]:g} needs others"
             raise UserError(
-                f"{file.file}: {reason}, and those of {name} were asked for with sampler.ask=undecided, only as far as "
+                f"{file.file}: {reason}, and those of {name} were asked for with "
+                "sampler.early_stop=true, only as far as "
                 f"breaking temperatures at metric.frs.threshold={asked.threshold:g} need: ask the model with "
-                "sampler.ask=all, which asks only for the rest"
+                "sampler.early_stop=false, which asks only for the rest"
             )
 
 

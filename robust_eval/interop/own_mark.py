@@ -51,8 +51,10 @@ def mark_of(
         mark["temperature"] = temperature_name(temperature) if temperature != temperature else temperature
     mark |= {SAMPLER: sampler} if sampler is not None else {}
     if asked is not None:
-        undecided = {name: [list(each.temperatures), each.threshold] for name, each in asked.early_stopping.items()}
-        mark["asked"] = {"first_lines": asked.first_lines, "undecided": undecided}
+        early_stopping = {
+            name: [list(each.temperatures), each.threshold] for name, each in asked.early_stopping.items()
+        }
+        mark["asked"] = {"first_lines": asked.first_lines, "early_stopping": early_stopping}
     return mark
 
 
@@ -117,10 +119,10 @@ def _temperature(mark: Mapping[str, Any], logged: float, where: str) -> float:
 
 def _how_asked(said: Mapping[str, Any], where: str) -> SamplingMetadata:
     try:
-        undecided = {
+        early_stopping = {
             str(name): EarlyStopping(tuple(float(t) for t in grid), float(threshold))
-            for name, (grid, threshold) in of_kind(said, "undecided", dict, where, {}).items()
+            for name, (grid, threshold) in of_kind(said, "early_stopping", dict, where, {}).items()
         }
     except (TypeError, ValueError) as problem:
-        raise UserError(f"{where}: 'undecided' must hold temperatures and a threshold") from problem
-    return SamplingMetadata(of_kind(said, "first_lines", bool, where), undecided)
+        raise UserError(f"{where}: 'early_stopping' must hold temperatures and a threshold") from problem
+    return SamplingMetadata(of_kind(said, "first_lines", bool, where), early_stopping)

@@ -169,7 +169,7 @@ class BatchTransport:
 
     def _bear(self, problem: UnansweredError, seconds: float) -> float:
         """Return for how long the service has not answered; UserError where that is too long."""
-        if max(seconds, problem.retry_after or 0) > self.settings.answer_seconds:
+        if max(seconds, problem.retry_after or 0) > self.settings.total_timeout:
             raise OutageError(f"{self.settings.server} has not answered for {seconds:,.0f} s: {problem}")
         log.debug("%s", problem)
         return seconds

@@ -52,15 +52,15 @@ class ServiceSettings(ModelConfig):
     """Tokens of a reply, reasoning and answer together; null: those that the sampler allows an answer."""
     reasoning_effort: str | None = None
     """How much a reasoning model thinks, as the service calls it: low, medium, high, …; null: its own default."""
-    at_once: int = 64
+    max_concurrency: int = 64
     """Requests in flight at most; there are fewer while the service does not keep up."""
     requests_per_minute: float | None = None
     """Limit of the service; null: none."""
     tokens_per_minute: float | None = None
     """Limit of the service, prompt and completion together; null: none."""
-    request_seconds: float = 120.0
+    timeout: float = 120.0
     """What one request may take."""
-    answer_seconds: float = 1800.0
+    total_timeout: float = 1800.0
     """What an answer may take with all its repetitions."""
     retries: int = 10
     """Repetitions of a request that the service did not answer."""
@@ -193,7 +193,7 @@ class ServiceSettings(ModelConfig):
             requests_per_minute=self.requests_per_minute,
             tokens_per_minute=self.tokens_per_minute,
             budget=self.budget,
-            at_once=self.at_once,
+            max_concurrency=self.max_concurrency,
         )
 
     def temperatures(self, wanted: float) -> Temperatures | None:
@@ -208,7 +208,7 @@ class ServiceSettings(ModelConfig):
         return known.temperatures(self.highest_temperature)
 
 
-def refuse_secrets(name: str, settings: Mapping[str, Any] | None, instead: str = "name that in key_variable") -> None:
+def refuse_secrets(name: str, settings: Mapping[str, Any] | None, instead: str = "name that in api_key_env") -> None:
     """ValueError unless settings that may hold anything are a mapping without a secret, or None."""
     if settings is not None and not isinstance(settings, dict):
         raise ValueError(f"{name} must be a mapping, not {settings}")
@@ -219,7 +219,7 @@ def refuse_secrets(name: str, settings: Mapping[str, Any] | None, instead: str =
         )
 
 
-_ABOVE_0 = ("at_once", "request_seconds", "answer_seconds", "requests_per_minute", "tokens_per_minute")
+_ABOVE_0 = ("max_concurrency", "timeout", "total_timeout", "requests_per_minute", "tokens_per_minute")
 _OWN = (
     *("max_completion_tokens", "reasoning_effort", "thinking_token_budget"),
     *("model", "messages", "prompt", "n", "best_of", "stream", "seed", "temperature", "top_p", "stop"),

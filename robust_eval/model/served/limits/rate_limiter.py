@@ -340,7 +340,7 @@ class LocalRateLimiter:
 
     def begin(self) -> None:
         settings = self._settings
-        self._paces.append(Pace(settings.at_once, settings.requests_per_minute, settings.tokens_per_minute))
+        self._paces.append(Pace(settings.max_concurrency, settings.requests_per_minute, settings.tokens_per_minute))
         self._settled = asyncio.Event()  # something that was reserved no longer is
 
     @asynccontextmanager

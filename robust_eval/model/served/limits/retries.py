@@ -49,7 +49,7 @@ class Attempts:
                 if self.ended and problem.kind != "filtered":
                     raise EndedError(str(self.ended)) from None
                 wait = backoff(attempt, problem.retry_after, random.Random(repr((name, attempt))), problem.longest_wait)
-                late = time.monotonic() - began + wait > self._settings.answer_seconds
+                late = time.monotonic() - began + wait > self._settings.total_timeout
                 if problem.kind not in AGAIN or attempt >= self._settings.retries or late:
                     raise
             attempt += 1
@@ -77,7 +77,7 @@ class Attempts:
             try:
                 answered = await self.in_time(ask())
             except UnansweredError as problem:
-                if (problem.retry_after or 0) > self._settings.answer_seconds:
+                if (problem.retry_after or 0) > self._settings.total_timeout:
                     self.end(f"{self._settings.server} asks to come back in {problem.retry_after:.0f} s: {problem}")
                 elif problem.kind == "busy":
                     permit.refused(problem.retry_after)
@@ -95,7 +95,7 @@ class Attempts:
         """Return what a request brings within the time that one may take, and ``most`` seconds; raises
         UnansweredError.
         """
-        seconds = min(self._settings.request_seconds, most)
+        seconds = min(self._settings.timeout, most)
         try:
             async with asyncio.timeout(seconds):
                 return await asked
@@ -137,7 +137,7 @@ class Attempts:
 log = logging.getLogger(__name__)
 
 LEAST = 40.0
-"""Seconds without an answer that are borne in all, unless a third of ``request_seconds`` is more."""
+"""Seconds without an answer that are borne in all, unless a third of ``timeout`` is more."""
 LAST = 10.0
 """Seconds that a request may take however much of them is spent."""
 SAID_AFTER = 5.0
@@ -161,7 +161,7 @@ class Patience:
         self._settings = settings
         self._retries = min(settings.retries, retries)
         self._in_time = in_time
-        self._most = max(LEAST, settings.request_seconds / 3)
+        self._most = max(LEAST, settings.timeout / 3)
         self._spent = 0.0
         self._answered = 0
         self._began = self._said_at = -math.inf
@@ -190,12 +190,10 @@ class Patience:
                     self._spent += time.monotonic() - began + wait
                 if problem.kind not in AGAIN or attempt >= self._retries:
                     raise
-                if wait > self._settings.request_seconds:
+                if wait > self._settings.timeout:
                     raise self._ended(problem, f"it asks to come back in {wait:.0f} s") from None
                 if self._spent >= self._most:
-                    raise self._ended(
-                        problem, f"a model.request_seconds above {3 * self._most:.0f} waits longer"
-                    ) from None
+                    raise self._ended(problem, f"a model.timeout above {3 * self._most:.0f} waits longer") from None
                 self._last = problem
             attempt += 1
             await sleep(wait)
@@ -208,11 +206,11 @@ class Patience:
         await sleep(max(SAID_AFTER, self._said_at + SAID_AGAIN - self._began))
         while True:
             self._said_at = time.monotonic()
-            most = min(self._settings.request_seconds, self._most)
+            most = min(self._settings.timeout, self._most)
             log.info(
                 "%s has not answered for %.0f s%s: it is asked what it can do%s, and waited for up to %.0f s",
                 *(self._settings.server, self._said_at - self._began, f" ({self._last})" if self._last else ""),
                 f", has answered {self._answered} requests" if self._answered else "",
-                self._settings.answer_seconds if self._last and self._last.kind == "busy" else most,
+                self._settings.total_timeout if self._last and self._last.kind == "busy" else most,
             )
             await sleep(SAID_AGAIN)
