@@ -7,7 +7,6 @@ Cho & Watson, "Measuring Robustness via Automated Crowdsourcing of Question Pert
 (docs/methods.md, §2).
 """
 
-import argparse
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -16,6 +15,7 @@ import pyarrow as pa
 
 from robust_eval.aggregator.base import ENSEMBLE
 from robust_eval.answer import NO_ANSWER, NO_REPLY, rows
+from robust_eval.cli.arguments import command_parser
 from robust_eval.config.config import Config
 from robust_eval.config.overrides import checked_overrides, with_own_options
 from robust_eval.config.schema import register
@@ -52,9 +52,9 @@ class AnswerCluster(NamedTuple):
 
 def main() -> None:
     """Run the command; exit with status 1 and one sentence where something is wrong."""
-    parser = argparse.ArgumentParser(
-        prog="robust-eval ask",
-        description="Ask a question in several wordings, and see which answers are given how often.",
+    parser = command_parser(
+        "ask",
+        "Ask a question in several wordings, and see which answers are given how often.",
     )
     parser.add_argument("question", help="one of the data set's questions is asked with its choices and context")
     parser.add_argument(
@@ -93,11 +93,12 @@ def _ask(config: Config, text: str, entries: Entries) -> None:
     asked = known[0] if known else Question("asked", text)
     refuse_exemplars([asked], sampler.prompts)
     models = Models(config.model, config.rewriter, config.grader, config.engine, entries, Stopwatch())
-    config, model = models.with_judge(config), models.measured
+    grader, aggregator = models.with_judge(config.grader, config.aggregator, config.seed)
+    judge, model = replace(config.judge, grader=grader), models.measured
     question, drifted = _rewritten(config, replace(asked, answers=(), correct=None), questions, models.writer)
-    requests = sampler.requests([question], config.judge, config.seed)
-    graded = config.judge.grade([question], model.answers(requests, "answers").table)
-    graded = config.aggregator.aggregate([question], graded)
+    requests = sampler.requests([question], judge, config.seed)
+    graded = judge.grade([question], model.answers(requests, "answers").table)
+    graded = aggregator.aggregate([question], graded)
     metric = next((each for each in config.metric.values() if isinstance(each, AnswerAgreement)), AnswerAgreement())
 
     _show_wordings(question, graded, drifted)
@@ -178,7 +179,3 @@ def _share(count: int, of: int) -> tuple[str, str]:
     """Format a share and its 95 % interval (Wilson)."""
     share = proportion(count, of)
     return number(share.value, ".2f"), f"{number(share.low, '.2f')} to {number(share.high, '.2f')}" if of else ""
-
-
-if __name__ == "__main__":
-    main()

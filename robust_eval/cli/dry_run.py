@@ -104,3 +104,25 @@ def _plan_table(stages: Sequence[Stage], served: bool, priced: bool) -> Table:
     table.add_section()
     add("together", total(stages), any(stage.at_most for stage in stages))
     return table
+
+
+def cancel_batches(checked: Checked, multirun: bool) -> None:
+    """Cancel what the runs of a command line have sent, as far as it has not come; nothing is asked.
+
+    What was answered by then comes with the next run. Raises UserError where nothing can be under way.
+    """
+    if checked.swept and not multirun:
+        raise several_values(checked)
+    log_plainly()
+    console = terminal()
+    said: dict[str, None] = {}
+    for _, config in jobs(checked.overrides):
+        stages = stages_of(config)
+        with config.store.open() as entries:
+            for stage in stages:
+                if stage.missing and stage.model.config.remote:
+                    said |= dict.fromkeys(stage.model.cancelled(stage.missing, entries))
+    for sentence in said:
+        console.print(sentence)
+    if not said:
+        console.print("no batch of this run is under way")

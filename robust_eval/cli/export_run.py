@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
+from robust_eval.cli.arguments import add_output, add_tracker, command_parser
 from robust_eval.error import UserError, first_line
 from robust_eval.gate.baselines import folder_of
 from robust_eval.interop.csv_writer import write_csv
@@ -45,14 +46,11 @@ def main() -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="robust-eval export", description="Write a finished run for other harnesses, or as tables."
-    )
+    parser = command_parser("export", "Write a finished run for other harnesses, or as tables.")
     parser.add_argument("run", metavar="RUN", help="folder of a run, name of a baseline, or id in MLflow")
     parser.add_argument("--to", choices=list(WRITERS), required=True, help="the format")
-    parser.add_argument("--output", type=Path, metavar="FOLDER", help="where it is written")
-    parser.add_argument("--mlruns", type=Path, default=Path("mlruns"), metavar="FOLDER", help="where runs are kept")
-    parser.add_argument("--uri", help="of the MLflow server; by default the database in --mlruns")
+    add_output(parser, "where it is written")
+    add_tracker(parser)
     return parser
 
 
@@ -69,7 +67,3 @@ def _said(to: str, answers: FinishedAnswers, written: list[Path], folder: Path) 
         names = ", ".join(answers.asked.early_stopping)
         lines.append(f"the trials of {names} stopped as soon as a break was settled: accuracies of them are biased")
     return lines
-
-
-if __name__ == "__main__":
-    main()

@@ -12,14 +12,15 @@ from typing import NamedTuple
 
 from omegaconf import OmegaConf
 
+from robust_eval.cli.arguments import add_output, add_tracker, command_parser
 from robust_eval.cli.repeat import candidate_overrides
-from robust_eval.cli.sweep import write_error
+from robust_eval.cli.run import write_error
 from robust_eval.config.overrides import as_meant, composed_in, own_folder
 from robust_eval.config.schema import CONF, register
 from robust_eval.error import OutageError, UserError, first_line
 from robust_eval.experiment.run import run as run_experiment
 from robust_eval.experiment.schedule import GateScheduler
-from robust_eval.gate.baselines import folder_of
+from robust_eval.gate.baselines import baseline_named, baselines, folder_of, set_baseline
 from robust_eval.gate.decision import (
     STATUS,
     Decision,
@@ -82,9 +83,9 @@ def main() -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="robust-eval gate",
-        description="Decide whether a candidate may replace its baseline.",
+    parser = command_parser(
+        "gate",
+        "Decide whether a candidate may replace its baseline.",
         epilog="Exit status: 0 PASS, 1 FAIL, 3 INCONCLUSIVE, 2 a mistake in the call.",
     )
     parser.add_argument("baseline", metavar="BASELINE", help="folder of a run, name of a baseline, or id in MLflow")
@@ -95,9 +96,8 @@ def _parser() -> argparse.ArgumentParser:
         help="the same; or KEY=VALUE of a candidate, which is then run on the baseline's questions and settings; "
         "early_stop=true ends as soon as it is decided; gate.metrics, gate.level, gate.no_reply set the gate",
     )
-    parser.add_argument("--mlruns", type=Path, default=Path("mlruns"), metavar="FOLDER", help="where runs are kept")
-    parser.add_argument("--uri", help="of the MLflow server; by default the database in --mlruns")
-    parser.add_argument("--output", type=Path, metavar="FOLDER", help="where the verdict is written")
+    add_tracker(parser)
+    add_output(parser, "where the verdict is written")
     parser.add_argument("--facts", action="store_true", help="JUnit XML with a test case for each fact that changed")
     return parser
 
@@ -242,5 +242,46 @@ def _print(report: Report, folder: Path) -> None:
     console.print(f"verdict: {folder / PAGE}")
 
 
-if __name__ == "__main__":
-    main()
+def baseline() -> None:
+    """Do what the first word says; exit with 2 and a sentence after a mistake."""
+    arguments = _baseline_parser().parse_args()
+    mlruns = arguments.mlruns
+    with command(mistake=2):
+        if arguments.action == "set":
+            _refuse_unusable(arguments.run, mlruns, arguments.uri)
+            set_baseline(mlruns, arguments.name, arguments.run)
+            terminal().print(f"baseline {arguments.name}: {arguments.run}")
+        elif arguments.action == "show":
+            found = baseline_named(mlruns, arguments.name)
+            if found is None:
+                there = ", ".join(baselines(mlruns)) or "none"
+                raise UserError(f"there is no baseline {arguments.name} under {mlruns}; there are {there}")
+            terminal().print(found)
+        else:
+            for name in baselines(mlruns):
+                terminal().print(f"{name}: {baseline_named(mlruns, name)}")
+
+
+def _refuse_unusable(run: str, mlruns: Path, uri: str | None) -> None:
+    """Raise UserError where a run cannot be gated by."""
+    with tempfile.TemporaryDirectory() as scratch:
+        try:
+            folder = Path(run) if Path(run).is_dir() else TrackedRuns(uri, mlruns, Path(scratch)).fetched(run)
+            read_measured(folder, run)
+        except OutageError as problem:
+            raise UserError(f"no baseline: {problem}") from problem
+
+
+def _baseline_parser() -> argparse.ArgumentParser:
+    parser = command_parser("baseline", "Call runs baselines, by name.")
+    shared = argparse.ArgumentParser(add_help=False)
+    add_tracker(shared)
+    actions = parser.add_subparsers(dest="action", required=True)
+    setting = actions.add_parser("set", parents=[shared], help="let a name stand for a run")
+    setting.add_argument("name", metavar="NAME")
+    setting.add_argument("run", metavar="RUN", help="its folder, or its id in MLflow")
+    actions.add_parser("list", parents=[shared], help="name all")
+    actions.add_parser("show", parents=[shared], help="say which run a name stands for").add_argument(
+        "name", metavar="NAME"
+    )
+    return parser

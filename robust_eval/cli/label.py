@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from robust_eval.answer import write_parquet
+from robust_eval.cli.arguments import add_tracker, command_parser
 from robust_eval.error import UserError, first_line
 from robust_eval.experiment.corrected import LabelledRun
 from robust_eval.labels.human_labels import agreements, count_labelled
@@ -50,9 +51,9 @@ def main() -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="robust-eval label",
-        description="Label answers of a run as right or wrong; its figures are then corrected for the errors of the "
+    parser = command_parser(
+        "label",
+        "Label answers of a run as right or wrong; its figures are then corrected for the errors of the "
         "grader. Every label is saved at once: stop when you like, and go on later.",
     )
     parser.add_argument("run", type=Path, metavar="RUN", help="folder of a finished run (mlruns/runs/DATE/TIME)")
@@ -61,8 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--labeller", metavar="NAME", help="who labels; where two do, it says how they agree")
     parser.add_argument("--page", action="store_true", help="label in a browser on this machine")
     parser.add_argument("--read", type=Path, metavar="FILE", help="add labels that were made elsewhere")
-    parser.add_argument("--mlruns", type=Path, default=Path("mlruns"), metavar="FOLDER", help="where runs are kept")
-    parser.add_argument("--uri", help="of the MLflow server; by default the database in --mlruns")
+    add_tracker(parser)
     return parser
 
 
@@ -204,7 +204,3 @@ def _record(labelled: LabelledRun, score: Score, uri: str | None, mlruns: Path) 
         MlflowRun(mlflow.MlflowClient(uri), tracked.read_text(encoding="utf-8").strip()).scores([score], {})
     except (MlflowException, OSError) as problem:
         log.warning("the corrected figures are not in MLflow: %s", first_line(problem))
-
-
-if __name__ == "__main__":
-    main()

@@ -26,9 +26,11 @@ from robust_eval.experiment.schedule import expected_share
 from robust_eval.grader.judge import Judge
 from robust_eval.grader.matching import Matching
 from robust_eval.metric.answer_sources import sources
+from robust_eval.metric.score import Metric
 from robust_eval.model.base import Request
 from robust_eval.model.workload import Workload
 from robust_eval.question import Question
+from robust_eval.rewriter.base import Rewriter
 from robust_eval.runtime.process import Stopwatch
 from robust_eval.sampler.base import THOUGHT, TURN, Conditions
 from robust_eval.store.keys import answers_key
@@ -46,11 +48,11 @@ class Stage:
     requests: int
     missing: Sequence[Request]
     at_most: bool
-    """Whether there may be fewer requests: they follow from answers that are not there yet."""
+    """True if this is an upper bound, because later requests depend on answers not yet sampled."""
     early_stop: bool | None = None
-    """Whether it asks no more than breaking temperatures need; False: it could."""
+    """True with early stopping, False if early stopping is possible, None if it is not."""
     times: Sequence[int] | None = None
-    """How many requests each of the missing ones stands for; None: itself."""
+    """Number of requests for which each missing one stands; None: one each."""
 
     def workload(self) -> Workload:
         """Return what it takes to answer the missing requests."""
@@ -63,23 +65,28 @@ def stages_of(config: Config) -> list[Stage]:
     """Return what a run with this configuration would ask, stage by stage; nothing is asked."""
     with config.store.open() as entries:
         models = Models(config.model, config.rewriter, config.grader, config.engine, entries, Stopwatch())
-        config = models.with_judge(config, cached_only=True)
-        source = answer_source(config, models.measured.cached_only())
+        grader, aggregator = models.with_judge(config.grader, config.aggregator, config.seed, cached_only=True)
+        judge, model = replace(config.judge, grader=grader), models.measured.cached_only()
+        source = answer_source(config.recorded, config.sampler, config.metric, model, judge, config.seed)
+        comparing = asking_judge(aggregator, config.metric, source.conditions())
         with _quiet():
-            questions = load(config.dataset, config.grader, config.question_types).questions
+            questions = load(config.dataset, grader, config.question_types).questions
             if isinstance(source, RecordedSource):  # it reads answers that are there
-                return _asked_of_recorded(source, config, questions)
-        return plan(config, questions, models.writer.cached_only(), source)
+                return _asked_of_recorded(source, judge, questions, comparing)
+        writer, early = models.writer.cached_only(), bool(config.target_half_width)
+        return plan(questions, config.rewriter, writer, source, comparing, early)
 
 
 def check_plan(
-    config: Config,
     questions: Sequence[Question],
+    rewriter: Rewriter,
     writer: StoredModel,
     source: AnswerSource,
+    comparing: Mapping[str, Aggregator],
+    may_end_early: bool,
     watch: Stopwatch,
 ) -> None:
-    """Refuse what cannot be asked before anything is; of a model behind a server, say how much will be asked.
+    """Refuse requests that cannot be answered before the first is sent; log the plan of a model behind a server.
 
     Raises UserError for a question that the prompt answers, and where the server cannot answer what it will be asked.
     """
@@ -89,31 +96,38 @@ def check_plan(
     judge = source.judge.grader.judge
     if writer.config.remote or source.model.config.remote or (judge is not None and judge.config.remote):
         with watch.stage("planning"):
-            stages = plan(config, questions, writer, source)
+            stages = plan(questions, rewriter, writer, source, comparing, may_end_early)
             check(stages)
         log.info("to be asked: %s", in_words(stages))
         for sentence in asking_less(stages):
             log.info(sentence)
 
 
-def plan(config: Config, questions: Sequence[Question], writer: StoredModel, collection: SampledAnswers) -> list[Stage]:
+def plan(
+    questions: Sequence[Question],
+    rewriter: Rewriter,
+    writer: StoredModel,
+    collection: SampledAnswers,
+    comparing: Mapping[str, Aggregator],
+    may_end_early: bool,
+) -> list[Stage]:
     """Return the stages of a run in their order; nothing is asked.
 
     Where a stage depends on answers that are not in the store, the most is counted: all rewrites of each question, and
-    a right greedy answer to each. It may be fewer questions with a ``target_half_width``.
+    a right greedy answer to each. ``may_end_early`` is True for a run that ends once its metrics are precise enough.
+    ``comparing`` has the aggregator that asks the judge, by sampler.
     """
     stages: list[Stage] = []
-    uncertain = bool(config.target_half_width)
+    uncertain = may_end_early
     model = collection.model
     judge = collection.judge.cached_only()
     collection = replace(collection, model=model.cached_only(), judge=judge)
-    comparing = asking_judge(config, collection.conditions())
     verdicts: list[Request] = []
     compared: list[tuple[Request, int]] = []
     with _quiet():
         try:
-            rewriter = config.rewriter.within(writer.temperatures)
-            questions = rewriter.rewrite(questions, writer.cached_only(), config.seed).questions
+            rewriter = rewriter.within(writer.temperatures)
+            questions = rewriter.rewrite(questions, writer.cached_only(), collection.seed).questions
         except NotStoredError as lacking:
             stages.append(Stage(lacking.stage, writer, lacking.requests, lacking.missing, uncertain))
             questions, uncertain = rewriter.expected(questions), True
@@ -168,9 +182,11 @@ def _verdicts_on(
     ]
 
 
-def _asked_of_recorded(source: RecordedSource, config: Config, questions: Sequence[Question]) -> list[Stage]:
-    """Return what a judge would be asked of recorded answers; nothing where no model judges."""
-    judge = config.judge.cached_only()
+def _asked_of_recorded(
+    source: RecordedSource, judge: Judge, questions: Sequence[Question], comparing: Mapping[str, Aggregator]
+) -> list[Stage]:
+    """Return the requests to a judge of recorded answers as stages; none without a judge."""
+    judge = judge.cached_only()
     if judge.grader.judge is None:
         return []
     asked = source.asked(questions)
@@ -179,7 +195,7 @@ def _asked_of_recorded(source: RecordedSource, config: Config, questions: Sequen
     missing = [request for table in tables for request in _missing_verdicts(judge, asked, table)]
     compared = [
         each
-        for name, aggregator in asking_judge(config, source.conditions()).items()
+        for name, aggregator in comparing.items()
         for each in max_judge_comparisons(aggregator, judge, asked, [], answers[name])
     ]
     return _of_judge(judge.grader.judge, missing, compared)
@@ -296,11 +312,11 @@ def _quiet() -> Iterator[None]:
         logging.disable(before)
 
 
-def asking_judge(config: Config, conditions: Mapping[str, Conditions]) -> dict[str, Aggregator]:
+def asking_judge(
+    aggregator: Aggregator, metrics: Mapping[str, Metric], conditions: Mapping[str, Conditions]
+) -> dict[str, Aggregator]:
     """Return the aggregator that asks the judge, by the samplers whose answers it compares."""
-    if not config.aggregator.uses_judge:
-        return {}
-    return clustered_by(config.aggregator, config.metric, sources(config.metric, conditions))
+    return clustered_by(aggregator, metrics, sources(metrics, conditions)) if aggregator.uses_judge else {}
 
 
 def max_judge_comparisons(

@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 from robust_eval.aggregator.base import Aggregator
 from robust_eval.aggregator.text import EqualText
 from robust_eval.answer import CURVES, NO_ANSWER, NO_REPLY, SCHEMA, Answers, EarlyStopping, SamplingMetadata, rows
-from robust_eval.config.config import Config
 from robust_eval.experiment.models import Models
 from robust_eval.experiment.run_record import DeferredRun, write_answers, write_rewrites
 from robust_eval.experiment.schedule import (
@@ -332,29 +331,46 @@ AnswerSource = SampledAnswers | RecordedSource
 """Source of a run's answers: its model, or a file of recorded answers."""
 
 
-def answer_source(config: Config, model: StoredModel) -> AnswerSource:
-    """Return the source of a run's answers: its model, or the file of recorded answers."""
-    if config.recorded is not None:
-        refuse_early_stopping(config, config.recorded)
-        return RecordedSource(config.recorded)
-    wanted = max(metric.top_logprobs for metric in config.metric.values())
-    samplers = {
-        name: sampler.of_model(name, config.model.remote, config.model.name) for name, sampler in config.sampler.items()
-    }
+def answer_source(
+    recorded: RecordedAnswers | None,
+    samplers: Mapping[str, Sampler],
+    metrics: Mapping[str, Metric],
+    model: StoredModel,
+    judge: Judge,
+    seed: int,
+) -> AnswerSource:
+    """Return the source of a run's answers: the file of ``recorded`` ones, or the samplers that ask the model."""
+    if recorded is not None:
+        refuse_early_stopping(recorded, metrics)
+        return RecordedSource(recorded)
+    top_logprobs, judged, name = (
+        max(each.top_logprobs for each in metrics.values()),
+        judge.grader.uses_model,
+        model.config.name,
+    )
+    samplers = {key: each.of_model(key, model.config.remote, name) for key, each in samplers.items()}
     supported = model.temperatures(highest_temperature(samplers.values()))
-    samplers = {
-        name: clip_to_supported(name, sampler, supported, config.model.name) for name, sampler in samplers.items()
-    }
-    rules = early_stopping_rules(config, samplers)
-    samplers |= {name: samplers[name].stopping_at(each.threshold) for name, each in rules.items()}
-    possible = [
-        name for name in samplers if name not in rules and not reasons_for_full_sampling(config, samplers, name)
-    ]
-    collection = SampledAnswers(samplers, model, config.judge, config.seed, wanted, supported, rules, possible)
+    samplers = {key: clip_to_supported(key, each, supported, name) for key, each in samplers.items()}
+    rules = early_stopping_rules(samplers, metrics, judged)
+    samplers |= {key: samplers[key].stopping_at(rule.threshold) for key, rule in rules.items()}
+    collection = SampledAnswers(
+        samplers,
+        model,
+        judge,
+        seed,
+        top_logprobs,
+        supported_temperatures=supported,
+        early_stopping=rules,
+        early_stopping_possible=[
+            key
+            for key in samplers
+            if key not in rules and not reasons_for_full_sampling(key, samplers, metrics, judged)
+        ],
+    )
     if not supported.greedy and any(sampler.selects for sampler in samplers.values()):
         log.warning(
             "%s takes no temperature 0: the most frequent of %d answers stands for the greedy one",
-            *(config.model.name, PLURALITY_DRAWS),
+            *(name, PLURALITY_DRAWS),
         )
     return collection
 

@@ -11,13 +11,12 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from robust_eval.answer import GREEDY, EarlyStopping
-from robust_eval.config.config import Config
 from robust_eval.error import UserError
 from robust_eval.gate.decision import Differences, GateSettings, judge, whole
 from robust_eval.gate.measured_run import MeasuredRun, shared_questions
 from robust_eval.metric.answer_sources import sources
 from robust_eval.metric.metric_spec import spec_of
-from robust_eval.metric.score import Score
+from robust_eval.metric.score import Metric, Score
 from robust_eval.question import Question, seeded_rank
 from robust_eval.runtime.measured_choices import cached_choice, store_choice
 from robust_eval.runtime.text import number
@@ -272,33 +271,38 @@ HALF = 0.5
 """The share that is expected where no earlier run says more."""
 
 
-def early_stopping_rules(config: Config, samplers: Mapping[str, Sampler]) -> dict[str, EarlyStopping]:
-    """Return how far each sampler asks that is set to ask no more than breaking temperatures need, and can; log why
-    one cannot.
+def early_stopping_rules(
+    samplers: Mapping[str, Sampler], metrics: Mapping[str, Metric], judged: bool
+) -> dict[str, EarlyStopping]:
+    """Return the rule of each sampler that is set to stop early, and can; log why one cannot.
+
+    ``judged`` is True if a model gives the verdicts.
     """
     found = {}
     for name, sampler in samplers.items():
         if sampler.early_stop:
-            if reasons := reasons_for_full_sampling(config, samplers, name):
+            if reasons := reasons_for_full_sampling(name, samplers, metrics, judged):
                 log.warning("sampler=%s asks all, in spite of early_stop=true: %s", name, "; ".join(reasons))
             else:
-                (threshold,) = _settling(config, samplers, name)[0]
+                (threshold,) = _settling(metrics, samplers, name)[0]
                 found[name] = EarlyStopping(tuple(sampler.temperatures), threshold)
     return found
 
 
-def reasons_for_full_sampling(config: Config, samplers: Mapping[str, Sampler], name: str) -> list[str]:
-    """Return why a sampler has to ask all; nothing where breaking temperatures are all that is read."""
-    judged = ["the verdicts of a judge come after the answers"] if config.grader.uses_model else []
-    return [*_settling(config, samplers, name)[1], *judged, *samplers[name].full_sampling_reasons()]
+def reasons_for_full_sampling(
+    name: str, samplers: Mapping[str, Sampler], metrics: Mapping[str, Metric], judged: bool
+) -> list[str]:
+    """Return the reasons why a sampler cannot stop early; none if metrics read breaking temperatures alone."""
+    late = ["the verdicts of a judge come after the answers"] if judged else []
+    return [*_settling(metrics, samplers, name)[1], *late, *samplers[name].full_sampling_reasons()]
 
 
-def refuse_early_stopping(config: Config, file: RecordedAnswers) -> None:
+def refuse_early_stopping(file: RecordedAnswers, metrics: Mapping[str, Metric]) -> None:
     """Raise UserError where a metric reads answers in a file that were not asked for because another did not."""
     if file.asked is None:
         return
     for name, asked in file.asked.early_stopping.items():
-        thresholds, reasons = _settling(config, file.conditions(), name)
+        thresholds, reasons = _settling(metrics, file.conditions(), name)
         if reasons or thresholds != [asked.threshold]:
             reason = "; ".join(reasons) or f"metric.frs.threshold={thresholds[0]:g} needs others"
             raise UserError(
@@ -309,14 +313,14 @@ def refuse_early_stopping(config: Config, file: RecordedAnswers) -> None:
             )
 
 
-def _settling(config: Config, answered: Mapping[str, Conditions], sampler: str) -> tuple[list[float], list[str]]:
+def _settling(
+    metrics: Mapping[str, Metric], answered: Mapping[str, Conditions], sampler: str
+) -> tuple[list[float], list[str]]:
     """Return the thresholds by which metrics read the breaking temperatures of a sampler alone, and which read more."""
     thresholds, reasons = [], []
-    readers = [metric for metric, source in sources(config.metric, answered).items() if source == sampler]
+    readers = [metric for metric, source in sources(metrics, answered).items() if source == sampler]
     for metric in readers:
-        threshold = getattr(
-            config.metric[metric], "early_stop_threshold", None
-        )  # one of somebody's own need not say it
+        threshold = getattr(metrics[metric], "early_stop_threshold", None)  # a registered metric may lack it
         if threshold is None:
             reasons.append(f"metric={metric} reads all answers")
         else:

@@ -18,7 +18,7 @@ from experiments import run_experiment
 from junitparser import JUnitXml
 from scripted_server import Body, ScriptedServer, scripted_server
 
-from robust_eval.cli import baseline, gate
+from robust_eval.cli import gate
 from robust_eval.gate.baselines import set_baseline
 from robust_eval.runtime import measured_choices
 
@@ -207,7 +207,7 @@ def test_candidates_in_mlflow_get_the_verdict_and_are_found_by_their_ids(
     status, again = gated(run.info.run_id)
     assert (status, again["figures"]) == (1, found["figures"])
     monkeypatch.setattr("sys.argv", ["baseline", "set", "new", run.info.run_id])
-    baseline.main()
+    gate.baseline()
     (place / "new").mkdir()  # a folder that is no run hides no baseline
     status, again = gated(run.info.run_id, baseline="new")
     assert (status, again["identical"]) == (0, True)

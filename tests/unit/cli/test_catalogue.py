@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from robust_eval.cli import catalogue as module
-from robust_eval.cli.catalogue import catalogue
+from robust_eval.cli import help as module
+from robust_eval.cli.help import catalogue
 from robust_eval.config import documented
 from robust_eval.config.overrides import options
 

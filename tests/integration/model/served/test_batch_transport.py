@@ -14,8 +14,7 @@ from batch_server import BatchServer, batch_server
 from experiments import run_experiment
 
 from robust_eval.answer import DEFAULT_TEMPERATURE, rows
-from robust_eval.cli.cancel import cancel_batches
-from robust_eval.cli.dry_run import dry_run
+from robust_eval.cli.dry_run import cancel_batches, dry_run
 from robust_eval.config.overrides import checked_overrides
 from robust_eval.config.schema import register
 from robust_eval.engine.local import Local
