@@ -89,8 +89,8 @@ def _ask(config: Config, text: str, entries: Entries) -> None:
         raise UserError("the question is empty")
     (sampler,) = config.sampler.values()
     questions = config.dataset.load()
-    known = [question for question in questions if question.text == text]
-    asked = known[0] if known else Question("asked", text)
+    same_text = [question for question in questions if question.text == text]
+    asked = same_text[0] if same_text else Question("asked", text)
     refuse_exemplars([asked], sampler.prompts)
     models = Models(config.model, config.rewriter, config.grader, config.engine, entries, Stopwatch())
     grader, aggregator = models.with_judge(config.grader, config.aggregator, config.seed)
@@ -133,16 +133,16 @@ def _rewritten(
 
 def clusters_of(graded: pa.Table) -> list[AnswerCluster]:
     """Return the clusters of answers to one question, the largest first, equal ones in the order of answers."""
-    found: dict[str, AnswerCluster] = {}
+    clusters: dict[str, AnswerCluster] = {}
     for rewrite, text, label, outcome, voted in rows(graded, "rewrite", "text", "label", "outcome", ENSEMBLE):
         if label is None or outcome in NO_REPLY or outcome in NO_ANSWER:
             continue
-        cluster = found.setdefault(label, AnswerCluster(label, [], [], None))
+        cluster = clusters.setdefault(label, AnswerCluster(label, [], [], None))
         cluster.texts.append(text)
         cluster.wordings.append(rewrite)
         if voted:
-            found[label] = cluster._replace(voted=text)
-    return sorted(found.values(), key=lambda cluster: -len(cluster.texts))
+            clusters[label] = cluster._replace(voted=text)
+    return sorted(clusters.values(), key=lambda cluster: -len(cluster.texts))
 
 
 def _show_wordings(question: Question, graded: pa.Table, drifted: set[str]) -> None:

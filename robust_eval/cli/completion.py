@@ -73,10 +73,10 @@ def main() -> None:
             return
         if arguments.shell == "bash":
             line, breaks = arguments.words
-            found = for_bash(line, breaks, catalogue())
+            words_to_print = for_bash(line, breaks, catalogue())
         else:
-            found = completions(arguments.words, catalogue())
-        print("".join(f"{each}\n" for each in found), end="")
+            words_to_print = completions(arguments.words, catalogue())
+        print("".join(f"{each}\n" for each in words_to_print), end="")
 
 
 def completions(words: Sequence[str], known: Catalogue) -> list[str]:

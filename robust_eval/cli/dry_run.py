@@ -50,8 +50,8 @@ def print_plan(plans: Mapping[str, Sequence[Stage]]) -> None:
         console.print(f"together: {in_words(stages)}; what several jobs ask for counts once")
     else:
         console.print(_plan_table(stages, served, bool(whole.cost)))
-    if found := sum(stage.requests - len(stage.missing) for stage in stages):
-        console.print(f"The answers to {found:,} other prompts are in the store.")
+    if cached := sum(stage.requests - len(stage.missing) for stage in stages):
+        console.print(f"The answers to {cached:,} other prompts are in the store.")
     console.print("Tokens read are estimated; those written are as many as there may be at most.")
     if any(stage.at_most for stage in stages):
         console.print("At most (≤): how many it will be follows from answers that are not there yet.")
@@ -115,14 +115,14 @@ def cancel_batches(checked: Checked, multirun: bool) -> None:
         raise several_values(checked)
     log_plainly()
     console = terminal()
-    said: dict[str, None] = {}
+    sentences: dict[str, None] = {}
     for _, config in jobs(checked.overrides):
         stages = stages_of(config)
         with config.store.open() as entries:
             for stage in stages:
                 if stage.missing and stage.model.config.remote:
-                    said |= dict.fromkeys(stage.model.cancelled(stage.missing, entries))
-    for sentence in said:
+                    sentences |= dict.fromkeys(stage.model.cancelled(stage.missing, entries))
+    for sentence in sentences:
         console.print(sentence)
-    if not said:
+    if not sentences:
         console.print("no batch of this run is under way")

@@ -38,10 +38,10 @@ def main() -> None:
         answers = FinishedAnswers.read(folder_of(arguments.run, arguments.mlruns, tracked))
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            written = WRITERS[arguments.to](answers, folder)
+            files = WRITERS[arguments.to](answers, folder)
         except OSError as problem:
             raise UserError(f"the run cannot be written to {folder}: {first_line(problem)}") from problem
-        for line in _said(arguments.to, answers, written, folder):
+        for line in _said(arguments.to, answers, files, folder):
             terminal().print(line, soft_wrap=True)
 
 
@@ -56,10 +56,10 @@ def _parser() -> argparse.ArgumentParser:
 
 def _said(to: str, answers: FinishedAnswers, written: list[Path], folder: Path) -> list[str]:
     """Return where the files lie, and how they are opened."""
-    shown = shlex.quote(str(folder))
+    quoted = shlex.quote(str(folder))
     lines = [str(file) for file in written]
     if to == "inspect":
-        lines.append(f"open it: inspect view --log-dir {shown}")
+        lines.append(f"open it: inspect view --log-dir {quoted}")
     if to != "csv":
         return [*lines, f"score it again: robust-eval import {shlex.quote(str(written[0].parent))}"]
     lines.append("a text that a spreadsheet would compute has an apostrophe before it")

@@ -1,4 +1,4 @@
-"""May a candidate replace its baseline? ``robust-eval gate BASELINE CANDIDATE``, or ``gate BASELINE model=…``."""
+"""Gate: PASS or FAIL of a candidate. ``robust-eval gate BASELINE CANDIDATE``, or ``gate BASELINE model=…``."""
 
 import argparse
 import logging
@@ -66,12 +66,12 @@ def main() -> None:
     log_plainly()
     with command(mistake=MISTAKE, failure=STATUS["INCONCLUSIVE"]):
         register()
-        called = _called(arguments.words)
+        call = _called(arguments.words)
         now = datetime.now().strftime("%Y-%m-%d/%H-%M-%S-%f")
         folder = arguments.output or arguments.mlruns / "gates" / now
         with tempfile.TemporaryDirectory() as scratch:
             tracked = TrackedRuns(arguments.uri, arguments.mlruns, Path(scratch))
-            report, candidate, uri = _report(arguments, called, tracked, arguments.mlruns.resolve() / "runs" / now)
+            report, candidate, uri = _report(arguments, call, tracked, arguments.mlruns.resolve() / "runs" / now)
         try:
             write_verdict(report, folder, arguments.facts)
         except OSError as problem:
@@ -103,57 +103,57 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _called(words: Sequence[str]) -> Called:
-    named = [word for word in words if "=" not in word]
-    own = [as_meant(word) for word in words if word.startswith(("gate=", "gate."))]
+    candidates = [word for word in words if "=" not in word]
+    gate_lines = [as_meant(word) for word in words if word.startswith(("gate=", "gate."))]
     overrides = [word for word in words if "=" in word and not word.startswith(("gate=", "gate.", "early_stop="))]
     early_stop = [word for word in words if word.startswith("early_stop=")]
     if early_stop and early_stop != [DECIDED]:
         raise UserError(f"{early_stop[-1]}: a gate takes {DECIDED}, and otherwise asks all questions of the baseline")
-    if len(named) > 1:
-        raise UserError(f"one candidate at a time: {', '.join(named)}")
-    if bool(named) == bool(overrides):
+    if len(candidates) > 1:
+        raise UserError(f"one candidate at a time: {', '.join(candidates)}")
+    if bool(candidates) == bool(overrides):
         raise UserError(
             "name a candidate: the folder of a run, its id in MLflow, the name of a baseline; or its settings, which "
-            "the gate then runs (model=NAME)" + (", and not both" if named else "")
+            "the gate then runs (model=NAME)" + (", and not both" if candidates else "")
         )
-    if named and early_stop:
+    if candidates and early_stop:
         raise UserError(
-            f"{DECIDED} says how many questions a candidate is asked, and {named[0]} has been asked already"
+            f"{DECIDED} says how many questions a candidate is asked, and {candidates[0]} has been asked already"
         )
     folders = [CONF] if (mine := own_folder()) is None else [CONF, mine]
-    return Called(gate_settings(own, folders), next(iter(named), None), overrides, bool(early_stop))
+    return Called(gate_settings(gate_lines, folders), next(iter(candidates), None), overrides, bool(early_stop))
 
 
 def _report(
-    arguments: argparse.Namespace, called: Called, tracked: TrackedRuns, place: Path
+    arguments: argparse.Namespace, call: Called, tracked: TrackedRuns, place: Path
 ) -> tuple[Report, MeasuredRun | None, str | None]:
     """Return what is decided, the candidate if it was measured, and the URI of the tracker that has it."""
-    settings, uri = called.settings, arguments.uri
+    settings, uri = call.settings, arguments.uri
     try:
         baseline = _named(arguments.baseline, arguments.mlruns, tracked)
     except OutageError as problem:
         raise UserError(f"there is nothing to gate by: {problem}") from problem
-    name = called.candidate or " ".join(called.overrides)
+    name = call.candidate or " ".join(call.overrides)
     report = Report(Decision("INCONCLUSIVE", [], []), arguments.baseline, name, (baseline.model, ""), settings.level)
-    taken: GateScheduler | None = None
+    scheduler: GateScheduler | None = None
     try:
-        if called.candidate is not None:
-            candidate = _named(called.candidate, arguments.mlruns, tracked)
+        if call.candidate is not None:
+            candidate = _named(call.candidate, arguments.mlruns, tracked)
         else:
-            candidate, taken = _measured(called, baseline, arguments.mlruns, place)
+            candidate, scheduler = _measured(call, baseline, arguments.mlruns, place)
             uri = uri or candidate.run.settings.get("tracking.uri")
     except OutageError as problem:
         return report_with(report, Decision("INCONCLUSIVE", [], [f"{problem}."])), None, None
     shared = refuse_incomparable(baseline, candidate)
-    if taken is not None:
-        shared = [key for key in taken.order if key in candidate.keys]
-    figures = differences(baseline, candidate, shared, settings, looks=called.early)
+    if scheduler is not None:
+        shared = [key for key in scheduler.order if key in candidate.keys]
+    figures = differences(baseline, candidate, shared, settings, looks=call.early)
     decision = decide(baseline, candidate, figures, settings)
-    asked = (len(taken.order), len(taken.left)) if taken is not None and called.early else None
+    counts = (len(scheduler.order), len(scheduler.left)) if scheduler is not None and call.early else None
     facts = single_facts(baseline, candidate, shared)
     models = baseline.model, candidate.model
-    found = Report(decision, arguments.baseline, name, models, settings.level, len(shared), facts, asked)
-    return found, candidate, uri
+    report = Report(decision, arguments.baseline, name, models, settings.level, len(shared), facts, counts)
+    return report, candidate, uri
 
 
 def report_with(report: Report, decision: Decision) -> Report:
@@ -166,26 +166,26 @@ def _named(name: str, mlruns: Path, tracked: TrackedRuns) -> MeasuredRun:
     return read_measured(folder_of(name, mlruns, tracked), name)
 
 
-def _measured(called: Called, baseline: MeasuredRun, mlruns: Path, folder: Path) -> tuple[MeasuredRun, GateScheduler]:
+def _measured(call: Called, baseline: MeasuredRun, mlruns: Path, folder: Path) -> tuple[MeasuredRun, GateScheduler]:
     """Run a candidate on the questions and the settings of the baseline."""
     with tempfile.TemporaryDirectory() as copy:
-        lines = candidate_overrides(baseline.folder, called.overrides, mlruns, Path(copy))
+        lines = candidate_overrides(baseline.folder, call.overrides, mlruns, Path(copy))
         config, composed = composed_in(Path(copy), lines)
-    for figure in called.settings.metrics:
+    for figure in call.settings.metrics:
         refuse_unmeasured(baseline, figure)
     settings = flat(OmegaConf.to_container(composed, resolve=True))
     refuse_other_settings(baseline, settings, "the candidate")
     taken: list[GateScheduler] = []
 
     def make_schedule(early: bool, questions: Sequence[object]) -> GateScheduler:
-        taken.append(GateScheduler(questions, baseline, called.settings, early, config.seed))  # type: ignore[arg-type]
+        taken.append(GateScheduler(questions, baseline, call.settings, early, config.seed))  # type: ignore[arg-type]
         if others := len(questions) - len(taken[-1].left):
             log.warning("questions that are left out, because the baseline was not asked them: %d", others)
         return taken[-1]
 
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        run_experiment(config, composed, folder, make_schedule=partial(make_schedule, called.early))
+        run_experiment(config, composed, folder, make_schedule=partial(make_schedule, call.early))
     except NothingKeptError as problem:
         if not kept_nothing(folder):  # no question could be asked
             raise
@@ -221,9 +221,9 @@ def _record(report: Report, run_id: str, uri: str) -> None:
 def _print(report: Report, folder: Path) -> None:
     console = terminal()
     console.print(report.headline)
-    for said in (*report.decision.reasons, report.saved):
-        if said:
-            console.print(said)
+    for sentence in (*report.decision.reasons, report.saved):
+        if sentence:
+            console.print(sentence)
     for table in tables(report)[:1] if report.decision.figures else ():
         shown = titled(table.title)
         columns = len(table.header) - 1  # margins are said above, and would be too much for 80 characters

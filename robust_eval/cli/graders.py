@@ -97,7 +97,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def records_of(sources: Sequence[Path]) -> list[Record]:
     """Return what people said in all sources; UserError where one says nothing."""
-    found: list[Record] = []
+    records: list[Record] = []
     for source in sources:
         if source.is_dir():
             labelled = LabelledRun.read(source)
@@ -107,16 +107,16 @@ def records_of(sources: Sequence[Path]) -> list[Record]:
                 )
             tables = with_human_labels(labelled.by_sampler(), read_labels(source / LABELS_FILE))
             data = str(labelled.run.settings["dataset.name"])
-            own = labelled_records(tables, labelled.questions, data, len(found) + 1)
-            if not own:
+            new_records = labelled_records(tables, labelled.questions, data, len(records) + 1)
+            if not new_records:
                 raise UserError(f"none of the labels in {source} says right or wrong of an answer of the run")
         else:
-            own = [
-                _numbered(record, len(found) + place)
+            new_records = [
+                _numbered(record, len(records) + place)
                 for place, record in enumerate(read_records_of_people(source), start=1)
             ]
-        found += own
-    return found
+        records += new_records
+    return records
 
 
 def _numbered(record: Record, number_of: int) -> Record:
@@ -149,11 +149,11 @@ def asked(settings: Sequence[str], records: Sequence[Record]) -> Verdicts:
     if checked.jobs > 1:
         raise UserError(f"one grader at a time: {', '.join(checked.swept)} has several values")
     config = checked.config
-    name = next((word.partition("=")[2] for word in settings if word.startswith("grader=")), "grader")
+    grader_name = next((word.partition("=")[2] for word in settings if word.startswith("grader=")), "grader")
     with config.store.open() as entries, config.engine.open():
         models = Models(config.model, config.rewriter, config.grader, config.engine, entries, Stopwatch())
         grader, _ = models.with_judge(config.grader, config.aggregator, config.seed)
-        return {name: graded(grader, ReplyReader(), records)}
+        return {grader_name: graded(grader, ReplyReader(), records)}
 
 
 def contained(record: Record) -> bool:
@@ -222,20 +222,21 @@ def shown(records: Sequence[Record], verdicts: Verdicts, show: int) -> dict[str,
 
 def agreement_on(records: Sequence[Record], verdicts: Mapping[str, bool]) -> Agreement:
     """Return how far a grader agrees with people on some records."""
-    found = [verdicts[record.question.id] for record in records]
-    return Agreement.of([record.right for record in records], found, [record.weight for record in records])
+    called_right = [verdicts[record.question.id] for record in records]
+    return Agreement.of([record.right for record in records], called_right, [record.weight for record in records])
 
 
 def agreement_row(agreement: Agreement) -> list[str]:
     """Return the figures of a grader as cells of the table."""
-    found = agreement.figures()
-    of = [
-        f"{number(found[f'share {part} of {whole}'], '.1%')} ({found[f'{part} of {whole}']:.0f} of {found[whole]:.0f})"
+    metrics = agreement.figures()
+    shares = [
+        f"{number(metrics[f'share {part} of {whole}'], '.1%')} "
+        f"({metrics[f'{part} of {whole}']:.0f} of {metrics[whole]:.0f})"
         for part, whole in (("wrong", "called right"), ("right", "called wrong"))
     ]
-    low, high = (number(found[f"accuracy_{end}"], ".1%") for end in ("low", "high"))
-    figures = [number(found["accuracy"], ".1%"), f"{low} to {high}", number(found["F1"]), number(found["kappa"])]
-    return [f"{agreement.replies:,}", *figures, *of]
+    low, high = (number(metrics[f"accuracy_{end}"], ".1%") for end in ("low", "high"))
+    cells = [number(metrics["accuracy"], ".1%"), f"{low} to {high}", number(metrics["F1"]), number(metrics["kappa"])]
+    return [f"{agreement.replies:,}", *cells, *shares]
 
 
 def _by_slice(records: Sequence[Record], verdicts: Verdicts, figures: dict[str, float]) -> list[Table]:
@@ -249,14 +250,14 @@ def _by_slice(records: Sequence[Record], verdicts: Verdicts, figures: dict[str, 
     for part in dict.fromkeys(record.slice for record in records if record.slice):
         of_slice = [record for record in records if record.slice == part]
         row = [part, f"{len(of_slice):,}"]
-        for name, found in verdicts.items():
-            own = [record for record in of_slice if record.question.id in found]
-            if own:
-                each = agreement_on(own, found)
+        for name, by_id in verdicts.items():
+            of_grader = [record for record in of_slice if record.question.id in by_id]
+            if of_grader:
+                each = agreement_on(of_grader, by_id)
                 cells = (each.both_right, each.people_right, each.grader_right, each.both_wrong)
                 counts.add_row(part, name, *(f"{cell:.0f}" for cell in cells))
                 figures[f"slice {part}: {name}"] = each.figures()["accuracy"]
-            row.append(number(each.figures()["accuracy"], ".1%") if own else "–")
+            row.append(number(each.figures()["accuracy"], ".1%") if of_grader else "–")
         accuracies.add_row(*row)
     return [accuracies, counts]
 
@@ -264,7 +265,7 @@ def _by_slice(records: Sequence[Record], verdicts: Verdicts, figures: dict[str, 
 def disagreements(records: Sequence[Record], verdicts: Mapping[str, Mapping[str, bool]]) -> dict[str, list[str]]:
     """Return for each grader the records on which it differs from people: first those that most graders get wrong."""
     people = {record.question.id: record.right for record in records}
-    differ = {name: [line for line in found if found[line] is not people[line]] for name, found in verdicts.items()}
+    differ = {name: [line for line in by_id if by_id[line] is not people[line]] for name, by_id in verdicts.items()}
     wrong = Counter(line for lines in differ.values() for line in lines)
     return {name: sorted(lines, key=lambda line: (-wrong[line], int(line))) for name, lines in differ.items()}
 
@@ -276,17 +277,17 @@ def described(record: Record, verdict: bool) -> str:
         accepted = " | ".join(question.answers)
     else:
         accepted = f"{LETTERS[question.correct]}) {question.choices[question.correct]}"
-    said = ["right" if right else "wrong" for right in (record.right, verdict)]
+    verdicts = ["right" if right else "wrong" for right in (record.right, verdict)]
     where = f"{question.id}, {record.slice}" if record.slice else question.id
     return printable(
-        f"  {where}: people {said[0]}, grader {said[1]}: {record.reply!r} to {question.title!r} ({accepted})"
+        f"  {where}: people {verdicts[0]}, grader {verdicts[1]}: {record.reply!r} to {question.title!r} ({accepted})"
     )
 
 
 def _write(file: Path, figures: Mapping[str, float]) -> None:
-    known = {name: None if math.isnan(value) else value for name, value in figures.items()}
+    defined = {name: None if math.isnan(value) else value for name, value in figures.items()}
     try:
-        file.write_text(json.dumps(known, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+        file.write_text(json.dumps(defined, indent=2, allow_nan=False) + "\n", encoding="utf-8")
     except OSError as problem:
         raise UserError(f"{file} cannot be written: {first_line(problem)}") from problem
 

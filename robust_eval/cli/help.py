@@ -109,11 +109,11 @@ def _made() -> Catalogue:
     register()
     groups = {}
     for group, (says, chosen) in documented.groups().items():
-        known = {}
+        options_of_group = {}
         for name in options(group):
             words = documented.sentence(documented.description(group, name))
-            known[name] = Option(words, documented.names(group, name), documented.choices(group, name))
-        groups[group] = Group(says, chosen, group in SEVERAL, known)
+            options_of_group[name] = Option(words, documented.names(group, name), documented.choices(group, name))
+        groups[group] = Group(says, chosen, group in SEVERAL, options_of_group)
     return Catalogue(groups, documented.other_names())
 
 
@@ -183,7 +183,7 @@ def _explained(word: str, known: Catalogue) -> Iterator[str]:
         yield f"{name}: {group.says}"
         yield ""
         chosen = {each: " (the default)" if each in group.chosen else "" for each in group.options}
-        rows = [(f"{name}={each}", f"{group.options[each].says}{said}") for each, said in chosen.items()]
+        rows = [(f"{name}={each}", f"{group.options[each].says}{mark}") for each, mark in chosen.items()]
         yield from _columns(rows, _width() // 2)
         return
     if option not in group.options:
@@ -224,9 +224,9 @@ def _unknown(word: str, known: Catalogue) -> str:
     from robust_eval.config.composition_errors import nearest
 
     name = word.partition("=")[0]
-    having = [f"{group}={name}" for group, each in known.groups.items() if name in each.options]
-    said = f" (did you mean {having[0]}?)" if having else nearest(name, [*known.groups, *COMMANDS])
-    return f"there is no group {name}{said}; there are {', '.join(known.groups)}"
+    groups_with = [f"{group}={name}" for group, each in known.groups.items() if name in each.options]
+    suggestion = f" (did you mean {groups_with[0]}?)" if groups_with else nearest(name, [*known.groups, *COMMANDS])
+    return f"there is no group {name}{suggestion}; there are {', '.join(known.groups)}"
 
 
 def _columns(rows: Sequence[tuple[str, str]], most: int) -> Iterator[str]:

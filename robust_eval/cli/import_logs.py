@@ -48,14 +48,14 @@ def main() -> None:
                 console.print(_write(each, arguments.output if len(loaded) == 1 else arguments.output / _named(each)))
             return
         metrics: Any = settings.pop("metric", None)
-        wanted = [metrics] if isinstance(metrics, str) else metrics
+        metric_names = [metrics] if isinstance(metrics, str) else metrics
         for each in loaded:
-            if wanted is None:
+            if metric_names is None:
                 for name, why in each.lacking(**settings).items():
                     console.print(f"  no {name}: {why}")
         evaluations = []
         for each in loaded:
-            evaluation = each.score(wanted, **settings)
+            evaluation = each.score(metric_names, **settings)
             evaluations.append(evaluation)
             console.print(repr(evaluation))
             for sentence in each.agreement(evaluation):
@@ -131,8 +131,8 @@ def import_letters() -> None:
         except OSError as problem:
             raise UserError(f"{arguments.output} cannot be written: {problem.strerror}") from problem
         none = sum(record["text"] is None for record in records)
-        said = f"{len(records):,} answers to {len(ids):,} questions, {none:,} of them no letter"
-        Console().print(f"{arguments.output}: {said}")
+        summary = f"{len(records):,} answers to {len(ids):,} questions, {none:,} of them no letter"
+        Console().print(f"{arguments.output}: {summary}")
 
 
 def _letters_parser() -> argparse.ArgumentParser:
@@ -153,7 +153,7 @@ def answer_lists(path: Path, choices: int) -> list[list[str | None]]:
     """Return the letters of each line; UserError names the first one that holds anything else. Nothing in it is
     executed.
     """
-    found = []
+    lists = []
     for number, line in text_lines(path):
         line = line.rstrip("\r\n")
         where = f"{path}, line {number}"
@@ -173,8 +173,8 @@ def answer_lists(path: Path, choices: int) -> list[list[str | None]]:
                     f"{where}: {shown} is none of the {choices} choices, A to {LETTERS[choices - 1]} "
                     "(--choices), nor None"
                 )
-        found.append(letters)
-    return found
+        lists.append(letters)
+    return lists
 
 
 def question_ids(path: Path) -> list[str]:

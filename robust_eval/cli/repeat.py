@@ -53,12 +53,12 @@ def repeating_overrides(overrides: Sequence[str], place: Path) -> list[str]:
             lacking = f"no {name} of a finished run in it" if folder.is_dir() else "no such folder"
             raise UserError(f"repeat={named}: there is {lacking}; name a folder such as mlruns/runs/DATE/TIME")
     schemas, whole = _settings(folder / CONFIG)
-    others = [_full(line, whole) for line in overrides if not line.startswith("repeat=")]
-    given = {_key(line): line.partition("=")[2] for line in others}
-    _refuse_places(folder, schemas, whole, given.keys(), Path(given.get("paths.mlruns", "mlruns").strip("'\"")))
+    overrides_besides = [_full(line, whole) for line in overrides if not line.startswith("repeat=")]
+    set_keys = {_key(line): line.partition("=")[2] for line in overrides_besides}
+    _refuse_places(folder, schemas, whole, set_keys.keys(), Path(set_keys.get("paths.mlruns", "mlruns").strip("'\"")))
     (place / CONFIG).write_text(configuration_file(schemas, whole), encoding="utf-8")
     (place / _FOLDER).write_text(str(folder), encoding="utf-8")
-    return others
+    return overrides_besides
 
 
 def repeated_run(sources: Iterable[Any]) -> Path | None:

@@ -190,26 +190,26 @@ def _known_options(arguments: Sequence[str]) -> Namespace:
 
 def _taken_out(known: Namespace, name: str) -> list[str]:
     """Return the overrides that begin so, which are none of Hydra's, and take them from the command line."""
-    found = [line for line in known.overrides if line.startswith(name)]
-    known.overrides = [line for line in known.overrides if line not in found]
-    sys.argv[1:] = [argument for argument in sys.argv[1:] if argument not in found]
-    return found
+    lines = [line for line in known.overrides if line.startswith(name)]
+    known.overrides = [line for line in known.overrides if line not in lines]
+    sys.argv[1:] = [argument for argument in sys.argv[1:] if argument not in lines]
+    return lines
 
 
 def _wanted(line: str) -> bool:
-    name, _, said = line.lower().partition("=")
-    if said not in ("true", "false"):
-        raise UserError(f"{name} must be true or false, not {said or 'empty'}")
-    return said == "true"
+    name, _, value = line.lower().partition("=")
+    if value not in ("true", "false"):
+        raise UserError(f"{name} must be true or false, not {value or 'empty'}")
+    return value == "true"
 
 
 def _sweep(checked: Checked) -> None:
-    given = [line for line in checked.overrides if line.startswith("hydra.sweep.dir=")]
+    folder_lines = [line for line in checked.overrides if line.startswith("hydra.sweep.dir=")]
     started = datetime.now().strftime("%Y-%m-%d/%H-%M-%S-%f")
-    if not given:
-        given = [as_meant(f"hydra.sweep.dir={checked.config.paths.mlruns}/sweeps/{started}")]
-        sys.argv += given
-    folder = str(OverridesParser.create().parse_override(given[-1]).value())
+    if not folder_lines:
+        folder_lines = [as_meant(f"hydra.sweep.dir={checked.config.paths.mlruns}/sweeps/{started}")]
+        sys.argv += folder_lines
+    folder = str(OverridesParser.create().parse_override(folder_lines[-1]).value())
     swept = [line.partition("=")[0] for line in checked.swept]
     fixed = {line.partition("=")[0] for line in checked.overrides} - set(swept) | {"model", "dataset"}
     sys.argv.append(f"hydra.job.config.override_dirname.exclude_keys={sorted(fixed)}")  # what is left tells jobs apart

@@ -42,40 +42,40 @@ def composition_error(problem: Exception, chosen: DictConfig | None = None) -> s
         return f"{place.name}, line {place.line + 1}: {problem.problem}"
     if isinstance(problem, UnicodeDecodeError):
         return f"a file of options is not UTF-8: {problem.reason} at byte {problem.start}"
-    said = str(problem)
+    message = str(problem)
     cause = problem.__cause__ or problem.__context__
     if not isinstance(cause, OmegaConfBaseException):
         cause = None
-    if key := re.match(r"Could not override '([^']+)'", said):
+    if key := re.match(r"Could not override '([^']+)'", message):
         return _no_such(key[1], chosen) or (_refused(cause) if cause else first_line(problem))
-    if override := re.match(r"Error merging override (.*)", said, re.DOTALL):
+    if override := re.match(r"Error merging override (.*)", message, re.DOTALL):
         return _refused(cause) if cause else f"{override[1]}: {first_line(problem)}"
-    if cause and (file := re.match(r"In '(\w+)/([^']+)'", said)):
+    if cause and (file := re.match(r"In '(\w+)/([^']+)'", message)):
         return f"{file[1]}={file[2]}: {_refused(cause)}"
-    if file := re.match(r"In '(\w+)/([^']+)': Could not override '([^']+)'. No match", said):
+    if file := re.match(r"In '(\w+)/([^']+)': Could not override '([^']+)'. No match", message):
         return f"{file[1]}={file[2]}: its defaults override {file[3]}, which is no group of options"
-    if line := re.match(r"(?:Ambiguous value for argument|Sweep parameters) '([^']+)'", said):
+    if line := re.match(r"(?:Ambiguous value for argument|Sweep parameters) '([^']+)'", message):
         return f"{line[1]} has several values: name one"
-    if key := re.match(r"Could not append to config. An item is already at '([^']+)'", said):
+    if key := re.match(r"Could not append to config. An item is already at '([^']+)'", message):
         return f"{key[1]} has a value: write {key[1]}=…, without the +"
-    if key := re.match(r"Multiple values for ([^.]+)\.", said):
+    if key := re.match(r"Multiple values for ([^.]+)\.", message):
         return f"{key[1]} is chosen already: write {key[1]}=…, without the +"
-    if key := re.match(r"Could not delete (?:from config. )?'([^']+)'", said):
+    if key := re.match(r"Could not delete (?:from config. )?'([^']+)'", message):
         return f"~{key[1]}: there is nothing of this name to leave out"
     return first_line(problem)
 
 
-def no_setting(key: str, name: str, known: Sequence[str], where: str) -> str:
+def no_setting(key: str, name: str, settings: Sequence[str], where: str) -> str:
     """Say that a setting does not exist, and which settings do; of a renamed one, its new name."""
-    if (renamed := RENAMED.get(name, "")).partition(",")[0] in known:
+    if (renamed := RENAMED.get(name, "")).partition(",")[0] in settings:
         return f"{key} is now {key.removesuffix(name)}{renamed}"
-    there = f"{where} has" if where else "there are"
-    return f"there is no setting {key}{nearest(name, known, where)}; {there} {', '.join(known) or 'no settings'}"
+    holder = f"{where} has" if where else "there are"
+    return f"there is no setting {key}{nearest(name, settings, where)}; {holder} {', '.join(settings) or 'no settings'}"
 
 
-def nearest(name: str, known: Sequence[str], where: str = "") -> str:
+def nearest(name: str, names: Sequence[str], where: str = "") -> str:
     """Return " (did you mean NAME?)" with the known name that is most similar; an empty text where none is."""
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     return f" (did you mean {where + '.' if where else ''}{close[0]}?)" if close else ""
 
 
@@ -85,11 +85,11 @@ def _no_such(key: str, chosen: DictConfig | None) -> str:
         setting = key.partition("@")[2]
         return f"there is no {setting} to choose: {setting.partition('.')[0]} has an option that asks no model"
     node: object = chosen
-    parts = key.split(".") if chosen is not None else []
-    for depth, part in enumerate(parts):
-        known = [str(name) for name in node] if isinstance(node, DictConfig) else []
-        if part not in known:
-            return no_setting(key, part, [name for name in known if name != "hydra"], ".".join(parts[:depth]))
+    path = key.split(".") if chosen is not None else []
+    for depth, part in enumerate(path):
+        names = [str(name) for name in node] if isinstance(node, DictConfig) else []
+        if part not in names:
+            return no_setting(key, part, [name for name in names if name != "hydra"], ".".join(path[:depth]))
         node = node[part] if isinstance(node, DictConfig) else None
     return ""
 
@@ -100,9 +100,9 @@ def _refused(problem: OmegaConfBaseException) -> str:
     where, _, name = key.rpartition(".")
     if isinstance(problem, ConfigKeyError | ConfigAttributeError) and isinstance(parent, DictConfig):
         schema = OmegaConf.get_type(parent)
-        known = [each.name for each in fields(schema)] if is_dataclass(schema) else [str(each) for each in parent]
-        if name not in known:
-            return no_setting(key, name, known, where)
+        names = [each.name for each in fields(schema)] if is_dataclass(schema) else [str(each) for each in parent]
+        if name not in names:
+            return no_setting(key, name, names, where)
     if isinstance(problem, MissingMandatoryValue | ConfigKeyError | ConfigAttributeError):
         return f"{key} must be given: add {key}=…"
     return f"{key}: {first_line(problem)}".removeprefix(": ")

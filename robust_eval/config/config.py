@@ -85,8 +85,8 @@ class Config:
         whole: what was paid for can so be read in another way later. A file of recorded answers that a run left
         says itself how the model was prompted.
         """
-        asked = None if self.recorded is None else self.recorded.asked
-        chat = self.model.service_limits().chat if asked is None else not asked.first_lines
+        metadata = None if self.recorded is None else self.recorded.asked
+        chat = self.model.service_limits().chat if metadata is None else not metadata.first_lines
         reader = self.reader.of(chat)
         served = self.model.remote
         return Judge(reader, self.grader, not reader.whole_reply and not (chat and served), served)

@@ -68,15 +68,15 @@ def checked_overrides(overrides: Sequence[str]) -> Checked:
         for override in parsed:
             _refuse_kind(override)
         choices = [override for override in parsed if _chooses(override)]
-        ours = [override for override in parsed if not _is_hydra(override)]
+        not_hydra = [override for override in parsed if not _is_hydra(override)]
         elsewhere = [str(override.input_line) for override in parsed if _is_searchpath(override)]
         for name in _data_sets(choices):
             offer(name, _folders(parsed))
         chosen = cache(lambda: _compose([*elsewhere, *(_first(override) for override in choices)]))
-        expanded = {id(override): _expanded(override, chosen) for override in ours if override not in choices}
-        single = [_first(override, expanded.get(id(override))) for override in ours]
+        expanded = {id(override): _expanded(override, chosen) for override in not_hydra if override not in choices}
+        single = [_first(override, expanded.get(id(override))) for override in not_hydra]
         of_hydra = [str(override.input_line) for override in parsed if _is_hydra(override)]
-        for variant in _variants(ours, single, expanded):
+        for variant in _variants(not_hydra, single, expanded):
             whole = _compose([*of_hydra, *variant], chosen)
             composed = _without_hydra(whole)
             config = to_config(composed)
@@ -123,7 +123,7 @@ def named_questions(dataset: str, limit: int | None = None) -> tuple[str, list[Q
 
 def composed_in(folder: Path, overrides: Sequence[str]) -> tuple[Config, DictConfig]:
     """Return the configuration of one run that a file ``config.yaml`` in a folder and these overrides make."""
-    elsewhere = [CONF] if (own := own_folder()) is None else [CONF, own]
+    elsewhere = [CONF] if (user_folder := own_folder()) is None else [CONF, user_folder]
     places = ",".join(f"'file://{place.resolve()}'" for place in elsewhere)
     with hydra.initialize_config_dir(str(folder), version_base="1.3"):
         search = f"hydra.searchpath=[{places}]"
@@ -173,13 +173,13 @@ def with_own_options(overrides: Sequence[str], folder: Path | None = None) -> li
 def own_folder() -> Path | None:
     """Return ``./conf``, where it holds options of one's own: files in a folder of the name of a group."""
     folder = Path("conf")
-    own = any(True for group in GROUPS for _ in (folder / group).glob("*.yaml"))
-    return folder if own and folder.resolve() != CONF else None
+    has_options = any(True for group in GROUPS for _ in (folder / group).glob("*.yaml"))
+    return folder if has_options and folder.resolve() != CONF else None
 
 
 def options(group: str) -> list[str]:
     """Return the names of the options of a group: of this package, registered ones, and those in ``./conf``."""
-    folders = [CONF] if (own := own_folder()) is None else [CONF, own]
+    folders = [CONF] if (user_folder := own_folder()) is None else [CONF, user_folder]
     files = {file.stem for folder in folders for file in (folder / group).glob("*.yaml")}
     return sorted(files | set(REGISTRY.get(group, {})))
 
@@ -210,14 +210,14 @@ def _is_read(line: str) -> bool:
 
 def _parts(value: str) -> list[str]:
     """Split the values of a sweep at commas that do not stand in brackets."""
-    parts, depth = [""], 0
+    values, depth = [""], 0
     for character in value:
         depth += (character in "([{") - (character in ")]}")
         if character == "," and depth <= 0:
-            parts.append("")
+            values.append("")
         else:
-            parts[-1] += character
-    return parts
+            values[-1] += character
+    return values
 
 
 def _quoted(line: str, key: str, text: str) -> str:
@@ -248,8 +248,8 @@ def jobs(overrides: Sequence[str]) -> Iterator[tuple[list[str], Config]]:
     ]
     with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
         for lines in itertools.product(*values):
-            telling = [line for line, each in zip(lines, parsed, strict=True) if each.is_sweep_override()]
-            yield telling, to_config(_without_hydra(_compose([*elsewhere, *lines])))
+            differing = [line for line, each in zip(lines, parsed, strict=True) if each.is_sweep_override()]
+            yield differing, to_config(_without_hydra(_compose([*elsewhere, *lines])))
 
 
 def _compose(overrides: Sequence[str], chosen: Callable[[], DictConfig] | None = None) -> DictConfig:
@@ -283,11 +283,11 @@ def _of_group(lines: Sequence[str]) -> list[str]:
     is not one of them.
     """
     keys = ["rewriter.model", *(["grader.model"] if "grader=judge" in lines else [])]
-    found = []
+    lines_of_group = []
     for line in lines:
         key, _, value = line.lstrip("+").partition("=")
-        found.append(f"model@{key}={value}" if key in keys and value != "null" else line)
-    return found
+        lines_of_group.append(f"model@{key}={value}" if key in keys and value != "null" else line)
+    return lines_of_group
 
 
 def _chooses(override: Override) -> bool:
@@ -307,8 +307,8 @@ def _is_searchpath(override: Override) -> bool:
 def _folders(overrides: Sequence[Override]) -> list[Path]:
     """Return the folders that hold options: ours, and those that a search path names."""
     values = [each.value() for each in overrides if _is_searchpath(each)]
-    named = [str(place) for value in values if isinstance(value, list) for place in value]
-    return [CONF, *(Path(place.removeprefix("file://")) for place in named)]
+    places = [str(place) for value in values if isinstance(value, list) for place in value]
+    return [CONF, *(Path(place.removeprefix("file://")) for place in places)]
 
 
 def _refuse_kind(override: Override) -> None:
@@ -390,10 +390,10 @@ def _unknown_option(message: str) -> str:
     return no_option(group, name)
 
 
-def no_option(group: str, name: str, known: Sequence[str] | None = None) -> str:
+def no_option(group: str, name: str, names: Sequence[str] | None = None) -> str:
     """Say that a group has no such option, and which options it has."""
-    known = options(group) if known is None else known
-    return f"there is no {group}={name}{nearest(name, known)}; there are {', '.join(known)}"
+    names = options(group) if names is None else names
+    return f"there is no {group}={name}{nearest(name, names)}; there are {', '.join(names)}"
 
 
 def _check_writable(folder: Path) -> None:
@@ -414,9 +414,9 @@ def offer(value: str, folders: Sequence[Path]) -> None:
     file's name as its name. An option of the same name in one of the ``folders`` of options has precedence. UserError
     where the value can only be a path, and nothing lies there.
     """
-    known = [file.stem for folder in folders for file in Path(folder, "dataset").glob("*.yaml")]
+    names = [file.stem for folder in folders for file in Path(folder, "dataset").glob("*.yaml")]
     path = Path(value)
-    if value in known:
+    if value in names:
         return
     if path.exists():
         reader = "jsonl" if path.suffix.lower() == ".jsonl" and path.is_file() and is_native(path) else "local"
@@ -431,9 +431,9 @@ def offer(value: str, folders: Sequence[Path]) -> None:
             },
         )
     elif path.suffix.lower() in KINDS:
-        beside = path.parent.iterdir() if path.parent.is_dir() else ()
-        known += [str(file) for file in beside if file.suffix.lower() in KINDS]
-        raise UserError(f"there is no file {value}, and no data set of this name{nearest(value, known)}")
+        siblings = path.parent.iterdir() if path.parent.is_dir() else ()
+        names += [str(file) for file in siblings if file.suffix.lower() in KINDS]
+        raise UserError(f"there is no file {value}, and no data set of this name{nearest(value, names)}")
 
 
 def without_slash(line: str) -> str:

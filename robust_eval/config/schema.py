@@ -203,12 +203,12 @@ def register() -> None:
     load_plugins()
     _store(None, "schema", Schema)
     _store("model", "given", InMemoryModel)
-    for group, parts in registry.REGISTRY.items():
-        for name, part in parts.items():
+    for group, classes in registry.REGISTRY.items():
+        for name, cls in classes.items():
             if name in _OWN[group]:
-                raise UserError(f"{group}={name} is an option of robust_eval: call {part.__qualname__} something else")
-            SCHEMAS[group][name] = part
-            _store(group, name, part, f"{group}.{name}" if group in SEVERAL else None)
+                raise UserError(f"{group}={name} is an option of robust_eval: call {cls.__qualname__} something else")
+            SCHEMAS[group][name] = cls
+            _store(group, name, cls, f"{group}.{name}" if group in SEVERAL else None)
     for group, schemas in SCHEMAS.items():
         for name, schema in schemas.items():
             _store(f"schema/{group}", name, schema)
@@ -247,10 +247,10 @@ def configuration_file(schemas: Iterable[tuple[str, str]], settings: Mapping[str
     The file names the ``schemas`` of its parts (path and name of each, outer ones first) and where Hydra puts runs. It
     takes nothing else from other files.
     """
-    named = [f"/schema/{name}@{path}" for path, name in schemas]
+    schema_entries = [f"/schema/{name}@{path}" for path, name in schemas]
     main = yaml.safe_load((CONF / "config.yaml").read_text(encoding="utf-8"))
     logging = [entry for entry in main["defaults"] if isinstance(entry, dict) and "override" in next(iter(entry))]
-    head = {"defaults": ["schema", *named, "_self_", *logging]}
+    head = {"defaults": ["schema", *schema_entries, "_self_", *logging]}
     return str(yaml.safe_dump({**head, **settings, "hydra": main["hydra"]}, sort_keys=False, allow_unicode=True))
 
 

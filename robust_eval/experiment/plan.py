@@ -131,25 +131,25 @@ def plan(
         except NotStoredError as lacking:
             stages.append(Stage(lacking.stage, writer, lacking.requests, lacking.missing, uncertain))
             questions, uncertain = rewriter.expected(questions), True
-        kept = candidates = collection.candidates(collection.asked(questions))
+        selected = candidates = collection.candidates(collection.asked(questions))
         baseline = graded = None
         try:
             baseline = collection.baseline(candidates)
             graded = judge.grade(candidates, baseline)
-            kept = collection.select(candidates, graded)
+            selected = collection.select(candidates, graded)
         except NotStoredError as lacking:
             if baseline is None:
                 stages.append(Stage(lacking.stage, model, lacking.requests, lacking.missing, uncertain))
                 verdicts += [each for question in candidates for each in judge.grader.expected_requests(question, 1)]
             else:
                 verdicts += lacking.missing
-            kept = collection.at_most(kept)
+            selected = collection.at_most(selected)
             uncertain |= any(sampler.selects for sampler in collection.samplers.values())
         for name in collection.samplers:
-            requests = collection.requests(name, kept)
+            requests = collection.requests(name, selected)
             if not requests:
                 continue
-            missing, there = collection.planned(name, kept, graded)
+            missing, stored = collection.planned(name, selected, graded)
             at_most = (
                 uncertain or name in collection.early_stopping or collection.samplers[name].axis in (TURN, THOUGHT)
             )
@@ -162,19 +162,19 @@ def plan(
             )
             stages.append(Stage(collection.stage(name), model, len(requests), missing, at_most, early_stop))
             if judge.grader.uses_model:
-                verdicts += _verdicts_on(judge, kept, requests, there)
+                verdicts += _verdicts_on(judge, selected, requests, stored)
             if name in comparing:
-                compared += max_judge_comparisons(comparing[name], judge, kept, requests, there and there.table)
+                compared += max_judge_comparisons(comparing[name], judge, selected, requests, stored and stored.table)
     return stages + _of_judge(judge.grader.judge, verdicts, compared)
 
 
 def _verdicts_on(
-    judge: Judge, kept: Sequence[Question], requests: Sequence[Request], there: Answers | None
+    judge: Judge, questions: Sequence[Question], requests: Sequence[Request], stored: Answers | None
 ) -> list[Request]:
     """Return the verdicts that are not there on the answers of a sampler: at most one an answer, if not all are."""
-    if there is not None:
-        return _missing_verdicts(judge, kept, there.table)
-    by_id = {question.id: question for question in kept}
+    if stored is not None:
+        return _missing_verdicts(judge, questions, stored.table)
+    by_id = {question.id: question for question in questions}
     return [
         each
         for request in requests
@@ -189,14 +189,14 @@ def _asked_of_recorded(
     judge = judge.cached_only()
     if judge.grader.judge is None:
         return []
-    asked = source.asked(questions)
-    answers = {name: each.table for name, each in source.answers(asked, source.baseline(asked)).items()}
-    tables = [source.baseline(asked), *answers.values()]
-    missing = [request for table in tables for request in _missing_verdicts(judge, asked, table)]
+    answered = source.asked(questions)
+    answers = {name: each.table for name, each in source.answers(answered, source.baseline(answered)).items()}
+    tables = [source.baseline(answered), *answers.values()]
+    missing = [request for table in tables for request in _missing_verdicts(judge, answered, table)]
     compared = [
         each
         for name, aggregator in comparing.items()
-        for each in max_judge_comparisons(aggregator, judge, asked, [], answers[name])
+        for each in max_judge_comparisons(aggregator, judge, answered, [], answers[name])
     ]
     return _of_judge(judge.grader.judge, missing, compared)
 
@@ -232,12 +232,12 @@ def deduplicated(stages: Sequence[Stage], planned: dict[bytes, set[tuple[float, 
         missing, times = [], []
         for request, number in zip(stage.missing, stage.times or repeat(1), strict=False):
             before = planned.setdefault(answers_key(stage.model.identity, request), set())
-            wanted = {(t, trial) for t in request.temperatures for trial in range(max(1, request.trials))}
-            if wanted - request.cached - before:
-                known = request.cached | before if stage.model.config.remote else request.cached
-                missing.append(replace(request, cached=known))
+            conditions = {(t, trial) for t in request.temperatures for trial in range(max(1, request.trials))}
+            if conditions - request.cached - before:
+                cached = request.cached | before if stage.model.config.remote else request.cached
+                missing.append(replace(request, cached=cached))
                 times.append(number)
-            before |= wanted
+            before |= conditions
         left.append(replace(stage, requests=len(missing), missing=missing, times=stage.times and times))
     return left
 
@@ -245,8 +245,8 @@ def deduplicated(stages: Sequence[Stage], planned: dict[bytes, set[tuple[float, 
 def check(stages: Sequence[Stage]) -> None:
     """Raise UserError where a model behind a server cannot answer what it will be asked, and say what would work."""
     for model in {id(stage.model): stage.model for stage in stages}.values():
-        own = [stage for stage in stages if stage.model is model]
-        model.check([request for stage in own for request in stage.missing])
+        of_model = [stage for stage in stages if stage.model is model]
+        model.check([request for stage in of_model for request in stage.missing])
 
 
 def in_words(stages: Sequence[Stage]) -> str:
@@ -254,13 +254,14 @@ def in_words(stages: Sequence[Stage]) -> str:
     whole = total(stages)
     if not whole.answers:
         return "nothing, every answer is there"
-    most = "at most " if any(stage.at_most for stage in stages) else ""
+    bound = "at most " if any(stage.at_most for stage in stages) else ""
     cost = "" if whole.cost is None else f", a cost of at most {whole.cost:,.2f}"
-    thought = f" ({whole.reasoning_tokens:,} of them for reasoning)" if whole.reasoning_tokens else ""
+    reasoning = f" ({whole.reasoning_tokens:,} of them for reasoning)" if whole.reasoning_tokens else ""
     time = f", {duration(whole.seconds)} at least" if whole.seconds else ""
     return (
-        f"{most}{whole.answers:,} answers in {whole.requests:,} requests, about {whole.prompt_tokens:,} prompt tokens, "
-        f"at most {whole.completion_tokens:,} completion tokens{thought}{cost}{time}"
+        f"{bound}{whole.answers:,} answers in {whole.requests:,} requests, about "
+        f"{whole.prompt_tokens:,} prompt tokens, "
+        f"at most {whole.completion_tokens:,} completion tokens{reasoning}{cost}{time}"
     )
 
 
@@ -268,20 +269,20 @@ def asking_less(stages: Sequence[Stage]) -> list[str]:
     """Return what is expected of the stages that ask no more than breaking temperatures need, and what those would save
     and leave out that could, of a model behind a server.
     """
-    said = []
+    sentences = []
     for stage in stages:
         answers = stage.workload().answers
         share, reason = expected_share(stage.model.identity)
         about = f"about {math.ceil(share * answers):,} of {answers:,} {stage.name} ({reason})"
         if stage.early_stop and answers:
-            said.append(f"sampler.early_stop=true: {about} are expected")
+            sentences.append(f"sampler.early_stop=true: {about} are expected")
         elif stage.early_stop is False and answers and stage.model.config.remote:
-            said.append(
+            sentences.append(
                 f"sampler.early_stop=true would ask for {about} and give the same breaking "
                 "temperatures and FRS, without "
                 "the accuracy at each temperature and the certainty of replies"
             )
-    return said
+    return sentences
 
 
 def total(stages: Iterable[Stage]) -> Workload:
@@ -341,10 +342,10 @@ def _all_different(questions: Sequence[Question], requests: Sequence[Request]) -
     numbers: Counter[str] = Counter()
     for request in requests:
         numbers[request.question_id] += request.answers
-    found = [
+    pairs = [
         (question_id, f"{text} {number}")
         for question_id, text in longest.items()
         for number in range(numbers[question_id])
     ]
-    ids, texts = [each[0] for each in found], [each[1] for each in found]
+    ids, texts = [each[0] for each in pairs], [each[1] for each in pairs]
     return pa.table({"question_id": ids, "label": texts, "text": texts, "answer": texts})

@@ -73,15 +73,15 @@ def joined(parts: Sequence[RunState], order: Sequence[Question]) -> RunState:
     place = {question.id: number for number, question in enumerate(order)}
     ids = pa.array(list(place))
 
-    def questions(found: Iterable[Sequence[Question]]) -> list[Question]:
-        return sorted((question for each in found for question in each), key=lambda question: place[question.id])
+    def questions(groups: Iterable[Sequence[Question]]) -> list[Question]:
+        return sorted((question for each in groups for question in each), key=lambda question: place[question.id])
 
-    def table(found: Iterable[pa.Table]) -> pa.Table:
-        whole = pa.concat_tables(found, promote_options="default")
+    def table(groups: Iterable[pa.Table]) -> pa.Table:
+        whole = pa.concat_tables(groups, promote_options="default")
         return whole.take(pc.sort_indices(pc.index_in(whole["question_id"], value_set=ids)))  # which is stable
 
-    def answers(found: Sequence[Answers]) -> Answers:
-        return Answers(table(each.table for each in found), table(each.curves for each in found))
+    def answers(groups: Sequence[Answers]) -> Answers:
+        return Answers(table(each.table for each in groups), table(each.curves for each in groups))
 
     return RunState(
         Rewritten(
@@ -93,18 +93,18 @@ def joined(parts: Sequence[RunState], order: Sequence[Question]) -> RunState:
         questions(part.kept for part in parts),
         table(part.greedy for part in parts),
         table(part.baseline for part in parts),
-        {name: answers(found) for name, found in _by_sampler(part.answers for part in parts).items()},
-        {name: table(found) for name, found in _by_sampler(part.graded for part in parts).items()},
+        {name: answers(groups) for name, groups in _by_sampler(part.answers for part in parts).items()},
+        {name: table(groups) for name, groups in _by_sampler(part.graded for part in parts).items()},
     )
 
 
 def _by_sampler(parts: Iterable[Mapping[str, _Part]]) -> dict[str, list[_Part]]:
     """Return what each sampler has in the parts; in one whose questions are not kept there is nothing."""
-    found: dict[str, list[_Part]] = {}
+    by_sampler: dict[str, list[_Part]] = {}
     for part in parts:
         for name, each in part.items():
-            found.setdefault(name, []).append(each)
-    return found
+            by_sampler.setdefault(name, []).append(each)
+    return by_sampler
 
 
 def grade(
@@ -224,17 +224,17 @@ class SampledAnswers:
 
     def answers(self, questions: Sequence[Question], baseline: pa.Table) -> dict[str, Answers]:
         """Ask for the answers of one sampler after the other; one that has nothing to ask has none."""
-        found = {}
+        collected = {}
         for name in self.samplers:
             requests, stage = self.requests(name, questions), self.stage(name)
             if not requests:
                 continue
-            found[name] = self.model.ask(self._steps(name, questions, baseline), stage, self._verdicts(questions))
+            collected[name] = self.model.ask(self._steps(name, questions, baseline), stage, self._verdicts(questions))
             if name in self.early_stopping:
-                asked, planned = found[name].table.num_rows, sum(request.answers for request in requests)
-                log.info("%s: %d of %d answers settle every breaking temperature", stage, asked, planned)
-                remember_share(self.model.identity, asked, planned)
-        return found
+                requested, planned = collected[name].table.num_rows, sum(request.answers for request in requests)
+                log.info("%s: %d of %d answers settle every breaking temperature", stage, requested, planned)
+                remember_share(self.model.identity, requested, planned)
+        return collected
 
     def planned(
         self, sampler: str, questions: Sequence[Question], baseline: pa.Table | None
@@ -265,16 +265,16 @@ class SampledAnswers:
         """Return which temperatures the model takes, where it does not take all that were set."""
         if self.supported_temperatures.default_only:
             return {"loaded.temperatures": "the model's own"}
-        found = (
+        metadata = (
             {}
             if math.isinf(self.supported_temperatures.highest)
             else {"loaded.temperatures": f"up to {self.supported_temperatures.highest:g}"}
         )
         if not self.supported_temperatures.greedy:
-            found["loaded.greedy"] = (
+            metadata["loaded.greedy"] = (
                 f"the most frequent of {PLURALITY_DRAWS} answers at {self._first.temperatures[0]:g}"
             )
-        return found
+        return metadata
 
     @property
     def _first(self) -> Sampler:
@@ -319,7 +319,7 @@ class RecordedSource:
 
     @property
     def early_stopping(self) -> Mapping[str, EarlyStopping]:
-        """How far each sampler asked that asked no more than breaking temperatures need, as the file says."""
+        """Early-stopping rules by which the file was sampled."""
         return {} if self.file.asked is None else self.file.asked.early_stopping
 
     def identity(self) -> dict[str, Any]:
@@ -453,10 +453,10 @@ class SamplingLoop:
         self.parts.append(part)
         return joined(self.parts, self.questions)
 
-    def raise_if_none_selected(self, answered: RunState) -> None:
+    def raise_if_none_selected(self, state: RunState) -> None:
         """Raise NothingKeptError, which says why, where no question at all is kept."""
-        if not answered.kept:
-            self.source.select(self.source.candidates(answered.questions), answered.baseline)
+        if not state.kept:
+            self.source.select(self.source.candidates(state.questions), state.baseline)
 
     def _within_most(self, selected: list[Question]) -> list[Question]:
         """Return the questions that are selected, without those that would be too many with those kept before."""

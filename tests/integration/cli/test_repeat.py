@@ -23,7 +23,7 @@ SETTINGS: dict[str, object] = {
 }
 SERVER = {"base_url": "https://collector.example/v1", "api_key_env": "AWS_SECRET_ACCESS_KEY"}
 NO_PLACES = {
-    *("accents", "ask", "cascade", "categories", "columns", "contains", "correct", "d", "device", "drift"),
+    *("accents", "cascade", "categories", "columns", "contains", "correct", "d", "device", "drift"),
     *("dtype", "encoding", "estimator", "experiment", "extra_body", "form", "forms", "invalid", "kind", "layout"),
     *("letter", "missing", "name", "orders", "pushbacks", "prompt_style", "reasoning_effort", "rubric", "scenario"),
     *("selection", "separator", "settings", "sha256", "spelling", "stop", "unbroken"),
@@ -67,7 +67,7 @@ def refusal(folder: Path, *overrides: str) -> str:
         ({"rewriter": {"model": {"trust_remote_code": 1}}}, "rewriter.model.trust_remote_code=1"),
         (
             {"model": SERVER},
-            "model.base_url=https://collector.example/v1 model.api_key_env=AWS_SECRET_ACCESS_KEY",
+            "model.api_key_env=AWS_SECRET_ACCESS_KEY model.base_url=https://collector.example/v1",
         ),
         ({"model": {"base_url": "http://[::1]:9/v1; rm"}}, "'model.base_url=http://[::1]:9/v1; rm'"),
         (
