@@ -50,7 +50,7 @@ def main() -> None:
     command.add_argument("--seed", type=int, default=1, help="of the plan of faults")
     command.add_argument("--at-once", type=int, default=16, help=f"requests in flight; the server has {SLOTS} slots")
     command.add_argument("--request-seconds", type=float, default=10.0, help="after which a request is given up")
-    options = command.options(answers=100, rate=0.3, request_seconds=2.0)
+    options = command.options(answers=100, rate=0.3, timeout=2.0)
     figures = measured(options)
     for name, value in figures.items():
         print(f"{name:36} {value:10.2f}" if isinstance(value, float) else f"{name:36} {value!s:>10}")
@@ -106,9 +106,9 @@ def settings(url: str, options: argparse.Namespace) -> OpenAI:
         name="m",
         model="m",
         base_url=url,
-        key_variable=None,
-        at_once=options.at_once,
-        request_seconds=options.request_seconds,
+        api_key_env=None,
+        max_concurrency=options.max_concurrency,
+        timeout=options.timeout,
     )
 
 

@@ -6,7 +6,7 @@ Facts change for the better or the worse by 1. The power is the share of candida
 share of their facts has changed, as many for the better as for the worse. A false FAIL is that of a candidate whose two
 figures are worse by just the margin, a false PASS that of one such figure: each should happen in at most 2.5 % of
 cases, and is counted in five times as many repetitions. Until it is decided, a gate looks at one figure after each
-block, as ``until=decided`` does.
+block, as ``early_stop=true`` does.
 """
 
 import numpy as np
@@ -96,7 +96,7 @@ def main() -> None:
     print(f"  false PASS of one figure   {figures['false_pass']:.2%}")
     print(f"  false FAIL of two figures  {figures['false_fail.once']:.2%}")
     print(f"  a look after each {LOOK}     {figures['false_fail.looks']:.2%}", flush=True)
-    print(f"until=decided, at most {sizes[-1]} facts")
+    print(f"early_stop=true, at most {sizes[-1]} facts")
     for worse in WORSE:
         median, decided = asked(times, sizes[-1], worse)
         figures |= {f"worse {worse:g}": worse, f"asked.{worse:g}": median, f"decided.{worse:g}": decided}

@@ -114,7 +114,7 @@ def _answers(table: pa.Table) -> Iterator[tuple[Any, ...]]:
 
 
 def _asked(url: str, store: Store, requests: Sequence[Request]) -> pa.Table:
-    settings = OpenAI(name="m", model="m", base_url=url, key_variable=None, at_once=4)
+    settings = OpenAI(name="m", model="m", base_url=url, api_key_env=None, max_concurrency=4)
     with store.open() as entries:
         model = StoredModel(settings, Local(), entries, Stopwatch())
         model._model()._model._capabilities = TWO  # type: ignore[attr-defined]

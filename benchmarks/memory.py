@@ -47,7 +47,7 @@ def main() -> None:
 def measured(trials: int, in_flight: int, asked: int) -> tuple[float, float]:
     """Megabytes that answering takes beyond what the loaded model does, and those stated for a question in flight."""
     settings, questions = setting("float32", f"dataset.limit={asked}")
-    model = CountedModel(replace(settings, answers_at_once=in_flight * trials * len(TemperatureSweep().temperatures)))
+    model = CountedModel(replace(settings, batch_size=in_flight * trials * len(TemperatureSweep().temperatures)))
     requests = TemperatureSweep(trials=trials).requests(questions, GRADER, seed=0)
     for _ in answered(model.loaded, warm_up(requests, model.tokenizer)):
         pass

@@ -147,7 +147,7 @@ async def by_service(url: str, asked: Sequence[Request]) -> float:
 
 
 def by_program(url: str, asked: Sequence[Request], store: Store) -> float:
-    model = OpenAI(name="stub", model="stub", base_url=url, key_variable=None, at_once=AT_ONCE)
+    model = OpenAI(name="stub", model="stub", base_url=url, api_key_env=None, max_concurrency=AT_ONCE)
     with store.open() as entries:
         stored = StoredModel(model, Local(), entries, Stopwatch())
         stored.check(asked)

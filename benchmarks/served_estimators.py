@@ -82,7 +82,9 @@ def main() -> None:
 
 
 def served(url: str, slots: int) -> ServedModel:
-    config = OpenAI(name="served", model="any", base_url=url, key_variable=None, prompt_style="plain", at_once=slots)
+    config = OpenAI(
+        name="served", model="any", base_url=url, api_key_env=None, prompt_style="plain", max_concurrency=slots
+    )
     return config.load()
 
 

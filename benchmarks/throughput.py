@@ -43,7 +43,7 @@ def main() -> None:
     command.add_argument("--seconds", type=float, default=0.2, help="that the server takes to answer")
     command.add_argument("--limit", type=int, default=200, help="requests that the server answers at once")
     command.add_argument("--at-once", type=int, default=256, help="requests that the program sends at once at most")
-    options = command.options(requests=100, seconds=0.01, limit=20, at_once=16)
+    options = command.options(requests=100, seconds=0.01, limit=20, max_concurrency=16)
     columns = measured(options)
     print(f"{'':44} {'bare client':>12} {'here':>12}")
     for name in dict.fromkeys(name for column in columns.values() for name in column):
@@ -60,7 +60,7 @@ def measured(options: argparse.Namespace) -> dict[str, dict[str, float]]:
         asked = questions(options.requests)
         bare = options.requests / asyncio.run(bare_client(url, asked, options.limit))
         client = {"answers a second": bare, "share of what the server could give": bare / possible}
-        return {"bare client": client, "here": figures_of(program(url, asked, options.at_once), possible, bare)}
+        return {"bare client": client, "here": figures_of(program(url, asked, options.max_concurrency), possible, bare)}
 
 
 class Ran(NamedTuple):
@@ -99,9 +99,9 @@ def questions(number: int) -> list[Request]:
     ]
 
 
-def program(url: str, asked: Sequence[Request], at_once: int) -> Ran:
+def program(url: str, asked: Sequence[Request], max_concurrency: int) -> Ran:
     """The cost of all answers but the first, with which connections begin."""
-    settings = OpenAI(name="stub", model="stub", base_url=url, key_variable=None, at_once=at_once)
+    settings = OpenAI(name="stub", model="stub", base_url=url, api_key_env=None, max_concurrency=max_concurrency)
     watching = Watching()
     with tempfile.TemporaryDirectory() as folder, SqliteStore(folder).open() as entries, watching.open():
         model = StoredModel(settings, watching, entries, Stopwatch())

@@ -71,7 +71,7 @@ def measured(options: argparse.Namespace) -> dict[str, float]:
 
 def asked(url: str, requests: Sequence[Request], choices: int, less: bool) -> tuple[float, int, np.ndarray]:
     """Seconds, number of answers, and breaking temperatures."""
-    settings = OpenAI(name="stub", model="stub", base_url=url, key_variable=None)
+    settings = OpenAI(name="stub", model="stub", base_url=url, api_key_env=None)
     with tempfile.TemporaryDirectory() as folder, SqliteStore(folder).open() as entries:
         model = StoredModel(settings, Local(), entries, Stopwatch())
         model.check(requests)

@@ -1,7 +1,24 @@
-"""Arguments of a command that takes files and settings in any order."""
+"""Command-line arguments that several commands share."""
 
+import argparse
 from collections.abc import Sequence
 from pathlib import Path
+
+
+def command_parser(name: str, description: str, epilog: str | None = None) -> argparse.ArgumentParser:
+    """Return the parser of a command of robust-eval."""
+    return argparse.ArgumentParser(prog=f"robust-eval {name}", description=description, epilog=epilog)
+
+
+def add_tracker(parser: argparse.ArgumentParser) -> None:
+    """Add ``--mlruns`` and ``--uri``, which say where runs are recorded."""
+    parser.add_argument("--mlruns", type=Path, default=Path("mlruns"), metavar="FOLDER", help="where runs are kept")
+    parser.add_argument("--uri", help="of the MLflow server; by default the database in --mlruns")
+
+
+def add_output(parser: argparse.ArgumentParser, purpose: str) -> None:
+    """Add ``--output FOLDER``."""
+    parser.add_argument("--output", type=Path, metavar="FOLDER", help=purpose)
 
 
 def split_arguments(words: Sequence[str]) -> tuple[list[Path], list[str]]:

@@ -5,12 +5,17 @@ import tempfile
 from datetime import datetime
 from pathlib import Path
 
+from robust_eval.cli.arguments import add_output, add_tracker, command_parser
 from robust_eval.error import UserError, first_line
+from robust_eval.plot.registry import registered
 from robust_eval.report.comparison_page import write_comparison
+from robust_eval.report.figures import save_entries
 from robust_eval.report.terminal import print_comparison
 from robust_eval.runs.comparison import compare
+from robust_eval.runs.findings import read_findings
 from robust_eval.runs.finished_runs import FinishedRun, read_run
 from robust_eval.runs.mlflow_runs import TrackedRuns
+from robust_eval.runtime.console import Console
 from robust_eval.runtime.process import command
 from robust_eval.tracking.run_folder import finished_jobs
 
@@ -32,12 +37,11 @@ def main() -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="robust-eval compare", description="Compare finished runs.")
+    parser = command_parser("compare", "Compare finished runs.")
     parser.add_argument("runs", nargs="*", metavar="RUN", help="folder of a run or of a sweep, or its id in MLflow")
     parser.add_argument("--experiment", metavar="NAME", help="all finished runs of this MLflow experiment")
-    parser.add_argument("--uri", help="of the MLflow server; by default the database in --mlruns")
-    parser.add_argument("--mlruns", type=Path, default=Path("mlruns"), metavar="FOLDER", help="where runs are kept")
-    parser.add_argument("--output", type=Path, metavar="FOLDER", help="where the comparison is written")
+    add_tracker(parser)
+    add_output(parser, "where the comparison is written")
     return parser
 
 
@@ -57,5 +61,20 @@ def _runs(arguments: argparse.Namespace) -> list[FinishedRun]:
     return runs
 
 
-if __name__ == "__main__":
-    main()
+def plot() -> None:
+    """Draw the figures of the run that the arguments name, and those of the method, and say where they lie."""
+    parser = command_parser("plot", "All figures of a finished run.")
+    parser.add_argument("run", type=Path, metavar="RUN", help="folder of a finished run")
+    add_output(parser, "where they are written; by default RUN/figures")
+    arguments = parser.parse_args()
+    folder = arguments.output or arguments.run / "figures"
+    with command():
+        if arguments.output is None and any(path.is_symlink() for path in (folder, *folder.rglob("*"))):
+            raise UserError(f"{folder} holds a link, and no folder is trusted to say where files go: name --output")
+        run = read_findings(arguments.run)
+        entries = [entry for entry in registered() if entry.allowed is None or entry.allowed(run)]
+        try:
+            save_entries(entries, run, folder)
+        except OSError as problem:
+            raise UserError(f"the figures cannot be written to {folder}: {first_line(problem)}") from problem
+        Console().print(f"figures: {folder}")

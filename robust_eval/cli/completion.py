@@ -7,7 +7,8 @@ words at = and :, passes its whole line and the signs at which it does so. Where
 import argparse
 from collections.abc import Iterable, Iterator, Sequence
 
-from robust_eval.cli.catalogue import Catalogue, catalogue
+from robust_eval.cli.arguments import command_parser
+from robust_eval.cli.help import Catalogue, catalogue
 from robust_eval.cli.main import COMMANDS
 from robust_eval.runtime.process import command
 
@@ -57,9 +58,9 @@ _OF_A_RUN = ("cancel_batches", "dry_run", "repeat")
 
 def main() -> None:
     """Print the script of a shell; with words after its name, what may stand in place of the last of them."""
-    parser = argparse.ArgumentParser(
-        prog="robust-eval completion",
-        description="Print what a shell must read so that Tab completes the words of robust-eval.",
+    parser = command_parser(
+        "completion",
+        "Print what a shell must read so that Tab completes the words of robust-eval.",
         epilog='bash: eval "$(robust-eval completion bash)" in ~/.bashrc; zsh: the same with zsh in ~/.zshrc, after '
         "compinit; fish: robust-eval completion fish | source in ~/.config/fish/config.fish",
     )
@@ -72,10 +73,10 @@ def main() -> None:
             return
         if arguments.shell == "bash":
             line, breaks = arguments.words
-            found = for_bash(line, breaks, catalogue())
+            words_to_print = for_bash(line, breaks, catalogue())
         else:
-            found = completions(arguments.words, catalogue())
-        print("".join(f"{each}\n" for each in found), end="")
+            words_to_print = completions(arguments.words, catalogue())
+        print("".join(f"{each}\n" for each in words_to_print), end="")
 
 
 def completions(words: Sequence[str], known: Catalogue) -> list[str]:
@@ -174,7 +175,3 @@ def _next_parts(word: str, keys: Iterable[str]) -> Iterator[str]:
         if key.startswith(word):
             rest, dot, _ = key[len(word) :].partition(".")
             yield f"{word}{rest}{dot or '='}"
-
-
-if __name__ == "__main__":
-    main()

@@ -43,15 +43,15 @@ def print_plan(plans: Mapping[str, Sequence[Stage]]) -> None:
         console.print("nothing would be asked: every answer is there")
         return
     terms = [stage.model.config.service_limits() for stage in stages if stage.missing]
-    served = any(each.at_once for each in terms)
+    served = any(each.max_concurrency for each in terms)
     if len(plans) > 1:
         for job, plan in plans.items():
             console.print(f"{job}: {in_words(plan)}")
         console.print(f"together: {in_words(stages)}; what several jobs ask for counts once")
     else:
         console.print(_plan_table(stages, served, bool(whole.cost)))
-    if found := sum(stage.requests - len(stage.missing) for stage in stages):
-        console.print(f"The answers to {found:,} other prompts are in the store.")
+    if cached := sum(stage.requests - len(stage.missing) for stage in stages):
+        console.print(f"The answers to {cached:,} other prompts are in the store.")
     console.print("Tokens read are estimated; those written are as many as there may be at most.")
     if any(stage.at_most for stage in stages):
         console.print("At most (≤): how many it will be follows from answers that are not there yet.")
@@ -64,10 +64,10 @@ def print_plan(plans: Mapping[str, Sequence[Stage]]) -> None:
     elif whole.seconds:
         console.print(f"Time: {duration(whole.seconds)} at least, by the limits for a minute.")
     elif served:
-        at_once = max(each.at_once or 0 for each in terms)
+        max_concurrency = max(each.max_concurrency or 0 for each in terms)
         console.print(
-            f"Time: no limit is set; {at_once} requests at once of one second each would take "
-            f"{duration(whole.requests / at_once)}."
+            f"Time: no limit is set; {max_concurrency} requests at once of one second each would take "
+            f"{duration(whole.requests / max_concurrency)}."
         )
     if whole.cost and (sentence := _other_price(whole.cost, terms)):
         console.print(sentence)
@@ -77,8 +77,8 @@ def print_plan(plans: Mapping[str, Sequence[Stage]]) -> None:
 
 def _other_price(cost: float, terms: Sequence[ServiceLimits]) -> str:
     """Say what it costs by batches where it is asked without, and the other way round; empty where nothing tells."""
-    shares = {each.batch_price_share for each in terms if each.at_once}
-    if len(shares) != 1 or not all(each.at_once for each in terms) or len({each.batch for each in terms}) != 1:
+    shares = {each.batch_price_share for each in terms if each.max_concurrency}
+    if len(shares) != 1 or not all(each.max_concurrency for each in terms) or len({each.batch for each in terms}) != 1:
         return ""
     share = shares.pop()
     if not terms[0].batch:
@@ -104,3 +104,25 @@ def _plan_table(stages: Sequence[Stage], served: bool, priced: bool) -> Table:
     table.add_section()
     add("together", total(stages), any(stage.at_most for stage in stages))
     return table
+
+
+def cancel_batches(checked: Checked, multirun: bool) -> None:
+    """Cancel what the runs of a command line have sent, as far as it has not come; nothing is asked.
+
+    What was answered by then comes with the next run. Raises UserError where nothing can be under way.
+    """
+    if checked.swept and not multirun:
+        raise several_values(checked)
+    log_plainly()
+    console = terminal()
+    sentences: dict[str, None] = {}
+    for _, config in jobs(checked.overrides):
+        stages = stages_of(config)
+        with config.store.open() as entries:
+            for stage in stages:
+                if stage.missing and stage.model.config.remote:
+                    sentences |= dict.fromkeys(stage.model.cancelled(stage.missing, entries))
+    for sentence in sentences:
+        console.print(sentence)
+    if not sentences:
+        console.print("no batch of this run is under way")

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
+from robust_eval.cli.arguments import add_output, add_tracker, command_parser
 from robust_eval.error import UserError, first_line
 from robust_eval.gate.baselines import folder_of
 from robust_eval.interop.csv_writer import write_csv
@@ -37,31 +38,28 @@ def main() -> None:
         answers = FinishedAnswers.read(folder_of(arguments.run, arguments.mlruns, tracked))
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            written = WRITERS[arguments.to](answers, folder)
+            files = WRITERS[arguments.to](answers, folder)
         except OSError as problem:
             raise UserError(f"the run cannot be written to {folder}: {first_line(problem)}") from problem
-        for line in _said(arguments.to, answers, written, folder):
+        for line in _said(arguments.to, answers, files, folder):
             terminal().print(line, soft_wrap=True)
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="robust-eval export", description="Write a finished run for other harnesses, or as tables."
-    )
+    parser = command_parser("export", "Write a finished run for other harnesses, or as tables.")
     parser.add_argument("run", metavar="RUN", help="folder of a run, name of a baseline, or id in MLflow")
     parser.add_argument("--to", choices=list(WRITERS), required=True, help="the format")
-    parser.add_argument("--output", type=Path, metavar="FOLDER", help="where it is written")
-    parser.add_argument("--mlruns", type=Path, default=Path("mlruns"), metavar="FOLDER", help="where runs are kept")
-    parser.add_argument("--uri", help="of the MLflow server; by default the database in --mlruns")
+    add_output(parser, "where it is written")
+    add_tracker(parser)
     return parser
 
 
 def _said(to: str, answers: FinishedAnswers, written: list[Path], folder: Path) -> list[str]:
     """Return where the files lie, and how they are opened."""
-    shown = shlex.quote(str(folder))
+    quoted = shlex.quote(str(folder))
     lines = [str(file) for file in written]
     if to == "inspect":
-        lines.append(f"open it: inspect view --log-dir {shown}")
+        lines.append(f"open it: inspect view --log-dir {quoted}")
     if to != "csv":
         return [*lines, f"score it again: robust-eval import {shlex.quote(str(written[0].parent))}"]
     lines.append("a text that a spreadsheet would compute has an apostrophe before it")
@@ -69,7 +67,3 @@ def _said(to: str, answers: FinishedAnswers, written: list[Path], folder: Path) 
         names = ", ".join(answers.metadata.early_stopping)
         lines.append(f"the trials of {names} stopped as soon as a break was settled: accuracies of them are biased")
     return lines
-
-
-if __name__ == "__main__":
-    main()

@@ -1,4 +1,4 @@
-"""May a candidate replace its baseline? ``robust-eval gate BASELINE CANDIDATE``, or ``gate BASELINE model=…``."""
+"""Gate: PASS or FAIL of a candidate. ``robust-eval gate BASELINE CANDIDATE``, or ``gate BASELINE model=…``."""
 
 import argparse
 import logging
@@ -12,14 +12,15 @@ from typing import NamedTuple
 
 from omegaconf import OmegaConf
 
+from robust_eval.cli.arguments import add_output, add_tracker, command_parser
 from robust_eval.cli.repeat import candidate_overrides
-from robust_eval.cli.sweep import write_error
+from robust_eval.cli.run import write_error
 from robust_eval.config.overrides import as_meant, composed_in, own_folder
 from robust_eval.config.schema import CONF, register
 from robust_eval.error import OutageError, UserError, first_line
 from robust_eval.experiment.run import run as run_experiment
 from robust_eval.experiment.schedule import GateScheduler
-from robust_eval.gate.baselines import folder_of
+from robust_eval.gate.baselines import baseline_named, baselines, folder_of, set_baseline
 from robust_eval.gate.decision import (
     STATUS,
     Decision,
@@ -45,7 +46,7 @@ from robust_eval.tracking.settings import flat
 
 log = logging.getLogger(__name__)
 
-DECIDED = "until=decided"
+DECIDED = "early_stop=true"
 MISTAKE = 2
 """The exit status of a mistake in the call; those of the outcomes are in :data:`robust_eval.gate.decision.STATUS`."""
 
@@ -65,12 +66,12 @@ def main() -> None:
     log_plainly()
     with command(mistake=MISTAKE, failure=STATUS["INCONCLUSIVE"]):
         register()
-        called = _called(arguments.words)
+        call = _called(arguments.words)
         now = datetime.now().strftime("%Y-%m-%d/%H-%M-%S-%f")
         folder = arguments.output or arguments.mlruns / "gates" / now
         with tempfile.TemporaryDirectory() as scratch:
             tracked = TrackedRuns(arguments.uri, arguments.mlruns, Path(scratch))
-            report, candidate, uri = _report(arguments, called, tracked, arguments.mlruns.resolve() / "runs" / now)
+            report, candidate, uri = _report(arguments, call, tracked, arguments.mlruns.resolve() / "runs" / now)
         try:
             write_verdict(report, folder, arguments.facts)
         except OSError as problem:
@@ -82,9 +83,9 @@ def main() -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="robust-eval gate",
-        description="Decide whether a candidate may replace its baseline.",
+    parser = command_parser(
+        "gate",
+        "Decide whether a candidate may replace its baseline.",
         epilog="Exit status: 0 PASS, 1 FAIL, 3 INCONCLUSIVE, 2 a mistake in the call.",
     )
     parser.add_argument("baseline", metavar="BASELINE", help="folder of a run, name of a baseline, or id in MLflow")
@@ -93,67 +94,66 @@ def _parser() -> argparse.ArgumentParser:
         nargs="*",
         metavar="CANDIDATE",
         help="the same; or KEY=VALUE of a candidate, which is then run on the baseline's questions and settings; "
-        "until=decided ends as soon as it is decided; gate.figures, gate.level, gate.no_reply set the gate",
+        "early_stop=true ends as soon as it is decided; gate.metrics, gate.level, gate.no_reply set the gate",
     )
-    parser.add_argument("--mlruns", type=Path, default=Path("mlruns"), metavar="FOLDER", help="where runs are kept")
-    parser.add_argument("--uri", help="of the MLflow server; by default the database in --mlruns")
-    parser.add_argument("--output", type=Path, metavar="FOLDER", help="where the verdict is written")
+    add_tracker(parser)
+    add_output(parser, "where the verdict is written")
     parser.add_argument("--facts", action="store_true", help="JUnit XML with a test case for each fact that changed")
     return parser
 
 
 def _called(words: Sequence[str]) -> Called:
-    named = [word for word in words if "=" not in word]
-    own = [as_meant(word) for word in words if word.startswith(("gate=", "gate."))]
-    overrides = [word for word in words if "=" in word and not word.startswith(("gate=", "gate.", "until="))]
-    until = [word for word in words if word.startswith("until=")]
-    if until and until != [DECIDED]:
-        raise UserError(f"{until[-1]}: a gate takes {DECIDED}, and otherwise asks all questions of the baseline")
-    if len(named) > 1:
-        raise UserError(f"one candidate at a time: {', '.join(named)}")
-    if bool(named) == bool(overrides):
+    candidates = [word for word in words if "=" not in word]
+    gate_lines = [as_meant(word) for word in words if word.startswith(("gate=", "gate."))]
+    overrides = [word for word in words if "=" in word and not word.startswith(("gate=", "gate.", "early_stop="))]
+    early_stop = [word for word in words if word.startswith("early_stop=")]
+    if early_stop and early_stop != [DECIDED]:
+        raise UserError(f"{early_stop[-1]}: a gate takes {DECIDED}, and otherwise asks all questions of the baseline")
+    if len(candidates) > 1:
+        raise UserError(f"one candidate at a time: {', '.join(candidates)}")
+    if bool(candidates) == bool(overrides):
         raise UserError(
             "name a candidate: the folder of a run, its id in MLflow, the name of a baseline; or its settings, which "
-            "the gate then runs (model=NAME)" + (", and not both" if named else "")
+            "the gate then runs (model=NAME)" + (", and not both" if candidates else "")
         )
-    if named and until:
+    if candidates and early_stop:
         raise UserError(
-            f"{DECIDED} says how many questions a candidate is asked, and {named[0]} has been asked already"
+            f"{DECIDED} says how many questions a candidate is asked, and {candidates[0]} has been asked already"
         )
     folders = [CONF] if (mine := own_folder()) is None else [CONF, mine]
-    return Called(gate_settings(own, folders), next(iter(named), None), overrides, bool(until))
+    return Called(gate_settings(gate_lines, folders), next(iter(candidates), None), overrides, bool(early_stop))
 
 
 def _report(
-    arguments: argparse.Namespace, called: Called, tracked: TrackedRuns, place: Path
+    arguments: argparse.Namespace, call: Called, tracked: TrackedRuns, place: Path
 ) -> tuple[Report, MeasuredRun | None, str | None]:
     """Return what is decided, the candidate if it was measured, and the URI of the tracker that has it."""
-    settings, uri = called.settings, arguments.uri
+    settings, uri = call.settings, arguments.uri
     try:
         baseline = _named(arguments.baseline, arguments.mlruns, tracked)
     except OutageError as problem:
         raise UserError(f"there is nothing to gate by: {problem}") from problem
-    name = called.candidate or " ".join(called.overrides)
+    name = call.candidate or " ".join(call.overrides)
     report = Report(Decision("INCONCLUSIVE", [], []), arguments.baseline, name, (baseline.model, ""), settings.level)
-    taken: GateScheduler | None = None
+    scheduler: GateScheduler | None = None
     try:
-        if called.candidate is not None:
-            candidate = _named(called.candidate, arguments.mlruns, tracked)
+        if call.candidate is not None:
+            candidate = _named(call.candidate, arguments.mlruns, tracked)
         else:
-            candidate, taken = _measured(called, baseline, arguments.mlruns, place)
+            candidate, scheduler = _measured(call, baseline, arguments.mlruns, place)
             uri = uri or candidate.run.settings.get("tracking.uri")
     except OutageError as problem:
         return report_with(report, Decision("INCONCLUSIVE", [], [f"{problem}."])), None, None
     shared = refuse_incomparable(baseline, candidate)
-    if taken is not None:
-        shared = [key for key in taken.order if key in candidate.keys]
-    figures = differences(baseline, candidate, shared, settings, looks=called.early)
+    if scheduler is not None:
+        shared = [key for key in scheduler.order if key in candidate.keys]
+    figures = differences(baseline, candidate, shared, settings, looks=call.early)
     decision = decide(baseline, candidate, figures, settings)
-    asked = (len(taken.order), len(taken.left)) if taken is not None and called.early else None
+    counts = (len(scheduler.order), len(scheduler.left)) if scheduler is not None and call.early else None
     facts = single_facts(baseline, candidate, shared)
     models = baseline.model, candidate.model
-    found = Report(decision, arguments.baseline, name, models, settings.level, len(shared), facts, asked)
-    return found, candidate, uri
+    report = Report(decision, arguments.baseline, name, models, settings.level, len(shared), facts, counts)
+    return report, candidate, uri
 
 
 def report_with(report: Report, decision: Decision) -> Report:
@@ -166,26 +166,26 @@ def _named(name: str, mlruns: Path, tracked: TrackedRuns) -> MeasuredRun:
     return read_measured(folder_of(name, mlruns, tracked), name)
 
 
-def _measured(called: Called, baseline: MeasuredRun, mlruns: Path, folder: Path) -> tuple[MeasuredRun, GateScheduler]:
+def _measured(call: Called, baseline: MeasuredRun, mlruns: Path, folder: Path) -> tuple[MeasuredRun, GateScheduler]:
     """Run a candidate on the questions and the settings of the baseline."""
     with tempfile.TemporaryDirectory() as copy:
-        lines = candidate_overrides(baseline.folder, called.overrides, mlruns, Path(copy))
+        lines = candidate_overrides(baseline.folder, call.overrides, mlruns, Path(copy))
         config, composed = composed_in(Path(copy), lines)
-    for figure in called.settings.figures:
+    for figure in call.settings.metrics:
         refuse_unmeasured(baseline, figure)
     settings = flat(OmegaConf.to_container(composed, resolve=True))
     refuse_other_settings(baseline, settings, "the candidate")
     taken: list[GateScheduler] = []
 
-    def takes(early: bool, questions: Sequence[object]) -> GateScheduler:
-        taken.append(GateScheduler(questions, baseline, called.settings, early, config.seed))  # type: ignore[arg-type]
+    def make_schedule(early: bool, questions: Sequence[object]) -> GateScheduler:
+        taken.append(GateScheduler(questions, baseline, call.settings, early, config.seed))  # type: ignore[arg-type]
         if others := len(questions) - len(taken[-1].left):
             log.warning("questions that are left out, because the baseline was not asked them: %d", others)
         return taken[-1]
 
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        run_experiment(config, composed, folder, takes=partial(takes, called.early))
+        run_experiment(config, composed, folder, make_schedule=partial(make_schedule, call.early))
     except NothingKeptError as problem:
         if not kept_nothing(folder):  # no question could be asked
             raise
@@ -221,9 +221,9 @@ def _record(report: Report, run_id: str, uri: str) -> None:
 def _print(report: Report, folder: Path) -> None:
     console = terminal()
     console.print(report.headline)
-    for said in (*report.decision.reasons, report.saved):
-        if said:
-            console.print(said)
+    for sentence in (*report.decision.reasons, report.saved):
+        if sentence:
+            console.print(sentence)
     for table in tables(report)[:1] if report.decision.figures else ():
         shown = titled(table.title)
         columns = len(table.header) - 1  # margins are said above, and would be too much for 80 characters
@@ -242,5 +242,46 @@ def _print(report: Report, folder: Path) -> None:
     console.print(f"verdict: {folder / PAGE}")
 
 
-if __name__ == "__main__":
-    main()
+def baseline() -> None:
+    """Do what the first word says; exit with 2 and a sentence after a mistake."""
+    arguments = _baseline_parser().parse_args()
+    mlruns = arguments.mlruns
+    with command(mistake=2):
+        if arguments.action == "set":
+            _refuse_unusable(arguments.run, mlruns, arguments.uri)
+            set_baseline(mlruns, arguments.name, arguments.run)
+            terminal().print(f"baseline {arguments.name}: {arguments.run}")
+        elif arguments.action == "show":
+            found = baseline_named(mlruns, arguments.name)
+            if found is None:
+                there = ", ".join(baselines(mlruns)) or "none"
+                raise UserError(f"there is no baseline {arguments.name} under {mlruns}; there are {there}")
+            terminal().print(found)
+        else:
+            for name in baselines(mlruns):
+                terminal().print(f"{name}: {baseline_named(mlruns, name)}")
+
+
+def _refuse_unusable(run: str, mlruns: Path, uri: str | None) -> None:
+    """Raise UserError where a run cannot be gated by."""
+    with tempfile.TemporaryDirectory() as scratch:
+        try:
+            folder = Path(run) if Path(run).is_dir() else TrackedRuns(uri, mlruns, Path(scratch)).fetched(run)
+            read_measured(folder, run)
+        except OutageError as problem:
+            raise UserError(f"no baseline: {problem}") from problem
+
+
+def _baseline_parser() -> argparse.ArgumentParser:
+    parser = command_parser("baseline", "Call runs baselines, by name.")
+    shared = argparse.ArgumentParser(add_help=False)
+    add_tracker(shared)
+    actions = parser.add_subparsers(dest="action", required=True)
+    setting = actions.add_parser("set", parents=[shared], help="let a name stand for a run")
+    setting.add_argument("name", metavar="NAME")
+    setting.add_argument("run", metavar="RUN", help="its folder, or its id in MLflow")
+    actions.add_parser("list", parents=[shared], help="name all")
+    actions.add_parser("show", parents=[shared], help="say which run a name stands for").add_argument(
+        "name", metavar="NAME"
+    )
+    return parser

@@ -9,16 +9,18 @@ reader=first_line, and bare containment, which calls right what holds an accepte
 import argparse
 import json
 import math
+import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from rich.table import Table
 
 from robust_eval.answer import answer_table, rows
-from robust_eval.cli.arguments import split_arguments
+from robust_eval.cli.arguments import command_parser, split_arguments
 from robust_eval.config.overrides import checked_overrides, with_own_options
 from robust_eval.config.schema import register
 from robust_eval.error import UserError, first_line
@@ -27,18 +29,20 @@ from robust_eval.experiment.models import Models
 from robust_eval.grader.accepted import comparable
 from robust_eval.grader.base import Grader
 from robust_eval.grader.cosine import Cosine, References
+from robust_eval.grader.graded_reply import GRADERS, READERS, GradedReply, grade_reply, question_of
 from robust_eval.grader.levenshtein import Levenshtein
 from robust_eval.grader.matching import Matching
 from robust_eval.labels.human_labels import with_human_labels
 from robust_eval.labels.label_file import read_labels
 from robust_eval.labels.verdict_records import Record, labelled_records, read_records_of_people
 from robust_eval.metric.grader_agreement import Agreement
+from robust_eval.normalization import normalize
 from robust_eval.question import LETTERS
 from robust_eval.reader.base import Reader
 from robust_eval.reader.base import read as read_answers
 from robust_eval.reader.reply import FirstLineReader, ReplyReader
 from robust_eval.report.terminal import terminal, titled
-from robust_eval.runtime.console import log_plainly
+from robust_eval.runtime.console import Console, log_plainly
 from robust_eval.runtime.process import Stopwatch, command
 from robust_eval.runtime.text import number, printable
 from robust_eval.tracking.run_folder import LABELS_FILE
@@ -74,9 +78,9 @@ def main() -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="robust-eval graders",
-        description="Compare graders with what people say of answers: accuracy, F1 and Cohen's κ, what each gets wrong "
+    parser = command_parser(
+        "graders",
+        "Compare graders with what people say of answers: accuracy, F1 and Cohen's κ, what each gets wrong "
         "by temperature and data set, and the replies on which they differ.",
     )
     parser.add_argument(
@@ -92,7 +96,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def records_of(sources: Sequence[Path]) -> list[Record]:
     """Return what people said in all sources; UserError where one says nothing."""
-    found: list[Record] = []
+    records: list[Record] = []
     for source in sources:
         if source.is_dir():
             labelled = LabelledRun.read(source)
@@ -102,16 +106,16 @@ def records_of(sources: Sequence[Path]) -> list[Record]:
                 )
             tables = with_human_labels(labelled.by_sampler(), read_labels(source / LABELS_FILE))
             data = str(labelled.run.settings["dataset.name"])
-            own = labelled_records(tables, labelled.questions, data, len(found) + 1)
-            if not own:
+            new_records = labelled_records(tables, labelled.questions, data, len(records) + 1)
+            if not new_records:
                 raise UserError(f"none of the labels in {source} says right or wrong of an answer of the run")
         else:
-            own = [
-                _numbered(record, len(found) + place)
+            new_records = [
+                _numbered(record, len(records) + place)
                 for place, record in enumerate(read_records_of_people(source), start=1)
             ]
-        found += own
-    return found
+        records += new_records
+    return records
 
 
 def _numbered(record: Record, number_of: int) -> Record:
@@ -144,12 +148,11 @@ def asked(settings: Sequence[str], records: Sequence[Record]) -> Verdicts:
     if checked.jobs > 1:
         raise UserError(f"one grader at a time: {', '.join(checked.swept)} has several values")
     config = checked.config
-    name = next((word.partition("=")[2] for word in settings if word.startswith("grader=")), "grader")
+    grader_name = next((word.partition("=")[2] for word in settings if word.startswith("grader=")), "grader")
     with config.store.open() as entries, config.engine.open():
-        config = Models(config.model, config.rewriter, config.grader, config.engine, entries, Stopwatch()).with_judge(
-            config
-        )
-        return {name: graded(config.grader, ReplyReader(), records)}
+        models = Models(config.model, config.rewriter, config.grader, config.engine, entries, Stopwatch())
+        grader, _ = models.with_judge(config.grader, config.aggregator, config.seed)
+        return {grader_name: graded(grader, ReplyReader(), records)}
 
 
 def contained(record: Record) -> bool:
@@ -218,20 +221,21 @@ def shown(records: Sequence[Record], verdicts: Verdicts, show: int) -> dict[str,
 
 def agreement_on(records: Sequence[Record], verdicts: Mapping[str, bool]) -> Agreement:
     """Return how far a grader agrees with people on some records."""
-    found = [verdicts[record.question.id] for record in records]
-    return Agreement.of([record.right for record in records], found, [record.weight for record in records])
+    called_right = [verdicts[record.question.id] for record in records]
+    return Agreement.of([record.right for record in records], called_right, [record.weight for record in records])
 
 
 def agreement_row(agreement: Agreement) -> list[str]:
     """Return the figures of a grader as cells of the table."""
-    found = agreement.figures()
-    of = [
-        f"{number(found[f'share {part} of {whole}'], '.1%')} ({found[f'{part} of {whole}']:.0f} of {found[whole]:.0f})"
+    metrics = agreement.figures()
+    shares = [
+        f"{number(metrics[f'share {part} of {whole}'], '.1%')} "
+        f"({metrics[f'{part} of {whole}']:.0f} of {metrics[whole]:.0f})"
         for part, whole in (("wrong", "called right"), ("right", "called wrong"))
     ]
-    low, high = (number(found[f"accuracy_{end}"], ".1%") for end in ("low", "high"))
-    figures = [number(found["accuracy"], ".1%"), f"{low} to {high}", number(found["F1"]), number(found["kappa"])]
-    return [f"{agreement.replies:,}", *figures, *of]
+    low, high = (number(metrics[f"accuracy_{end}"], ".1%") for end in ("low", "high"))
+    cells = [number(metrics["accuracy"], ".1%"), f"{low} to {high}", number(metrics["F1"]), number(metrics["kappa"])]
+    return [f"{agreement.replies:,}", *cells, *shares]
 
 
 def _by_slice(records: Sequence[Record], verdicts: Verdicts, figures: dict[str, float]) -> list[Table]:
@@ -245,14 +249,14 @@ def _by_slice(records: Sequence[Record], verdicts: Verdicts, figures: dict[str, 
     for part in dict.fromkeys(record.slice for record in records if record.slice):
         of_slice = [record for record in records if record.slice == part]
         row = [part, f"{len(of_slice):,}"]
-        for name, found in verdicts.items():
-            own = [record for record in of_slice if record.question.id in found]
-            if own:
-                each = agreement_on(own, found)
+        for name, by_id in verdicts.items():
+            of_grader = [record for record in of_slice if record.question.id in by_id]
+            if of_grader:
+                each = agreement_on(of_grader, by_id)
                 cells = (each.both_right, each.people_right, each.grader_right, each.both_wrong)
                 counts.add_row(part, name, *(f"{cell:.0f}" for cell in cells))
                 figures[f"slice {part}: {name}"] = each.figures()["accuracy"]
-            row.append(number(each.figures()["accuracy"], ".1%") if own else "–")
+            row.append(number(each.figures()["accuracy"], ".1%") if of_grader else "–")
         accuracies.add_row(*row)
     return [accuracies, counts]
 
@@ -260,7 +264,7 @@ def _by_slice(records: Sequence[Record], verdicts: Verdicts, figures: dict[str, 
 def disagreements(records: Sequence[Record], verdicts: Mapping[str, Mapping[str, bool]]) -> dict[str, list[str]]:
     """Return for each grader the records on which it differs from people: first those that most graders get wrong."""
     people = {record.question.id: record.right for record in records}
-    differ = {name: [line for line in found if found[line] is not people[line]] for name, found in verdicts.items()}
+    differ = {name: [line for line in by_id if by_id[line] is not people[line]] for name, by_id in verdicts.items()}
     wrong = Counter(line for lines in differ.values() for line in lines)
     return {name: sorted(lines, key=lambda line: (-wrong[line], int(line))) for name, lines in differ.items()}
 
@@ -272,20 +276,126 @@ def described(record: Record, verdict: bool) -> str:
         accepted = " | ".join(question.answers)
     else:
         accepted = f"{LETTERS[question.correct]}) {question.choices[question.correct]}"
-    said = ["right" if right else "wrong" for right in (record.right, verdict)]
+    verdicts = ["right" if right else "wrong" for right in (record.right, verdict)]
     where = f"{question.id}, {record.slice}" if record.slice else question.id
     return printable(
-        f"  {where}: people {said[0]}, grader {said[1]}: {record.reply!r} to {question.title!r} ({accepted})"
+        f"  {where}: people {verdicts[0]}, grader {verdicts[1]}: {record.reply!r} to {question.title!r} ({accepted})"
     )
 
 
 def _write(file: Path, figures: Mapping[str, float]) -> None:
-    known = {name: None if math.isnan(value) else value for name, value in figures.items()}
+    defined = {name: None if math.isnan(value) else value for name, value in figures.items()}
     try:
-        file.write_text(json.dumps(known, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+        file.write_text(json.dumps(defined, indent=2, allow_nan=False) + "\n", encoding="utf-8")
     except OSError as problem:
         raise UserError(f"{file} cannot be written: {first_line(problem)}") from problem
 
 
-if __name__ == "__main__":
-    main()
+LONGEST = 1_000_000
+"""Bytes of a reply on standard input at most."""
+_WIDTH = 18
+"""Columns of the names in front of the values."""
+
+
+def grade_one() -> None:
+    """Run the command; exit with status 1 and one sentence where an argument is wrong."""
+    arguments = _grade_parser().parse_args()
+    with command():
+        reply = _standard_input() if arguments.reply == "-" else arguments.reply
+        grader = GRADERS[arguments.grader](letter=arguments.letter)
+        graded = grade_reply(reply, arguments.answers, arguments.choices, arguments.reader, grader)
+        accepted = _accepted_answers(reply, arguments, grader)
+        if arguments.json:
+            print(json.dumps({**asdict(graded), "accepted": accepted}, indent=2))
+            return
+        Console().print("\n".join(_grade_lines(graded, accepted, arguments)))
+
+
+def _grade_parser() -> argparse.ArgumentParser:
+    parser = command_parser(
+        "grade",
+        "Grade one reply, and show why it is right or wrong: the answer that was extracted, the rule that "
+        "extracted it, the verdict, and whether it is uncertain.",
+    )
+    parser.add_argument("reply", metavar="REPLY", help="the text of the model; - reads standard input")
+    parser.add_argument(
+        "--answers",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="TEXT",
+        help="accepted answers; with --choices the letter or the text of the right choice",
+    )
+    parser.add_argument(
+        "--choices", nargs="+", action="extend", default=[], metavar="TEXT", help="texts of the choices, in order"
+    )
+    parser.add_argument("--reader", choices=list(READERS), default="reply", help="reply (chat models) is the default")
+    parser.add_argument("--grader", choices=list(GRADERS), default="matching", help="matching is the default")
+    parser.add_argument(
+        "--letter", choices=["anchored", "strict"], default="anchored", help="strict: a letter and nothing else counts"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    return parser
+
+
+def _standard_input() -> str:
+    data = sys.stdin.buffer.read(LONGEST + 1)
+    if len(data) > LONGEST:
+        raise UserError(f"REPLY on standard input must have at most {LONGEST:,} bytes")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as problem:
+        raise UserError(f"REPLY on standard input must be UTF-8: {problem.reason} at byte {problem.start}") from problem
+
+
+def _accepted_answers(reply: str, arguments: argparse.Namespace, grader: Grader) -> list[dict[str, Any]]:
+    """Return each accepted answer of a free-text question: its normalised form, and whether the reply matches it."""
+    if arguments.choices:
+        return []
+    return [
+        {"answer": answer, "normalised": normalize(answer), "matches": _matches(reply, answer, arguments, grader)}
+        for answer in arguments.answers
+    ]
+
+
+def _matches(reply: str, answer: str, arguments: argparse.Namespace, grader: Grader) -> bool:
+    """Tell whether a reply is right by one accepted answer alone; one of which nothing is left matches nothing."""
+    if not normalize(answer):
+        return False
+    return grade_reply(reply, [answer], reader=arguments.reader, grader=grader).correct is True
+
+
+def _grade_lines(
+    graded: GradedReply, accepted: Sequence[dict[str, Any]], arguments: argparse.Namespace
+) -> Iterator[str]:
+    """Yield what a person reads."""
+    yield from _entry("extracted answer", [graded.answer or f"none ({graded.reason or 'the reply is empty'})"])
+    if graded.rule:
+        yield from _entry("rule", [graded.rule])
+    if graded.answer:
+        name = "letter" if arguments.choices else "normalised form"
+        yield from _entry(name, [graded.label or f"none ({graded.reason or 'nothing is left'})"])
+    if arguments.choices:
+        right = question_of(arguments.answers, arguments.choices).correct
+        shown = [
+            f"{LETTERS[place]}) {choice}{' (right)' if place == right else ''}"
+            for place, choice in enumerate(arguments.choices)
+        ]
+        yield from _entry("choices", shown)
+    elif accepted:
+        yield from _entry("accepted answers", [_accepted_words(entry) for entry in accepted])
+    verdicts = {True: "right", False: "wrong", None: "none: --answers does not say what is right"}
+    yield from _entry("verdict", [verdicts[graded.correct]])
+    doubt = "yes: the extracted answer and the whole reply disagree on right or wrong; a person or a judge can decide"
+    yield from _entry("uncertain", [doubt if graded.uncertain else "no"])
+
+
+def _accepted_words(entry: dict[str, Any]) -> str:
+    form = f"normalised: {entry['normalised']}" if entry["normalised"] else "nothing is left when it is normalised"
+    return f"{entry['answer']} ({form}){', matches' if entry['matches'] else ''}"
+
+
+def _entry(name: str, values: Sequence[str]) -> Iterator[str]:
+    """Yield a name with its values, a line each."""
+    for place, value in enumerate(values):
+        yield f"{'' if place else f'{name}:':{_WIDTH}}{printable(value)}"

@@ -1,18 +1,23 @@
 """Help on options and settings: ``robust-eval --help``, ``help model``, ``help model=recorded``."""
 
-import argparse
+import json
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
-from importlib import import_module
+from dataclasses import asdict, dataclass
+from hashlib import sha256
 from pathlib import Path
 from textwrap import wrap
+from typing import Any
 
-from robust_eval.cli.catalogue import Catalogue, Group, catalogue
+from robust_eval.cli.arguments import command_parser
 from robust_eval.cli.main import COMMANDS
 from robust_eval.error import UserError
+from robust_eval.runtime.cache import cache_folder, read_cached, write_cached
 from robust_eval.runtime.console import Console
+from robust_eval.runtime.files import parsed_json
 from robust_eval.runtime.process import command
+from robust_eval.runtime.registry import REGISTRY
 
 WIDEST = 110
 """Columns of a line, however wide the terminal is."""
@@ -27,20 +32,103 @@ _EXAMPLES = {
 _INDENT = "  "
 
 
+@dataclass
+class Option:
+    """An option of a group: what it is, the names of its settings, and the options of other groups that it chooses."""
+
+    says: str
+    settings: list[str]
+    chooses: dict[str, list[str]]
+
+
+@dataclass
+class Group:
+    """A group: what it decides, what is chosen without being asked for, and what there is to choose."""
+
+    says: str
+    chosen: list[str]
+    several: bool
+    options: dict[str, Option]
+
+
+@dataclass
+class Catalogue:
+    """All groups, and the settings that belong to none."""
+
+    groups: dict[str, Group]
+    others: list[str]
+
+
+def catalogue() -> Catalogue:
+    """Return what there is, from the cache if nothing has changed since: no setting, no class, nothing installed.
+
+    Parts that a script registers are known to that script alone, and are not cached.
+    """
+    if any(REGISTRY.values()):
+        return _made()
+    own = Path("conf").resolve()  # which may bring options, too
+    key = sha256(f"{__file__} {sys.prefix} {own if own.is_dir() else ''}".encode()).hexdigest()[:16]
+    file = cache_folder() / f"options-{key}.json"
+    try:
+        found = parsed_json(read_cached(file) or "null")
+        if found is not None and all(_state(name) == state for name, state in found["sources"].items()):
+            return _read(found)
+    except (ValueError, KeyError, TypeError, AttributeError):  # of another version, or damaged
+        pass
+    from robust_eval.config import documented
+
+    made = _made()
+    packages = [folder for folder in sys.path if folder.endswith("-packages")]  # what is installed may bring options
+    places = [__file__, *packages, *map(str, documented.sources())]
+    write_cached(file, json.dumps({"sources": {name: _state(name) for name in places}, **asdict(made)}))
+    return made
+
+
+def _state(name: str) -> int:
+    """Return when a file or folder was changed; 0 where there is none."""
+    try:
+        return Path(name).stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _read(found: dict[str, Any]) -> Catalogue:
+    groups = {}
+    for group, entry in found["groups"].items():
+        options = {name: Option(**option) for name, option in entry.pop("options").items()}
+        groups[group] = Group(**entry, options=options)
+    return Catalogue(groups, found["others"])
+
+
+def _made() -> Catalogue:
+    from robust_eval.config import documented
+    from robust_eval.config.overrides import options
+    from robust_eval.config.schema import register
+    from robust_eval.tracking.settings import SEVERAL
+
+    register()
+    groups = {}
+    for group, (says, chosen) in documented.groups().items():
+        options_of_group = {}
+        for name in options(group):
+            words = documented.sentence(documented.description(group, name))
+            options_of_group[name] = Option(words, documented.names(group, name), documented.choices(group, name))
+        groups[group] = Group(says, chosen, group in SEVERAL, options_of_group)
+    return Catalogue(groups, documented.other_names())
+
+
 def main() -> None:
     """Print what the words name; without words, the whole on one screen.
 
     Exits with status 1 and a sentence where a word is the name of nothing.
     """
-    parser = argparse.ArgumentParser(
-        prog="robust-eval help", description="Say what can be chosen (help model) and set (help model=transformers)."
-    )
+    parser = command_parser("help", "Say what can be chosen (help model) and set (help model=transformers).")
     parser.add_argument("words", nargs="*", metavar="GROUP[=OPTION]", help="or a command; without: an overview")
     words = parser.parse_args().words
     with command():
         if len(words) == 1 and words[0] in COMMANDS and words[0] != "help":
             sys.argv[1:] = ["--help"]
-            import_module(COMMANDS[words[0]].module).main()
+            COMMANDS[words[0]].run()
         elif words:
             known = catalogue()
             Console().print("\n\n".join("\n".join(_explained(word, known)) for word in words))
@@ -95,7 +183,7 @@ def _explained(word: str, known: Catalogue) -> Iterator[str]:
         yield f"{name}: {group.says}"
         yield ""
         chosen = {each: " (the default)" if each in group.chosen else "" for each in group.options}
-        rows = [(f"{name}={each}", f"{group.options[each].says}{said}") for each, said in chosen.items()]
+        rows = [(f"{name}={each}", f"{group.options[each].says}{mark}") for each, mark in chosen.items()]
         yield from _columns(rows, _width() // 2)
         return
     if option not in group.options:
@@ -136,9 +224,9 @@ def _unknown(word: str, known: Catalogue) -> str:
     from robust_eval.config.composition_errors import nearest
 
     name = word.partition("=")[0]
-    having = [f"{group}={name}" for group, each in known.groups.items() if name in each.options]
-    said = f" (did you mean {having[0]}?)" if having else nearest(name, [*known.groups, *COMMANDS])
-    return f"there is no group {name}{said}; there are {', '.join(known.groups)}"
+    groups_with = [f"{group}={name}" for group, each in known.groups.items() if name in each.options]
+    suggestion = f" (did you mean {groups_with[0]}?)" if groups_with else nearest(name, [*known.groups, *COMMANDS])
+    return f"there is no group {name}{suggestion}; there are {', '.join(known.groups)}"
 
 
 def _columns(rows: Sequence[tuple[str, str]], most: int) -> Iterator[str]:
@@ -167,7 +255,3 @@ def _program() -> str:
     """Return how this program was called: an example that is copied does the same."""
     name = Path(sys.argv[0]).name
     return {"run.py": "python run.py", "__main__.py": "python -m robust_eval"}.get(name, "robust-eval")
-
-
-if __name__ == "__main__":
-    main()

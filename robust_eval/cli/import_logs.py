@@ -2,13 +2,15 @@
 
 Logs of one model and task are one run, those of several become several runs and a comparison. With ``--output FOLDER``
 nothing is scored: the tables of answers and questions are written there. With ``--questions`` the file holds lists of
-letters (robust_eval/cli/answer_lists.py).
+letters.
 """
 
 import argparse
+import ast
 import json
 import re
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +18,18 @@ import pyarrow.parquet as pq
 import yaml
 
 from robust_eval.api import LoadedAnswers, compare, load_answers
-from robust_eval.cli import answer_lists
-from robust_eval.cli.arguments import split_arguments
+from robust_eval.cli.arguments import add_output, command_parser, split_arguments
 from robust_eval.error import UserError, first_line
+from robust_eval.question import LETTERS
 from robust_eval.runtime.console import Console
+from robust_eval.runtime.files import parsed_json, text_lines
 from robust_eval.runtime.process import command
 
 
 def main() -> None:
     """Run the command; where a log is broken, exit with status 1 and one sentence, before anything is scored."""
     if any(argument.split("=")[0] == "--questions" for argument in sys.argv[1:]):
-        answer_lists.main()
+        import_letters()
         return
     arguments = _parser().parse_args()
     with command():
@@ -45,14 +48,14 @@ def main() -> None:
                 console.print(_write(each, arguments.output if len(loaded) == 1 else arguments.output / _named(each)))
             return
         metrics: Any = settings.pop("metric", None)
-        wanted = [metrics] if isinstance(metrics, str) else metrics
+        metric_names = [metrics] if isinstance(metrics, str) else metrics
         for each in loaded:
-            if wanted is None:
+            if metric_names is None:
                 for name, why in each.lacking(**settings).items():
                     console.print(f"  no {name}: {why}")
         evaluations = []
         for each in loaded:
-            evaluation = each.score(wanted, **settings)
+            evaluation = each.score(metric_names, **settings)
             evaluations.append(evaluation)
             console.print(repr(evaluation))
             for sentence in each.agreement(evaluation):
@@ -62,15 +65,15 @@ def main() -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="robust-eval import",
-        description="Score logs of inspect_ai (.eval, .json), lm-eval (samples_*.jsonl), OpenAI batches (requests and "
+    parser = command_parser(
+        "import",
+        "Score logs of inspect_ai (.eval, .json), lm-eval (samples_*.jsonl), OpenAI batches (requests and "
         "outputs, .jsonl), HELM (scenario_state.json) and Every Eval Ever, or folders of them.",
     )
     parser.add_argument(
         "words", nargs="+", metavar="FILE|KEY=VALUE", help="logs, and settings such as metric=certainty"
     )
-    parser.add_argument("--output", type=Path, metavar="FOLDER", help="write the tables there, and score nothing")
+    add_output(parser, "write the tables there, and score nothing")
     return parser
 
 
@@ -102,5 +105,96 @@ def _write(loaded: LoadedAnswers, folder: Path) -> str:
     )
 
 
-if __name__ == "__main__":
-    main()
+MOST_CHARACTERS = 10_000
+"""Of one line: some two thousand answers."""
+_LISTS = "a list of letters and None, such as ['D', None, 'B']"
+
+
+def import_letters() -> None:
+    """Run the command; where a file is wrong, exit with status 1 and one sentence, and write nothing."""
+    arguments = _letters_parser().parse_args()
+    with command():
+        ids = question_ids(arguments.questions)
+        lists = answer_lists(arguments.responses, arguments.choices)
+        if len(lists) != len(ids):
+            raise UserError(
+                f"{arguments.responses} has answers to {len(lists)} questions, and {arguments.questions} holds "
+                f"{len(ids)}: there must be a line for each"
+            )
+        records = [
+            {"question_id": question_id, "trial": trial, "text": letter}
+            for question_id, letters in zip(ids, lists, strict=True)
+            for trial, letter in enumerate(letters)
+        ]
+        try:
+            arguments.output.write_text("".join(f"{json.dumps(record)}\n" for record in records), encoding="utf-8")
+        except OSError as problem:
+            raise UserError(f"{arguments.output} cannot be written: {problem.strerror}") from problem
+        none = sum(record["text"] is None for record in records)
+        summary = f"{len(records):,} answers to {len(ids):,} questions, {none:,} of them no letter"
+        Console().print(f"{arguments.output}: {summary}")
+
+
+def _letters_parser() -> argparse.ArgumentParser:
+    parser = command_parser(
+        "import",
+        "Turn lists of letters, one a line for each question, into a file for sampler=recorded.",
+    )
+    parser.add_argument("responses", type=Path, metavar="RESPONSES", help=f"{_LISTS}, a line for each question")
+    parser.add_argument("--questions", type=Path, required=True, help="JSON list or JSON Lines of objects with an id")
+    parser.add_argument("--output", type=Path, required=True, help="the file to write, JSON Lines")
+    parser.add_argument(
+        "--choices", type=int, default=5, choices=range(2, len(LETTERS) + 1), metavar="N", help="of a question (5)"
+    )
+    return parser
+
+
+def answer_lists(path: Path, choices: int) -> list[list[str | None]]:
+    """Return the letters of each line; UserError names the first one that holds anything else. Nothing in it is
+    executed.
+    """
+    lists = []
+    for number, line in text_lines(path):
+        line = line.rstrip("\r\n")
+        where = f"{path}, line {number}"
+        if len(line) > MOST_CHARACTERS:
+            raise UserError(f"{where}: longer than {MOST_CHARACTERS:,} characters, which is no list of answers")
+        try:
+            with warnings.catch_warnings(action="ignore"):  # of escapes in texts that are no letters anyway
+                letters = ast.literal_eval(line)
+        except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError) as problem:
+            raise UserError(f"{where}: wanted {_LISTS}, not {line[:40]!r}") from problem
+        if not isinstance(letters, list) or not letters:
+            raise UserError(f"{where}: wanted {_LISTS}, not {line[:40]!r}")
+        for letter in letters:
+            if letter is not None and (not isinstance(letter, str) or letter not in tuple(LETTERS[:choices])):
+                shown = repr(letter[:40]) if isinstance(letter, str) else f"a {type(letter).__name__}"
+                raise UserError(
+                    f"{where}: {shown} is none of the {choices} choices, A to {LETTERS[choices - 1]} "
+                    "(--choices), nor None"
+                )
+        lists.append(letters)
+    return lists
+
+
+def question_ids(path: Path) -> list[str]:
+    """Return the ids of the questions, in the order of the file; UserError where one is missing, or stands twice."""
+    lines = [line for _, line in text_lines(path)]
+    try:
+        if lines and lines[0].lstrip().startswith("["):
+            questions = parsed_json("".join(lines))
+        else:
+            questions = [parsed_json(line) for line in lines if line.strip()]
+    except ValueError as problem:
+        raise UserError(f"{path} is neither a JSON list nor JSON Lines: {first_line(problem)}") from problem
+    ids: dict[str, int] = {}
+    for number, question in enumerate(questions, start=1):
+        question_id = question.get("id") if isinstance(question, dict) else None
+        if not isinstance(question_id, str) or not question_id:
+            raise UserError(f'{path}, question {number}: wanted an object with an id, {{"id": "…"}}')
+        if question_id in ids:
+            raise UserError(f"{path}, question {number}: id {question_id!r} has question {ids[question_id]} already")
+        ids[question_id] = number
+    if not ids:
+        raise UserError(f"{path} holds no questions")
+    return list(ids)

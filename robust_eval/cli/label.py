@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from robust_eval.answer import write_parquet
+from robust_eval.cli.arguments import add_tracker, command_parser
 from robust_eval.error import UserError, first_line
 from robust_eval.experiment.corrected import LabelledRun
 from robust_eval.labels.human_labels import agreements, count_labelled
@@ -50,9 +51,9 @@ def main() -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="robust-eval label",
-        description="Label answers of a run as right or wrong; its figures are then corrected for the errors of the "
+    parser = command_parser(
+        "label",
+        "Label answers of a run as right or wrong; its figures are then corrected for the errors of the "
         "grader. Every label is saved at once: stop when you like, and go on later.",
     )
     parser.add_argument("run", type=Path, metavar="RUN", help="folder of a finished run (mlruns/runs/DATE/TIME)")
@@ -61,8 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--labeller", metavar="NAME", help="who labels; where two do, it says how they agree")
     parser.add_argument("--page", action="store_true", help="label in a browser on this machine")
     parser.add_argument("--read", type=Path, metavar="FILE", help="add labels that were made elsewhere")
-    parser.add_argument("--mlruns", type=Path, default=Path("mlruns"), metavar="FOLDER", help="where runs are kept")
-    parser.add_argument("--uri", help="of the MLflow server; by default the database in --mlruns")
+    add_tracker(parser)
     return parser
 
 
@@ -70,12 +70,12 @@ def _label(arguments: argparse.Namespace, labelled: LabelledRun, file: Path) -> 
     size = SIZES[arguments.by] if arguments.sample is None else arguments.sample
     if size < 1:
         raise UserError(f"--sample must be at least 1, not {size}")
-    drawn = sample(labelled.graded, arguments.by, size, int(labelled.run.settings["seed"]))
-    if not drawn:
+    items = sample(labelled.graded, arguments.by, size, int(labelled.run.settings["seed"]))
+    if not items:
         raise UserError(f"{arguments.run} has no answer with a verdict that labels could correct")
     if arguments.by == ANSWER and pc.any(labelled.graded["uncertain"]).as_py():
         terminal().print("uncertain replies come first, in turns with others: figures stay unbiased wherever you stop")
-    labelling = Labelling(file, drawn, labelled.questions, arguments.labeller or _user())
+    labelling = Labelling(file, items, labelled.questions, arguments.labeller or _user())
     show = _on_page if arguments.page else _in_terminal
     name = f"{labelled.run.settings['model.name']} on {labelled.run.settings['dataset.name']}"
     try:
@@ -154,9 +154,9 @@ def _take(read: Path, labelled: LabelledRun, file: Path) -> None:
         raise UserError(f"none of the {taken.num_rows:,} labels in {read} is of an answer of this run")
     with process_lock(file.with_name(f".{file.name}.lock")):
         before = read_labels(file) if file.is_file() else LABELS.empty_table()
-        said = [*before.to_pylist(), *taken.to_pylist()]
+        labels = [*before.to_pylist(), *taken.to_pylist()]
         place = [name for name in LABELS.names if name != "label"]
-        rows = {tuple(str(row[name]) for name in place): row for row in said}  # the last label counts
+        rows = {tuple(str(row[name]) for name in place): row for row in labels}  # the last label counts
         write_parquet(pa.Table.from_pylist(list(rows.values()), LABELS), file)
     terminal().print(f"{taken.num_rows:,} labels taken, of {number_of:,} answers: {file}")
 
@@ -190,8 +190,8 @@ def _record(labelled: LabelledRun, score: Score, uri: str | None, mlruns: Path) 
         return
     theirs, folder = (labelled.run.settings.get(name) for name in ("tracking.uri", "paths.mlruns"))
     if uri is None and store_at(theirs, Path(str(folder))) != store_at(None, mlruns):
-        wanted = f"--uri {theirs}" if theirs else f"--mlruns {folder}"
-        log.warning("the corrected figures are not in MLflow: if they are to go where the run is, add %s", wanted)
+        option = f"--uri {theirs}" if theirs else f"--mlruns {folder}"
+        log.warning("the corrected figures are not in MLflow: if they are to go where the run is, add %s", option)
         return
     mlflow = mlflow_library()
     from mlflow.exceptions import MlflowException
@@ -204,7 +204,3 @@ def _record(labelled: LabelledRun, score: Score, uri: str | None, mlruns: Path) 
         MlflowRun(mlflow.MlflowClient(uri), tracked.read_text(encoding="utf-8").strip()).scores([score], {})
     except (MlflowException, OSError) as problem:
         log.warning("the corrected figures are not in MLflow: %s", first_line(problem))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,40 +1,48 @@
 """The command ``robust-eval``: ``robust-eval [COMMAND] …``, which is ``python run.py …`` in a clone."""
 
+import platform
 import re
 import sys
 from importlib import import_module
+from importlib.metadata import version
 from typing import NamedTuple
 
+from robust_eval.cli.arguments import command_parser
 from robust_eval.error import UserError
-from robust_eval.runtime.console import silence_tqdm
+from robust_eval.runtime.console import Console, silence_tqdm
 from robust_eval.runtime.process import command
 
 
 class Command(NamedTuple):
-    """A module whose ``main()`` does it, and what ``--help`` says of it."""
+    """Function of a command, its module before a colon, and its line in ``--help``."""
 
-    module: str
+    function: str
     says: str
+
+    def run(self) -> None:
+        """Import the module, which may take seconds, and call the function."""
+        module, _, name = self.function.partition(":")
+        getattr(import_module(f"robust_eval.cli.{module}"), name or "main")()
 
 
 COMMANDS = {
-    "run": Command("robust_eval.cli.run", "measure a model, as without the name of a command"),
-    "compare": Command("robust_eval.cli.compare", "compare finished runs"),
-    "gate": Command("robust_eval.cli.gate", "may a candidate replace its baseline?"),
-    "baseline": Command("robust_eval.cli.baseline", "name runs to gate by"),
-    "ask": Command("robust_eval.cli.ask", "ask one question live, in several wordings"),
-    "label": Command("robust_eval.cli.label", "say which answers are right, to correct the figures"),
-    "grade": Command("robust_eval.cli.grade", "grade one reply, and show why it is right or wrong"),
-    "graders": Command("robust_eval.cli.graders", "compare graders with what people say of answers"),
-    "plot": Command("robust_eval.cli.plot", "draw every figure of a run on one page"),
-    "import": Command("robust_eval.cli.import_logs", "score logs of other harnesses, or lists of letters"),
-    "export": Command("robust_eval.cli.export_run", "write a run for other harnesses, or as CSV"),
-    "train-question-types": Command("robust_eval.cli.train_question_types", "train a classifier of question types"),
-    "help": Command("robust_eval.cli.help", "say what can be chosen and set: help model=recorded"),
-    "completion": Command("robust_eval.cli.completion", "print what makes Tab work: completion bash, zsh or fish"),
-    "version": Command("robust_eval.cli.version", "print the versions"),
+    "run": Command("run", "measure a model, as without the name of a command"),
+    "compare": Command("compare", "compare finished runs"),
+    "gate": Command("gate", "may a candidate replace its baseline?"),
+    "baseline": Command("gate:baseline", "name runs to gate by"),
+    "ask": Command("ask", "ask one question live, in several wordings"),
+    "label": Command("label", "say which answers are right, to correct the figures"),
+    "grade": Command("graders:grade_one", "grade one reply, and show why it is right or wrong"),
+    "graders": Command("graders", "compare graders with what people say of answers"),
+    "plot": Command("compare:plot", "draw every figure of a run on one page"),
+    "import": Command("import_logs", "score logs of other harnesses, or lists of letters"),
+    "export": Command("export_run", "write a run for other harnesses, or as CSV"),
+    "train-question-types": Command("train_question_types", "train a classifier of question types"),
+    "help": Command("help", "say what can be chosen and set: help model=recorded"),
+    "completion": Command("completion", "print what makes Tab work: completion bash, zsh or fish"),
+    "version": Command("main:print_versions", "print the versions"),
 }
-"""Each command; its module is imported when it is wanted, as some take seconds."""
+"""Every command by its name."""
 
 
 def main() -> None:
@@ -58,4 +66,12 @@ def main() -> None:
                 f"{name} is no command{nearest(name, list(COMMANDS))}; there are {commands}, and settings are KEY=VALUE"
             )
     command_name = name if name in COMMANDS else "run"
-    import_module(COMMANDS[command_name].module).main()
+    COMMANDS[command_name].run()
+
+
+def print_versions() -> None:
+    """Print the versions of robust_eval and of the packages that determine its answers."""
+    command_parser("version", "Print the versions.").parse_args()
+    packages = ("robust_eval", "torch", "transformers", "openai")
+    for name, number in (*((name, version(name)) for name in packages), ("Python", platform.python_version())):
+        Console().print(f"{name} {number}")

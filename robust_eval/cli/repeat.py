@@ -10,8 +10,7 @@ import yaml
 from omegaconf import OmegaConf
 
 from robust_eval.config.overrides import as_meant, as_override
-from robust_eval.config.repeatable import configuration_file
-from robust_eval.config.schema import CONF, SCHEMAS
+from robust_eval.config.schema import CONF, SCHEMAS, configuration_file
 from robust_eval.error import UserError
 from robust_eval.model.served.openai import OpenAI
 from robust_eval.tracking.run_folder import ANSWERS, CONFIG, read_configuration
@@ -21,7 +20,7 @@ _FOLDER = "repeated_folder.txt"
 """Beside the copy of a configuration: which folder it is from."""
 ADDRESSES = {
     "trust_remote_code": False,
-    "key_variable": OpenAI.key_variable,
+    "api_key_env": OpenAI.api_key_env,
     "base_url": OpenAI.base_url,
     "model_args": None,
     "address": None,
@@ -54,12 +53,12 @@ def repeating_overrides(overrides: Sequence[str], place: Path) -> list[str]:
             lacking = f"no {name} of a finished run in it" if folder.is_dir() else "no such folder"
             raise UserError(f"repeat={named}: there is {lacking}; name a folder such as mlruns/runs/DATE/TIME")
     schemas, whole = _settings(folder / CONFIG)
-    others = [_full(line, whole) for line in overrides if not line.startswith("repeat=")]
-    given = {_key(line): line.partition("=")[2] for line in others}
-    _refuse_places(folder, schemas, whole, given.keys(), Path(given.get("paths.mlruns", "mlruns").strip("'\"")))
+    overrides_besides = [_full(line, whole) for line in overrides if not line.startswith("repeat=")]
+    set_keys = {_key(line): line.partition("=")[2] for line in overrides_besides}
+    _refuse_places(folder, schemas, whole, set_keys.keys(), Path(set_keys.get("paths.mlruns", "mlruns").strip("'\"")))
     (place / CONFIG).write_text(configuration_file(schemas, whole), encoding="utf-8")
     (place / _FOLDER).write_text(str(folder), encoding="utf-8")
-    return others
+    return overrides_besides
 
 
 def repeated_run(sources: Iterable[Any]) -> Path | None:
@@ -82,7 +81,7 @@ def candidate_overrides(folder: Path, lines: Sequence[str], mlruns: Path, place:
     chosen = {_key(line) for line in said} & SCHEMAS.keys()
     schemas, whole = _settings(folder / CONFIG)
     kept = {name: value for name, value in whole.items() if name not in chosen}
-    kept |= {"paths": {"mlruns": str(mlruns.resolve())}, "until": None}
+    kept |= {"paths": {"mlruns": str(mlruns.resolve())}, "target_half_width": None}
     said = [f"+{line.lstrip('+')}" if _key(line) in chosen else _full(line, kept) for line in said]
     left = [(path, name) for path, name in schemas if path.partition(".")[0] not in chosen]
     _refuse_places(folder.resolve(), left, kept, {_key(line) for line in said}, mlruns)

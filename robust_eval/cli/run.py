@@ -3,9 +3,11 @@
 import logging
 import os
 import re
+import shutil
 import sys
+import traceback
 from argparse import ArgumentError, ArgumentParser, Namespace
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,7 +20,7 @@ from omegaconf import DictConfig
 
 from robust_eval.cli.help import chosen_words, print_overview
 from robust_eval.cli.repeat import repeated_run, repeating_overrides
-from robust_eval.cli.sweep import run_sweep, write_error
+from robust_eval.config.config import Config
 from robust_eval.config.objects import to_config
 from robust_eval.config.overrides import (
     Checked,
@@ -29,10 +31,12 @@ from robust_eval.config.overrides import (
     with_own_options,
 )
 from robust_eval.config.schema import CONF, register
-from robust_eval.error import UserError
+from robust_eval.error import UserError, first_line
 from robust_eval.interop.log_as_answers import with_log
 from robust_eval.runtime.process import command, print_error
-from robust_eval.tracking.run_folder import CONFIG
+from robust_eval.runtime.text import printable, printable_lines
+from robust_eval.tracking.base import Run, Tracking
+from robust_eval.tracking.run_folder import COMPARISON, CONFIG, ERROR, finished_jobs
 from robust_eval.tracking.settings import SEVERAL
 
 log = logging.getLogger(__name__)
@@ -90,7 +94,7 @@ def main() -> None:
             place = sys.argv.index(given[0], 1) if given else 1  # Hydra reads overrides that stand together
             sys.argv[place:place] = known.overrides[len(given) :]
         if cancelling and _wanted(cancelling[-1]):
-            from robust_eval.cli.cancel import cancel_batches
+            from robust_eval.cli.dry_run import cancel_batches
 
             cancel_batches(checked_overrides(known.overrides), known.multirun)
             return
@@ -186,26 +190,26 @@ def _known_options(arguments: Sequence[str]) -> Namespace:
 
 def _taken_out(known: Namespace, name: str) -> list[str]:
     """Return the overrides that begin so, which are none of Hydra's, and take them from the command line."""
-    found = [line for line in known.overrides if line.startswith(name)]
-    known.overrides = [line for line in known.overrides if line not in found]
-    sys.argv[1:] = [argument for argument in sys.argv[1:] if argument not in found]
-    return found
+    lines = [line for line in known.overrides if line.startswith(name)]
+    known.overrides = [line for line in known.overrides if line not in lines]
+    sys.argv[1:] = [argument for argument in sys.argv[1:] if argument not in lines]
+    return lines
 
 
 def _wanted(line: str) -> bool:
-    name, _, said = line.lower().partition("=")
-    if said not in ("true", "false"):
-        raise UserError(f"{name} must be true or false, not {said or 'empty'}")
-    return said == "true"
+    name, _, value = line.lower().partition("=")
+    if value not in ("true", "false"):
+        raise UserError(f"{name} must be true or false, not {value or 'empty'}")
+    return value == "true"
 
 
 def _sweep(checked: Checked) -> None:
-    given = [line for line in checked.overrides if line.startswith("hydra.sweep.dir=")]
+    folder_lines = [line for line in checked.overrides if line.startswith("hydra.sweep.dir=")]
     started = datetime.now().strftime("%Y-%m-%d/%H-%M-%S-%f")
-    if not given:
-        given = [as_meant(f"hydra.sweep.dir={checked.config.paths.mlruns}/sweeps/{started}")]
-        sys.argv += given
-    folder = str(OverridesParser.create().parse_override(given[-1]).value())
+    if not folder_lines:
+        folder_lines = [as_meant(f"hydra.sweep.dir={checked.config.paths.mlruns}/sweeps/{started}")]
+        sys.argv += folder_lines
+    folder = str(OverridesParser.create().parse_override(folder_lines[-1]).value())
     swept = [line.partition("=")[0] for line in checked.swept]
     fixed = {line.partition("=")[0] for line in checked.overrides} - set(swept) | {"model", "dataset"}
     sys.argv.append(f"hydra.job.config.override_dirname.exclude_keys={sorted(fixed)}")  # what is left tells jobs apart
@@ -239,3 +243,68 @@ def run(composed: DictConfig, folder: str, swept: str | None = None, repeated: P
                 raise
             write_error(problem, Path(folder))
             print_error(problem)
+
+
+def run_sweep(launch: Callable[[], None], config: Config, swept: Sequence[str], jobs: int, folder: Path) -> None:
+    """Run the jobs that ``launch`` starts, each in a folder of its own under ``folder``.
+
+    ``config`` is the configuration of any one job, ``swept`` the overrides that differ between jobs. Raises UserError
+    where a job failed, after all others are done. A sweep whose jobs asked nothing leaves no folder and nothing in the
+    tracker.
+    """
+    tracking: Tracking = config.tracking
+    name = f"sweep over {', '.join(swept)}" if swept else "sweep"
+    fresh, before = not folder.exists(), _begun(folder)
+    with tracking.sweep(name, Path(config.paths.mlruns), folder) as record:
+        try:
+            launch()
+            finished = finished_jobs(folder)
+            if finished:
+                _compare(finished, folder / COMPARISON, record)
+            if len(finished) < jobs:
+                where = f", in {folder}" if _begun(folder) != before else " before anything was asked"
+                raise UserError(f"{jobs - len(finished)} of {jobs} jobs failed{where}: {_reasons(folder)}")
+        finally:
+            if _begun(folder) == before:
+                record.discard()
+                if fresh:
+                    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _begun(folder: Path) -> dict[Path, int]:
+    """Return when each job of the sweep wrote its configuration, for those that did."""
+    return {file: file.stat().st_mtime_ns for file in folder.glob(f"*/{CONFIG}")}
+
+
+def _reasons(folder: Path) -> str:
+    """Format why jobs failed: each reason, after the numbers of the jobs that it stopped."""
+    failed: dict[str, list[str]] = {}
+    for file in sorted(folder.glob(f"*/{ERROR}")):
+        failed.setdefault(file.read_text(encoding="utf-8").splitlines()[0], []).append(file.parent.name)
+    return "; ".join(f"{', '.join(names)}: {reason}" for reason, names in failed.items()) or "without a word"
+
+
+def _compare(jobs: Sequence[Path], folder: Path, record: Run) -> None:
+    """Compare the runs in these folders: write it to ``folder`` and the tracker, and print the main figures."""
+    from robust_eval.report.comparison_page import write_comparison
+    from robust_eval.report.mlflow_tables import best_and_range, comparison_note, comparison_tables
+    from robust_eval.report.terminal import print_comparison
+    from robust_eval.runs.comparison import compare
+    from robust_eval.runs.finished_runs import read_run
+
+    compared = compare([read_run(job) for job in jobs])
+    write_comparison(compared, folder)
+    record.folder(folder)
+    figures, best = best_and_range(compared)
+    record.scores([], figures)
+    record.tags(best)
+    record.note(comparison_note(compared))
+    record.tables(comparison_tables(compared))
+    print_comparison(compared, folder)
+
+
+def write_error(problem: Exception, folder: Path) -> None:
+    """Write the reason and the traceback into the folder of a job that failed."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = "".join(traceback.format_exception(problem))
+    (folder / ERROR).write_text(f"{printable(first_line(problem))}\n\n{printable_lines(lines)}", encoding="utf-8")

@@ -13,6 +13,7 @@ import pandas as pd
 import torch
 from sklearn.metrics import classification_report, confusion_matrix
 
+from robust_eval.cli.arguments import command_parser
 from robust_eval.error import UserError, first_line
 from robust_eval.question import QUESTION_TYPES
 from robust_eval.question_type.classifier import TypeClassifier, from_encoder
@@ -29,9 +30,9 @@ _WANTED = "a coarse class, a colon, a fine class, a space and a question, as in 
 
 def main() -> None:
     """Train, test and save the classifier. Exit with status 1 and one sentence where something is wrong."""
-    parser = argparse.ArgumentParser(
-        prog="robust-eval train-question-types",
-        description="Fine-tune a text encoder to tell the types of questions, and test it.",
+    parser = command_parser(
+        "train-question-types",
+        "Fine-tune a text encoder to tell the types of questions, and test it.",
     )
     parser.add_argument("--train", type=Path, required=True, metavar="FILE", help="train_5500.label of TREC")
     parser.add_argument("--test", type=Path, required=True, metavar="FILE", help="TREC_10.label")

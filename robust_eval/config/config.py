@@ -52,7 +52,7 @@ class Config:
     store: Store
     tracking: Tracking
     paths: Paths = field(default_factory=Paths)
-    until: Mapping[str, float] = field(default_factory=dict)
+    target_half_width: Mapping[str, float] = field(default_factory=dict)
     """Figures with the half-width that their 95 % intervals shall have: questions are taken in an order of the seed
     until they have it. Empty: all questions are."""
     question_types: str | None = None
@@ -64,9 +64,11 @@ class Config:
     def __post_init__(self) -> None:
         if self.seed < 0:
             raise ValueError(f"seed must be 0 or more, not {self.seed}")
-        for name, width in self.until.items():
+        for name, width in self.target_half_width.items():
             if isinstance(width, bool) or not isinstance(width, int | float) or not 0 < width < math.inf:
-                raise ValueError(f"until={{{name}: {width}}}: the half-width of an interval must be a number above 0")
+                raise ValueError(
+                    f"target_half_width={{{name}: {width}}}: the half-width of an interval must be a number above 0"
+                )
         if self.question_types is not None and not Path(self.question_types).is_dir():
             raise ValueError(
                 f"question_types={self.question_types}: there is no such folder; it must be one where "

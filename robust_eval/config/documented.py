@@ -42,11 +42,11 @@ class Setting(NamedTuple):
 def groups() -> dict[str, Group]:
     """Return every group, in the order of conf/config.yaml, which says what each decides."""
     text = (CONF / "config.yaml").read_text(encoding="utf-8")
-    says = _comments(text)
-    chosen = [entry for entry in yaml.safe_load(text)["defaults"] if isinstance(entry, dict)]
+    comments = _comments(text)
+    entries = [entry for entry in yaml.safe_load(text)["defaults"] if isinstance(entry, dict)]
     return {
-        group: Group(re.split("[;:,]", says[f"defaults.{group}"])[0], _names(option))
-        for entry in chosen
+        group: Group(re.split("[;:,]", comments[f"defaults.{group}"])[0], _names(option))
+        for entry in entries
         for group, option in entry.items()
         if not group.startswith("override ")
     }
@@ -58,9 +58,9 @@ def description(group: str, option: str) -> list[str]:
     if files:
         lines = takewhile(lambda line: line.startswith("#"), files[0].read_text(encoding="utf-8").splitlines())
         return [line.removeprefix("#").removeprefix(" ") for line in lines if not line.startswith("# @package")]
-    said = inspect.getdoc(schema) or ""
+    docstring = inspect.getdoc(schema) or ""
     generated = f"{schema.__name__}(" if schema is not None else ""  # of a dataclass without a docstring
-    return [] if generated and said.startswith(generated) else said.split("\n\n")[0].splitlines()
+    return [] if generated and docstring.startswith(generated) else docstring.split("\n\n")[0].splitlines()
 
 
 def sentence(lines: list[str]) -> str:
@@ -74,32 +74,34 @@ def settings(group: str, option: str) -> list[Setting]:
 
     Settings of a class are explained by the docstrings under its fields, others by the comments of the file.
     """
-    found = []
+    settings_of_class = []
     if group in SCHEMAS:
         with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
             node = hydra.compose("config", with_own_options([f"{group}={option}"]))[group]
         place = f"{group}.{option}" if group in SEVERAL else group
-        found = list(_settings(node[option] if group in SEVERAL else node, place))
-    named = {setting.name for setting in found}
+        settings_of_class = list(_settings(node[option] if group in SEVERAL else node, place))
+    names = {setting.name for setting in settings_of_class}
     files, _ = _chain(group, option)
     for file in files[:1]:
         text = file.read_text(encoding="utf-8")
         place, comments = _package(text, group), _comments(text)
         written = flat({key: value for key, value in _whole(file).items() if key != "defaults"})
-        more = {key: value for key, value in written.items() if key and f"{place}{key}" not in named}
-        found += [Setting(f"{place}{key}", _shown(value), comments.get(key, "")) for key, value in more.items()]
-    return found
+        more = {key: value for key, value in written.items() if key and f"{place}{key}" not in names}
+        settings_of_class += [
+            Setting(f"{place}{key}", _shown(value), comments.get(key, "")) for key, value in more.items()
+        ]
+    return settings_of_class
 
 
 def choices(group: str, option: str) -> dict[str, list[str]]:
     """Return the options of other groups that the file of an option chooses."""
     files, _ = _chain(group, option)
-    found = {}
+    overridden = {}
     for entry in _defaults(files[0]) if files else []:
         for key, value in entry.items() if isinstance(entry, dict) else ():
             if key.startswith("override /"):
-                found[key.removeprefix("override /").partition("@")[0]] = _names(value)
-    return found
+                overridden[key.removeprefix("override /").partition("@")[0]] = _names(value)
+    return overridden
 
 
 def names(group: str, option: str) -> list[str]:
@@ -110,8 +112,8 @@ def names(group: str, option: str) -> list[str]:
 
 def other_names() -> list[str]:
     """Return the names of the settings that belong to no group."""
-    known = groups()
-    return [name for name in _fields(OmegaConf.structured(Schema)) if name not in known]
+    group_names = groups()
+    return [name for name in _fields(OmegaConf.structured(Schema)) if name not in group_names]
 
 
 def sources() -> list[Path]:
@@ -160,27 +162,27 @@ def _whole(file: Path) -> dict[str, Any]:
 
 def _package(text: str, group: str) -> str:
     """Return what stands before the names of the settings in a file: that of its group, unless the file says more."""
-    said = re.match(r"# @package (\S+)", text)
-    return f"{said[1] if said else group}.".removeprefix("_global_.")
+    header = re.match(r"# @package (\S+)", text)
+    return f"{header[1] if header else group}.".removeprefix("_global_.")
 
 
 def _comments(text: str) -> dict[str, str]:
     """Return the comment behind each setting of a file, with those on the lines below that go on with it."""
-    found: dict[str, str] = {}
+    comments: dict[str, str] = {}
     outer: list[tuple[int, str]] = []
     key = ""
     for line in text.splitlines():
         written, _, comment = line.partition("# ")
-        if named := re.match(r"( *)(?:- )?(\w+):", written):
-            outer = [each for each in outer if each[0] < len(named[1])] + [(len(named[1]), named[2])]
+        if match := re.match(r"( *)(?:- )?(\w+):", written):
+            outer = [each for each in outer if each[0] < len(match[1])] + [(len(match[1]), match[2])]
             key = ".".join(name for _, name in outer)
             if comment:
-                found[key] = comment.strip()
-        elif key in found and comment and line.startswith(" ") and not written.strip():
-            found[key] += f" {comment.strip()}"
+                comments[key] = comment.strip()
+        elif key in comments and comment and line.startswith(" ") and not written.strip():
+            comments[key] += f" {comment.strip()}"
         else:
             key = ""
-    return found
+    return comments
 
 
 def _settings(node: DictConfig, place: str) -> Iterator[Setting]:
@@ -206,7 +208,7 @@ def _fields(node: DictConfig, place: str = "") -> Iterator[str]:
 
 def _docstrings(schema: Any) -> dict[str, str]:
     """Return the text under each field of a dataclass and of those that it extends."""
-    found = {}
+    docstrings = {}
     for each in reversed(inspect.getmro(schema)):
         if not is_dataclass(each) or not fields(each):
             continue
@@ -218,8 +220,8 @@ def _docstrings(schema: Any) -> dict[str, str]:
         for entry, below in pairwise(definition.body):
             if isinstance(entry, ast.AnnAssign) and isinstance(below, ast.Expr) and isinstance(entry.target, ast.Name):
                 words = ast.literal_eval(below.value)
-                found[entry.target.id] = " ".join(words.split())
-    return found
+                docstrings[entry.target.id] = " ".join(words.split())
+    return docstrings
 
 
 def _names(option: Any) -> list[str]:

@@ -8,8 +8,7 @@ from omegaconf.errors import InterpolationToMissingValueError, MissingMandatoryV
 
 from robust_eval.config.composition_errors import composition_error, nearest, no_setting
 from robust_eval.config.config import Config
-from robust_eval.config.repeatable import schemas_of
-from robust_eval.config.schema import SCHEMAS, Schema
+from robust_eval.config.schema import SCHEMAS, Schema, schemas_of
 from robust_eval.error import UserError, first_line
 from robust_eval.metric import greedy, profile
 from robust_eval.metric.answer_sources import names_of, sources
@@ -35,23 +34,28 @@ def to_config(composed: DictConfig) -> Config:
     nodes = {path: OmegaConf.select(composed, path) for path, _ in reversed(list(schemas_of(composed)))} | nodes
     for path, node in nodes.items():
         if isinstance(node, DictConfig):
-            if not is_dataclass(OmegaConf.get_type(node)) and path != "until":
+            if not is_dataclass(OmegaConf.get_type(node)) and path != "target_half_width":
                 raise UserError(_no_schema(path))
             _instance(path, node)
-        elif path not in ("seed", "until", "question_types", "labels"):
+        elif path not in ("seed", "target_half_width", "question_types", "labels"):
             none = f", or {path}=none" if path in ("store", "tracking") else ""
             value = "null" if node is None else node
             raise UserError(f"{path} must be one of its options, not {value}{none}: see conf/{path.split('.')[0]}/")
     whole = _instance("", composed)
     assert isinstance(whole, Schema)
-    asked = ",".join(whole.sampler)
+    sampler_names = ",".join(whole.sampler)
     recorded = [sampler for sampler in whole.sampler.values() if isinstance(sampler, RecordedAnswers)]
     if recorded and len(whole.sampler) > 1:
-        raise UserError(f"sampler=recorded stands alone, because nothing is asked: it cannot be one of {asked}")
-    if whole.until is not None and not (isinstance(whole.until, dict) and whole.until):
-        raise UserError(f"until={whole.until}: it must name figures, as until={{frs.d1: 0.02}} does")
+        raise UserError(f"sampler=recorded stands alone, because nothing is asked: it cannot be one of {sampler_names}")
+    if whole.target_half_width is not None and not (
+        isinstance(whole.target_half_width, dict) and whole.target_half_width
+    ):
+        raise UserError(
+            f"target_half_width={whole.target_half_width}: it must name figures, as "
+            f"target_half_width={{frs.d1: 0.02}} does"
+        )
     settings = {entry.name: getattr(whole, entry.name) for entry in fields(Schema)}
-    settings["until"] = whole.until or {}
+    settings["target_half_width"] = whole.target_half_width or {}
     if recorded:
         settings |= {"sampler": {}, "recorded": recorded[0]}
     try:
@@ -61,7 +65,8 @@ def to_config(composed: DictConfig) -> Config:
     config = _as_profile(config)
     if config.rewriter.asks and not any(sampler.axis == "rewrite" for sampler in config.sampler.values()):
         raise UserError(
-            f"rewriter=llm writes rewrites, which sampler={asked} does not ask: choose sampler=perturbation, or "
+            f"rewriter=llm writes rewrites, which sampler={sampler_names} does not ask: choose "
+            "sampler=perturbation, or "
             "rewriter=recorded"
         )
     if config.rewriter.model is not None and config.rewriter.model.recorded:
@@ -77,11 +82,11 @@ def to_config(composed: DictConfig) -> Config:
             f"grader.model: the answers of model {judge.name} are recorded, and it cannot be asked for verdicts: "
             "choose a model that judges, grader.model=…"
         )
-    _check_until(config)
+    _check_target(config)
     if any(sampler.estimator == "exact" for sampler in config.sampler.values()):
         config = replace(config, model=config.model.for_probabilities())
     if config.recorded is None:
-        _check_asked(config, asked)
+        _check_samplers(config, sampler_names)
     else:
         _check_recorded(config, config.recorded)
     return config
@@ -104,10 +109,10 @@ def leave_out_unchosen(composed: DictConfig) -> list[str]:
 def _no_schema(path: str) -> str:
     """Say that settings belong to no option, or to one in a file that names no schema."""
     group, _, name = path.partition(".")
-    known = nearest(name, list(SCHEMAS[group]), group)
+    suggestion = nearest(name, list(SCHEMAS[group]), group)
     file = f"conf/{group}/{name or 'NAME'}.yaml"
     schema = f"/schema/{group}/{next(iter(SCHEMAS[group]))}@_here_"
-    return f"{path} is no option with a schema{known}: a file {file} names one in its defaults, such as {schema}"
+    return f"{path} is no option with a schema{suggestion}: a file {file} names one in its defaults, such as {schema}"
 
 
 def _as_profile(config: Config) -> Config:
@@ -124,13 +129,13 @@ def _as_profile(config: Config) -> Config:
         sampler = {name: each for name, each in sampler.items() if each.axis not in _OF_CONVERSATIONS}
     conditions = sampler if config.recorded is None else config.recorded.conditions()
     axes = {each.axis for each in conditions.values()} | {ORDER for each in conditions.values() if each.arranges}
-    lacking = [
+    missing = [
         name for name in profile.OPTIONAL_METHODS if name in config.metric and config.metric[name].axis not in axes
     ]
     return replace(
         config,
         sampler=sampler,
-        metric={name: each for name, each in config.metric.items() if name not in lacking},
+        metric={name: each for name, each in config.metric.items() if name not in missing},
     )
 
 
@@ -138,17 +143,18 @@ _OF_CONVERSATIONS = {TURN: "goes on with a conversation", THOUGHT: "has the mode
 """Activities of samplers that need a conversational model, by what they vary."""
 
 
-def _check_asked(config: Config, asked: str) -> None:
+def _check_samplers(config: Config, sampler_names: str) -> None:
     """Raise UserError unless there is a model to ask, samplers share their prompts, and a metric reads each."""
     if config.model.recorded:
         raise UserError(
-            f"model=recorded cannot be asked, as sampler={asked} does: choose another model, or sampler=recorded "
+            f"model=recorded cannot be asked, as sampler={sampler_names} does: choose another model, "
+            "or sampler=recorded "
             "sampler.file=…"
         )
     prompts = {name: sampler.prompts for name, sampler in config.sampler.items()}
     if len(set(prompts.values())) > 1:
-        said = ", ".join(f"sampler.{name}.prompts={file}" for name, file in prompts.items())
-        raise UserError(f"the samplers of a run ask with the same prompts, not {said}: set them alike")
+        values = ", ".join(f"sampler.{name}.prompts={file}" for name, file in prompts.items())
+        raise UserError(f"the samplers of a run ask with the same prompts, not {values}: set them alike")
     talking = next((name for name, sampler in config.sampler.items() if sampler.axis in _OF_CONVERSATIONS), None)
     if talking is not None and not config.model.service_limits().chat:
         raise UserError(
@@ -167,13 +173,13 @@ def _check_asked(config: Config, asked: str) -> None:
         )
 
 
-def _check_until(config: Config) -> None:
+def _check_target(config: Config) -> None:
     """Raise UserError where questions cannot be taken until a figure is known, as far as its declaration tells."""
-    if not config.until:
+    if not config.target_half_width:
         return
     if config.recorded is not None:
         raise UserError(
-            "until=… says how many questions a model is asked, and sampler=recorded asks none: leave it out"
+            "target_half_width=… says how many questions a model is asked, and sampler=recorded asks none: leave it out"
         )
     read = sources(config.metric, config.sampler)
     figures: dict[str, Sequence[MetricSpec]] = {
@@ -181,7 +187,7 @@ def _check_until(config: Config) -> None:
     }  # somebody's own may say none
     declared_by = {figure: name for name, own in figures.items() for figure in own}
     common = [greedy.FIGURE, *(profile.FIGURES if {*profile.METHODS} <= config.metric.keys() else ())]
-    known = [*common, *declared_by]
+    specs = [*common, *declared_by]
 
     def names(figure: MetricSpec) -> list[str]:
         metric = declared_by.get(figure)
@@ -189,22 +195,24 @@ def _check_until(config: Config) -> None:
             return [figure.name]
         return names_of(figure, config.metric[metric], config.sampler[read[metric]].temperatures)
 
-    measured = [name for figure in known if figure.mean for name in names(figure)]
-    for name in config.until:
-        figure = next((each for each in known if each.for_name(name)), None)
+    measured = [name for figure in specs if figure.mean for name in names(figure)]
+    for name in config.target_half_width:
+        figure = next((each for each in specs if each.for_name(name)), None)
         if figure is None and all(figures.values()):
-            raise UserError(f"until names {name}, which is no figure of this run{nearest(name, measured)}")
+            raise UserError(f"target_half_width names {name}, which is no figure of this run{nearest(name, measured)}")
         if figure is not None and not figure.mean:
             label = (figure.for_name(name) or figure).label
             raise UserError(
-                f"until names {name} ({label}), which is no mean over questions, as an interval that ends a run must "
+                f"target_half_width names {name} ({label}), which is no mean over questions, as an "
+                "interval that ends a run must "
                 f"be; these are: {', '.join(measured).replace('{}', 'N')}"
             )
         if figure is not None and (own := names(figure)) and not any(is_name(name, each) for each in own):
-            shown = [each.replace("{}", "N") for each in own]
+            measured_names = [each.replace("{}", "N") for each in own]
             raise UserError(
-                f"until names {name}, which this run does not measure{nearest(name, shown)}; it measures "
-                f"{', '.join(shown)}"
+                f"target_half_width names {name}, which this run does not "
+                f"measure{nearest(name, measured_names)}; it measures "
+                f"{', '.join(measured_names)}"
             )
 
 
@@ -242,9 +250,9 @@ def _instance(path: str, node: DictConfig) -> object:
 def _refuse_unknown(node: DictConfig, path: str = "") -> None:
     """Raise UserError for a key that no schema has: Hydra accepts one that is added with a plus sign."""
     schema = OmegaConf.get_type(node)
-    known = [entry.name for entry in fields(schema)] if is_dataclass(schema) else [str(name) for name in node]
+    names = [entry.name for entry in fields(schema)] if is_dataclass(schema) else [str(name) for name in node]
     for name, child in node.items_ex(resolve=False):
-        if name not in known:
-            raise UserError(no_setting(f"{path}{name!s}", str(name), known, path.removesuffix(".")))
+        if name not in names:
+            raise UserError(no_setting(f"{path}{name!s}", str(name), names, path.removesuffix(".")))
         if isinstance(child, DictConfig):
             _refuse_unknown(child, f"{path}{name!s}.")

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import hydra
+from hydra.core.config_store import ConfigStore
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Glob, Override, Quote, QuotedString
 from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException, OverrideParseException
@@ -24,9 +25,9 @@ from yaml import YAMLError
 from robust_eval.config.composition_errors import composition_error, nearest, no_setting
 from robust_eval.config.config import Config
 from robust_eval.config.objects import leave_out_unchosen, to_config
-from robust_eval.config.path_as_dataset import offer, without_slash
 from robust_eval.config.schema import CONF, SCHEMAS, Schema, register
-from robust_eval.config.shell_quoting import hint
+from robust_eval.dataset.file_formats import KINDS
+from robust_eval.dataset.jsonl import is_native
 from robust_eval.error import UserError
 from robust_eval.question import Question
 from robust_eval.runtime.registry import REGISTRY
@@ -60,32 +61,22 @@ def checked_overrides(overrides: Sequence[str]) -> Checked:
     The name of an option may be left out where only one chosen option has the setting: ``sampler.trials=20`` is
     ``sampler.temperature_sweep.trials=20``. Quotes may be left out, too (:func:`as_meant`). Each value of a sweep is
     checked by itself. Options may stand in folders of one's own (``hydra.searchpath``). A file of questions, and a
-    folder of such files, is an option of ``dataset``. Raises UserError with what is wrong and the nearest right name,
-    and how to quote what a shell seems to have taken away.
+    folder of such files, is an option of ``dataset``. Raises UserError with what is wrong and the nearest right name.
     """
-    try:
-        return _checked(overrides)
-    except UserError as problem:
-        if said := hint(overrides, str(problem)):
-            raise UserError(f"{problem}; {said}") from problem
-        raise
-
-
-def _checked(overrides: Sequence[str]) -> Checked:
     parsed = OverridesParser.create().parse_overrides(_of_group([as_meant(without_slash(line)) for line in overrides]))
     with hydra.initialize_config_dir(str(CONF), job_name="run", version_base="1.3"):
         for override in parsed:
             _refuse_kind(override)
         choices = [override for override in parsed if _chooses(override)]
-        ours = [override for override in parsed if not _is_hydra(override)]
+        not_hydra = [override for override in parsed if not _is_hydra(override)]
         elsewhere = [str(override.input_line) for override in parsed if _is_searchpath(override)]
         for name in _data_sets(choices):
             offer(name, _folders(parsed))
         chosen = cache(lambda: _compose([*elsewhere, *(_first(override) for override in choices)]))
-        expanded = {id(override): _expanded(override, chosen) for override in ours if override not in choices}
-        single = [_first(override, expanded.get(id(override))) for override in ours]
+        expanded = {id(override): _expanded(override, chosen) for override in not_hydra if override not in choices}
+        single = [_first(override, expanded.get(id(override))) for override in not_hydra]
         of_hydra = [str(override.input_line) for override in parsed if _is_hydra(override)]
-        for variant in _variants(ours, single, expanded):
+        for variant in _variants(not_hydra, single, expanded):
             whole = _compose([*of_hydra, *variant], chosen)
             composed = _without_hydra(whole)
             config = to_config(composed)
@@ -132,7 +123,7 @@ def named_questions(dataset: str, limit: int | None = None) -> tuple[str, list[Q
 
 def composed_in(folder: Path, overrides: Sequence[str]) -> tuple[Config, DictConfig]:
     """Return the configuration of one run that a file ``config.yaml`` in a folder and these overrides make."""
-    elsewhere = [CONF] if (own := own_folder()) is None else [CONF, own]
+    elsewhere = [CONF] if (user_folder := own_folder()) is None else [CONF, user_folder]
     places = ",".join(f"'file://{place.resolve()}'" for place in elsewhere)
     with hydra.initialize_config_dir(str(folder), version_base="1.3"):
         search = f"hydra.searchpath=[{places}]"
@@ -182,13 +173,13 @@ def with_own_options(overrides: Sequence[str], folder: Path | None = None) -> li
 def own_folder() -> Path | None:
     """Return ``./conf``, where it holds options of one's own: files in a folder of the name of a group."""
     folder = Path("conf")
-    own = any(True for group in GROUPS for _ in (folder / group).glob("*.yaml"))
-    return folder if own and folder.resolve() != CONF else None
+    has_options = any(True for group in GROUPS for _ in (folder / group).glob("*.yaml"))
+    return folder if has_options and folder.resolve() != CONF else None
 
 
 def options(group: str) -> list[str]:
     """Return the names of the options of a group: of this package, registered ones, and those in ``./conf``."""
-    folders = [CONF] if (own := own_folder()) is None else [CONF, own]
+    folders = [CONF] if (user_folder := own_folder()) is None else [CONF, user_folder]
     files = {file.stem for folder in folders for file in (folder / group).glob("*.yaml")}
     return sorted(files | set(REGISTRY.get(group, {})))
 
@@ -219,14 +210,14 @@ def _is_read(line: str) -> bool:
 
 def _parts(value: str) -> list[str]:
     """Split the values of a sweep at commas that do not stand in brackets."""
-    parts, depth = [""], 0
+    values, depth = [""], 0
     for character in value:
         depth += (character in "([{") - (character in ")]}")
         if character == "," and depth <= 0:
-            parts.append("")
+            values.append("")
         else:
-            parts[-1] += character
-    return parts
+            values[-1] += character
+    return values
 
 
 def _quoted(line: str, key: str, text: str) -> str:
@@ -257,8 +248,8 @@ def jobs(overrides: Sequence[str]) -> Iterator[tuple[list[str], Config]]:
     ]
     with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
         for lines in itertools.product(*values):
-            telling = [line for line, each in zip(lines, parsed, strict=True) if each.is_sweep_override()]
-            yield telling, to_config(_without_hydra(_compose([*elsewhere, *lines])))
+            differing = [line for line, each in zip(lines, parsed, strict=True) if each.is_sweep_override()]
+            yield differing, to_config(_without_hydra(_compose([*elsewhere, *lines])))
 
 
 def _compose(overrides: Sequence[str], chosen: Callable[[], DictConfig] | None = None) -> DictConfig:
@@ -292,11 +283,11 @@ def _of_group(lines: Sequence[str]) -> list[str]:
     is not one of them.
     """
     keys = ["rewriter.model", *(["grader.model"] if "grader=judge" in lines else [])]
-    found = []
+    lines_of_group = []
     for line in lines:
         key, _, value = line.lstrip("+").partition("=")
-        found.append(f"model@{key}={value}" if key in keys and value != "null" else line)
-    return found
+        lines_of_group.append(f"model@{key}={value}" if key in keys and value != "null" else line)
+    return lines_of_group
 
 
 def _chooses(override: Override) -> bool:
@@ -316,8 +307,8 @@ def _is_searchpath(override: Override) -> bool:
 def _folders(overrides: Sequence[Override]) -> list[Path]:
     """Return the folders that hold options: ours, and those that a search path names."""
     values = [each.value() for each in overrides if _is_searchpath(each)]
-    named = [str(place) for value in values if isinstance(value, list) for place in value]
-    return [CONF, *(Path(place.removeprefix("file://")) for place in named)]
+    places = [str(place) for value in values if isinstance(value, list) for place in value]
+    return [CONF, *(Path(place.removeprefix("file://")) for place in places)]
 
 
 def _refuse_kind(override: Override) -> None:
@@ -399,10 +390,10 @@ def _unknown_option(message: str) -> str:
     return no_option(group, name)
 
 
-def no_option(group: str, name: str, known: Sequence[str] | None = None) -> str:
+def no_option(group: str, name: str, names: Sequence[str] | None = None) -> str:
     """Say that a group has no such option, and which options it has."""
-    known = options(group) if known is None else known
-    return f"there is no {group}={name}{nearest(name, known)}; there are {', '.join(known)}"
+    names = options(group) if names is None else names
+    return f"there is no {group}={name}{nearest(name, names)}; there are {', '.join(names)}"
 
 
 def _check_writable(folder: Path) -> None:
@@ -414,3 +405,37 @@ def _check_writable(folder: Path) -> None:
         raise UserError(
             f"paths.mlruns: nothing can be written to {folder} ({problem.strerror}); choose another folder"
         ) from problem
+
+
+def offer(value: str, folders: Sequence[Path]) -> None:
+    """Make a file, or a folder of files, an option of the group ``dataset``, if ``value`` is the path of one.
+
+    The option is ``dataset=local``, or ``dataset=jsonl`` where the file has our own layout, with the path, and with the
+    file's name as its name. An option of the same name in one of the ``folders`` of options has precedence. UserError
+    where the value can only be a path, and nothing lies there.
+    """
+    names = [file.stem for folder in folders for file in Path(folder, "dataset").glob("*.yaml")]
+    path = Path(value)
+    if value in names:
+        return
+    if path.exists():
+        reader = "jsonl" if path.suffix.lower() == ".jsonl" and path.is_file() and is_native(path) else "local"
+        *parents, last = filter(None, f"dataset/{value}".split("/"))
+        ConfigStore.instance().store(
+            group="/".join(parents),
+            name=last,
+            node={
+                "defaults": [f"/dataset/{reader}@_here_", "_self_"],
+                "path": value,
+                "name": path.resolve().name if path.is_dir() else path.stem,
+            },
+        )
+    elif path.suffix.lower() in KINDS:
+        siblings = path.parent.iterdir() if path.parent.is_dir() else ()
+        names += [str(file) for file in siblings if file.suffix.lower() in KINDS]
+        raise UserError(f"there is no file {value}, and no data set of this name{nearest(value, names)}")
+
+
+def without_slash(line: str) -> str:
+    """Return ``dataset=folder/`` without the slash at its end, with which Hydra finds no option."""
+    return line.rstrip("/") if line.startswith("dataset=") else line

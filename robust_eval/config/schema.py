@@ -5,19 +5,23 @@ The classes that do the work are their own schemas: the fields of a dataclass ar
 has a file under ``conf/``; one of a package or script of one's own is registered (docs/extend.md) and needs no file.
 """
 
+import logging
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
+import yaml
 from hydra.core.config_store import ConfigStore
 from hydra.core.hydra_config import HydraConfig
-from omegaconf import MISSING, OmegaConf
+from omegaconf import MISSING, DictConfig, OmegaConf
 
 from robust_eval.aggregator.base import Aggregator, EqualText
 from robust_eval.aggregator.clusters import Clusters
 from robust_eval.aggregator.entailment import Entailment
 from robust_eval.config.config import Paths
-from robust_eval.config.plugins import load_plugins
 from robust_eval.dataset.base import Dataset
 from robust_eval.dataset.jsonl import JsonLines
 from robust_eval.dataset.own_table import OwnTable
@@ -25,7 +29,7 @@ from robust_eval.dataset.published import Published
 from robust_eval.engine.base import Engine
 from robust_eval.engine.local import Local
 from robust_eval.engine.ray.engine import Ray
-from robust_eval.error import UserError
+from robust_eval.error import UserError, first_line
 from robust_eval.grader.base import Grader
 from robust_eval.grader.cosine import Cosine, References
 from robust_eval.grader.judge_model import JudgeModel
@@ -46,7 +50,7 @@ from robust_eval.reader.reply import ByPromptStyle, FirstLineReader, ReplyReader
 from robust_eval.rewriter.base import Rewriter
 from robust_eval.rewriter.llm import Llm
 from robust_eval.rewriter.recorded_rewrites import RecordedRewrites
-from robust_eval.runtime.registry import REGISTRY
+from robust_eval.runtime import registry
 from robust_eval.sampler.base import Sampler
 from robust_eval.sampler.challenge import Challenge
 from robust_eval.sampler.exact import Exact
@@ -145,9 +149,45 @@ class Schema:
     store: Any = MISSING
     tracking: Any = MISSING
     paths: Paths = field(default_factory=Paths)
-    until: Any = None
+    target_half_width: Any = None
     question_types: str | None = None
     labels: str | None = None
+
+
+log = logging.getLogger(__name__)
+
+
+@cache
+def load_plugins() -> None:
+    """Register the classes of all entry points, once in a process.
+
+    An entry point of the group ``robust_eval.metrics`` called ``always_right`` becomes ``metric=always_right``. One
+    that cannot be loaded is left out, and a warning says why: it would stop every run, also those that do not use it.
+    """
+    installed = entry_points()
+    for group in registry.REGISTRY:
+        for entry in installed.select(group=f"robust_eval.{group}s"):
+            _load(group, entry)
+
+
+def _load(group: str, entry: EntryPoint) -> None:
+    try:
+        registry.register(group, entry.name)(entry.load())
+    except UserError as problem:
+        log.warning("%s is left out: %s", _origin(entry), problem)
+    except (Exception, SystemExit) as problem:  # whatever the code of others raises when it is imported
+        log.warning(
+            "%s=%s of %s cannot be loaded, and is left out: %s: %s",
+            group,
+            entry.name,
+            _origin(entry),
+            type(problem).__name__,
+            first_line(problem),
+        )
+
+
+def _origin(entry: EntryPoint) -> str:
+    return f"the package {entry.dist.name}" if entry.dist else entry.value
 
 
 def register() -> None:
@@ -159,12 +199,12 @@ def register() -> None:
     load_plugins()
     _store(None, "schema", Schema)
     _store("model", "given", InMemoryModel)
-    for group, parts in REGISTRY.items():
-        for name, part in parts.items():
+    for group, classes in registry.REGISTRY.items():
+        for name, cls in classes.items():
             if name in _OWN[group]:
-                raise UserError(f"{group}={name} is an option of robust_eval: call {part.__qualname__} something else")
-            SCHEMAS[group][name] = part
-            _store(group, name, part, f"{group}.{name}" if group in SEVERAL else None)
+                raise UserError(f"{group}={name} is an option of robust_eval: call {cls.__qualname__} something else")
+            SCHEMAS[group][name] = cls
+            _store(group, name, cls, f"{group}.{name}" if group in SEVERAL else None)
     for group, schemas in SCHEMAS.items():
         for name, schema in schemas.items():
             _store(f"schema/{group}", name, schema)
@@ -188,3 +228,34 @@ def own_device(devices: int) -> str:
 
 OmegaConf.register_new_resolver("here", lambda: str(Path.cwd()), replace=True)  # also where only a job is run
 OmegaConf.register_new_resolver("own_device", own_device, replace=True)
+
+
+def repeatable(composed: DictConfig) -> str:
+    """Return the text of a file that Hydra composes to the same configuration (``repeat=FOLDER``)."""
+    settings = OmegaConf.to_container(composed, resolve=True)
+    assert isinstance(settings, dict)
+    return configuration_file(schemas_of(composed), {str(name): value for name, value in settings.items()})
+
+
+def configuration_file(schemas: Iterable[tuple[str, str]], settings: Mapping[str, Any]) -> str:
+    """Return the text of a file that Hydra composes to these settings.
+
+    The file names the ``schemas`` of its parts (path and name of each, outer ones first) and where Hydra puts runs. It
+    takes nothing else from other files.
+    """
+    schema_entries = [f"/schema/{name}@{path}" for path, name in schemas]
+    main = yaml.safe_load((CONF / "config.yaml").read_text(encoding="utf-8"))
+    logging = [entry for entry in main["defaults"] if isinstance(entry, dict) and "override" in next(iter(entry))]
+    head = {"defaults": ["schema", *schema_entries, "_self_", *logging]}
+    return str(yaml.safe_dump({**head, **settings, "hydra": main["hydra"]}, sort_keys=False, allow_unicode=True))
+
+
+def schemas_of(node: DictConfig, path: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the path of each node that has the schema of a group, with the name of the schema; outer nodes first."""
+    names = {schema: f"{group}/{name}" for group, schemas in SCHEMAS.items() for name, schema in schemas.items()}
+    for key, child in node.items_ex(resolve=False):
+        if isinstance(child, DictConfig):
+            schema = OmegaConf.get_type(child)
+            if schema in names:
+                yield f"{path}{key!s}", names[schema]
+            yield from schemas_of(child, f"{path}{key!s}.")

@@ -40,7 +40,7 @@ class Selection(ABC):
     scenario: str | None = None
     """Ask as extractive (with the context), multiple_choice or abstractive (the question alone); null: with all that
     there is."""
-    max_unusable: float = 0.05
+    max_invalid_fraction: float = 0.05
     """The largest share of the records that may be left out because no question can be made of them."""
 
     def __post_init__(self) -> None:
@@ -48,8 +48,8 @@ class Selection(ABC):
             raise ValueError(f"limit must be at least 1, not {self.limit}")
         if self.scenario is not None and self.scenario not in tuple(Scenario):
             raise ValueError(f"scenario must be {', '.join(Scenario)} or null, not {self.scenario}")
-        if not 0 <= self.max_unusable <= 1:
-            raise ValueError(f"max_unusable is a share between 0 and 1, not {self.max_unusable}")
+        if not 0 <= self.max_invalid_fraction <= 1:
+            raise ValueError(f"max_invalid_fraction is a share between 0 and 1, not {self.max_invalid_fraction}")
 
     @property
     @abstractmethod
@@ -192,7 +192,9 @@ class _Tally:
         )
         are = "is" if unusable == 1 else "are"
         sentence = f"{unusable:,} of the {self.records:,} records of {dataset.source} {are} unusable: {reasons}"
-        if unusable > dataset.max_unusable * self.records or unusable == self.records:
+        if unusable > dataset.max_invalid_fraction * self.records or unusable == self.records:
             columns = f"; the first has the columns {listed(self.columns)}" if self.columns else ""
-            raise UserError(f"{sentence}{columns}; dataset.max_unusable={dataset.max_unusable:g} of them may be")
+            raise UserError(
+                f"{sentence}{columns}; dataset.max_invalid_fraction={dataset.max_invalid_fraction:g} of them may be"
+            )
         log.warning("%s; they are left out", sentence)

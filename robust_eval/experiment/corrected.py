@@ -33,12 +33,12 @@ def labels_of(file: str | None, folder: Path) -> pa.Table | None:
     """
     if file is not None:
         return read_labels(Path(file))
-    own = folder / LABELS_FILE
-    return read_labels(own) if own.is_file() else None
+    run_labels = folder / LABELS_FILE
+    return read_labels(run_labels) if run_labels.is_file() else None
 
 
 class Scored(NamedTuple):
-    """What was scored in a run, so that labels can correct it.
+    """Scored run that labels can correct.
 
     ``asked`` and ``kept`` are questions; ``graded`` has the answers of each sampler, those at temperature 0 under
     :data:`~robust_eval.answer.GREEDY`; ``read`` names the sampler whose answers each of the ``metrics`` reads, and

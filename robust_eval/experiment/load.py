@@ -19,7 +19,7 @@ class Loaded(NamedTuple):
     whole: Questions
     """As the data set brought them."""
     typed: dict[str, Any]
-    """How many types were predicted, and by what."""
+    """Number of predicted types, and their classifier."""
     unusable: Mapping[str, int]
     """Accepted answers that the grader cannot compare, with how often each occurs."""
 

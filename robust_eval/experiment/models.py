@@ -1,10 +1,9 @@
 """The models of a run: the one that is measured, and those that write rewrites and judge."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
-from robust_eval.config.config import Config
+from robust_eval.aggregator.base import Aggregator
 from robust_eval.engine.base import Engine
 from robust_eval.grader.base import Grader
 from robust_eval.model.config import ModelConfig
@@ -41,11 +40,12 @@ class Models:
         self._asked = self._found = 0
         self._writer: dict[str, Any] = {}
 
-    def with_judge(self, config: Config, cached_only: bool = False) -> Config:
-        """Return the configuration with a grader that may ask the judge; ``cached_only``: only what is stored."""
-        judge = self.judge.cached_only() if cached_only else self.judge
-        grader = config.grader.with_model(judge, config.seed)
-        return replace(config, grader=grader, aggregator=config.aggregator.with_judge(grader))
+    def with_judge(
+        self, grader: Grader, aggregator: Aggregator, seed: int, cached_only: bool = False
+    ) -> tuple[Grader, Aggregator]:
+        """Return the grader and the aggregator with the judge that they may ask, or with its stored answers alone."""
+        grader = grader.with_model(self.judge.cached_only() if cached_only else self.judge, seed)
+        return grader, aggregator.with_judge(grader)
 
     def release_writer(self) -> None:
         """Drop the writer once it has written, so that its weights make room; what it was stays on record."""

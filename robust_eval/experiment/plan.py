@@ -26,9 +26,11 @@ from robust_eval.experiment.schedule import expected_share
 from robust_eval.grader.matching import Matching
 from robust_eval.grader.reply_grader import ReplyGrader
 from robust_eval.metric.answer_sources import sources
+from robust_eval.metric.score import Metric
 from robust_eval.model.base import Request
 from robust_eval.model.workload import Workload
 from robust_eval.question import Question
+from robust_eval.rewriter.base import Rewriter
 from robust_eval.runtime.process import Stopwatch
 from robust_eval.sampler.base import THOUGHT, TURN, Conditions
 from robust_eval.store.answer_rows import answers_key
@@ -46,11 +48,11 @@ class Stage:
     requests: int
     missing: Sequence[Request]
     at_most: bool
-    """Whether there may be fewer requests: they follow from answers that are not there yet."""
+    """True if this is an upper bound, because later requests depend on answers not yet sampled."""
     early_stop: bool | None = None
-    """Whether it asks no more than breaking temperatures need; False: it could."""
+    """True with early stopping, False if early stopping is possible, None if it is not."""
     times: Sequence[int] | None = None
-    """How many requests each of the missing ones stands for; None: itself."""
+    """Number of requests for which each missing one stands; None: one each."""
 
     def workload(self) -> Workload:
         """Return what it takes to answer the missing requests."""
@@ -63,23 +65,28 @@ def stages_of(config: Config) -> list[Stage]:
     """Return what a run with this configuration would ask, stage by stage; nothing is asked."""
     with config.store.open() as entries:
         models = Models(config.model, config.rewriter, config.grader, config.engine, entries, Stopwatch())
-        config = models.with_judge(config, cached_only=True)
-        source = answer_source(config, models.measured.cached_only())
+        grader, aggregator = models.with_judge(config.grader, config.aggregator, config.seed, cached_only=True)
+        judge, model = replace(config.judge, grader=grader), models.measured.cached_only()
+        source = answer_source(config.recorded, config.sampler, config.metric, model, judge, config.seed)
+        comparing = asking_judge(aggregator, config.metric, source.conditions())
         with _quiet():
-            questions = load(config.dataset, config.grader, config.question_types).questions
+            questions = load(config.dataset, grader, config.question_types).questions
             if isinstance(source, RecordedSource):  # it reads answers that are there
-                return _asked_of_recorded(source, config, questions)
-        return plan(config, questions, models.writer.cached_only(), source)
+                return _asked_of_recorded(source, judge, questions, comparing)
+        writer, early = models.writer.cached_only(), bool(config.target_half_width)
+        return plan(questions, config.rewriter, writer, source, comparing, early)
 
 
 def check_plan(
-    config: Config,
     questions: Sequence[Question],
+    rewriter: Rewriter,
     writer: StoredModel,
     source: AnswerSource,
+    comparing: Mapping[str, Aggregator],
+    may_end_early: bool,
     watch: Stopwatch,
 ) -> None:
-    """Refuse what cannot be asked before anything is; of a model behind a server, say how much will be asked.
+    """Refuse requests that cannot be answered before the first is sent; log the plan of a model behind a server.
 
     Raises UserError for a question that the prompt answers, and where the server cannot answer what it will be asked.
     """
@@ -89,53 +96,60 @@ def check_plan(
     judge = source.judge.grader.judge
     if writer.config.remote or source.model.config.remote or (judge is not None and judge.config.remote):
         with watch.stage("planning"):
-            stages = plan(config, questions, writer, source)
+            stages = plan(questions, rewriter, writer, source, comparing, may_end_early)
             check(stages)
         log.info("to be asked: %s", in_words(stages))
         for sentence in asking_less(stages):
             log.info(sentence)
 
 
-def plan(config: Config, questions: Sequence[Question], writer: StoredModel, collection: SampledAnswers) -> list[Stage]:
+def plan(
+    questions: Sequence[Question],
+    rewriter: Rewriter,
+    writer: StoredModel,
+    collection: SampledAnswers,
+    comparing: Mapping[str, Aggregator],
+    may_end_early: bool,
+) -> list[Stage]:
     """Return the stages of a run in their order; nothing is asked.
 
     Where a stage depends on answers that are not in the store, the most is counted: all rewrites of each question, and
-    a right greedy answer to each. It may be fewer questions where the run ends once figures are known (``until``).
+    a right greedy answer to each. ``may_end_early`` is True for a run that ends once its metrics are precise enough.
+    ``comparing`` has the aggregator that asks the judge, by sampler.
     """
     stages: list[Stage] = []
-    uncertain = bool(config.until)
+    uncertain = may_end_early
     model = collection.model
     judge = collection.judge.cached_only()
     collection = replace(collection, model=model.cached_only(), judge=judge)
-    comparing = asking_judge(config, collection.conditions())
     verdicts: list[Request] = []
     compared: list[tuple[Request, int]] = []
     with _quiet():
         try:
-            rewriter = config.rewriter.within(writer.temperatures)
-            questions = rewriter.rewrite(questions, writer.cached_only(), config.seed).questions
+            rewriter = rewriter.within(writer.temperatures)
+            questions = rewriter.rewrite(questions, writer.cached_only(), collection.seed).questions
         except NotStoredError as lacking:
             stages.append(Stage(lacking.stage, writer, lacking.requests, lacking.missing, uncertain))
             questions, uncertain = rewriter.expected(questions), True
-        kept = candidates = collection.candidates(collection.asked(questions))
+        selected = candidates = collection.candidates(collection.asked(questions))
         baseline = graded = None
         try:
             baseline = collection.baseline(candidates)
             graded = judge.grade(candidates, baseline)
-            kept = collection.select(candidates, graded)
+            selected = collection.select(candidates, graded)
         except NotStoredError as lacking:
             if baseline is None:
                 stages.append(Stage(lacking.stage, model, lacking.requests, lacking.missing, uncertain))
                 verdicts += [each for question in candidates for each in judge.grader.expected_requests(question, 1)]
             else:
                 verdicts += lacking.missing
-            kept = collection.at_most(kept)
+            selected = collection.at_most(selected)
             uncertain |= any(sampler.selects for sampler in collection.samplers.values())
         for name in collection.samplers:
-            requests = collection.requests(name, kept)
+            requests = collection.requests(name, selected)
             if not requests:
                 continue
-            missing, there = collection.planned(name, kept, graded)
+            missing, stored = collection.planned(name, selected, graded)
             at_most = (
                 uncertain or name in collection.early_stopping or collection.samplers[name].axis in (TURN, THOUGHT)
             )
@@ -148,19 +162,19 @@ def plan(config: Config, questions: Sequence[Question], writer: StoredModel, col
             )
             stages.append(Stage(collection.stage(name), model, len(requests), missing, at_most, early_stop))
             if judge.grader.uses_model:
-                verdicts += _verdicts_on(judge, kept, requests, there)
+                verdicts += _verdicts_on(judge, selected, requests, stored)
             if name in comparing:
-                compared += max_judge_comparisons(comparing[name], judge, kept, requests, there and there.table)
+                compared += max_judge_comparisons(comparing[name], judge, selected, requests, stored and stored.table)
     return stages + _of_judge(judge.grader.judge, verdicts, compared)
 
 
 def _verdicts_on(
-    judge: ReplyGrader, kept: Sequence[Question], requests: Sequence[Request], there: Answers | None
+    judge: ReplyGrader, questions: Sequence[Question], requests: Sequence[Request], stored: Answers | None
 ) -> list[Request]:
     """Return the verdicts that are not there on the answers of a sampler: at most one an answer, if not all are."""
-    if there is not None:
-        return _missing_verdicts(judge, kept, there.table)
-    by_id = {question.id: question for question in kept}
+    if stored is not None:
+        return _missing_verdicts(judge, questions, stored.table)
+    by_id = {question.id: question for question in questions}
     return [
         each
         for request in requests
@@ -168,19 +182,21 @@ def _verdicts_on(
     ]
 
 
-def _asked_of_recorded(source: RecordedSource, config: Config, questions: Sequence[Question]) -> list[Stage]:
-    """Return what a judge would be asked of recorded answers; nothing where no model judges."""
-    judge = config.judge.cached_only()
+def _asked_of_recorded(
+    source: RecordedSource, judge: ReplyGrader, questions: Sequence[Question], comparing: Mapping[str, Aggregator]
+) -> list[Stage]:
+    """Return the requests to a judge of recorded answers as stages; none without a judge."""
+    judge = judge.cached_only()
     if judge.grader.judge is None:
         return []
-    asked = source.asked(questions)
-    answers = {name: each.table for name, each in source.answers(asked, source.baseline(asked)).items()}
-    tables = [source.baseline(asked), *answers.values()]
-    missing = [request for table in tables for request in _missing_verdicts(judge, asked, table)]
+    answered = source.asked(questions)
+    answers = {name: each.table for name, each in source.answers(answered, source.baseline(answered)).items()}
+    tables = [source.baseline(answered), *answers.values()]
+    missing = [request for table in tables for request in _missing_verdicts(judge, answered, table)]
     compared = [
         each
-        for name, aggregator in asking_judge(config, source.conditions()).items()
-        for each in max_judge_comparisons(aggregator, judge, asked, [], answers[name])
+        for name, aggregator in comparing.items()
+        for each in max_judge_comparisons(aggregator, judge, answered, [], answers[name])
     ]
     return _of_judge(judge.grader.judge, missing, compared)
 
@@ -216,12 +232,12 @@ def deduplicated(stages: Sequence[Stage], planned: dict[bytes, set[tuple[float, 
         missing, times = [], []
         for request, number in zip(stage.missing, stage.times or repeat(1), strict=False):
             before = planned.setdefault(answers_key(stage.model.identity, request), set())
-            wanted = {(t, trial) for t in request.temperatures for trial in range(max(1, request.trials))}
-            if wanted - request.cached - before:
-                known = request.cached | before if stage.model.config.remote else request.cached
-                missing.append(replace(request, cached=known))
+            conditions = {(t, trial) for t in request.temperatures for trial in range(max(1, request.trials))}
+            if conditions - request.cached - before:
+                cached = request.cached | before if stage.model.config.remote else request.cached
+                missing.append(replace(request, cached=cached))
                 times.append(number)
-            before |= wanted
+            before |= conditions
         left.append(replace(stage, requests=len(missing), missing=missing, times=stage.times and times))
     return left
 
@@ -229,8 +245,8 @@ def deduplicated(stages: Sequence[Stage], planned: dict[bytes, set[tuple[float, 
 def check(stages: Sequence[Stage]) -> None:
     """Raise UserError where a model behind a server cannot answer what it will be asked, and say what would work."""
     for model in {id(stage.model): stage.model for stage in stages}.values():
-        own = [stage for stage in stages if stage.model is model]
-        model.check([request for stage in own for request in stage.missing])
+        of_model = [stage for stage in stages if stage.model is model]
+        model.check([request for stage in of_model for request in stage.missing])
 
 
 def in_words(stages: Sequence[Stage]) -> str:
@@ -238,13 +254,14 @@ def in_words(stages: Sequence[Stage]) -> str:
     whole = total(stages)
     if not whole.answers:
         return "nothing, every answer is there"
-    most = "at most " if any(stage.at_most for stage in stages) else ""
+    bound = "at most " if any(stage.at_most for stage in stages) else ""
     cost = "" if whole.cost is None else f", a cost of at most {whole.cost:,.2f}"
-    thought = f" ({whole.reasoning_tokens:,} of them for reasoning)" if whole.reasoning_tokens else ""
+    reasoning = f" ({whole.reasoning_tokens:,} of them for reasoning)" if whole.reasoning_tokens else ""
     time = f", {duration(whole.seconds)} at least" if whole.seconds else ""
     return (
-        f"{most}{whole.answers:,} answers in {whole.requests:,} requests, about {whole.prompt_tokens:,} prompt tokens, "
-        f"at most {whole.completion_tokens:,} completion tokens{thought}{cost}{time}"
+        f"{bound}{whole.answers:,} answers in {whole.requests:,} requests, about "
+        f"{whole.prompt_tokens:,} prompt tokens, "
+        f"at most {whole.completion_tokens:,} completion tokens{reasoning}{cost}{time}"
     )
 
 
@@ -252,19 +269,20 @@ def asking_less(stages: Sequence[Stage]) -> list[str]:
     """Return what is expected of the stages that ask no more than breaking temperatures need, and what those would save
     and leave out that could, of a model behind a server.
     """
-    said = []
+    sentences = []
     for stage in stages:
         answers = stage.workload().answers
         share, reason = expected_share(stage.model.identity)
         about = f"about {math.ceil(share * answers):,} of {answers:,} {stage.name} ({reason})"
         if stage.early_stop and answers:
-            said.append(f"sampler.ask=undecided: {about} are expected")
+            sentences.append(f"sampler.early_stop=true: {about} are expected")
         elif stage.early_stop is False and answers and stage.model.config.remote:
-            said.append(
-                f"sampler.ask=undecided would ask for {about} and give the same breaking temperatures and FRS, without "
+            sentences.append(
+                f"sampler.early_stop=true would ask for {about} and give the same breaking "
+                "temperatures and FRS, without "
                 "the accuracy at each temperature and the certainty of replies"
             )
-    return said
+    return sentences
 
 
 def total(stages: Iterable[Stage]) -> Workload:
@@ -295,11 +313,11 @@ def _quiet() -> Iterator[None]:
         logging.disable(before)
 
 
-def asking_judge(config: Config, conditions: Mapping[str, Conditions]) -> dict[str, Aggregator]:
+def asking_judge(
+    aggregator: Aggregator, metrics: Mapping[str, Metric], conditions: Mapping[str, Conditions]
+) -> dict[str, Aggregator]:
     """Return the aggregator that asks the judge, by the samplers whose answers it compares."""
-    if not config.aggregator.uses_judge:
-        return {}
-    return clustered_by(config.aggregator, config.metric, sources(config.metric, conditions))
+    return clustered_by(aggregator, metrics, sources(metrics, conditions)) if aggregator.uses_judge else {}
 
 
 def max_judge_comparisons(
@@ -324,10 +342,10 @@ def _all_different(questions: Sequence[Question], requests: Sequence[Request]) -
     numbers: Counter[str] = Counter()
     for request in requests:
         numbers[request.question_id] += request.answers
-    found = [
+    pairs = [
         (question_id, f"{text} {number}")
         for question_id, text in longest.items()
         for number in range(numbers[question_id])
     ]
-    ids, texts = [each[0] for each in found], [each[1] for each in found]
+    ids, texts = [each[0] for each in pairs], [each[1] for each in pairs]
     return pa.table({"question_id": ids, "label": texts, "text": texts, "answer": texts})

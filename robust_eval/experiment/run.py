@@ -4,12 +4,15 @@ import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 from omegaconf import DictConfig, OmegaConf
 
+from robust_eval.aggregator.base import Aggregator
 from robust_eval.answer import GREEDY, EarlyStopping, concat_by_sampler, write_parquet
 from robust_eval.config.config import Config
 from robust_eval.dataset.base import Dataset
@@ -17,7 +20,7 @@ from robust_eval.error import UserError
 from robust_eval.experiment.corrected import Scored, labels_of
 from robust_eval.experiment.load import Loaded, load
 from robust_eval.experiment.models import Models
-from robust_eval.experiment.plan import check_plan
+from robust_eval.experiment.plan import asking_judge, check_plan
 from robust_eval.experiment.run_record import (
     DeferredRun,
     compared,
@@ -30,6 +33,7 @@ from robust_eval.experiment.run_record import (
 )
 from robust_eval.experiment.sampling_loop import RunState, SamplingLoop, answer_source, clustered_by
 from robust_eval.experiment.schedule import QuestionScheduler, SequentialScheduler
+from robust_eval.grader.base import Grader
 from robust_eval.metric.answer_sources import sources
 from robust_eval.metric.greedy import greedy_accuracy
 from robust_eval.metric.label_correction import NAME as CORRECTED
@@ -66,16 +70,16 @@ def run(
     folder: Path,
     swept: str | None = None,
     repeated: Path | None = None,
-    takes: Callable[[Sequence[Question]], QuestionScheduler] | None = None,
+    make_schedule: Callable[[Sequence[Question]], QuestionScheduler] | None = None,
 ) -> Finished:
     """Run one experiment. Its answers, tables, figures and report lie in ``folder`` afterwards, and in the tracker.
 
     ``composed`` is the configuration as Hydra composed it, for the record. ``swept`` are the overrides of a job of a
     sweep. Where ``repeated`` names the folder of an earlier run, everything is asked anew and compared with the answers
-    there. ``takes`` says which of the questions are taken, and when; by default all are, or as many as ``until``
-    needs. Raises UserError for what a user can mend; the tracker then shows the run as failed. A run that fails before
-    anything was asked leaves nothing; one that keeps no question raises NothingKeptError, and leaves what is known of
-    each (:func:`robust_eval.experiment.run_record.write_question_status`).
+    there. ``make_schedule`` makes the schedule of the questions; by default all are taken, or as many as
+    ``target_half_width`` needs. Raises UserError for what a user can mend; the tracker then shows the run as failed. A
+    run that fails before anything was asked leaves nothing; one that keeps no question raises NothingKeptError, and
+    leaves what is known of each (:func:`robust_eval.experiment.run_record.write_question_status`).
     """
     name = ", ".join(filter(None, (f"{config.model.name} on {config.dataset.name}", swept)))
     mlruns = Path(config.paths.mlruns)
@@ -95,7 +99,7 @@ def run(
         begin = DeferredRun(start)
         try:
             with store.open() as entries, engine.open():
-                result = _measure(config, name, settings, entries, folder, begin, watch, takes)
+                result = _measure(config, name, settings, entries, folder, begin, watch, make_schedule)
                 size = entries.size()
             report(result, folder, begin())
         except KeyboardInterrupt:
@@ -119,42 +123,41 @@ def _measure(
     folder: Path,
     begin: DeferredRun,
     watch: Stopwatch,
-    takes: Callable[[Sequence[Question]], QuestionScheduler] | None,
+    make_schedule: Callable[[Sequence[Question]], QuestionScheduler] | None,
 ) -> Result:
-    """Load, sample, grade, score. The run begins when a model is first asked, or greedy answers are found.
-
-    Questions are taken all at once, in blocks until the figures that ``until`` names are known, or as ``takes`` says.
-    """
+    """Load, sample, grade and score. The run begins when a model is first asked, or cached greedy answers are read."""
     with watch.stage("questions"):
         loaded = load(config.dataset, config.grader, config.question_types)
         labels = labels_of(config.labels, folder)
     models = Models(config.model, config.rewriter, config.grader, config.engine, entries, watch, begin)
-    config = models.with_judge(config)
-    source = answer_source(config, models.measured)
+    grader, aggregator = models.with_judge(config.grader, config.aggregator, config.seed)
+    judge, metrics = replace(config.judge, grader=grader), config.metric
+    source = answer_source(config.recorded, config.sampler, metrics, models.measured, judge, config.seed)
     conditions = source.conditions()
-    read = sources(config.metric, conditions)
-    check_plan(config, loaded.questions, models.writer, source, watch)
+    read = sources(metrics, conditions)
+    comparing, may_end_early = asking_judge(aggregator, metrics, conditions), bool(config.target_half_width)
+    check_plan(loaded.questions, config.rewriter, models.writer, source, comparing, may_end_early, watch)
 
-    clusters = clustered_by(config.aggregator, config.metric, read)
     loop = SamplingLoop(
-        *(loaded.questions, source, config.judge, config.rewriter, models, clusters, config.seed, begin, folder, watch)
+        questions=loaded.questions,
+        source=source,
+        judge=judge,
+        rewriter=config.rewriter,
+        models=models,
+        clusters=clustered_by(aggregator, metrics, read),
+        seed=config.seed,
+        begin=begin,
+        folder=folder,
+        watch=watch,
     )
     schedule: QuestionScheduler = (
-        takes(loop.questions) if takes else SequentialScheduler(config.until, loop.questions, config.seed)
+        make_schedule(loop.questions)
+        if make_schedule
+        else SequentialScheduler(config.target_half_width, loop.questions, config.seed)
     )
-    state, scores, digest = RunState(Rewritten([])), dict[str, Score](), ""
-    while not loop.full and (block := schedule.next(scores)):
-        rewritten = loop.rewrite(block)
-        if not schedule.left:
-            models.release_writer()
-        whole = loop.questions if schedule.left else rewritten.questions
-        digest = digest or _identified(config.dataset, loaded, whole, begin)
-        state = loop.answer(rewritten)
-        write_parquet(concat_by_sampler({GREEDY: state.baseline, **state.graded}), folder / GRADED)
-        with watch.stage("scoring"):
-            scores = score(config.metric, config.seed, state, read, conditions, source.early_stopping, labels)
-        if said := schedule.in_words(scores):
-            log.info("until: %s", said)
+    scored = partial(score, metrics, config.seed, read, conditions, source.early_stopping, labels)
+    identified = partial(_identified, config.dataset, loaded, begin)
+    state, scores, digest = _sample(loop, schedule, scored, identified)
     if not state.kept:
         if scores:
             write_question_status(state.questions, scores, folder, begin())
@@ -164,9 +167,10 @@ def _measure(
     if models.found and not models.asked:
         log.info("the run is complete in the store: nothing was asked, and the model was not loaded")
 
-    if config.grader.uses_model:
-        write_parquet(config.grader.verdict_table(), folder / VERDICTS)
-    described = models.description() | source.identity() | loaded.description(digest) | _described(config, scores)
+    if grader.uses_model:
+        write_parquet(grader.verdict_table(), folder / VERDICTS)
+    described = models.description() | source.identity() | loaded.description(digest)
+    described |= _described(grader, aggregator, scores)
     begin().parameters(resolved_values(settings, described))
     return Result(
         name=name,
@@ -188,7 +192,32 @@ def _measure(
     )
 
 
-def _identified(dataset: Dataset, loaded: Loaded, questions: Sequence[Question], begin: DeferredRun) -> str:
+def _sample(
+    loop: SamplingLoop,
+    schedule: QuestionScheduler,
+    scored: Callable[[RunState], dict[str, Score]],
+    identified: Callable[[Sequence[Question]], str],
+) -> tuple[RunState, dict[str, Score], str]:
+    """Sample, grade and score block by block until the schedule has enough.
+
+    Return the state of the run, its scores and the fingerprint of the data, which ``identified`` records.
+    """
+    state, scores, digest = RunState(Rewritten([])), dict[str, Score](), ""
+    while not loop.full and (block := schedule.next(scores)):
+        rewritten = loop.rewrite(block)
+        if not schedule.left:
+            loop.models.release_writer()
+        digest = digest or identified(loop.questions if schedule.left else rewritten.questions)
+        state = loop.answer(rewritten)
+        write_parquet(concat_by_sampler({GREEDY: state.baseline, **state.graded}), loop.folder / GRADED)
+        with loop.watch.stage("scoring"):
+            scores = scored(state)
+        if progress := schedule.in_words(scores):
+            log.info("target_half_width: %s", progress)
+    return state, scores, digest
+
+
+def _identified(dataset: Dataset, loaded: Loaded, begin: DeferredRun, questions: Sequence[Question]) -> str:
     """Return the fingerprint of the data, after which they are logged, and recorded when the run begins."""
     digest = fingerprint(questions, loaded.whole.edition)
     log.info("data set %s: %s", dataset.name, loaded.in_words(digest))
@@ -196,11 +225,11 @@ def _identified(dataset: Dataset, loaded: Loaded, questions: Sequence[Question],
     return digest
 
 
-def _described(config: Config, scores: Mapping[str, Score]) -> dict[str, Any]:
-    """Return what grader and aggregator say of themselves, and why figures are undefined."""
+def _described(grader: Grader, aggregator: Aggregator, scores: Mapping[str, Score]) -> dict[str, Any]:
+    """Return the metadata of grader and aggregator, and the reasons of undefined metrics."""
     return {
-        **{f"loaded.grader.{name}": value for name, value in config.grader.description().items()},
-        **{f"loaded.aggregator.{name}": value for name, value in config.aggregator.description().items()},
+        **{f"loaded.grader.{name}": value for name, value in grader.description().items()},
+        **{f"loaded.aggregator.{name}": value for name, value in aggregator.description().items()},
         **{f"undefined.{name}": why for each in scores.values() for name, why in each.reasons.items()},
     }
 
@@ -208,11 +237,11 @@ def _described(config: Config, scores: Mapping[str, Score]) -> dict[str, Any]:
 def score(
     metrics: Mapping[str, Metric],
     seed: int,
-    state: RunState,
     read: Mapping[str, str],
     conditions: Mapping[str, Conditions],
     early_stopping: Mapping[str, EarlyStopping],
-    labels: pa.Table | None = None,
+    labels: pa.Table | None,
+    state: RunState,
 ) -> dict[str, Score]:
     """Score the answers of a run with each metric.
 

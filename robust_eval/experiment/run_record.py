@@ -23,7 +23,7 @@ from robust_eval.answer import (
     with_sampling_metadata,
     write_parquet,
 )
-from robust_eval.config.repeatable import repeatable
+from robust_eval.config.schema import repeatable
 from robust_eval.error import UserError
 from robust_eval.metric.score import Score
 from robust_eval.question import Question
@@ -149,10 +149,10 @@ def write_rewrites(rewritten: Rewritten, folder: Path) -> None:
         write_parquet(rewritten.found, folder / "rewrites.parquet")
 
 
-def write_answers(greedy: pa.Table, answers: Mapping[str, Answers], asked: SamplingMetadata, folder: Path) -> None:
+def write_answers(greedy: pa.Table, answers: Mapping[str, Answers], metadata: SamplingMetadata, folder: Path) -> None:
     """Write the answers of all samplers, with how they were asked for, and accuracy curves where a model gave them."""
     table = concat_by_sampler({GREEDY: greedy, **{name: each.table for name, each in answers.items()}})
-    write_parquet(with_sampling_metadata(table, asked), folder / ANSWERS)
+    write_parquet(with_sampling_metadata(table, metadata), folder / ANSWERS)
     if curves := curves_of(answers):
         write_parquet(concat_by_sampler(curves), folder / CURVES_FILE)
 
@@ -208,10 +208,10 @@ def compared(before: Path, after: Path) -> str:
     logprobs = "to the last digit" if largest == 0 else f"log-probabilities differ by {largest:.1g} at most"
     if not differ:
         return f"the same answers came, all {len(places):,} of them; {logprobs}"
-    shown = "; ".join(
+    examples = "; ".join(
         f"{_where(place)}: {_shown(first.get(place))} → {_shown(second.get(place))}" for place in differ[:SHOWN]
     )
-    return f"{len(differ):,} of {len(places):,} answers differ, for example {shown}; of the others {logprobs}"
+    return f"{len(differ):,} of {len(places):,} answers differ, for example {examples}; of the others {logprobs}"
 
 
 _Row = tuple[str, list[int] | None, list[float] | None]

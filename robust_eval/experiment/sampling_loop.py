@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 
 from robust_eval.aggregator.base import Aggregator, EqualText
 from robust_eval.answer import CURVES, NO_ANSWER, NO_REPLY, SCHEMA, Answers, EarlyStopping, SamplingMetadata, rows
-from robust_eval.config.config import Config
 from robust_eval.experiment.models import Models
 from robust_eval.experiment.run_record import DeferredRun, write_answers, write_rewrites
 from robust_eval.experiment.schedule import (
@@ -73,15 +72,15 @@ def joined(parts: Sequence[RunState], order: Sequence[Question]) -> RunState:
     place = {question.id: number for number, question in enumerate(order)}
     ids = pa.array(list(place))
 
-    def questions(found: Iterable[Sequence[Question]]) -> list[Question]:
-        return sorted((question for each in found for question in each), key=lambda question: place[question.id])
+    def questions(groups: Iterable[Sequence[Question]]) -> list[Question]:
+        return sorted((question for each in groups for question in each), key=lambda question: place[question.id])
 
-    def table(found: Iterable[pa.Table]) -> pa.Table:
-        whole = pa.concat_tables(found, promote_options="default")
+    def table(groups: Iterable[pa.Table]) -> pa.Table:
+        whole = pa.concat_tables(groups, promote_options="default")
         return whole.take(pc.sort_indices(pc.index_in(whole["question_id"], value_set=ids)))  # which is stable
 
-    def answers(found: Sequence[Answers]) -> Answers:
-        return Answers(table(each.table for each in found), table(each.curves for each in found))
+    def answers(groups: Sequence[Answers]) -> Answers:
+        return Answers(table(each.table for each in groups), table(each.curves for each in groups))
 
     return RunState(
         Rewritten(
@@ -93,18 +92,18 @@ def joined(parts: Sequence[RunState], order: Sequence[Question]) -> RunState:
         questions(part.kept for part in parts),
         table(part.greedy for part in parts),
         table(part.baseline for part in parts),
-        {name: answers(found) for name, found in _by_sampler(part.answers for part in parts).items()},
-        {name: table(found) for name, found in _by_sampler(part.graded for part in parts).items()},
+        {name: answers(groups) for name, groups in _by_sampler(part.answers for part in parts).items()},
+        {name: table(groups) for name, groups in _by_sampler(part.graded for part in parts).items()},
     )
 
 
 def _by_sampler(parts: Iterable[Mapping[str, _Part]]) -> dict[str, list[_Part]]:
     """Return what each sampler has in the parts; in one whose questions are not kept there is nothing."""
-    found: dict[str, list[_Part]] = {}
+    by_sampler: dict[str, list[_Part]] = {}
     for part in parts:
         for name, each in part.items():
-            found.setdefault(name, []).append(each)
-    return found
+            by_sampler.setdefault(name, []).append(each)
+    return by_sampler
 
 
 def grade(
@@ -227,17 +226,17 @@ class SampledAnswers:
 
     def answers(self, questions: Sequence[Question], baseline: pa.Table) -> dict[str, Answers]:
         """Ask for the answers of one sampler after the other; one that has nothing to ask has none."""
-        found = {}
+        collected = {}
         for name in self.samplers:
             requests, stage = self.requests(name, questions), self.stage(name)
             if not requests:
                 continue
-            found[name] = self.model.ask(self._steps(name, questions, baseline), stage, self._verdicts(questions))
+            collected[name] = self.model.ask(self._steps(name, questions, baseline), stage, self._verdicts(questions))
             if name in self.early_stopping:
-                asked, planned = found[name].table.num_rows, sum(request.answers for request in requests)
-                log.info("%s: %d of %d answers settle every breaking temperature", stage, asked, planned)
-                remember_share(self.model.identity, asked, planned)
-        return found
+                requested, planned = collected[name].table.num_rows, sum(request.answers for request in requests)
+                log.info("%s: %d of %d answers settle every breaking temperature", stage, requested, planned)
+                remember_share(self.model.identity, requested, planned)
+        return collected
 
     def planned(
         self, sampler: str, questions: Sequence[Question], baseline: pa.Table | None
@@ -268,16 +267,16 @@ class SampledAnswers:
         """Return which temperatures the model takes, where it does not take all that were set."""
         if self.supported_temperatures.default_only:
             return {"loaded.temperatures": "the model's own"}
-        found = (
+        metadata = (
             {}
             if math.isinf(self.supported_temperatures.highest)
             else {"loaded.temperatures": f"up to {self.supported_temperatures.highest:g}"}
         )
         if not self.supported_temperatures.greedy:
-            found["loaded.greedy"] = (
+            metadata["loaded.greedy"] = (
                 f"the most frequent of {PLURALITY_DRAWS} answers at {self._first.temperatures[0]:g}"
             )
-        return found
+        return metadata
 
     @property
     def _first(self) -> Sampler:
@@ -334,29 +333,46 @@ AnswerSource = SampledAnswers | RecordedSource
 """Source of a run's answers: its model, or a file of recorded answers."""
 
 
-def answer_source(config: Config, model: StoredModel) -> AnswerSource:
-    """Return the source of a run's answers: its model, or the file of recorded answers."""
-    if config.recorded is not None:
-        refuse_early_stopping(config, config.recorded)
-        return RecordedSource(config.recorded)
-    wanted = max(metric.top_logprobs for metric in config.metric.values())
-    samplers = {
-        name: sampler.of_model(name, config.model.remote, config.model.name) for name, sampler in config.sampler.items()
-    }
+def answer_source(
+    recorded: RecordedAnswers | None,
+    samplers: Mapping[str, Sampler],
+    metrics: Mapping[str, Metric],
+    model: StoredModel,
+    judge: ReplyGrader,
+    seed: int,
+) -> AnswerSource:
+    """Return the source of a run's answers: the file of ``recorded`` ones, or the samplers that ask the model."""
+    if recorded is not None:
+        refuse_early_stopping(recorded, metrics)
+        return RecordedSource(recorded)
+    top_logprobs, judged, name = (
+        max(each.top_logprobs for each in metrics.values()),
+        judge.grader.uses_model,
+        model.config.name,
+    )
+    samplers = {key: each.of_model(key, model.config.remote, name) for key, each in samplers.items()}
     supported = model.temperatures(highest_temperature(samplers.values()))
-    samplers = {
-        name: clip_to_supported(name, sampler, supported, config.model.name) for name, sampler in samplers.items()
-    }
-    rules = early_stopping_rules(config, samplers)
-    samplers |= {name: samplers[name].stopping_at(each.threshold) for name, each in rules.items()}
-    possible = [
-        name for name in samplers if name not in rules and not reasons_for_full_sampling(config, samplers, name)
-    ]
-    collection = SampledAnswers(samplers, model, config.judge, config.seed, wanted, supported, rules, possible)
+    samplers = {key: clip_to_supported(key, each, supported, name) for key, each in samplers.items()}
+    rules = early_stopping_rules(samplers, metrics, judged)
+    samplers |= {key: samplers[key].stopping_at(rule.threshold) for key, rule in rules.items()}
+    collection = SampledAnswers(
+        samplers,
+        model,
+        judge,
+        seed,
+        top_logprobs,
+        supported_temperatures=supported,
+        early_stopping=rules,
+        early_stopping_possible=[
+            key
+            for key in samplers
+            if key not in rules and not reasons_for_full_sampling(key, samplers, metrics, judged)
+        ],
+    )
     if not supported.greedy and any(sampler.selects for sampler in samplers.values()):
         log.warning(
             "%s takes no temperature 0: the most frequent of %d answers stands for the greedy one",
-            *(config.model.name, PLURALITY_DRAWS),
+            *(name, PLURALITY_DRAWS),
         )
     return collection
 
@@ -439,10 +455,10 @@ class SamplingLoop:
         self.parts.append(part)
         return joined(self.parts, self.questions)
 
-    def raise_if_none_selected(self, answered: RunState) -> None:
+    def raise_if_none_selected(self, state: RunState) -> None:
         """Raise NothingKeptError, which says why, where no question at all is kept."""
-        if not answered.kept:
-            self.source.select(self.source.candidates(answered.questions), answered.baseline)
+        if not state.kept:
+            self.source.select(self.source.candidates(state.questions), state.baseline)
 
     def _within_most(self, selected: list[Question]) -> list[Question]:
         """Return the questions that are selected, without those that would be too many with those kept before."""

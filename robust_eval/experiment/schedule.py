@@ -1,4 +1,4 @@
-"""How much a run asks: questions until figures are known or a gate is decided, and trials with early stopping."""
+"""Schedules of questions, which end when metrics are precise enough or a gate is decided; early stopping of trials."""
 
 import hashlib
 import json
@@ -11,13 +11,12 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from robust_eval.answer import GREEDY, EarlyStopping
-from robust_eval.config.config import Config
 from robust_eval.error import UserError
 from robust_eval.gate.decision import Differences, GateSettings, judge, whole
 from robust_eval.gate.measured_run import MeasuredRun, shared_questions
 from robust_eval.metric.answer_sources import sources
 from robust_eval.metric.metric_spec import spec_of
-from robust_eval.metric.score import Score
+from robust_eval.metric.score import Metric, Score
 from robust_eval.question import Question, seeded_rank
 from robust_eval.runtime.measured_choices import cached_choice, store_choice
 from robust_eval.runtime.text import number
@@ -34,7 +33,7 @@ BLOCK = 10
 _NORMAL = NormalDist().inv_cdf(0.975)
 
 
-class Seen(NamedTuple):
+class MetricProgress(NamedTuple):
     """A figure after some questions: its estimate, the half-width of its interval, and the number of independent
     questions or groups that it rests on.
 
@@ -47,7 +46,7 @@ class Seen(NamedTuple):
 
 
 class QuestionScheduler(Protocol):
-    """Which questions a run takes next; those that are ``left`` are not taken yet."""
+    """Schedule of the questions of a run; those that are ``left`` are not taken yet."""
 
     left: list[Question]
 
@@ -65,15 +64,15 @@ class QuestionScheduler(Protocol):
 class SequentialScheduler(QuestionScheduler):
     """The questions of a run in the order in which it takes them: all at once, or until its figures are known.
 
-    ``wanted`` maps the names of figures to the half-width that their 95 % intervals shall have; where it is empty, all
+    ``targets`` maps the names of figures to the half-width that their 95 % intervals shall have; where it is empty, all
     questions are taken at once. Otherwise they come in an order of the seed, which does not depend on what else the
     data set holds. Those of a group stay together. There are :data:`MIN_UNITS` at first. Then half as many follow as
     the widest interval lets expect, :data:`BLOCK` at least, until every interval is narrow enough.
     """
 
-    def __init__(self, wanted: Mapping[str, float], questions: Sequence[Question], seed: int) -> None:
-        self.wanted = wanted
-        self.left = in_order(questions, seed) if wanted else list(questions)
+    def __init__(self, targets: Mapping[str, float], questions: Sequence[Question], seed: int) -> None:
+        self.targets = targets
+        self.left = in_order(questions, seed) if targets else list(questions)
         self.taken = 0
         self._unit = {question.id: unit(question) for question in questions}
 
@@ -82,7 +81,7 @@ class SequentialScheduler(QuestionScheduler):
 
         Raises UserError where one of the figures is no mean over questions, or is not measured.
         """
-        if not self.wanted:
+        if not self.targets:
             more = len(self.left)
         elif not self.taken:
             more = MIN_UNITS
@@ -94,12 +93,12 @@ class SequentialScheduler(QuestionScheduler):
 
     def in_words(self, scores: Mapping[str, Score]) -> str:
         """Say what is known of the figures, and after how many questions; nothing where none is wanted."""
-        if not self.wanted:
+        if not self.targets:
             return ""
         figures = [
-            f"{name} {number(seen.estimate.value)} ± {number(seen.half_width, '.4f')}, n = {seen.n} "
-            f"(wanted: ± {self.wanted[name]:g})"
-            for name, seen in self._seen(scores).items()
+            f"{name} {number(progress.estimate.value)} ± {number(progress.half_width, '.4f')}, n = {progress.n} "
+            f"(wanted: ± {self.targets[name]:g})"
+            for name, progress in self._progress(scores).items()
         ]
         of = f"{self.taken:,} of {self.taken + len(self.left):,} questions"
         return f"{of}: {', '.join(figures) or 'nothing to measure yet'}"
@@ -110,34 +109,36 @@ class SequentialScheduler(QuestionScheduler):
         """
         if not self.left or self._missing(scores):
             return scores
-        seen = self._seen(scores)
-        return {key: _with_stretched(score, seen) for key, score in scores.items()}
+        progress = self._progress(scores)
+        return {key: _with_stretched(score, progress) for key, score in scores.items()}
 
     def _missing(self, scores: Mapping[str, Score]) -> int:
         """Return how many questions to take next; 0 where every interval is narrow enough."""
-        times = [_times(seen, self.wanted[name]) for name, seen in self._seen(scores).items()]
+        times = [_times(progress, self.targets[name]) for name, progress in self._progress(scores).items()]
         more = max(times, default=2.0) - 1
         return max(BLOCK, math.ceil(self.taken * more / 2)) if more > ROUNDING else 0
 
-    def _seen(self, scores: Mapping[str, Score]) -> dict[str, Seen]:
+    def _progress(self, scores: Mapping[str, Score]) -> dict[str, MetricProgress]:
         """Return what is known of each figure; nothing where no question is kept yet."""
-        return {name: self._figure(name, scores) for name in self.wanted} if scores.keys() - {GREEDY} else {}
+        return {name: self._figure(name, scores) for name in self.targets} if scores.keys() - {GREEDY} else {}
 
-    def _figure(self, name: str, scores: Mapping[str, Score]) -> Seen:
+    def _figure(self, name: str, scores: Mapping[str, Score]) -> MetricProgress:
         score = next((score for score in scores.values() if name in score.by_question), None)
         if score is None:
             means = ", ".join(sorted({name for score in scores.values() for name in score.by_question}))
-            raise UserError(f"until names {name}, which is no mean over questions in this run; these are: {means}")
+            raise UserError(
+                f"target_half_width names {name}, which is no mean over questions in this run; these are: {means}"
+            )
         estimate = score.figures()[name]
         residuals: dict[tuple[str, str], float] = {}
         values = score.by_question[name]
         for question_id, value in zip(score.question_ids, values.tolist(), strict=True):
             if not math.isnan(value):
-                drawn = self._unit[question_id]
-                residuals[drawn] = residuals.get(drawn, 0.0) + value - estimate.value
+                cluster = self._unit[question_id]
+                residuals[cluster] = residuals.get(cluster, 0.0) + value - estimate.value
         number_known = max(1, int(np.count_nonzero(~np.isnan(values))))
         half_width = careful_half_width(estimate, list(residuals.values()), number_known)
-        return Seen(estimate, half_width, len(residuals))
+        return MetricProgress(estimate, half_width, len(residuals))
 
 
 def careful_half_width(estimate: Estimate, residuals: Sequence[float], number: int) -> float:
@@ -165,22 +166,22 @@ def stretched(estimate: Estimate, half_width: float, limits: Limits) -> Estimate
     return Estimate(value, max(lowest, value - times * (value - low)), min(highest, value + times * (high - value)))
 
 
-def _with_stretched(score: Score, seen: Mapping[str, Seen]) -> Score:
-    for name in seen.keys() & score.by_question.keys():
+def _with_stretched(score: Score, progress: Mapping[str, MetricProgress]) -> Score:
+    for name in progress.keys() & score.by_question.keys():
         limits = score.limits.get(name, UNKNOWN)
-        score = score.with_estimate(name, stretched(seen[name].estimate, seen[name].half_width, limits))
+        score = score.with_estimate(name, stretched(progress[name].estimate, progress[name].half_width, limits))
     return score
 
 
-def _times(seen: Seen, wanted: float) -> float:
+def _times(progress: MetricProgress, target: float) -> float:
     """Return how many times as many questions a figure needs; twice as many, where it has no interval yet."""
-    enough = MIN_UNITS / seen.n if seen.n else 2.0
-    return max(enough, 2.0 if math.isnan(seen.half_width) else (seen.half_width / wanted) ** 2)
+    enough = MIN_UNITS / progress.n if progress.n else 2.0
+    return max(enough, 2.0 if math.isnan(progress.half_width) else (progress.half_width / target) ** 2)
 
 
-def split_at_group_boundary(questions: Sequence[Question], most: int) -> tuple[list[Question], list[Question]]:
+def split_at_group_boundary(questions: Sequence[Question], size: int) -> tuple[list[Question], list[Question]]:
     """Return so many questions, or more where a group would be divided otherwise, and the rest."""
-    block, rest = list(questions[:most]), list(questions[most:])
+    block, rest = list(questions[:size]), list(questions[size:])
     while block and rest and unit(rest[0]) == unit(block[-1]):
         block.append(rest.pop(0))
     return block, rest
@@ -251,7 +252,7 @@ class GateScheduler(QuestionScheduler):
         rows = {key: row for row, key in enumerate(self._baseline.run.keys())}
         asked = [rows[key] for key in self.order]
         found = []
-        for name, margin in self._settings.figures.items():
+        for name, margin in self._settings.metrics.items():
             score = next((score for score in scores.values() if name in score.by_question), None)
             values: Floats = np.full(len(self.order), np.nan)
             if score is not None:
@@ -270,50 +271,56 @@ HALF = 0.5
 """The share that is expected where no earlier run says more."""
 
 
-def early_stopping_rules(config: Config, samplers: Mapping[str, Sampler]) -> dict[str, EarlyStopping]:
-    """Return how far each sampler asks that is set to ask no more than breaking temperatures need, and can; log why
-    one cannot.
+def early_stopping_rules(
+    samplers: Mapping[str, Sampler], metrics: Mapping[str, Metric], judged: bool
+) -> dict[str, EarlyStopping]:
+    """Return the rule of each sampler that is set to stop early, and can; log why one cannot.
+
+    ``judged`` is True if a model gives the verdicts.
     """
-    found = {}
+    rules = {}
     for name, sampler in samplers.items():
         if sampler.early_stop:
-            if reasons := reasons_for_full_sampling(config, samplers, name):
-                log.warning("sampler=%s asks all, in spite of ask=undecided: %s", name, "; ".join(reasons))
+            if reasons := reasons_for_full_sampling(name, samplers, metrics, judged):
+                log.warning("sampler=%s asks all, in spite of early_stop=true: %s", name, "; ".join(reasons))
             else:
-                (threshold,) = _settling(config, samplers, name)[0]
-                found[name] = EarlyStopping(tuple(sampler.temperatures), threshold)
-    return found
+                (threshold,) = _settling(metrics, samplers, name)[0]
+                rules[name] = EarlyStopping(tuple(sampler.temperatures), threshold)
+    return rules
 
 
-def reasons_for_full_sampling(config: Config, samplers: Mapping[str, Sampler], name: str) -> list[str]:
-    """Return why a sampler has to ask all; nothing where breaking temperatures are all that is read."""
-    judged = ["the verdicts of a judge come after the answers"] if config.grader.uses_model else []
-    return [*_settling(config, samplers, name)[1], *judged, *samplers[name].full_sampling_reasons()]
+def reasons_for_full_sampling(
+    name: str, samplers: Mapping[str, Sampler], metrics: Mapping[str, Metric], judged: bool
+) -> list[str]:
+    """Return the reasons why a sampler cannot stop early; none if metrics read breaking temperatures alone."""
+    late = ["the verdicts of a judge come after the answers"] if judged else []
+    return [*_settling(metrics, samplers, name)[1], *late, *samplers[name].full_sampling_reasons()]
 
 
-def refuse_early_stopping(config: Config, file: RecordedAnswers) -> None:
+def refuse_early_stopping(file: RecordedAnswers, metrics: Mapping[str, Metric]) -> None:
     """Raise UserError where a metric reads answers in a file that were not asked for because another did not."""
     if file.metadata is None:
         return
-    for name, asked in file.metadata.early_stopping.items():
-        thresholds, reasons = _settling(config, file.conditions(), name)
-        if reasons or thresholds != [asked.threshold]:
+    for name, rule in file.metadata.early_stopping.items():
+        thresholds, reasons = _settling(metrics, file.conditions(), name)
+        if reasons or thresholds != [rule.threshold]:
             reason = "; ".join(reasons) or f"metric.frs.threshold={thresholds[0]:g} needs others"
             raise UserError(
-                f"{file.file}: {reason}, and those of {name} were asked for with sampler.ask=undecided, only as far as "
-                f"breaking temperatures at metric.frs.threshold={asked.threshold:g} need: ask the model with "
-                "sampler.ask=all, which asks only for the rest"
+                f"{file.file}: {reason}, and those of {name} were asked for with "
+                "sampler.early_stop=true, only as far as "
+                f"breaking temperatures at metric.frs.threshold={rule.threshold:g} need: ask the model with "
+                "sampler.early_stop=false, which asks only for the rest"
             )
 
 
-def _settling(config: Config, answered: Mapping[str, Conditions], sampler: str) -> tuple[list[float], list[str]]:
+def _settling(
+    metrics: Mapping[str, Metric], conditions: Mapping[str, Conditions], sampler: str
+) -> tuple[list[float], list[str]]:
     """Return the thresholds by which metrics read the breaking temperatures of a sampler alone, and which read more."""
     thresholds, reasons = [], []
-    readers = [metric for metric, source in sources(config.metric, answered).items() if source == sampler]
+    readers = [metric for metric, source in sources(metrics, conditions).items() if source == sampler]
     for metric in readers:
-        threshold = getattr(
-            config.metric[metric], "early_stop_threshold", None
-        )  # one of somebody's own need not say it
+        threshold = getattr(metrics[metric], "early_stop_threshold", None)  # a registered metric may lack it
         if threshold is None:
             reasons.append(f"metric={metric} reads all answers")
         else:
@@ -321,20 +328,20 @@ def _settling(config: Config, answered: Mapping[str, Conditions], sampler: str) 
     return thresholds, reasons if readers else ["no metric reads it"]
 
 
-def remember_share(identity: Mapping[str, Any], asked: int, planned: int) -> None:
+def remember_share(identity: Mapping[str, Any], requested: int, planned: int) -> None:
     """Keep which share of the planned answers a model of this ``identity`` was asked for."""
-    store_choice(_MEMORY, _digest(identity), repr(asked / planned))
+    store_choice(_MEMORY, _digest(identity), repr(requested / planned))
 
 
 def expected_share(identity: Mapping[str, Any]) -> tuple[float, str]:
     """Return the share that is expected of a model, and on what that rests."""
     try:
-        known = float(cached_choice(_MEMORY, _digest(identity)) or "")
+        share = float(cached_choice(_MEMORY, _digest(identity)) or "")
     except ValueError:  # a file of the cache that is not there, or damaged
-        known = math.nan
-    if not 0 <= known <= 1:
+        share = math.nan
+    if not 0 <= share <= 1:
         return HALF, "half: no earlier run with this model says more"
-    return known, f"{number(known, '.0%')}, as in the last such run with this model"
+    return share, f"{number(share, '.0%')}, as in the last such run with this model"
 
 
 def _digest(identity: Mapping[str, Any]) -> str:

@@ -25,21 +25,21 @@ from robust_eval.stats.verdicts import Outcome, confidence_sequence, facts_neede
 
 @dataclass
 class GateSettings:
-    """The figures that a gate judges and how sure it must be."""
+    """The metrics that a gate judges and how sure it must be."""
 
-    figures: dict[str, float] = field(default_factory=lambda: {"accuracy.greedy": 0.02, "frs.d1": 0.02})
-    """Each figure with its margin, in (0, 1): how much worse than the baseline its mean may be."""
+    metrics: dict[str, float] = field(default_factory=lambda: {"accuracy.greedy": 0.02, "frs.d1": 0.02})
+    """Each metric with its margin, in (0, 1): how much worse than the baseline its mean may be."""
     level: float = 0.95
     """Of the two-sided intervals."""
     no_reply: float = 0.05
     """The largest share of a run's greedy, or of its sampled, answers that may be missing (failed, filtered)."""
 
     def __post_init__(self) -> None:
-        if not self.figures:
-            raise ValueError("figures must name at least one figure with its margin, as {accuracy.greedy: 0.02}")
-        for name, margin in self.figures.items():
+        if not self.metrics:
+            raise ValueError("metrics must name at least one metric with its margin, as {accuracy.greedy: 0.02}")
+        for name, margin in self.metrics.items():
             if not 0 < margin < 1:
-                raise ValueError(f"figures: the margin of {name} must lie between 0 and 1, not {margin:g}")
+                raise ValueError(f"metrics: the margin of {name} must lie between 0 and 1, not {margin:g}")
         if not 0 < self.level < 1:
             raise ValueError(f"level must lie between 0 and 1, not {self.level:g}")
         if not 0 <= self.no_reply < 1:
@@ -67,8 +67,8 @@ def gate_settings(overrides: Sequence[str], folders: Sequence[Path]) -> GateSett
         merged = OmegaConf.structured(GateSettings)
         read = OmegaConf.load(files[0])
         for source in (read, changed):
-            if "figures" in source:  # those that are named are judged, and no others
-                merged.figures = {}
+            if "metrics" in source:  # those that are named are judged, and no others
+                merged.metrics = {}
             merged = OmegaConf.merge(merged, source)
         settings = OmegaConf.to_object(merged)
     except UserError:
@@ -178,16 +178,16 @@ def differences(
     groups = None if labels is None else np.asarray(labels)[one]
     largest = 1 if labels is None else int(np.unique(np.asarray(labels), return_counts=True)[1].max())
     figures = []
-    for name, margin in settings.figures.items():
+    for name, margin in settings.metrics.items():
         refuse_unmeasured(baseline, name)
         if not candidate.kept_nothing:
             refuse_unmeasured(candidate, name)
         about = baseline.run.about(name)
         if about is None or about.more_is_better is None:
-            raise UserError(f"gate.figures names {name}, of which neither more nor less is better")
+            raise UserError(f"gate.metrics names {name}, of which neither more nor less is better")
         values = baseline.values(name, one), candidate.values(name, other)
         if any(np.nanmin(each, initial=0) < 0 or np.nanmax(each, initial=0) > 1 for each in values):
-            raise UserError(f"gate.figures names {name}, whose values do not lie between 0 and 1")
+            raise UserError(f"gate.metrics names {name}, whose values do not lie between 0 and 1")
         sign = 1 if about.more_is_better else -1
         label = f"{about.construct} ({about.words})" if about.construct else about.words
         figures.append(Differences(name, label, margin, *values, groups, sign, looks, largest))
@@ -198,7 +198,7 @@ def refuse_unmeasured(run: MeasuredRun, figure: str) -> None:
     """Raise UserError if a run lacks a figure by question."""
     if figure not in run.run.question_metrics:
         available = "it kept no question" if run.kept_nothing else f"it has {', '.join(run.run.headline_means)}"
-        raise UserError(f"gate.figures names {figure}, which {run.name} has not by question; {available}")
+        raise UserError(f"gate.metrics names {figure}, which {run.name} has not by question; {available}")
 
 
 def decide(

@@ -71,7 +71,7 @@ def _less_firm(baseline: MeasuredRun, candidate: MeasuredRun, facts: dict[str, F
     )
     if early:
         return _by_breaking(baseline, candidate, facts), (
-            "Trials stopped early (sampler.ask=undecided): listed are facts that break earlier, without a test."
+            "Trials stopped early (sampler.early_stop=true): listed are facts that break earlier, without a test."
         )
     exact = all("sampler.exact.temperatures" in run.run.settings for run in (baseline, candidate))
     if exact:

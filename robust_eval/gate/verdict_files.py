@@ -55,9 +55,9 @@ class Report:
             return ""
         taken, left = self.question_counts
         if not left:
-            return f"until=decided: all {taken:,} questions were asked."
+            return f"early_stop=true: all {taken:,} questions were asked."
         return (
-            f"until=decided: {taken:,} of {taken + left:,} questions were asked; {left:,} were left unasked "
+            f"early_stop=true: {taken:,} of {taken + left:,} questions were asked; {left:,} were left unasked "
             f"({left / (taken + left):.0%} saved)."
         )
 

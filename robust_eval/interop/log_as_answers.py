@@ -137,7 +137,7 @@ def lacking_by_metric(collected: Collected, settings: Mapping[str, Any]) -> dict
         try:
             config, _ = composed_run(lines)
             if config.recorded is not None:
-                refuse_early_stopping(config, config.recorded)
+                refuse_early_stopping(config.recorded, config.metric)
         except UserError as problem:
             if f"metric={name}" not in str(problem):  # the answers cannot be scored by any
                 raise

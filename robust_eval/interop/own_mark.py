@@ -54,7 +54,7 @@ def mark_of(
         early_stopping = {
             name: [list(each.temperatures), each.threshold] for name, each in metadata.early_stopping.items()
         }
-        mark["asked"] = {"first_lines": metadata.first_lines, "undecided": early_stopping}
+        mark["asked"] = {"first_lines": metadata.first_lines, "early_stopping": early_stopping}
     return mark
 
 
@@ -121,8 +121,8 @@ def _how_asked(fields: Mapping[str, Any], where: str) -> SamplingMetadata:
     try:
         early_stopping = {
             str(name): EarlyStopping(tuple(float(t) for t in grid), float(threshold))
-            for name, (grid, threshold) in of_kind(fields, "undecided", dict, where, {}).items()
+            for name, (grid, threshold) in of_kind(fields, "early_stopping", dict, where, {}).items()
         }
     except (TypeError, ValueError) as problem:
-        raise UserError(f"{where}: 'undecided' must hold temperatures and a threshold") from problem
+        raise UserError(f"{where}: 'early_stopping' must hold temperatures and a threshold") from problem
     return SamplingMetadata(of_kind(fields, "first_lines", bool, where), early_stopping)

@@ -211,8 +211,8 @@ class AnswerAgreement:
 
     categories: Any = "raters"
     """raters | observed | a number: how many labels a free-text question could have had; choices have their number."""
-    missing: str = "own_raters"
-    """own_raters: a question is scored by the raters whose answer it has; drop_question: it needs all of them."""
+    missing: str = "pairwise"
+    """pairwise: a question is scored by the raters whose answer it has; drop_question: it needs all of them."""
     draws: int = 1000
     """Random mappings of labels into categories over which kappa is averaged."""
 
@@ -225,8 +225,8 @@ class AnswerAgreement:
         number = isinstance(self.categories, int) and not isinstance(self.categories, bool) and self.categories >= 1
         if self.categories not in ("raters", "observed") and not number:
             raise ValueError(f"categories must be raters, observed or a whole number above 0, not {self.categories}")
-        if self.missing not in ("own_raters", "drop_question"):
-            raise ValueError(f"missing must be own_raters or drop_question, not {self.missing}")
+        if self.missing not in ("pairwise", "drop_question"):
+            raise ValueError(f"missing must be pairwise or drop_question, not {self.missing}")
         if self.draws < 1:
             raise ValueError(f"draws must be at least 1, not {self.draws}")
 

@@ -223,7 +223,9 @@ class FactualRobustness:
         correction = Correction(declared=CORRECTED)
         names = [*(f"frs.d{d:g}" for d in self.d), UNBROKEN.name, "frs.breaking_temperature.mean_broken"]
         if measured.early_stopping is not None:
-            correction.uncorrected = dict.fromkeys(names, "trials stopped as soon as a break was settled (sampler.ask)")
+            correction.uncorrected = dict.fromkeys(
+                names, "trials stopped as soon as a break was settled (sampler.early_stop)"
+            )
             return correction
         ids = [question.id for question in questions]
         graded = measured.graded

@@ -134,7 +134,7 @@ class ServiceLimits:
     budget: float | None = None
     reply_tokens: Callable[[int], int] = lambda tokens: tokens
     """Maximum number of tokens of a whole reply, with reasoning, from that of the answer."""
-    at_once: int | None = None
+    max_concurrency: int | None = None
     """Maximum number of requests in flight; None for a local model."""
     batch: bool = False
     """Requests are sent in batch files."""
@@ -174,7 +174,7 @@ class ServiceLimits:
         """
         enumeration = request.enumeration
         assert enumeration is not None
-        if self.at_once is None:
+        if self.max_concurrency is None:
             return 1, request.answers
         prefixes = 1 if enumeration.choices else enumeration.nodes
         draws = [enumeration.draws] if enumeration.choices else [enumeration.draws, FURTHER_DRAWS * enumeration.draws]

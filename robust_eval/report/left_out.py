@@ -64,15 +64,17 @@ def not_known(result: Result) -> Iterator[str]:
 
 
 def unasked(result: Result) -> str:
-    """Return a sentence on the questions that ``until`` left unasked; empty without any."""
+    """Return a sentence on the questions that ``target_half_width`` left unasked; empty without any."""
     if not result.unasked:
         return ""
-    targets = {
-        name.removeprefix("until."): value for name, value in result.description.items() if name.startswith("until.")
-    }
+    prefix = "target_half_width."
+    targets = {name.removeprefix(prefix): v for name, v in result.description.items() if name.startswith(prefix)}
     figures = ", ".join(f"{name}: {value}" for name, value in targets.items())
     taken, left = len(result.asked), result.unasked
-    return f"until={{{figures}}}: {taken:,} of {taken + left:,} questions were taken, and {left:,} left unasked"
+    return (
+        f"target_half_width={{{figures}}}: {taken:,} of {taken + left:,} questions were taken, and "
+        f"{left:,} left unasked"
+    )
 
 
 def unanswered(counts: Mapping[str, float]) -> str:

@@ -54,7 +54,7 @@ TEXT_LIMITS = (TEXT, 200, 100, 50)
 CORRECTED_PART = "<!-- corrected figures -->", "<!-- end of corrected figures -->"
 """Markers around the corrected figures in a page, which labels may add after the run."""
 SAMPLER_SETTINGS = (
-    *("temperatures", "trials", "turns", "pressures", "traces", "trace_temperature", "budgets", "answers"),
+    *("temperatures", "trials", "turns", "pushbacks", "traces", "trace_temperature", "budgets", "answers"),
     *("nodes", "rewrites", "orders", "forms"),
 )
 """Settings of samplers in the setup of a page, unless they have neutral values."""

@@ -44,7 +44,7 @@ def warnings(result: Result) -> Iterator[Warned]:
     if text := uncertain(counts):
         yield Warned(f"{text}.", f"{remedy(result)}.")
     if text := unasked(result):
-        yield Warned(f"{text}.", "until=null asks all.")
+        yield Warned(f"{text}.", "target_half_width=null asks all.")
     if drifted := len(result.drifted()):
         yield Warned(f"The meaning of {drifted:,} rewrites may have drifted.", "rewriter.* drops more.")
 

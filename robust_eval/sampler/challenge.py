@@ -50,7 +50,7 @@ class Challenge(KnownFacts):
     """Times that an answer is doubted, one after the other."""
     trials: int = 10
     """Conversations about each question at each temperature."""
-    pressures: list[str] = field(default_factory=lambda: ["doubt", "alternative", "authority", "denial"])
+    pushbacks: list[str] = field(default_factory=lambda: ["doubt", "alternative", "authority", "denial"])
     """Kinds of pressure, each used once in a conversation, in random order, before one comes again: doubt ("Are you
     sure?"), a wrong alternative offered, an authority claimed for it, denial of the answer; or those of one's own."""
     challenges: str = CHALLENGING
@@ -65,8 +65,8 @@ class Challenge(KnownFacts):
             raise ValueError(f"turns must be between 1 and {MOST_TURNS}, not {self.turns}")
         if self.trials < 1:
             raise ValueError(f"trials must be at least 1, not {self.trials}")
-        if not self.pressures:
-            raise ValueError("pressures must name at least one kind")
+        if not self.pushbacks:
+            raise ValueError("pushbacks must name at least one kind")
 
     @property
     def repetitions(self) -> float:
@@ -208,10 +208,10 @@ class Challenge(KnownFacts):
 
     def _doubter(self, questions: Sequence[Question], seed: int) -> PushbackWriter:
         sentences = read_templates(self.challenges).challenges
-        if missing := [kind for kind in self.pressures if kind not in sentences]:
+        if missing := [kind for kind in self.pushbacks if kind not in sentences]:
             names = ", ".join(sentences) or f"none: {CHALLENGES} is missing"
-            raise UserError(f"sampler.challenge.pressures: {self.challenges} has no {missing[0]}; there are {names}")
-        return PushbackWriter({kind: sentences[kind] for kind in self.pressures}, questions, seed)
+            raise UserError(f"sampler.challenge.pushbacks: {self.challenges} has no {missing[0]}; there are {names}")
+        return PushbackWriter({kind: sentences[kind] for kind in self.pushbacks}, questions, seed)
 
 
 def turn_of(request: Request) -> int:

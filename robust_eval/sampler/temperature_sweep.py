@@ -32,12 +32,12 @@ class TemperatureSweep(KnownFacts):
 
     trials: int = 10
     """Independent answers at each temperature."""
-    whole_answers: bool = True
-    """False: an answer ends as soon as it contains an accepted answer and the boundary of its last word, which saves
+    stop_on_match: bool = False
+    """An answer ends as soon as it contains an accepted answer and the boundary of its last word, which saves
     time where nothing but correctness is asked for."""
-    ask: str = "all"
-    """all, as the paper does; undecided asks from below, and at each temperature only until it is settled whether the
-    fact holds there: the same breaking temperatures and FRS for about a third of the answers, and no accuracies."""
+    early_stop: bool = False
+    """Temperatures are asked from below, and each only until it is settled whether the fact holds there: the same
+    breaking temperatures and FRS for about a third of the answers, and no accuracies. The paper asks all."""
 
     estimator = "trials"
     threshold = 0.0
@@ -45,8 +45,6 @@ class TemperatureSweep(KnownFacts):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.ask not in ("all", "undecided"):
-            raise ValueError(f"ask must be all or undecided, not {self.ask}")
         if self.trials < 1:
             raise ValueError(f"trials must be at least 1, not {self.trials}")
 
@@ -67,20 +65,15 @@ class TemperatureSweep(KnownFacts):
                 max_new_tokens=self.max_new_tokens,
                 seed=seed,
                 first_line=judge.first_line,
-                matcher=None if self.whole_answers else judge.matcher(question),
-                whole=self.whole_answers,
+                matcher=judge.matcher(question) if self.stop_on_match else None,
+                whole=not self.stop_on_match,
             )
             for question in questions
         ]
 
-    @property
-    def early_stop(self) -> bool:  # type: ignore[override]
-        """True with early stopping."""
-        return self.ask == "undecided"
-
     def full_sampling_reasons(self) -> list[str]:
         """Return why all has to be asked; nothing where less can be."""
-        return [] if self.whole_answers else ["sampler.whole_answers=false ends answers where they are right"]
+        return ["sampler.stop_on_match=true ends answers where they are right"] if self.stop_on_match else []
 
     def stopping_at(self, threshold: float) -> "TemperatureSweep":
         """Return the sampler as it stops once it is settled where the accuracy falls below the threshold."""

@@ -230,17 +230,17 @@ class SqliteStore(Store):
 
     folder: str
     """Folder of the store; on a disk of this machine if several processes use it concurrently."""
-    most_megabytes: int = 4096
+    max_size_mb: int = 4096
     """Maximum size: beyond it the least recently used entries are dropped, but none that this run uses."""
 
     def __post_init__(self) -> None:
-        if self.most_megabytes < 1:
-            raise ValueError(f"most_megabytes must be at least 1, not {self.most_megabytes}")
+        if self.max_size_mb < 1:
+            raise ValueError(f"max_size_mb must be at least 1, not {self.max_size_mb}")
 
     @contextmanager
     def open(self) -> Iterator[Entries]:
         """See :class:`robust_eval.store.base.Store`."""
-        entries = SqliteEntries(Path(self.folder), self.most_megabytes * 2**20)
+        entries = SqliteEntries(Path(self.folder), self.max_size_mb * 2**20)
         tell_of_others(Path(self.folder), "sqlite")
         try:
             yield entries
@@ -456,7 +456,7 @@ class SqliteEntries:
             dropped.append((number,))
             surplus -= length
         if not dropped:
-            log.warning("store: what this run uses is more than store.most_megabytes; it is kept all the same")
+            log.warning("store: what this run uses is more than store.max_size_mb; it is kept all the same")
             self._over_full = True
             return
         with transaction(self._connected):

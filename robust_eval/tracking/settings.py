@@ -14,7 +14,7 @@ AUTO = "auto"
 
 
 def read_settings(file: Path) -> dict[str, Any]:
-    """Read the settings from a file that :func:`robust_eval.config.repeatable.repeatable` made, flat."""
+    """Read the settings from a file that :func:`robust_eval.config.schema.repeatable` made, flat."""
     whole = read_configuration(file)
     return flat({name: value for name, value in whole.items() if name not in ("defaults", "hydra")})
 

@@ -77,7 +77,7 @@ def said_to(question: str, temperature: float, seed: int) -> str:
     return ANSWERS.get(question, "a llama") if temperature == 0 or drawn < 1.5 - temperature / firm else "Xanadu"
 
 
-UNDECIDED = "sampler.temperature_sweep.ask=undecided"
+UNDECIDED = "sampler.temperature_sweep.early_stop=true"
 
 NUMBERS = itertools.count()
 

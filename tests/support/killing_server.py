@@ -31,8 +31,8 @@ run(*pickle.loads(Path("settings").read_bytes()), Path("run"))
 class KillingServer:
     """Answers as ``answer`` does, and counts what it has answered that ``asks`` for an answer to a question.
 
-    Whoever asks it sends one request after another (``model.at_once=1``): of several that a killed process has sent,
-    the server may take in one when the process is long dead.
+    Whoever asks it sends one request after another (``model.max_concurrency=1``): of several that a killed process
+    has sent, the server may take in one when the process is long dead.
     """
 
     answer: Answer
@@ -75,7 +75,7 @@ class KillingServer:
         until all are stored, which a moment says as well.
         """
         (place / "run").mkdir(exist_ok=True)
-        settings = composed(*lines, "model.at_once=1")
+        settings = composed(*lines, "model.max_concurrency=1")
         (place / "settings").write_bytes(pickle.dumps((to_config(settings), settings)))
         for after, waits in moments:
             yield self._kills(shell, place, after, waits)

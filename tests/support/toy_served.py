@@ -25,7 +25,14 @@ CAN = Capabilities(
     seed=True,
 )
 """What the server can do."""
-NAMED = {"name": "toy", "model": "toy", "key_variable": None, "prompt_style": "plain", "retries": 0, "at_once": 1}
+NAMED = {
+    "name": "toy",
+    "model": "toy",
+    "api_key_env": None,
+    "prompt_style": "plain",
+    "retries": 0,
+    "max_concurrency": 1,
+}
 
 
 def request(number: int = 0, nodes: int = 128, draws: int = 10, depth: int = DEPTH) -> Request:

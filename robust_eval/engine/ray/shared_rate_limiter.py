@@ -41,7 +41,7 @@ class RateLimiterActor:
 
     def __init__(self, settings: ServiceSettings) -> None:
         self._limiter = LocalRateLimiter(settings, settings.spending())
-        self._lease = 2 * settings.request_seconds
+        self._lease = 2 * settings.timeout
         self._under_way: dict[int, tuple[AsyncExitStack, Permit, tuple[int, int]]] = {}
         self._leases: dict[int, asyncio.Task[None]] = {}
         self._counted: dict[str, tuple[int, int]] = {}

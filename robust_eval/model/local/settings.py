@@ -35,7 +35,7 @@ class TransformersSettings:
     """auto: CUDA where there is one, else the CPU; or a torch device such as cuda:1."""
     trust_remote_code: bool = False
     """Run Python code that a model repository brings. Never needed for the models configured here."""
-    answers_at_once: int | None = None
+    batch_size: int | None = None
     """Answers whose prefixes are evaluated together at most (those of one question always are): bounds the memory; the
     answers do not depend on it. null: as many as pay and fit into half of the free memory, fewer if that was too
     many."""
@@ -57,8 +57,8 @@ class TransformersSettings:
             raise ValueError(f"prompt_style must be plain or chat, not {self.prompt_style}")
         if self.dtype not in DTYPES:
             raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, not {self.dtype}")
-        if self.answers_at_once is not None and self.answers_at_once < 1:
-            raise ValueError(f"answers_at_once must be at least 1, not {self.answers_at_once}")
+        if self.batch_size is not None and self.batch_size < 1:
+            raise ValueError(f"batch_size must be at least 1, not {self.batch_size}")
         if "" in self.stop:
             raise ValueError("stop must not hold an empty string, which ends every answer")
         if self.path.startswith("embedded:") and not self.sha256:
@@ -71,7 +71,7 @@ class TransformersSettings:
     @property
     def max_answers_at_once(self) -> int:
         """Maximum number of answers in a block, if the memory holds them."""
-        return self.answers_at_once or MAX_ANSWERS_AT_ONCE[self.effective_device.startswith("cuda")]
+        return self.batch_size or MAX_ANSWERS_AT_ONCE[self.effective_device.startswith("cuda")]
 
     @property
     def effective_device(self) -> str:

@@ -38,7 +38,7 @@ class TransformersModel(LanguageModel):
         self._thinking = config.thinking(tokenizer)
         self._encode = config.encoder(tokenizer)
         self.texts = AnswerTexts(model, tokenizer, config.prompt_style, config.stop)
-        self._max_answers = config.answers_at_once  # reduced after running out of memory
+        self._max_answers = config.batch_size  # reduced after running out of memory
         self._packs: bool | None = None
         self._prefixes: tuple[tuple[list[int], bool], Prefixes] | None = None
         self._checked_length = 0
@@ -188,7 +188,7 @@ class TransformersModel(LanguageModel):
         except ValueError as problem:
             if self.config.stop:
                 raise UserError(f"model {self.config.name}: model.stop cannot be used: {problem}") from problem
-            instead = "sampler=temperature_sweep" if requests[0].enumeration else "sampler.whole_answers=true"
+            instead = "sampler=temperature_sweep" if requests[0].enumeration else "sampler.stop_on_match=false"
             raise UserError(f"model {self.config.name}: {problem}; choose {instead}") from problem
 
     def _replies(

@@ -168,7 +168,7 @@ class BatchTransport:
 
     def _outage(self, problem: UnansweredError, seconds: float) -> float:
         """Return the duration of the outage; raises OutageError above the timeout."""
-        if max(seconds, problem.retry_after or 0) > self.settings.answer_seconds:
+        if max(seconds, problem.retry_after or 0) > self.settings.total_timeout:
             raise OutageError(f"{self.settings.server} has not answered for {seconds:,.0f} s: {problem}")
         log.debug("%s", problem)
         return seconds

@@ -49,7 +49,7 @@ class InspectAI(ServiceSettings):
         """See ServiceSettings; the provider finds its key itself."""
         from robust_eval.model.served.transport.inspect_service import InspectService
 
-        return InspectService(self.model, self.base_url, self.model_args or {}, self.at_once)
+        return InspectService(self.model, self.base_url, self.model_args or {}, self.max_concurrency)
 
     def load(self) -> "ServedModel":
         """Return a client of the provider, which loads nothing; UserError if inspect_ai is not installed."""

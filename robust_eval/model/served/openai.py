@@ -23,7 +23,7 @@ class OpenAI(ServiceSettings):
 
     base_url: str = "https://api.openai.com/v1"
     """Address of the server, up to the part before /chat/completions."""
-    key_variable: str | None = "OPENAI_API_KEY"
+    api_key_env: str | None = "OPENAI_API_KEY"
     """Environment variable that holds the key; null: the server needs none."""
     thinking_token_budget: int | None = None
     """Maximum number of reasoning tokens, for servers with this setting (vLLM); tokens of the answer are additional."""
@@ -36,7 +36,7 @@ class OpenAI(ServiceSettings):
 
     def __post_init__(self) -> None:
         if not {"@", "?", "#"}.isdisjoint(self.base_url):
-            raise ValueError("base_url must not hold a secret: name the variable with the key in key_variable")
+            raise ValueError("base_url must not hold a secret: name the variable with the key in api_key_env")
         if not _is_address(self.base_url):
             raise ValueError(f"base_url must be an address such as http://localhost:8000/v1, not {self.base_url}")
         if self.thinking_token_budget is not None and self.thinking_token_budget < 1:
@@ -83,7 +83,7 @@ class OpenAI(ServiceSettings):
         """See ServiceSettings."""
         from robust_eval.model.served.transport.service import Service
 
-        return Service(self.base_url, self.model, key, self.prompt_style == "chat", self.at_once)
+        return Service(self.base_url, self.model, key, self.prompt_style == "chat", self.max_concurrency)
 
     def openai_service(self, key: str | None) -> "Service":
         """See ServiceSettings."""
@@ -111,14 +111,14 @@ class OpenAI(ServiceSettings):
 
     def load(self) -> "ServedModel":
         """Return a client of the server, which loads nothing; UserError if the key is missing."""
-        key = os.environ.get(self.key_variable, "").strip() if self.key_variable else None
+        key = os.environ.get(self.api_key_env, "").strip() if self.api_key_env else None
         if key == "":
             raise UserError(
-                f"the environment variable {self.key_variable} is not set: it holds the key for {self.base_url} "
-                "(model.key_variable=null where the server wants none)"
+                f"the environment variable {self.api_key_env} is not set: it holds the key for {self.base_url} "
+                "(model.api_key_env=null where the server wants none)"
             )
         if key and not (key.isascii() and key.isprintable()):
-            raise UserError(f"the environment variable {self.key_variable} holds no key: it has other characters")
+            raise UserError(f"the environment variable {self.api_key_env} holds no key: it has other characters")
         from robust_eval.model.served.served_model import ServedModel
 
         return ServedModel(self, key, self.poll_seconds if self.batch else None)

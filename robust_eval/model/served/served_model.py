@@ -72,7 +72,7 @@ class ServedModel(LanguageModel):
     """
 
     def __init__(self, settings: ServiceSettings, key: str | None, poll_seconds: float | None = None) -> None:
-        allow_connections(settings.at_once, "model.at_once")
+        allow_connections(settings.max_concurrency, "model.max_concurrency")
         self.settings = settings
         self.spending = settings.spending()
         self._attempts = Attempts(settings, LocalRateLimiter(settings, self.spending))
@@ -101,7 +101,7 @@ class ServedModel(LanguageModel):
         if enumerated and (reason := self.settings.exact_refusal()):
             raise UserError(reason)
         if not all(request.whole for request in requests):
-            raise UserError("sampler.whole_answers=false cannot be asked of a server: leave it out")
+            raise UserError("sampler.stop_on_match=true cannot be asked of a server: leave it out")
         hottest = max([t for request in requests for t in request.temperatures if not math.isnan(t)], default=0.0)
         can = self.capabilities(max(hottest, 1.0), requests)
         if reason := refusal(self.settings, can, requests):
@@ -202,14 +202,14 @@ class ServedModel(LanguageModel):
     @asynccontextmanager
     async def _probing(self) -> AsyncIterator[Patience]:
         """Yield the retries of a probe; raise OutageError if it takes longer than the timeout of an answer."""
-        seconds = self.settings.answer_seconds
+        seconds = self.settings.total_timeout
         try:
             async with asyncio.timeout(seconds):
                 yield Patience(self.settings, PROBED_AGAIN, self._attempts.in_time)
         except TimeoutError:
             raise OutageError(
                 f"{self.settings.server} did not say within {seconds:g} s what it can do: a faster server, or a longer "
-                "model.answer_seconds"
+                "model.total_timeout"
             ) from None
 
     async def _probe(self, temperature: float) -> Capabilities:
@@ -331,7 +331,7 @@ class ServedModel(LanguageModel):
         self.limiter.begin()
         self._watch = draw_watch(settings, self._capabilities)
         # A tree takes many requests, some of them concurrent, and is stored as a whole: few are begun together.
-        room = asyncio.Semaphore(settings.at_once if exactly else _TASKS_PER_REQUEST * settings.at_once)
+        room = asyncio.Semaphore(settings.max_concurrency if exactly else _TASKS_PER_REQUEST * settings.max_concurrency)
         async with AsyncExitStack() as services, asyncio.TaskGroup() as group:
             answer: Callable[[Call, Callable[[Reply], None]], Coroutine[Any, Any, None]]
             if exactly:

@@ -50,15 +50,15 @@ class ServiceSettings(ModelConfig):
     """Maximum number of tokens of reasoning and answer together; null: the sampler's maximum for an answer."""
     reasoning_effort: str | None = None
     """Reasoning budget in the service's word: low, medium, high, …; null: the service's default."""
-    at_once: int = 64
+    max_concurrency: int = 64
     """Maximum number of concurrent requests; there are fewer while the service does not keep up."""
     requests_per_minute: float | None = None
     """Rate limit of the service; null: none."""
     tokens_per_minute: float | None = None
     """Rate limit of the service for prompts and completions together; null: none."""
-    request_seconds: float = 120.0
+    timeout: float = 120.0
     """Timeout of one request."""
-    answer_seconds: float = 1800.0
+    total_timeout: float = 1800.0
     """Timeout of an answer with all retries."""
     retries: int = 10
     """Maximum number of retries of a request."""
@@ -188,7 +188,7 @@ class ServiceSettings(ModelConfig):
             requests_per_minute=self.requests_per_minute,
             tokens_per_minute=self.tokens_per_minute,
             budget=self.budget,
-            at_once=self.at_once,
+            max_concurrency=self.max_concurrency,
         )
 
     def temperatures(self, wanted: float) -> Temperatures | None:
@@ -207,7 +207,7 @@ class ServiceSettings(ModelConfig):
         return Capabilities.from_text(cached_choice(CACHE, daily_cache_key(self.identity())) or "")
 
 
-def refuse_secrets(name: str, settings: Mapping[str, Any] | None, instead: str = "name that in key_variable") -> None:
+def refuse_secrets(name: str, settings: Mapping[str, Any] | None, instead: str = "name that in api_key_env") -> None:
     """Raise ValueError unless free settings are a mapping without a secret, or None."""
     if settings is not None and not isinstance(settings, dict):
         raise ValueError(f"{name} must be a mapping, not {settings}")
@@ -218,7 +218,7 @@ def refuse_secrets(name: str, settings: Mapping[str, Any] | None, instead: str =
         )
 
 
-_ABOVE_0 = ("at_once", "request_seconds", "answer_seconds", "requests_per_minute", "tokens_per_minute")
+_ABOVE_0 = ("max_concurrency", "timeout", "total_timeout", "requests_per_minute", "tokens_per_minute")
 _RESERVED = (
     *("max_completion_tokens", "reasoning_effort", "thinking_token_budget"),
     *("model", "messages", "prompt", "n", "best_of", "stream", "seed", "temperature", "top_p", "stop"),

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from robust_eval.cli.answer_lists import answer_lists, main, question_ids
+from robust_eval.cli.import_logs import answer_lists, main, question_ids
 from robust_eval.error import UserError
 
 QUESTIONS = '[{"id": "a", "ans": 1},\n {"id": "b"}]\n'
@@ -17,7 +17,7 @@ def test_lists_become_answers_in_the_order_of_the_questions(tmp_path: Path, ques
     responses, ids, output = (tmp_path / name for name in ("responses.txt", "questions.json", "answers.jsonl"))
     responses.write_text("['D', None]\r\n['B', 'B', 'A']")
     ids.write_text(questions, encoding="utf-8")
-    command = [sys.executable, "-m", "robust_eval.cli.answer_lists", str(responses)]
+    command = [sys.executable, "-m", "robust_eval", "import", str(responses)]
     process = subprocess.run(
         [*command, "--questions", str(ids), "--output", str(output)], capture_output=True, text=True, check=True
     )
@@ -125,7 +125,7 @@ def test_nothing_is_written_where_something_is_wrong(
     if responses is not None:
         (tmp_path / "responses.txt").write_text(responses)
     files = [str(tmp_path / name) for name in ("responses.txt", "questions.json", output)]
-    monkeypatch.setattr("sys.argv", ["answer_lists", files[0], "--questions", files[1], "--output", files[2]])
+    monkeypatch.setattr("sys.argv", ["import", files[0], "--questions", files[1], "--output", files[2]])
     with pytest.raises(SystemExit) as stop:
         main()
     assert stop.value.code == 1

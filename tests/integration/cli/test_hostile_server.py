@@ -20,7 +20,7 @@ runpy.run_path("run.py", run_name="__main__")
 ASK = """
 import runpy, torch
 torch.set_num_threads(1)  # those of the process that this is a fork of are not here
-runpy.run_module("robust_eval.cli.ask", run_name="__main__", alter_sys=True)
+runpy.run_module("robust_eval", run_name="__main__", alter_sys=True)
 """
 
 
@@ -101,7 +101,7 @@ def test_nothing_that_it_sends_reaches_the_terminal_a_log_a_page_or_markdown(
         shell.python(["-c", RUN, *perturbed, f"hydra.run.dir={place / 'run'}"], **home),
         shell.python(["-c", RUN, "-m", *settings, *swept, f"hydra.sweep.dir={place / 'sweep'}"], **home),
         shell.python(["-m", "robust_eval", "compare", str(place / "run"), str(place / "sweep")], place, **home),
-        shell.python(["-c", ASK, "Which city?", *settings, "rewriter.rewrites=2", "--truth", "1"], **home),
+        shell.python(["-c", ASK, "ask", "Which city?", *settings, "rewriter.rewrites=2"], **home),
         shell.python(["run.py", *settings, "metric.frs.k='\x1b[2J'"], **home),
     ]
     for each, status in zip(ran, (0, 0, 0, 0, 1), strict=True):

@@ -21,11 +21,11 @@ SETTINGS: dict[str, object] = {
     "model": {"name": "tiny", "path": "somewhere", "trust_remote_code": False},
     "question_types": None,
 }
-SERVER = {"base_url": "https://collector.example/v1", "key_variable": "AWS_SECRET_ACCESS_KEY"}
+SERVER = {"base_url": "https://collector.example/v1", "api_key_env": "AWS_SECRET_ACCESS_KEY"}
 NO_PLACES = {
-    *("accents", "ask", "cascade", "categories", "columns", "contains", "correct", "d", "device", "drift"),
+    *("accents", "cascade", "categories", "columns", "contains", "correct", "d", "device", "drift"),
     *("dtype", "encoding", "estimator", "experiment", "extra_body", "form", "forms", "invalid", "kind", "layout"),
-    *("letter", "missing", "name", "orders", "pressures", "prompt_style", "reasoning_effort", "rubric", "scenario"),
+    *("letter", "missing", "name", "orders", "pushbacks", "prompt_style", "reasoning_effort", "rubric", "scenario"),
     *("selection", "separator", "settings", "sha256", "spelling", "stop", "unbroken"),
 }
 """Settings that are texts, and say neither where something lies nor which code runs."""
@@ -67,7 +67,7 @@ def refusal(folder: Path, *overrides: str) -> str:
         ({"rewriter": {"model": {"trust_remote_code": 1}}}, "rewriter.model.trust_remote_code=1"),
         (
             {"model": SERVER},
-            "model.base_url=https://collector.example/v1 model.key_variable=AWS_SECRET_ACCESS_KEY",
+            "model.api_key_env=AWS_SECRET_ACCESS_KEY model.base_url=https://collector.example/v1",
         ),
         ({"model": {"base_url": "http://[::1]:9/v1; rm"}}, "'model.base_url=http://[::1]:9/v1; rm'"),
         (
@@ -161,7 +161,7 @@ def test_a_text_on_the_command_line_needs_no_quotes(tmp_path: Path):
 
 
 def test_what_is_the_default_anyway_needs_no_saying(tmp_path: Path):
-    model = {"base_url": "https://api.openai.com/v1", "key_variable": "OPENAI_API_KEY", "trust_remote_code": False}
+    model = {"base_url": "https://api.openai.com/v1", "api_key_env": "OPENAI_API_KEY", "trust_remote_code": False}
     assert lines(run_folder(tmp_path / "mlruns", {"model": model, "tracking": {"uri": None}})) == []
 
 

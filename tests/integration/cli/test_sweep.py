@@ -16,7 +16,7 @@ from tiny_model import KNOWN, save_tiny_model
 from unseen import HOSTILE, unseen
 
 from robust_eval.cli.compare import main as report
-from robust_eval.cli.sweep import write_error
+from robust_eval.cli.run import write_error
 from robust_eval.error import UserError
 
 FIGURES = (

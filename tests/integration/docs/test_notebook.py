@@ -32,7 +32,7 @@ def test_the_notebook_runs_and_shows_figures_and_the_report(tmp_path: Path, monk
     assert "traveller on local: 1 of 1 questions kept" in own
     assert error == (
         "there is no setting dataset.limti (did you mean dataset.limit?); dataset has name, limit, shuffle, "
-        "shuffle_choices, seed, scenario, max_unusable, path\n"
+        "shuffle_choices, seed, scenario, max_invalid_fraction, path\n"
     )
     warned = [output.text for cell in cells for output in cell.outputs if output.get("name") == "stderr"]
     assert warned == []

@@ -97,7 +97,7 @@ def test_greedy_answers_alone_are_asked_of_a_server_that_gives_one_reply(tmp_pat
     from robust_eval.prompt.prompt import Prompt
 
     with scripted_server(DrawingServer(deterministic=True), honest=False) as scripted:
-        model = OpenAI("m", "m", base_url=scripted.url, key_variable=None).load()
+        model = OpenAI("m", "m", base_url=scripted.url, api_key_env=None).load()
         model.check([Request("q", 0, Prompt("", (), "An animal?"), (0.0,), 1, 8, 1)])
 
 

@@ -129,7 +129,7 @@ def test_rewrites_that_are_not_written_yet_are_counted_as_if_all_came(plan: Plan
     [
         (["sampler=[perturbation,exact]", "model.generation.top_k=5"], "computes with all of the distribution"),
         (
-            ["sampler=[perturbation,temperature_sweep]", "sampler.temperature_sweep.whole_answers=false"],
+            ["sampler=[perturbation,temperature_sweep]", "sampler.temperature_sweep.stop_on_match=true"],
             "cannot be asked of a server",
         ),
     ],

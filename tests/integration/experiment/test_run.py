@@ -161,7 +161,7 @@ def test_a_run_leaves_its_answers_tables_figures_and_report(measure: Callable, c
 def test_the_same_seed_gives_the_same_answers(measure: Callable):
     tables = [
         pq.read_table(measure(*overrides)[1] / "answers.parquet")
-        for overrides in ((), ("model.answers_at_once=1",), ("seed=1",))
+        for overrides in ((), ("model.batch_size=1",), ("seed=1",))
     ]
     floats = ["token_logprobs", "sampling_logprobs", "top_logprobs"]  # differ in the last digits between batch shapes
     same, smaller_batches, other_seed = (table.drop_columns(floats) for table in tables)
@@ -387,7 +387,7 @@ def test_what_a_data_set_leaves_out_is_on_record(measure: Callable, tmp_path: Pa
     file = tmp_path / "quiz.csv"
     file.write_text("question,answers\nWho drew the maps?,Karl\nWho?,\nWhere?,\u200b\nWhen was it?,1832\n")
     with caplog.at_level("INFO"):
-        result, _ = measure("dataset=local", f"dataset.path={file}", "dataset.max_unusable=0.5")
+        result, _ = measure("dataset=local", f"dataset.path={file}", "dataset.max_invalid_fraction=0.5")
     recorded = {name: value for name, value in result.description.items() if name.startswith("loaded.dataset.")}
     digest = recorded.pop("loaded.dataset.fingerprint")
     assert recorded == {"loaded.dataset.unusable.no_accepted_answer": 2, "loaded.dataset.unusable_aliases": 0}

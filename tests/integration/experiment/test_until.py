@@ -112,7 +112,7 @@ FRS = (
     "sampler.temperature_sweep.trials=2",
     "sampler.temperature_sweep.temperatures=[0.5,1,1.5,2]",
 )
-NARROW = "until={frs.d1: 0.05}"
+NARROW = "target_half_width={frs.d1: 0.05}"
 Ask = Callable[..., tuple[Result, Path]]
 
 
@@ -165,11 +165,12 @@ def test_questions_are_taken_until_the_interval_is_narrow_enough_and_no_more(
     found = figures(result)
     assert (found["questions.loaded"], found["questions.unasked"]) == (QUESTIONS, QUESTIONS - taken)
     assert found["questions.asked"] == found["questions.kept"] == taken
-    said = [record.message for record in caplog.records if record.message.startswith("until: ")]
-    assert said[0].startswith(f"until: 30 of {QUESTIONS} questions: frs.d1 0.")
-    assert said[-1].startswith(f"until: {taken} of {QUESTIONS} questions: frs.d1 {frs.value:.3f} ± 0.0")
+    said = [record.message for record in caplog.records if record.message.startswith("target_half_width: ")]
+    assert said[0].startswith(f"target_half_width: 30 of {QUESTIONS} questions: frs.d1 0.")
+    assert said[-1].startswith(f"target_half_width: {taken} of {QUESTIONS} questions: frs.d1 {frs.value:.3f} ± 0.0")
     sentence = (
-        f"until={{frs.d1: 0.05}}: {taken} of {QUESTIONS} questions were taken, and {QUESTIONS - taken} left unasked"
+        f"target_half_width={{frs.d1: 0.05}}: {taken} of {QUESTIONS} questions were taken, and "
+        f"{QUESTIONS - taken} left unasked"
     )
     assert sentence in capsys.readouterr().out
     assert f"{sentence}." in (folder / "report.html").read_text(encoding="utf-8")
@@ -186,7 +187,7 @@ def test_questions_are_taken_until_the_interval_is_narrow_enough_and_no_more(
 def test_a_width_that_is_out_of_reach_takes_all_and_finds_what_a_plain_run_finds(
     ask: Ask, undisturbed: dict[str, Result]
 ):
-    result, _ = ask("until={frs.d1: 0.001}")
+    result, _ = ask("target_half_width={frs.d1: 0.001}")
     whole = undisturbed["whole"]
     assert figures(result) == figures(whole)
     assert "questions.unasked" not in figures(result)
@@ -206,7 +207,7 @@ def test_blocks_without_a_known_fact_are_passed(server: ScriptedServer, ask: Ask
 
 
 def test_no_more_questions_are_kept_than_samplers_take(server: ScriptedServer, ask: Ask):
-    result, _ = ask("until={frs.d1: 0.001}", "sampler.temperature_sweep.max_questions=50")
+    result, _ = ask("target_half_width={frs.d1: 0.001}", "sampler.temperature_sweep.max_questions=50")
     assert len(result.kept) == 50
     assert isinstance(server.answer, Server)
     assert len({number for number, _, t, _ in server.answer.asked if t > 0}) == 50
@@ -241,7 +242,7 @@ def test_rewrites_are_asked_for_of_the_questions_taken_alone(server: ScriptedSer
         "rewriter.rewrites=2",
         "sampler.perturbation.rewrites=2",
     )
-    result, folder = ask("until={agreement.difficulty.t1: 0.09}", preset=multiqa)
+    result, folder = ask("target_half_width={agreement.difficulty.t1: 0.09}", preset=multiqa)
     assert isinstance(server.answer, Server)
     taken = {int(question.id[1:]) for question in result.asked}
     assert 30 < len(taken) < QUESTIONS

@@ -37,14 +37,15 @@ def test_it_stops_when_it_is_decided_and_says_what_that_saved(
 ):
     few = ("sampler.temperature_sweep.trials=1", "sampler.temperature_sweep.temperatures=[0.5,1]")
     measure(place / "mlruns" / "runs" / "base", f"dataset.limit={FACTS}", *few)
-    wide = "gate.figures={accuracy.greedy: 0.3}"
-    status, found = gated(monkeypatch, "mlruns/runs/base", "seed=1", "until=decided", wide)
+    wide = "gate.metrics={accuracy.greedy: 0.3}"
+    status, found = gated(monkeypatch, "mlruns/runs/base", "seed=1", "early_stop=true", wide)
     assert (status, found["outcome"], found["identical"]) == (0, "PASS", False)
     taken, left = found["asked"]["taken"], found["asked"]["left"]
     assert (taken + left, found["figures"][0]["n"]) == (FACTS, taken)
     assert 30 <= taken < FACTS
     saved = (
-        f"until=decided: {taken} of {FACTS} questions were asked; {left} were left unasked ({left / FACTS:.0%} saved)."
+        f"early_stop=true: {taken} of {FACTS} questions were asked; {left} were left unasked "
+        f"({left / FACTS:.0%} saved)."
     )
     assert saved in capsys.readouterr().out
     assert saved in Path("out", "verdict.md").read_text()

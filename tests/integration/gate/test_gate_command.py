@@ -18,7 +18,7 @@ from experiments import run_experiment
 from junitparser import JUnitXml
 from scripted_server import Body, ScriptedServer, scripted_server
 
-from robust_eval.cli import baseline, gate
+from robust_eval.cli import gate
 from robust_eval.gate.baselines import set_baseline
 from robust_eval.runtime import measured_choices
 
@@ -163,7 +163,7 @@ def test_a_candidate_that_knows_nothing_fails_on_knowledge_run_here_or_before(
 
 def test_a_candidate_that_knows_nothing_is_not_asked_for_longer_than_it_takes(gated: Gate, server: ScriptedServer):
     server.answer = Server(known=QUESTIONS)
-    status, found = gated("until=decided")
+    status, found = gated("early_stop=true")
     assert (status, found["outcome"]) == (1, "FAIL")
     assert found["asked"] == {"taken": 30, "left": QUESTIONS - 30}
 
@@ -177,7 +177,7 @@ def test_a_baseline_that_kept_no_question_gates_knowledge_alone(
     (place / "out" / "verdict.json").unlink()
     assert gated("mlruns/runs/base", baseline=str(folder)) == (2, {})
     assert "has not by question; it kept no question" in " ".join(capsys.readouterr().err.split())
-    status, found = gated("mlruns/runs/base", "gate.figures={accuracy.greedy: 0.02}", baseline=str(folder))
+    status, found = gated("mlruns/runs/base", "gate.metrics={accuracy.greedy: 0.02}", baseline=str(folder))
     assert (status, found["outcome"], found["figures"][0]["difference"]) == (0, "PASS", 1)
 
 
@@ -207,7 +207,7 @@ def test_candidates_in_mlflow_get_the_verdict_and_are_found_by_their_ids(
     status, again = gated(run.info.run_id)
     assert (status, again["figures"]) == (1, found["figures"])
     monkeypatch.setattr("sys.argv", ["baseline", "set", "new", run.info.run_id])
-    baseline.main()
+    gate.baseline()
     (place / "new").mkdir()  # a folder that is no run hides no baseline
     status, again = gated(run.info.run_id, baseline="new")
     assert (status, again["identical"]) == (0, True)
@@ -230,9 +230,9 @@ def test_candidates_in_mlflow_get_the_verdict_and_are_found_by_their_ids(
 def test_facts_that_break_earlier_are_listed_where_trials_stopped_early(
     gated: Gate, server: ScriptedServer, place: Path
 ):
-    early = ("sampler.ask=undecided", "sampler.trials=1", "dataset.limit=40")
+    early = ("sampler.early_stop=true", "sampler.trials=1", "dataset.limit=40")
     base = place / "mlruns" / "runs" / "base" / "config.yaml"
-    base.write_text(base.read_text().replace("ask: all", "ask: undecided"))
+    base.write_text(base.read_text().replace("early_stop: false", "early_stop: true"))
     _, found = gated(*early)
     (folder,) = (file.parent for file in place.glob("mlruns/runs/*/*/summary.json"))
     server.answer = Server(firmer=-0.4)
@@ -245,7 +245,7 @@ def test_facts_that_break_earlier_are_listed_where_trials_stopped_early(
     assert len(found["facts"]["less_firm"]) > 5
     assert found["facts"]["note"].startswith("Trials stopped early")
     assert (
-        "sampler.ask=undecided asked no more than breaking temperatures need." in (folder / "report.html").read_text()
+        "sampler.early_stop=true asked no more than breaking temperatures need." in (folder / "report.html").read_text()
     )
 
 
@@ -258,7 +258,7 @@ def _breaking(folder: Path) -> dict[str, float]:
 
 def test_it_ends_when_it_is_decided(gated: Gate, server: ScriptedServer):
     server.answer = Server(known=190)
-    status, found = gated("until=decided")
+    status, found = gated("early_stop=true")
     assert (status, found["outcome"]) == (1, "FAIL")
     assert found["asked"]["taken"] + found["asked"]["left"] == QUESTIONS
     assert found["asked"]["left"] > 100
@@ -320,8 +320,8 @@ def test_a_budget_that_is_spent_leaves_it_open(gated: Gate):
         (("dataset.path=other.jsonl",), "the key of question q3 is Item4 and was Item3"),
         (("model.nmae=x",), "there is no setting model.nmae (did you mean model.name?)"),
         (("gate.level=3",), "gate: level must lie between 0 and 1"),
-        (("until={frs.d1: 0.1}",), "a gate takes until=decided"),
-        (("mlruns/runs/base", "until=decided"), "has been asked already"),
+        (("target_half_width={frs.d1: 0.1}",), "a gate takes early_stop=true"),
+        (("mlruns/runs/base", "early_stop=true"), "has been asked already"),
     ],
 )
 def test_a_mistake_in_the_call_ends_with_2_and_a_sentence(

@@ -237,7 +237,7 @@ def test_a_verdict_that_takes_too_long_is_missing_and_counted(judge: ScriptedSer
         return by_the_reference(body)
 
     judge.answer = stuck
-    asked = settings(tmp_path, judge, ["The town of X", "It is Boston"] * 2, "grader.model.request_seconds=2")
+    asked = settings(tmp_path, judge, ["The town of X", "It is Boston"] * 2, "grader.model.timeout=2")
     try:
         result, graded = judged(tmp_path, 1, *asked)
     finally:
@@ -384,7 +384,11 @@ def test_a_judge_whose_answers_are_recorded_is_refused():
 def test_a_run_that_is_killed_ten_times_judges_nothing_twice(judge: ScriptedServer, tmp_path: Path, shell: Shell):
     """Each kill falls while a verdict is being asked for, one at a time: the one before may come again."""
     asked = settings(
-        tmp_path, judge, ["It is Boston", "Boston", "A X?", "Boston"], "grader.model.at_once=1", "engine.threads=1"
+        tmp_path,
+        judge,
+        ["It is Boston", "Boston", "A X?", "Boston"],
+        "grader.model.max_concurrency=1",
+        "engine.threads=1",
     )
     code = """
 import sys

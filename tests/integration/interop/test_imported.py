@@ -9,7 +9,6 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 
 import harness_logs
@@ -182,7 +181,7 @@ def test_every_command_of_the_page_runs(inspect_logs: Path, tmp_path: Path, monk
         if words[0] in ("import", "export"):
             untracked = ["tracking=none"] * (words[0] == "import" and "--output" not in words)
             monkeypatch.setattr("sys.argv", [*words, *untracked])
-            import_module(COMMANDS[words[0]].module).main()
+            COMMANDS[words[0]].run()
         else:
             robust_eval.run([*words, "tracking=none"], folder="runs/scored")
     assert "2 answers to 1 questions at temperature 0.7" in capsys.readouterr().out

@@ -76,7 +76,7 @@ def test_frs_is_that_of_its_import_and_the_same_where_trials_end_early(
     assert imported(evaluated / "early", "frs")["frs"] == ours["frs"]
     (loaded,) = robust_eval.load_answers(evaluated / "early")
     assert loaded.metrics == ["frs"]
-    assert "sampler.ask=undecided" in loaded.lacking()["certainty"]
+    assert "sampler.early_stop=true" in loaded.lacking()["certainty"]
 
 
 def test_certainty_and_multiqa_are_those_of_their_import(evaluated: Path):

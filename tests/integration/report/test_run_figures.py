@@ -14,7 +14,7 @@ from experiments import configuration, run_experiment
 from own_metric import Held
 from tiny_model import save_tiny_model
 
-from robust_eval.cli import plot
+from robust_eval.cli.compare import plot
 from robust_eval.error import UserError
 from robust_eval.metric.frs_specs import FRS
 from robust_eval.plot.files import save
@@ -155,7 +155,7 @@ def test_the_command_draws_the_figures_of_a_run_and_those_of_the_method(
     ran: tuple[Result, Path], saved: list[SavedFigure], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 ):
     monkeypatch.setattr(sys, "argv", ["robust-eval plot", str(ran[1]), "--output", str(tmp_path / "drawn")])
-    plot.main()
+    plot()
     assert capsys.readouterr().out.replace("\n", "") == f"figures: {tmp_path / 'drawn'}"
     for figure in saved:
         assert (tmp_path / "drawn" / figure.svg.name).read_bytes() == figure.svg.read_bytes()
@@ -166,14 +166,14 @@ def test_a_link_in_a_folder_does_not_say_where_figures_go(tmp_path: Path, monkey
     (tmp_path / "run" / "figures" / "survival.svg").symlink_to(tmp_path / "mine")
     monkeypatch.setattr(sys, "argv", ["robust-eval plot", str(tmp_path / "run")])
     with pytest.raises(SystemExit, match="1"):
-        plot.main()
+        plot()
     assert "holds a link, and no folder is trusted to say where files go: name --output" in capsys.readouterr().err
 
 
 def test_what_is_no_finished_run_is_said_in_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys):
     monkeypatch.setattr(sys, "argv", ["robust-eval plot", str(tmp_path)])
     with pytest.raises(SystemExit) as stopped:
-        plot.main()
+        plot()
     assert stopped.value.code == 1
     assert "is no finished run" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []

@@ -44,7 +44,7 @@ def test_a_run_killed_at_each_step_of_its_batch_ends_with_the_same_table_and_ask
         server.done = killer or (lambda kind: None)
         settings = [
             *("experiment=certainty", "dataset.limit=15", "sampler.trials=4", "tracking=none"),
-            *("model=openai_compatible", f"model.base_url={server.url}", "model.model=m", "model.key_variable=null"),
+            *("model=openai_compatible", f"model.base_url={server.url}", "model.model=m", "model.api_key_env=null"),
             *("model.poll_seconds=0.06", f"paths.mlruns={tmp_path / folder}", f"hydra.run.dir={tmp_path / folder}/run"),
         ]
         ended = shell.python(

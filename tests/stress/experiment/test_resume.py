@@ -49,7 +49,7 @@ class Runs:
             f"model.path={model}",
             "model.name=tiny",
             "model.prompt_style=plain",
-            "model.answers_at_once=60",
+            "model.batch_size=60",
             "dataset.limit=40",
             "sampler.temperature_sweep.selection=none",
             "sampler.temperature_sweep.trials=3",

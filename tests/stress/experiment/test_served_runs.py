@@ -179,7 +179,7 @@ def test_a_model_behind_a_server_is_found_as_robust_as_the_same_one_in_this_proc
             ["sampler=exact", "model.batch=true"],
             "sampler=exact asks for what follows from the answers before, and batches take a day: model.batch=false",
         ),
-        (["sampler.whole_answers=false"], "sampler.whole_answers=false cannot be asked of a server: leave it out"),
+        (["sampler.stop_on_match=true"], "sampler.stop_on_match=true cannot be asked of a server: leave it out"),
     ],
     ids=["exact", "parts of answers"],
 )
@@ -243,7 +243,7 @@ def test_a_key_is_found_nowhere_whatever_becomes_of_the_run(
     folder = tmp_path / "run"
     folder.mkdir()
     settings = [
-        "model.key_variable=PLANTED_KEY",
+        "model.api_key_env=PLANTED_KEY",
         "model.retries=0",
         f"paths.mlruns={tmp_path / 'mlruns'}",
         "tracking=mlflow",
@@ -277,7 +277,7 @@ def test_a_key_is_found_nowhere_whatever_becomes_of_the_run(
     client = mlflow.MlflowClient(f"sqlite:///{tmp_path / 'mlruns' / 'mlflow.db'}")
     (recorded,) = client.search_runs(["1"])
     assert recorded.info.status == ("FINISHED" if end == "success" else "FAILED")
-    assert recorded.data.params["model.key_variable"] == "PLANTED_KEY"  # the search looks where it should
+    assert recorded.data.params["model.api_key_env"] == "PLANTED_KEY"  # the search looks where it should
     assert holding(tmp_path, "PLANTED_KEY")
     assert (end == "crash") == bool(holding(tmp_path, "Traceback") and holding(tmp_path, "what nobody expects"))
 
@@ -290,7 +290,7 @@ def test_a_key_is_in_no_file_of_the_home_and_in_no_argument_of_a_process(
     with echo(401, "Incorrect API key provided: {}.") as refusing:
         settings = [
             *("model=openai_compatible", f"model.base_url={refusing if end == 'refused' else proxy.base_url}"),
-            *("model.model=smollm2", "model.key_variable=PLANTED_KEY", "sampler.selection=contains", *SWEEP),
+            *("model.model=smollm2", "model.api_key_env=PLANTED_KEY", "sampler.selection=contains", *SWEEP),
             *("dataset.limit=8", f"paths.mlruns={tmp_path / 'mlruns'}"),
         ]
         command = [sys.executable, "run.py", *settings]

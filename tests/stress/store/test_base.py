@@ -44,8 +44,8 @@ ENTRIES = random_entries(300)
 VALUE = list(ENTRIES.values())[150]
 
 
-def put(folder: Path, entries: Mapping[bytes, bytes], most_megabytes: int = 4096) -> None:
-    with SqliteStore(str(folder), most_megabytes).open() as opened:
+def put(folder: Path, entries: Mapping[bytes, bytes], max_size_mb: int = 4096) -> None:
+    with SqliteStore(str(folder), max_size_mb).open() as opened:
         remaining = iter(entries.items())
         while some := dict(itertools.islice(remaining, 30)):
             opened.put(some)
@@ -164,7 +164,7 @@ def test_more_keys_than_fit_into_one_query_are_all_found_once(tmp_path: Path):
 
 def test_the_folder_is_made_and_its_size_said(tmp_path: Path):
     folder = tmp_path / "new" / "store"
-    with SqliteStore(str(folder), most_megabytes=2048).open() as opened:
+    with SqliteStore(str(folder), max_size_mb=2048).open() as opened:
         opened.put(random_entries(3, shortest=MEGABYTE, longest=MEGABYTE))
         assert opened.size() == f"3.0 MB of at most 2,048 MB in {folder}"
 
@@ -276,8 +276,8 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path):
 
 
 def test_a_store_without_room_is_refused():
-    with pytest.raises(ValueError, match=r"^most_megabytes must be at least 1, not 0$"):
-        SqliteStore("anywhere", most_megabytes=0)
+    with pytest.raises(ValueError, match=r"^max_size_mb must be at least 1, not 0$"):
+        SqliteStore("anywhere", max_size_mb=0)
 
 
 def test_a_closed_store_is_refused_and_not_taken_for_damaged(tmp_path: Path):
@@ -898,7 +898,7 @@ def test_what_was_not_used_for_longest_makes_room(tmp_path: Path):
     often = list(LARGE)[:2]
     sizes = []
     for key, value in LARGE.items():
-        with SqliteStore(str(tmp_path), most_megabytes=1).open() as opened:
+        with SqliteStore(str(tmp_path), max_size_mb=1).open() as opened:
             list(opened.get(often))
             opened.put({key: value})
         sizes.append((tmp_path / FILE).stat().st_size)
@@ -913,7 +913,7 @@ def test_a_store_that_is_opened_with_less_room_shrinks(tmp_path: Path):
     assert (tmp_path / FILE).stat().st_size > 1.7 * MEGABYTE
     said: list[str] = []
     with listening(said.append) as warnings:
-        put(tmp_path, NEW, most_megabytes=1)
+        put(tmp_path, NEW, max_size_mb=1)
     assert (tmp_path / FILE).stat().st_size < MEGABYTE
     lost = len(LARGE) - len(found(tmp_path, LARGE))
     assert said == [f"store: {lost} entries that were not used for longest made room"]
@@ -922,9 +922,9 @@ def test_a_store_that_is_opened_with_less_room_shrinks(tmp_path: Path):
 
 
 def test_nothing_is_dropped_that_this_opening_has_used_even_if_it_is_too_much(tmp_path: Path):
-    put(tmp_path, OLD, most_megabytes=1)
+    put(tmp_path, OLD, max_size_mb=1)
     used = list(OLD)[:5]
-    with listening() as warnings, SqliteStore(str(tmp_path), most_megabytes=1).open() as opened:
+    with listening() as warnings, SqliteStore(str(tmp_path), max_size_mb=1).open() as opened:
         assert next(iter(opened.get(used))) == (used[0], OLD[used[0]])
         for key, value in YOUNG.items():
             opened.put({key: value})
@@ -932,17 +932,17 @@ def test_nothing_is_dropped_that_this_opening_has_used_even_if_it_is_too_much(tm
         assert dict(opened.get(list(LARGE))) == mine
         assert opened.size() == f"1.1 MB of at most 1 MB in {tmp_path}"
     assert found(tmp_path, LARGE) == mine
-    assert warnings == ["store: what this run uses is more than store.most_megabytes; it is kept all the same"]
+    assert warnings == ["store: what this run uses is more than store.max_size_mb; it is kept all the same"]
 
 
 def test_damage_that_is_met_while_making_room_is_mended(tmp_path: Path):
-    put(tmp_path, OLD, most_megabytes=1)
+    put(tmp_path, OLD, max_size_mb=1)
     (tmp_path / FILE).write_bytes(broken((tmp_path / FILE).read_bytes(), OLD[next(iter(OLD))]))
-    put(tmp_path, SOME_YOUNG, most_megabytes=1)
+    put(tmp_path, SOME_YOUNG, max_size_mb=1)
     assert found(tmp_path, SOME_YOUNG) == SOME_YOUNG
 
 
 def test_a_disk_that_is_full_while_room_is_made_is_said(tmp_path: Path):
-    put(tmp_path, OLD, most_megabytes=1)
+    put(tmp_path, OLD, max_size_mb=1)
     with files_of_at_most(400_000), pytest.raises(UserError, match=r"^store: "):
-        put(tmp_path, SOME_YOUNG, most_megabytes=1)
+        put(tmp_path, SOME_YOUNG, max_size_mb=1)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from robust_eval.cli import catalogue as module
-from robust_eval.cli.catalogue import catalogue
+from robust_eval.cli import help as module
+from robust_eval.cli.help import catalogue
 from robust_eval.config import documented
 from robust_eval.config.overrides import options
 
@@ -36,7 +36,7 @@ def test_it_holds_every_option_with_its_settings(cache: Path):
         name: options(name) for name in found.groups
     }
     assert [name for name, group in found.groups.items() if group.several] == ["sampler", "metric"]
-    assert found.others == ["seed", "paths.mlruns", "until", "question_types", "labels"]
+    assert found.others == ["seed", "paths.mlruns", "target_half_width", "question_types", "labels"]
     assert asdict(found.groups["grader"].options["cosine"]) == {
         "says": "A reply is right if a sentence model puts it near an accepted answer; multiple choice: if it chooses "
         "the letter",

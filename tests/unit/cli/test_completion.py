@@ -1,7 +1,7 @@
 import pytest
 
-from robust_eval.cli.catalogue import Catalogue, Group, Option
 from robust_eval.cli.completion import completions, for_bash
+from robust_eval.cli.help import Catalogue, Group, Option
 from robust_eval.cli.main import COMMANDS
 
 BREAKS = " \t\n\"'><=;|&(:"

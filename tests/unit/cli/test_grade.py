@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from robust_eval.cli import grade as command
+from robust_eval.cli import graders as command
 from robust_eval.grader.graded_reply import GradedReply
 
 Grade = Callable[..., list[str]]
@@ -20,7 +20,7 @@ def grade(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
     def grade(*words: str, typed: bytes = b"") -> list[str]:
         monkeypatch.setattr(sys, "argv", ["robust-eval grade", *words])
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(typed)))
-        command.main()
+        command.grade_one()
         return capsys.readouterr().out.splitlines()
 
     return grade

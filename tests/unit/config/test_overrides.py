@@ -18,8 +18,7 @@ from robust_eval.config.overrides import (
     options,
     with_own_options,
 )
-from robust_eval.config.repeatable import repeatable
-from robust_eval.config.schema import CONF, SCHEMAS, register
+from robust_eval.config.schema import CONF, SCHEMAS, register, repeatable
 from robust_eval.error import UserError
 from robust_eval.tracking.settings import flat
 
@@ -35,7 +34,9 @@ def message(*overrides: str) -> str:
     return str(problem.value)
 
 
-SWEEP = "temperatures, max_new_tokens, selection, max_questions, min_confidence, prompts, trials, whole_answers, ask"
+SWEEP = (
+    "temperatures, max_new_tokens, selection, max_questions, min_confidence, prompts, trials, stop_on_match, early_stop"
+)
 MODELS = (
     "gpt35_turbo, gpt4o_mini, inspect, llama31_8b, llama32_3b, openai_compatible, qwen25_14b, qwen25_3b, recorded, "
     "smollm2_1.7b, smollm2_135m, smollm2_360m, transformers, vllm_llama31_8b, vllm_mistral_7b, vllm_mixtral_8x7b, "
@@ -45,7 +46,7 @@ METRICS = "agreement, certainty, challenge, frs, order, thinking"
 GRADERS = "cosine, judge, levenshtein, matching, references"
 ROOT = (
     "seed, model, dataset, sampler, metric, rewriter, reader, grader, aggregator, engine, store, tracking, paths, "
-    "until, question_types, labels"
+    "target_half_width, question_types, labels"
 )
 
 MISTAKES = {
@@ -53,6 +54,10 @@ MISTAKES = {
     f"sampler.temperature_sweep.trials?); sampler.temperature_sweep has {SWEEP}",
     "+sampler.temperature_sweep.colour=3": "there is no setting sampler.temperature_sweep.colour; "
     f"sampler.temperature_sweep has {SWEEP}",
+    "model.answers_at_once=3": "model.answers_at_once is now model.batch_size",
+    "sampler.whole_answers=false": "sampler.temperature_sweep.whole_answers is now "
+    "sampler.temperature_sweep.stop_on_match, true where whole_answers was false",
+    "until={frs.d1: 0.1}": "until is now target_half_width",
     "modle=smollm2_135m": f"there is no setting modle (did you mean model?); there are {ROOT}",
     "hydra.run.dri=x": "there is no setting hydra.run.dri (did you mean hydra.run.dir?); hydra.run has dir",
     "hydra/launcher=jobib": "there is no hydra/launcher=jobib (did you mean joblib?); there are basic, joblib, "
@@ -65,16 +70,26 @@ MISTAKES = {
     "metric=[]": "metric must name at least one option",
     "experiment=smoek": "there is no experiment=smoek (did you mean smoke?); there are certainty, challenge, frs, "
     "multiqa, order, profile, smoke, thinking",
-    "sampler.trials=many": "sampler.temperature_sweep.trials must be a whole number, not many",
-    "sampler.trials=null": "sampler.temperature_sweep.trials must be a whole number, not null",
-    "sampler.trials=true": "sampler.temperature_sweep.trials must be a whole number, not true",
-    "sampler.trials=[1,2]": "sampler.temperature_sweep.trials must be a whole number, not [1,2]",
-    "sampler.whole_answers=maybe": "sampler.temperature_sweep.whole_answers must be true or false, not maybe",
-    "sampler.temperatures=0.5": "sampler.temperature_sweep.temperatures must be a list of numbers, in brackets [ ], "
-    "not 0.5",
-    "sampler.temperatures={a:1}": "sampler.temperature_sweep.temperatures must be a list of numbers, in brackets [ ], "
-    "not {a:1}",
-    "sampler.temperatures=[1,hot]": "sampler.temperature_sweep.temperatures[1] must be a number, not hot",
+    "sampler.trials=many": (
+        "sampler.temperature_sweep.trials: Value 'many' of type 'str' could not be converted to Integer"
+    ),
+    "sampler.trials=null": "sampler.temperature_sweep.trials: field 'sampler.temperature_sweep.trials' is not Optional",
+    "sampler.trials=true": (
+        "sampler.temperature_sweep.trials: Value 'True' of type 'bool' could not be converted to Integer"
+    ),
+    "sampler.trials=[1,2]": (
+        "sampler.temperature_sweep.trials: Value '[1, 2]' of type 'list' could not be converted to Integer"
+    ),
+    "sampler.stop_on_match=maybe": (
+        "sampler.temperature_sweep.stop_on_match: Value 'maybe' is not a valid bool (type str)"
+    ),
+    "sampler.temperatures=0.5": (
+        "sampler.temperature_sweep.temperatures: Invalid value assigned: float is not a ListConfig, list or tuple."
+    ),
+    "sampler.temperatures={a:1}": "sampler.temperature_sweep.temperatures: Cannot merge DictConfig with ListConfig",
+    "sampler.temperatures=[1,hot]": (
+        "sampler.temperature_sweep.temperatures[1]: Value 'hot' of type 'str' could not be converted to Float"
+    ),
     "sampler.temperatures=[[1]]": "sampler.temperature_sweep: a value has a type that its setting does not take ('<' "
     "not supported between instances of 'int' and 'list')",
     "sampler.trials=interval(1,3)": "sampler.trials=interval(1,3): a sweep takes values that are written out, "
@@ -87,22 +102,29 @@ MISTAKES = {
     "+metric.certainty.invalid=as_label": "there is no setting metric.certainty.invalid; metric has frs",
     "sampler={temperature_sweep:{trails:3}}": "there is no setting sampler.temperature_sweep.trails (did you mean "
     f"sampler.temperature_sweep.trials?); sampler.temperature_sweep has {SWEEP}",
-    "dataset.limit=some": "dataset.limit must be a whole number or null, not some",
-    "model.path=[a]": "model.path must be a text, not [a]",
-    "model.path.revision=3": "there is no setting model.path.revision; model.path has no settings",
-    "model.path=${modle.name}": "model.path: there is no setting modle.name to take its value from",
-    "model.path=${env:HOME}": "model.path: env is no resolver, from which ${…} could take a value",
-    "model.path=${oc.env:}": "model.path: the value of ${…} cannot be found (env() missing 1 required positional "
-    "argument: 'key')",
-    "model.generation=greedy": "model.generation must be a mapping of settings, not greedy",
+    "dataset.limit=some": "dataset.limit: Value 'some' of type 'str' could not be converted to Integer",
+    "model.path=[a]": "model.path: Cannot convert 'list' to string: '['a']'",
+    "model.path.revision=3": "model.path: Cannot convert 'dict' to string: '{}'",
+    "model.path=${modle.name}": "model.path: Interpolation key 'modle.name' not found",
+    "model.path=${env:HOME}": "model.path: Unsupported interpolation type env",
+    "model.path=${oc.env:}": (
+        "model.path: TypeError raised while resolving interpolation: env() "
+        "missing 1 required positional argument: 'key'"
+    ),
+    "model.generation=greedy": (
+        "model.generation: Invalid type assigned: str is not a subclass of Generation. value: greedy"
+    ),
     "model=3": f"there is no model=3; there are {MODELS}",
-    "paths=runs": "paths must be a mapping of settings, not runs",
+    "paths=runs": "paths: Invalid type assigned: str is not a subclass of Paths. value: runs",
     "hydra=3": f"there is no setting hydra; there are {ROOT}",
-    "hydra.mode=SWEEP": "hydra.mode must be one of RUN, MULTIRUN or null, not SWEEP",
+    "hydra.mode=SWEEP": "hydra.mode: Invalid value 'SWEEP', expected one of [RUN, MULTIRUN]",
     "hydra.searchpath=conf": "hydra.searchpath must be a list of folders, such as [file:///home/me/conf], not conf",
     "hydra.searchpath=[file:///nowhere]": "hydra.searchpath: there is no folder /nowhere",
-    "seed=${seed}": "seed takes its value from itself",
-    "seed=${model.name}": "seed must be a whole number, which ${model.name} is not",
+    "seed=${seed}": "seed: Recursive interpolation detected",
+    "seed=${model.name}": (
+        "seed: While dereferencing interpolation '${model.name}': Value "
+        "'smollm2-135m' of type 'str' could not be converted to Integer"
+    ),
     "seed=???": "seed must be given: add seed=…",
     "~seed": "~seed: a setting is changed, and cannot be left out: write seed=…",
     "~metric.order": "~metric.order: there is nothing of this name to leave out",
@@ -111,9 +133,9 @@ MISTAKES = {
     "is always asked), not -0.2",
     "sampler.temperatures=[0.5]": "metric=frs needs answers at several temperatures to find where a fact breaks, and "
     "the sampler asks at one alone, t = 0.5: choose sampler=temperature_sweep with at least two temperatures above 0",
-    "sampler.ask=some": "sampler.temperature_sweep: ask must be all or undecided, not some",
+    "sampler.early_stop=some": "sampler.temperature_sweep.early_stop: Value 'some' is not a valid bool (type str)",
     "model.stop=['']": "model: stop must not hold an empty string, which ends every answer",
-    "model.answers_at_once=0": "model: answers_at_once must be at least 1, not 0",
+    "model.batch_size=0": "model: batch_size must be at least 1, not 0",
     "metric.frs.d=0": "metric.frs: d must be a number above 0 or a list of such numbers, not 0",
     "metric.d=[1,-2]": "metric.frs: d must be a number above 0 or a list of such numbers, not [1, -2]",
     "model.generation.top_p=0": "model: top_p must lie above 0 and at most at 1, not 0.0",
@@ -140,7 +162,9 @@ MISTAKES = {
     "tracking=null": "tracking must be one of mlflow, none, not null",
     "metric.frs=null": "metric.frs must be one of its options, not null: see conf/metric/",
     "~tracking": "~tracking: a setting is changed, and cannot be left out: write tracking=…",
-    "seed=${oc.env:NOWHERE_SET}": "seed: the environment variable NOWHERE_SET is not set",
+    "seed=${oc.env:NOWHERE_SET}": (
+        "seed: KeyError raised while resolving interpolation: \"Environment variable 'NOWHERE_SET' not found\""
+    ),
     "dataset=[facts,physics]": "dataset takes one option, not 'dataset=[facts,physics]'",
     "labels=nowhere.parquet": "labels=nowhere.parquet: there is no such file; it must be labels.parquet of a run",
     "sampler.trials=5,0": "sampler.temperature_sweep: trials must be at least 1, not 0",
@@ -174,10 +198,12 @@ FILES = {
         "defaults: [local, _self_]\npath: a\npath: b": "{file}, line 3: found duplicate key path",
         "path: quiz.csv": "dataset is no option with a schema: a file conf/dataset/NAME.yaml names one in its "
         "defaults, such as /schema/dataset/jsonl@_here_",
-        "defaults: [local, _self_]\nlimit: many": "dataset=quiz: dataset.limit must be a whole number or null, not "
-        "many",
+        "defaults: [local, _self_]\nlimit: many": (
+            "dataset=quiz: dataset.limit: Value 'many' of type 'str' could not be converted to Integer"
+        ),
         "defaults: [local, _self_]\nlimt: 3": "dataset=quiz: there is no setting dataset.limt (did you mean "
-        "dataset.limit?); dataset has name, limit, shuffle, shuffle_choices, seed, scenario, max_unusable, path, "
+        "dataset.limit?); dataset has name, limit, shuffle, shuffle_choices, seed, scenario, "
+        "max_invalid_fraction, path, "
         "columns, correct, separator, encoding",
     },
     "experiment/own": {
@@ -186,8 +212,7 @@ FILES = {
         "/schema/sampler/temperature_sweep@_here_",
         "# @package _global_\ndefaults: [{override /samplr: exact}]": "experiment=own: its defaults override samplr, "
         "which is no group of options",
-        "# @package _global_\nmodel: 3": "experiment=own: the settings of an option must be a "
-        "mapping of settings, not 3",
+        "# @package _global_\nmodel: 3": "experiment=own: Merge error: int is not a subclass of Transformers. value: 3",
     },
 }
 
@@ -297,13 +322,13 @@ def test_the_only_option_of_a_group_may_be_left_out(tmp_path: Path):
     several = [
         "experiment=profile",
         "sampler.rewrites=3",
-        "sampler.ask=undecided",
+        "sampler.early_stop=true",
         "metric.invalid=as_label",
         place,
     ]
     assert checked_overrides(several).overrides[1:4] == [
         "sampler.perturbation.rewrites=3",
-        "sampler.temperature_sweep.ask=undecided",
+        "sampler.temperature_sweep.early_stop=true",
         "metric.certainty.invalid=as_label",
     ]
 
@@ -377,7 +402,7 @@ def test_the_exact_sampler_refuses_settings_that_make_no_sense():
 
 WRITES = ["experiment=multiqa", "rewriter=llm"]
 MODEL_HAS = (
-    "name, path, revision, sha256, prompt_style, dtype, device, trust_remote_code, answers_at_once, stop, "
+    "name, path, revision, sha256, prompt_style, dtype, device, trust_remote_code, batch_size, stop, "
     "chat_template, thinking_budget, generation"
 )
 
@@ -546,24 +571,27 @@ def test_a_value_of_a_program_is_read_as_it_was(value: object, read: object):
 
 
 def test_questions_are_taken_until_figures_are_known(tmp_path: Path):
-    checked = checked_overrides(["until={frs.d1: 0.02, accuracy.greedy: 1}"])
-    assert checked.config.until == {"frs.d1": 0.02, "accuracy.greedy": 1}
+    checked = checked_overrides(["target_half_width={frs.d1: 0.02, accuracy.greedy: 1}"])
+    assert checked.config.target_half_width == {"frs.d1": 0.02, "accuracy.greedy": 1}
     (tmp_path / "config.yaml").write_text(repeatable(composed_run(checked.overrides)[1]))
-    assert OmegaConf.load(tmp_path / "config.yaml").until == {"frs.d1": 0.02, "accuracy.greedy": 1}
-    assert checked_overrides([as_override("until", {"frs.d1": 0.02})]).config.until == {"frs.d1": 0.02}
-    assert checked_overrides(["experiment=profile", "until={profile.robust: 0.1}"]).config.until == {
-        "profile.robust": 0.1
+    assert OmegaConf.load(tmp_path / "config.yaml").target_half_width == {"frs.d1": 0.02, "accuracy.greedy": 1}
+    assert checked_overrides([as_override("target_half_width", {"frs.d1": 0.02})]).config.target_half_width == {
+        "frs.d1": 0.02
     }
-    assert checked_overrides([]).config.until == {}
+    assert checked_overrides(
+        ["experiment=profile", "target_half_width={profile.robust: 0.1}"]
+    ).config.target_half_width == {"profile.robust": 0.1}
+    assert checked_overrides([]).config.target_half_width == {}
 
 
 @pytest.mark.parametrize(
     ("overrides", "expected"),
     [
         (
-            ["experiment=multiqa", "until={agreement.kappa.t1: 0.1}"],
+            ["experiment=multiqa", "target_half_width={agreement.kappa.t1: 0.1}"],
             (
-                "until names agreement.kappa.t1 (Fleiss' κ, labels mapped at random), which is no mean over questions, "
+                "target_half_width names agreement.kappa.t1 (Fleiss' κ, labels mapped at random), "
+                "which is no mean over questions, "
                 "as an interval that ends a run must be; these are: accuracy.greedy, agreement.accuracy.t1, "
                 "agreement.plurality.t1, agreement.difficulty.t1, agreement.worst.t1, agreement.best.t1, "
                 "agreement.base_minus_difficulty.t1, agreement.certainty.t1, agreement.m2.t1, "
@@ -571,51 +599,71 @@ def test_questions_are_taken_until_figures_are_known(tmp_path: Path):
             ),
         ),
         (
-            ["experiment=multiqa", "until={agreement.alpha: 0.1}"],
-            "until names agreement.alpha (Cronbach's α), which is no mean over questions",
+            ["experiment=multiqa", "target_half_width={agreement.alpha: 0.1}"],
+            "target_half_width names agreement.alpha (Cronbach's α), which is no mean over questions",
         ),
         (
-            ["until={frs.breaking_temperature.median: 0.1}"],
-            "until names frs.breaking_temperature.median (median breaking temperature), which is no mean",
+            ["target_half_width={frs.breaking_temperature.median: 0.1}"],
+            "target_half_width names frs.breaking_temperature.median (median breaking temperature), which is no mean",
         ),
         (
-            ["until={frs.unbrokenshare: 0.1}"],
-            "until names frs.unbrokenshare, which is no figure of this run (did you mean frs.unbroken_share?)",
-        ),
-        (
-            ["until={agreement.worst.t1: 0.1}"],
-            "until names agreement.worst.t1, which is no figure of this run",
-        ),
-        (
-            ["until={frs.d9: 0.1}"],
+            ["target_half_width={frs.unbrokenshare: 0.1}"],
             (
-                "until names frs.d9, which this run does not measure (did you mean frs.d5?); it measures frs.d1, "
+                "target_half_width names frs.unbrokenshare, which is no figure of this run (did you mean "
+                "frs.unbroken_share?)"
+            ),
+        ),
+        (
+            ["target_half_width={agreement.worst.t1: 0.1}"],
+            "target_half_width names agreement.worst.t1, which is no figure of this run",
+        ),
+        (
+            ["target_half_width={frs.d9: 0.1}"],
+            (
+                "target_half_width names frs.d9, which this run does not measure (did you mean "
+                "frs.d5?); it measures frs.d1, "
                 "frs.d2, frs.d5, frs.d10, frs.d50"
             ),
         ),
-        (["until={frs.d1.t0.2: 0.1}"], "until names frs.d1.t0.2, which this run does not measure"),
         (
-            ["experiment=certainty", "until={certainty.entropy: 0.1}"],
+            ["target_half_width={frs.d1.t0.2: 0.1}"],
+            "target_half_width names frs.d1.t0.2, which this run does not measure",
+        ),
+        (
+            ["experiment=certainty", "target_half_width={certainty.entropy: 0.1}"],
             (
-                "until names certainty.entropy, which this run does not measure (did you mean "
+                "target_half_width names certainty.entropy, which this run does not measure (did you mean "
                 "certainty.entropy.t0.7?); it measures certainty.entropy.t0.7"
             ),
         ),
         (
-            ["experiment=certainty", "until={certainty.error_rate.t1: 0.1}"],
-            "until names certainty.error_rate.t1, which this run does not measure",
+            ["experiment=certainty", "target_half_width={certainty.error_rate.t1: 0.1}"],
+            "target_half_width names certainty.error_rate.t1, which this run does not measure",
         ),
         (
-            ["experiment=order", "until={order.bias.place1: 0.1}"],
+            ["experiment=order", "target_half_width={order.bias.place1: 0.1}"],
             (
-                "until names order.bias.place1, which this run does not measure (did you mean order.bias.placeN.t1?); "
+                "target_half_width names order.bias.place1, which this run does not measure (did you "
+                "mean order.bias.placeN.t1?); "
                 "it measures order.bias.placeN.t1"
             ),
         ),
-        (["until={frs.d1: 0}"], "until={frs.d1: 0}: the half-width of an interval must be a number above 0"),
-        (["until={frs.d1: wide}"], "until={frs.d1: wide}: the half-width of an interval must be a number above 0"),
-        (["until=0.02"], "until=0.02: it must name figures, as until={frs.d1: 0.02} does"),
-        (["until={}"], "until={}: it must name figures, as until={frs.d1: 0.02} does"),
+        (
+            ["target_half_width={frs.d1: 0}"],
+            "target_half_width={frs.d1: 0}: the half-width of an interval must be a number above 0",
+        ),
+        (
+            ["target_half_width={frs.d1: wide}"],
+            "target_half_width={frs.d1: wide}: the half-width of an interval must be a number above 0",
+        ),
+        (
+            ["target_half_width=0.02"],
+            "target_half_width=0.02: it must name figures, as target_half_width={frs.d1: 0.02} does",
+        ),
+        (
+            ["target_half_width={}"],
+            "target_half_width={}: it must name figures, as target_half_width={frs.d1: 0.02} does",
+        ),
     ],
 )
 def test_a_figure_that_cannot_end_a_run_is_refused_before_anything_is_asked(overrides: list[str], expected: str):
@@ -625,17 +673,22 @@ def test_a_figure_that_cannot_end_a_run_is_refused_before_anything_is_asked(over
 @pytest.mark.parametrize(
     "overrides",
     [
-        ["metric.d=9", "until={frs.d9: 0.1}"],
-        ["until={accuracy.t0.6: 0.1, frs.survival.t2: 0.1, frs.entropy.mean: 0.1}"],
-        ["experiment=certainty", "until={certainty.entropy.t0.7: 0.1, certainty.error_rate.own: 0.1}"],
-        ["experiment=order", "until={order.bias.place1.t1: 0.1, order.one_choice.t1: 0.1}"],
-        ["experiment=thinking", "until={thinking.frs: 0.1, thinking.accuracy.b64.t1: 0.1}"],
+        ["metric.d=9", "target_half_width={frs.d9: 0.1}"],
+        ["target_half_width={accuracy.t0.6: 0.1, frs.survival.t2: 0.1, frs.entropy.mean: 0.1}"],
+        ["experiment=certainty", "target_half_width={certainty.entropy.t0.7: 0.1, certainty.error_rate.own: 0.1}"],
+        ["experiment=order", "target_half_width={order.bias.place1.t1: 0.1, order.one_choice.t1: 0.1}"],
+        ["experiment=thinking", "target_half_width={thinking.frs: 0.1, thinking.accuracy.b64.t1: 0.1}"],
     ],
 )
 def test_figures_that_a_run_measures_can_end_it(overrides: list[str]):
-    assert checked_overrides(overrides).config.until
+    assert checked_overrides(overrides).config.target_half_width
 
 
 def test_recorded_answers_are_not_taken_until_a_figure_is_known(tmp_path: Path):
-    said = message("model=recorded", "model.name=m", "sampler=recorded", "sampler.file=f", "until={frs.d1: 0.02}")
-    assert said == "until=… says how many questions a model is asked, and sampler=recorded asks none: leave it out"
+    said = message(
+        "model=recorded", "model.name=m", "sampler=recorded", "sampler.file=f", "target_half_width={frs.d1: 0.02}"
+    )
+    assert (
+        said
+        == "target_half_width=… says how many questions a model is asked, and sampler=recorded asks none: leave it out"
+    )

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from robust_eval.config.plugins import load_plugins
+from robust_eval.config.schema import load_plugins
 from robust_eval.runtime.registry import REGISTRY
 
 MODULE = """

@@ -25,7 +25,7 @@ def load(tmp_path):
         else:
             lines = file.suffix == ".jsonl"
             file.write_text("\n".join(map(json.dumps, content)) if lines else json.dumps(content), encoding="utf-8")
-        return Published(name=layout, layout=layout, path=str(file), max_unusable=1, **more).load()
+        return Published(name=layout, layout=layout, path=str(file), max_invalid_fraction=1, **more).load()
 
     return loaded
 

@@ -105,7 +105,7 @@ def load(dataset: Published | OwnTable) -> str:
 
 
 def published(layout: str, file: Path, **more: object) -> Published:
-    return Published(name="fuzz", layout=layout, path=str(file), subsets=["all"], max_unusable=1, **more)  # type: ignore[arg-type]
+    return Published(name="fuzz", layout=layout, path=str(file), subsets=["all"], max_invalid_fraction=1, **more)  # type: ignore[arg-type]
 
 
 def test_every_layout_is_fuzzed():
@@ -144,7 +144,7 @@ def test_any_row_of_a_table_is_a_question_or_counted(rows, correct, separator):
     with TemporaryDirectory() as folder:
         file = Path(folder) / "fuzz.jsonl"
         file.write_text("\n".join(json.dumps(row) for row in rows))
-        table = OwnTable(name="fuzz", path=str(file), correct=correct, separator=separator, max_unusable=1)
+        table = OwnTable(name="fuzz", path=str(file), correct=correct, separator=separator, max_invalid_fraction=1)
         said = load(table)
         assert said == "nothing" or "add 'dataset.separator=" in said  # the first row is good
 

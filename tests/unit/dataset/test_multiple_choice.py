@@ -22,7 +22,7 @@ def load(tmp_path):
         else:
             lines = file.suffix == ".jsonl"
             file.write_text("\n".join(map(json.dumps, content)) if lines else json.dumps(content), encoding="utf-8")
-        return Published(name=layout, layout=layout, path=str(file), **{"max_unusable": 1, **more}).load()
+        return Published(name=layout, layout=layout, path=str(file), **{"max_invalid_fraction": 1, **more}).load()
 
     return loaded
 
@@ -253,7 +253,7 @@ def test_the_physics_study(load):
     (first,) = load("mlphys101", "mlphys101_en.jsonl", [record | {"ans": 0}])
     assert first.correct == 0
     with pytest.raises(UserError, match=r"1 × no choices .*; the first has the columns id, diff, task, opt, ans; "):
-        load("mlphys101", "gold.jsonl", [record | {"opt": ""}], max_unusable=0.5)
+        load("mlphys101", "gold.jsonl", [record | {"opt": ""}], max_invalid_fraction=0.5)
 
 
 def test_the_physics_study_has_questions_of_which_only_the_key_is_known(load):

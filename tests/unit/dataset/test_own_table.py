@@ -81,7 +81,7 @@ def test_answers_that_look_like_several_are_refused_with_both_ways_out(file, sep
         f"Shakespeare': add 'dataset.separator={separator}' where it parts several answers, or write a cell that holds "
         'only one as a list, ["…"]'
     )
-    answers = [question.answers for question in load(file, separator=separator, max_unusable=0.5)]
+    answers = [question.answers for question in load(file, separator=separator, max_invalid_fraction=0.5)]
     assert answers == [("William Shakespeare", "Shakespeare"), ("Jane Austen",)]
 
 
@@ -153,7 +153,7 @@ def test_a_key_that_names_no_choice_makes_a_record_unusable_and_what_would_read_
 def test_fewer_choices_leave_their_last_columns_empty(file):
     columns = {"choices": ["x", "y", "z"], "correct": "key"}
     table = "id,question,x,y,z,key\n1,What?,a,b,,B\n2,Which?,a,,c,C\n3,Where?,a,,,A\n"
-    loaded = load(file, table, columns=columns, max_unusable=0.7)
+    loaded = load(file, table, columns=columns, max_invalid_fraction=0.7)
     assert loaded == [Question("1", "What?", choices=("a", "b"), correct=1)]
     assert loaded.unusable == {"malformed choices": 2}
 
@@ -167,7 +167,7 @@ def test_a_row_may_have_choices_or_answers(tmp_path):
         {"id": "4", "question": "Who?", "answers": None},
         {"id": "5", "question": "Is it?", "answers": True},
     ]
-    loaded = load(file, "\n".join(map(json.dumps, rows)), max_unusable=0.5)
+    loaded = load(file, "\n".join(map(json.dumps, rows)), max_invalid_fraction=0.5)
     assert loaded == [LETTERS, Question("1", "Who drew?", ("Karl",)), Question("3", "How many?", ("3",))]
     assert loaded.unusable == {"no accepted answer": 2}
 

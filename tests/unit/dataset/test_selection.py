@@ -42,11 +42,11 @@ def numbered(count):
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_the_limit_takes_some_and_the_share_of_unusable_records_is_that_of_all(shuffle):
     records = [Unusable("unanswerable"), *numbered(9)]
-    loaded = given(*records, limit=3, shuffle=shuffle, max_unusable=0.1).load()
+    loaded = given(*records, limit=3, shuffle=shuffle, max_invalid_fraction=0.1).load()
     assert [question.id for question in loaded] == (["q5", "q8", "q1"] if shuffle else ["q0", "q1", "q2"])
     assert loaded.unusable == {"unanswerable": 1}
     with pytest.raises(UserError, match=r"^1 of the 10 records of given\.csv is unusable"):
-        given(*records, limit=3, shuffle=shuffle, max_unusable=0.09).load()
+        given(*records, limit=3, shuffle=shuffle, max_invalid_fraction=0.09).load()
 
 
 def test_a_shuffled_order_is_of_the_seed_alone():
@@ -102,7 +102,7 @@ def test_a_question_without_an_id_gets_one_of_its_content():
 
 def test_the_same_record_again_has_an_id_of_its_own_unless_the_source_gave_one(caplog):
     plain = replace(WORD, id="")
-    loaded = given(plain, WORD, plain, WORD, plain, max_unusable=0.2).load()
+    loaded = given(plain, WORD, plain, WORD, plain, max_invalid_fraction=0.2).load()
     own = loaded[0].id
     assert [question.id for question in loaded] == [own, "w", f"{own}-2", f"{own}-3"]
     assert loaded.unusable == {"duplicate id": 1}
@@ -140,14 +140,14 @@ def test_too_many_unusable_records_stop_the_run():
     records = [*numbered(3), Unusable("no question", ["a", "b"])]
     for ask in (lambda d: d.load(), lambda d: list(d.stream())):
         with pytest.raises(UserError) as caught:
-            ask(given(*records, max_unusable=0.2))
+            ask(given(*records, max_invalid_fraction=0.2))
         assert str(caught.value) == (
             "1 of the 4 records of given.csv is unusable: 1 × no question (record 4); "
-            "the first has the columns a, b; dataset.max_unusable=0.2 of them may be"
+            "the first has the columns a, b; dataset.max_invalid_fraction=0.2 of them may be"
         )
-    assert given(*records, max_unusable=0.25).load() == numbered(3)
+    assert given(*records, max_invalid_fraction=0.25).load() == numbered(3)
     with pytest.raises(UserError, match=r"^1 of the 1 records of given\.csv is unusable: 1 × no question"):
-        given(Unusable("no question"), max_unusable=1).load()
+        given(Unusable("no question"), max_invalid_fraction=1).load()
 
 
 def test_an_empty_source_is_refused():
@@ -194,8 +194,8 @@ def test_a_scenario_shows_its_part_of_a_question(scenario, question, asked):
     [
         ({"limit": 0}, "limit must be at least 1, not 0"),
         ({"scenario": "closed"}, "scenario must be extractive, multiple_choice, abstractive or null, not closed"),
-        ({"max_unusable": 1.1}, "max_unusable is a share between 0 and 1, not 1.1"),
-        ({"max_unusable": float("nan")}, "max_unusable is a share between 0 and 1, not nan"),
+        ({"max_invalid_fraction": 1.1}, "max_invalid_fraction is a share between 0 and 1, not 1.1"),
+        ({"max_invalid_fraction": float("nan")}, "max_invalid_fraction is a share between 0 and 1, not nan"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(more, message):

@@ -65,7 +65,7 @@ def test_ten_lines_are_enough_for_records_of_any_shape(project):
     exec(code, {})
     with pytest.raises(UserError, match=r"^1 of the 3 records of riddles\.jsonl is unusable: 1 × no accepted answer"):
         load(project, "dataset=riddles").dataset.load()
-    asked = load(project, "dataset=riddles", "dataset.max_unusable=0.5").dataset.load()
+    asked = load(project, "dataset=riddles", "dataset.max_invalid_fraction=0.5").dataset.load()
     assert without_ids(asked) == [
         Question("x", "What has hands but cannot clap?", ("a clock", "watch")),
         Question("x", "What gets wetter the more it dries?", ("a towel",)),
@@ -85,6 +85,6 @@ def test_a_data_set_may_have_exemplars_of_its_own(project):
 def test_the_page_names_every_configured_data_set():
     named = set(re.findall(r"`([a-z0-9_]+)`", PAGE))
     assert {file.stem for file in (CONF / "dataset").glob("*.yaml")} - named == {"local", "jsonl"}
-    for name in ("limit", "shuffle", "shuffle_choices", "scenario", "max_unusable"):
+    for name in ("limit", "shuffle", "shuffle_choices", "scenario", "max_invalid_fraction"):
         assert f"`dataset.{name}=" in PAGE
     assert published.Published(name="any", layout="squad", path="x").revision in PAGE

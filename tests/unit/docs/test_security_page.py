@@ -12,7 +12,7 @@ PROOFS = {
     "test_entry_points_are_options_and_what_cannot_be_loaded_is_left_out_with_a_reason",
     "A model's own Python code": "integration/model/local/test_transformers.py::"
     "test_code_that_a_model_brings_is_announced_whenever_it_may_run",
-    "The environment variable that `model.key_variable` names": "stress/experiment/test_served_runs.py::"
+    "The environment variable that `model.api_key_env` names": "stress/experiment/test_served_runs.py::"
     "test_a_key_is_found_nowhere_whatever_becomes_of_the_run",
     "What a model or a server writes is shown with its control characters spelt out": "integration/cli/"
     "test_hostile_server.py::test_nothing_that_it_sends_reaches_the_terminal_a_log_a_page_or_markdown",

@@ -121,9 +121,9 @@ def test_the_page_opens_with_the_verdict(tmp_path: Path):
 def test_settings_come_from_files_and_the_command_line(tmp_path: Path):
     assert gate_settings([], [CONF]) == GateSettings()
     (tmp_path / "gate").mkdir()
-    (tmp_path / "gate" / "strict.yaml").write_text("figures: {frs.d1: 0.01}\nlevel: 0.99\n")
+    (tmp_path / "gate" / "strict.yaml").write_text("metrics: {frs.d1: 0.01}\nlevel: 0.99\n")
     assert gate_settings(["gate=strict"], [CONF, tmp_path]) == GateSettings({"frs.d1": 0.01}, 0.99)
-    own = ["gate=strict", "gate.figures={accuracy.greedy: 0.1}", "gate.no_reply=0.2"]
+    own = ["gate=strict", "gate.metrics={accuracy.greedy: 0.1}", "gate.no_reply=0.2"]
     assert gate_settings(own, [CONF, tmp_path]) == GateSettings({"accuracy.greedy": 0.1}, 0.99, 0.2)
 
 
@@ -133,8 +133,8 @@ def test_settings_come_from_files_and_the_command_line(tmp_path: Path):
         ("gate=nothing", "there is no gate=nothing; there are default"),
         ("gate.levle=0.9", "gate: .*levle"),
         ("gate.level=2", "gate: level must lie between 0 and 1, not 2"),
-        ("gate.figures={frs.d1: 0}", "gate: figures: the margin of frs.d1 must lie between 0 and 1, not 0"),
-        ("gate.figures={}", "gate: figures must name"),
+        ("gate.metrics={frs.d1: 0}", "gate: metrics: the margin of frs.d1 must lie between 0 and 1, not 0"),
+        ("gate.metrics={}", "gate: metrics must name"),
         ("gate.no_reply=1", "gate: no_reply must be at least 0"),
     ],
 )

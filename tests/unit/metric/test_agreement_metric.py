@@ -299,7 +299,7 @@ def test_a_reply_that_answers_nothing_is_no_missing_rater_where_right_answers_ar
     }
 
 
-@pytest.mark.parametrize("missing", ["own_raters", "drop_question"])
+@pytest.mark.parametrize("missing", ["pairwise", "drop_question"])
 def test_without_gold_answers_what_needs_none_is_there_and_the_rest_is_undefined(missing: str):
     rows = [*said("q1", "aaab", voted=0), *said("q2", "cddd", voted=1), *said("q3", "eeee", voted=0)]
     figures = values(score(THREE, rows, missing=missing))
@@ -519,7 +519,7 @@ def test_two_raters_are_enough():
         ({"categories": 2.5}, "categories must be raters, observed or a whole number above 0, not 2.5"),
         ({"categories": True}, "categories must be raters, observed or a whole number above 0, not True"),
         ({"categories": None}, "categories must be raters, observed or a whole number above 0, not None"),
-        ({"missing": "drop"}, "missing must be own_raters or drop_question, not drop"),
+        ({"missing": "drop"}, "missing must be pairwise or drop_question, not drop"),
         ({"draws": 0}, "draws must be at least 1, not 0"),
     ],
 )

@@ -14,7 +14,7 @@ from robust_eval.sampler.challenge import MOST_TURNS, Challenge, turn_of, turns_
 
 FRANCE = Question("france", "Capital of France?", ("Paris",))
 METALS = Question("metals", "Liquid?", choices=("iron", "mercury", "tin"), correct=1)
-DOUBT = {"pressures": ["doubt"]}
+DOUBT = {"pushbacks": ["doubt"]}
 
 
 def replied(question: Question, text: str, rewrite: int = 0, **other) -> dict:
@@ -66,11 +66,11 @@ def test_a_conversation_goes_on_with_its_own_replies_and_ends_where_none_came():
 
 
 def test_a_choice_is_denied_with_its_letter():
-    sampler = Challenge(trials=1, pressures=["denial", "alternative"])
+    sampler = Challenge(trials=1, pushbacks=["denial", "alternative"])
     first = [replied(METALS, "B", answer="B")]
     words = [asked(sampler, 1, [], first, [METALS])[0].prompt.question for sampler.trials in [1]]
     assert any(said in words[0] for said in ("B) mercury", "A) iron", "C) tin"))
-    denied = Challenge(trials=1, pressures=["denial"])
+    denied = Challenge(trials=1, pushbacks=["denial"])
     assert "B) mercury" in asked(denied, 1, [], first, [METALS])[0].prompt.question
 
 
@@ -108,7 +108,7 @@ def test_questions_without_a_reply_are_not_doubted():
         ({"turns": 0}, f"turns must be between 1 and {MOST_TURNS}, not 0"),
         ({"turns": 6000}, f"turns must be between 1 and {MOST_TURNS}, not 6000"),
         ({"trials": 0}, "trials must be at least 1, not 0"),
-        ({"pressures": []}, "pressures must name at least one kind"),
+        ({"pushbacks": []}, "pushbacks must name at least one kind"),
         ({"temperatures": [0.0]}, "temperatures must all be above 0"),
     ],
 )
@@ -121,10 +121,10 @@ def test_a_kind_that_the_file_has_not_is_refused_with_those_that_it_has(tmp_path
     with pytest.raises(
         UserError, match=r"builtin:challenge\.yaml has no threat; there are doubt, alternative, authority, d"
     ):
-        Challenge(pressures=["threat"]).requests([FRANCE], Matching(), 0)
+        Challenge(pushbacks=["threat"]).requests([FRANCE], Matching(), 0)
     mine = tmp_path / "mine.yaml"
     mine.write_text("challenges: {threat: ['Last chance: not {answer}?']}")
-    (request, *_) = Challenge(pressures=["threat"], challenges=str(mine)).requests([FRANCE], Matching(), 0)
+    (request, *_) = Challenge(pushbacks=["threat"], challenges=str(mine)).requests([FRANCE], Matching(), 0)
     assert request.form == "turn 1, threat: Last chance: not Paris?"
     with pytest.raises(UserError, match=r"few_shot\.yaml has no doubt; there are none: challenges is missing"):
         Challenge(challenges="builtin:few_shot.yaml").requests([FRANCE], Matching(), 0)

@@ -26,13 +26,13 @@ def test_the_defaults_are_those_of_the_paper():
     sweep = TemperatureSweep()
     assert sweep.temperatures == [0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0]
     assert (sweep.trials, sweep.max_new_tokens, sweep.selection, sweep.max_questions) == (10, 5, "exact_match", 1000)
-    assert (sweep.estimator, sweep.whole_answers) == ("trials", True)
+    assert (sweep.estimator, sweep.stop_on_match) == ("trials", False)
 
 
 @pytest.mark.parametrize("whole", [True, False])
 def test_every_question_is_asked_at_every_temperature(whole: bool):
     judge = Judge()
-    sweep = TemperatureSweep(temperatures=[2.0, 0.5], trials=4, whole_answers=whole)
+    sweep = TemperatureSweep(temperatures=[2.0, 0.5], trials=4, stop_on_match=not whole)
     assert sweep.requests(QUESTIONS, judge, seed=3) == [
         Request(q.id, 0, prompt_for(q), (0.5, 2.0), 4, 5, 3, 0, 0, None if whole else judge.matchers[q.id], whole)
         for q in QUESTIONS
@@ -47,11 +47,11 @@ def test_a_question_whose_answers_can_only_be_graded_whole_brings_no_matcher():
         Question("open", "Capital of Italy?"),
         Question("nothing", "Capital of Italy?", ("", " ")),
     ]
-    requests = TemperatureSweep(whole_answers=False).requests(questions, Matching(), seed=0)
+    requests = TemperatureSweep(stop_on_match=True).requests(questions, Matching(), seed=0)
     assert [request.question_id for request in requests if request.matcher] == ["free"]
     matcher = requests[0].matcher
     assert [matcher.right(reply) for reply in ("It is Rome.", "Paris", "Romeo")] == [True, False, False]
-    requests = TemperatureSweep(whole_answers=False).requests(questions, Matching("substring"), seed=0)
+    requests = TemperatureSweep(stop_on_match=True).requests(questions, Matching("substring"), seed=0)
     assert [request.matcher for request in requests] == [None] * 4
 
 
@@ -61,7 +61,6 @@ def test_a_question_whose_answers_can_only_be_graded_whole_brings_no_matcher():
         ({"temperatures": []}, "temperatures must hold at least one temperature"),
         ({"temperatures": [math.nan]}, "temperatures must all be above 0 (the greedy answer is always asked), not nan"),
         ({"trials": 0}, "trials must be at least 1, not 0"),
-        ({"ask": "some"}, "ask must be all or undecided, not some"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(settings: dict, message: str):

@@ -339,7 +339,7 @@ class LocalRateLimiter:
     def begin(self) -> None:
         """Make a queue for the current event loop."""
         settings = self._settings
-        self._paces.append(Pace(settings.at_once, settings.requests_per_minute, settings.tokens_per_minute))
+        self._paces.append(Pace(settings.max_concurrency, settings.requests_per_minute, settings.tokens_per_minute))
         self._settled = asyncio.Event()  # set when a reservation ends
 
     @asynccontextmanager

@@ -49,7 +49,7 @@ class Attempts:
                 if self.ended and problem.kind != "filtered":
                     raise EndedError(str(self.ended)) from None
                 wait = backoff(attempt, problem.retry_after, random.Random(repr((name, attempt))), problem.longest_wait)
-                late = time.monotonic() - began + wait > self._settings.answer_seconds
+                late = time.monotonic() - began + wait > self._settings.total_timeout
                 if problem.kind not in AGAIN or attempt >= self._settings.retries or late:
                     raise
             attempt += 1
@@ -77,7 +77,7 @@ class Attempts:
             try:
                 response = await self.in_time(ask())
             except UnansweredError as problem:
-                if (problem.retry_after or 0) > self._settings.answer_seconds:
+                if (problem.retry_after or 0) > self._settings.total_timeout:
                     self.end(f"{self._settings.server} asks to come back in {problem.retry_after:.0f} s: {problem}")
                 elif problem.kind == "busy":
                     permit.refused(problem.retry_after)
@@ -93,7 +93,7 @@ class Attempts:
 
     async def in_time(self, request: Coroutine[Any, Any, Result], maximum: float = math.inf) -> Result:
         """Return the result of a request within its timeout and ``most`` seconds; raises UnansweredError."""
-        seconds = min(self._settings.request_seconds, maximum)
+        seconds = min(self._settings.timeout, maximum)
         try:
             async with asyncio.timeout(seconds):
                 return await request
@@ -135,7 +135,7 @@ class Attempts:
 log = logging.getLogger(__name__)
 
 MIN_PATIENCE = 40.0
-"""Seconds without an answer that a probe spends at most, unless a third of ``request_seconds`` is more."""
+"""Seconds without an answer that a probe spends at most, unless a third of ``timeout`` is more."""
 MIN_TIMEOUT = 10.0
 """Minimum timeout of a request, however much of them is spent."""
 LOG_AFTER = 5.0
@@ -160,7 +160,7 @@ class Patience:
         self._settings = settings
         self._retries = min(settings.retries, retries)
         self._in_time = in_time
-        self._limit = max(MIN_PATIENCE, settings.request_seconds / 3)
+        self._limit = max(MIN_PATIENCE, settings.timeout / 3)
         self._spent = 0.0
         self._answered = 0
         self._began = self._logged_at = -math.inf
@@ -189,12 +189,10 @@ class Patience:
                     self._spent += time.monotonic() - began + wait
                 if problem.kind not in AGAIN or attempt >= self._retries:
                     raise
-                if wait > self._settings.request_seconds:
+                if wait > self._settings.timeout:
                     raise self._ended(problem, f"it asks to come back in {wait:.0f} s") from None
                 if self._spent >= self._limit:
-                    raise self._ended(
-                        problem, f"a model.request_seconds above {3 * self._limit:.0f} waits longer"
-                    ) from None
+                    raise self._ended(problem, f"a model.timeout above {3 * self._limit:.0f} waits longer") from None
                 self._last = problem
             attempt += 1
             await sleep(wait)
@@ -207,11 +205,11 @@ class Patience:
         await sleep(max(LOG_AFTER, self._logged_at + LOG_INTERVAL - self._began))
         while True:
             self._logged_at = time.monotonic()
-            maximum = min(self._settings.request_seconds, self._limit)
+            maximum = min(self._settings.timeout, self._limit)
             log.info(
                 "%s has not answered for %.0f s%s: it is asked what it can do%s, and waited for up to %.0f s",
                 *(self._settings.server, self._logged_at - self._began, f" ({self._last})" if self._last else ""),
                 f", has answered {self._answered} requests" if self._answered else "",
-                self._settings.answer_seconds if self._last and self._last.kind == "busy" else maximum,
+                self._settings.total_timeout if self._last and self._last.kind == "busy" else maximum,
             )
             await sleep(LOG_INTERVAL)

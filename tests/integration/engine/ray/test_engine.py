@@ -251,7 +251,7 @@ def test_settings_that_make_no_sense_are_refused(settings: dict[str, float], mes
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Settings of a real model, two questions of which make a block."""
     folder = save_tiny_model(tmp_path_factory.mktemp("model"))
-    return {"name": "tiny", "path": str(folder), "prompt_style": "plain", "answers_at_once": 60}
+    return {"name": "tiny", "path": str(folder), "prompt_style": "plain", "batch_size": 60}
 
 
 @pytest.mark.parametrize(("sampler", "points"), [(TemperatureSweep(trials=3), 0), (Exact(nodes=8), 24)])
@@ -328,11 +328,11 @@ def test_actors_keep_the_limit_of_a_server_and_the_budget_together(
     asked, store = [replace(each, temperatures=(1.0,), trials=1) for each in questions(60)], ParquetStore(str(tmp_path))
     engine = Ray(address, actors=4, block_size=5)
     with scripted_server(answer) as server:
-        settings = {"base_url": server.url, "key_variable": None, "prompt_price": 0, "completion_price": 1_000_000}
+        settings = {"base_url": server.url, "api_key_env": None, "prompt_price": 0, "completion_price": 1_000_000}
 
         def run(budget: float) -> pa.Table:
             """The answers, each of which costs 5."""
-            return ask(engine, OpenAI("served", "served", **settings, at_once=3, budget=budget), asked, store)
+            return ask(engine, OpenAI("served", "served", **settings, max_concurrency=3, budget=budget), asked, store)
 
         with pytest.raises(UserError, match=r"^the budget of 100 is spent .*\(100\.0000 so far\); .* in the store$"):
             run(100)

@@ -121,7 +121,7 @@ def large_vocabulary() -> TransformersModel:
     from robust_eval.model.local.transformers import Transformers
 
     torch.set_num_threads(1)
-    config = Transformers("large", "nowhere", prompt_style="plain", answers_at_once=120)
+    config = Transformers("large", "nowhere", prompt_style="plain", batch_size=120)
     return TransformersModel(config, tiny("llama", vocabulary=40_000, positions=256).eval(), byte_tokenizer())
 
 

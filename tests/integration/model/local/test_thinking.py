@@ -109,7 +109,7 @@ def test_a_template_that_opens_the_reasoning_is_left_as_it_is(folder: Path):
 def test_answers_do_not_depend_on_what_is_asked_beside_them(folder: Path):
     requests = [request(text=text) for text in ("Two?", "And three times three?", "Six?")]
     together = ask(load(folder, thinking_budget=10), *requests)
-    alone = [ask(load(folder, thinking_budget=10, answers_at_once=3), each)[0] for each in requests]
+    alone = [ask(load(folder, thinking_budget=10, batch_size=3), each)[0] for each in requests]
     assert [[c.token_ids for c in each] for each in together] == [[c.token_ids for c in each] for each in alone]
 
 

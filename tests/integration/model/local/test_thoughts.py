@@ -100,7 +100,7 @@ def test_thoughts_about_a_question_do_not_depend_on_how_many_are_written_togethe
         {reply.request.item: reply.completions for block in found for reply in block}
         for found in (
             load(folder).complete(requests, {request.item for request in requests}),
-            load(folder, answers_at_once=1).complete(requests, {request.item for request in requests}),
+            load(folder, batch_size=1).complete(requests, {request.item for request in requests}),
             load(folder).complete(requests, {requests[2].item}),
         )
     )
@@ -184,7 +184,7 @@ def test_a_budget_of_the_model_and_thoughts_of_a_request_are_not_both_told(folde
 
 
 def test_ray_is_given_thoughts_in_blocks_and_the_answers_to_a_question_together(folder: Path):
-    config = Transformers(name="tiny", path=str(folder), prompt_style="chat", answers_at_once=32)
+    config = Transformers(name="tiny", path=str(folder), prompt_style="chat", batch_size=32)
     requests = [thoughts(2, 4, text=f"{number}{number}?") for number in range(5)]
     division = config.shard(requests)
     assert division.blocks == [requests[:2], requests[2:]]  # 2 · 2 answers, an eighth of the most, and 4 · 2

@@ -270,8 +270,8 @@ def test_a_template_without_a_system_role_gets_the_system_line_from_the_user(fol
 def test_completions_are_the_same_at_any_block_size_and_order(folder: Path):
     requests = [request("a" * (1 + index % 9), 20, (0.5, 2.0)) for index in range(9)]
 
-    def ask(answers_at_once: int | None, asked: list[Request]) -> dict:
-        model = load(folder, prompt_style="plain", answers_at_once=answers_at_once)
+    def ask(batch_size: int | None, asked: list[Request]) -> dict:
+        model = load(folder, prompt_style="plain", batch_size=batch_size)
         return {reply.request.question_id: [c.token_ids for c in reply.completions] for reply in answered(model, asked)}
 
     together = ask(1600, requests)
@@ -372,7 +372,7 @@ def test_being_out_of_memory_in_the_middle_of_a_block_is_survived(
 def test_a_block_that_was_too_large_makes_those_after_it_smaller(folder: Path, monkeypatch: pytest.MonkeyPatch):
     requests = [free_request(f"{index:02}") for index in range(32)]  # 60 answers each
     asked = out_of_memory_beyond(monkeypatch, 3, torch.OutOfMemoryError("CUDA out of memory."))
-    model = load(folder, prompt_style="plain", answers_at_once=8 * 60)
+    model = load(folder, prompt_style="plain", batch_size=8 * 60)
     assert len(list(answered(model, requests))) == 32
     assert asked[:4] == [8, 4, 2, 2]
     assert sum(size > 3 for size in asked) <= 3  # at 8, and at each of its halves
@@ -488,7 +488,7 @@ def test_answers_are_drawn_also_where_their_tokens_cannot_be_read(folder: Path, 
     assert found == expected
     enumeration = Enumeration(8, (0.5, 1.0, 2.0, 4.0))
     for needs_them, instead in (
-        (replace(asked, whole=False), "sampler.whole_answers=true"),
+        (replace(asked, whole=False), "sampler.stop_on_match=false"),
         (replace(asked, trials=0, enumeration=enumeration), "sampler=temperature_sweep"),
     ):
         with pytest.raises(UserError) as problem:
@@ -601,8 +601,8 @@ def test_answers_of_the_embedded_model_do_not_depend_on_the_blocks(embedded: Tra
     texts = ["What is the capital of Italy?", "Name a colour.", "Who was Napoleon?", "How many days has a week?"]
     requests = [Request(t, 0, prompt_for(Question(t, t, ("x",))), (0.6, 1.2, 2.0), 10, 5, 0) for t in texts]
 
-    def ask(answers_at_once: int, asked: list[Request]) -> list[list[int]]:
-        config = replace(embedded.config, answers_at_once=answers_at_once)
+    def ask(batch_size: int, asked: list[Request]) -> list[list[int]]:
+        config = replace(embedded.config, batch_size=batch_size)
         replies = answered(TransformersModel(config, embedded.model, embedded.tokenizer), asked)
         found = {reply.request.question_id: [c.token_ids for c in reply.completions] for reply in replies}
         return [ids for text in texts for ids in found[text]]
@@ -653,7 +653,7 @@ def test_settings_that_make_no_sense_are_refused():
     for settings, message in (
         ({"prompt_style": "poem"}, "prompt_style must be plain or chat, not poem"),
         ({"dtype": "int8"}, "dtype must be one of auto, float32, bfloat16, float16, not int8"),
-        ({"answers_at_once": 0}, "answers_at_once must be at least 1, not 0"),
+        ({"batch_size": 0}, "batch_size must be at least 1, not 0"),
         ({"stop": ["Q:", ""]}, "stop must not hold an empty string, which ends every answer"),
         ({"path": "embedded:x/y.gguf"}, "sha256 must be given for an embedded model"),
     ):

@@ -14,8 +14,7 @@ from batch_server import BatchServer, batch_server
 from experiments import run_experiment
 
 from robust_eval.answer import DEFAULT_TEMPERATURE, rows
-from robust_eval.cli.cancel import cancel_batches
-from robust_eval.cli.dry_run import dry_run
+from robust_eval.cli.dry_run import cancel_batches, dry_run
 from robust_eval.config.overrides import checked_overrides
 from robust_eval.config.schema import register
 from robust_eval.engine.local import Local
@@ -61,8 +60,8 @@ def store(tmp_path: Path) -> SqliteStore:
 
 
 def config(server: BatchServer, **settings: Any) -> OpenAI:
-    given = {"name": "m", "model": "m", "base_url": server.url, "key_variable": None, "batch": True}
-    return OpenAI(**(given | {"poll_seconds": 0.03, "answer_seconds": 3600.0} | settings))
+    given = {"name": "m", "model": "m", "base_url": server.url, "api_key_env": None, "batch": True}
+    return OpenAI(**(given | {"poll_seconds": 0.03, "total_timeout": 3600.0} | settings))
 
 
 def questions(number: int, **settings: Any) -> list[Request]:
@@ -301,7 +300,7 @@ def test_a_service_that_does_not_answer_for_long_ends_the_run_and_keeps_the_batc
     requests = questions(3)
     server.faults["look"] = ["lost"] * 1000
     with pytest.raises(UserError, match="has not answered for"):
-        ask(config(server, answer_seconds=0.2), store, requests)
+        ask(config(server, total_timeout=0.2), store, requests)
     server.faults["look"].clear()
     assert told(ask(config(server), store, requests)) == without_batches(server, requests)
     assert len(server.batches) == 1

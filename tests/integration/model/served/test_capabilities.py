@@ -377,7 +377,7 @@ def test_a_filter_that_takes_every_prompt_of_the_probe_is_no_failure() -> None:
 def test_a_server_that_refuses_seeds_is_asked_without(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with scripted_server(Kind(unknown=("seed",))) as server:
-        model = OpenAI("m", "m", base_url=server.url, key_variable=None).load()
+        model = OpenAI("m", "m", base_url=server.url, api_key_env=None).load()
         request = Request("q", 0, Prompt("", (), "An animal?"), (0.5,), 2, 8, 1)
         model.check([request])
         replies = [reply for block in model.complete([request], {request.item}) for reply in block]

@@ -187,7 +187,7 @@ def test_answers_are_those_that_the_same_server_gives_to_ours_and_none_is_asked_
     frs = ["experiment=frs", "sampler.selection=none", "dataset.limit=4", "sampler.trials=3"]
     frs += ["sampler.temperatures=[0.5,1.0]", "sampler.prompts=builtin:zero_shot.yaml"]
     # what llama.cpp computes beside a request, and has in its cache, changes the last digits that it draws from
-    frs += ["model.at_once=1", "model.extra_body={cache_prompt: false}"]
+    frs += ["model.max_concurrency=1", "model.extra_body={cache_prompt: false}"]
     prices = ["model.prompt_price=1000", "model.completion_price=1000"]
     with api_server() as url, FaultProxy(url, rate=0.0) as proxy:
         ours = ["model=openai_compatible", f"model.base_url={url}", "model.model=m"]

@@ -169,7 +169,9 @@ def deadline(seconds: float) -> Iterator[None]:
 
 
 def config(url: str, **settings: Any) -> OpenAI:
-    return OpenAI(**({"name": "m", "model": "m", "base_url": url, "key_variable": None, "at_once": 16} | settings))
+    return OpenAI(
+        **({"name": "m", "model": "m", "base_url": url, "api_key_env": None, "max_concurrency": 16} | settings)
+    )
 
 
 def question(number: int, **settings: Any) -> Request:
@@ -251,7 +253,7 @@ def test_under_every_fault_each_answer_comes_once_and_is_that_of_an_undisturbed_
     undisturbed = ask(config(url), NoStore(), requests)
     faults = [fault for fault in FAULTS if fault not in UNHELPFUL]
     with Proxy(url, faults=faults, rate=0.2, seed=seed, retry_after=0.1, slow=0.1) as proxy:
-        model = config(proxy.base_url, request_seconds=10 if server == "llama" else 2)
+        model = config(proxy.base_url, timeout=10 if server == "llama" else 2)
         table = ask(model, store, requests)
         log, bodies = proxy.log, proxy.bodies
         assert ask(model, store, requests) == table
@@ -283,7 +285,7 @@ def test_a_fault_that_every_request_meets_once_costs_no_answer(
     requests = questions(3, trials=2)
     undisturbed = ask(config(instant), NoStore(), requests)
     with Proxy(instant, faults=[fault], rate=1.0, times=1, retry_after=0.1, slow=0.1) as proxy:
-        table = ask(config(proxy.base_url, request_seconds=1), NoStore(), requests)
+        table = ask(config(proxy.base_url, timeout=1), NoStore(), requests)
         met = Counter(entry.fault for entry in proxy.log)
     if fault == "prompt_filtered":
         assert table["outcome"].to_pylist() == ["filtered_prompt"] * 12
@@ -298,7 +300,7 @@ def test_a_fault_that_every_request_meets_once_costs_no_answer(
 
 def test_a_server_that_never_answers_makes_errors_and_ends_the_run(instant: str, store: SqliteStore):
     with Proxy(instant, faults=["server_error"], rate=1.0) as proxy:
-        model = config(proxy.base_url, retries=1, at_once=4)
+        model = config(proxy.base_url, retries=1, max_concurrency=4)
         with pytest.raises(UserError) as problem:
             ask(model, store, questions(30))
         said = str(problem.value)
@@ -399,13 +401,13 @@ def test_a_run_that_ends_early_goes_on_where_it_was(
         for name, value in stop.items():
             setattr(proxy, name, value)
         with deadline(20), pytest.raises(UserError) as problem:
-            ask(config(proxy.base_url, at_once=4, **settings), store, requests)
+            ask(config(proxy.base_url, max_concurrency=4, **settings), store, requests)
         assert re.fullmatch(said, str(problem.value))
         came = asked(proxy.good)
         assert 0 < came < TOTAL
         before = proxy.good
         proxy.forget()
-        table = ask(config(proxy.base_url, at_once=4), store, requests)
+        table = ask(config(proxy.base_url, max_concurrency=4), store, requests)
         assert asked(proxy.bodies) == TOTAL - came
         assert not [body for body in proxy.bodies if body in before]
     assert list(rows(table, *WHAT)) == list(rows(undisturbed, *WHAT))
@@ -433,14 +435,14 @@ def test_what_was_written_before_a_crash_is_not_asked_again(
     with stub.stub_server(seconds=0.05) as url, Proxy(url) as proxy:
         crashing = Interrupted(store, 5, problem)
         with deadline(20), pytest.raises(type(problem)):
-            ask(config(proxy.base_url, at_once=4), crashing, requests)
+            ask(config(proxy.base_url, max_concurrency=4), crashing, requests)
         assert len(sys._current_frames()) == threads + 1  # the proxy's own
         with deadline(20):
             proxy.wait_until_left()  # nothing goes on behind our back
         kept = sum(crashing.kept.values())
         assert 10 <= kept < TOTAL
         proxy.forget()
-        table = ask(config(proxy.base_url, at_once=4), store, requests)
+        table = ask(config(proxy.base_url, max_concurrency=4), store, requests)
         assert asked(proxy.bodies) == TOTAL - kept
     assert list(rows(table, *WHAT)) == list(rows(undisturbed, *WHAT))
 
@@ -472,11 +474,11 @@ def test_ctrl_c_while_answers_are_waited_for_ends_at_once_and_keeps_what_came(
         proxy.on_request = lambda number: signal.pthread_kill(main, signal.SIGINT) if number == 10 else None
         start = time.monotonic()
         with deadline(20), pytest.raises(KeyboardInterrupt):
-            ask(config(proxy.base_url, at_once=4), store, requests)
+            ask(config(proxy.base_url, max_concurrency=4), store, requests)
         assert time.monotonic() - start < 3
         came = asked(proxy.good)
         proxy.forget()
-        table = ask(config(proxy.base_url, at_once=8), store, requests)
+        table = ask(config(proxy.base_url, max_concurrency=8), store, requests)
         again = asked(proxy.bodies)
     assert TOTAL - came <= again <= TOTAL - came + 2 * 4 * 2  # at most what was under way, and in hand, is lost
     assert list(rows(table, *WHAT)) == list(rows(whole, *WHAT))
@@ -540,12 +542,12 @@ def test_a_judge_needs_no_curve_of_a_server(proxy: Proxy, store: SqliteStore):
 def test_answers_do_not_depend_on_how_many_are_asked_for_together(proxy: Proxy, known: Callable[[Capabilities], None]):
     requests = questions(2, trials=5)
     tables = []
-    for choices, at_once in ((10, 16), (2, 3), (1, 1)):
+    for choices, max_concurrency in ((10, 16), (2, 3), (1, 1)):
         known(replace(LLAMA, choices=choices))
         proxy.forget()
-        tables.append(ask(config(proxy.base_url, at_once=at_once), NoStore(), requests))
+        tables.append(ask(config(proxy.base_url, max_concurrency=max_concurrency), NoStore(), requests))
         assert len(proxy.bodies) == 4 * -(-5 // choices)
-        assert proxy.most_in_flight <= at_once
+        assert proxy.most_in_flight <= max_concurrency
     for table in tables[1:]:
         assert list(rows(table, *WHAT)) == list(rows(tables[0], *WHAT))
 
@@ -646,9 +648,9 @@ def test_more_requests_at_once_than_files_may_be_open_are_refused_before_anythin
 
     with (
         scripted(says) as url,
-        pytest.raises(UserError, match=r"model\.at_once=200 needs .* the hard limit is 64 \(ulimit -Hn\)"),
+        pytest.raises(UserError, match=r"model\.max_concurrency=200 needs .* the hard limit is 64 \(ulimit -Hn\)"),
     ):
-        ask(config(url, at_once=200), store, questions(2))
+        ask(config(url, max_concurrency=200), store, questions(2))
     assert seen == []
 
 
@@ -889,7 +891,7 @@ def test_a_reply_that_trickles_for_ever_takes_the_time_of_a_request(store: Sqlit
         try:
             url = f"http://127.0.0.1:{server.server_port}/v1"
             with deadline(30):
-                table = ask(config(url, request_seconds=0.5, retries=0, max_error_rate=1.0), store, greedy(1))
+                table = ask(config(url, timeout=0.5, retries=0, max_error_rate=1.0), store, greedy(1))
         finally:
             server.shutdown()
             thread.join()
@@ -936,7 +938,7 @@ REFUSED: dict[str, tuple[Request, dict[str, Any], str]] = {
     "parts of answers": (
         question(0, whole=False),
         {},
-        "sampler.whole_answers=false cannot be asked of a server: leave it out",
+        "sampler.stop_on_match=true cannot be asked of a server: leave it out",
     ),
     "too hot": (
         question(0, temperatures=(0.5, 1.0, 1.5)),
@@ -1036,13 +1038,13 @@ def test_a_server_that_hangs_while_it_is_asked_what_it_can_do_is_a_sentence_with
         return 200, good(body)
 
     with scripted(says) as url, deadline(10):
-        model = config(url, request_seconds=3).load()
+        model = config(url, timeout=3).load()
         began = time.monotonic()
         with pytest.raises(UserError) as problem:
             model.check(questions(1))
         seconds = time.monotonic() - began
         gone.set()
-    late = r"no answer within 1\.5 s \(a model\.request_seconds above 4 waits longer\)"
+    late = r"no answer within 1\.5 s \(a model\.timeout above 4 waits longer\)"
     assert re.fullmatch(rf"{url} {reason}: {late}", str(problem.value))
     assert (len(seen), seconds < 4) == (answered + 1, True)
     (spoken,) = [each.getMessage() for each in caplog.records if "has not answered" in each.getMessage()]
@@ -1104,7 +1106,7 @@ def test_a_server_that_hangs_when_it_is_asked_how_it_goes_on_with_answers_is_a_s
     gone = threading.Event()
     with scripted(lambda body, _: (gone.wait(20), (200, good(body)))[1]) as url, deadline(15):
         with pytest.raises(UserError, match=r"failed while it was asked how it goes on with answers: no answer within"):
-            config(url, request_seconds=1).load().check([EXACT])
+            config(url, timeout=1).load().check([EXACT])
         gone.set()
 
 
@@ -1115,7 +1117,7 @@ def test_a_server_that_answers_too_slowly_to_be_asked_what_it_can_do_is_a_senten
         deadline(20),
         pytest.raises(UserError, match=r"did not say within 0\.5 s what it can do"),
     ):
-        config(url, answer_seconds=0.5).load().check(questions(1))
+        config(url, total_timeout=0.5).load().check(questions(1))
 
 
 @pytest.mark.usefixtures("probing")
@@ -1132,7 +1134,7 @@ def test_a_server_that_refuses_to_say_what_it_can_do_is_a_sentence_without_the_k
         return status, refusal(f"not with {headers['authorization']}")
 
     with scripted(says) as url, pytest.raises(UserError) as problem:
-        ask(config(url, key_variable="PLANTED_KEY", retries=1), NoStore(), questions(1))
+        ask(config(url, api_key_env="PLANTED_KEY", retries=1), NoStore(), questions(1))
     assert str(problem.value) == f"{url} does not answer: {status} not with Bearer …"
     assert not list((tmp_path / "cache").rglob("*"))  # it is asked again, not remembered
 
@@ -1181,9 +1183,9 @@ def test_what_is_remembered_of_a_server_and_cannot_be_read_is_asked_again(instan
 def test_a_key_that_is_missing_is_said(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("PLANTED_KEY", raising=False)
     with pytest.raises(UserError) as problem:
-        ask(config(SERVER, key_variable="PLANTED_KEY"), NoStore(), questions(1))
+        ask(config(SERVER, api_key_env="PLANTED_KEY"), NoStore(), questions(1))
     assert str(problem.value) == (
-        f"the environment variable PLANTED_KEY is not set: it holds the key for {SERVER} (model.key_variable=null "
+        f"the environment variable PLANTED_KEY is not set: it holds the key for {SERVER} (model.api_key_env=null "
         "where the server wants none)"
     )
 
@@ -1200,7 +1202,7 @@ def stats(url: str) -> Body:
 def test_no_more_requests_are_in_flight_than_allowed(known: Callable[[Capabilities], None]):
     known(replace(LLAMA, choices=1))
     with stub.stub_server(seconds=0.05) as url:
-        ask(config(url, at_once=12), NoStore(), questions(40))
+        ask(config(url, max_concurrency=12), NoStore(), questions(40))
         assert stats(url) == {"requests": 320, "most_in_flight": 12, "refused": 0}
 
 
@@ -1208,7 +1210,7 @@ def test_a_limit_of_the_server_is_found_and_costs_no_answer(known: Callable[[Cap
     known(replace(LLAMA, choices=1))
     requests = questions(40)
     with stub.stub_server(seconds=0.05, limit=10) as url:
-        table = ask(config(url, at_once=64), NoStore(), requests)
+        table = ask(config(url, max_concurrency=64), NoStore(), requests)
         said = stats(url)
     assert list(rows(table, *PLACE)) == places(requests)
     assert set(table["outcome"].to_pylist()) == {"ok"}
@@ -1231,7 +1233,7 @@ def test_the_description_says_what_the_server_can_do_and_how_it_kept_up(
 ):
     known(replace(TWO, choices=4))
     with stub.stub_server(seconds=0.02) as url, Proxy(url, faults=["server_error"], rate=1.0, times=1) as proxy:
-        model = config(proxy.base_url, at_once=4, prompt_price=1.0, completion_price=2.0)
+        model = config(proxy.base_url, max_concurrency=4, prompt_price=1.0, completion_price=2.0)
         with store.open() as entries:
             asking = StoredModel(model, Local(), entries, Stopwatch())
             asking.answers(questions(4), "test")
@@ -1290,7 +1292,7 @@ def test_a_run_of_many_questions_ends_when_the_key_is_refused():
         deadline(10),
         pytest.raises(UserError, match="refuses to answer: 401 no"),
     ):
-        ask(config(url, at_once=2), NoStore(), questions(60))
+        ask(config(url, max_concurrency=2), NoStore(), questions(60))
 
 
 def test_a_run_that_must_end_does_not_wait_for_its_rate_limit():
@@ -1321,7 +1323,7 @@ def test_a_server_that_asks_to_come_back_after_hours_does_not_hold_a_run_up_in_s
         return 429, refusal("daily limit"), {"retry-after": "36000"}
 
     with scripted(says) as url, deadline(5), pytest.raises(UserError):
-        ask(config(url, answer_seconds=2), NoStore(), questions(30))
+        ask(config(url, total_timeout=2), NoStore(), questions(30))
 
 
 @pytest.mark.usefixtures("probing")
@@ -1345,7 +1347,7 @@ def test_no_part_of_the_key_is_said(monkeypatch: pytest.MonkeyPatch, caplog: pyt
     caplog.set_level(logging.DEBUG)
     with scripted(lambda body, headers: reply(headers.get("authorization", ""))) as url:
         try:
-            ask(config(url, key_variable="PLANTED_KEY", retries=0), NoStore(), questions(8))
+            ask(config(url, api_key_env="PLANTED_KEY", retries=0), NoStore(), questions(8))
             said = ""
         except UserError as problem:
             said = str(problem)
@@ -1388,7 +1390,7 @@ def test_a_reply_that_makes_no_sense_is_an_error_or_made_sense_of_and_stops_nobo
 def test_a_budget_counts_answers_that_were_lost_on_the_way(known: Callable[[Capabilities], None], instant: str):
     known(TWO)
     with Proxy(instant, faults=["truncated"], rate=0.7, seed=1) as proxy:
-        priced = config(proxy.base_url, at_once=2, prompt_price=0.0, completion_price=1e6, budget=60.0)
+        priced = config(proxy.base_url, max_concurrency=2, prompt_price=0.0, completion_price=1e6, budget=60.0)
         with pytest.raises(UserError, match="the budget of 60 is spent"):
             ask(priced, NoStore(), questions(REQUESTS))
         billed = sum(stub.answer(body, chat=True)["usage"]["completion_tokens"] for body in proxy.good)
@@ -1422,7 +1424,7 @@ def test_a_prompt_that_a_gateway_moderates_stops_nobody_else():
 def test_the_description_counts_all_that_a_run_asked(known: Callable[[Capabilities], None]):
     known(replace(LLAMA, choices=1))
     with stub.stub_server(seconds=0.02) as url:
-        model = config(url, at_once=8).load()
+        model = config(url, max_concurrency=8).load()
         for requests in (questions(10), questions(1, temperatures=(0.0,), trials=1)):
             model.check(requests)
             list(model.complete(requests, {request.item for request in requests}))

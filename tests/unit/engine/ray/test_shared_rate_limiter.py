@@ -14,7 +14,7 @@ def keeper(**settings: Any) -> RateLimiterActor:
     """Of a service that takes 1 for each token."""
     prices = {"prompt_price": 1_000_000, "completion_price": 1_000_000}
     return RateLimiterActor(
-        OpenAI("served", "served", base_url="http://nowhere", key_variable=None, **prices | settings)
+        OpenAI("served", "served", base_url="http://nowhere", api_key_env=None, **prices | settings)
     )
 
 
@@ -34,7 +34,7 @@ def test_what_the_service_counts_is_paid_and_what_was_reserved_is_free_again():
 
 def test_a_request_that_nobody_ends_is_paid_as_reserved_once_and_makes_room(monkeypatch: pytest.MonkeyPatch):
     async def ask() -> None:
-        gate = keeper(at_once=1)
+        gate = keeper(max_concurrency=1)
         monkeypatch.setattr(gate, "_lease", 0.01)
         lost = await gate.enter(10, 4)
         later = await gate.enter(1, 1)  # waits until the first has expired
@@ -47,7 +47,7 @@ def test_a_request_that_nobody_ends_is_paid_as_reserved_once_and_makes_room(monk
 
 def test_who_waits_when_it_is_ended_is_told_why():
     async def ask() -> None:
-        gate = keeper(at_once=1)
+        gate = keeper(max_concurrency=1)
         await gate.enter(1, 1)
         waiting = asyncio.ensure_future(gate.enter(1, 1))
         await asyncio.sleep(0)

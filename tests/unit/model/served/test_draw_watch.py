@@ -125,7 +125,7 @@ def test_draws_of_the_first_questions_at_the_highest_temperature_are_watched() -
 
 
 def test_what_changes_the_distribution_leaves_nothing_to_watch() -> None:
-    plain = OpenAI("m", "m", base_url="http://localhost/v1", key_variable=None)
+    plain = OpenAI("m", "m", base_url="http://localhost/v1", api_key_env=None)
     assert draw_watch(plain, CAN) is not None
     for settings in ({"generation": Generation(top_k=5)}, {"generation": Generation("repository")}):
         assert draw_watch(OpenAI("m", "m", base_url="http://localhost/v1", **settings), CAN) is None

@@ -11,7 +11,7 @@ LOCAL = "http://localhost:8000/v1"
 
 
 def configured(**settings: Any) -> OpenAI:
-    return OpenAI(**({"name": "llama", "model": "meta/llama", "base_url": LOCAL, "key_variable": None} | settings))
+    return OpenAI(**({"name": "llama", "model": "meta/llama", "base_url": LOCAL, "api_key_env": None} | settings))
 
 
 NAN = float("nan")
@@ -34,7 +34,7 @@ NAN = float("nan")
             )
         ),
         *(
-            ({"base_url": url}, "base_url must not hold a secret: name the variable with the key in key_variable")
+            ({"base_url": url}, "base_url must not hold a secret: name the variable with the key in api_key_env")
             for url in (
                 "https://me:sk-secret@host/v1",
                 "https://sk-secret@host/v1",
@@ -50,17 +50,17 @@ NAN = float("nan")
             {"extra_body": {"a": [{"headers": {"X-Api-Key": "sk-secret"}}]}},
             (
                 "extra_body.a.0.headers.X-Api-Key must not hold a secret, because all settings are written down with "
-                "the run: put the key into an environment variable, and name that in key_variable"
+                "the run: put the key into an environment variable, and name that in api_key_env"
             ),
         ),
         ({"extra_body": "a: 1"}, "extra_body must be a mapping, not a: 1"),
         ({"extra_body": ["a"]}, "extra_body must be a mapping, not ['a']"),
         ({"extra_body": 0}, "extra_body must be a mapping, not 0"),
-        ({"at_once": 0}, "at_once must be above 0, not 0"),
-        ({"at_once": -3}, "at_once must be above 0, not -3"),
-        ({"request_seconds": 0.0}, "request_seconds must be above 0, not 0"),
-        ({"request_seconds": NAN}, "request_seconds must be above 0, not nan"),
-        ({"answer_seconds": -0.5}, "answer_seconds must be above 0, not -0.5"),
+        ({"max_concurrency": 0}, "max_concurrency must be above 0, not 0"),
+        ({"max_concurrency": -3}, "max_concurrency must be above 0, not -3"),
+        ({"timeout": 0.0}, "timeout must be above 0, not 0"),
+        ({"timeout": NAN}, "timeout must be above 0, not nan"),
+        ({"total_timeout": -0.5}, "total_timeout must be above 0, not -0.5"),
         ({"requests_per_minute": 0.0}, "requests_per_minute must be above 0, not 0"),
         ({"tokens_per_minute": -1.0}, "tokens_per_minute must be above 0, not -1"),
         ({"retries": -1}, "retries must be 0 or more, not -1"),
@@ -104,7 +104,7 @@ def test_refuses_more_settings_that_are_its_own(name: str) -> None:
 @pytest.mark.parametrize(
     "settings",
     [
-        {"max_error_rate": 0.0, "retries": 0, "at_once": 1, "request_seconds": 0.1, "answer_seconds": 0.1},
+        {"max_error_rate": 0.0, "retries": 0, "max_concurrency": 1, "timeout": 0.1, "total_timeout": 0.1},
         {"max_error_rate": 1.0, "requests_per_minute": 0.5, "tokens_per_minute": 1.0},
         {"prompt_price": 0.0, "completion_price": 0.0, "budget": 0.0},
         {"generation": Generation(preset="repository"), "extra_body": {}},
@@ -132,13 +132,13 @@ def test_answers_are_those_of_a_server_a_model_a_prompt_and_what_decides_which_a
 def test_how_fast_how_often_and_for_how_much_it_is_asked_is_no_part_of_the_answers() -> None:
     others: dict[str, Any] = {
         "name": "other",
-        "key_variable": "OTHER",
+        "api_key_env": "OTHER",
         "extra_body": {},
-        "at_once": 1,
+        "max_concurrency": 1,
         "requests_per_minute": 1.0,
         "tokens_per_minute": 1.0,
-        "request_seconds": 1.0,
-        "answer_seconds": 1.0,
+        "timeout": 1.0,
+        "total_timeout": 1.0,
         "retries": 1,
         "max_error_rate": 0.5,
         "prompt_price": 1.0,
@@ -165,13 +165,13 @@ def test_a_key_that_is_missing_is_named_when_the_model_is_loaded_and_not_before(
     monkeypatch.delenv("SOME_KEY", raising=False)
     if value is not None:
         monkeypatch.setenv("SOME_KEY", value)
-    config = configured(key_variable="SOME_KEY")
+    config = configured(api_key_env="SOME_KEY")
     config.identity()
     with pytest.raises(UserError) as refused:
         config.load()
     assert str(refused.value) == (
         "the environment variable SOME_KEY is not set: it holds the key for http://localhost:8000/v1 "
-        "(model.key_variable=null where the server wants none)"
+        "(model.api_key_env=null where the server wants none)"
     )
 
 
@@ -179,7 +179,7 @@ def test_a_key_that_is_missing_is_named_when_the_model_is_loaded_and_not_before(
 def test_loading_asks_nothing_and_shows_no_key(variable: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_KEY", "sk-secret\n")
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
-    config = configured(key_variable=variable)
+    config = configured(api_key_env=variable)
     model = config.load()
     assert model.description() == {
         "name": "llama",
@@ -199,5 +199,5 @@ def test_a_key_that_no_header_can_hold_is_refused_without_being_shown(
 ) -> None:
     monkeypatch.setenv("SOME_KEY", key)
     with pytest.raises(UserError, match="SOME_KEY") as refused:
-        configured(key_variable="SOME_KEY").load()
+        configured(api_key_env="SOME_KEY").load()
     assert "secret" not in str(refused.value)
