@@ -20,34 +20,10 @@ from robust_eval.answer import (
 from robust_eval.error import UserError
 
 COLUMNS = [
-    "question_id",
-    "rewrite",
-    "temperature",
-    "trial",
-    "text",
-    "label",
-    "correct",
-    "exact",
-    "outcome",
-    "weight",
-    "token_ids",
-    "token_logprobs",
-    "sampling_logprobs",
-    "top_logprobs",
-    "answer_tokens",
-    "finish_reason",
-    "prompt_tokens",
-    "completion_tokens",
-    "reasoning",
-    "reasoning_tokens",
-    "answer",
-    "rule",
-    "reason",
-    "cached_tokens",
-    "form",
-    "uncertain",
-    "served_model",
-    "system_fingerprint",
+    *("question_id", "rewrite", "temperature", "trial", "text", "label", "correct", "exact", "outcome", "weight"),
+    *("token_ids", "token_logprobs", "sampling_logprobs", "top_logprobs", "answer_tokens", "finish_reason"),
+    *("prompt_tokens", "completion_tokens", "reasoning", "reasoning_tokens", "answer", "rule", "reason"),
+    *("cached_tokens", "form", "uncertain", "served_model", "system_fingerprint"),
 ]
 OPTIONAL = set(COLUMNS) - {"question_id", "rewrite", "temperature", "trial", "text", "outcome", "weight"}
 

@@ -7,6 +7,7 @@ import sys
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from json_lines import cases
 from scipy.stats import binomtest
 from sklearn.metrics import cohen_kappa_score, f1_score
 from statsmodels.stats import inter_rater
@@ -170,49 +171,7 @@ def test_the_disagreements_of_most_graders_come_first():
     assert disagreements(entries, verdicts) == {"one": ["2", "1"], "two": ["2", "3"], "three": []}
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("{", "broken JSON (Expecting property name enclosed in double quotes at column 2)"),
-        ("[1]", "a record is a JSON object, not list"),
-        (
-            FREE | {"answer": "x"},
-            (
-                "unknown field 'answer'; known are question, answers, choices, correct_choice, incorrect, reply, "
-                "correct, slice"
-            ),
-        ),
-        (FREE | {"question": 3}, "'question' must be a text, not 3"),
-        (FREE | {"reply": None}, "'reply' must be a text, not None"),
-        (FREE | {"correct": 1}, "'correct' must be true or false, not 1"),
-        (FREE | {"correct": "yes"}, "'correct' must be true or false, not 'yes'"),
-        (FREE | {"answers": "Austen"}, "'answers' must be a list of texts, not 'Austen'"),
-        (FREE | {"incorrect": [1]}, "'incorrect' must be a list of texts, not [1]"),
-        (
-            FREE | {"answers": []},
-            "'answers' must hold an accepted answer that is not blank, or 'choices' be given",
-        ),
-        (
-            FREE | {"answers": [" "]},
-            "'answers' must hold an accepted answer that is not blank, or 'choices' be given",
-        ),
-        (
-            {"question": "Q?", "human": True},
-            "field 'set' is missing; with 'human' a record has set, question, accepted, model, reply, human",
-        ),
-        (
-            EVOUNA | {"slice": "x"},
-            "unknown field 'slice'; with 'human' a record has set, question, accepted, model, reply, human",
-        ),
-        (EVOUNA | {"human": "yes"}, "'correct' must be true or false, not 'yes'"),
-        (CHOICE | {"choices": ["this"]}, "'choices' must hold 2 to 13 texts, not 1"),
-        (CHOICE | {"correct_choice": 2}, "'correct_choice' must be the index of the right choice (0 to 1), not 2"),
-        (
-            CHOICE | {"correct_choice": True},
-            "'correct_choice' must be the index of the right choice (0 to 1), not True",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("line", "message"), cases(__file__, "a_broken_record_is_refused_with_its_line"))
 def test_a_broken_record_is_refused_with_its_line(tmp_path, line, message):
     file = tmp_path / "verdicts.jsonl"
     file.write_text("\n".join([json.dumps(FREE), "", line if isinstance(line, str) else json.dumps(line)]))

@@ -1,6 +1,7 @@
 import sys
 
 import pytest
+from json_lines import cases
 
 from robust_eval.cli import help as help_command
 from robust_eval.config.schema import SCHEMAS
@@ -106,26 +107,7 @@ def test_a_command_is_explained_by_itself(said, capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().out.startswith("usage: robust-eval version")
 
 
-METRICS = "agreement, certainty, challenge, frs, order, thinking"
-GROUPS = "model, dataset, rewriter, sampler, metric, reader, grader, aggregator, store, engine, tracking, experiment"
-
-
-@pytest.mark.parametrize(
-    ("word", "answer"),
-    [
-        ("modle", f"there is no group modle (did you mean model?); there are {GROUPS}"),
-        ("clusters", f"there is no group clusters (did you mean aggregator=clusters?); there are {GROUPS}"),
-        ("zzz=1", f"there is no group zzz; there are {GROUPS}"),
-        (
-            "metric=fsr",
-            f"there is no metric=fsr (did you mean frs?); there are {METRICS}",
-        ),
-        (
-            "metric=../config",
-            f"there is no metric=../config; there are {METRICS}",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("word", "answer"), cases(__file__, "a_name_of_nothing_is_answered_with_the_nearest"))
 def test_a_name_of_nothing_is_answered_with_the_nearest(
     said, capsys: pytest.CaptureFixture[str], word: str, answer: str
 ):

@@ -2,13 +2,13 @@ import json
 import os
 
 import pytest
+from json_lines import cases
 
 from robust_eval.dataset.jsonl import JsonLines
 from robust_eval.error import UserError
 from robust_eval.question import Question
 
 GOOD = {"id": "a", "question": "Who?", "answers": ["Anna"]}
-CHOICE = {"id": "a", "question": "Which?", "choices": ["this", "that", "neither"], "correct": 1}
 
 
 @pytest.fixture
@@ -18,10 +18,6 @@ def file(tmp_path):
 
 def write(file, *records):
     file.write_text("".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records), encoding="utf-8")
-
-
-def without(record, field):
-    return {name: value for name, value in record.items() if name != field}
 
 
 def load(path, **more):
@@ -109,51 +105,7 @@ def test_a_file_that_is_a_table_is_refused_with_how_it_is_read(file, content, wh
     )
 
 
-@pytest.mark.parametrize(
-    ("record", "message"),
-    [
-        (
-            GOOD | {"answer": "Anna"},
-            (
-                "unknown field 'answer'; known are answers, category, choices, context, correct, group, id, incorrect, "
-                "level, question, rewrites, type"
-            ),
-        ),
-        (without(GOOD, "id"), "'id' must be a text that is not empty, not ''"),
-        (GOOD | {"id": ""}, "'id' must be a text that is not empty, not ''"),
-        (GOOD | {"id": " "}, "'id' must be a text that is not empty, not ' '"),
-        (GOOD | {"id": 7}, "'id' must be a text that is not empty, not 7"),
-        (without(GOOD, "question"), "'question' must be a text that is not empty, not ''"),
-        (GOOD | {"question": "\t"}, "'question' must be a text that is not empty, not '\\t'"),
-        (GOOD | {"question": None}, "'question' must be a text that is not empty, not None"),
-        (without(GOOD, "answers"), "'answers' must hold at least one accepted answer, or 'choices' be given"),
-        (GOOD | {"answers": []}, "'answers' must hold at least one accepted answer, or 'choices' be given"),
-        (GOOD | {"answers": "Anna"}, "'answers' must be a list of texts that are not empty, not 'Anna'"),
-        (GOOD | {"answers": None}, "'answers' must be a list of texts that are not empty, not None"),
-        (GOOD | {"answers": ["Anna", 3]}, "'answers' must be a list of texts that are not empty, not ['Anna', 3]"),
-        (GOOD | {"answers": ["Anna", " "]}, "'answers' must be a list of texts that are not empty, not ['Anna', ' ']"),
-        (CHOICE | {"answers": "that"}, "'answers' must be a list of texts that are not empty, not 'that'"),
-        (CHOICE | {"choices": {"A": "x"}}, "'choices' must be a list of texts that are not empty, not {'A': 'x'}"),
-        (CHOICE | {"choices": ["this"], "correct": 0}, "'choices' must hold 2 to 13 texts, not 1"),
-        (CHOICE | {"choices": ["x"] * 14}, "'choices' must hold 2 to 13 texts, not 14"),
-        (without(CHOICE, "correct"), "'correct' must be the index of the right choice (0 to 2), not None"),
-        (CHOICE | {"correct": 3}, "'correct' must be the index of the right choice (0 to 2), not 3"),
-        (CHOICE | {"correct": -1}, "'correct' must be the index of the right choice (0 to 2), not -1"),
-        (CHOICE | {"correct": "B"}, "'correct' must be the index of the right choice (0 to 2), not 'B'"),
-        (CHOICE | {"correct": True}, "'correct' must be the index of the right choice (0 to 2), not True"),
-        (CHOICE | {"correct": 1.0}, "'correct' must be the index of the right choice (0 to 2), not 1.0"),
-        (GOOD | {"level": "1"}, "'level' must be a whole number, not '1'"),
-        (GOOD | {"level": 1.5}, "'level' must be a whole number, not 1.5"),
-        (GOOD | {"level": True}, "'level' must be a whole number, not True"),
-        (GOOD | {"context": ["c"]}, "'context' must be a text, not ['c']"),
-        (GOOD | {"type": None}, "'type' must be a text, not None"),
-        (GOOD | {"category": 1}, "'category' must be a text, not 1"),
-        (GOOD | {"group": 1}, "'group' must be a text, not 1"),
-        (GOOD | {"rewrites": "Who is it?"}, "'rewrites' must be a list of texts that are not empty, not 'Who is it?'"),
-        (GOOD | {"rewrites": [""]}, "'rewrites' must be a list of texts that are not empty, not ['']"),
-        (GOOD | {"incorrect": "Ann"}, "'incorrect' must be a list of texts that are not empty, not 'Ann'"),
-    ],
-)
+@pytest.mark.parametrize(("record", "message"), cases(__file__, "a_wrong_field_is_refused_with_its_line"))
 def test_a_wrong_field_is_refused_with_its_line(file, record, message):
     write(file, GOOD | {"id": "good before"}, record)
     assert refusal(file) == f"{file}, line 2: {message}"
@@ -215,13 +167,6 @@ def test_a_broken_line_behind_the_limit_is_refused_all_the_same(file):
     assert refusal(file, limit=1) == (
         f"{file}, line 2: broken JSON (Expecting property name enclosed in double quotes at column 2)"
     )
-
-
-@pytest.mark.parametrize("limit", [0, -1])
-def test_a_limit_below_one_is_refused_before_anything_is_read(file, limit):
-    with pytest.raises(ValueError) as caught:  # noqa: PT011
-        JsonLines(name="mine", path=str(file), limit=limit)
-    assert str(caught.value) == f"limit must be at least 1, not {limit}"
 
 
 @pytest.mark.parametrize("name", ["facts", "nope.jsonl"])

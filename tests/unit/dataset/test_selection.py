@@ -189,21 +189,6 @@ def test_a_scenario_shows_its_part_of_a_question(scenario, question, asked):
             dataset.load()
 
 
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        ({"limit": 0}, "limit must be at least 1, not 0"),
-        ({"scenario": "closed"}, "scenario must be extractive, multiple_choice, abstractive or null, not closed"),
-        ({"max_unusable": 1.1}, "max_unusable is a share between 0 and 1, not 1.1"),
-        ({"max_unusable": float("nan")}, "max_unusable is a share between 0 and 1, not nan"),
-    ],
-)
-def test_settings_that_make_no_sense_are_refused(more, message):
-    with pytest.raises(ValueError) as caught:  # noqa: PT011
-        given(**more)
-    assert str(caught.value) == message
-
-
 def test_the_fingerprint_covers_content_order_and_edition():
     one, other = numbered(2)
     assert fingerprint([one, other]) == fingerprint(given(one, other).load())

@@ -51,45 +51,6 @@ def test_ties_at_a_cut_count_as_the_mean_over_all_their_orders(facts, wanted):
         assert found == pytest.approx((top, bottom, expected), abs=1e-9, nan_ok=True)
 
 
-def test_the_types_of_the_most_and_the_least_robust_facts():
-    # the two most robust out of 0.9, 1, 1, 1 are two of the three that tie; NaN is no score
-    scores = np.array([0.2, 1.0, 0.3, 1.0, np.nan, 1.0])
-    table = type_shares(scores, ["HUM", "HUM", "LOC", "LOC", "NUM", "LOC"])
-    assert table.column_names == [
-        "type",
-        "questions",
-        "most_robust",
-        "least_robust",
-        "share_most_robust",
-        "low",
-        "high",
-    ]
-    assert table["type"].to_pylist() == ["HUM", "LOC"]
-    assert table["questions"].to_pylist() == [2, 3]
-    assert table["most_robust"].to_pylist() == pytest.approx([2 / 3, 4 / 3])
-    assert table["least_robust"].to_pylist() == pytest.approx([1, 1])
-    assert table["share_most_robust"].to_pylist() == pytest.approx([2 / 5, 4 / 7])
-    assert cut_size(table) == 2
-
-
-def test_no_more_than_n_facts_are_taken_from_either_end():
-    scores = np.arange(10) / 10
-    table = type_shares(scores, list("aabbbbbbba"), n=2)
-    assert counts(table) == [
-        {"type": "a", "questions": 3, "most_robust": 1.0, "least_robust": 2.0, "share_most_robust": 1 / 3},
-        {"type": "b", "questions": 7, "most_robust": 1.0, "least_robust": 0.0, "share_most_robust": 1.0},
-    ]
-    assert cut_size(table) == 2
-
-
-def test_questions_without_a_type_are_ranked_in_a_row_of_their_own():
-    assert counts(type_shares(np.array([0.1, 0.2, 0.3, 0.4]), ["HUM", "", "", "LOC"])) == [
-        {"type": "", "questions": 2, "most_robust": 1.0, "least_robust": 1.0, "share_most_robust": 0.5},
-        {"type": "HUM", "questions": 1, "most_robust": 0.0, "least_robust": 1.0, "share_most_robust": 0.0},
-        {"type": "LOC", "questions": 1, "most_robust": 1.0, "least_robust": 0.0, "share_most_robust": 1.0},
-    ]
-
-
 def test_one_fact_alone_is_neither_most_nor_least_robust():
     (row,) = type_shares(np.array([0.5]), ["HUM"]).to_pylist()
     assert (row["type"], row["questions"], row["most_robust"], row["least_robust"]) == ("HUM", 1, 0.0, 0.0)
@@ -122,13 +83,6 @@ def test_a_type_at_one_end_in_all_resamples_has_the_exact_interval_and_facts_tha
     tied = type_shares(np.full(60, 0.5), ["HUM", "LOC"] * 30).to_pylist()
     assert [row["share_most_robust"] for row in tied] == [0.5] * 2
     assert all(math.isnan(row[bound]) for row in tied for bound in ("low", "high"))
-
-
-def test_the_same_seed_gives_the_same_interval():
-    scores, types = np.random.default_rng(0).random(40), ["HUM", "LOC"] * 20
-    first, again, other = (type_shares(scores, types, seed=seed) for seed in (1, 1, 2))
-    assert first.equals(again)
-    assert not first.equals(other)
 
 
 def test_the_shares_are_read_as_estimates():

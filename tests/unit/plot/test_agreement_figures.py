@@ -1,6 +1,4 @@
-import matplotlib.pyplot as plt
 import numpy as np
-import pytest
 from findings_by_hand import findings_of
 
 from robust_eval.plot import agreement_figures as plot
@@ -8,13 +6,6 @@ from robust_eval.plot.colours import INKS
 from robust_eval.stats.estimate import Estimate
 
 NAN = np.nan
-
-
-@pytest.fixture
-def axes():
-    drawn, axes = plt.subplots()
-    yield axes
-    plt.close(drawn)
 
 
 def test_accuracies_stand_in_their_order_with_their_intervals(axes):
@@ -67,8 +58,3 @@ def test_certainties_are_counted_by_whether_the_vote_is_right(axes):
     bottoms = [bar.get_y() for bar in axes.containers[1]]
     assert bottoms == heights["vote right (3)"]
     assert len({bars[0].get_hatch() for bars in axes.containers}) == 3
-
-
-def test_no_certainty_at_all_is_an_empty_figure(axes):
-    plot.certainty_of_questions(axes, findings_of(agreement={"certainty": [NAN], "plurality": [1.0]}))
-    assert (len(axes.containers), axes.get_legend()) == (0, None)

@@ -51,13 +51,6 @@ def test_the_mean_entropy_stands_at_each_breaking_temperature():
         assert "r = −0.40 over broken facts" in axes.get_title()
 
 
-def test_there_is_no_place_for_unbroken_facts_where_there_are_none():
-    with figure() as (_, axes):
-        plot.entropy_by_breaking_temperature(axes, facts([0.1], [0.2]))
-        assert [label.get_text() for label in axes.get_xticklabels()] == ["0.2", "0.4", "0.6"]
-        assert "r undefined" in axes.get_title()
-
-
 def test_every_fact_with_a_score_is_drawn_in_its_colour():
     with figure() as (_, axes):
         plot.frs_by_entropy_and_breaking(axes, facts([0.1, 0.2, 0.3], [0.2, np.inf, np.nan], [0.7, 1.0, np.nan]))
@@ -142,17 +135,6 @@ def test_the_density_of_many_facts_is_that_of_all_of_them():
         np.testing.assert_allclose(line.get_ydata(), gaussian_kde(scores)(line.get_xdata()), atol=0.002)
 
 
-@pytest.mark.parametrize(("number", "drawn_as_picture"), [(2000, False), (2001, True)])
-def test_a_cloud_of_many_facts_is_one_picture(number, drawn_as_picture):
-    values = np.full(number, 0.4)
-    with figure() as (_, axes):
-        plot.frs_by_entropy_and_breaking(axes, facts(values, values, values))
-        assert bool(axes.collections[0].get_rasterized()) is drawn_as_picture
-    with figure() as (_, axes):
-        plot.entropy_by_breaking_temperature(axes, facts(values, values))
-        assert bool(axes.get_lines()[0].get_rasterized()) is drawn_as_picture
-
-
 def profile(frs, entropy, right_share):
     return findings_of(profile={"frs": frs, "entropy": entropy, "right_share": right_share})
 
@@ -180,23 +162,6 @@ def test_every_fact_that_has_all_three_stands_at_its_place():
         labels = [label.get_text() for label in bar.get_yticklabels()]
         assert labels == ["0%", "20%", "40%", "60%", "80%", "100%"]
         assert bar.get_ylabel() == "wordings answered right"
-
-
-def test_no_two_shares_have_the_same_colour():
-    with figure() as (_, axes):
-        plot.frs_by_entropy_and_rewording(axes, profile(np.ones(4), np.arange(4.0), np.arange(4) / 3))
-        for points in axes.collections:
-            points.update_scalarmappable()
-        colours = np.concatenate([points.get_facecolors() for points in axes.collections])
-        assert len(np.unique(colours, axis=0)) == 4
-
-
-def test_where_no_fact_has_all_three_the_figure_is_empty(tmp_path):
-    with figure() as (drawn, axes):
-        plot.frs_by_entropy_and_rewording(axes, profile([np.nan], [0.0], [1.0]))
-        drawn.savefig(tmp_path / "empty.png")
-        assert [len(points.get_offsets()) for points in axes.collections] == [0, 0]
-        assert "n = 0 of 1" in axes.get_title()
 
 
 def replies(temperature, certainty_from, right, wrong):
@@ -233,16 +198,4 @@ def test_every_temperature_has_its_panel_in_order():
     (legend,) = drawn.legends
     assert [text.get_text() for text in legend.get_texts()] == ["right", "wrong"]
     assert drawn.get_supxlabel() == "certainty (mean token probability of the reply)"
-    plt.close(drawn)
-
-
-def test_the_words_around_the_panels_do_not_lie_on_one_another():
-    drawn = plt.figure()
-    grid = [t / 5 for t in range(1, 11)]
-    plot.reply_certainty_by_temperature(drawn, replies(grid, [0.9] * 10, [1] * 10, [1] * 10))
-    drawn.canvas.draw()
-    (legend,) = drawn.legends
-    words = [legend.get_window_extent(), *(text.get_window_extent() for text in drawn.texts)]
-    words += [axes.title.get_window_extent() for axes in drawn.axes[:10]]
-    assert not any(one.overlaps(other) for place, one in enumerate(words) for other in words[:place])
     plt.close(drawn)

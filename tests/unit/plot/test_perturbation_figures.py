@@ -1,6 +1,5 @@
 import math
 
-import matplotlib.pyplot
 import numpy as np
 import pytest
 from findings_by_hand import findings_of
@@ -10,13 +9,6 @@ from robust_eval.stats.estimate import Estimate
 
 NAN = math.nan
 NOTHING = [Estimate(NAN)] * 2
-
-
-@pytest.fixture
-def axes():
-    drawn, axes = matplotlib.pyplot.subplots()
-    yield axes
-    matplotlib.pyplot.close(drawn)
 
 
 def columns(name, estimates):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from json_lines import json_lines
+from json_lines import cases, json_lines
 
 from robust_eval.question import LETTERS, Question
 from robust_eval.reader.base import Reading
@@ -106,41 +106,14 @@ def test_a_sentence_that_does_not_answer_changes_no_letter():
 
 
 @pytest.mark.parametrize(
-    ("reply", "rule", "reason"),
-    [
-        (r"\boxed{C}", "marked letter", ""),
-        ("I would go with C.", "explicit letter", ""),
-        ("C) iron", "letter of a line", ""),
-        ("Hm, C?", "only letter", ""),
-        ("iron", "text of a choice", ""),
-        ("A or B", "letter of a line", "several letters"),
-        ("The answer is A. The answer is B.", "explicit letter", "several letters"),
-        ("The answer is G.", "explicit letter", "a letter beyond the choices"),
-        ("The answer is C) lead", "explicit letter", "letter and text differ"),
-        ("I do not know.", "", "no letter"),
-    ],
+    ("reply", "rule", "reason"), cases(__file__, "how_a_letter_was_read_is_said_or_why_it_was_not")
 )
 def test_how_a_letter_was_read_is_said_or_why_it_was_not(reply: str, rule: str, reason: str):
     found = chosen(reply, CHOICES)
     assert (found.answer, found.rule, found.reason) == ("" if reason else "C", rule, reason)
 
 
-@pytest.mark.parametrize(
-    "reply",
-    [
-        # choices, one after the other in a line
-        "A. 3 m/s, B. 4 m/s, C. 5 m/s, D. 6 m/s, E. 7 m/s",
-        "A. 3 m/s, B. 4 m/s, …",
-        "A: 3 m/s, B: 4 m/s",
-        "(A) 3 m/s (B) 4 m/s",
-        "A (3 m/s) and E (7 m/s)",
-        "Answer: A. 3 m/s, B. 4 m/s",
-        # nothing but letters, whatever parts them
-        *("A\nE", "A) B) C) D) E)", "A - E", "A–E", "A:E", "A. B", "A.B.C.", "A...E", "A。B。", "A\nor\nE", "A → E"),
-        *("[A] [E]", "a) e)", "Option A. Option B.", "Choice A, Choice E", "A plus E", "A through E"),
-        "Answers: A\nE",
-    ],
-)
+@pytest.mark.parametrize("reply", cases(__file__, "several_letters_are_no_answer_whatever_parts_them"))
 def test_several_letters_are_no_answer_whatever_parts_them(reply: str):
     speeds = [f"{speed} m/s" for speed in (3, 4, 5, 6, 7)]
     assert (chosen(reply, speeds).answer, chosen(reply, speeds).reason) == ("", "several letters")

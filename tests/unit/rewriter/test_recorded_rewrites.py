@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from json_lines import cases
 
 from robust_eval.config.schema import PROJECT
 from robust_eval.error import UserError
@@ -21,7 +22,6 @@ FORCE = Question(
 )
 NOBODY: Any = None  # recorded rewrites need no model
 PLAIN = Question("3", "Who wrote Emma?", ("Austen",))
-WANTED = 'wanted {"id": "…", "rewrites": ["…", …]}, texts that are not empty'
 
 
 @pytest.fixture
@@ -149,29 +149,7 @@ def test_a_unicode_line_separator_inside_a_text_does_not_end_the_line(file: Path
     assert rewrites(file, CAPITAL) == {"1": (f"So?{separator}Really?",)}
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ('{"id": "1", "rewrites": ["Which?"]', "broken JSON (Expecting ',' delimiter at column 35)"),
-        ("import json", "broken JSON (Expecting value at column 1)"),
-        ("{'id': '1', 'rewrites': []}", "broken JSON (Expecting property name enclosed in double quotes at column 2)"),
-        ('{"id": "1", "rewrites": []} {}', "broken JSON (Extra data at column 29)"),
-        ('["1", ["Which?"]]', WANTED),
-        ('"Which?"', WANTED),
-        ("null", WANTED),
-        ("{}", WANTED),
-        ('{"id": 1, "rewrites": ["Which?"]}', WANTED),
-        ('{"rewrites": ["Which?"]}', WANTED),
-        ('{"id": "1"}', WANTED),
-        ('{"id": "1", "rewrites": null}', WANTED),
-        ('{"id": "1", "rewrites": "Which?"}', WANTED),
-        ('{"id": "1", "rewrites": {"1": "Which?"}}', WANTED),
-        ('{"id": "1", "rewrites": ["Which?", ""]}', WANTED),
-        ('{"id": "1", "rewrites": ["Which?", " \\n"]}', WANTED),
-        ('{"id": "1", "rewrites": ["Which?", 3]}', WANTED),
-        ('{"id": "0", "rewrites": ["Which?"]}', "id '0' stands twice"),
-    ],
-)
+@pytest.mark.parametrize(("line", "message"), cases(__file__, "a_broken_line_is_named_with_its_file_and_number"))
 def test_a_broken_line_is_named_with_its_file_and_number(file: Path, line: str, message: str):
     file.write_text(f'{{"id": "0", "rewrites": []}}\n\n{line}\n{{"id": "9", "rewrites": 7}}\n', encoding="utf-8")
     assert refusal(file) == f"rewriter.file: {file}, line 3: {message}"
@@ -337,34 +315,7 @@ def test_the_published_paraphrases_are_paired_by_order_although_nearly_all_their
 
 
 @pytest.mark.parametrize(
-    ("rewrites", "message"),
-    [
-        (
-            squad(("6", "Emma?", "Austen.")),
-            (
-                "rewriter.file: {para} does not go with {orig}, neither by id (question 1 has the id 6, which is not "
-                "there) nor by order (there are 1 questions, and 3 there)"
-            ),
-        ),
-        (
-            squad(("6", "Emma?", "Austen."), ("7", "Emma?", "C."), ("8", "Bath?", "Bath.")),
-            (
-                "rewriter.file: {para} does not go with {orig}, neither by id (question 1 has the id 6, which is not "
-                "there) nor by order (the questions 2 are on different contexts)"
-            ),
-        ),
-        *(
-            (
-                broken,
-                (
-                    "rewriter.file: {para} has not the layout of SQuAD, "
-                    '{{"data": [{{"paragraphs": [{{"context": "…", "qas": [{{"id": "…", "question": "…"}}]}}]}}]}}'
-                ),
-            )
-            for broken in ("[]", "{", '{"data": [1]}', '{"data": [{"paragraphs": [{"qas": [{"id": "1"}]}]}]}')
-        ),
-        ('{"data": []}', "rewriter.file: {para} holds no question"),
-    ],
+    ("rewrites", "message"), cases(__file__, "files_that_do_not_go_together_are_named_in_one_sentence")
 )
 def test_files_that_do_not_go_together_are_named_in_one_sentence(tmp_path: Path, rewrites: str, message: str):
     original, paraphrase = tmp_path / "orig.json", tmp_path / "para.json"
@@ -373,8 +324,3 @@ def test_files_that_do_not_go_together_are_named_in_one_sentence(tmp_path: Path,
     with pytest.raises(UserError) as caught:
         RecordedRewrites(str(paraphrase), str(original)).rewrite([PLAIN], NOBODY, 0)
     assert str(caught.value) == message.format(para=paraphrase, orig=original)
-
-
-def test_originals_without_rewrites_are_refused():
-    with pytest.raises(ValueError, match=r"^originals are of no use without a file of rewrites$"):
-        RecordedRewrites(originals="questions.json")

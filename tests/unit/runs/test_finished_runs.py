@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from json_lines import cases
 
 from robust_eval.error import UserError
 from robust_eval.metric.known_figures import KNOWN_FIGURES
@@ -402,35 +403,7 @@ EXACT = {
 }
 
 
-@pytest.mark.parametrize(
-    ("changes", "whole"),
-    [
-        ([{}], ["small"]),
-        ([{}, {"model__name": "large", "model__path": "hub/large"}], ["small", "large"]),
-        ([{}, {"model__path": "hub/other"}], ["path=hub/small", "path=hub/other"]),
-        ([{}, {"metric__frs__d": 5}], ["d=1", "d=5"]),
-        ([{}, {"seed": 1}, {"seed": 2}], ["seed=0", "seed=1", "seed=2"]),
-        ([{"metric__frs__d": [1, 2]}, {"metric__frs__d": [1, 5]}], ["d=[1, 2]", "d=[1, 5]"]),
-        ([{}, {"sampler__sweep__trials": 20, "sampler__sweep__tokens": 9}], ["trials=10", "trials=20"]),
-        (
-            [{}, {"sampler__sweep__trials": 20}, {"sampler__sweep__tokens": 9}],
-            ["trials=10, tokens=5", "trials=20, tokens=5", "trials=10, tokens=9"],
-        ),
-        (
-            [{}, {"metric__frs__d": 5}, {"model__name": "large"}, {"model__name": "large", "metric__frs__d": 5}],
-            ["small, d=1", "small, d=5", "large, d=1", "large, d=5"],
-        ),
-        ([{}, {"metric__certainty__on": True}], ["metric=frs", "metric=frs+certainty"]),
-        (
-            [{}, {"dataset__name": "physics", "dataset__path": "builtin:physics"}],
-            ["small on facts", "small on physics"],
-        ),
-        (
-            [{}, {"dataset__name": "physics", "metric__frs__d": 5}, {"metric__frs__d": 5}],
-            ["d=1 on facts", "d=5 on physics", "d=5 on facts"],
-        ),
-    ],
-)
+@pytest.mark.parametrize(("changes", "whole"), cases(__file__, "runs_are_called_by_what_tells_them_apart"))
 def test_runs_are_called_by_what_tells_them_apart(changes, whole):
     assert Labels([run(**each) for each in changes]).whole == whole
 

@@ -77,21 +77,3 @@ def test_perturbation_asks_them_beside_the_rewrites_only_where_it_is_told_to():
     ]
     assert both.repetitions == 1 + 5 + 1 + 1
     assert (both.arranges, Perturbation().arranges) == (True, False)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"orders": "sorted"}, "orders must be one of given, rotations, permutations, not sorted"),
-        ({"permutations": 0}, "permutations must be at least 1, not 0"),
-        ({"forms": ["dots", "commmas"]}, "forms must be of brackets, dots, numbers, commas, bars, not commmas"),
-        (
-            {"orders": "given", "forms": []},
-            "orders=given without forms puts no choices in another order or form",
-        ),
-    ],
-)
-def test_settings_that_make_no_sense_are_refused(settings: dict, message: str):
-    with pytest.raises(ValueError) as problem:  # noqa: PT011 (the whole message is compared)
-        ChoiceOrders(**settings)
-    assert str(problem.value) == message

@@ -1,5 +1,3 @@
-import math
-
 import pytest
 
 from robust_eval.grader.answer_matcher import AnswerMatcher
@@ -53,18 +51,3 @@ def test_a_question_whose_answers_can_only_be_graded_whole_brings_no_matcher():
     assert [matcher.right(reply) for reply in ("It is Rome.", "Paris", "Romeo")] == [True, False, False]
     requests = TemperatureSweep(whole_answers=False).requests(questions, Matching("substring"), seed=0)
     assert [request.matcher for request in requests] == [None] * 4
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"temperatures": []}, "temperatures must hold at least one temperature"),
-        ({"temperatures": [math.nan]}, "temperatures must all be above 0 (the greedy answer is always asked), not nan"),
-        ({"trials": 0}, "trials must be at least 1, not 0"),
-        ({"ask": "some"}, "ask must be all or undecided, not some"),
-    ],
-)
-def test_settings_that_make_no_sense_are_refused(settings: dict, message: str):
-    with pytest.raises(ValueError) as problem:  # noqa: PT011 (the whole message is compared)
-        TemperatureSweep(**settings)
-    assert str(problem.value) == message

@@ -83,13 +83,6 @@ def test_a_difference_has_the_means_of_both_and_the_interval_of_the_differences(
     assert (found.low, found.high) == pytest.approx(stats.ttest_rel(first, second).confidence_interval(), rel=1e-9)
 
 
-def test_pairing_removes_what_questions_have_in_common():
-    generator = np.random.default_rng(0)
-    hardness = generator.normal(0, 10, 100)
-    found = paired_difference(hardness + 0.5 + generator.normal(0, 0.1, 100), hardness)
-    assert 0.4 < found.low < 0.5 < found.high < 0.6
-
-
 def test_two_equal_runs_are_neither_above_nor_below():
     found = paired_difference([1, 0, 0.5], [1, 0, 0.5], limits=(0, 1))
     most = 1 - 0.025 ** (1 / 3)  # the share of questions that may differ, by 1 at most, in either direction

@@ -144,11 +144,6 @@ def test_the_number_of_facts_in_groups_counts_the_variance_of_the_mean():
     assert verdict(sample, 0.02, groups=groups).needed > 1.5 * verdict(sample, 0.02).needed
 
 
-def test_groups_of_one_are_no_groups():
-    sample = noise(40, 0.0)
-    assert verdict(sample, 0.02, groups=np.arange(40)).needed == verdict(sample, 0.02).needed
-
-
 def test_copies_of_every_fact_add_nothing():
     sample = noise(40, 0.0)
     copied = verdict(np.repeat(sample, 3), 0.02, groups=np.repeat(np.arange(40), 3))

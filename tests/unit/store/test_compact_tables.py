@@ -37,14 +37,3 @@ def test_no_table_is_an_empty_one_and_an_unknown_name_is_refused():
     assert tables.together([]) == rows()
     with pytest.raises(KeyError):
         tables.together(["a"])
-
-
-def test_rows_of_slices_do_not_keep_what_they_were_cut_from():
-    tables = Tables[int](N)
-    whole = rows(*range(3000))
-    for name in range(1000):
-        tables[name] = whole.slice(3 * name, 1)
-    before = pa.total_allocated_bytes()
-    del whole
-    assert before - pa.total_allocated_bytes() > 3000 * 8
-    assert tables.together(range(1000))["n"].to_pylist() == list(range(0, 3000, 3))

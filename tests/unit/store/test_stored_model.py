@@ -206,26 +206,6 @@ def test_what_was_answered_is_not_asked_again_and_no_model_is_loaded(
     assert caplog.messages == ["greedy answers: the answers to 3 of 3 prompts are in the store"]
 
 
-def test_what_a_plan_has_found_is_not_looked_up_again_by_the_run_that_follows(
-    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
-):
-    requests, others = [request(name) for name in NAMES], [request("d")]
-    expected = ask(Scripted(), store, requests)
-    with stored(Scripted([0]), store) as model:
-        assert [model.cached_only().missing(each) for each in (requests, others)] == [[], others]
-        looked_up: list[str] = []
-        look_up = model._look_up
-
-        def counted(requests: Sequence[Request], *arguments: Any) -> Any:
-            looked_up.extend(each.question_id for each in requests)
-            return look_up(requests, *arguments)
-
-        monkeypatch.setattr(model, "_look_up", counted)
-        assert model.answers(requests, "test") == expected
-        model.answers(others, "test")
-    assert looked_up == ["d"]  # another process may have stored what was missing
-
-
 def test_two_plans_of_one_prompt_are_told_apart_by_what_they_want(store: SqliteStore):
     """Temperatures and trials are no part of a key: a sweep and a repetition of one prompt share it."""
     swept = [request("a", temperatures=(0.5, 1.0), trials=2)]

@@ -1,9 +1,34 @@
+import json
+import os
+import socket
 from pathlib import Path
 
 import pytest
 
 from robust_eval.error import UserError
-from robust_eval.runtime.files import json_lines, text_lines
+from robust_eval.runtime.files import json_lines, parsed_json, regular, text_lines
+
+
+def test_a_file_is_read_and_so_is_what_is_linked_to_one(tmp_path: Path):
+    (tmp_path / "file").write_text("text")
+    (tmp_path / "link").symlink_to("file")
+    assert regular(tmp_path / "link").read_text() == "text"
+
+
+def test_what_could_be_read_for_ever_is_refused(tmp_path: Path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "zeros").symlink_to("/dev/zero")
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(tmp_path / "socket"))
+        for name, kind in {"pipe": "a named pipe", "zeros": "a device", "socket": "a socket"}.items():
+            with pytest.raises(OSError, match=f"it is {kind}, and no file") as refused:
+                regular(tmp_path / name)
+            assert refused.value.strerror == f"it is {kind}, and no file"
+
+
+def test_what_is_not_there_is_said_as_ever(tmp_path: Path):
+    with pytest.raises(FileNotFoundError):
+        regular(tmp_path / "none")
 
 
 @pytest.fixture
@@ -64,3 +89,29 @@ def test_a_line_that_is_no_json_is_named(file: Path, line: str, reason: str):
     with pytest.raises(UserError) as caught:
         list(json_lines(file, label="the file"))
     assert str(caught.value).startswith(f"the file, line 2: broken JSON ({reason}")
+
+
+def test_json_says_what_it_says():
+    assert parsed_json('{"a": [1, null]}') == {"a": [1, None]}
+    assert parsed_json(b"[1]", parse_int=str) == ["1"]
+
+
+@pytest.mark.parametrize("deep", ["[" * 100_000 + "]" * 100_000, '{"a":' * 100_000 + "1" + "}" * 100_000])
+def test_json_nested_without_end_is_refused_as_any_that_is_broken(deep: str):
+    with pytest.raises(json.JSONDecodeError, match="nested too deep"):
+        parsed_json(deep)
+
+
+@pytest.mark.parametrize("value", ["[],", "{},", "0,", '{"a":0},'])
+def test_values_that_take_far_more_memory_than_their_text_are_refused(value: str):
+    text = f"[{value * (32_000_000 // len(value))}0]"
+    with pytest.raises(json.JSONDecodeError, match="more values than a text of its size has"):
+        parsed_json(text)
+
+
+def test_ordinary_questions_and_log_probabilities_are_parsed():
+    question = {"id": "1", "question": "Where?", "answers": ["Rome", "Roma"], "choices": ["A", "B", "C", "D"]}
+    token = {"token": "a", "logprob": -1.25, "top": [{"token": "b", "logprob": -2.5}] * 5}
+    for entry in (question, token):
+        text = json.dumps([entry] * 100_000)
+        assert len(parsed_json(text)) == 100_000
