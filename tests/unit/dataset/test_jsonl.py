@@ -66,17 +66,6 @@ def test_a_good_file_is_loaded_whole_and_in_its_order(file):
     ]
 
 
-def test_a_byte_order_mark_and_windows_line_ends_do_not_matter(file):
-    file.write_bytes(b"\xef\xbb\xbf" + "\r\n".join([json.dumps(GOOD), json.dumps(GOOD | {"id": "b"}), ""]).encode())
-    assert load(file) == [Question("a", "Who?", ("Anna",)), Question("b", "Who?", ("Anna",))]
-
-
-@pytest.mark.parametrize("separator", ["\u2028", "\u2029", "\u0085"])
-def test_a_unicode_line_separator_inside_a_text_does_not_end_the_line(file, separator):
-    write(file, GOOD | {"question": f"Who?{separator}Really?"}, GOOD | {"id": "b"})
-    assert load(file) == [Question("a", f"Who?{separator}Really?", ("Anna",)), Question("b", "Who?", ("Anna",))]
-
-
 def test_broken_json_names_file_line_and_column_and_loads_nothing(file):
     file.write_text('{"id": "a", "question": "Who?", "answers": ["Anna"]}\n\n{"id": "b"\n', encoding="utf-8")
     assert refusal(file) == (f"{file}, line 3: broken JSON (Expecting ',' delimiter at column 11)")
@@ -111,11 +100,6 @@ def test_a_wrong_field_is_refused_with_its_line(file, record, message):
     assert refusal(file) == f"{file}, line 2: {message}"
 
 
-def test_the_first_of_several_wrong_lines_is_named(file):
-    write(file, GOOD, GOOD | {"id": 1}, GOOD | {"id": 2})
-    assert refusal(file) == f"{file}, line 2: 'id' must be a text that is not empty, not 1"
-
-
 def test_an_id_that_stands_twice_is_refused_with_both_lines(file):
     file.write_text("\n".join([json.dumps(GOOD), "", json.dumps(GOOD | {"id": "b"}), json.dumps(GOOD)]))
     assert refusal(file) == f"{file}, line 4: id 'a' stands already in line 1"
@@ -127,30 +111,9 @@ def test_a_file_without_questions_is_refused(file, content):
     assert refusal(file) == f"the data set mine is empty: {file} holds no question"
 
 
-def test_a_missing_file_is_refused(file):
-    assert refusal(file) == f"the data file {file} cannot be read: No such file or directory"
-
-
-def test_a_folder_in_place_of_a_file_is_refused(tmp_path):
-    assert refusal(tmp_path) == f"the data file {tmp_path} cannot be read: Is a directory"
-
-
 def test_a_pipe_in_place_of_a_file_is_refused_and_not_waited_for(file):
     os.mkfifo(file)
     assert refusal(file) == f"the data file {file} cannot be read: it is a named pipe, and no file"
-
-
-def test_json_that_is_nested_without_end_is_refused_as_any_that_is_broken(file):
-    file.write_text(json.dumps(GOOD) + "\n" + "[" * 100_000 + "]" * 100_000)
-    assert refusal(file) == f"{file}, line 2: broken JSON (nested too deep at column 1)"
-
-
-def test_a_file_that_is_not_utf_8_is_refused(file):
-    file.write_bytes('{"id": "é"}'.encode("latin-1"))
-    assert refusal(file) == (
-        f"the data file {file}, line 1: not UTF-8 (invalid continuation byte at byte 9); "
-        """as cp1252 it reads '{"id": "é"}': save the file as UTF-8"""
-    )
 
 
 @pytest.mark.parametrize(

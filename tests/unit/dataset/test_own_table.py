@@ -1,7 +1,5 @@
 import json
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from json_lines import cases
 
@@ -34,20 +32,6 @@ def test_columns_with_our_names_need_no_mapping(file):
     header = "id,question,answers,context,category,group,note\n"
     row = '1,Who drew?,"[""Karl"", ""Karl Berg""]",Karl drew.,art,p,x\n'
     assert load(file, header + row) == [WORDS]
-
-
-def test_every_kind_of_file_gives_the_same_questions(tmp_path):
-    record = {"nr": 1, "prompt": "Who drew?", "gold": ["Karl", "Karl Berg"], "text": "Karl drew.", "kind": "art"}
-    columns = {"id": "nr", "question": "prompt", "answers": "gold", "context": "text", "category": "kind"}
-    rows = [list(record), ["1", "Who drew?", '"[\'Karl\', ""Karl Berg""]"', "Karl drew.", "art"]]
-    (tmp_path / "q.csv").write_text("\n".join(map(",".join, rows)))
-    (tmp_path / "q.tsv").write_bytes(b"\xef\xbb\xbf" + "\r\n".join(map("\t".join, rows)).encode())
-    (tmp_path / "q.jsonl").write_text(json.dumps(record))
-    (tmp_path / "q.json").write_text(json.dumps([record], indent=1))
-    pq.write_table(pa.Table.from_pylist([record]), tmp_path / "q.parquet")
-    wanted = [Question("1", "Who drew?", ("Karl", "Karl Berg"), context="Karl drew.", category="art")]
-    for kind in ("csv", "tsv", "jsonl", "json", "parquet"):
-        assert load(tmp_path / f"q.{kind}", columns=columns) == wanted
 
 
 @pytest.mark.parametrize(("cell", "separator", "found"), cases(__file__, "several_answers_in_one_cell"))

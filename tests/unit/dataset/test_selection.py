@@ -150,12 +150,6 @@ def test_too_many_unusable_records_stop_the_run():
         given(Unusable("no question"), max_unusable=1).load()
 
 
-def test_an_empty_source_is_refused():
-    with pytest.raises(UserError) as caught:
-        given().load()
-    assert str(caught.value) == "the data set given is empty: given.csv holds no question"
-
-
 def test_a_stream_is_the_same_questions_one_by_one():
     dataset = given(replace(WORD, id=""), LETTER, LETTER, shuffle_choices=True)
     stream = dataset.stream()

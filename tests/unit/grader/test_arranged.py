@@ -2,6 +2,7 @@ from itertools import permutations
 
 import pyarrow as pa
 import pytest
+from answer_rows import answer_row
 from json_lines import cases
 
 from robust_eval.answer import answer_table
@@ -20,16 +21,7 @@ JUDGE = Judge(FirstLineReader(), Matching(), first_line=True)
 
 def replies(*said: tuple[str, str, str | None]) -> pa.Table:
     rows = [
-        {
-            "question_id": question_id,
-            "rewrite": number,
-            "temperature": 1.0,
-            "trial": 0,
-            "text": text,
-            "outcome": "ok",
-            "weight": 1.0,
-            "form": form,
-        }
+        answer_row(question_id, rewrite=number, text=text, form=form)
         for number, (question_id, text, form) in enumerate(said)
     ]
     return answer_table(rows)

@@ -2,6 +2,7 @@ import math
 
 import numpy as np
 import pytest
+from answer_rows import answer_row
 from scipy import stats
 
 from robust_eval.answer import answer_table
@@ -14,17 +15,15 @@ from robust_eval.stats.interval import SHARE, degenerate_interval, mean_interval
 
 
 def answer(question_id, temperature, label, correct, outcome="ok", weight=0.25):
-    return {
-        "question_id": question_id,
-        "rewrite": 0,
-        "temperature": temperature,
-        "trial": 0,
-        "text": label or "",
-        "label": label,
-        "correct": correct,
-        "outcome": outcome,
-        "weight": weight,
-    }
+    return answer_row(
+        question_id,
+        temperature=temperature,
+        text=label or "",
+        label=label,
+        correct=correct,
+        outcome=outcome,
+        weight=weight,
+    )
 
 
 def answers(question_id, temperature, letters, right):

@@ -3,6 +3,7 @@ import re
 
 import numpy as np
 import pytest
+from answer_rows import answer_row
 
 from robust_eval.answer import answer_table
 from robust_eval.metric.greedy import Dominant, dominant_letter, greedy_accuracy
@@ -17,16 +18,7 @@ def score(answers, groups=None):
     labels = groups or [""] * len(answers)
     asked = [Question(f"q{place}", f"{place}?", group=group) for place, group in enumerate(labels)]
     rows = [
-        {
-            "question_id": question.id,
-            "rewrite": 0,
-            "temperature": 0.0,
-            "trial": 0,
-            "text": "",
-            "outcome": outcome,
-            "correct": correct,
-            "weight": 1.0,
-        }
+        answer_row(question.id, temperature=0.0, outcome=outcome, correct=correct)
         for question, (outcome, correct) in zip(asked, answers, strict=True)
     ]
     return greedy_accuracy(asked, answer_table(reversed(rows)))

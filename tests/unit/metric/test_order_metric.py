@@ -4,6 +4,7 @@ from collections.abc import Iterable
 import numpy as np
 import pyarrow as pa
 import pytest
+from answer_rows import answer_row
 
 from robust_eval.answer import answer_table
 from robust_eval.error import UserError
@@ -28,18 +29,18 @@ def choices(number: int, of: int = 3) -> Question:
 def answer(question: Question, arrangement: Arrangement | None, letter: str | None, **other) -> dict:
     """What a model says that names the choice of this letter, which is one of the question as it stands."""
     right = None if question.correct is None else letter == "ABCDE"[question.correct]
-    return {
-        "question_id": question.id,
-        "rewrite": 0 if arrangement is None else 1000 + hash(arrangement.told) % 1000,
-        "temperature": 1.0,
-        "trial": 0,
-        "text": letter or "",
-        "label": letter,
-        "correct": right if letter or right is None else False,
-        "outcome": "ok" if letter else "invalid",
-        "weight": 1.0,
-        "form": arrangement and arrangement.told,
-    } | other
+    return (
+        answer_row(
+            question.id,
+            rewrite=0 if arrangement is None else 1000 + hash(arrangement.told) % 1000,
+            text=letter or "",
+            label=letter,
+            correct=right if letter or right is None else False,
+            outcome="ok" if letter else "invalid",
+            form=arrangement and arrangement.told,
+        )
+        | other
+    )
 
 
 def score(questions: list[Question], answers: Iterable[dict]) -> Score:

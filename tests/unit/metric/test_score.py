@@ -2,6 +2,7 @@ import math
 
 import numpy as np
 import pytest
+from answer_rows import answer_row
 from scipy import stats
 
 from robust_eval.answer import answer_table
@@ -20,16 +21,7 @@ from robust_eval.stats.interval import SHARE
 
 
 def answer(question_id, temperature, correct, outcome="ok", weight=0.1):
-    return {
-        "question_id": question_id,
-        "rewrite": 0,
-        "temperature": temperature,
-        "trial": 0,
-        "text": "",
-        "correct": correct,
-        "outcome": outcome,
-        "weight": weight,
-    }
+    return answer_row(question_id, temperature=temperature, correct=correct, outcome=outcome, weight=weight)
 
 
 def pearson(x, y):
@@ -191,29 +183,15 @@ def test_a_question_without_a_group_never_joins_one_that_has_its_id_for_a_name()
 
 def test_trials_count_one_each_however_many_a_question_has():
     """As in recorded answers, where one may be missing: 20 of weight 1/20, and 19 of weight 1/19."""
-    rows = [answer_row("a", trial, 1 / 20) for trial in range(20)] + [
-        answer_row("b", trial, 1 / 19) for trial in range(19)
-    ]
+    rows = [answer_row(name, trial=trial, weight=1 / n) for name, n in (("a", 20), ("b", 19)) for trial in range(n)]
     assert reply_weights(answer_table(rows)).tolist() == [1] * 39
 
 
 @pytest.mark.parametrize("weights", [[0.5, 0.25, 0.25], [0.7, 0.2, 0.1], [1.0, 0.5, 0.5, 0.5], [0.3]])
 def test_enumerated_answers_count_what_they_weigh(weights: list[float]):
-    rows = [answer_row("a", trial, weight) for trial, weight in enumerate(weights)]
+    rows = [answer_row("a", trial=trial, weight=weight) for trial, weight in enumerate(weights)]
     expected = weights if len(set(weights)) > 1 else [1.0]
     assert reply_weights(answer_table(rows)).tolist() == expected
-
-
-def answer_row(question_id: str, trial: int, weight: float) -> dict:
-    return {
-        "question_id": question_id,
-        "rewrite": 0,
-        "temperature": 1.0,
-        "trial": trial,
-        "text": "x",
-        "outcome": "ok",
-        "weight": weight,
-    }
 
 
 def test_a_share_of_nothing_is_undefined():

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from answer_rows import answer_row
 
 from robust_eval.answer import answer_table
 from robust_eval.metric import agreement_presentation
@@ -74,18 +75,7 @@ def result() -> Result:
         },
     )
     score.presentation = presentation(score, entropy, breaking, [0.2, 0.4], 10)
-    baseline = answer_table(
-        {
-            "question_id": q.id,
-            "rewrite": 0,
-            "temperature": 0.0,
-            "trial": 0,
-            "text": "<b>yes</b>",
-            "outcome": "ok",
-            "weight": 1.0,
-        }
-        for q in QUESTIONS
-    )
+    baseline = answer_table(answer_row(q.id, temperature=0.0, text="<b>yes</b>") for q in QUESTIONS)
     return Result(
         "tiny on mine",
         {"loaded.dtype": "float32"},

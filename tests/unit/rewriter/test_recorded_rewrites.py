@@ -113,12 +113,6 @@ def test_repetitions_in_a_file_are_dropped_and_counted_without_those_of_other_da
     ]
 
 
-def test_ids_of_no_question_are_counted_once(file: Path, caplog: pytest.LogCaptureFixture):
-    write(file, *({"id": f"x{index}", "rewrites": ["Which?"]} for index in range(3)))
-    assert rewrites(file, CAPITAL) == {"1": ()}
-    assert caplog.messages == [f"{file}: 3 ids are no questions of this data set"]
-
-
 @pytest.mark.parametrize(
     ("question", "rewrite"),
     [
@@ -137,18 +131,6 @@ def test_rewrites_in_a_script_with_vowel_signs_are_told_apart_by_them():
     assert distinct("यह कौन है?", ["यह की?", "यह का?"]) == ("यह की?", "यह का?")
 
 
-def test_a_byte_order_mark_windows_line_ends_and_empty_lines_do_not_matter(file: Path):
-    lines = ["", '{"id": "1", "rewrites": ["Which?"]}', "  \t", '{"id": "3", "rewrites": ["Whose é?"]}', "", ""]
-    file.write_bytes(b"\xef\xbb\xbf" + "\r\n".join(lines).encode())
-    assert rewrites(file, CAPITAL, PLAIN) == {"1": ("Which?",), "3": ("Whose é?",)}
-
-
-@pytest.mark.parametrize("separator", ["\u2028", "\u2029", "\u0085"])
-def test_a_unicode_line_separator_inside_a_text_does_not_end_the_line(file: Path, separator: str):
-    file.write_text(f'{{"id": "1", "rewrites": ["So?{separator}Really?"]}}\n', encoding="utf-8")
-    assert rewrites(file, CAPITAL) == {"1": (f"So?{separator}Really?",)}
-
-
 @pytest.mark.parametrize(("line", "message"), cases(__file__, "a_broken_line_is_named_with_its_file_and_number"))
 def test_a_broken_line_is_named_with_its_file_and_number(file: Path, line: str, message: str):
     file.write_text(f'{{"id": "0", "rewrites": []}}\n\n{line}\n{{"id": "9", "rewrites": 7}}\n', encoding="utf-8")
@@ -161,19 +143,6 @@ def test_a_file_that_is_not_there_or_no_file_is_named(tmp_path: Path):
     assert refusal(tmp_path) == f"rewriter.file: {tmp_path} cannot be read: Is a directory"
     os.mkfifo(pipe := tmp_path / "pipe.jsonl")
     assert refusal(pipe) == f"rewriter.file: {pipe} cannot be read: it is a named pipe, and no file"
-
-
-def test_a_file_that_is_nested_without_end_is_refused_as_any_that_is_broken(file: Path):
-    file.write_text("[" * 100_000)
-    assert refusal(file) == f"rewriter.file: {file}, line 1: broken JSON (nested too deep at column 1)"
-
-
-def test_a_file_in_another_encoding_is_named(file: Path):
-    file.write_bytes('{"id": "1", "rewrites": ["é"]}'.encode("latin-1"))
-    assert refusal(file) == (
-        f"rewriter.file: {file}, line 1: not UTF-8 (invalid continuation byte at byte 27); "
-        """as cp1252 it reads '"1", "rewrites": ["é"]}': save the file as UTF-8"""
-    )
 
 
 def squad(*questions: tuple[str, str, str]) -> str:

@@ -4,6 +4,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 import pytest
+from answer_rows import answer_row
 
 from robust_eval.answer import answer_table, rows
 from robust_eval.model.base import Item, Request
@@ -85,15 +86,14 @@ def test_a_wave_is_as_many_answers_as_could_settle_it():
 
 def answers(*found: tuple[float, int, bool | None]) -> pa.Table:
     return answer_table(
-        {
-            "question_id": "q",
-            "rewrite": 0,
-            "temperature": temperature,
-            "trial": trial,
-            "text": {True: "right", False: "wrong", None: ""}[right],
-            "outcome": "error" if right is None else "ok",
-            "weight": 0.1,
-        }
+        answer_row(
+            "q",
+            temperature=temperature,
+            trial=trial,
+            text={True: "right", False: "wrong", None: ""}[right],
+            outcome="error" if right is None else "ok",
+            weight=0.1,
+        )
         for temperature, trial, right in found
     )
 

@@ -2,6 +2,7 @@ import math
 
 import pyarrow as pa
 import pytest
+from answer_rows import answer_row
 
 from robust_eval.answer import answer_table
 from robust_eval.error import UserError
@@ -14,19 +15,15 @@ QUESTIONS = [Question(f"q{index}", f"Question {index}?", ("yes",)) for index in 
 def graded(*rows: tuple[str, str, bool, bool, float]) -> pa.Table:
     """Greedy answers: question id, text, exact, correct, probability of each of two answer tokens."""
     return answer_table(
-        {
-            "question_id": question_id,
-            "rewrite": 0,
-            "temperature": 0.0,
-            "trial": 0,
-            "text": text,
-            "exact": exact,
-            "correct": correct,
-            "outcome": "ok",
-            "weight": 1.0,
-            "token_logprobs": [math.log(p), math.log(p), math.log(0.001)],
-            "answer_tokens": 2,
-        }
+        answer_row(
+            question_id,
+            temperature=0.0,
+            text=text,
+            exact=exact,
+            correct=correct,
+            token_logprobs=[math.log(p), math.log(p), math.log(0.001)],
+            answer_tokens=2,
+        )
         for question_id, text, exact, correct, p in rows
     )
 
