@@ -145,17 +145,6 @@ def test_bound_scores_unbroken_facts_at_the_last_temperature():
     assert score.tables["frs"]["breaking_temperature"][0].as_py() == math.inf
 
 
-def test_the_isotonic_estimator_reaches_the_score():
-    # only d (3/4, 1/4, 1) changes: its fit is 3/4, 5/8, 5/8
-    breaking = score_facts(estimator="isotonic").tables["frs"]["breaking_temperature"].to_pylist()
-    assert breaking == pytest.approx([math.inf, 1.5, 0.5, math.inf, math.nan], nan_ok=True)
-
-
-def test_the_threshold_reaches_the_score():
-    breaking = score_facts(threshold=1.0).tables["frs"]["breaking_temperature"].to_pylist()
-    assert breaking == pytest.approx([1.5, 1.0, 0.5, 0.5, math.nan], nan_ok=True)
-
-
 def test_every_d_has_a_figure_and_a_column():
     score = score_facts(d=[0.5, 50])
     assert [name for name in score.values if name.startswith("frs.d")] == ["frs.d0.5", "frs.d50"]
@@ -277,57 +266,58 @@ def test_where_no_fact_is_known_nothing_is_said_of_firmness():
 # FactualRobustness.score: the parts
 
 
+HALF, EVEN = math.log(0.5), [math.log(0.5), math.log(0.5)]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "counted", "options", "expected"),
+    [
+        # −2 · 1/8 · log2(1/8) = 3/4 of probabilities as they are
+        ([[math.log(1 / 8)] * 8], 1, {"k": 2, "renormalize": False}, 0.75),
+        ([[math.log(1 / 8)] * 8], 1, {"k": 2}, 1.0),
+        ([[HALF, HALF, -math.inf], [0.0, -math.inf]], 2, {"k": 2}, 0.5),  # different numbers of log-probabilities
+        ([EVEN, SURE, [0.0]], 3, {"k": 4}, 0.5 / 3),  # a vocabulary that is smaller than k
+        ([[math.log(0.504)] * 2], 1, {"k": 2}, 1.0),  # in half precision they may sum to a little more than one
+        ([SURE, [0.0]], 1, {"k": 2}, 0.0),  # the end token does not count
+    ],
+)
+def test_initial_entropy_of_few_tokens(tokens, counted, options, expected):
+    baseline = answer_table([answer("a", top_logprobs=tokens, answer_tokens=counted)])
+    assert FactualRobustness(**options).initial_entropy(["a"], baseline) == pytest.approx([expected], rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("logprobs", "k", "said"),
+    [
+        ([math.log(0.5), math.log(0.3)], 3, r"metric\.frs\.k=3.*question a brings 2"),
+        ([math.log(0.75), math.log(0.75), math.log(0.1)], 2, r"question a has .* sum to 1\.500, more than 1"),
+    ],
+)
+def test_log_probabilities_that_are_too_few_or_of_one_token_twice_are_said_with_the_question(logprobs, k, said):
+    baseline = answer_table([answer("a", top_logprobs=[logprobs], answer_tokens=1)])
+    with pytest.raises(UserError, match=said):
+        FactualRobustness(k=k).initial_entropy(["a"], baseline)
+
+
+@pytest.mark.parametrize(
+    ("options", "breaking"),
+    [
+        # only d (3/4, 1/4, 1) changes: its fit is 3/4, 5/8, 5/8
+        ({"estimator": "isotonic"}, [math.inf, 1.5, 0.5, math.inf, math.nan]),
+        ({"threshold": 1.0}, [1.5, 1.0, 0.5, 0.5, math.nan]),
+    ],
+)
+def test_estimator_and_threshold_reach_the_score(options, breaking):
+    found = score_facts(**options).tables["frs"]["breaking_temperature"].to_pylist()
+    assert found == pytest.approx(breaking, nan_ok=True)
+
+
 def test_initial_entropy_is_that_of_the_k_largest_log_probabilities():
     probabilities = [[0.5, 0.2, 0.1, 0.05], [0.9, 0.05, 0.03, 0.01]]
     baseline = answer_table([answer("a", top_logprobs=np.log(probabilities).tolist(), answer_tokens=2)])
     for k in (2, 3, 4):
         expected = np.mean([stats.entropy(row[:k], base=k) for row in probabilities])
         assert FactualRobustness(k=k).initial_entropy(["a"], baseline) == pytest.approx([expected], rel=1e-6)
-
-
-def test_initial_entropy_without_renormalisation():
-    flat = np.log(np.full((1, 8), 1 / 8)).tolist()
-    baseline = answer_table([answer("a", top_logprobs=flat, answer_tokens=1)])
-    # −2 · 1/8 · log2(1/8) = 3/4
-    assert FactualRobustness(k=2, renormalize=False).initial_entropy(["a"], baseline) == pytest.approx([0.75], rel=1e-6)
-    assert FactualRobustness(k=2).initial_entropy(["a"], baseline) == pytest.approx([1.0], rel=1e-12)
-
-
-def test_tokens_may_bring_different_numbers_of_log_probabilities():
-    tokens = [[math.log(0.5), math.log(0.5), -math.inf], [0.0, -math.inf]]
-    baseline = answer_table([answer("a", top_logprobs=tokens, answer_tokens=2)])
-    assert FactualRobustness(k=2).initial_entropy(["a"], baseline) == pytest.approx([0.5], rel=1e-12)
-
-
-def test_too_few_log_probabilities_are_said_with_the_question():
-    baseline = answer_table([answer("a", top_logprobs=[[math.log(0.5), math.log(0.3)]], answer_tokens=1)])
-    with pytest.raises(UserError, match=r"metric\.frs\.k=3.*question a brings 2"):
-        FactualRobustness(k=3).initial_entropy(["a"], baseline)
-
-
-def test_a_vocabulary_that_is_smaller_than_k_is_enough():
-    halves = [[math.log(0.5), math.log(0.5)], SURE, [0.0]]
-    baseline = answer_table([answer("a", top_logprobs=halves, answer_tokens=3)])
-    assert FactualRobustness(k=4).initial_entropy(["a"], baseline) == pytest.approx([0.5 / 3], rel=1e-6)
-
-
-def test_probabilities_in_half_precision_may_sum_to_a_little_more_than_one():
-    baseline = answer_table([answer("a", top_logprobs=[[math.log(0.504), math.log(0.504)]], answer_tokens=1)])
-    assert FactualRobustness(k=2).initial_entropy(["a"], baseline) == pytest.approx([1.0], rel=1e-6)
-
-
-def test_log_probabilities_of_the_same_token_twice_are_said_with_the_question():
-    twice = [[math.log(0.75), math.log(0.75), math.log(0.1)]]
-    baseline = answer_table([answer("a", top_logprobs=twice, answer_tokens=1)])
-    with pytest.raises(
-        UserError, match=r"^the answer to question a has .* sum to 1\.500, more than 1: .*different tokens"
-    ):
-        FactualRobustness(k=2).initial_entropy(["a"], baseline)
-
-
-def test_too_few_log_probabilities_of_an_end_token_that_does_not_count_do_not_matter():
-    baseline = answer_table([answer("a", top_logprobs=[SURE, [0.0]], answer_tokens=1)])
-    assert FactualRobustness(k=2).initial_entropy(["a"], baseline) == pytest.approx([0.0])
 
 
 def alone(value):
