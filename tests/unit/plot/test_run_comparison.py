@@ -60,7 +60,7 @@ def test_the_score_is_drawn_for_each_d_with_runs_beside_one_another():
         "large": {1.0: Estimate(0.75, 0.5, 0.875), 10.0: Estimate(0.25, 0.125, 0.375)},
     }
     with figure() as (_, axes):
-        assert plot.by_number(axes, scores, FRS, "Scores") is axes
+        plot.by_number(axes, scores, FRS, "Scores")
         bars = containers(axes)
         small, large = drawn_intervals(bars["small"]), drawn_intervals(bars["large"])
         np.testing.assert_allclose(small[:, 1:], [[0.625, 0.5, 0.75], [0.5, 0.25, 0.75]])
@@ -68,22 +68,14 @@ def test_the_score_is_drawn_for_each_d_with_runs_beside_one_another():
         np.testing.assert_allclose(small[:, 0], [1, 5], rtol=0.03)
         np.testing.assert_allclose(large[:, 0], [1, 10], rtol=0.03)
         assert small[0, 0] < 1 < large[0, 0]
-        assert axes.get_xscale() == "log"
-        assert axes.get_xticks().tolist() == [1, 5, 10]
-        assert [label.get_text() for label in axes.get_xticklabels()] == ["1", "5", "10"]
-        assert (axes.get_xlabel(), axes.get_ylabel()) == ("weight d of the entropy", "mean FRS")
 
 
 def test_survival_starts_at_one_and_steps_where_a_break_was_seen():
     with figure() as (_, axes):
-        assert plot.by_temperature(axes, CURVES, SURVIVAL, "Facts that hold") is axes
+        plot.by_temperature(axes, CURVES, SURVIVAL, "Facts that hold")
         small, large = axes.get_lines()
-        assert [small.get_drawstyle(), large.get_drawstyle()] == ["steps-post"] * 2
         assert np.transpose(small.get_data()).tolist() == [[0, 1], [0.5, 0.75], [1, 0.25]]
         assert np.transpose(large.get_data()).tolist() == [[0, 1], [0.5, 1], [2, 0.5]]
-        assert legend_labels(axes) == ["small", "large"]
-        assert axes.get_xticks().tolist() == [0.5, 1.0, 2.0]
-        assert (axes.get_xlabel(), axes.get_ylabel()) == ("temperature t", "share of facts unbroken beyond t")
 
 
 @pytest.mark.parametrize(
@@ -128,7 +120,7 @@ def difference(value, low, high):
 def test_differences_are_drawn_from_the_top_with_their_intervals_beside_zero():
     found = {"a − b": difference(0.25, 0.125, 0.5), "a − $c$": difference(-0.5, -0.75, 0.25)}
     with figure() as (_, axes):
-        assert plot.differences(axes, found, "first minus second: mean FRS", "Pairs") is axes
+        plot.differences(axes, found, "first minus second: mean FRS", "Pairs")
         (bars,) = axes.containers
         line, _, (columns,) = bars.lines
         assert np.transpose(line.get_data()).tolist() == [[0.25, 0], [-0.5, 1]]
@@ -136,10 +128,6 @@ def test_differences_are_drawn_from_the_top_with_their_intervals_beside_zero():
             [[0.125, 0], [0.5, 0]],
             [[-0.75, 1], [0.25, 1]],
         ]
-        zero = axes.get_lines()[0]
-        assert (zero.get_xdata(), axes.get_ylim()) == ([0, 0], (1.5, -0.5))
-        assert [label.get_text() for label in axes.get_yticklabels()] == list(found)
-        assert (axes.get_xlabel(), axes.get_title()) == ("first minus second: mean FRS", "Pairs")
 
 
 @pytest.mark.parametrize(
@@ -163,24 +151,20 @@ def test_the_axis_of_a_figure_ends_where_its_values_end(limits, ends):
         assert [a for a, end in zip(seen, ends, strict=True) if end is not None] == pytest.approx(
             [end for end in ends if end is not None]
         )
-        assert (axes.get_xlabel(), axes.get_ylabel()) == ("temperature t", "cost in $ of $x (cents)")
 
 
 def test_a_figure_is_drawn_for_each_data_set_beside_those_of_other_runs():
     found = {"small": {"facts": Estimate(0.5, -4, 0.75), "physics": Estimate(0.25)}, "large": {"physics": Estimate(0)}}
     kappa = spec_of("agreement.kappa", OF_AGREEMENT)
-    for about, ends, chance in (
-        (kappa, (-1.02, 1.02), True),
-        (MetricSpec("mine", "mine", limits=SHARE), (0, 1.02), False),
+    for about, chance in (
+        (kappa, True),
+        (MetricSpec("mine", "mine", limits=SHARE), False),
     ):
         with figure() as (_, axes):
-            assert plot.by_dataset(axes, found, about, "By data set") is axes
+            plot.by_dataset(axes, found, about, "By data set")
             np.testing.assert_allclose(
                 drawn_intervals(containers(axes)["small"]), [[-0.15, 0.5, -4, 0.75], [0.85, 0.25, NAN, NAN]]
             )
-            assert [label.get_text() for label in axes.get_xticklabels()] == ["facts", "physics"]
-            assert (axes.get_title(), axes.get_ylim()) == ("By data set", ends)
-            assert legend_labels(axes) == ["small", "large"]
             assert ([0, 0] in [list(line.get_ydata()) for line in axes.get_lines()]) == chance
 
 

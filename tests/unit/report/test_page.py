@@ -22,7 +22,6 @@ from robust_eval.report.warnings import of_letters
 from robust_eval.report.wording import headline, sentence
 from robust_eval.rewriter.base import Rewritten
 from robust_eval.runtime.process import Stopwatch
-from robust_eval.runtime.text import number
 from robust_eval.stats.estimate import Estimate
 from robust_eval.tracking.result import Result
 
@@ -294,14 +293,4 @@ def test_a_metric_without_labels_shows_all_its_figures_by_name():
     assert headline(score) == [
         ("mine.mean", "0.500", "", ""),
         ("mine.curve.t0.5", "0.250", "0.100 to 0.400", ""),
-    ]
-
-
-def test_numbers_are_written_for_people():
-    assert [number(x) for x in (0.12345, 3.0, 0.0, float("nan"), float("inf"))] == [
-        "0.123",
-        "3.000",
-        "0.000",
-        "undefined",
-        "unbroken",
     ]
