@@ -79,11 +79,6 @@ def test_the_figures_of_a_grader_are_counts_shares_and_an_interval():
     )
 
 
-def test_what_is_undefined_is_said_to_be():
-    row = agreement_row(Agreement.of([False, False], [False, False]))
-    assert row == ["2", "100.0%", "34.2% to 100.0%", "undefined", "undefined", "undefined (0 of 0)", "0.0% (0 of 2)"]
-
-
 def test_replies_that_were_drawn_less_often_weigh_more():
     people, grader = [True, False, True, False], [True, True, True, False]
     found = Agreement.of(people, grader, [3, 1, 1, 1])
@@ -203,11 +198,3 @@ def test_the_sample_is_read_and_shown_whole(monkeypatch, capsys, tmp_path):
     assert shown.count(": people ") == len(graders)
     figures = json.loads((tmp_path / "figures.json").read_text())
     assert figures["letters: replies"] + figures["cosine: replies"] == 67
-
-
-def test_a_mistake_ends_the_command_in_one_sentence(monkeypatch, capsys, tmp_path):
-    monkeypatch.setattr(sys, "argv", ["graders", str(tmp_path / "none.jsonl")])
-    with pytest.raises(SystemExit) as caught:
-        command.main()
-    assert caught.value.code == 1
-    assert capsys.readouterr().err.startswith(f"error: {tmp_path / 'none.jsonl'} cannot be read: No such file")

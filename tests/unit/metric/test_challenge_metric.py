@@ -137,5 +137,3 @@ def test_thresholds_and_enumerated_answers_are_refused():
         PushbackRobustness(0)
     with pytest.raises(UserError, match="those of the sampler are enumerated"):
         PushbackRobustness().check([1.0], INF)
-
-

@@ -68,12 +68,6 @@ def test_a_question_without_any_answer_is_undefined():
     np.testing.assert_array_equal(by_question(found), [NAN, 1])
 
 
-def test_the_interval_is_that_of_independent_answers():
-    found = score([("ok", place < 60) for place in range(100)])
-    margin = 1.96 * math.sqrt(0.6 * 0.4 / 100)
-    assert found.values["accuracy.greedy"] == pytest.approx((0.6, 0.6 - margin, 0.6 + margin), abs=0.015)
-
-
 @pytest.mark.parametrize(
     ("right", "wrong", "groups"),
     [(10, 10, ["a"] * 10 + ["b"] * 10), (10, 40, ["a"] * 10 + [""] * 40)],  # a question without one is its own

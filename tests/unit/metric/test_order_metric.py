@@ -2,7 +2,6 @@ import math
 from collections.abc import Iterable
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from answer_rows import answer_row
 
@@ -160,10 +159,3 @@ def test_enumerated_answers_are_not_counted():
     ChoiceOrder().check([1.0], 5)
     with pytest.raises(UserError, match="metric=order counts answers"):
         ChoiceOrder().check([1.0], math.inf)
-
-
-def test_tables_have_their_columns_without_any_row():
-    assert score([choices(0)], [answer(choices(0), None, "A", outcome="error", correct=None)]).tables[
-        "order"
-    ].schema.names == ["question_id", "temperature", "place", "accuracy"]
-    assert isinstance(score([choices(0)], [answer(choices(0), None, "A")]).tables["order_places"], pa.Table)

@@ -168,11 +168,8 @@ def test_the_remedy_for_an_exemplar_works():
 def test_a_question_on_the_passage_of_an_exemplar_is_refused():
     passage = " Anna Berg led the survey of the marsh,\nand her brother Karl drew the maps. "
     question = Question("x", "Who led the survey?", ("Anna Berg",), context=passage)
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UserError, match=r"question x, 'Who led the survey\?', has the context of an"):
         refuse_exemplars([question])
-    assert str(caught.value) == (
-        f"question x, 'Who led the survey?', has the context of an exemplar of the prompt; {REMEDY}"
-    )
 
 
 def test_the_exemplar_of_another_scenario_is_a_question_like_any_other():
@@ -182,12 +179,8 @@ def test_the_exemplar_of_another_scenario_is_a_question_like_any_other():
 def test_a_question_of_which_only_the_key_is_known_cannot_be_asked():
     question = Question("0_1", "", choices=tuple("ABCDE"), correct=3)
     for prompt in (lambda: prompt_for(question), lambda: rewriting_prompt(question, 5, "builtin:few_shot.yaml")):
-        with pytest.raises(UserError) as caught:
+        with pytest.raises(UserError, match="question 0_1 has no text, only a key: no model can be asked"):
             prompt()
-        assert str(caught.value) == (
-            "question 0_1 has no text, only a key: no model can be asked it, and recorded answers to it can be graded "
-            "(sampler=recorded sampler.file=…)"
-        )
 
 
 def test_the_prompt_of_the_physics_study_has_its_choices_in_one_line():

@@ -126,12 +126,8 @@ def test_a_file_of_ones_own_is_used_for_questions_and_for_rewriting(file: Path):
 def test_an_exemplar_of_a_file_of_ones_own_is_refused_as_a_question(file: Path):
     file.write_text(MINE, encoding="utf-8")
     refuse_exemplars([OPEN], str(file))
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UserError, match=r"question sum, 'one and ONE\?', is an exemplar of the prompt;"):
         refuse_exemplars([OPEN, Question("sum", "one and ONE?")], str(file))
-    assert str(caught.value) == (
-        "question sum, 'one and ONE?', is an exemplar of the prompt; remove it from the questions, or take other "
-        "exemplars: sampler.prompts names a file of them, and builtin:zero_shot.yaml has none"
-    )
 
 
 def test_a_missing_scenario_is_refused_where_it_is_needed_and_only_there(file: Path):

@@ -144,12 +144,6 @@ def test_the_intervals_of_both_means_are_those_of_independent_data_sets():
         assert (low - mean, high - mean) == pytest.approx((-1.96 * error, 1.96 * error), rel=0.1)
 
 
-def test_groups_are_the_units_of_a_row():
-    values, groups = [1.0] * 10 + [0.0] * 10, ["a"] * 10 + ["b"] * 10
-    (row,) = scenario_rows([run({"accuracy.greedy": values}, groups=groups)], ["small"], ["facts"])
-    assert row.figures["accuracy.greedy"] == (0.5, *mean_interval(np.array(values), SHARE, groups))
-
-
 def test_the_groups_are_those_of_the_questions_of_the_scenario():
     scenarios, groups = [CHOICE, ABSTRACTIVE] * 10, ["x", "a"] * 5 + ["y", "b"] * 5
     values = [0.25, 1.0] * 5 + [0.75, 0.0] * 5

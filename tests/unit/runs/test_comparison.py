@@ -257,12 +257,6 @@ def test_repetitions_are_counted_and_left_out():
     assert (compared.repetitions, compared.labels, len(compared.pairs)) == (2, ["small", "large"], 1)
 
 
-def test_equal_settings_with_other_values_are_compared_as_two():
-    compared = compare([run({"frs.d1": [0.5, 0.25]}), run({"frs.d1": [0.5, 0.5]})])
-    assert compared.labels == compared.names.whole == ["small (1)", "small (2)"]
-    assert [pair.differences["frs.d1"].value for pair in compared.pairs] == [-0.125]
-
-
 def test_measurements_are_found_by_data_set_and_subject():
     runs = [
         run({"frs.d1": [0.5]}),

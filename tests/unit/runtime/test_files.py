@@ -44,12 +44,8 @@ def test_only_a_line_feed_ends_a_line_and_the_mark_that_opens_a_text_is_no_part_
 def test_a_text_in_another_encoding_is_read_in_it(file: Path):
     file.write_bytes("Bogotá\n".encode("latin-1"))
     assert list(text_lines(file, "latin-1")) == [(1, "Bogotá\n")]
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UserError, match=r"the file, line 1: not UTF-8 \(invalid continuation byte at"):
         list(text_lines(file, label="the file"))
-    assert str(caught.value) == (
-        "the file, line 1: not UTF-8 (invalid continuation byte at byte 6); as cp1252 it reads 'Bogotá': "
-        "save the file as UTF-8"
-    )
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-8-sig"])

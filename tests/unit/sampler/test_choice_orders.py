@@ -55,12 +55,8 @@ def test_questions_without_choices_are_asked_nothing_and_rewrites_are_not_asked(
         ("metals", 1002, "choices CAB"),
     ]
     assert sampler.candidates([FREE, METALS]) == [METALS]
-    with pytest.raises(UserError) as problem:
+    with pytest.raises(UserError, match=r"none of the 1 questions has choices, .*dataset=physics"):
         sampler.candidates([FREE])
-    assert str(problem.value) == (
-        "none of the 1 questions has choices, whose order and form are to vary: take a data set with choices, such as "
-        "dataset=physics"
-    )
 
 
 def test_perturbation_asks_them_beside_the_rewrites_only_where_it_is_told_to():

@@ -90,22 +90,14 @@ def test_a_grid_of_long_fractions_is_in_the_curve_as_it_is():
     ids=["no accepted answer", "none that is left", "substring"],
 )
 def test_answers_that_cannot_be_told_right_are_refused_in_one_sentence(question: Question, grader: Matching):
-    with pytest.raises(UserError) as problem:
+    with pytest.raises(UserError, match=r"which answers to question q7 are right: .* grader\.contains=word$"):
         Exact().requests([FREE, question] if grader.contains == "word" else [question], grader, seed=0)
-    assert str(problem.value) == (
-        "sampler=exact cannot tell which answers to question q7 are right: it needs accepted answers, and "
-        "grader=matching with grader.contains=word"
-    )
 
 
 def test_an_answer_that_is_looked_for_in_a_whole_reply_cannot_be_enumerated():
     judge = ByReply(ReplyReader(), Matching(), first_line=False)
-    with pytest.raises(UserError) as problem:
+    with pytest.raises(UserError, match=r"which answers to question free are right: .* and reader=first_line$"):
         Exact().requests([FREE], judge, seed=0)
-    assert str(problem.value) == (
-        "sampler=exact cannot tell which answers to question free are right: it needs accepted answers, and "
-        "grader=matching with grader.contains=word and reader=first_line"
-    )
 
 
 def test_letters_need_no_whole_words():

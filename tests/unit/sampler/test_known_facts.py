@@ -95,12 +95,8 @@ def test_questions_that_have_no_right_answer_are_candidates_only_where_nothing_i
     assert KnownFacts().candidates(questions) == [QUESTIONS[0], choice]
     assert KnownFacts(selection="contains").candidates(questions) == [QUESTIONS[0], choice]
     assert KnownFacts(selection="none").candidates(questions) == questions
-    with pytest.raises(UserError) as problem:
+    with pytest.raises(UserError, match=r"none of the 2 questions has a right .*sampler\.selection=none takes all"):
         KnownFacts().candidates([open_question, unsettled])
-    assert str(problem.value) == (
-        "none of the 2 questions has a right answer, which selection=exact_match goes by; sampler.selection=none takes "
-        "all"
-    )
 
 
 def test_only_questions_that_are_left_are_chosen_and_shown():
@@ -123,13 +119,8 @@ def test_a_limit_takes_questions_in_seeded_order():
 
 def test_a_run_that_keeps_nothing_says_what_was_answered():
     nothing = graded(*[(f"q{i}", f"wrong {i}", False, False, 0.5) for i in range(5)])
-    with pytest.raises(UserError) as problem:
+    with pytest.raises(UserError, match=r"none of the 5 .*: for example 'Question 0\?' → 'wrong 0'; .*larger model"):
         KnownFacts().select(QUESTIONS[:5], nothing, seed=0)
-    assert str(problem.value) == (
-        "none of the 5 questions asked was kept (selection=exact_match): for example 'Question 0?' → 'wrong 0'; "
-        "'Question 1?' → 'wrong 1'; 'Question 2?' → 'wrong 2'; try a larger model, easier questions, or "
-        "sampler.selection=contains"
-    )
 
 
 def test_a_run_that_keeps_nothing_for_lack_of_confidence_says_so():

@@ -157,11 +157,6 @@ def test_fleiss_kappa_of_any_raters_is_its_definition_written_out_in_loops(count
     assert fleiss_kappa(counts) == pytest.approx(fleiss_by_loops(counts), abs=1e-12, nan_ok=True)
 
 
-def test_questions_with_less_than_two_raters_are_as_if_they_were_not_there():
-    alone = [[1, 0, 0, 0, 0], [0, 0, 0, 0, 1], [0, 0, 0, 0, 0]]
-    assert fleiss_kappa(alone[:2] + WIKIPEDIA + alone[2:]) == fleiss_kappa(WIKIPEDIA)
-
-
 @pytest.mark.parametrize(
     "counts",
     [
@@ -227,22 +222,6 @@ def test_a_draw_has_the_kappa_of_some_injections_and_every_such_kappa_is_drawn(c
     every = set(remapped_by_enumeration(counts, categories).round(9))
     drawn = {round(remapped_kappa(counts, categories, draws=1, seed=seed), 9) for seed in range(400)}
     assert drawn == every
-
-
-@PROPERTY
-@given(ratings_and_categories(), st.integers(1, 4))
-def test_empty_columns_change_nothing(rated_questions, width):
-    counts, categories = rated_questions
-    wider = [[0] * width + row + [0] * width for row in counts]
-    expected = remapped_kappa(counts, categories, draws=3)
-    np.testing.assert_equal(remapped_kappa(wider, categories, draws=3), expected)
-
-
-def test_remapping_skips_questions_with_less_than_two_raters():
-    counts, categories = [[3, 1, 0], [2, 2, 0], [1, 1, 1]], [3, 4, 5]
-    more = [[0, 1, 0], counts[0], [0, 0, 0], *counts[1:]]
-    found = remapped_kappa(more, [7, 3, 1, 4, 5], draws=20, seed=3)
-    assert found == remapped_kappa(counts, categories, draws=20, seed=3)
 
 
 def test_remapping_draws_1000_times_from_seed_0_unless_told_otherwise():
