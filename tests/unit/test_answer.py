@@ -19,14 +19,6 @@ from robust_eval.answer import (
 )
 from robust_eval.error import UserError
 
-COLUMNS = [
-    *("question_id", "rewrite", "temperature", "trial", "text", "label", "correct", "exact", "outcome", "weight"),
-    *("token_ids", "token_logprobs", "sampling_logprobs", "top_logprobs", "answer_tokens", "finish_reason"),
-    *("prompt_tokens", "completion_tokens", "reasoning", "reasoning_tokens", "answer", "rule", "reason"),
-    *("cached_tokens", "form", "uncertain", "served_model", "system_fingerprint"),
-]
-OPTIONAL = set(COLUMNS) - {"question_id", "rewrite", "temperature", "trial", "text", "outcome", "weight"}
-
 # Figures that float32 holds exactly, so that rows come back equal.
 FULL = {
     "question_id": "q1",
@@ -58,6 +50,8 @@ FULL = {
     "served_model": "m-2026-08-06",
     "system_fingerprint": "fp_1",
 }
+COLUMNS = list(FULL)
+OPTIONAL = set(COLUMNS) - {"question_id", "rewrite", "temperature", "trial", "text", "outcome", "weight"}
 BARE = {name: value for name, value in FULL.items() if name not in OPTIONAL}
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from answer_rows import answer_row
 
 from robust_eval.answer import CURVES, SCHEMA, Answers
 from robust_eval.engine.local import Local
@@ -141,17 +142,8 @@ def test_answers_and_curves_come_in_the_order_of_the_requests(order: tuple[int, 
 
 def test_a_completion_is_a_row_of_the_answer_table():
     table, curves = ask(Scripted([0]), NoStore(), [request("q", 3, temperatures=(0.5,), top_logprobs=2)])
-    row = {
-        "question_id": "q",
-        "rewrite": 3,
-        "temperature": 0.5,
-        "trial": 0,
-        "text": "q3",
-        "label": None,
-        "correct": None,
-        "exact": None,
-        "outcome": "ok",
-        "weight": 0.5,
+    row = dict.fromkeys(SCHEMA.names) | answer_row("q", rewrite=3, temperature=0.5, text="q3", weight=0.5)
+    row |= {
         "token_ids": [7, 2],
         "token_logprobs": [-0.5, -0.25],
         "sampling_logprobs": [-1.0, -0.75],
@@ -160,16 +152,6 @@ def test_a_completion_is_a_row_of_the_answer_table():
         "finish_reason": "stop",
         "prompt_tokens": 11,
         "completion_tokens": 2,
-        "reasoning": None,
-        "reasoning_tokens": None,
-        "answer": None,
-        "rule": None,
-        "reason": None,
-        "cached_tokens": None,
-        "form": None,
-        "uncertain": None,
-        "served_model": None,
-        "system_fingerprint": None,
     }
     assert table.to_pylist() == [row, row | {"trial": 1, "text": "", "outcome": "empty"}]
     assert curves == CURVES.empty_table()
