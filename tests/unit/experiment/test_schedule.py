@@ -90,10 +90,10 @@ def test_the_order_is_of_the_seed_and_the_same_whatever_else_is_there():
 
 def test_the_order_is_as_good_as_random():
     places = [
-        [question.id for question in SequentialScheduler({"frs.d1": 0.1}, ALL, seed).next({})].count("q0")
-        for seed in range(2000)
+        [question.id for question in SequentialScheduler({"frs.d1": 0.1}, ALL[:100], seed).next({})].count("q0")
+        for seed in range(500)
     ]
-    assert 0.02 < np.mean(places) < 0.04  # 30 of 1,000 are first
+    assert 0.24 < np.mean(places) < 0.36  # 30 of 100 are first
 
 
 def test_a_group_is_taken_whole_and_counts_once():

@@ -52,7 +52,7 @@ def test_a_larger_sample_begins_with_the_smaller_one_and_a_seed_makes_another(gr
 def test_every_answer_of_a_stratum_is_drawn_as_often(graded: pa.Table):
     counts = Counter(
         row[:6]
-        for seed in range(200)
+        for seed in range(100)
         for row in sample(graded, "answer", 40, seed)
         if row.stratum.endswith("0.5, wrong")
     )
