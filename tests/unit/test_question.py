@@ -2,6 +2,7 @@ import hashlib
 import json
 
 import pytest
+from json_lines import cases
 
 from robust_eval.question import Question, Scenario, fingerprint
 
@@ -63,46 +64,10 @@ def test_the_fingerprint_stays_the_same_from_release_to_release():
     assert fingerprint([]) == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"  # of no bytes
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"id": "q3"},
-        {"text": "Who wrote Emile?"},
-        {"answers": ("J.-J. Rousseau", "Rousseau")},
-        {"answers": ("Rousseau",)},
-        {"choices": ("Rousseau", "Voltaire")},
-        {"correct": 0},
-        {"context": "c"},
-        {"type": "ENTY"},
-        {"category": "literature"},
-        {"group": "g"},
-        {"level": 4},
-        {"level": None},
-        {"rewrites": ()},
-        {"rewrites": ("Émile is by whom?", "Name the author of Émile.")},
-        {"incorrect": ()},
-    ],
-)
+@pytest.mark.parametrize("change", cases(__file__, "the_fingerprint_changes_with_every_field"))
 def test_the_fingerprint_changes_with_every_field(change):
     fields = {name: getattr(EXAMPLE, name) for name in Question.__dataclass_fields__}
     assert fingerprint([Question(**(fields | change))]) != fingerprint([EXAMPLE])
-
-
-def test_every_field_of_a_question_can_change_the_fingerprint():
-    assert set(Question.__dataclass_fields__) == {
-        "id",
-        "text",
-        "answers",
-        "choices",
-        "correct",
-        "context",
-        "type",
-        "category",
-        "group",
-        "level",
-        "rewrites",
-        "incorrect",
-    }
 
 
 def test_the_fingerprint_changes_with_the_order_and_the_number_of_the_questions():

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from json_lines import cases
 
 from robust_eval.aggregator.clusters import Forms, cluster_names, clusters, repeats
 
@@ -91,18 +92,7 @@ def test_a_form_without_a_number_brings_no_different_numbers_together():
 
 
 @pytest.mark.parametrize(
-    ("shorter", "longer", "question"),
-    [
-        ("alder lane", "tickets are sold on alder lane", "Where are season passes sold?"),
-        ("achterby", "rosalind achterby", "Who has taken over?"),
-        ("paris", "paris france", "What is the capital of France?"),
-        ("1789", "march 4 1789", "In what year?"),  # the day of a year is no other year
-        ("3", "3 chambers", "How many chambers?"),
-        ("mount everest", "it is mount everest", "Which mount is the highest?"),
-        ("3", "3 sides of it and", "How many?"),  # cut by the length limit
-        ("no", "no no", "Is it?"),
-        ("neither", "neither nor", "Which?"),
-    ],
+    ("shorter", "longer", "question"), cases(__file__, "a_form_that_stands_in_another_says_the_same")
 )
 def test_a_form_that_stands_in_another_says_the_same(shorter: str, longer: str, question: str):
     assert repeats(shorter, longer, question)
@@ -112,21 +102,7 @@ def test_a_form_that_stands_in_another_says_the_same(shorter: str, longer: str, 
 
 
 @pytest.mark.parametrize(
-    ("shorter", "longer", "question"),
-    [
-        ("paris", "not paris", "What is the capital of France?"),
-        ("gold", "gold or silver", "Which metal?"),
-        ("heart", "heart and lungs", "Which organ?"),
-        ("2", "more than 2", "How many?"),
-        ("1", "it has 1 of straw", "How many pigs?"),  # a pronoun
-        ("sydney", "sydney opera house australia", "Where is the city of Sydney?"),  # says what the question says
-        ("12", "12 or 13", "How many?"),
-        ("3", "3 by 4", "How many?"),
-        ("3", "13", "How many?"),  # no word of it
-        ("1945", "1945 1946", "In what year?"),
-        ("york", "new yorkshire", "Where?"),
-        ("bernard huckaby", "bernard of huckaby", "Who?"),  # not in this order
-    ],
+    ("shorter", "longer", "question"), cases(__file__, "a_form_that_stands_in_another_says_something_else")
 )
 def test_a_form_that_stands_in_another_says_something_else(shorter: str, longer: str, question: str):
     assert not repeats(shorter, longer, question)

@@ -1,10 +1,13 @@
 import random
 from collections.abc import Sequence
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from answer_rows import answer_row
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from json_lines import json_lines
 
 from robust_eval.aggregator.base import ENSEMBLE, EqualText, with_votes
 from robust_eval.answer import SCHEMA, answer_table
@@ -15,16 +18,15 @@ QUESTIONS = [Question("q1", "One?"), Question("q2", "Two?")]
 
 
 def answer(rewrite, label, question_id="q1", trial=0, temperature=1.0, outcome="ok", text=None):
-    return {
-        "question_id": question_id,
-        "rewrite": rewrite,
-        "temperature": temperature,
-        "trial": trial,
-        "text": f"{label} {rewrite}" if text is None else text,
-        "label": label,
-        "outcome": outcome,
-        "weight": 1.0,
-    }
+    return answer_row(
+        question_id,
+        rewrite=rewrite,
+        temperature=temperature,
+        trial=trial,
+        text=f"{label} {rewrite}" if text is None else text,
+        label=label,
+        outcome=outcome,
+    )
 
 
 def by_last_digit(pairs: Sequence[tuple[Question, str]]) -> list[float]:
@@ -39,92 +41,16 @@ def elected(rows, rank=None):
     return [row for row, mark in enumerate(voted[ENSEMBLE].to_pylist()) if mark]
 
 
-def test_the_first_answer_of_the_most_frequent_label_is_elected():
-    assert elected([answer(i, label) for i, label in enumerate("abcbb")]) == [1]
+COLUMNS = ("question_id", "temperature", "rewrite", "trial", "label", "text", "outcome")
+CASES = json_lines(Path(__file__).with_suffix(".jsonl"))
 
 
-def test_the_best_ranked_answer_of_the_most_frequent_label_is_elected():
-    rows = [
-        answer(0, "a", text="a 9"),
-        answer(1, "b", text="b 1"),
-        answer(2, "b", text="b 7"),
-        answer(3, "b", text="2"),
-    ]
-    assert elected(rows, by_last_digit) == [2]
-
-
-def test_of_equally_ranked_answers_the_first_is_elected_by_rewrite_and_then_by_trial():
-    rows = [
-        answer(2, "b", trial=0, text="b 5"),
-        answer(1, "b", trial=1, text="beta 5"),
-        answer(1, "b", trial=0, text="bee 5"),
-        answer(0, "a", text="a 9"),
-    ]
-    assert elected(rows, by_last_digit) == [2]
-
-
-def test_a_tie_goes_to_the_label_of_the_original_question_though_another_is_ranked_better():
-    rows = [
-        answer(0, "a", text="a 1"),
-        answer(1, "b", text="b 9"),
-        answer(2, "b", text="b 8"),
-        answer(3, "a", text="a 2"),
-    ]
-    assert elected(rows, by_last_digit) == [3]
-    assert elected(rows) == [0]
-
-
-def test_a_tie_without_the_label_of_the_original_question_goes_to_the_best_ranked_answer():
-    labels = ["c", "a", "b", "b", "a"]
-    texts = ["c 9", "a 1", "b 2", "b 8", "a 7"]
-    rows = [answer(i, label, text=text) for i, (label, text) in enumerate(zip(labels, texts, strict=True))]
-    assert elected(rows, by_last_digit) == [3]
-    assert elected(rows) == [1]  # all rank the same: the first
-
-
-@pytest.mark.parametrize("outcome", ["invalid", "error", "filtered_reply"])
-def test_a_tie_goes_to_the_best_ranked_answer_where_the_original_question_was_not_answered(outcome: str):
-    rows = [answer(0, None, outcome=outcome, text=""), answer(1, "a", text="a 1"), answer(2, "b", text="b 2")]
-    assert elected(rows, by_last_digit) == [2]
-
-
-def test_a_tie_goes_to_the_original_question_if_only_a_later_trial_of_it_was_answered():
-    # docs/methods.md, §2: ties go to the cluster that holds q_0's answer; here q_0 has one answer that can be counted
-    rows = [
-        answer(0, None, trial=0, outcome="invalid", text=""),
-        answer(0, "a", trial=1, text="a 1"),
-        answer(1, "b", trial=0, text="b 9"),
-        answer(1, None, trial=1, outcome="invalid", text=""),
-    ]
-    assert elected(rows, by_last_digit) == [1]
-
-
-@pytest.mark.parametrize("outcome", ["filtered_prompt", "filtered_reply", "error", "refused", "empty", "invalid"])
-def test_what_is_no_answer_has_no_vote_whatever_label_it_was_given(outcome: str):
-    rows = [answer(0, "a", outcome=outcome), answer(1, "a", outcome=outcome), answer(2, "b"), answer(3, None)]
-    assert elected(rows) == [2]
-
-
-def test_a_question_whose_answers_have_no_label_elects_none():
-    rows = [answer(0, None), answer(1, None, outcome="invalid"), answer(0, "a", question_id="q2")]
-    assert elected(rows) == [2]
-    assert elected(rows[:2]) == []
-    assert elected([]) == []
-
-
-def test_questions_and_temperatures_vote_apart():
-    rows = [
-        *(answer(i, label, temperature=0.5) for i, label in enumerate("abb")),
-        *(answer(i, label, temperature=1.5) for i, label in enumerate("aab")),
-        *(answer(i, label, temperature=1.5, question_id="q2") for i, label in enumerate("baa")),
-    ]
-    assert elected(rows) == [1, 3, 7]
-
-
-def test_trials_vote_as_rewrites_do():
-    assert elected([answer(0, label, trial=trial) for trial, label in enumerate("abb")]) == [1]
-    rows = [answer(rewrite, label, trial=trial) for rewrite, trial, label in [(0, 0, "a"), (0, 1, "b"), (1, 0, "b")]]
-    assert elected(rows) == [1]
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["about"])
+def test_the_elected_answers_are_those_of_the_cases(case):
+    """Of equals the ``first``, and by a rank, which is the last digit of the text, the ``best``."""
+    rows = [answer_row(**dict(zip(COLUMNS, each, strict=True))) for each in case["answers"]]
+    assert "first" not in case or elected(rows) == case["first"]
+    assert "best" not in case or elected(rows, by_last_digit) == case["best"]
 
 
 def test_the_vote_is_a_column_of_its_own_that_is_never_null():

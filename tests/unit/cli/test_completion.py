@@ -1,4 +1,5 @@
 import pytest
+from json_lines import cases
 
 from robust_eval.cli.completion import completions, for_bash
 from robust_eval.cli.help import Catalogue, Group, Option
@@ -34,57 +35,13 @@ def test_the_first_word_is_a_command_or_what_can_be_chosen_or_set():
     assert completions(["run", ""], KNOWN) == sorted([*groups, *others])
 
 
-@pytest.mark.parametrize(
-    ("words", "found"),
-    [
-        (["comp"], ["compare", "completion"]),
-        (["model=s"], ["model=small"]),
-        (["model=small,s"], ["model=small,small"]),
-        (["rewriter.model="], ["rewriter.model=small"]),
-        (["metric=[frs,c"], ["metric=[frs,certainty"]),
-        (["dry_run="], ["dry_run=false", "dry_run=true"]),
-        (["model."], ["model.generation.", "model.path="]),
-        (["model.generation."], ["model.generation.top_k="]),
-        (["sampler."], ["sampler.sweep.", "sampler.temperatures=", "sampler.trials="]),
-        (["sampler.sweep.tr"], ["sampler.sweep.trials="]),
-        (["sampler=exact", "sampler.n"], ["sampler.nodes="]),
-        (
-            ["sampler=[sweep,exact]", "sampler."],
-            ["sampler.exact.", "sampler.nodes=", "sampler.sweep.", "sampler.trials="],
-        ),
-        (["experiment=profile", "sampler.n"], ["sampler.nodes="]),
-        (["experiment=profile", "sampler=sweep", "sampler.n"], []),
-        (["sampler=nothing", "sampler."], []),
-        (["ask", "Who?", "model=s"], ["model=small"]),
-        (["help", "sampler=e"], ["sampler=exact"]),
-        (["completion", ""], ["bash", "fish", "zsh"]),
-        (["compare", ""], []),
-        (["--c"], ["--cfg"]),
-        (["--cfg", "j"], ["job"]),
-        (["model.path=x"], []),
-    ],
-    ids=" ".join,
-)
+@pytest.mark.parametrize(("words", "found"), cases(__file__, "a_word_is_completed_by_what_stands_before_it"))
 def test_a_word_is_completed_by_what_stands_before_it(words: list[str], found: list[str]):
     assert completions(words, KNOWN) == found
 
 
 @pytest.mark.parametrize(
-    ("line", "found"),
-    [
-        ("robust-eval comp", ["compare", "completion"]),
-        ("robust-eval model=s", ["small"]),
-        ("robust-eval 'model=s", ["model=small"]),
-        ('robust-eval "model=s', ["model=small"]),
-        ("robust-eval metric=[frs,c", ["[frs,certainty"]),
-        ("robust-eval  help   sampler=e", ["exact"]),
-        ("robust-eval 'metric=[frs]' sampler=exact sampler.n", ["sampler.nodes="]),
-        (r"robust-eval dataset.path=a\ b model=s", ["small"]),
-        ("robust-eval dataset.path='a b' model=s", ["small"]),
-        ('robust-eval dataset.path="a \\" b" model=s', ["small"]),
-        ("robust-eval dataset.path='a b", []),
-        ("robust-eval", []),
-    ],
+    ("line", "found"), cases(__file__, "bash_is_told_what_may_stand_behind_the_sign_at_which_it_parts_words")
 )
 def test_bash_is_told_what_may_stand_behind_the_sign_at_which_it_parts_words(line: str, found: list[str]):
     assert for_bash(line, BREAKS, KNOWN) == found

@@ -7,6 +7,7 @@ import sys
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from json_lines import cases
 from scipy.stats import binomtest
 from sklearn.metrics import cohen_kappa_score, f1_score
 from statsmodels.stats import inter_rater
@@ -76,11 +77,6 @@ def test_the_figures_of_a_grader_are_counts_shares_and_an_interval():
         },
         abs=1e-5,
     )
-
-
-def test_what_is_undefined_is_said_to_be():
-    row = agreement_row(Agreement.of([False, False], [False, False]))
-    assert row == ["2", "100.0%", "34.2% to 100.0%", "undefined", "undefined", "undefined (0 of 0)", "0.0% (0 of 2)"]
 
 
 def test_replies_that_were_drawn_less_often_weigh_more():
@@ -170,49 +166,7 @@ def test_the_disagreements_of_most_graders_come_first():
     assert disagreements(entries, verdicts) == {"one": ["2", "1"], "two": ["2", "3"], "three": []}
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("{", "broken JSON (Expecting property name enclosed in double quotes at column 2)"),
-        ("[1]", "a record is a JSON object, not list"),
-        (
-            FREE | {"answer": "x"},
-            (
-                "unknown field 'answer'; known are question, answers, choices, correct_choice, incorrect, reply, "
-                "correct, slice"
-            ),
-        ),
-        (FREE | {"question": 3}, "'question' must be a text, not 3"),
-        (FREE | {"reply": None}, "'reply' must be a text, not None"),
-        (FREE | {"correct": 1}, "'correct' must be true or false, not 1"),
-        (FREE | {"correct": "yes"}, "'correct' must be true or false, not 'yes'"),
-        (FREE | {"answers": "Austen"}, "'answers' must be a list of texts, not 'Austen'"),
-        (FREE | {"incorrect": [1]}, "'incorrect' must be a list of texts, not [1]"),
-        (
-            FREE | {"answers": []},
-            "'answers' must hold an accepted answer that is not blank, or 'choices' be given",
-        ),
-        (
-            FREE | {"answers": [" "]},
-            "'answers' must hold an accepted answer that is not blank, or 'choices' be given",
-        ),
-        (
-            {"question": "Q?", "human": True},
-            "field 'set' is missing; with 'human' a record has set, question, accepted, model, reply, human",
-        ),
-        (
-            EVOUNA | {"slice": "x"},
-            "unknown field 'slice'; with 'human' a record has set, question, accepted, model, reply, human",
-        ),
-        (EVOUNA | {"human": "yes"}, "'correct' must be true or false, not 'yes'"),
-        (CHOICE | {"choices": ["this"]}, "'choices' must hold 2 to 13 texts, not 1"),
-        (CHOICE | {"correct_choice": 2}, "'correct_choice' must be the index of the right choice (0 to 1), not 2"),
-        (
-            CHOICE | {"correct_choice": True},
-            "'correct_choice' must be the index of the right choice (0 to 1), not True",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("line", "message"), cases(__file__, "a_broken_record_is_refused_with_its_line"))
 def test_a_broken_record_is_refused_with_its_line(tmp_path, line, message):
     file = tmp_path / "verdicts.jsonl"
     file.write_text("\n".join([json.dumps(FREE), "", line if isinstance(line, str) else json.dumps(line)]))
@@ -244,11 +198,3 @@ def test_the_sample_is_read_and_shown_whole(monkeypatch, capsys, tmp_path):
     assert shown.count(": people ") == len(graders)
     figures = json.loads((tmp_path / "figures.json").read_text())
     assert figures["letters: replies"] + figures["cosine: replies"] == 67
-
-
-def test_a_mistake_ends_the_command_in_one_sentence(monkeypatch, capsys, tmp_path):
-    monkeypatch.setattr(sys, "argv", ["graders", str(tmp_path / "none.jsonl")])
-    with pytest.raises(SystemExit) as caught:
-        command.main()
-    assert caught.value.code == 1
-    assert capsys.readouterr().err.startswith(f"error: {tmp_path / 'none.jsonl'} cannot be read: No such file")

@@ -1,6 +1,9 @@
 import sys
+from pathlib import Path
 
 import pytest
+from golden import Golden
+from json_lines import cases
 
 from robust_eval.cli import help as help_command
 from robust_eval.config.schema import SCHEMAS
@@ -42,56 +45,12 @@ def test_examples_call_the_program_as_it_was_called(said, program: str, name: st
     assert f"  {name} repeat=FOLDER" in "\n".join(said(program=program))
 
 
-def test_a_group_lists_its_options_with_a_line_each(said):
-    assert said("store", columns=200) == [
-        "store: where answers are kept",
-        "",
-        "  store=none     Everything is asked anew, and nothing is kept of a run that is stopped",
-        "  store=parquet  Parquet files, one for each block of answers, on a disk that several machines share",
-        "  store=sqlite   One file that all runs share: what it has is not asked again (the default)",
-    ]
+HELP = Golden(Path(__file__).with_name("help.jsonl"))
 
 
-def test_an_option_shows_its_settings_with_the_docstrings_of_their_class(said):
-    assert said("sampler=recorded", "store=none", "engine=local", "experiment=frs") == [
-        "sampler=recorded",
-        "Answers that somebody else collected: python run.py sampler=recorded",
-        "sampler.file=answers.jsonl model.name=gpt-3.5",
-        "It chooses model=recorded",
-        "",
-        "  sampler.recorded.file=…            Parquet, CSV, TSV or JSON Lines, by its",
-        "                                     suffix; ``answers.parquet`` of any run is",
-        "                                     such a file.",
-        "  sampler.recorded.columns=null      The file's names of the columns that have",
-        "                                     another name here, for example {text:",
-        "                                     reply}; null: none has.",
-        "  sampler.recorded.temperature=null  At which all answers were drawn, where the",
-        "                                     file has no column that says so; .nan: at",
-        "                                     the model's own.",
-        "  sampler.recorded.selection=none    Selected questions: those whose answer at",
-        "                                     temperature 0 is an exact_match of an",
-        "                                     accepted answer, contains one, or all",
-        "                                     (none: no selection).",
-        "  (… must be given)",
-        "sampler.file does as well, where no other chosen sampler has that setting.",
-        "",
-        "store=none",
-        "Everything is asked anew, and nothing is kept of a run that is stopped.",
-        "",
-        "engine=local",
-        "On this machine.",
-        "",
-        "  engine.threads=null  CPU threads of torch; null: as many as are fastest on",
-        "                       this machine, measured once. Set it when several runs",
-        "                       share a machine.",
-        "",
-        "experiment=frs",
-        "The Factual Robustness Score of the paper (Fastowski, Prenkaj, Kasneci): this is",
-        "also what runs without a preset.",
-        "  python run.py experiment=frs",
-        "  python run.py experiment=frs model=llama32_3b",
-        "It chooses sampler=temperature_sweep metric=frs",
-    ]
+@pytest.mark.parametrize("case", HELP.cases, ids=lambda case: " ".join(case["words"]))
+def test_a_group_lists_its_options_and_an_option_its_settings_with_their_docstrings(said, case):
+    HELP.check(case, lines=said(*case["words"], columns=case["columns"]))
 
 
 def test_the_second_column_begins_below_a_setting_that_is_long(said):
@@ -106,26 +65,7 @@ def test_a_command_is_explained_by_itself(said, capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().out.startswith("usage: robust-eval version")
 
 
-METRICS = "agreement, certainty, challenge, frs, order, thinking"
-GROUPS = "model, dataset, rewriter, sampler, metric, reader, grader, aggregator, store, engine, tracking, experiment"
-
-
-@pytest.mark.parametrize(
-    ("word", "answer"),
-    [
-        ("modle", f"there is no group modle (did you mean model?); there are {GROUPS}"),
-        ("clusters", f"there is no group clusters (did you mean aggregator=clusters?); there are {GROUPS}"),
-        ("zzz=1", f"there is no group zzz; there are {GROUPS}"),
-        (
-            "metric=fsr",
-            f"there is no metric=fsr (did you mean frs?); there are {METRICS}",
-        ),
-        (
-            "metric=../config",
-            f"there is no metric=../config; there are {METRICS}",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("word", "answer"), cases(__file__, "a_name_of_nothing_is_answered_with_the_nearest"))
 def test_a_name_of_nothing_is_answered_with_the_nearest(
     said, capsys: pytest.CaptureFixture[str], word: str, answer: str
 ):

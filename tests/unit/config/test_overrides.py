@@ -1,4 +1,3 @@
-from dataclasses import fields
 from pathlib import Path
 
 import hydra
@@ -6,6 +5,7 @@ import pytest
 from experiments import composed, configuration
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import QuotedString
+from json_lines import cases
 from omegaconf import OmegaConf
 
 from robust_eval.config.objects import to_config
@@ -34,146 +34,6 @@ def message(*overrides: str) -> str:
     return str(problem.value)
 
 
-SWEEP = (
-    "temperatures, max_new_tokens, selection, max_questions, min_confidence, prompts, trials, stop_on_match, early_stop"
-)
-MODELS = (
-    "gpt35_turbo, gpt4o_mini, inspect, llama31_8b, llama32_3b, openai_compatible, qwen25_14b, qwen25_3b, recorded, "
-    "smollm2_1.7b, smollm2_135m, smollm2_360m, transformers, vllm_llama31_8b, vllm_mistral_7b, vllm_mixtral_8x7b, "
-    "vllm_qwen25_14b"
-)
-METRICS = "agreement, certainty, challenge, frs, order, thinking"
-GRADERS = "cosine, judge, levenshtein, matching, references"
-ROOT = (
-    "seed, model, dataset, sampler, metric, rewriter, reader, grader, aggregator, engine, store, tracking, paths, "
-    "target_half_width, question_types, labels"
-)
-
-MISTAKES = {
-    "sampler.trails=3": "there is no setting sampler.temperature_sweep.trails (did you mean "
-    f"sampler.temperature_sweep.trials?); sampler.temperature_sweep has {SWEEP}",
-    "+sampler.temperature_sweep.colour=3": "there is no setting sampler.temperature_sweep.colour; "
-    f"sampler.temperature_sweep has {SWEEP}",
-    "model.answers_at_once=3": "model.answers_at_once is now model.batch_size",
-    "sampler.whole_answers=false": "sampler.temperature_sweep.whole_answers is now "
-    "sampler.temperature_sweep.stop_on_match, true where whole_answers was false",
-    "until={frs.d1: 0.1}": "until is now target_half_width",
-    "modle=smollm2_135m": f"there is no setting modle (did you mean model?); there are {ROOT}",
-    "hydra.run.dri=x": "there is no setting hydra.run.dri (did you mean hydra.run.dir?); hydra.run has dir",
-    "hydra/launcher=jobib": "there is no hydra/launcher=jobib (did you mean joblib?); there are basic, joblib, "
-    "submitit_local, submitit_slurm",
-    "+extra=1": f"there is no setting extra; there are {ROOT}",
-    "model=smollm2_135": f"there is no model=smollm2_135 (did you mean smollm2_135m?); there are {MODELS}",
-    "model=gpt5": f"there is no model=gpt5; there are {MODELS}",
-    "metric=[frs,certainy]": f"there is no metric=certainy (did you mean certainty?); there are {METRICS}",
-    "metric=[3]": f"there is no metric=3; there are {METRICS}",
-    "metric=[]": "metric must name at least one option",
-    "experiment=smoek": "there is no experiment=smoek (did you mean smoke?); there are certainty, challenge, frs, "
-    "multiqa, order, profile, smoke, thinking",
-    "sampler.trials=many": (
-        "sampler.temperature_sweep.trials: Value 'many' of type 'str' could not be converted to Integer"
-    ),
-    "sampler.trials=null": "sampler.temperature_sweep.trials: field 'sampler.temperature_sweep.trials' is not Optional",
-    "sampler.trials=true": (
-        "sampler.temperature_sweep.trials: Value 'True' of type 'bool' could not be converted to Integer"
-    ),
-    "sampler.trials=[1,2]": (
-        "sampler.temperature_sweep.trials: Value '[1, 2]' of type 'list' could not be converted to Integer"
-    ),
-    "sampler.stop_on_match=maybe": (
-        "sampler.temperature_sweep.stop_on_match: Value 'maybe' is not a valid bool (type str)"
-    ),
-    "sampler.temperatures=0.5": (
-        "sampler.temperature_sweep.temperatures: Invalid value assigned: float is not a ListConfig, list or tuple."
-    ),
-    "sampler.temperatures={a:1}": "sampler.temperature_sweep.temperatures: Cannot merge DictConfig with ListConfig",
-    "sampler.temperatures=[1,hot]": (
-        "sampler.temperature_sweep.temperatures[1]: Value 'hot' of type 'str' could not be converted to Float"
-    ),
-    "sampler.temperatures=[[1]]": "sampler.temperature_sweep: a value has a type that its setting does not take ('<' "
-    "not supported between instances of 'int' and 'list')",
-    "sampler.trials=interval(1,3)": "sampler.trials=interval(1,3): a sweep takes values that are written out, "
-    "sampler.trials=A,B, or range(FIRST,LAST)",
-    "model=glob(smol*)": "model=glob(smol*): a sweep takes values that are written out, model=A,B, or "
-    "range(FIRST,LAST)",
-    "+sampler.trials=3": "sampler.temperature_sweep.trials has a value: write sampler.temperature_sweep.trials=…, "
-    "without the +",
-    "+sampler=exact": "sampler is chosen already: write sampler=…, without the +",
-    "+metric.certainty.invalid=as_label": "there is no setting metric.certainty.invalid; metric has frs",
-    "sampler={temperature_sweep:{trails:3}}": "there is no setting sampler.temperature_sweep.trails (did you mean "
-    f"sampler.temperature_sweep.trials?); sampler.temperature_sweep has {SWEEP}",
-    "dataset.limit=some": "dataset.limit: Value 'some' of type 'str' could not be converted to Integer",
-    "model.path=[a]": "model.path: Cannot convert 'list' to string: '['a']'",
-    "model.path.revision=3": "model.path: Cannot convert 'dict' to string: '{}'",
-    "model.path=${modle.name}": "model.path: Interpolation key 'modle.name' not found",
-    "model.path=${env:HOME}": "model.path: Unsupported interpolation type env",
-    "model.path=${oc.env:}": (
-        "model.path: TypeError raised while resolving interpolation: env() "
-        "missing 1 required positional argument: 'key'"
-    ),
-    "model.generation=greedy": (
-        "model.generation: Invalid type assigned: str is not a subclass of Generation. value: greedy"
-    ),
-    "model=3": f"there is no model=3; there are {MODELS}",
-    "paths=runs": "paths: Invalid type assigned: str is not a subclass of Paths. value: runs",
-    "hydra=3": f"there is no setting hydra; there are {ROOT}",
-    "hydra.mode=SWEEP": "hydra.mode: Invalid value 'SWEEP', expected one of [RUN, MULTIRUN]",
-    "hydra.searchpath=conf": "hydra.searchpath must be a list of folders, such as [file:///home/me/conf], not conf",
-    "hydra.searchpath=[file:///nowhere]": "hydra.searchpath: there is no folder /nowhere",
-    "seed=${seed}": "seed: Recursive interpolation detected",
-    "seed=${model.name}": (
-        "seed: While dereferencing interpolation '${model.name}': Value "
-        "'smollm2-135m' of type 'str' could not be converted to Integer"
-    ),
-    "seed=???": "seed must be given: add seed=…",
-    "~seed": "~seed: a setting is changed, and cannot be left out: write seed=…",
-    "~metric.order": "~metric.order: there is nothing of this name to leave out",
-    "sampler.trials=0": "sampler.temperature_sweep: trials must be at least 1, not 0",
-    "sampler.temperatures=[-0.2,1.0]": "sampler.temperature_sweep: temperatures must all be above 0 (the greedy answer "
-    "is always asked), not -0.2",
-    "sampler.temperatures=[0.5]": "metric=frs needs answers at several temperatures to find where a fact breaks, and "
-    "the sampler asks at one alone, t = 0.5: choose sampler=temperature_sweep with at least two temperatures above 0",
-    "sampler.early_stop=some": "sampler.temperature_sweep.early_stop: Value 'some' is not a valid bool (type str)",
-    "model.stop=['']": "model: stop must not hold an empty string, which ends every answer",
-    "model.batch_size=0": "model: batch_size must be at least 1, not 0",
-    "metric.frs.d=0": "metric.frs: d must be a number above 0 or a list of such numbers, not 0",
-    "metric.d=[1,-2]": "metric.frs: d must be a number above 0 or a list of such numbers, not [1, -2]",
-    "model.generation.top_p=0": "model: top_p must lie above 0 and at most at 1, not 0.0",
-    "dataset=jsonl": "dataset.path must be given: add dataset.path=…",
-    "tracking.uri=http://me:abc@host": "tracking: uri must not hold a secret, because all settings are written down "
-    "with the run: MLflow reads it from the environment (MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or "
-    "MLFLOW_TRACKING_TOKEN), the driver of a database from its own variable or file (PGPASSWORD, ~/.pgpass)",
-    "seed=-1": "seed must be 0 or more, not -1",
-    "question_types=nowhere": "question_types=nowhere: there is no such folder; it must be one where "
-    "robust-eval train-question-types saved a classifier",
-    "model.path": "'model.path' is no override: write KEY=VALUE",
-    "=3;": "'=3;' is no override: write KEY=VALUE",
-    "dataset .path=x": "'dataset .path=x' is no override: write KEY=VALUE",
-    "grader={": "'grader={' cannot be read: what begins with { must end with }, and a text in it that holds other "
-    "signs needs quotes; if all of it is one text, write 'grader=\"{\"'",
-    "sampler.temperatures=[0.2,0.4": "'sampler.temperatures=[0.2,0.4' cannot be read: what begins with [ must end with "
-    "], and a text in it that holds other signs needs quotes; if all of it is one text, write "
-    "'sampler.temperatures=\"[0.2,0.4\"'",
-    "model.name='mine": "\"model.name='mine\" cannot be read: what begins with ' must end with '; if all of it is one "
-    "text, write 'model.name=\"'\"'\"'mine\"'",
-    'model.name="': '\'model.name="\' cannot be read: what begins with " must end with "; if all of it is one text, '
-    'write \'model.name="\\""\'',
-    "grader=levenshtein;": f"there is no grader=levenshtein; (did you mean levenshtein?); there are {GRADERS}",
-    "tracking=null": "tracking must be one of mlflow, none, not null",
-    "metric.frs=null": "metric.frs must be one of its options, not null: see conf/metric/",
-    "~tracking": "~tracking: a setting is changed, and cannot be left out: write tracking=…",
-    "seed=${oc.env:NOWHERE_SET}": (
-        "seed: KeyError raised while resolving interpolation: \"Environment variable 'NOWHERE_SET' not found\""
-    ),
-    "dataset=[facts,physics]": "dataset takes one option, not 'dataset=[facts,physics]'",
-    "labels=nowhere.parquet": "labels=nowhere.parquet: there is no such file; it must be labels.parquet of a run",
-    "sampler.trials=5,0": "sampler.temperature_sweep: trials must be at least 1, not 0",
-    "model=smollm2_135m,gpt5": f"there is no model=gpt5; there are {MODELS}",
-    "paths.mlruns=/proc/nowhere": "paths.mlruns: nothing can be written to /proc/nowhere (No such file or directory); "
-    "choose another folder",
-}
-
-
 def test_options_may_stand_in_a_folder_of_ones_own(tmp_path: Path):
     (tmp_path / "conf" / "dataset").mkdir(parents=True)
     for name in ("quiz", "riddles"):
@@ -187,55 +47,11 @@ def test_options_may_stand_in_a_folder_of_ones_own(tmp_path: Path):
     assert message(elsewhere[1], "dataset=quiz").startswith("there is no dataset=quiz; there are ")
 
 
-@pytest.mark.parametrize("override", MISTAKES)
-def test_a_mistake_is_answered_in_one_sentence(override: str):
-    assert message(override) == MISTAKES[override]
-
-
-FILES = {
-    "dataset/quiz": {
-        "a: [": "{file}, line 1: expected the node content, but found '<stream end>'",
-        "defaults: [local, _self_]\npath: a\npath: b": "{file}, line 3: found duplicate key path",
-        "path: quiz.csv": "dataset is no option with a schema: a file conf/dataset/NAME.yaml names one in its "
-        "defaults, such as /schema/dataset/jsonl@_here_",
-        "defaults: [local, _self_]\nlimit: many": (
-            "dataset=quiz: dataset.limit: Value 'many' of type 'str' could not be converted to Integer"
-        ),
-        "defaults: [local, _self_]\nlimt: 3": "dataset=quiz: there is no setting dataset.limt (did you mean "
-        "dataset.limit?); dataset has name, limit, shuffle, shuffle_choices, seed, scenario, "
-        "max_invalid_fraction, path, "
-        "columns, correct, separator, encoding",
-    },
-    "experiment/own": {
-        "# @package _global_\nsampler: {exat: {nodes: 3}}": "sampler.exat is no option with a schema (did you mean "
-        "sampler.exact?): a file conf/sampler/exat.yaml names one in its defaults, such as "
-        "/schema/sampler/temperature_sweep@_here_",
-        "# @package _global_\ndefaults: [{override /samplr: exact}]": "experiment=own: its defaults override samplr, "
-        "which is no group of options",
-        "# @package _global_\nmodel: 3": "experiment=own: Merge error: int is not a subclass of Transformers. value: 3",
-    },
-}
-
-
-@pytest.mark.parametrize(("option", "text"), [(option, text) for option, texts in FILES.items() for text in texts])
-def test_a_mistake_in_a_file_of_options_is_answered_in_one_sentence(option: str, text: str, tmp_path: Path):
-    file = tmp_path / f"{option}.yaml"
-    file.parent.mkdir()
-    file.write_text(text)
-    search = f"hydra.searchpath=[file://{tmp_path}]"
-    assert message(search, option.replace("/", "=")) == FILES[option][text].replace("{file}", str(file))
+# NEWPLACE
 
 
 @pytest.mark.parametrize(
-    ("sampler", "others"),
-    [
-        ("exact", []),
-        ("order", ["metric=order", "dataset=physics"]),
-        ("perturbation", ["metric=agreement"]),
-        ("repetition", ["metric=certainty"]),
-        ("challenge", ["metric=challenge", "model.prompt_style=chat"]),
-        ("thinking", ["metric=thinking", "model.prompt_style=chat"]),
-    ],
+    ("sampler", "others"), cases(__file__, "settings_of_a_preset_for_a_sampler_that_is_not_chosen_are_left_out")
 )
 def test_settings_of_a_preset_for_a_sampler_that_is_not_chosen_are_left_out(sampler: str, others: list[str]):
     checked = checked_overrides(["experiment=smoke", f"sampler={sampler}", *others])
@@ -401,10 +217,6 @@ def test_the_exact_sampler_refuses_settings_that_make_no_sense():
 
 
 WRITES = ["experiment=multiqa", "rewriter=llm"]
-MODEL_HAS = (
-    "name, path, revision, sha256, prompt_style, dtype, device, trust_remote_code, batch_size, stop, "
-    "chat_template, thinking_budget, generation"
-)
 
 
 def test_a_model_that_rewrites_is_chosen_by_its_name(tmp_path: Path):
@@ -426,27 +238,6 @@ def test_models_that_rewrite_are_swept(tmp_path: Path):
     checked = checked_overrides([*WRITES, models, f"paths.mlruns={tmp_path}"])
     assert (checked.swept, checked.jobs) == ([f"model@{models}"], 2)
     assert checked.config.rewriter.model.name == "qwen-2.5-3b"
-
-
-OF_REWRITING = {
-    "rewriter=llm rewriter.model=gpt5": f"there is no model=gpt5; there are {MODELS}",
-    "rewriter=llm rewriter.model=smollm2_36m": f"there is no model=smollm2_36m (did you mean smollm2_360m?); there are "
-    f"{MODELS}",
-    "rewriter=llm rewriter.model=smollm2_360m,gpt5": f"there is no model=gpt5; there are {MODELS}",
-    "rewriter=llm rewriter.model=smollm2_360m rewriter.model.pth=3": "there is no setting rewriter.model.pth (did you "
-    f"mean rewriter.model.path?); rewriter.model has {MODEL_HAS}",
-    "rewriter=llm rewriter.model.path=x": "there is no setting rewriter.model.path; rewriter.model has no settings",
-    "rewriter.model=smollm2_360m": "there is no rewriter.model to choose: rewriter has an option that asks no model",
-    "rewriter.model.path=x": "there is no setting rewriter.model.path; rewriter has "
-    + ", ".join(entry.name for entry in fields(SCHEMAS["rewriter"]["recorded"])),
-    "rewriter=llm rewriter.drift=warn": "rewriter: drift must be flag or drop, not warn",
-    "rewriter=lm": "there is no rewriter=lm (did you mean llm?); there are llm, recorded",
-}
-
-
-@pytest.mark.parametrize("overrides", OF_REWRITING)
-def test_a_mistake_about_rewriting_is_answered_in_one_sentence(overrides: str):
-    assert message("experiment=multiqa", *overrides.split()) == OF_REWRITING[overrides]
 
 
 @pytest.mark.parametrize("sampler", ["temperature_sweep", "exact"])
@@ -585,101 +376,13 @@ def test_questions_are_taken_until_figures_are_known(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("overrides", "expected"),
-    [
-        (
-            ["experiment=multiqa", "target_half_width={agreement.kappa.t1: 0.1}"],
-            (
-                "target_half_width names agreement.kappa.t1 (Fleiss' κ, labels mapped at random), "
-                "which is no mean over questions, "
-                "as an interval that ends a run must be; these are: accuracy.greedy, agreement.accuracy.t1, "
-                "agreement.plurality.t1, agreement.difficulty.t1, agreement.worst.t1, agreement.best.t1, "
-                "agreement.base_minus_difficulty.t1, agreement.certainty.t1, agreement.m2.t1, "
-                "agreement.semantic_entropy.t1"
-            ),
-        ),
-        (
-            ["experiment=multiqa", "target_half_width={agreement.alpha: 0.1}"],
-            "target_half_width names agreement.alpha (Cronbach's α), which is no mean over questions",
-        ),
-        (
-            ["target_half_width={frs.breaking_temperature.median: 0.1}"],
-            "target_half_width names frs.breaking_temperature.median (median breaking temperature), which is no mean",
-        ),
-        (
-            ["target_half_width={frs.unbrokenshare: 0.1}"],
-            (
-                "target_half_width names frs.unbrokenshare, which is no figure of this run (did you mean "
-                "frs.unbroken_share?)"
-            ),
-        ),
-        (
-            ["target_half_width={agreement.worst.t1: 0.1}"],
-            "target_half_width names agreement.worst.t1, which is no figure of this run",
-        ),
-        (
-            ["target_half_width={frs.d9: 0.1}"],
-            (
-                "target_half_width names frs.d9, which this run does not measure (did you mean "
-                "frs.d5?); it measures frs.d1, "
-                "frs.d2, frs.d5, frs.d10, frs.d50"
-            ),
-        ),
-        (
-            ["target_half_width={frs.d1.t0.2: 0.1}"],
-            "target_half_width names frs.d1.t0.2, which this run does not measure",
-        ),
-        (
-            ["experiment=certainty", "target_half_width={certainty.entropy: 0.1}"],
-            (
-                "target_half_width names certainty.entropy, which this run does not measure (did you mean "
-                "certainty.entropy.t0.7?); it measures certainty.entropy.t0.7"
-            ),
-        ),
-        (
-            ["experiment=certainty", "target_half_width={certainty.error_rate.t1: 0.1}"],
-            "target_half_width names certainty.error_rate.t1, which this run does not measure",
-        ),
-        (
-            ["experiment=order", "target_half_width={order.bias.place1: 0.1}"],
-            (
-                "target_half_width names order.bias.place1, which this run does not measure (did you "
-                "mean order.bias.placeN.t1?); "
-                "it measures order.bias.placeN.t1"
-            ),
-        ),
-        (
-            ["target_half_width={frs.d1: 0}"],
-            "target_half_width={frs.d1: 0}: the half-width of an interval must be a number above 0",
-        ),
-        (
-            ["target_half_width={frs.d1: wide}"],
-            "target_half_width={frs.d1: wide}: the half-width of an interval must be a number above 0",
-        ),
-        (
-            ["target_half_width=0.02"],
-            "target_half_width=0.02: it must name figures, as target_half_width={frs.d1: 0.02} does",
-        ),
-        (
-            ["target_half_width={}"],
-            "target_half_width={}: it must name figures, as target_half_width={frs.d1: 0.02} does",
-        ),
-    ],
+    ("overrides", "expected"), cases(__file__, "a_figure_that_cannot_end_a_run_is_refused_before_anything_is_asked")
 )
 def test_a_figure_that_cannot_end_a_run_is_refused_before_anything_is_asked(overrides: list[str], expected: str):
     assert message(*overrides).startswith(expected)
 
 
-@pytest.mark.parametrize(
-    "overrides",
-    [
-        ["metric.d=9", "target_half_width={frs.d9: 0.1}"],
-        ["target_half_width={accuracy.t0.6: 0.1, frs.survival.t2: 0.1, frs.entropy.mean: 0.1}"],
-        ["experiment=certainty", "target_half_width={certainty.entropy.t0.7: 0.1, certainty.error_rate.own: 0.1}"],
-        ["experiment=order", "target_half_width={order.bias.place1.t1: 0.1, order.one_choice.t1: 0.1}"],
-        ["experiment=thinking", "target_half_width={thinking.frs: 0.1, thinking.accuracy.b64.t1: 0.1}"],
-    ],
-)
+@pytest.mark.parametrize("overrides", cases(__file__, "figures_that_a_run_measures_can_end_it"))
 def test_figures_that_a_run_measures_can_end_it(overrides: list[str]):
     assert checked_overrides(overrides).config.target_half_width
 

@@ -5,6 +5,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hydra.core.config_store import ConfigStore
+from json_lines import cases
 
 from robust_eval.config.overrides import checked_overrides, jobs
 from robust_eval.config.schema import register
@@ -127,15 +128,7 @@ def test_the_name_of_a_data_set_is_none_of_a_folder(tmp_path: Path):
     assert chosen(elsewhere, "dataset=riddles").source == "riddles.csv"
 
 
-@pytest.mark.parametrize(
-    ("value", "said"),
-    [
-        ("quizz.csv", "there is no file quizz.csv, and no data set of this name (did you mean quiz.csv?)"),
-        ("my/q.tsv,my/r.tsv", "there is no file my/r.tsv, and no data set of this name (did you mean my/q.tsv?)"),
-        ("facts.csv", "there is no file facts.csv, and no data set of this name (did you mean facts?)"),
-        ("nowhere/unheard.parquet", "there is no file nowhere/unheard.parquet, and no data set of this name"),
-    ],
-)
+@pytest.mark.parametrize(("value", "said"), cases(__file__, "a_file_that_is_not_there_is_answered_with_one_that_is"))
 def test_a_file_that_is_not_there_is_answered_with_one_that_is(value: str, said: str):
     written("quiz.csv")
     written("my/q.tsv")

@@ -87,35 +87,25 @@ def test_a_set_loads_whole(name):
     ]
 
 
-@every_set
-def test_ids_are_the_name_of_the_set_and_three_digits_and_unique(name):
-    ids = [record["id"] for record in records(name)]
-    assert [id_ for id_ in ids if not re.fullmatch(rf"{name}-[0-9]{{3}}", id_)] == []
-    assert [id_ for id_, count in Counter(ids).items() if count > 1] == []
+def repeated(entries):
+    return [entry for entry, count in Counter(entries).items() if count > 1]
 
 
 @every_set
-def test_no_two_questions_are_equal(name):
-    counts = Counter(normalize(record["question"]) for record in records(name))
-    assert [question for question, count in counts.items() if count > 1] == []
+def test_ids_questions_wordings_and_aliases_stand_once(name):
+    found = records(name)
+    assert [record["id"] for record in found if not re.fullmatch(rf"{name}-[0-9]{{3}}", record["id"])] == []
+    assert repeated(record["id"] for record in found) == []
+    assert repeated(normalize(record["question"]) for record in found) == []
+    assert repeated((record["id"], normalize(wording)) for record in found for wording in wordings(record)) == []
+    aliases = [(record["id"], alias) for record in found for alias in record.get("answers", [])]
+    assert repeated(aliases) == []
+    assert [alias for alias in aliases if not normalize(alias[1])] == []
 
 
 def test_no_question_stands_in_two_sets():
     counts = Counter(question for name in NAMES for question in {normalize(r["question"]) for r in records(name)})
     assert [question for question, count in counts.items() if count > 1] == []
-
-
-@every_set
-def test_no_rewrite_equals_its_question_or_another_rewrite(name):
-    counts = Counter((record["id"], normalize(wording)) for record in records(name) for wording in wordings(record))
-    assert [wording for wording, count in counts.items() if count > 1] == []
-
-
-@every_set
-def test_no_alias_normalises_to_nothing_and_none_stands_twice(name):
-    counts = Counter((record["id"], alias) for record in records(name) for alias in record.get("answers", []))
-    assert [alias for alias in counts if not normalize(alias[1])] == []
-    assert [alias for alias, count in counts.items() if count > 1] == []
 
 
 @every_set

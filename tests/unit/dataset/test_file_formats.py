@@ -5,6 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from json_lines import cases
 
 from robust_eval.dataset.file_formats import data_files, read_records
 from robust_eval.error import UserError
@@ -23,21 +24,7 @@ def refusal(file: Path, content: bytes | str, **settings: object) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("r.json", json.dumps(ROWS)),
-        ("r.json", json.dumps(ROWS, indent=4)),
-        ("r.jsonl", json.dumps(ROWS, indent=1)),  # the physics study calls a list so
-        ("r.jsonl", "".join(json.dumps(row) + "\n" for row in ROWS)),
-        ("r.json", "\n".join(json.dumps(row) for row in ROWS)),
-        ("r.jsonl", "\n \n" + "\r\n".join(json.dumps(row, ensure_ascii=False) for row in ROWS) + "\r\n\r\n"),
-        ("r.csv", 'a,b\n1,é\n"x\ny","say ""yes"""\n'),
-        ("r.csv", '\na,b\n1,é\n\n"x\ny","say ""yes"""'.lstrip()),
-        ("r.tsv", 'a\tb\r\n1\té\r\n"x\ny"\t"say ""yes"""\r\n'),
-        ("R.TSV", 'a\tb\n1\té\n"x\ny"\tsay "yes"\n'),
-    ],
-)
+@pytest.mark.parametrize(("name", "content"), cases(__file__, "every_kind_of_text_gives_the_same_records"))
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
 def test_every_kind_of_text_gives_the_same_records(tmp_path, name, content, mark):
     assert read(tmp_path / name, mark + content.encode()) == ROWS

@@ -1,8 +1,14 @@
-import json
+"""Tables as spreadsheets, programs and people write them: each is read as it was meant, or refused in a sentence.
 
-import pyarrow as pa
-import pyarrow.parquet as pq
+``tables/judged.jsonl`` says of each what a person expects: the questions, or what the sentence must (and must not) say.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
 import pytest
+from json_lines import cases
 
 from robust_eval.dataset.own_table import OwnTable
 from robust_eval.error import UserError
@@ -35,37 +41,11 @@ def test_columns_with_our_names_need_no_mapping(file):
     assert load(file, header + row) == [WORDS]
 
 
-def test_every_kind_of_file_gives_the_same_questions(tmp_path):
-    record = {"nr": 1, "prompt": "Who drew?", "gold": ["Karl", "Karl Berg"], "text": "Karl drew.", "kind": "art"}
-    columns = {"id": "nr", "question": "prompt", "answers": "gold", "context": "text", "category": "kind"}
-    rows = [list(record), ["1", "Who drew?", '"[\'Karl\', ""Karl Berg""]"', "Karl drew.", "art"]]
-    (tmp_path / "q.csv").write_text("\n".join(map(",".join, rows)))
-    (tmp_path / "q.tsv").write_bytes(b"\xef\xbb\xbf" + "\r\n".join(map("\t".join, rows)).encode())
-    (tmp_path / "q.jsonl").write_text(json.dumps(record))
-    (tmp_path / "q.json").write_text(json.dumps([record], indent=1))
-    pq.write_table(pa.Table.from_pylist([record]), tmp_path / "q.parquet")
-    wanted = [Question("1", "Who drew?", ("Karl", "Karl Berg"), context="Karl drew.", category="art")]
-    for kind in ("csv", "tsv", "jsonl", "json", "parquet"):
-        assert load(tmp_path / f"q.{kind}", columns=columns) == wanted
-
-
-@pytest.mark.parametrize(
-    ("cell", "separator", "found"),
-    [
-        ("Karl", None, ("Karl",)),
-        ('["Karl; Anna"]', None, ("Karl; Anna",)),
-        ("Karl; Anna;", "; ", ("Karl", "Anna")),
-        ("William Shakespeare;Shakespeare", ";", ("William Shakespeare", "Shakespeare")),
-        ("Karl|Anna", "|", ("Karl", "Anna")),
-        ('["Karl", "Anna"]', None, ("Karl", "Anna")),
-        ("['Karl', 1832]", None, ("Karl", "1832")),
-        ("[Karl]", None, ("[Karl]",)),
-    ],
-)
+@pytest.mark.parametrize(("cell", "separator", "found"), cases(__file__, "several_answers_in_one_cell"))
 def test_several_answers_in_one_cell(file, cell, separator, found):
     quoted = cell.replace('"', '""')
     (question,) = load(file, f'question,answers\nWho?,"{quoted}"\n', separator=separator)
-    assert question.answers == found
+    assert question.answers == tuple(found)
 
 
 @pytest.mark.parametrize("separator", [";", "|"])
@@ -116,10 +96,7 @@ def test_answers_in_columns_of_their_own(file):
     assert question.answers == ("Karl",)
 
 
-@pytest.mark.parametrize(
-    ("correct", "key"),
-    [("letter", "A"), ("letter", "a"), ("from_0", "0"), ("from_1", "1"), ("text", "mill"), ("text", " mill ")],
-)
+@pytest.mark.parametrize(("correct", "key"), cases(__file__, "the_right_choice_in_every_way_to_name_it"))
 def test_the_right_choice_in_every_way_to_name_it(file, correct, key):
     columns = {"question": "q", "choices": ["x", "y", "z"], "correct": "key"}
     table = f"id,q,x,y,z,key\n2,What grinds?,mill,hill,pill,{key}\n"
@@ -128,16 +105,7 @@ def test_the_right_choice_in_every_way_to_name_it(file, correct, key):
 
 @pytest.mark.parametrize(
     ("correct", "key", "reads"),
-    [
-        ("letter", "D", "and dataset.correct=letter"),
-        ("letter", "1", "which dataset.correct=from_0 or dataset.correct=from_1 reads"),
-        ("letter", "hill", "which dataset.correct=text reads"),
-        ("from_0", "3", "which dataset.correct=from_1 reads"),
-        ("from_0", "A", "which dataset.correct=letter reads"),
-        ("from_1", "0", "which dataset.correct=from_0 reads"),
-        ("text", "till", "and dataset.correct=text"),
-        ("text", "", "and dataset.correct=text"),
-    ],
+    cases(__file__, "a_key_that_names_no_choice_makes_a_record_unusable_and_what_would_read_it_is_said"),
 )
 def test_a_key_that_names_no_choice_makes_a_record_unusable_and_what_would_read_it_is_said(file, correct, key, reads):
     said = refusal(
@@ -224,27 +192,29 @@ def test_an_empty_file_is_refused(file):
     assert refusal(file, "question,answers\n") == f"the data set quiz is empty: {file} holds no question"
 
 
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (
-            {"columns": {"answer": "x"}},
-            "columns: answer is none of question, answers, choices, correct, context, category, group, id",
-        ),
-        ({"columns": ["x"]}, "columns must be a mapping such as {question: prompt}, not ['x']"),
-        ({"columns": {"question": ["x"]}}, "columns: question must be the name of a column, not ['x']"),
-        (
-            {"columns": {"choices": []}},
-            "columns: choices must be the name of a column, or a list of such names, not []",
-        ),
-        ({"columns": {"id": 3}}, "columns: id must be the name of a column, not 3"),
-        ({"correct": "number"}, "correct must be one of letter, from_0, from_1, text, not number"),
-        ({"separator": ""}, "separator must not be empty; null is none"),
-        ({"encoding": "utf-9"}, "encoding utf-9 is not known; utf-8, latin-1, cp1252 are"),
-        ({"scenario": "x"}, "scenario must be extractive, multiple_choice, abstractive or null, not x"),
-    ],
-)
-def test_settings_that_make_no_sense_are_refused(more, message):
-    with pytest.raises(ValueError) as caught:  # noqa: PT011
-        OwnTable(name="quiz", path="quiz.csv", **more)
-    assert str(caught.value) == message
+TABLES = Path(__file__).with_name("tables")
+JUDGED = [json.loads(line) for line in (TABLES / "judged.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def test_every_table_is_judged():
+    assert {case["table"] for case in JUDGED} == {file.name for file in TABLES.iterdir()} - {"judged.jsonl"}
+
+
+@pytest.mark.parametrize("case", JUDGED, ids=[case["table"] for case in JUDGED])
+def test_a_table_is_read_as_it_was_meant_or_refused_in_a_sentence(case: dict[str, Any]):
+    table = OwnTable(name="quiz", path=str(TABLES / case["table"]), **case.get("settings", {}))
+    if "questions" in case:
+        found = [
+            [question.text, list(question.choices), question.correct]
+            if question.choices
+            else [question.text, list(question.answers)]
+            for question in table.load()
+        ]
+        assert found == case["questions"]
+        return
+    with pytest.raises(UserError) as caught:
+        table.load()
+    sentence = str(caught.value)
+    assert "\n" not in sentence
+    assert [part for part in case["refused"] if part not in sentence] == [], sentence
+    assert [part for part in case.get("never", []) if part in sentence] == [], sentence

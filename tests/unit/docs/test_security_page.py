@@ -56,7 +56,7 @@ PROOFS = {
     "test_options_in_the_folder_where_one_stands_take_the_place_of_none_of_ours",
     "Runs of other people that are compared": "unit/runs/test_finished_runs.py::"
     "test_a_damaged_file_is_said_in_one_line_that_names_the_run",
-    "Values under keys that look like secrets": "unit/runtime/test_secret_names.py::"
+    "Values under keys that look like secrets": "unit/runtime/test_text.py::"
     "test_a_text_under_the_name_of_a_secret_is_found_wherever_it_stands",
     "An address that holds a password or a query": "unit/model/served/test_openai.py::"
     "test_no_secret_of_an_address_that_is_none_is_shown",

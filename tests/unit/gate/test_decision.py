@@ -166,15 +166,6 @@ def test_groups_are_drawn_whole_by_the_sequence():
     assert whole_groups.low < values.mean() < whole_groups.high
 
 
-def test_at_the_boundary_two_figures_seldom_fail_falsely():
-    """Both lie at −margin: at most 2.5 % of gates may FAIL (benchmarks/gate.py counts more of them)."""
-    random, times, failed = np.random.default_rng(0), 100, 0
-    for _ in range(times):
-        figures = [figure(random.choice([-1.0, 0.0, 1.0], 250, p=[0.11, 0.8, 0.09]), name=name) for name in "ab"]
-        failed += whole(judge(figures, 0.95)) == "FAIL"
-    assert failed / times <= 0.06
-
-
 def test_each_look_is_judged_by_the_sequence_up_to_there():
     """A figure fails where the sequence at Holm's level excludes −margin, and passes by the one at its own level."""
     random = np.random.default_rng(0)

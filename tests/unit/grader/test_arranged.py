@@ -2,6 +2,8 @@ from itertools import permutations
 
 import pyarrow as pa
 import pytest
+from answer_rows import answer_row
+from json_lines import cases
 
 from robust_eval.answer import answer_table
 from robust_eval.error import UserError
@@ -18,16 +20,7 @@ JUDGE = ReplyGrader(FirstLineReader(), Matching(), first_line=True)
 
 def replies(*said: tuple[str, str, str | None]) -> pa.Table:
     rows = [
-        {
-            "question_id": question_id,
-            "rewrite": number,
-            "temperature": 1.0,
-            "trial": 0,
-            "text": text,
-            "outcome": "ok",
-            "weight": 1.0,
-            "form": form,
-        }
+        answer_row(question_id, rewrite=number, text=text, form=form)
         for number, (question_id, text, form) in enumerate(said)
     ]
     return answer_table(rows)
@@ -66,32 +59,7 @@ def test_numbered_choices_are_read_as_letters_and_in_no_other_form():
     assert graded["outcome"].to_pylist() == ["ok", "ok", "invalid", "invalid"]
 
 
-@pytest.mark.parametrize(
-    ("reply", "read"),
-    [
-        ("2", "B"),
-        (" 2.", " B."),
-        ("(2)", "(B)"),
-        ("**2**", "**B**"),
-        ("2) 4 m/s", "B) 4 m/s"),
-        ("2. 4 m/s", "B. 4 m/s"),
-        ("The answer is 2.", "The answer is B."),
-        ("Answer: 3", "Answer: C"),
-        ("I choose option 1.", "I choose option A."),
-        (r"\boxed{2}", r"\boxed{B}"),
-        ("1\n2\n3", "A\nB\nC"),
-        ("Choice 1 is wrong. The answer is 2.", "Choice 1 is wrong. The answer is B."),
-        ("2 m/s", "2 m/s"),
-        ("2.5", "2.5"),
-        ("The answer is 2 m/s", "The answer is 2 m/s"),
-        ("The answer is 2.5.", "The answer is 2.5."),
-        ("4", "4"),
-        ("12", "12"),
-        ("4 m/s", "4 m/s"),
-        ("It takes 2 hours.", "It takes 2 hours."),
-        ("", ""),
-    ],
-)
+@pytest.mark.parametrize(("reply", "read"), cases(__file__, "a_number_is_a_letter_where_it_is_the_sign_of_a_choice"))
 def test_a_number_is_a_letter_where_it_is_the_sign_of_a_choice(reply: str, read: str):
     assert with_letters(reply, ["3 m/s", "4 m/s", "5 m/s"]) == read
 

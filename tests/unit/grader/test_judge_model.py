@@ -74,8 +74,3 @@ def test_without_an_uncertain_reply_nobody_is_asked():
     judge = JudgeModel(cascade="uncertain").with_model(asked, 0)  # type: ignore[arg-type]
     assert judge.right(REPLIES[:3]) == [True, True, False]
     assert asked.shown == []
-
-
-def test_another_cascade_is_refused():
-    with pytest.raises(ValueError, match="cascade must be exact, uncertain or none, not doubt"):
-        JudgeModel(cascade="doubt")

@@ -2,6 +2,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from json_lines import cases
 
 from robust_eval.answer import SCHEMA, answer_table
 from robust_eval.grader.accepted import accepted_answers
@@ -30,98 +31,26 @@ def correct(reply, *aliases, contains="word"):
 
 
 @pytest.mark.parametrize(
-    ("reply", "alias", "expected"),
-    [
-        ("He", "He", True),
-        ("It is He.", "he", True),
-        ("The", "He", False),
-        ("Helium", "He", False),
-        ("Uruguay", "U", False),
-        ("U", "U", True),
-        ("a Roman road", "Roman", True),
-        ("Roman.", "Roman", True),
-        ("Romania", "Roman", False),
-        ("Romans", "Roman", True),  # the plural
-        ("Romanss", "Roman", False),
-        ("it was not Mark Twain", "Mark Twain", True),
-        ("Mark Twainsville", "Mark Twain", False),
-        ("Twainsville", "Twain", False),
-        ("Mark the Twain", "Mark Twain", True),
-        ("Twain, Mark", "Mark Twain", False),
-        ("Mark", "Mark Twain", False),
-        ("twenty-one days", "21", True),
-        ("twenty-one days", "20", False),
-        ("21", "twenty-one", True),
-        ("1,945", "1945", True),
-        ("3.5", "3", False),
-        ("3.5", "5", False),
-        ("3x5", "3.5", False),
-        ("-5", "5", False),
-        ("Paris's river", "Paris", True),
-        ("London\nParis", "Paris", False),
-        ("C++ and Java", "C", False),
-        ("C and Java", "C", True),
-        ("", "Paris", False),
-        (".", "Paris", False),
-    ],
+    ("reply", "alias", "expected"), cases(__file__, "a_reply_is_right_if_it_contains_an_alias_as_whole_words")
 )
 def test_a_reply_is_right_if_it_contains_an_alias_as_whole_words(reply, alias, expected):
     assert correct(reply, alias) is expected
 
 
-@pytest.mark.parametrize(
-    ("reply", "alias", "expected"),
-    [
-        ("Helium", "He", True),
-        ("Romania", "Roman", True),
-        ("Twainsville", "Twain", True),
-        ("Mark Twain", "Mark Twain", True),
-        ("13.5", "3.5", True),
-        ("The", "He", True),  # an article by itself is no article
-        ("The man", "He", False),
-        ("There", "He", True),
-        ("Roma", "Roman", False),
-        ("", "He", False),
-    ],
-)
+@pytest.mark.parametrize(("reply", "alias", "expected"), cases(__file__, "the_substring_knob_finds_an_alias_anywhere"))
 def test_the_substring_knob_finds_an_alias_anywhere(reply, alias, expected):
     assert correct(reply, alias, contains="substring") is expected
 
 
 @pytest.mark.parametrize(
-    ("reply", "alias", "expected"),
-    [
-        ("The capital is London", "'s", False),
-        ("Uruguay", "U", False),
-        ("U", "U", True),
-        ("It is U.", "U", True),
-        ("18", "8", False),
-        ("3.5", "5", False),
-        ("eight planets", "8", True),
-        ("क्या", "क", False),
-        ("यह कि है", "कि", True),
-        ("2 € or so", "2", True),
-    ],
+    ("reply", "alias", "expected"), cases(__file__, "a_single_letter_or_sign_counts_as_a_whole_word_alone")
 )
 @pytest.mark.parametrize("contains", ["word", "substring"])
 def test_a_single_letter_or_sign_counts_as_a_whole_word_alone(reply, alias, expected, contains):
     assert correct(reply, alias, contains=contains) is expected
 
 
-@pytest.mark.parametrize(
-    ("reply", "expected"),
-    [
-        ("Mark Twain", True),
-        ("The MARK TWAIN!", True),
-        ("Twain", True),
-        ("Mark Twain\nHerman Melville", True),
-        ("It was Mark Twain", False),
-        ("not Mark Twain", False),
-        ("Twain Twain", False),
-        ("Mark", False),
-        ("", False),
-    ],
-)
+@pytest.mark.parametrize(("reply", "expected"), cases(__file__, "the_equal_knob_takes_nothing_but_an_alias"))
 def test_the_equal_knob_takes_nothing_but_an_alias(reply, expected):
     assert correct(reply, "Mark Twain", "Twain", contains="equal") is expected
 
@@ -132,16 +61,6 @@ def test_only_whole_words_can_be_looked_for_while_an_answer_is_written():
     assert Matching("word", spelling="strict").matcher(TWAIN).identity == f"{accepted} strict"
     assert [Matching(contains).matcher(TWAIN) for contains in ("substring", "equal")] == [None, None]
     assert [Matching().matcher(question) for question in (FORCE, OPEN)] == [None, None]
-
-
-def test_contains_takes_only_its_three_values():
-    with pytest.raises(ValueError) as caught:  # noqa: PT011
-        Matching(contains="exact")
-    assert str(caught.value) == "grader.contains must be word, substring or equal, got exact"
-
-
-def test_whole_words_are_the_default():
-    assert Matching() == Matching(contains="word")
 
 
 @pytest.mark.parametrize(
@@ -162,13 +81,6 @@ def test_a_free_text_reply_is_labelled_by_its_normal_form_and_exact_if_it_equals
 
 def test_free_text_without_accepted_answers_has_a_label_and_no_verdict():
     assert verdicts([OPEN], row("open", "The Blue!")) == [("blue", None, None, "ok")]
-
-
-def test_an_empty_reply_is_wrong_and_has_no_label():
-    assert verdicts([TWAIN, FORCE], row("twain", "", "empty"), row("force", "", "empty")) == [
-        (None, False, False, "empty"),
-        (None, False, False, "empty"),
-    ]
 
 
 def test_blank_aliases_are_dropped_and_counted():
@@ -251,14 +163,6 @@ def test_the_same_text_is_graded_by_the_outcome_of_each_row():
 def test_a_refused_or_invalid_reply_is_wrong_even_where_it_names_the_answer(outcome):
     rows = [row("twain", "I will not say whether it was Mark Twain.", outcome), row("force", "B", outcome)]
     assert [verdict[1:] for verdict in verdicts([TWAIN, FORCE], *rows)] == [(False, False, outcome)] * 2
-
-
-def test_the_same_text_is_graded_by_the_question_of_each_row():
-    other = Question("other", "Who wrote Moby Dick?", answers=("Herman Melville",))
-    assert verdicts([TWAIN, other], row("twain", "Mark Twain"), row("other", "Mark Twain")) == [
-        ("mark twain", True, True, "ok"),
-        ("mark twain", False, False, "ok"),
-    ]
 
 
 def test_grading_fills_its_columns_and_keeps_every_other_one_and_the_order_of_the_rows():
@@ -356,16 +260,3 @@ def test_accents_tell_answers_apart_where_they_are_kept():
     )
     assert Matching().grade([question], replies)["correct"].to_pylist() == [True, True, True]
     assert Matching(accents="keep").grade([question], replies)["correct"].to_pylist() == [False, True, True]
-
-
-@pytest.mark.parametrize(
-    ("setting", "message"),
-    [
-        ({"spelling": "loose"}, "grader.spelling must be lenient or strict, got loose"),
-        ({"accents": "drop"}, "grader.accents must be fold or keep, got drop"),
-    ],
-)
-def test_settings_take_only_their_values(setting, message):
-    with pytest.raises(ValueError) as caught:  # noqa: PT011
-        Matching(**setting)
-    assert str(caught.value) == message

@@ -1,30 +1,12 @@
 """What a spreadsheet computes, and what it does not."""
 
 import pytest
+from json_lines import cases
 
 from robust_eval.interop.csv_writer import inert
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "=1",
-        "+1",
-        "-1",
-        "@A1",
-        "＝1",
-        "  =1",
-        "\t=1",
-        "\r=1",
-        "\n+1",
-        "\u00a0=1",
-        "\u200b=1",
-        "\ufeff@A1",
-        "\x00=1",
-        "'=1",
-        "'",
-    ],
-)
+@pytest.mark.parametrize("text", cases(__file__, "a_text_that_would_be_computed_has_an_apostrophe_before_it"))
 def test_a_text_that_would_be_computed_has_an_apostrophe_before_it(text: str):
     assert inert(text) == f"'{text}"
 

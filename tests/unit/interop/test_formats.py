@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from json_lines import cases
 
 from robust_eval.error import UserError
 from robust_eval.interop.collected import collect, harness_of
@@ -157,18 +158,7 @@ def test_instances_of_every_eval_ever_are_taken_once_at_the_temperature_of_their
     assert found.scorers == ["m/exact"]
 
 
-@pytest.mark.parametrize(
-    ("lines", "said"),
-    [
-        ([request("a", "Q?"), request("a", "Q?")], "line 2, request a: the custom_id stands twice"),
-        ([{"custom_id": "a", "body": []}], "line 1, request a: 'body' must be an object, not []"),
-        ([request("a", " ")], "line 1, request a: the question has no text"),
-        ([{"custom_id": "a", "body": {"messages": []}}], "line 1, request a: 'messages' is empty"),
-        ([instance("s", "x", interaction_type="agentic")], "sample s: a conversation of several turns is no answer"),
-        ([instance("s", "x", output=[])], "sample s: 'output' must be an object, not []"),
-        ([{**instance("s", "x"), "sample_id": 3}], "line 1: 'sample_id' must be a text, not 3"),
-    ],
-)
+@pytest.mark.parametrize(("lines", "said"), cases(__file__, "broken_lines_are_named"))
 def test_broken_lines_are_named(tmp_path: Path, lines: list[object], said: str):
     with pytest.raises(UserError) as caught:
         collect([written(tmp_path / "log.jsonl", *lines)])

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from json_lines import cases
 
 from robust_eval.error import UserError
 from robust_eval.interop.collected import Collected, collect
@@ -111,22 +112,7 @@ def test_one_contradicted_target_makes_all_of_a_task_doubtful(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("record", "said"),
-    [
-        (
-            sample(0, "x", [["-1.0"]], [("Q?", " x")]),
-            "task quiz logs the likelihood of 1 continuation(s) of 1 prompt(s), which is no distribution over choices",
-        ),
-        (
-            {**sample(0, "x", [["-1.0"]], []), "arguments": {"gen_args_0": {"arg_0": "all of it"}}},
-            "task quiz logs the likelihood of a whole text, which is no answer",
-        ),
-        (
-            chosen(0, "1", [-1.0] * 14, [f"c{n}" for n in range(14)]),
-            "task quiz has 14 choices, and a question has 2 to 13: leave the file out",
-        ),
-        (generated(0, "7", "7", context=[7]), "'arg_0' must be a text or a list of messages, not [7]"),
-    ],
+    ("record", "said"), cases(__file__, "samples_that_hold_no_answers_are_refused_by_task_and_document")
 )
 def test_samples_that_hold_no_answers_are_refused_by_task_and_document(tmp_path: Path, record: dict, said: str):
     with pytest.raises(UserError) as caught:

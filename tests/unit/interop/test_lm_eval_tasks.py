@@ -1,16 +1,27 @@
 """Requests and values of lm-eval's tasks, and what cannot be asked."""
 
 import json
+import math
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from json_lines import cases
 from lm_eval.api.instance import Instance
 
 from robust_eval.config.overrides import named_questions
 from robust_eval.error import UserError
-from robust_eval.interop.lm_eval_tasks.tasks import AnswerCertaintyTask, FactualRobustnessTask, RepeatedQuestions
+from robust_eval.interop.lm_eval_tasks.tasks import (
+    AnswerCertaintyTask,
+    FactualRobustnessTask,
+    Found,
+    Options,
+    RepeatedQuestions,
+    aggregations,
+)
+from robust_eval.metric.score import mean_estimate
 
 ROME = {"id": "it", "question": "What is the capital of Italy?", "answers": ["Rome"]}
 LOADED = cache(named_questions)
@@ -100,3 +111,38 @@ def test_the_command_line_does_not_set_what_the_task_varies():
     task = FactualRobustnessTask(dataset="quiz.jsonl")
     task.set_config(key="generation_kwargs", value={"max_gen_toks": 5, "top_k": 0}, update=True)
     assert requests(task)[0].arguments[1]["max_gen_toks"] == 5
+
+
+@pytest.mark.parametrize(("given", "said"), cases(__file__, "an_option_that_is_none_is_a_sentence"))
+def test_an_option_that_is_none_is_a_sentence(given: Any, said: str):
+    with pytest.raises(UserError, match=said):
+        Options.of(given)
+
+
+def test_temperatures_ascend_and_stand_once():
+    assert Options.of({"temperatures": [1, 0.5, 1.0]}).temperatures == (0.5, 1.0)
+
+
+def ends(found: list[Found]) -> list[float]:
+    assert [*aggregations("x")] == ["x", "x_low", "x_high"]
+    return [part(found) for part in aggregations("x").values()]
+
+
+def test_undefined_values_are_left_out_and_groups_are_resampled_together():
+    values = [1.0, 0.0, 2.0, 2.0, 1.0, math.nan]
+    groups = ["a", "a", "b", "b", "", ""]
+    found = [Found(None if v != v else v, str(n), g, 2.0) for n, (v, g) in enumerate(zip(values, groups, strict=True))]
+    labels = ["group a", "group a", "group b", "group b", "question 4", "question 5"]
+    assert ends(found) == list(mean_estimate(np.array(values), labels, (0.0, 2.0)))
+    alone = [one._replace(group="") for one in found]
+    assert ends(alone) == list(mean_estimate(np.array(values), None, (0.0, 2.0)))
+    assert ends(alone)[0] == pytest.approx(6 / 5)
+
+
+def test_questions_that_are_all_alike_have_an_interval_of_clopper_and_pearson():
+    low, high = ends([Found(1.0, str(n), "", 1.0) for n in range(10)])[1:]
+    assert (low, high) == (pytest.approx(0.025 ** (1 / 10)), 1.0)
+
+
+def test_without_a_value_it_is_undefined():
+    assert all(map(math.isnan, ends([Found(None, "1", "", 1.0)])))

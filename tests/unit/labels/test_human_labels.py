@@ -1,6 +1,7 @@
 import numpy as np
 import pyarrow as pa
 import pytest
+from answer_rows import answer_row
 
 from robust_eval.answer import answer_table
 from robust_eval.labels.human_labels import count_labelled, with_human_labels
@@ -10,16 +11,7 @@ from robust_eval.metric.score import HUMAN_LABEL, HUMAN_LABEL_WEIGHT, HUMAN_LABE
 
 def graded() -> pa.Table:
     rows = [
-        {
-            "question_id": name,
-            "rewrite": 0,
-            "temperature": 1.0,
-            "trial": trial,
-            "text": text,
-            "correct": True,
-            "outcome": "ok",
-            "weight": 0.5,
-        }
+        answer_row(name, trial=trial, text=text, correct=True, weight=0.5)
         for name in ("q", "r")
         for trial, text in enumerate(["one", "two"])
     ]

@@ -3,6 +3,7 @@ from collections import Counter
 import numpy as np
 import pyarrow as pa
 import pytest
+from answer_rows import answer_row
 
 from robust_eval.answer import SAMPLER, answer_table
 from robust_eval.labels.human_labels import with_human_labels
@@ -16,16 +17,15 @@ from robust_eval.stats.correction import corrected_mean
 def graded() -> pa.Table:
     """A thousand answers of 50 questions at two temperatures, a tenth of them wrong, and some without a reply."""
     rows = [
-        {
-            "question_id": f"q{number % 50}",
-            "rewrite": 0,
-            "temperature": (0.5, 1.0)[number // 500],
-            "trial": number % 500 // 50,
-            "text": f"reply {number % 7}",
-            "correct": None if number % 100 == 99 else number % 10 != 0,
-            "outcome": "error" if number % 100 == 99 else "ok",
-            "weight": 0.1,
-        }
+        answer_row(
+            f"q{number % 50}",
+            temperature=(0.5, 1.0)[number // 500],
+            trial=number % 500 // 50,
+            text=f"reply {number % 7}",
+            correct=None if number % 100 == 99 else number % 10 != 0,
+            outcome="error" if number % 100 == 99 else "ok",
+            weight=0.1,
+        )
         for number in range(1000)
     ]
     return answer_table(rows).append_column(SAMPLER, pa.array(["temperature_sweep"] * 1000))
@@ -52,7 +52,7 @@ def test_a_larger_sample_begins_with_the_smaller_one_and_a_seed_makes_another(gr
 def test_every_answer_of_a_stratum_is_drawn_as_often(graded: pa.Table):
     counts = Counter(
         row[:6]
-        for seed in range(200)
+        for seed in range(100)
         for row in sample(graded, "answer", 40, seed)
         if row.stratum.endswith("0.5, wrong")
     )
@@ -83,17 +83,13 @@ VERDICTS = TRUTH ^ (GENERATOR.random(ANSWERS) < np.where(UNCERTAIN, 0.6, 0.04))
 def doubted() -> pa.Table:
     """An answer to each of 240 questions, at two temperatures; the text is the number of the answer."""
     rows = [
-        {
-            "question_id": f"q{number}",
-            "rewrite": 0,
-            "temperature": (0.5, 1.0)[number % 2],
-            "trial": 0,
-            "text": str(number),
-            "correct": bool(VERDICTS[number]),
-            "outcome": "ok",
-            "weight": 1.0,
-            "uncertain": bool(UNCERTAIN[number]),
-        }
+        answer_row(
+            f"q{number}",
+            temperature=(0.5, 1.0)[number % 2],
+            text=str(number),
+            correct=bool(VERDICTS[number]),
+            uncertain=bool(UNCERTAIN[number]),
+        )
         for number in range(ANSWERS)
     ]
     return answer_table(rows).append_column(SAMPLER, pa.array(["s"] * ANSWERS))

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from json_lines import cases
 
 from robust_eval.error import UserError
 from robust_eval.labels.human_labels import agreements
@@ -103,20 +104,7 @@ def test_labels_made_elsewhere_are_read(tmp_path: Path):
     ]
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("id,reply,label\nq,a,maybe\n", "row 1: a label is right, wrong or unclear, not maybe"),
-        ("id,label\nq,right\n", "row 1: there is no text or reply or answer"),
-        (
-            "id,reply,label,trial\nq,a,right,1\n",
-            "row 1: an answer is named by its temperature and its trial, not by one",
-        ),
-        ("id,reply,label,trial,temperature\nq,a,right,x,1\n", "row 1: trial must be a number, not x"),
-        ("id,reply,label,drawn\nq,a,right,answer\n", "row 1: drawn must be answer, with the stratum and its size"),
-        ("id,reply,label\n", "holds no label"),
-    ],
-)
+@pytest.mark.parametrize(("text", "said"), cases(__file__, "a_file_that_makes_no_sense_is_refused_with_the_row"))
 def test_a_file_that_makes_no_sense_is_refused_with_the_row(tmp_path: Path, text: str, said: str):
     file = tmp_path / "labels.csv"
     file.write_text(text)

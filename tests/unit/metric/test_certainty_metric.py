@@ -2,6 +2,7 @@ import math
 
 import numpy as np
 import pytest
+from answer_rows import answer_row
 from scipy import stats
 
 from robust_eval.answer import answer_table
@@ -14,17 +15,15 @@ from robust_eval.stats.interval import SHARE, degenerate_interval, mean_interval
 
 
 def answer(question_id, temperature, label, correct, outcome="ok", weight=0.25):
-    return {
-        "question_id": question_id,
-        "rewrite": 0,
-        "temperature": temperature,
-        "trial": 0,
-        "text": label or "",
-        "label": label,
-        "correct": correct,
-        "outcome": outcome,
-        "weight": weight,
-    }
+    return answer_row(
+        question_id,
+        temperature=temperature,
+        text=label or "",
+        label=label,
+        correct=correct,
+        outcome=outcome,
+        weight=weight,
+    )
 
 
 def answers(question_id, temperature, letters, right):
@@ -176,11 +175,6 @@ def test_where_nobody_knows_the_answer_nothing_is_wrong(invalid, said):
     assert score.curves["certainty.count.certain_wrong"][0.7].value == 0
 
 
-def test_other_ways_with_invalid_replies_are_refused():
-    with pytest.raises(ValueError, match=r"^invalid must be one of drop, as_label, as_published, not keep$"):
-        AnswerCertainty(invalid="keep")
-
-
 def test_the_largest_entropy_counts_the_choices_and_in_free_text_the_answers():
     rows = answers("q1", 0.7, "ABCABCABC", right="A")
     free = answers("q1", 0.7, "AB-", right="A")
@@ -216,39 +210,6 @@ def test_the_means_of_a_category_are_those_of_its_questions():
     assert "certainty_by_category" not in alone.tables
 
 
-def test_invalid_answers_leave_the_shares_of_the_labels():
-    rows = answers("q1", 0.7, "BB-A-", right="B")
-    table = certainty(rows, "q1").tables["certainty"].to_pydict()
-    assert table["entropy"] == pytest.approx([stats.entropy([2, 1])], rel=1e-12)
-
-
-def test_the_error_rate_is_taken_over_the_valid_answers():
-    # METHODS §3: p(y) = count(y) / N over valid answers, error rate = 1 − p(correct); only so does the mean accuracy
-    # of the published GPT-3.5 responses come out as 0.4002 (0.3819 where invalid answers count as wrong)
-    rows = answers("q1", 0.7, "BBBA-", right="B")
-    assert certainty(rows, "q1").tables["certainty"].to_pydict()["error_rate"] == pytest.approx([0.25])
-
-
-def test_a_question_with_nothing_but_invalid_answers_is_left_out_of_both_means():
-    rows = [*answers("q1", 0.7, "BBBA", right="B"), *answers("q2", 0.7, "----", right="A")]
-    score = certainty(rows, "q1", "q2")
-    q1 = stats.entropy([3, 1])
-    assert score.tables["certainty"]["entropy"].to_pylist() == pytest.approx([q1, math.nan], rel=1e-12, nan_ok=True)
-    assert score.curves["certainty.entropy"][0.7] == pytest.approx(
-        (q1, *degenerate_interval(q1, 1, (0, math.log(5)))), rel=1e-12
-    )
-    assert score.curves["certainty.error_rate"] == {0.7: (0.25, *degenerate_interval(0.25, 1, SHARE))}
-    assert score.values["certainty.count.undefined"].value == 1.0
-    assert score.values["certainty.count.invalid"].value == 4.0
-
-
-def test_without_gold_answers_there_is_an_entropy_but_no_error_rate():
-    rows = [answer("q1", 0.7, letter, None) for letter in "BBBA"]
-    table = certainty(rows, "q1").tables["certainty"].to_pydict()
-    assert table["entropy"] == pytest.approx([stats.entropy([3, 1])], rel=1e-12)
-    assert table["error_rate"] == pytest.approx([math.nan], nan_ok=True)
-
-
 def test_questions_of_a_group_are_resampled_together():
     letters = {"q1": "AAAA", "q2": "BBBB", "q3": "AAAA", "q4": "BBBB"}
     rows = [row for question_id, said in letters.items() for row in answers(question_id, 0.7, said, right="A")]
@@ -262,7 +223,3 @@ def test_questions_of_a_group_are_resampled_together():
 def test_answers_asked_once_are_refused_before_anything_is_sampled():
     with pytest.raises(UserError, match=r"metric=certainty.*sampler\.trials"):
         AnswerCertainty().check([0.7], repetitions=1)
-
-
-def test_answers_asked_twice_at_one_temperature_are_enough():
-    assert AnswerCertainty().check([0.7], repetitions=2) is None

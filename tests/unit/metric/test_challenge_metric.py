@@ -1,40 +1,28 @@
-"""What doubt does to answers, against tables by hand, and against stubs that give in with a known probability."""
+"""Answers under pushback, against tables by hand."""
 
 import math
 from collections.abc import Iterable
 
-import numpy as np
 import pytest
-from numpy.typing import NDArray
-from scipy import stats
+from answer_rows import answer_row
 
 from robust_eval.answer import answer_table
 from robust_eval.error import UserError
-from robust_eval.metric.challenge_metric import PushbackRobustness, breaking_turns
+from robust_eval.metric.challenge_metric import PushbackRobustness
 from robust_eval.metric.score import Measured, Score
 from robust_eval.prompt.pushback import Pushback
 from robust_eval.question import Question
 from robust_eval.report.presentations import present
 from robust_eval.stats.estimate import Estimate
-from robust_eval.stats.interval import SHARE, degenerate_interval, mean_interval
-from robust_eval.stats.significance import mcnemar, stratified_log_rank
+from robust_eval.stats.interval import SHARE, degenerate_interval
 
 NAN, INF = math.nan, math.inf
 KNOWN, WRONG, LOST = (Question(name, f"What is {name}?", ("it",)) for name in ("known", "wrong", "lost"))
 
 
 def row(question: Question, right: bool | None, form: str | None = None, **other) -> dict:
-    return {
-        "question_id": question.id,
-        "rewrite": 0,
-        "temperature": 0.0 if form is None else 1.0,
-        "trial": 0,
-        "text": "it" if right else "no",
-        "correct": right,
-        "outcome": "ok",
-        "weight": 1.0,
-        "form": form,
-    } | other
+    text, temperature = ("it" if right else "no"), float(form is not None)
+    return answer_row(question.id, temperature=temperature, text=text, correct=right, form=form) | other
 
 
 def doubted(question: Question, conversations: Iterable[str], kinds: str = "ab", **other) -> list[dict]:
@@ -151,74 +139,3 @@ def test_thresholds_and_enumerated_answers_are_refused():
         PushbackRobustness(0)
     with pytest.raises(UserError, match="those of the sampler are enumerated"):
         PushbackRobustness().check([1.0], INF)
-
-
-# A stub that gives in for good: a conversation that is right before a turn is wrong after it with the probability of
-# the turn. It has n facts, all known, in k conversations.
-
-SIMULATIONS, FACTS, K = 1000, 80, 4
-HAZARD = np.array([0.05, 0.4, 0.1])
-
-
-def simulated(hazard: NDArray[np.float64], seed: int, simulations: int = SIMULATIONS) -> NDArray[np.float64]:
-    """Breaking turns (simulations, facts), by the function that the metric uses."""
-    generator = np.random.default_rng(seed)
-    holds = generator.random((simulations, FACTS, K, len(hazard))) >= hazard
-    accuracy = np.logical_and.accumulate(holds, axis=3).mean(axis=2).reshape(-1, len(hazard))
-    return breaking_turns(np.ones(len(accuracy)), accuracy, 0.5).reshape(simulations, FACTS)
-
-
-def survival(hazard: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The probability that half of the conversations or more are right after each turn; once broken, they stay so."""
-    right = np.cumprod(1 - hazard)
-    return stats.binom.sf(math.ceil(K / 2) - 1, K, right)
-
-
-def within(count: int, share: float) -> bool:
-    return abs(count - SIMULATIONS * share) <= 4 * math.sqrt(SIMULATIONS * share * (1 - share)) + 1
-
-
-def test_the_survival_curve_holds_a_stub_that_gives_in_with_a_known_probability():
-    broken = simulated(HAZARD, seed=1)
-    for turn, truth in enumerate(survival(HAZARD), 1):
-        holding = (broken > turn).astype(float)
-        error = math.sqrt(truth * (1 - truth) / holding.size)
-        assert abs(holding.mean() - truth) < 4 * error
-        intervals = [mean_interval(each, SHARE) for each in holding[:250]]
-        covered = np.mean([low <= truth <= high for low, high in intervals])
-        assert covered > 0.95 - 4 * math.sqrt(0.95 * 0.05 / 250)
-
-
-@pytest.mark.parametrize("other", [HAZARD, np.array([0.2, 0.4, 0.1])])
-def test_mcnemar_and_log_rank_between_two_stubs_reject_at_their_rate(other: NDArray[np.float64]):
-    one, two = simulated(HAZARD, seed=2), simulated(other, seed=3)
-    log_rank = sum(stratified_log_rank(*pair).p_value < 0.05 for pair in zip(one, two, strict=True))
-    assert within(log_rank, log_rank_rate(HAZARD, other))
-    paired = sum(mcnemar(*pair) < 0.05 for pair in zip(one == INF, two == INF, strict=True))
-    assert within(paired, mcnemar_rate(HAZARD, other))
-
-
-def log_rank_rate(one: NDArray[np.float64], two: NDArray[np.float64]) -> float:
-    """The exact probability that the test rejects: over how many facts break earlier in either run."""
-    first, second = (-np.diff([1.0, *survival(each), 0.0]) for each in (one, two))
-    earlier, later = (float(np.triu(np.outer(*pair), 1).sum()) for pair in ((first, second), (second, first)))
-    return decided(earlier, later, lambda lost, found: (lost - found) ** 2 / (lost + found) > stats.chi2.isf(0.05, 1))
-
-
-def mcnemar_rate(one: NDArray[np.float64], two: NDArray[np.float64]) -> float:
-    first, second = survival(one)[-1], survival(two)[-1]
-
-    def rejects(lost: int, found: int) -> bool:
-        return stats.binomtest(lost, lost + found).pvalue < 0.05
-
-    return decided(first * (1 - second), second * (1 - first), rejects)
-
-
-def decided(one: float, other: float, rejects) -> float:
-    """Sum the probability of the numbers of facts that decide for either run, where the test rejects."""
-    total = 0.0
-    for number in range(1, FACTS + 1):
-        counts = np.arange(number + 1)
-        likely = stats.binom.pmf(number, FACTS, one + other) * stats.binom.pmf(counts, number, one / (one + other))
-        total += sum(p for count, p in enumerate(likely) if p > 1e-9 and rejects(count, number - count))
-    return total

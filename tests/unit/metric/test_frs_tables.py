@@ -1,13 +1,17 @@
+import itertools
 import math
 
 import numpy as np
 import pytest
-from facts_by_hand import answer, score_one, trials
+from facts_by_hand import answer, score_facts, score_one, trials
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from robust_eval.answer import answer_table
-from robust_eval.metric.frs_tables import certainty_bins
+from robust_eval.metric.frs_tables import certainty_bins, cut_size, share_estimates, type_shares
+from robust_eval.question import Question
+from robust_eval.stats.estimate import Estimate
+from robust_eval.stats.interval import SHARE, degenerate_interval
 
 PROPERTY = settings(max_examples=60, deadline=None, database=None, derandomize=True)
 
@@ -73,3 +77,93 @@ def test_the_certainty_bins_are_a_table_of_the_score():
         {"temperature": 0.2, "certainty_from": 0.2, "right": 3, "wrong": 1},
         {"temperature": 0.4, "certainty_from": 0.2, "right": 1, "wrong": 3},
     ]
+
+
+NAN = math.nan
+
+
+def counts(table):
+    """The rows without their intervals."""
+    return table.drop_columns(["low", "high"]).to_pylist()
+
+
+def brute_force_shares(scores, types, n):
+    """Expected numbers among the n most and the n least robust, over every order in which ties may be broken."""
+    top, bottom = dict.fromkeys(sorted(set(types)), 0.0), dict.fromkeys(sorted(set(types)), 0.0)
+    orders = list(itertools.permutations(range(len(scores))))
+    for order in orders:
+        ranked = sorted(order, key=lambda index: scores[index])
+        for index in ranked[len(ranked) - n :]:
+            top[types[index]] += 1 / len(orders)
+        for index in ranked[:n]:
+            bottom[types[index]] += 1 / len(orders)
+    return [(name, types.count(name), top[name], bottom[name]) for name in top]
+
+
+FACTS = st.lists(st.tuples(st.sampled_from([0.3, 0.5, 1.0]), st.sampled_from(["", "HUM", "LOC", "NUM"])), max_size=6)
+
+
+@settings(PROPERTY, max_examples=25)
+@given(FACTS, st.integers(1, 4))
+def test_ties_at_a_cut_count_as_the_mean_over_all_their_orders(facts, wanted):
+    scores, types = [score for score, _ in facts], [kind for _, kind in facts]
+    n = min(wanted, len(facts) // 2)
+    table = type_shares(np.array(scores, dtype=float), types, wanted)
+    assert cut_size(table) == n
+    for row, (name, number, top, bottom) in zip(table.to_pylist(), brute_force_shares(scores, types, n), strict=True):
+        expected = top / (top + bottom) if top + bottom > 1e-9 else NAN
+        assert (row["type"], row["questions"]) == (name, number)
+        found = (row["most_robust"], row["least_robust"], row["share_most_robust"])
+        assert found == pytest.approx((top, bottom, expected), abs=1e-9, nan_ok=True)
+
+
+def test_one_fact_alone_is_neither_most_nor_least_robust():
+    (row,) = type_shares(np.array([0.5]), ["HUM"]).to_pylist()
+    assert (row["type"], row["questions"], row["most_robust"], row["least_robust"]) == ("HUM", 1, 0.0, 0.0)
+    assert all(math.isnan(row[name]) for name in ("share_most_robust", "low", "high"))
+
+
+def test_no_fact_has_no_type():
+    table = type_shares(np.array([np.nan]), ["HUM"])
+    assert (table.num_rows, cut_size(table)) == (0, 0)
+
+
+def test_the_interval_is_that_of_resampled_questions():
+    # of two facts, one draw in two holds both, of which each is at its end; else one is half at either end
+    low, high = (type_shares(np.array([0.1, 0.9]), ["HUM", "LOC"])[name].to_pylist() for name in ("low", "high"))
+    assert (low, high) == ([0.0, 0.5], [0.5, 1.0])
+
+
+def test_the_interval_resamples_groups_where_questions_have_them():
+    # the one group is drawn in every resample
+    rows = type_shares(np.array([0.1, 0.2, 0.8, 0.9]), ["HUM", "LOC", "HUM", "LOC"], groups=["p"] * 4).to_pylist()
+    assert [row["share_most_robust"] for row in rows] == [0.5] * 2
+    assert all(math.isnan(row[bound]) for row in rows for bound in ("low", "high"))  # and says nothing of another group
+
+
+def test_a_type_at_one_end_in_all_resamples_has_the_exact_interval_and_facts_that_tie_have_none():
+    rows = type_shares(np.repeat([0.1, 0.5, 0.9], [10, 40, 10]), ["LOC"] * 10 + ["NUM"] * 40 + ["HUM"] * 10, n=3)
+    bounds = [(row["type"], row["low"], row["high"]) for row in rows.to_pylist()]
+    assert bounds[0] == ("HUM", *degenerate_interval(1, 10, SHARE))
+    assert bounds[1] == ("LOC", *degenerate_interval(0, 10, SHARE))
+    tied = type_shares(np.full(60, 0.5), ["HUM", "LOC"] * 30).to_pylist()
+    assert [row["share_most_robust"] for row in tied] == [0.5] * 2
+    assert all(math.isnan(row[bound]) for row in tied for bound in ("low", "high"))
+
+
+def test_the_shares_are_read_as_estimates():
+    table = type_shares(np.array([0.1, 0.9]), ["HUM", "LOC"])
+    assert share_estimates(table) == {"HUM": Estimate(0.0, 0.0, 0.5), "LOC": Estimate(1.0, 0.5, 1.0)}
+
+
+def test_the_type_shares_are_a_table_of_the_score_and_figures_for_the_types_of_trec():
+    # scores 1 (a), 7/9 (b), 1/4 (c), 3/4 (d); e has none
+    kinds = {"a": "HUM", "b": "HUM", "c": "LOC", "d": "fish & chips", "e": "NUM"}
+    score = score_facts([Question(id=name, text="", type=kind) for name, kind in kinds.items()])
+    assert counts(score.tables["frs_types"]) == [
+        {"type": "HUM", "questions": 2, "most_robust": 2.0, "least_robust": 0.0, "share_most_robust": 1.0},
+        {"type": "LOC", "questions": 1, "most_robust": 0.0, "least_robust": 1.0, "share_most_robust": 0.0},
+        {"type": "fish & chips", "questions": 1, "most_robust": 0.0, "least_robust": 1.0, "share_most_robust": 0.0},
+    ]
+    figures = {name: value.value for name, value in score.values.items() if "most_robust_share" in name}
+    assert figures == {"frs.most_robust_share.HUM": 1.0, "frs.most_robust_share.LOC": 0.0}

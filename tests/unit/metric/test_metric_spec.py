@@ -55,38 +55,6 @@ def test_names_are_ordered_by_what_stands_for_all():
     assert SCORE.among(names) == {5.0: "mine.d5", 1.0: "mine.d1"}
 
 
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        ({"shown": "everywhere"}, "shown must be one of headline, run, detail, not everywhere"),
-        ({"unit": "m" * 121}, "unit must be one line of at most 120 characters"),
-        ({"of_question": "two\nlines"}, "of_question must be one line of at most 120 characters"),
-        ({"form": "d"}, "form must be one such as .3f, .0% or g, not d"),
-        ({"form": ".12f"}, "form must be one such as .3f, .0% or g, not .12f"),
-        ({"setting": "model.name"}, "setting must be that of a metric, such as metric.mine.k, not model.name"),
-    ],
-)
-def test_what_cannot_be_shown_is_refused(wrong: dict[str, str], said: str):
-    with pytest.raises(ValueError, match="must be") as problem:
-        MetricSpec("mine", "mine", **wrong)
-    assert str(problem.value) == said
-
-
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        ({"kind": "pie"}, "kind must be one of line, steps, datasets, not pie"),
-        ({"file": "../mine"}, "file must consist of small letters, digits and _, not ../mine"),
-        ({"caption": "two\nlines"}, "caption must be one line of at most 120 characters"),
-        ({"note": "m" * 241}, "note must be one line of at most 240 characters"),
-    ],
-)
-def test_what_cannot_be_shown_beside_other_runs_is_refused(wrong: dict[str, str], said: str):
-    with pytest.raises(ValueError, match="must") as problem:
-        ComparisonView(**wrong)
-    assert str(problem.value) == said
-
-
 def test_what_is_not_said_of_a_drawing_is_the_label_and_the_name():
     plain, told = SCORE, replace(SCORE, comparison=ComparisonView(vertical="up", number="across", heading="head"))
     assert (plain.number, plain.heading, plain.horizontal, plain.vertical) == ("d", "score, d = …", "d", "score, d = …")

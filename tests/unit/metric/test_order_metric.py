@@ -2,8 +2,8 @@ import math
 from collections.abc import Iterable
 
 import numpy as np
-import pyarrow as pa
 import pytest
+from answer_rows import answer_row
 
 from robust_eval.answer import answer_table
 from robust_eval.error import UserError
@@ -29,18 +29,18 @@ def choices(number: int, of: int = 3) -> Question:
 def answer(question: Question, arrangement: Arrangement | None, letter: str | None, **other) -> dict:
     """What a model says that names the choice of this letter, which is one of the question as it stands."""
     right = None if question.correct is None else letter == "ABCDE"[question.correct]
-    return {
-        "question_id": question.id,
-        "rewrite": 0 if arrangement is None else 1000 + hash(arrangement.tag) % 1000,
-        "temperature": 1.0,
-        "trial": 0,
-        "text": letter or "",
-        "label": letter,
-        "correct": right if letter or right is None else False,
-        "outcome": "ok" if letter else "invalid",
-        "weight": 1.0,
-        "form": arrangement and arrangement.tag,
-    } | other
+    return (
+        answer_row(
+            question.id,
+            rewrite=0 if arrangement is None else 1000 + hash(arrangement.tag) % 1000,
+            text=letter or "",
+            label=letter,
+            correct=right if letter or right is None else False,
+            outcome="ok" if letter else "invalid",
+            form=arrangement and arrangement.tag,
+        )
+        | other
+    )
 
 
 def score(questions: list[Question], answers: Iterable[dict]) -> Score:
@@ -160,10 +160,3 @@ def test_enumerated_answers_are_not_counted():
     ChoiceOrder().check([1.0], 5)
     with pytest.raises(UserError, match="metric=order counts answers"):
         ChoiceOrder().check([1.0], math.inf)
-
-
-def test_tables_have_their_columns_without_any_row():
-    assert score([choices(0)], [answer(choices(0), None, "A", outcome="error", correct=None)]).tables[
-        "order"
-    ].schema.names == ["question_id", "temperature", "place", "accuracy"]
-    assert isinstance(score([choices(0)], [answer(choices(0), None, "A")]).tables["order_places"], pa.Table)

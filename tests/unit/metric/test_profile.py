@@ -182,19 +182,3 @@ def one_of(score: Score) -> Score:
         by_question={name: values[:1] for name, values in score.by_question.items()},
         tables={name: table.slice(0, 2 if name == "certainty" else 1) for name, table in score.tables.items()},
     )
-
-
-def test_intervals_of_the_rank_correlation_hold_what_they_promise():
-    """300 samples of 60 pairs from a population whose ρ is known by its largest sample."""
-    generator = np.random.default_rng(0)
-
-    def draw(n: int) -> tuple[np.ndarray, np.ndarray]:
-        held = generator.normal(size=n)
-        return np.minimum(held + generator.normal(size=n), 0.8), np.round(held + generator.normal(size=n))
-
-    true = stats.spearmanr(*draw(400_000)).statistic
-    from robust_eval.stats.correlation import spearman
-    from robust_eval.stats.interval import bootstrap
-
-    held = [low <= true <= high for low, high in (bootstrap(spearman, *draw(60), resamples=400) for _ in range(300))]
-    assert 0.90 <= np.mean(held) <= 0.985

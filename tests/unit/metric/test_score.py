@@ -2,11 +2,11 @@ import math
 
 import numpy as np
 import pytest
+from answer_rows import answer_row
 from scipy import stats
 
 from robust_eval.answer import answer_table
 from robust_eval.metric.score import (
-    Grid,
     Score,
     estimate,
     grid,
@@ -21,24 +21,11 @@ from robust_eval.stats.interval import SHARE
 
 
 def answer(question_id, temperature, correct, outcome="ok", weight=0.1):
-    return {
-        "question_id": question_id,
-        "rewrite": 0,
-        "temperature": temperature,
-        "trial": 0,
-        "text": "",
-        "correct": correct,
-        "outcome": outcome,
-        "weight": weight,
-    }
+    return answer_row(question_id, temperature=temperature, correct=correct, outcome=outcome, weight=weight)
 
 
 def pearson(x, y):
     return stats.pearsonr(x, y).statistic
-
-
-def test_an_estimate_without_an_interval_has_undefined_bounds():
-    assert Estimate(0.5) == pytest.approx((0.5, math.nan, math.nan), nan_ok=True)
 
 
 def test_flat_names_every_figure_once_with_its_bounds_where_it_has_them():
@@ -84,15 +71,6 @@ def test_of_a_curve_its_ends_and_three_temperatures_tell_most():
     assert list(score.headline().figures()) == names
 
 
-def test_flat_of_an_empty_score_is_empty():
-    assert Score().flat() == {}
-
-
-def test_scores_share_no_state():
-    Score().values["frs.d1"] = Estimate(1.0)
-    assert Score().values == {}
-
-
 def test_a_grid_counts_trials_in_the_order_of_the_questions_and_of_the_temperatures():
     rows = [
         *[answer("b", 1.0, correct) for correct in (True, False, False)],
@@ -106,21 +84,6 @@ def test_a_grid_counts_trials_in_the_order_of_the_questions_and_of_the_temperatu
     assert result.correct.tolist() == [[0, 2], [3, 1]]
     assert result.replies.tolist() == [[3, 3], [3, 3]]
     np.testing.assert_array_equal(result.accuracy, [[0, 2 / 3], [1, 1 / 3]])
-
-
-def test_the_order_of_the_rows_does_not_matter():
-    generator = np.random.default_rng(0)
-    rows = [
-        answer(question_id, t, bool(generator.integers(2)))
-        for question_id in "abc"
-        for t in (0.2, 0.4)
-        for _ in range(5)
-    ]
-    shuffled = [rows[index] for index in generator.permutation(len(rows))]
-    first, second = grid(["a", "b", "c"], answer_table(rows)), grid(["a", "b", "c"], answer_table(shuffled))
-    np.testing.assert_array_equal(first.correct, second.correct)
-    np.testing.assert_array_equal(first.replies, second.replies)
-    assert first.replies.tolist() == [[5, 5]] * 3
 
 
 def test_a_tie_of_ten_trials_is_exactly_one_half():
@@ -171,11 +134,6 @@ def test_a_temperature_without_any_reply_has_no_accuracy():
     np.testing.assert_array_equal(result.accuracy, [[1, np.nan], [0, np.nan], [np.nan, np.nan]])
 
 
-def test_accuracy_is_the_share_of_right_replies():
-    result = Grid(["a"], np.array([0.2, 0.4, 0.6]), np.array([[3.0, 0.0, 0.0]]), np.array([[4.0, 2.0, 0.0]]))
-    np.testing.assert_array_equal(result.accuracy, [[0.75, 0.0, np.nan]])
-
-
 def test_undefined_questions_are_left_out_of_a_mean_and_of_its_interval():
     values = np.array([np.nan, 0.0, np.nan, 1.0])
     assert mean_estimate(values, None, (0.0, 2.0)) == mean_estimate(np.array([0.0, 1.0]), None, (0.0, 2.0))
@@ -183,11 +141,6 @@ def test_undefined_questions_are_left_out_of_a_mean_and_of_its_interval():
 
 def test_the_mean_of_undefined_questions_is_undefined():
     result = mean_estimate(np.array([np.nan, np.nan]), ["g", "g"])
-    assert result == pytest.approx((math.nan, math.nan, math.nan), nan_ok=True)
-
-
-def test_the_mean_of_no_questions_is_undefined():
-    result = mean_estimate(np.array([]), None)
     assert result == pytest.approx((math.nan, math.nan, math.nan), nan_ok=True)
 
 
@@ -211,13 +164,6 @@ def pearson_where_defined(x, y):
     return pearson(x, y) if np.ptp(x) > 0 and np.ptp(y) > 0 else math.nan
 
 
-def test_an_estimate_of_all_questions_has_the_interval_of_the_normal_approximation():
-    values = np.random.default_rng(0).normal(size=800)
-    error = values.std(ddof=1) / math.sqrt(800)
-    expected = (values.mean(), *stats.norm.interval(0.95, values.mean(), error))
-    assert estimate(np.mean, [values], None, seed=0) == pytest.approx(expected, abs=0.2 * error)
-
-
 def test_questions_without_any_group_have_no_groups():
     assert question_groups([Question("a", "?"), Question("b", "?")]) is None
 
@@ -237,37 +183,15 @@ def test_a_question_without_a_group_never_joins_one_that_has_its_id_for_a_name()
 
 def test_trials_count_one_each_however_many_a_question_has():
     """As in recorded answers, where one may be missing: 20 of weight 1/20, and 19 of weight 1/19."""
-    rows = [answer_row("a", trial, 1 / 20) for trial in range(20)] + [
-        answer_row("b", trial, 1 / 19) for trial in range(19)
-    ]
+    rows = [answer_row(name, trial=trial, weight=1 / n) for name, n in (("a", 20), ("b", 19)) for trial in range(n)]
     assert reply_weights(answer_table(rows)).tolist() == [1] * 39
 
 
 @pytest.mark.parametrize("weights", [[0.5, 0.25, 0.25], [0.7, 0.2, 0.1], [1.0, 0.5, 0.5, 0.5], [0.3]])
 def test_enumerated_answers_count_what_they_weigh(weights: list[float]):
-    rows = [answer_row("a", trial, weight) for trial, weight in enumerate(weights)]
+    rows = [answer_row("a", trial=trial, weight=weight) for trial, weight in enumerate(weights)]
     expected = weights if len(set(weights)) > 1 else [1.0]
     assert reply_weights(answer_table(rows)).tolist() == expected
-
-
-def answer_row(question_id: str, trial: int, weight: float) -> dict:
-    return {
-        "question_id": question_id,
-        "rewrite": 0,
-        "temperature": 1.0,
-        "trial": trial,
-        "text": "x",
-        "outcome": "ok",
-        "weight": weight,
-    }
-
-
-@pytest.mark.parametrize(("count", "of"), [(0, 10), (10, 10), (7, 10)])
-def test_the_interval_of_a_share_is_wilsons(count, of):
-    z = 1.959963984540054
-    centre = (count + z * z / 2) / (of + z * z)
-    half = z / (of + z * z) * math.sqrt(count * (of - count) / of + z * z / 4)
-    assert proportion(count, of) == pytest.approx((count / of, centre - half, centre + half), abs=1e-12)
 
 
 def test_a_share_of_nothing_is_undefined():

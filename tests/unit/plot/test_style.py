@@ -5,7 +5,7 @@ import pytest
 from matplotlib.colors import to_rgb
 
 from robust_eval.plot.colours import BLACK, GREY, INKS, QUALITATIVE
-from robust_eval.plot.style import figure, ink, panels
+from robust_eval.plot.style import figure, ink
 
 
 def luminance(colour):
@@ -35,18 +35,6 @@ def test_every_colour_can_be_seen_on_a_light_page_and_on_a_dark_one(colour):
 
 def test_the_inks_are_no_colours_that_a_page_exchanges():
     assert not {"#000000", "#ffffff", GREY} & set(INKS)
-
-
-def test_panels_stand_in_rows_share_their_scales_and_have_ticks_below_every_column():
-    drawn = plt.figure()
-    first, *others = panels(drawn, 5, columns=3, width=2, height=1.5)
-    assert drawn.get_size_inches().tolist() == pytest.approx([7.1, 3.6])
-    assert len(drawn.axes) == 6
-    assert [axes.get_visible() for axes in drawn.axes] == [True] * 5 + [False]
-    assert all(first.get_shared_x_axes().joined(first, axes) for axes in others)
-    below = [axes.xaxis.get_tick_params()["labelbottom"] for axes in (first, *others)]
-    assert below == [False, False, True, True, True]
-    plt.close(drawn)
 
 
 def test_the_common_style_leaves_no_trace():

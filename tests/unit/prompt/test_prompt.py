@@ -1,4 +1,7 @@
+from pathlib import Path
+
 import pytest
+from json_lines import json_lines
 
 from robust_eval.error import UserError
 from robust_eval.prompt.arrangement import Arrangement
@@ -28,122 +31,19 @@ MULTIPLE_CHOICE = Question(
     rewrites=("In which unit is force measured?",),
 )
 
-# The prompt of each scenario (docs/methods.md, §2); two exemplars for closed-book questions (§1), three for choices.
-ABSTRACTIVE_TURNS = [
-    ("user", "Question: Which planet is known as the Red Planet?\nAnswer:"),
-    ("assistant", "Mars"),
-    ("user", "Question: Who wrote the play Hamlet?\nAnswer:"),
-    ("assistant", "William Shakespeare"),
-    ("user", "Question: What is the capital of France?\nAnswer:"),
-]
-EXTRACTIVE_TURNS = [
-    (
-        "user",
-        (
-            "Context: The bakery on Mill Lane opens at six and sells rye bread on Fridays only.\n"
-            "Question: On which day does the bakery sell rye bread?\n"
-            "Answer:"
-        ),
-    ),
-    ("assistant", "Friday"),
-    (
-        "user",
-        (
-            "Context: Anna Berg led the survey of the marsh, and her brother Karl drew the maps.\n"
-            "Question: Who drew the maps of the marsh?\n"
-            "Answer:"
-        ),
-    ),
-    ("assistant", "Karl Berg"),
-    (
-        "user",
-        "Context: The mill stood idle.\nOdile rebuilt its wheel.\nQuestion: Who rebuilt the wheel?\nAnswer:",
-    ),
-]
-MULTIPLE_CHOICE_TURNS = [
-    (
-        "user",
-        "Question: Which of these is a unit of length?\nA) second\nB) metre\nC) kelvin\nD) newton\nAnswer:",
-    ),
-    ("assistant", "B"),
-    (
-        "user",
-        ("Question: What does a thermometer measure?\nA) mass\nB) voltage\nC) speed\nD) temperature\nAnswer:"),
-    ),
-    ("assistant", "D"),
-    (
-        "user",
-        (
-            "Question: A car travels 100 km in 2 hours. What is its average speed?\n"
-            "A) 50 km/h\nB) 20 km/h\nC) 100 km/h\nD) 200 km/h\n"
-            "Answer:"
-        ),
-    ),
-    ("assistant", "A"),
-    ("user", "Question: What is the unit of force?\nA) newton\nB) joule\nC) watt\nD) pascal\nAnswer:"),
-]
-
-every_scenario = pytest.mark.parametrize(
-    ("question", "turns"),
-    [
-        pytest.param(ABSTRACTIVE, ABSTRACTIVE_TURNS, id="abstractive"),
-        pytest.param(EXTRACTIVE, EXTRACTIVE_TURNS, id="extractive"),
-        pytest.param(MULTIPLE_CHOICE, MULTIPLE_CHOICE_TURNS, id="multiple_choice"),
-    ],
-)
+PROMPTS = json_lines(Path(__file__).with_suffix(".jsonl"))
+"""The prompt of each scenario (docs/methods.md, §2); two exemplars for closed-book questions (§1), three for choices"""
 
 
-@every_scenario
-def test_a_question_as_chat_messages(question, turns):
-    expected = [{"role": "system", "content": SYSTEM}]
-    expected += [{"role": role, "content": content} for role, content in turns]
-    assert prompt_for(question).messages() == expected
-
-
-@every_scenario
-def test_a_question_as_chat_messages_without_a_system_role(question, turns):
-    expected = [{"role": role, "content": content} for role, content in turns]
-    expected[0] = {"role": "user", "content": f"{SYSTEM}\n\n{expected[0]['content']}"}
-    assert prompt_for(question).messages(system_role=False) == expected
-
-
-def test_a_closed_book_question_as_plain_text():
-    assert prompt_for(ABSTRACTIVE).text() == (
-        "Question: Which planet is known as the Red Planet?\nAnswer: Mars\n\n"
-        "Question: Who wrote the play Hamlet?\nAnswer: William Shakespeare\n\n"
-        "Question: What is the capital of France?\nAnswer:"
-    )
-
-
-def test_a_question_on_a_context_as_plain_text():
-    assert prompt_for(EXTRACTIVE).text() == (
-        "Context: The bakery on Mill Lane opens at six and sells rye bread on Fridays only.\n"
-        "Question: On which day does the bakery sell rye bread?\n"
-        "Answer: Friday\n\n"
-        "Context: Anna Berg led the survey of the marsh, and her brother Karl drew the maps.\n"
-        "Question: Who drew the maps of the marsh?\n"
-        "Answer: Karl Berg\n\n"
-        "Context: The mill stood idle.\nOdile rebuilt its wheel.\n"
-        "Question: Who rebuilt the wheel?\n"
-        "Answer:"
-    )
-
-
-def test_a_multiple_choice_question_as_plain_text():
-    assert prompt_for(MULTIPLE_CHOICE).text() == (
-        "Question: Which of these is a unit of length?\n"
-        "A) second\nB) metre\nC) kelvin\nD) newton\n"
-        "Answer: B\n\n"
-        "Question: What does a thermometer measure?\n"
-        "A) mass\nB) voltage\nC) speed\nD) temperature\n"
-        "Answer: D\n\n"
-        "Question: A car travels 100 km in 2 hours. What is its average speed?\n"
-        "A) 50 km/h\nB) 20 km/h\nC) 100 km/h\nD) 200 km/h\n"
-        "Answer: A\n\n"
-        "Question: What is the unit of force?\n"
-        "A) newton\nB) joule\nC) watt\nD) pascal\n"
-        "Answer:"
-    )
+@pytest.mark.parametrize("case", PROMPTS, ids=lambda case: case["scenario"])
+def test_a_question_as_chat_messages_with_and_without_a_system_role_and_as_plain_text(case):
+    scenarios = {"abstractive": ABSTRACTIVE, "extractive": EXTRACTIVE, "multiple_choice": MULTIPLE_CHOICE}
+    prompt = prompt_for(scenarios[case["scenario"]])
+    turns = [{"role": role, "content": content} for role, content in case["turns"]]
+    assert prompt.messages() == [{"role": "system", "content": SYSTEM}, *turns]
+    turns[0] = {"role": "user", "content": f"{SYSTEM}\n\n{turns[0]['content']}"}
+    assert prompt.messages(system_role=False) == turns
+    assert prompt.text() == case["text"]
 
 
 @pytest.mark.parametrize(
@@ -268,11 +168,8 @@ def test_the_remedy_for_an_exemplar_works():
 def test_a_question_on_the_passage_of_an_exemplar_is_refused():
     passage = " Anna Berg led the survey of the marsh,\nand her brother Karl drew the maps. "
     question = Question("x", "Who led the survey?", ("Anna Berg",), context=passage)
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UserError, match=r"question x, 'Who led the survey\?', has the context of an"):
         refuse_exemplars([question])
-    assert str(caught.value) == (
-        f"question x, 'Who led the survey?', has the context of an exemplar of the prompt; {REMEDY}"
-    )
 
 
 def test_the_exemplar_of_another_scenario_is_a_question_like_any_other():
@@ -282,12 +179,8 @@ def test_the_exemplar_of_another_scenario_is_a_question_like_any_other():
 def test_a_question_of_which_only_the_key_is_known_cannot_be_asked():
     question = Question("0_1", "", choices=tuple("ABCDE"), correct=3)
     for prompt in (lambda: prompt_for(question), lambda: rewriting_prompt(question, 5, "builtin:few_shot.yaml")):
-        with pytest.raises(UserError) as caught:
+        with pytest.raises(UserError, match="question 0_1 has no text, only a key: no model can be asked"):
             prompt()
-        assert str(caught.value) == (
-            "question 0_1 has no text, only a key: no model can be asked it, and recorded answers to it can be graded "
-            "(sampler=recorded sampler.file=…)"
-        )
 
 
 def test_the_prompt_of_the_physics_study_has_its_choices_in_one_line():

@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pytest
+from json_lines import cases
 
 from robust_eval.error import UserError
 from robust_eval.prompt.prompt import Prompt, prompt_for, refuse_exemplars, rewriting_prompt
@@ -11,7 +12,6 @@ ZERO_SHOT = "builtin:zero_shot.yaml"
 OPEN = Question("q1", "Who wrote Emma?", rewrites=("By whom is Emma?",))
 ON_CONTEXT = Question("q2", "Who rebuilt the wheel?", context="Odile rebuilt it.", rewrites=("By whom?",))
 WITH_CHOICES = Question("q3", "Which is a force?", choices=("5 N", "5 J"), correct=0, rewrites=("Find the force.",))
-KNOWN = "system, abstractive, extractive, multiple_choice, rewriting, equivalence, support, rubric, challenges"
 FILES = f"there are {', '.join(f'builtin:{file.name}' for file in sorted(FOLDER.glob('*.yaml')))}, or a file"
 ASKS_FOR_FIVE = "Rewrite the question in 5 radically different ways.\nQuestion: Who wrote Emma?"
 BEES = "Rewrite the question in 5 radically different ways.\nQuestion: What do bees collect from flowers?"
@@ -126,12 +126,8 @@ def test_a_file_of_ones_own_is_used_for_questions_and_for_rewriting(file: Path):
 def test_an_exemplar_of_a_file_of_ones_own_is_refused_as_a_question(file: Path):
     file.write_text(MINE, encoding="utf-8")
     refuse_exemplars([OPEN], str(file))
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UserError, match=r"question sum, 'one and ONE\?', is an exemplar of the prompt;"):
         refuse_exemplars([OPEN, Question("sum", "one and ONE?")], str(file))
-    assert str(caught.value) == (
-        "question sum, 'one and ONE?', is an exemplar of the prompt; remove it from the questions, or take other "
-        "exemplars: sampler.prompts names a file of them, and builtin:zero_shot.yaml has none"
-    )
 
 
 def test_a_missing_scenario_is_refused_where_it_is_needed_and_only_there(file: Path):
@@ -165,91 +161,15 @@ def test_a_file_that_cannot_be_read_is_named_with_those_there_are(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("abstractive: [", f" cannot be read: while parsing a flow node (line 1); {FILES}"),
-        ("a: b: c", f" cannot be read: mapping values are not allowed here (line 1); {FILES}"),
-        ("", f" must map names to templates; known are {KNOWN}"),
-        ("- abstractive", f" must map names to templates; known are {KNOWN}"),
-        ("Question", f" must map names to templates; known are {KNOWN}"),
-        ("abstract: {}", f" hold 'abstract'; known are {KNOWN}"),
-        ("1: {}", f" hold '1'; known are {KNOWN}"),
-        ("system: 3", ": system must be a text, not 3"),
-        ("challenges: [a]", ", challenges: wanted is a list of sentences for each kind of pressure"),
-        ("challenges: {doubt: []}", ", challenges: wanted is a list of sentences for each kind of pressure"),
-        ("challenges: {Doubt: [a]}", ", challenges: a kind of pressure is called by small letters and _, not 'Doubt'"),
-        ("challenges: {doubt: [3]}", ", challenges, doubt: a sentence must be text, not 3"),
-        (
-            "challenges: {doubt: ['{question}']}",
-            ", challenges, doubt: {answer} and {alternative} alone can be filled in, not '{question}'",
-        ),
-        (
-            "challenges: {doubt: ['{answer!r}']}",
-            ", challenges, doubt: {answer} and {alternative} alone can be filled in, not '{answer!r}'",
-        ),
-        ("system: [Be brief.]", ": system must be a text, not ['Be brief.']"),
-        pytest.param(
-            "system: 0",
-            ": system must be a text, not 0",
-        ),
-    ],
+    ("content", "message"), cases(__file__, "a_file_that_is_none_of_templates_is_refused_in_one_sentence")
 )
 def test_a_file_that_is_none_of_templates_is_refused_in_one_sentence(file: Path, content: str, message: str):
     file.write_text(content, encoding="utf-8")
     assert refusal(file) == f"the prompts {file}{message}"
 
 
-ENTRY = "wanted are a 'template' and 'exemplars'"
-BRACES = "the template must hold {} and nothing else in braces, not {!r}"
-EXEMPLARS = "exemplars must be a list of mappings, each with "
-
-
-def template(text: str, exemplars: str = "[]") -> str:
-    return f'{{template: "{text}", exemplars: {exemplars}}}'
-
-
 @pytest.mark.parametrize(
-    ("kind", "entry", "message"),
-    [
-        ("abstractive", '"{question}"', ENTRY),
-        ("abstractive", "", ENTRY),
-        ("abstractive", "{exemplars: []}", ENTRY),
-        ("abstractive", "{template: 3}", ENTRY),
-        ("abstractive", template("{question"), "'{question' is no template: expected '}' before end of string"),
-        ("abstractive", template("question}"), "'question}' is no template: Single '}' encountered in format string"),
-        ("abstractive", template("{}"), BRACES.format("{question}", "{}")),
-        ("abstractive", template("Who?"), BRACES.format("{question}", "Who?")),
-        ("abstractive", template("{question}{hint}"), BRACES.format("{question}", "{question}{hint}")),
-        ("abstractive", template("{question.text}"), BRACES.format("{question}", "{question.text}")),
-        ("abstractive", template("{question[0]}"), BRACES.format("{question}", "{question[0]}")),
-        ("abstractive", template("{context} {question}"), BRACES.format("{question}", "{context} {question}")),
-        ("extractive", template("{question}"), BRACES.format("{context} and {question}", "{question}")),
-        (
-            "multiple_choice",
-            template("{question}"),
-            BRACES.format("{choices} and {question}, or {options} and {question}", "{question}"),
-        ),
-        ("rewriting", template("{question}"), BRACES.format("{question} and {rewrites}", "{question}")),
-        ("abstractive", template("{question}", "{question: a, answer: b}"), EXEMPLARS + "answer, question"),
-        ("abstractive", template("{question}", "[a]"), EXEMPLARS + "answer, question"),
-        ("abstractive", template("{question}", "[{question: a}]"), EXEMPLARS + "answer, question"),
-        (
-            "extractive",
-            template("{question}{context}", "[{question: a, answer: b}]"),
-            EXEMPLARS + "answer, context, question",
-        ),
-        (
-            "multiple_choice",
-            template("{question}{choices}", "[{question: a, choices: [b], answer: A, hint: c}]"),
-            EXEMPLARS + "answer, choices, question",
-        ),
-        (
-            "rewriting",
-            template("{question}{rewrites}", "[{question: a, answer: b, rewrites: [c]}]"),
-            EXEMPLARS + "question, rewrites",
-        ),
-        pytest.param("abstractive", '{template: "{question}", exemplar: []}', ENTRY),
-    ],
+    ("kind", "entry", "message"), cases(__file__, "a_template_that_cannot_be_filled_is_refused_in_one_sentence")
 )
 def test_a_template_that_cannot_be_filled_is_refused_in_one_sentence(file: Path, kind: str, entry: str, message: str):
     file.write_text(f"{kind}: {entry}\n", encoding="utf-8")
@@ -257,17 +177,7 @@ def test_a_template_that_cannot_be_filled_is_refused_in_one_sentence(file: Path,
 
 
 @pytest.mark.parametrize(
-    ("kind", "entry"),
-    [
-        ("abstractive", template("{question:d}")),
-        ("abstractive", template("{question!x}")),
-        ("abstractive", template("{question:{width}}")),
-        ("multiple_choice", template("{question}{choices}", "[{question: a, choices: 3, answer: A}]")),
-        ("multiple_choice", template("{question}{choices}", "[{question: a, choices: metre, answer: A}]")),
-        ("multiple_choice", template("{question}{choices}", f"[{{question: a, choices: {[*range(14)]}, answer: A}}]")),
-        ("rewriting", template("{question}{rewrites}", "[{question: a, rewrites: 3}]")),
-        ("rewriting", template("{question}{rewrites}", "[{question: a, rewrites: By whom}]")),
-    ],
+    ("kind", "entry"), cases(__file__, "what_would_fail_or_mislead_when_it_is_filled_in_is_refused_as_well")
 )
 def test_what_would_fail_or_mislead_when_it_is_filled_in_is_refused_as_well(file: Path, kind: str, entry: str):
     file.write_text(f"{kind}: {entry}\n", encoding="utf-8")

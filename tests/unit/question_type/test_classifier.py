@@ -71,12 +71,8 @@ def test_without_a_classifier_questions_stay_as_they_are():
 
 def test_a_classifier_of_other_classes_is_refused(tmp_path: Path):
     folder = save_tiny_cross_encoder(tmp_path, labels=2)
-    with pytest.raises(UserError) as problem:
+    with pytest.raises(UserError, match="classifier of question types"):
         read_classifier(folder)
-    assert str(problem.value) == (
-        f"classifier of question types {folder} tells LABEL_0, LABEL_1 apart, and not ABBR, DESC, ENTY, HUM, LOC, NUM: "
-        "train one with robust-eval train-question-types"
-    )
 
 
 def test_a_folder_that_holds_no_model_is_refused(tmp_path: Path):
@@ -101,11 +97,8 @@ def test_an_encoder_whose_tokenizer_does_not_pad_is_refused(tmp_path: Path):
     tokenizer = AutoTokenizer.from_pretrained(folder)
     tokenizer.pad_token = None
     tokenizer.save_pretrained(folder)
-    with pytest.raises(UserError) as problem:
+    with pytest.raises(UserError, match="cannot read several questions at once: its tokenizer has no"):
         from_encoder(str(folder))
-    assert str(problem.value) == (
-        f"encoder {folder} cannot read several questions at once: its tokenizer has no padding token"
-    )
 
 
 def test_a_distilbert_with_the_tokenizer_of_a_bert_is_an_encoder(tmp_path: Path):

@@ -1,12 +1,14 @@
 import math
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from comparison_by_hand import CERTAINTY, LARGE, NAN, SMALL, STRANGE, Page, frs_runs, measured
+from golden import Golden
 from markdown_it import MarkdownIt
 
 from robust_eval.metric.metric_spec import LONGEST, ComparisonView, MetricSpec
@@ -92,147 +94,95 @@ def test_the_keyboard_reaches_every_table_and_its_cells_have_headers(comparison)
     assert page.tags.count("th") == page.attributes.count(("scope", "col")) + page.attributes.count(("scope", "row"))
 
 
-FEW = "Some intervals rest on 2 questions alone: with fewer than 30 they are rough."
-KEPT = "Questions kept by some and not by others, facts"
-DIFFER = "Questions that differ most: {}, facts".format
-TITLES = ["Comparison", "Runs", "Factual Robustness Score by data set", "By scenario", "Pairs", KEPT]
-TITLES += [DIFFER("FRS, d = 1"), "small against large"]
-TABLES = [
-    [
-        [
-            "run",
-            "questions",
-            "kept",
-            "accuracy of all greedy answers ↑",
-            "mean FRS, d = 1 ↑",
-            "share of unbroken facts (each scores 1) ↑",
-            "accuracy at t = 0.5 ↑",
-            "accuracy at t = 1 ↑",
-            "mean FRS, d = 5 ↑",
-        ],
-        [
-            *(
-                "small, d=1",
-                "4",
-                "3",
-                "1.000 (0.398 to 1.000, n = 4)",
-                "0.750 (0.500 to 1.000, n = 3)",
-                "0.333 (0.000 to 1.000, n = 3)",
-            ),
-            *("1.000 (0.292 to 1.000, n = 3)", "0.500 (0.250 to 1.000, n = 3)", ""),
-        ],
-        [
-            *("small, d=5", "4", "3", "1.000 (0.398 to 1.000, n = 4)", "", "0.333 (0.000 to 1.000, n = 3)"),
-            *("1.000 (0.292 to 1.000, n = 3)", "0.500 (0.250 to 1.000, n = 3)", "0.500 (0.250 to 0.750, n = 3)"),
-        ],
-        [
-            *(
-                "large, d=1",
-                "4",
-                "3",
-                "1.000 (0.398 to 1.000, n = 4)",
-                "0.500 (0.250 to 0.750, n = 3)",
-                "0.000 (0.000 to 0.708, n = 3)",
-            ),
-            *("0.600 (0.500 to 0.800, n = 3)", "0.250 (0.000 to 0.750, n = 3)", ""),
-        ],
-    ],
-    [
-        ["measured", "d", "FRS, facts", "unbroken facts"],
-        ["small", "1", "0.750 (0.500 to 1.000, n = 3)", "0.333 (0.000 to 1.000, n = 3)"],
-        ["small", "5", "0.500 (0.250 to 0.750, n = 3)", "0.333 (0.000 to 1.000, n = 3)"],
-        ["large", "1", "0.500 (0.250 to 0.750, n = 3)", "0.000 (0.000 to 0.708, n = 3)"],
-    ],
-    [
-        [
-            "measured",
-            "scenario",
-            "data set",
-            "questions",
-            "accuracy of all greedy answers",
-            "mean FRS, d = 1",
-            "share of unbroken facts (each scores 1)",
-            "accuracy at t = 0.5",
-            "accuracy at t = 1",
-            "mean FRS, d = 5",
-        ],
-        [
-            *(
-                "small",
-                "multiple choice",
-                "facts",
-                "4",
-                "1.000 (0.398 to 1.000, n = 4)",
-                "0.750 (0.129 to 1.000, n = 3)",
-            ),
-            *(
-                "0.333 (0.017 to 0.937, n = 3)",
-                "1.000 (0.292 to 1.000, n = 3)",
-                "0.500 (0.000 to 1.000, n = 3)",
-                "0.500 (0.000 to 1.000, n = 3)",
-            ),
-        ],
-        [
-            *(
-                "large",
-                "multiple choice",
-                "facts",
-                "4",
-                "1.000 (0.398 to 1.000, n = 4)",
-                "0.500 (0.000 to 1.000, n = 3)",
-            ),
-            *("0.000 (0.000 to 0.708, n = 3)", "0.600 (0.170 to 1.000, n = 3)", "0.250 (0.000 to 1.000, n = 3)", ""),
-        ],
-    ],
-    [
-        [
-            *("first", "second", "figure", "kept by each", "by both", "first minus second", "p"),
-            *("break earlier in first", "in second", "log-rank χ²", "p"),
-        ],
-        [
-            *("small", "large", "mean FRS, d = 1", "3 and 3", "2", "+0.250 (-0.802 to +0.881, n = 2)", "0.5"),
-            *("0", "1", "1.00", "0.32"),
-        ],
-    ],
-    [
-        ["question", "small", "large"],
-        ["c?", "kept (FRS, d = 1: 1.000) “C by small” ✓ right", "not kept “C by large” ✗ wrong"],
-        ["d?", "not kept “D by small” ✗ wrong", "kept (FRS, d = 1: 0.750) “D by large” ✓ right"],
-    ],
-    [
-        ["question", "range", "small", "large"],
-        [  # both differ by 0.25: one of these breaks at other temperatures
-            *("a?", "0.250", "0.500 (breaks at 1) “A by small” ✓ right", "0.250 (breaks at 0.5) “A by large” ✓ right"),
-        ],
-        ["b?", "0.250", "0.750 (breaks at 1) “B by small” ✓ right", "0.500 (breaks at 1) “B by large” ✓ right"],
-    ],
-    [
-        ["figure", "shared questions", "first", "second", "first minus second"],
-        ["accuracy of all greedy answers", "4", "1.000", "1.000", "0.000 (-0.490 to +0.490)"],
-        ["mean FRS, d = 1", "2", "0.625", "0.375", "+0.250 (-0.802 to +0.881)"],
-        ["share of unbroken facts (each scores 1)", "2", "0.000", "0.000", "0.000 (-0.725 to +0.725)"],
-        ["accuracy at t = 0.5", "2", "1.000", "0.500", "+0.500 (-0.763 to +0.921)"],
-        ["accuracy at t = 1", "2", "0.250", "0.000", "+0.250 (-0.802 to +0.881)"],
-    ],
-]
+def with_types():
+    runs = [measured(SMALL), measured(LARGE, dataset__name="physics")]
+    for each, kinds in zip(runs, (["HUM", "LOC", "HUM", ""], ["LOC"] * 4), strict=True):
+        place = each.questions.schema.get_field_index("type")
+        object.__setattr__(each, "questions", each.questions.set_column(place, "type", pa.array(kinds)))
+    return runs
 
 
-def test_the_tables_of_the_page_show_every_figure(comparison):
-    _, html, _ = comparison
-    page = Page(html)
-    assert page.headings == TITLES
-    assert page.tables == TABLES
+def with_a_metric_of_ones_own(*others):
+    mine = {"declared": [*KNOWN_FIGURES, MetricSpec("mine.k{}", "mine, k = {}", setting="metric.mine.k")]}
+    runs = [measured({**SMALL, f"mine.k{k}": SMALL["frs.d1"]}, metric__mine__k=k) for k in (1, 2)]
+    return [replace(each, **mine) for each in [*runs, *others]]
 
 
-def test_the_markdown_shows_what_the_page_shows(comparison):
-    folder, _, markdown = comparison
-    page = rendered(markdown)
-    assert page.headings == TITLES
-    assert page.tables == TABLES
-    drawings = [value for name, value in page.attributes if name == "src"]
-    names = ("frs_by_d", "accuracy_by_temperature", "survival", "differences")
-    assert drawings == [f"figures/{name}.png" for name in names]
-    assert all((folder / drawing).is_file() for drawing in drawings)
+def two_weights():
+    small, other, _ = frs_runs()
+    other.settings["model.name"] = "large"
+    return [small, other]
+
+
+OTHER = CERTAINTY | {"certainty.entropy.t1": ([0.5, 1.0], (0.75, 0.5, 1.0))}
+NOTHING = {name: ([1, NAN] if name == "accuracy.greedy" else [NAN] * 2, (NAN,)) for name in SMALL}
+SOME = {name: ([1, 0], (0.5, 0.0, 1.0)) for name in SMALL}
+RUNS = {
+    "two models, one with two weights": frs_runs,
+    "no score": lambda: [measured(CERTAINTY), measured(OTHER, model__name="large")],
+    "one run": lambda: frs_runs()[:1],
+    "one run without a score": lambda: [measured(CERTAINTY)],
+    "a run with a score and one without": lambda: [*frs_runs()[2:], measured(CERTAINTY)],
+    "undefined figures": lambda: [measured(NOTHING), measured(SOME, model__name="large")],
+    "an undefined figure alone": lambda: [measured({"certainty.entropy.t1": ([0.25, NAN], (NAN,))})],
+    "two data sets": lambda: [measured(CERTAINTY), measured(CERTAINTY, dataset__name="physics")],
+    "question types": with_types,
+    "repetitions": lambda: [measured(CERTAINTY) for _ in range(4)] + [measured(CERTAINTY, model__name="large")],
+    "other weights": two_weights,
+    "the same answers": with_a_metric_of_ones_own,
+    "the same answers and others": lambda: with_a_metric_of_ones_own(
+        measured(LARGE, model__name="large", metric__frs__d=5)
+    ),
+}
+NOTES = ("AVG counts the rows above alike, WAVG questions", "1,000 facts are taken at either end, or half of all")
+COMPARISONS = Golden(Path(__file__).with_name("comparisons.jsonl"))
+
+
+@pytest.mark.parametrize("case", COMPARISONS.cases, ids=lambda case: case["runs"])
+def test_page_markdown_and_terminal_show_every_figure_in_sentences_and_tables(case, tmp_path, capsys, monkeypatch):
+    runs = RUNS[case["runs"]]()
+    html, markdown = written(runs, tmp_path)
+    page, shown = Page(html), rendered(markdown)
+    assert (shown.headings, shown.tables) == (page.headings, page.tables)
+    drawings = [value for name, value in shown.attributes if name == "src"]
+    assert all((tmp_path / drawing).is_file() for drawing in drawings)
+    said = sentences(compare(runs))
+    assert markdown.startswith("# Comparison\n\n" + "\n\n".join(said) + "\n\n")
+    assert all(each in html for each in said)
+    COMPARISONS.check(
+        case,
+        sentences=said,
+        headings=page.headings,
+        tables=page.tables,
+        drawings=drawings,
+        notes=[note for note in NOTES if note in html and note in markdown],
+        terminal=printed(runs, tmp_path, capsys, monkeypatch),
+    )
+
+
+def printed(runs, folder, capsys, monkeypatch):
+    """The lines in the terminal: cells of a table's row, or the line itself, but for the last, which names the page."""
+    monkeypatch.setenv("COLUMNS", "120")
+    print_comparison(compare(runs), folder)
+    *lines, last = capsys.readouterr().out.splitlines()
+    assert last == f"comparison: {folder / 'comparison.html'}"
+    rows = [[cell.strip() for cell in re.split("[│┃]", line)[1:-1]] or line.strip() for line in lines]
+    return [row for row in rows if row and not (isinstance(row, str) and row[0] in "┏┡└├")]
+
+
+TITLES, TABLES = (COMPARISONS.cases[0][name] for name in ("headings", "tables"))
+
+
+@pytest.mark.parametrize("name", ["llama[chat]", "['[/INST]']", "a<b>|&:smile:"])
+def test_the_terminal_shows_names_as_they_are(name, tmp_path, capsys, monkeypatch):
+    rows = printed([measured(CERTAINTY, model__name=name)], tmp_path / "runs[old]", capsys, monkeypatch)
+    assert rows[2][0] == name
+
+
+def test_one_run_alone_has_no_pairs_for_programs(tmp_path):
+    written(frs_runs()[:1], tmp_path)
+    pairs = pq.read_table(tmp_path / "pairs.parquet")
+    assert (pairs.num_rows, pairs.num_columns) == (0, 16)
 
 
 def markdown_tables(markdown):
@@ -436,26 +386,6 @@ def test_every_difference_is_in_the_table_for_programs(comparison):
     ]
 
 
-def verdict():
-    """What is said of SMALL and LARGE: two questions decide nothing."""
-    return (
-        "small and large share too few independent questions for a verdict (30 are needed). Mean FRS, d = 1 is "
-        "0.625 in the first and 0.375 in the second, a difference of +0.250 (95 % interval -0.802 to +0.881, n = 2"
-    )
-
-
-SCORED_TWICE = "Runs that differ in d alone are the same answers scored differently, and stand here as one."
-
-
-def test_the_opening_says_first_who_is_ahead_or_that_it_cannot_be_told(comparison):
-    _, html, markdown = comparison
-    said = sentences(compare(frs_runs()))
-    explained = "FRS, the Factual Robustness Score, is between 0 and 1, higher where facts are held more firmly."
-    assert said == [f"{verdict()}).", SCORED_TWICE, "3 runs of large and small on facts.", explained]
-    assert all(each in html for each in said)
-    assert markdown.startswith("# Comparison\n\n" + "\n\n".join(said) + "\n\n")
-
-
 def test_the_opening_speaks_of_each_data_set_that_several_measured():
     physics = measured(SMALL, model__name="small", dataset__name="physics")
     other = measured(LARGE, model__name="large", dataset__name="physics")
@@ -478,28 +408,6 @@ def test_a_ranking_of_runs_that_cannot_be_told_apart_says_that_its_order_may_be_
     assert "The best first" not in page
 
 
-def test_the_opening_does_not_compare_scores_of_different_weights():
-    small, other, _ = frs_runs()
-    other.settings["model.name"] = "large"
-    said = sentences(compare([small, other]))
-    assert said[0].startswith(f"{verdict().partition('. ')[0]}. Accuracy of all greedy answers is 1.000 in the ")
-
-
-def test_the_opening_names_the_settings_that_score_the_same_answers_differently():
-    mine = MetricSpec("mine.k{}", "mine, k = {}", setting="metric.mine.k")
-    told = {"declared": [*KNOWN_FIGURES, mine]}
-    runs = [replace(measured({**SMALL, f"mine.k{k}": SMALL["frs.d1"]}, metric__mine__k=k), **told) for k in (1, 2)]
-    assert sentences(compare(runs))[0] == (
-        "These 2 runs are the same answers scored differently (metric.mine.k=1 and 2): their scores say nothing about "
-        "which model is firmer."
-    )
-    third = replace(measured(LARGE, model__name="large", metric__frs__d=5), **told)
-    assert sentences(compare([*runs, third]))[-3:-1] == [
-        "Runs that differ in d or k alone are the same answers scored differently, and stand here as one.",
-        "3 runs of large and small on facts.",
-    ]
-
-
 def test_figures_that_metrics_call_the_same_are_drawn_in_files_of_their_own(tmp_path):
     other = MetricSpec("mine.accuracy", "mine", limits=SHARE, comparison=ComparisonView(file="accuracy_by_temperature"))
     runs = [replace(each, declared=[*KNOWN_FIGURES, other]) for each in frs_runs()]
@@ -512,187 +420,9 @@ def test_figures_that_metrics_call_the_same_are_drawn_in_files_of_their_own(tmp_
     assert first != second
 
 
-def test_the_opening_says_how_many_repetitions_are_left_out():
-    def one(**changed):
-        return measured(CERTAINTY, **changed)
-
-    said = sentences(compare([one(), one(), one(model__name="large"), one(), one()]))
-    assert said[1:] == [
-        "2 runs of large and small on facts.",
-        "Left out: 3 runs with the settings and the result of another.",
-    ]
-
-
-def test_runs_without_a_score_are_compared_by_what_they_have(tmp_path):
-    other = CERTAINTY | {"certainty.entropy.t1": ([0.5, 1.0], (0.75, 0.5, 1.0))}
-    html, markdown = written([measured(CERTAINTY), measured(other, model__name="large")], tmp_path)
-    page = Page(html)
-    assert rendered(markdown).tables == page.tables
-    differ = DIFFER("answer entropy (nats) at t = 1")
-    assert page.headings == ["Comparison", "Runs", "By scenario", "Pairs", differ, "small against large"]
-    greedy, even = "0.500 (0.000 to 1.000, n = 2)", "0.500 (0.079 to 0.921, n = 2)"
-    assert [row[3:] for row in page.tables[0]] == [
-        [
-            "accuracy of all greedy answers ↑",
-            "answer entropy (nats) at t = 1 ↓",
-            "error rate at t = 1 ↓",
-        ],
-        [greedy, "0.500 (0.250 to 0.750, n = 2)", even],
-        [greedy, "0.750 (0.500 to 1.000, n = 2)", even],
-    ]
-    same = "0.000 (-0.725 to +0.725)"
-    assert page.tables[3] == [
-        ["question", "range", "small", "large"],
-        ["a?", "0.250", "0.250 “A by small” ✓ right", "0.500 “A by large” ✓ right"],
-        ["b?", "0.250", "0.750 “B by small” ✓ right", "1.000 “B by large” ✓ right"],
-    ]
-    assert page.tables[4][1:] == [
-        ["accuracy of all greedy answers", "2", "0.500", "0.500", same],
-        ["answer entropy (nats) at t = 1", "2", "0.500", "0.750", "-0.250 (-1.302 to +1.223)"],
-        ["error rate at t = 1", "2", "0.500", "0.500", "0.000 (-0.842 to +0.842)"],
-    ]
-    assert page.tables[2][1][7:] == ["", "", "", ""]
-    captions = ["Paired differences: answer entropy (nats) at t = 1", "Entropy of the answers, facts"]
-    captions.append("Error rate against entropy, facts")
-    assert labels(page)[:3] == captions
-    assert markdown.count("![") == 3
-    tested = pq.read_table(tmp_path / "pairs.parquet")
-    assert [tested[name].null_count for name in tested.column_names if name.startswith("log_rank.")] == [3] * 5
-    assert " ".join(sentences(compare([measured(CERTAINTY)]))) == "1 run of small on facts."
-
-
-def test_one_run_alone_has_no_pairs(tmp_path):
-    html, markdown = written(frs_runs()[:1], tmp_path)
-    page = Page(html)
-    assert page.headings == ["Comparison", "Runs", "Factual Robustness Score by data set", "By scenario"]
-    assert rendered(markdown).tables == page.tables
-    assert [row[0] for row in page.tables[0]] == ["run", "small"]
-    assert page.tables[1][1:] == [["small", "1", "0.750 (0.500 to 1.000, n = 3)", "0.333 (0.000 to 1.000, n = 3)"]]
-    assert markdown.startswith("# Comparison\n\n1 run of small on facts.\n\n")
-    pairs = pq.read_table(tmp_path / "pairs.parquet")
-    assert (pairs.num_rows, pairs.num_columns) == (0, 16)
-
-
-def test_an_undefined_figure_is_called_so(tmp_path):
-    nothing = {name: ([1, NAN] if name == "accuracy.greedy" else [NAN] * 2, (NAN,)) for name in SMALL}
-    some = {name: ([1, 0], (0.5, 0.0, 1.0)) for name in SMALL}
-    html, markdown = written([measured(nothing), measured(some, model__name="large")], tmp_path)
-    page = Page(html)
-    assert rendered(markdown).tables == page.tables
-    assert page.tables[0][1] == ["small", "2", "2", "undefined (n = 1)", *["undefined (n = 0)"] * 4]
-    assert page.tables[1][1:] == [
-        ["small", "1", "undefined (n = 0)", "undefined (n = 0)"],
-        ["large", "1", "0.500 (0.000 to 1.000, n = 2)", "0.500 (0.000 to 1.000, n = 2)"],
-    ]
-    assert page.tables[2][1][3:] == ["2", "1.000 (0.025 to 1.000, n = 1)", *["undefined (n = 0)"] * 4]
-    assert page.tables[3][1] == [
-        *("small", "large", "mean FRS, d = 1", "2 and 2", "2", "undefined", "undefined"),
-        *("0", "0", "undefined", "undefined"),
-    ]
-    assert page.tables[4][2] == ["mean FRS, d = 1", "0", *["undefined"] * 3]
-    said = "small and large cannot be compared: no question has mean FRS, d = 1 in both."
-    assert markdown.startswith(f"# Comparison\n\n{said}\n\n2 runs of large and small on facts.\n\n")
-
-
-def test_means_over_data_sets_are_explained_where_there_are_some(tmp_path):
-    runs = [measured(CERTAINTY), measured(CERTAINTY, dataset__name="physics")]
-    html, markdown = written(runs, tmp_path)
-    page = Page(html)
-    assert [row[:4] for row in page.tables[1][1:]] == [
-        ["small", "multiple choice", "facts", "2"],
-        ["small", "multiple choice", "physics", "2"],
-        ["small", "multiple choice", "AVG", "4"],
-        ["small", "multiple choice", "WAVG", "4"],
-    ]
-    for text in (html, markdown):
-        assert text.count("AVG counts the rows above alike, WAVG questions") == 1
-
-
 def test_data_sets_named_in_other_scripts_have_figures_of_their_own(tmp_path):
     runs = [measured(SMALL, dataset__name=name) for name in ("φυσική", "χημεία")]
     _, markdown = written(runs, tmp_path)
     drawings = [value for name, value in rendered(markdown).attributes if name == "src"]
     assert len(drawings) == 7
     assert len(set(drawings)) == 7
-
-
-def printed(runs, folder, capsys, monkeypatch):
-    """The lines in the terminal: cells of a table's row, or the line itself."""
-    monkeypatch.setenv("COLUMNS", "120")
-    print_comparison(compare(runs), folder)
-    lines = capsys.readouterr().out.splitlines()
-    rows = [[cell.strip() for cell in re.split("[│┃]", line)[1:-1]] or line.strip() for line in lines]
-    return [row for row in rows if row and not (isinstance(row, str) and row[0] in "┏┡└├")]
-
-
-def test_the_terminal_shows_the_main_figures_of_every_run(tmp_path, capsys, monkeypatch):
-    assert printed(frs_runs(), tmp_path, capsys, monkeypatch) == [
-        f"{verdict()}).",
-        SCORED_TWICE,
-        "3 runs",
-        ["run", "kept", "mean FRS, first d", "unbroken facts", "greedy accuracy"],
-        ["small, d=1", "3 of 4", "0.750", "0.333", "1.000"],
-        ["", "", "0.500 to 1.000", "0.000 to 1.000, n = 3", "0.398 to 1.000, n = 4"],
-        ["small, d=5", "3 of 4", "0.500", "0.333", "1.000"],
-        ["", "", "0.250 to 0.750", "0.000 to 1.000, n = 3", "0.398 to 1.000, n = 4"],
-        ["large, d=1", "3 of 4", "0.500", "0.000", "1.000"],
-        ["", "", "0.250 to 0.750", "0.000 to 0.708, n = 3", "0.398 to 1.000, n = 4"],
-        FEW,
-        f"comparison: {tmp_path / 'comparison.html'}",
-    ]
-
-
-def test_the_terminal_shows_what_a_run_without_a_score_has(tmp_path, capsys, monkeypatch):
-    runs = [*frs_runs()[2:], measured(CERTAINTY)]
-    rows = printed(runs, tmp_path, capsys, monkeypatch)
-    assert rows[2:-2] == [
-        ["run", "kept", "mean FRS, first d", "unbroken facts", "greedy accuracy"],
-        ["large", "3 of 4", "0.500", "0.000", "1.000"],
-        ["", "", "0.250 to 0.750", "0.000 to 0.708, n = 3", "0.398 to 1.000, n = 4"],
-        ["small", "2 of 2", "", "", "0.500"],
-        ["", "", "", "", "0.000 to 1.000, n = 2"],
-    ]
-
-
-def test_the_terminal_shows_the_first_figures_where_the_main_ones_are_missing(tmp_path, capsys, monkeypatch):
-    entropy = {"certainty.entropy.t1": ([0.25, NAN], (NAN,))}
-    assert printed([measured(entropy)], tmp_path, capsys, monkeypatch)[1:] == [
-        ["run", "kept", "answer entropy (nats) at t = 1"],
-        ["small", "2 of 2", "undefined"],
-        ["", "", "n = 1"],
-        FEW,
-        f"comparison: {tmp_path / 'comparison.html'}",
-    ]
-
-
-def test_the_terminal_speaks_of_one_run_in_the_singular(tmp_path, capsys, monkeypatch):
-    assert printed([measured(CERTAINTY)], tmp_path, capsys, monkeypatch)[0] == "1 run"
-
-
-@pytest.mark.parametrize("name", ["llama[chat]", "['[/INST]']", "a<b>|&:smile:"])
-def test_the_terminal_shows_names_as_they_are(name, tmp_path, capsys, monkeypatch):
-    rows = printed([measured(CERTAINTY, model__name=name)], tmp_path / "runs[old]", capsys, monkeypatch)
-    assert rows[2][0] == name
-    assert rows[-1] == f"comparison: {tmp_path / 'runs[old]' / 'comparison.html'}"
-
-
-def test_question_types_are_pooled_over_data_sets(tmp_path):
-    runs = [measured(SMALL), measured(LARGE, dataset__name="physics")]
-    for each, kinds in zip(runs, (["HUM", "LOC", "HUM", ""], ["LOC"] * 4), strict=True):
-        place = each.questions.schema.get_field_index("type")
-        object.__setattr__(each, "questions", each.questions.set_column(place, "type", pa.array(kinds)))
-    html, markdown = written(runs, tmp_path)
-    page = Page(html)
-    assert rendered(markdown).tables == page.tables
-    title = "Question types among the most and the least robust facts"
-    table = page.tables[page.headings.index(title) - 1]
-    # scores 0.5, 0.75, 1 and 0.25, 0.5, 0.75: of the two that tie at either cut, half a fact is missing to three
-    assert [row[:7] for row in table] == [
-        ["measured", "data sets", "type", "facts", "taken at either end", "most robust", "least robust"],
-        ["small", "facts, physics", "Human", "2", "3", "1.0", "1.0"],
-        ["small", "facts, physics", "Location", "4", "3", "2.0", "2.0"],
-    ]
-    assert [row[7][:5] for row in table[1:]] == ["0.500", "0.500"]
-    assert (tmp_path / "figures" / "most_robust_by_type.png").is_file()
-    assert f"{title}" in html
-    assert "1,000 facts are taken at either end, or half of all if that is less" in html

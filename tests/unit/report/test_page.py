@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from answer_rows import answer_row
 
 from robust_eval.answer import answer_table
 from robust_eval.metric.frs_specs import FIGURES
@@ -21,7 +22,6 @@ from robust_eval.report.warnings import of_letters
 from robust_eval.report.wording import headline, sentence
 from robust_eval.rewriter.base import Rewritten
 from robust_eval.runtime.process import Stopwatch
-from robust_eval.runtime.text import number
 from robust_eval.stats.estimate import Estimate
 from robust_eval.tracking.result import Result
 
@@ -77,18 +77,7 @@ def result() -> Result:
         },
     )
     score = present(score, QUESTIONS)
-    baseline = answer_table(
-        {
-            "question_id": q.id,
-            "rewrite": 0,
-            "temperature": 0.0,
-            "trial": 0,
-            "text": "<b>yes</b>",
-            "outcome": "ok",
-            "weight": 1.0,
-        }
-        for q in QUESTIONS
-    )
+    baseline = answer_table(answer_row(q.id, temperature=0.0, text="<b>yes</b>") for q in QUESTIONS)
     return Result(
         "tiny on mine",
         {"loaded.dtype": "float32"},
@@ -306,14 +295,4 @@ def test_a_metric_without_labels_shows_all_its_figures_by_name():
     assert headline(score) == [
         ("mine.mean", "0.500", "", ""),
         ("mine.curve.t0.5", "0.250", "0.100 to 0.400", ""),
-    ]
-
-
-def test_numbers_are_written_for_people():
-    assert [number(x) for x in (0.12345, 3.0, 0.0, float("nan"), float("inf"))] == [
-        "0.123",
-        "3.000",
-        "0.000",
-        "undefined",
-        "unbroken",
     ]

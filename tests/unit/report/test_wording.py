@@ -3,6 +3,7 @@ from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
+from json_lines import cases
 
 from robust_eval.question import Question
 from robust_eval.report.wording import asked_words, few
@@ -41,17 +42,7 @@ def test_an_estimate_without_bounds_is_shown_without():
     assert with_interval(Estimate(math.nan)) == "undefined"
 
 
-@pytest.mark.parametrize(
-    ("kept", "said"),
-    [
-        ("abcd", "all of them"),
-        ("abc", "the 3 that it answered right,"),
-        ("ab", "the 2 known ones, answered exactly right (3 right in all),"),
-        ("a", "1 of the 3 that it answered right,"),
-        ("ad", "2 of them"),
-        ("", "0 of them"),
-    ],
-)
+@pytest.mark.parametrize(("kept", "said"), cases(__file__, "it_is_said_which_questions_were_asked_again"))
 def test_it_is_said_which_questions_were_asked_again(kept: str, said: str):
     questions = {name: Question(name, f"What is {name}?", ("x",)) for name in "abcd"}
     verdicts = {"a": (True, True), "b": (True, True), "c": (True, False), "d": (False, False)}

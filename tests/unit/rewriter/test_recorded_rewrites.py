@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from json_lines import cases
 
 from robust_eval.config.schema import PROJECT
 from robust_eval.error import UserError
@@ -21,7 +22,6 @@ FORCE = Question(
 )
 NOBODY: Any = None  # recorded rewrites need no model
 PLAIN = Question("3", "Who wrote Emma?", ("Austen",))
-WANTED = 'wanted {"id": "…", "rewrites": ["…", …]}, texts that are not empty'
 
 
 @pytest.fixture
@@ -113,12 +113,6 @@ def test_repetitions_in_a_file_are_dropped_and_counted_without_those_of_other_da
     ]
 
 
-def test_ids_of_no_question_are_counted_once(file: Path, caplog: pytest.LogCaptureFixture):
-    write(file, *({"id": f"x{index}", "rewrites": ["Which?"]} for index in range(3)))
-    assert rewrites(file, CAPITAL) == {"1": ()}
-    assert caplog.messages == [f"{file}: 3 ids are no questions of this data set"]
-
-
 @pytest.mark.parametrize(
     ("question", "rewrite"),
     [
@@ -137,41 +131,7 @@ def test_rewrites_in_a_script_with_vowel_signs_are_told_apart_by_them():
     assert distinct("यह कौन है?", ["यह की?", "यह का?"]) == ("यह की?", "यह का?")
 
 
-def test_a_byte_order_mark_windows_line_ends_and_empty_lines_do_not_matter(file: Path):
-    lines = ["", '{"id": "1", "rewrites": ["Which?"]}', "  \t", '{"id": "3", "rewrites": ["Whose é?"]}', "", ""]
-    file.write_bytes(b"\xef\xbb\xbf" + "\r\n".join(lines).encode())
-    assert rewrites(file, CAPITAL, PLAIN) == {"1": ("Which?",), "3": ("Whose é?",)}
-
-
-@pytest.mark.parametrize("separator", ["\u2028", "\u2029", "\u0085"])
-def test_a_unicode_line_separator_inside_a_text_does_not_end_the_line(file: Path, separator: str):
-    file.write_text(f'{{"id": "1", "rewrites": ["So?{separator}Really?"]}}\n', encoding="utf-8")
-    assert rewrites(file, CAPITAL) == {"1": (f"So?{separator}Really?",)}
-
-
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ('{"id": "1", "rewrites": ["Which?"]', "broken JSON (Expecting ',' delimiter at column 35)"),
-        ("import json", "broken JSON (Expecting value at column 1)"),
-        ("{'id': '1', 'rewrites': []}", "broken JSON (Expecting property name enclosed in double quotes at column 2)"),
-        ('{"id": "1", "rewrites": []} {}', "broken JSON (Extra data at column 29)"),
-        ('["1", ["Which?"]]', WANTED),
-        ('"Which?"', WANTED),
-        ("null", WANTED),
-        ("{}", WANTED),
-        ('{"id": 1, "rewrites": ["Which?"]}', WANTED),
-        ('{"rewrites": ["Which?"]}', WANTED),
-        ('{"id": "1"}', WANTED),
-        ('{"id": "1", "rewrites": null}', WANTED),
-        ('{"id": "1", "rewrites": "Which?"}', WANTED),
-        ('{"id": "1", "rewrites": {"1": "Which?"}}', WANTED),
-        ('{"id": "1", "rewrites": ["Which?", ""]}', WANTED),
-        ('{"id": "1", "rewrites": ["Which?", " \\n"]}', WANTED),
-        ('{"id": "1", "rewrites": ["Which?", 3]}', WANTED),
-        ('{"id": "0", "rewrites": ["Which?"]}', "id '0' stands twice"),
-    ],
-)
+@pytest.mark.parametrize(("line", "message"), cases(__file__, "a_broken_line_is_named_with_its_file_and_number"))
 def test_a_broken_line_is_named_with_its_file_and_number(file: Path, line: str, message: str):
     file.write_text(f'{{"id": "0", "rewrites": []}}\n\n{line}\n{{"id": "9", "rewrites": 7}}\n', encoding="utf-8")
     assert refusal(file) == f"rewriter.file: {file}, line 3: {message}"
@@ -183,19 +143,6 @@ def test_a_file_that_is_not_there_or_no_file_is_named(tmp_path: Path):
     assert refusal(tmp_path) == f"rewriter.file: {tmp_path} cannot be read: Is a directory"
     os.mkfifo(pipe := tmp_path / "pipe.jsonl")
     assert refusal(pipe) == f"rewriter.file: {pipe} cannot be read: it is a named pipe, and no file"
-
-
-def test_a_file_that_is_nested_without_end_is_refused_as_any_that_is_broken(file: Path):
-    file.write_text("[" * 100_000)
-    assert refusal(file) == f"rewriter.file: {file}, line 1: broken JSON (nested too deep at column 1)"
-
-
-def test_a_file_in_another_encoding_is_named(file: Path):
-    file.write_bytes('{"id": "1", "rewrites": ["é"]}'.encode("latin-1"))
-    assert refusal(file) == (
-        f"rewriter.file: {file}, line 1: not UTF-8 (invalid continuation byte at byte 27); "
-        """as cp1252 it reads '"1", "rewrites": ["é"]}': save the file as UTF-8"""
-    )
 
 
 def squad(*questions: tuple[str, str, str]) -> str:
@@ -337,34 +284,7 @@ def test_the_published_paraphrases_are_paired_by_order_although_nearly_all_their
 
 
 @pytest.mark.parametrize(
-    ("rewrites", "message"),
-    [
-        (
-            squad(("6", "Emma?", "Austen.")),
-            (
-                "rewriter.file: {para} does not go with {orig}, neither by id (question 1 has the id 6, which is not "
-                "there) nor by order (there are 1 questions, and 3 there)"
-            ),
-        ),
-        (
-            squad(("6", "Emma?", "Austen."), ("7", "Emma?", "C."), ("8", "Bath?", "Bath.")),
-            (
-                "rewriter.file: {para} does not go with {orig}, neither by id (question 1 has the id 6, which is not "
-                "there) nor by order (the questions 2 are on different contexts)"
-            ),
-        ),
-        *(
-            (
-                broken,
-                (
-                    "rewriter.file: {para} has not the layout of SQuAD, "
-                    '{{"data": [{{"paragraphs": [{{"context": "…", "qas": [{{"id": "…", "question": "…"}}]}}]}}]}}'
-                ),
-            )
-            for broken in ("[]", "{", '{"data": [1]}', '{"data": [{"paragraphs": [{"qas": [{"id": "1"}]}]}]}')
-        ),
-        ('{"data": []}', "rewriter.file: {para} holds no question"),
-    ],
+    ("rewrites", "message"), cases(__file__, "files_that_do_not_go_together_are_named_in_one_sentence")
 )
 def test_files_that_do_not_go_together_are_named_in_one_sentence(tmp_path: Path, rewrites: str, message: str):
     original, paraphrase = tmp_path / "orig.json", tmp_path / "para.json"
@@ -373,8 +293,3 @@ def test_files_that_do_not_go_together_are_named_in_one_sentence(tmp_path: Path,
     with pytest.raises(UserError) as caught:
         RecordedRewrites(str(paraphrase), str(original)).rewrite([PLAIN], NOBODY, 0)
     assert str(caught.value) == message.format(para=paraphrase, orig=original)
-
-
-def test_originals_without_rewrites_are_refused():
-    with pytest.raises(ValueError, match=r"^originals are of no use without a file of rewrites$"):
-        RecordedRewrites(originals="questions.json")

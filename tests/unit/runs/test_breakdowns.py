@@ -113,13 +113,6 @@ def test_data_sets_without_any_such_value_are_in_no_mean():
     ]
 
 
-def test_a_mean_over_nothing_has_no_interval():
-    rows = scenario_rows([run({"frs.d1": [NAN, NAN]})] * 2, ["small"] * 2, ["facts", "physics"])
-    assert [row.kind for row in rows] == ["", "", "AVG", "WAVG"]
-    for row in rows:
-        np.testing.assert_array_equal(row.figures["frs.d1"], (NAN, NAN, NAN))
-
-
 def test_figures_that_not_all_data_sets_have_are_in_no_mean():
     facts = run({"accuracy.greedy": [1, 0], "frs.d1": [0.5, 0.5], "accuracy.t0.5": [1, 0.5]})
     physics = run({"accuracy.t1": [0.5, 0.5], "accuracy.greedy": [1, 1], "accuracy.t0.5": [0, 0.5]})
@@ -183,29 +176,6 @@ def test_the_intervals_of_both_means_are_those_of_independent_data_sets():
         value, low, high = row.figures["frs.d1"]
         assert value == pytest.approx(mean)
         assert (low - mean, high - mean) == pytest.approx((-1.96 * error, 1.96 * error), rel=0.1)
-
-
-def test_data_sets_with_the_same_values_are_independent():
-    values = np.random.default_rng(0).normal(0.5, 0.2, 200)
-    rows = scenario_rows([run({"frs.d1": values})] * 4, ["small"] * 4, list("abcd"))
-    widths = {row.kind: row.figures["frs.d1"].high - row.figures["frs.d1"].low for row in rows}
-    one = 2 * 1.96 * standard_error(values)
-    assert widths == pytest.approx({"": one, "AVG": one / 2, "WAVG": one / 2}, rel=0.1)
-
-
-def test_the_rows_of_the_total_are_independent():
-    values = np.random.default_rng(0).normal(0.5, 0.2, 200)
-    runs = [run({"frs.d1": values}), run({"frs.d1": values}, [CHOICE] * 200)]
-    total = scenario_rows(runs, ["small"] * 2, ["facts", "physics"])[-1]
-    assert (total.scenario, total.kind) == ("total", "WAVG")
-    width = total.figures["frs.d1"].high - total.figures["frs.d1"].low
-    assert width == pytest.approx(2 * 1.96 * standard_error(values) / math.sqrt(2), rel=0.1)
-
-
-def test_groups_are_the_units_of_a_row():
-    values, groups = [1.0] * 10 + [0.0] * 10, ["a"] * 10 + ["b"] * 10
-    (row,) = scenario_rows([run({"accuracy.greedy": values}, groups=groups)], ["small"], ["facts"])
-    assert row.figures["accuracy.greedy"] == (0.5, *mean_interval(np.array(values), SHARE, groups))
 
 
 def test_the_groups_are_those_of_the_questions_of_the_scenario():

@@ -83,10 +83,6 @@ def test_runs_without_a_common_question_make_no_pair():
     assert pairs(first, other_ids, other_texts) == []
 
 
-def test_a_run_alone_makes_no_pair():
-    assert pairs(run({"frs.d1": [0.5, 0.25]})) == []
-
-
 def test_every_two_runs_are_compared_the_earlier_first():
     runs = [run({"frs.d1": [value]}, model__name=f"{value}") for value in (0.25, 0.5, 1.0)]
     assert [(pair.first, pair.second, pair.differences["frs.d1"].value) for pair in pairs(*runs)] == [
@@ -171,10 +167,6 @@ def test_where_facts_break_is_read_off_what_any_metric_declares_to_hold(declared
     np.testing.assert_array_equal(breaking, BREAKING)
     silent = replace(run(figures), declared=[replace(held, is_survival=False)])
     assert silent.breaking_temperatures()[0] == []
-
-
-def test_a_run_without_survival_has_an_empty_grid():
-    assert run({"accuracy.t1": [1.0, 0.5]}).breaking_temperatures()[0] == []
 
 
 def test_the_log_rank_test_counts_who_breaks_first():
@@ -263,17 +255,6 @@ def test_repetitions_are_counted_and_left_out():
     compared = compare([first, again, large, first])
     assert [one is other for one, other in zip(compared.runs, [first, large], strict=True)] == [True, True]
     assert (compared.repetitions, compared.labels, len(compared.pairs)) == (2, ["small", "large"], 1)
-
-
-def test_repetitions_with_undefined_values_are_counted_and_left_out():
-    compared = compare([run({"frs.d1": [0.5, NAN]}, kept=[1, 0]), run({"frs.d1": [0.5, NAN]}, kept=[1, 0])])
-    assert (len(compared.runs), compared.repetitions, compared.labels) == (1, 1, ["small"])
-
-
-def test_equal_settings_with_other_values_are_compared_as_two():
-    compared = compare([run({"frs.d1": [0.5, 0.25]}), run({"frs.d1": [0.5, 0.5]})])
-    assert compared.labels == compared.names.whole == ["small (1)", "small (2)"]
-    assert [pair.differences["frs.d1"].value for pair in compared.pairs] == [-0.125]
 
 
 def test_measurements_are_found_by_data_set_and_subject():

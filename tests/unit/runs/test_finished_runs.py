@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from json_lines import cases
 
 from robust_eval.error import UserError
 from robust_eval.metric.metric_spec import MetricSpec, as_json
@@ -286,32 +287,23 @@ def kept_places(found, runs):
     return [next(place for place, each in enumerate(runs) if each is one) for one in found]
 
 
-def test_a_run_with_the_settings_and_values_of_an_earlier_one_is_left_out():
-    values = {"accuracy.greedy": [1.0, 0.0, 1.0]}
-    runs = [run(values), run(values), run(values, seed=1), run(values)]
-    assert kept_places(without_repetitions(runs), runs) == [0, 2]
+GREEDY = {"accuracy.greedy": [1.0, 0.0, 1.0]}
+ELSEWHERE = {"store__folder": "/b", "tracking__experiment": "y", "paths__mlruns": "/n"}
 
 
-def test_undefined_values_do_not_hide_a_repetition():
-    runs = [run({"frs.d1": [0.5, NAN, 0.25]}), run({"frs.d1": [0.5, NAN, 0.25]})]
-    assert kept_places(without_repetitions(runs), runs) == [0]
-
-
-def test_where_a_run_lies_does_not_make_it_another():
-    values = {"accuracy.greedy": [1.0, 0.0, 1.0]}
-    runs = [run(values), run(values, store__folder="/b", tracking__experiment="y", paths__mlruns="/n")]
-    assert kept_places(without_repetitions(runs), runs) == [0]
-
-
-def test_other_values_under_the_same_settings_are_no_repetition():
-    runs = [run({"frs.d1": [0.5, 0.5, 0.5]}), run({"frs.d1": [0.5, 0.5, 0.75]})]
-    assert kept_places(without_repetitions(runs), runs) == [0, 1]
-
-
-def test_another_choice_of_kept_questions_is_no_repetition():
-    values = {"accuracy.greedy": [1.0, 0.0, 1.0]}
-    runs = [run(values), run(values, questions(values, kept=(True, True, True)))]
-    assert kept_places(without_repetitions(runs), runs) == [0, 1]
+@pytest.mark.parametrize(
+    ("runs", "left"),
+    [
+        ([run(GREEDY), run(GREEDY), run(GREEDY, seed=1), run(GREEDY)], [0, 2]),
+        ([run({"frs.d1": [0.5, NAN, 0.25]}), run({"frs.d1": [0.5, NAN, 0.25]})], [0]),
+        ([run(GREEDY), run(GREEDY, **ELSEWHERE)], [0]),
+        ([run({"frs.d1": [0.5, 0.5, 0.5]}), run({"frs.d1": [0.5, 0.5, 0.75]})], [0, 1]),
+        ([run(GREEDY), run(GREEDY, questions(GREEDY, kept=(True, True, True)))], [0, 1]),
+    ],
+    ids=["the same", "undefined values", "another place", "other values", "other questions kept"],
+)
+def test_a_run_with_the_settings_and_values_of_an_earlier_one_is_left_out(runs, left):
+    assert kept_places(without_repetitions(runs), runs) == left
 
 
 SHARED = {"accuracy.greedy": [1.0, 0.0, 1.0], "accuracy.t1": [0.5, NAN, 0.25]}
@@ -367,20 +359,18 @@ def test_a_score_that_is_a_curve_stands_for_all_at_the_temperature_nearest_to_on
     assert run(SHARED).leading_score is None
 
 
-@pytest.mark.parametrize("other", [{"accuracy.greedy": [1.0, 1.0, 1.0]}, {"accuracy.t1": [0.5, 0.0, 0.25]}])
-def test_runs_of_other_values_are_not_merged(other):
-    runs = [run(SHARED), run(SHARED | other, metric__frs__d=5)]
-    assert kept_places(merged(runs), runs) == [0, 1]
-
-
-def test_runs_over_other_questions_are_not_merged():
-    shorter = questions(SHARED).slice(0, 2)
-    runs = [run(SHARED), run(SHARED, shorter, metric__frs__d=5)]
-    assert kept_places(merged(runs), runs) == [0, 1]
-
-
-def test_runs_that_differ_in_more_than_d_are_not_merged():
-    runs = [run(SHARED), run(SHARED, metric__frs__d=5, sampler__sweep__trials=20)]
+@pytest.mark.parametrize(
+    "other",
+    [
+        run(SHARED | {"accuracy.greedy": [1.0, 1.0, 1.0]}, metric__frs__d=5),
+        run(SHARED | {"accuracy.t1": [0.5, 0.0, 0.25]}, metric__frs__d=5),
+        run(SHARED, questions(SHARED).slice(0, 2), metric__frs__d=5),
+        run(SHARED, metric__frs__d=5, sampler__sweep__trials=20),
+    ],
+    ids=["other values", "other values at t = 1", "fewer questions", "more trials"],
+)
+def test_runs_that_differ_in_more_than_d_are_not_merged(other):
+    runs = [run(SHARED), other]
     assert kept_places(merged(runs), runs) == [0, 1]
 
 
@@ -401,35 +391,7 @@ EXACT = {
 }
 
 
-@pytest.mark.parametrize(
-    ("changes", "whole"),
-    [
-        ([{}], ["small"]),
-        ([{}, {"model__name": "large", "model__path": "hub/large"}], ["small", "large"]),
-        ([{}, {"model__path": "hub/other"}], ["path=hub/small", "path=hub/other"]),
-        ([{}, {"metric__frs__d": 5}], ["d=1", "d=5"]),
-        ([{}, {"seed": 1}, {"seed": 2}], ["seed=0", "seed=1", "seed=2"]),
-        ([{"metric__frs__d": [1, 2]}, {"metric__frs__d": [1, 5]}], ["d=[1, 2]", "d=[1, 5]"]),
-        ([{}, {"sampler__sweep__trials": 20, "sampler__sweep__tokens": 9}], ["trials=10", "trials=20"]),
-        (
-            [{}, {"sampler__sweep__trials": 20}, {"sampler__sweep__tokens": 9}],
-            ["trials=10, tokens=5", "trials=20, tokens=5", "trials=10, tokens=9"],
-        ),
-        (
-            [{}, {"metric__frs__d": 5}, {"model__name": "large"}, {"model__name": "large", "metric__frs__d": 5}],
-            ["small, d=1", "small, d=5", "large, d=1", "large, d=5"],
-        ),
-        ([{}, {"metric__certainty__on": True}], ["metric=frs", "metric=frs+certainty"]),
-        (
-            [{}, {"dataset__name": "physics", "dataset__path": "builtin:physics"}],
-            ["small on facts", "small on physics"],
-        ),
-        (
-            [{}, {"dataset__name": "physics", "metric__frs__d": 5}, {"metric__frs__d": 5}],
-            ["d=1 on facts", "d=5 on physics", "d=5 on facts"],
-        ),
-    ],
-)
+@pytest.mark.parametrize(("changes", "whole"), cases(__file__, "runs_are_called_by_what_tells_them_apart"))
 def test_runs_are_called_by_what_tells_them_apart(changes, whole):
     assert Labels([run(**each) for each in changes]).whole == whole
 

@@ -73,22 +73,10 @@ def test_the_values_of_shared_questions_stand_beside_one_another():
     assert found.answers.tolist() == [["A1", None], ["B1", None], ["", None], ["D1", None]]
 
 
-def test_those_that_some_kept_come_by_how_firmly_they_were_held():
-    found = only(SMALL, LARGE)
-    assert found.disputed(25).tolist() == [0, 1]  # a: 0.5 in small, b: 0.25 in large
-    assert found.disputed(1).tolist() == [0]
-    firmer = run("large", {"frs.d1": [NAN, 0.75, 0.5, 0.5]}, "abcd", kept=[0, 1, 1, 1])
-    assert only(SMALL, firmer).disputed(25).tolist() == [1, 0]
-
-
 def test_without_a_score_they_come_in_the_order_in_which_they_were_asked():
     one = run("small", {"accuracy.greedy": [1, 1, 1]}, "abc", kept=[0, 1, 0])
     other = run("large", {"accuracy.greedy": [1, 1, 1]}, "abc", kept=[0, 0, 1])
     assert only(one, other).disputed(25).tolist() == [1, 2]
-
-
-def test_only_questions_that_differ_are_among_those_that_differ_most():
-    assert only(SMALL, LARGE).differing("frs.d1", 25).tolist() == [3]
 
 
 def test_values_that_are_shown_alike_do_not_differ():
@@ -98,15 +86,6 @@ def test_values_that_are_shown_alike_do_not_differ():
     found = only(one, other)
     assert found.differs("frs.d1").tolist() == [False, False, False, True, True]
     assert found.differing("frs.d1", 25).tolist() == [4, 3]
-
-
-def test_facts_of_equal_difference_come_by_where_they_break():
-    grid = {"frs.survival.t1": [0, 0, 1, 1], "frs.survival.t2": [0, 0, 0, 1]}
-    one = run("small", {"frs.d1": [0.5] * 4, **grid}, "abcd")  # at 1, 1, 2, never
-    grid = {"frs.survival.t1": [0, 1, 1, 1], "frs.survival.t2": [0, 0, 1, 1]}
-    other = run("large", {"frs.d1": [0.25] * 4, **grid}, "abcd")  # at 1, 2, never, never
-    assert only(one, other).differing("frs.d1", 25).tolist() == [2, 1, 0, 3]
-    assert only(one, other).differing("frs.d1", 2).tolist() == [2, 1]
 
 
 def test_ties_of_other_figures_go_to_the_one_that_belongs_to_them():

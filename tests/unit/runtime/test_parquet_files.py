@@ -1,3 +1,10 @@
+"""Rows, bytes unpacked and bytes of a text are counted before a file is read."""
+
+import ast
+import json
+import subprocess
+import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -6,7 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from robust_eval.runtime.parquet_files import page_totals
+from robust_eval.error import UserError
+from robust_eval.runtime import files, parquet_files
+from robust_eval.runtime.files import member, read_json, refuse_members
+from robust_eval.runtime.parquet_files import QUESTIONS, page_totals, read_parquet, refuse_bomb
 
 ROWS = 50_000
 TABLE = pa.table(
@@ -71,3 +81,161 @@ def test_a_header_that_is_none_is_broken(content: bytes):
 
 def test_a_place_outside_of_the_file_has_no_pages():
     assert page_totals(GOOD, 1000, 10) == page_totals(GOOD, -5, 10) == (0, 0)
+
+
+NESTED = {
+    "text": ["ab"] * 4,
+    "list": [["ab", "ab"]] * 4,
+    "part": [{"a": "ab", "b": ["ab"]}] * 4,
+    "map": pa.array([[("ab", "ab")]] * 4, pa.map_(pa.string(), pa.string())),
+    "null": pa.array([None] * 4, pa.string()),
+}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    pq.write_table(pa.table(NESTED), tmp_path / "table.parquet")
+    return tmp_path / "table.parquet"
+
+
+@pytest.mark.parametrize("column", list(NESTED)[:-1])
+def test_texts_are_counted_as_often_as_they_stand_wherever_they_stand(
+    column: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(files, "PACKED", 0)
+    entries = ast.literal_eval(repr(pa.table(NESTED)[column].to_pylist() * 25).replace("ab", "x" * 10_000))
+    values = pa.array(entries, pa.table(NESTED)[column].type)
+    pq.write_table(pa.table({column: values}), tmp_path / "long.parquet")
+    texts = {"text": 1}.get(column, 2) * 100
+    limits = QUESTIONS._replace(unpacked=texts * 10_016)  # 8 bytes for each text, and 8 more where it is in a list
+    refuse_bomb(tmp_path / "long.parquet", limits=limits)
+    with pytest.raises(UserError, match=r"unpacks to more than \d MiB, which is the most that is read of a file of"):
+        refuse_bomb(tmp_path / "long.parquet", limits=limits._replace(unpacked=texts * 10_000))
+
+
+def test_columns_that_are_not_read_are_not_counted(file: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(files, "PACKED", 0)
+    limits = QUESTIONS._replace(unpacked=4 * 8 + 120)
+    assert read_parquet(file, ["text"], limits).column_names == ["text"]
+    with pytest.raises(UserError):
+        read_parquet(file, None, limits)
+
+
+def test_a_column_that_is_missing_is_an_error_of_its_own(file: Path):
+    with pytest.raises(KeyError):
+        read_parquet(file, ["text", "label"])
+
+
+def test_more_rows_than_a_file_of_its_size_holds_are_refused(file: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(parquet_files, "ROWS", 3)
+    limits = QUESTIONS._replace(rows=0)
+    with pytest.raises(
+        UserError, match=r"holds 4 rows in \d,\d+ bytes, and no more than 3 are read of a file of this size"
+    ):
+        refuse_bomb(file, limits=limits)
+    refuse_bomb(file, limits=limits._replace(rows=1))
+
+
+def varint(number: int, width: int = 1) -> bytes:
+    """A number as a footer has it, in so many bytes at least."""
+    number, found = 2 * number, []
+    while number > 127 or len(found) < width - 1:
+        found.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*found, number])
+
+
+def forge(file: Path, says: int, instead: int, times: int = -1) -> None:
+    """Have the footer of a file name another number."""
+    content = file.read_bytes()
+    begin = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    before = varint(says)
+    assert before in content[begin:]
+    file.write_bytes(content[:begin] + content[begin:].replace(before, varint(instead, len(before)), times))
+
+
+def refused(file: Path) -> str:
+    """Why a file is not read. Nothing in it may be unpacked."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("read", "iter_batches"):
+            patch.setattr(pq.ParquetFile, name, lambda *_, **__: pytest.fail("it is unpacked"))
+        with pytest.raises(UserError) as problem:
+            read_parquet(file, None, QUESTIONS)
+    return str(problem.value)
+
+
+def test_a_footer_that_says_that_a_page_is_small_is_not_believed(tmp_path: Path):
+    file, values = tmp_path / "a.parquet", ["x" * 300_000_000]
+    pq.write_table(pa.table({"a": values}), file, compression="zstd", use_dictionary=False, write_statistics=False)
+    size = pq.read_metadata(file).row_group(0).column(0).total_uncompressed_size
+    forge(file, size, 100)
+    assert pq.read_metadata(file).row_group(0).column(0).total_uncompressed_size == 100
+    assert "a.parquet unpacks to more than" in refused(file)
+
+
+@pytest.mark.parametrize("in_a_list", [False, True])
+def test_a_footer_that_says_that_there_are_few_values_is_not_believed(in_a_list: bool, tmp_path: Path):
+    file, number = tmp_path / "a.parquet", 40_000_000
+    values = pa.array(np.zeros(number))
+    if in_a_list:
+        values = pa.ListArray.from_arrays(pa.array([0, number], pa.int32()), values)
+    pq.write_table(pa.table({"a": values}), file, compression="zstd", write_statistics=False, row_group_size=number)
+    forge(file, number, 1)
+    assert pq.read_metadata(file).row_group(0).column(0).num_values == 1
+    assert "a.parquet unpacks to more than" in refused(file)
+
+
+def test_a_footer_that_says_that_there_are_no_values_has_arrow_unpack_none(tmp_path: Path):
+    file, number = tmp_path / "a.parquet", 40_000_000
+    pq.write_table(pa.table({"a": np.zeros(number)}), file, compression="zstd", row_group_size=number)
+    forge(file, number, 0)
+    code = (
+        "import sys; from pathlib import Path; import pyarrow as pa; from robust_eval.runtime.parquet_files import "
+        "read_parquet; print(read_parquet(Path(sys.argv[1])).num_rows, pa.default_memory_pool().max_memory())"
+    )
+    ran = subprocess.run([sys.executable, "-c", code, str(file)], capture_output=True, text=True, check=True)
+    rows, most = map(int, ran.stdout.split())
+    assert rows == 0
+    assert most < 2**20
+
+
+def test_an_empty_table_is_read(tmp_path: Path):
+    pq.write_table(pa.table(NESTED).slice(0, 0), tmp_path / "empty.parquet")
+    assert read_parquet(tmp_path / "empty.parquet").num_rows == 0
+
+
+def test_a_footer_that_says_that_there_are_few_rows_is_not_believed(tmp_path: Path):
+    file, number = tmp_path / "a.parquet", 3_000_000
+    pq.write_table(pa.table({"a": np.zeros(number)}), file, compression="zstd", row_group_size=number)
+    forge(file, number, 1, times=1)
+    assert pq.read_metadata(file).num_rows == 1
+    assert "a.parquet holds 3,000,000 rows in" in refused(file)
+
+
+def test_a_text_that_is_too_long_is_refused_with_its_column(file: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(parquet_files, "TEXT", 1)
+    with pytest.raises(UserError, match=r"column list\.list\.element: 0 MiB or more, and no more than 0 MiB are read"):
+        refuse_bomb(file, ["list"])
+
+
+def test_a_member_of_an_archive_is_read_whole_up_to_a_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a", content := bytes(range(256)) * 64)
+    monkeypatch.setattr(files, "MEMBER", len(content))
+    with zipfile.ZipFile(tmp_path / "a.zip") as archive:
+        refuse_members(tmp_path / "a.zip", archive)
+        assert member(tmp_path / "a.zip", archive, "a") == content
+        monkeypatch.setattr(files, "MEMBER", len(content) - 1)
+        for refuse in (refuse_members, lambda *of: member(*of, "a")):
+            with pytest.raises(UserError, match=r"a\.zip, a: 0 MiB or more"):
+                refuse(tmp_path / "a.zip", archive)
+
+
+def test_json_is_read_up_to_a_size(tmp_path: Path):
+    (tmp_path / "a.json").write_text("[1]")
+    assert read_json(tmp_path / "a.json", 3) == [1]
+    with pytest.raises(UserError, match=r"a\.json has 0 MiB, and more than 0 MiB of JSON are not read"):
+        read_json(tmp_path / "a.json", 2)
+    (tmp_path / "a.json").write_text("[1")
+    with pytest.raises(json.JSONDecodeError):
+        read_json(tmp_path / "a.json")

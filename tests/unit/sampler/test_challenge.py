@@ -10,7 +10,7 @@ from robust_eval.prompt.prompt import prompt_for
 from robust_eval.prompt.pushback import read_pushback
 from robust_eval.question import Question
 from robust_eval.sampler.base import NothingKeptError
-from robust_eval.sampler.challenge import MOST_TURNS, Challenge, turn_of, turns_of
+from robust_eval.sampler.challenge import Challenge, turn_of, turns_of
 
 FRANCE = Question("france", "Capital of France?", ("Paris",))
 METALS = Question("metals", "Liquid?", choices=("iron", "mercury", "tin"), correct=1)
@@ -100,21 +100,6 @@ def test_questions_without_a_reply_are_not_doubted():
     assert Challenge(selection="contains").select(both, table, 0) == [FRANCE]
     with pytest.raises(NothingKeptError, match="none of the 1 questions was answered: there is nothing to doubt"):
         Challenge().select([METALS], table.slice(1), 0)
-
-
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"turns": 0}, f"turns must be between 1 and {MOST_TURNS}, not 0"),
-        ({"turns": 6000}, f"turns must be between 1 and {MOST_TURNS}, not 6000"),
-        ({"trials": 0}, "trials must be at least 1, not 0"),
-        ({"pushbacks": []}, "pushbacks must name at least one kind"),
-        ({"temperatures": [0.0]}, "temperatures must all be above 0"),
-    ],
-)
-def test_settings_that_make_no_sense_are_refused(settings: dict, said: str):
-    with pytest.raises(ValueError, match=said):
-        Challenge(**settings)
 
 
 def test_a_kind_that_the_file_has_not_is_refused_with_those_that_it_has(tmp_path: Path):

@@ -54,12 +54,8 @@ def test_questions_without_choices_are_asked_nothing_and_rewrites_are_not_asked(
         ("metals", 1002, "choices CAB"),
     ]
     assert sampler.candidates([FREE, METALS]) == [METALS]
-    with pytest.raises(UserError) as problem:
+    with pytest.raises(UserError, match=r"none of the 1 questions has choices, .*dataset=physics"):
         sampler.candidates([FREE])
-    assert str(problem.value) == (
-        "none of the 1 questions has choices, whose order and form are to vary: take a data set with choices, such as "
-        "dataset=physics"
-    )
 
 
 def test_perturbation_asks_them_beside_the_rewrites_only_where_it_is_told_to():
@@ -76,21 +72,3 @@ def test_perturbation_asks_them_beside_the_rewrites_only_where_it_is_told_to():
     ]
     assert both.repetitions == 1 + 5 + 1 + 1
     assert (both.arranges, Perturbation().arranges) == (True, False)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"orders": "sorted"}, "orders must be one of given, rotations, permutations, not sorted"),
-        ({"permutations": 0}, "permutations must be at least 1, not 0"),
-        ({"forms": ["dots", "commmas"]}, "forms must be of brackets, dots, numbers, commas, bars, not commmas"),
-        (
-            {"orders": "given", "forms": []},
-            "orders=given without forms puts no choices in another order or form",
-        ),
-    ],
-)
-def test_settings_that_make_no_sense_are_refused(settings: dict, message: str):
-    with pytest.raises(ValueError) as problem:  # noqa: PT011 (the whole message is compared)
-        ChoiceOrders(**settings)
-    assert str(problem.value) == message

@@ -2,6 +2,7 @@ import math
 
 import pyarrow as pa
 import pytest
+from answer_rows import answer_row
 
 from robust_eval.answer import answer_table
 from robust_eval.error import UserError
@@ -14,19 +15,15 @@ QUESTIONS = [Question(f"q{index}", f"Question {index}?", ("yes",)) for index in 
 def graded(*rows: tuple[str, str, bool, bool, float]) -> pa.Table:
     """Greedy answers: question id, text, exact, correct, probability of each of two answer tokens."""
     return answer_table(
-        {
-            "question_id": question_id,
-            "rewrite": 0,
-            "temperature": 0.0,
-            "trial": 0,
-            "text": text,
-            "exact": exact,
-            "correct": correct,
-            "outcome": "ok",
-            "weight": 1.0,
-            "token_logprobs": [math.log(p), math.log(p), math.log(0.001)],
-            "answer_tokens": 2,
-        }
+        answer_row(
+            question_id,
+            temperature=0.0,
+            text=text,
+            exact=exact,
+            correct=correct,
+            token_logprobs=[math.log(p), math.log(p), math.log(0.001)],
+            answer_tokens=2,
+        )
         for question_id, text, exact, correct, p in rows
     )
 
@@ -98,12 +95,8 @@ def test_questions_that_have_no_right_answer_are_candidates_only_where_nothing_i
     assert KnownFacts().candidates(questions) == [QUESTIONS[0], choice]
     assert KnownFacts(selection="contains").candidates(questions) == [QUESTIONS[0], choice]
     assert KnownFacts(selection="none").candidates(questions) == questions
-    with pytest.raises(UserError) as problem:
+    with pytest.raises(UserError, match=r"none of the 2 questions has a right .*sampler\.selection=none takes all"):
         KnownFacts().candidates([open_question, unsettled])
-    assert str(problem.value) == (
-        "none of the 2 questions has a right answer, which selection=exact_match goes by; sampler.selection=none takes "
-        "all"
-    )
 
 
 def test_only_questions_that_are_left_are_chosen_and_shown():
@@ -126,13 +119,8 @@ def test_a_limit_takes_questions_in_seeded_order():
 
 def test_a_run_that_keeps_nothing_says_what_was_answered():
     nothing = graded(*[(f"q{i}", f"wrong {i}", False, False, 0.5) for i in range(5)])
-    with pytest.raises(UserError) as problem:
+    with pytest.raises(UserError, match=r"none of the 5 .*: for example 'Question 0\?' → 'wrong 0'; .*larger model"):
         KnownFacts().select(QUESTIONS[:5], nothing, seed=0)
-    assert str(problem.value) == (
-        "none of the 5 questions asked was kept (selection=exact_match): for example 'Question 0?' → 'wrong 0'; "
-        "'Question 1?' → 'wrong 1'; 'Question 2?' → 'wrong 2'; try a larger model, easier questions, or "
-        "sampler.selection=contains"
-    )
 
 
 def test_a_run_that_keeps_nothing_for_lack_of_confidence_says_so():
@@ -140,23 +128,3 @@ def test_a_run_that_keeps_nothing_for_lack_of_confidence_says_so():
     with pytest.raises(UserError) as problem:
         KnownFacts(min_confidence=0.9).select(QUESTIONS[:1], right, seed=0)
     assert "all were less sure than min_confidence=0.9" in str(problem.value)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"temperatures": []}, "temperatures must hold at least one temperature"),
-        ({"temperatures": [0.5, -1.0]}, "temperatures must all be above 0 (the greedy answer is always asked), not -1"),
-        ({"temperatures": [0.0]}, "temperatures must all be above 0 (the greedy answer is always asked), not 0"),
-        ({"temperatures": [math.nan]}, "temperatures must all be above 0 (the greedy answer is always asked), not nan"),
-        ({"temperatures": [0.5, 0.5]}, "temperatures must differ from one another: [0.5, 0.5]"),
-        ({"max_new_tokens": 0}, "max_new_tokens must be at least 1, not 0"),
-        ({"max_questions": 0}, "max_questions must be at least 1, not 0"),
-        ({"selection": "best"}, "selection must be one of exact_match, contains, none, not best"),
-        ({"min_confidence": 2.0}, "min_confidence must lie between 0 and 1, not 2.0"),
-    ],
-)
-def test_settings_that_make_no_sense_are_refused(settings: dict, message: str):
-    with pytest.raises(ValueError) as problem:  # noqa: PT011 (the whole message is compared)
-        KnownFacts(**settings)
-    assert str(problem.value) == message

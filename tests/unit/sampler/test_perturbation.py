@@ -1,4 +1,3 @@
-import math
 from dataclasses import replace
 
 import pytest
@@ -66,28 +65,5 @@ def test_questions_without_rewrites_are_left_out_whatever_was_answered():
 
 
 def test_where_no_question_has_rewrites_it_is_said_where_to_give_them():
-    with pytest.raises(UserError) as problem:
+    with pytest.raises(UserError, match=r"none of the 2 questions has rewrites, .*rewriter=llm rewriter\.model="):
         Perturbation().candidates([BARE, replace(BARE, id="bare2")])
-    assert str(problem.value) == (
-        "none of the 2 questions has rewrites, which sampler=perturbation asks: give them under 'rewrites' in the data "
-        "set or in a file (rewriter.file), or have a capable model write them (rewriter=llm rewriter.model=…)"
-    )
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"rewrites": 0}, "rewrites must be at least 1, not 0"),
-        ({"trials": 0}, "trials must be at least 1, not 0"),
-        ({"max_new_tokens": -1}, "max_new_tokens must be at least 1, not -1"),
-        ({"temperatures": []}, "temperatures must hold at least one temperature"),
-        ({"temperatures": [0.5, 0.0]}, "temperatures must all be above 0 (the greedy answer is always asked), not 0"),
-        ({"temperatures": [-0.5]}, "temperatures must all be above 0 (the greedy answer is always asked), not -0.5"),
-        ({"temperatures": [math.nan]}, "temperatures must all be above 0 (the greedy answer is always asked), not nan"),
-        ({"temperatures": [1.0, 0.5, 1.0]}, "temperatures must differ from one another: [1.0, 0.5, 1.0]"),
-    ],
-)
-def test_settings_that_make_no_sense_are_refused(settings: dict, message: str):
-    with pytest.raises(ValueError) as problem:  # noqa: PT011 (the whole message is compared)
-        Perturbation(**settings)
-    assert str(problem.value) == message

@@ -81,21 +81,3 @@ def test_the_greedy_answer_comes_without_thinking_or_with_the_least_that_a_servi
     assert sampler.greedy(request).thought == Thought(())
     served = sampler.of_model("thinking", True, "m").greedy(request)
     assert (served.thought, served.max_new_tokens) == (Thought(most=8), 24)
-
-
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"budgets": []}, "budgets must be numbers of tokens"),
-        ({"budgets": [0, "low"]}, "budgets must be numbers of tokens"),
-        ({"budgets": [True, 5]}, "budgets must be numbers of tokens"),
-        ({"budgets": ["little"]}, r"budgets must be numbers of tokens .* or words \(none, minimal, low, medium,"),
-        ({"budgets": [5, 5]}, "budgets must differ from one another"),
-        ({"answers": -1}, "answers must be 0 "),
-        ({"nodes": 0}, "nodes must be between 1"),
-        ({"trace_temperature": 0.0}, "trace_temperature must be above 0"),
-    ],
-)
-def test_settings_that_make_no_sense_are_refused(settings: dict[str, object], said: str):
-    with pytest.raises(ValueError, match=f"^{said}"):
-        Thinking(**settings)

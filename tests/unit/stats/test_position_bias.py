@@ -5,7 +5,6 @@ import pytest
 from scipy import stats
 from statsmodels.stats.contingency_tables import cochrans_q
 
-from robust_eval.stats.interval import mean_interval
 from robust_eval.stats.position_bias import cochran_q, place_bias
 
 NAN = math.nan
@@ -76,27 +75,6 @@ def test_without_bias_q_rejects_at_its_level_and_with_bias_it_finds_it():
     assert 0.03 <= np.mean(rejected) <= 0.07
     found = [cochran_q(answered(random, 80, 0.2)).p_value < 0.05 for _ in range(200)]
     assert np.mean(found) > 0.95
-
-
-def test_intervals_of_the_bias_hold_what_they_promise():
-    """The bias at the first place is 0.6 · (1 − 0) = 0.6, at each other place −0.15, whatever is known."""
-    random = np.random.default_rng(3)
-    held = {0: [], 3: []}
-    for _ in range(400):
-        bias = place_bias(answered(random, 60, 0.6))
-        for place, inside in held.items():
-            low, high = mean_interval(bias[:, place], (-1.0, 1.0))
-            inside.append(low <= (0.6 if place == 0 else -0.15) <= high)
-    for place, inside in held.items():
-        assert 0.91 <= np.mean(inside) <= 0.98, place
-
-
-def test_of_a_model_that_always_says_a_the_interval_is_exact():
-    always = np.tile(np.arange(5) == 0, (60, 1)).astype(float)
-    p_most = 1 - 0.025 ** (1 / 60)  # Clopper & Pearson, 60 of 60
-    assert mean_interval(always[:, 0], (0.0, 1.0)) == pytest.approx((1 - p_most, 1))
-    assert mean_interval(place_bias(always)[:, 0], (-1.0, 1.0)) == pytest.approx((1 - 2 * p_most, 1))
-    assert cochran_q(always)[:3] == (60, pytest.approx(240), 4)
 
 
 def test_in_groups_places_that_matter_differently_in_each_are_no_bias_on_the_whole():

@@ -1,6 +1,5 @@
 import itertools
 import math
-import re
 from fractions import Fraction
 
 import numpy as np
@@ -22,10 +21,6 @@ from robust_eval.stats.reliability import (
 
 NAN = math.nan
 PROPERTY = settings(max_examples=60, deadline=None, database=None, derandomize=True)
-
-
-def whole(message):
-    return f"^{re.escape(message)}$"
 
 
 @st.composite
@@ -82,12 +77,6 @@ def test_questions_with_a_missing_rater_are_left_out(correct):
     np.testing.assert_equal(cronbach_interval(correct), cronbach_interval(complete or np.zeros((0, 2))))
 
 
-def test_alpha_of_a_hand_computed_table():
-    # variances of the questions 1/4, 1/4, 1/3, 1/3 with ddof = 1; totals 4, 2, 2, 0 of variance 8/3
-    correct = [[1, 1, 1, 0], [1, 0, 0, 0], [1, 1, 0, 0], [1, 0, 1, 0]]
-    assert cronbach_alpha(correct) == pytest.approx(4 / 3 * (1 - (7 / 6) / (8 / 3)), abs=1e-12)
-
-
 def test_a_negative_alpha_and_its_interval_are_kept():
     # totals 2 and 1, of variance 1/2, questions of 1/2 each: 3/2 · (1 − 3)
     # with 1 and 2 degrees of freedom F is the square of Student's t, P(F < x) = s at x = 2 s² / (1 − s²)
@@ -124,30 +113,6 @@ def test_the_interval_is_one_of_95_percent_unless_told_otherwise():
     assert cronbach_interval(correct, 0.9).low > cronbach_interval(correct).low
 
 
-def test_the_transpose_takes_raters_as_items():
-    generator = np.random.default_rng(8)
-    correct = (generator.random((20, 5)) < generator.uniform(0.1, 0.9, (20, 1))).astype(int)
-    alpha, interval = pingouin.cronbach_alpha(data=pd.DataFrame(correct))
-    found = cronbach_interval(correct.T)
-    assert found.value == pytest.approx(alpha, abs=1e-9)
-    assert (found.low, found.high) == pytest.approx(tuple(interval), abs=5.1e-4)
-    assert found.value > 0.5 > cronbach_alpha(correct)  # questions differ in hardness, raters do not
-
-
-def test_the_transpose_leaves_out_raters_who_miss_a_question():
-    correct = np.array([[1, 1, NAN, 1], [1, 0, 1, 0], [0, 0, 1, 0], [1, 0, 0, 1]])
-    complete = [[1, 1, 0, 1], [1, 0, 0, 0], [1, 0, 0, 1]]  # the other three raters, a row each
-    assert cronbach_alpha(correct.T) == pytest.approx(float(kr20(complete)), abs=1e-12)
-
-
-@PROPERTY
-@given(graded(), st.randoms(use_true_random=False))
-def test_the_order_of_questions_and_raters_does_not_matter(correct, random):
-    raters = random.sample(range(len(correct[0])), len(correct[0]))
-    shuffled = [[row[rater] for rater in raters] for row in random.sample(correct, len(correct))]
-    assert cronbach_interval(shuffled) == pytest.approx(cronbach_interval(correct), rel=1e-9, nan_ok=True)
-
-
 @pytest.mark.parametrize(
     "correct",
     [
@@ -177,34 +142,11 @@ def test_one_right_answer_more_is_enough_for_totals_to_vary(raters):
     assert cronbach_alpha(correct) == pytest.approx(0, abs=1e-9)
 
 
-@pytest.mark.parametrize("estimate", [cronbach_alpha, cronbach_interval])
-@pytest.mark.parametrize(("correct", "shape"), [([1, 0], "(2,)"), ([], "(0,)"), (1, "()"), ([[[1, 0]]], "(1, 1, 2)")])
-def test_verdicts_that_are_no_table_are_refused(estimate, correct, shape):
-    with pytest.raises(ValueError, match=whole(f"correct must be (questions, raters), not {shape}")):
-        estimate(correct)
-
-
-@pytest.mark.parametrize("estimate", [cronbach_alpha, cronbach_interval])
-@pytest.mark.parametrize("verdict", [0.5, 2, -1, math.inf])
-def test_verdicts_other_than_0_1_and_nan_are_refused_even_in_questions_left_out(estimate, verdict):
-    with pytest.raises(ValueError, match=whole("correct must hold 0, 1 and NaN alone")):
-        estimate([[1, 0, 1], [NAN, 1, verdict], [0, 0, 1]])
-
-
-@pytest.mark.parametrize("level", [0, 1, -0.5, 1.5, 95, NAN])
-def test_a_level_outside_0_to_1_is_refused(level):
-    with pytest.raises(ValueError, match=whole(f"level must lie between 0 and 1, not {level}")):
-        cronbach_interval([[1, 1, 0], [1, 0, 0]], level)
-
-
 def test_booleans_are_verdicts_and_stay_as_they_are():
     correct = np.array([[True, True, False], [True, False, False], [True, True, False]])
     before = correct.copy()
     assert cronbach_interval(correct) == cronbach_interval([[1, 1, 0], [1, 0, 0], [1, 1, 0]])
     np.testing.assert_array_equal(correct, before)
-
-
-BOTH = pytest.mark.parametrize("measure", [robustness, question_robustness])
 
 
 @st.composite
@@ -248,17 +190,6 @@ def test_every_question_of_a_hand_computed_table_is_measured_over_the_raters_tha
         np.testing.assert_array_equal(getattr(found, figure), values, err_msg=figure)
 
 
-def test_each_figure_of_a_hand_computed_table_is_the_mean_over_the_questions_that_have_it():
-    found = robustness(TABLE, ENSEMBLE)
-    assert found._asdict() == {
-        "accuracy": pytest.approx(2 / 4),
-        "worst": pytest.approx(2 / 5),
-        "best": pytest.approx(4 / 5),
-        "plurality": pytest.approx(2 / 4),
-        "difficulty": pytest.approx((2 / 3 + 0 + 1 + 1 + 1 / 2) / 5),
-    }
-
-
 def mean(values):
     defined = [value for value in values if value is not None]
     return float(sum(defined, Fraction(0)) / len(defined)) if defined else NAN
@@ -279,37 +210,6 @@ def test_the_figures_are_their_definitions_written_out_in_loops(tables):
     assert robustness(correct, ensemble) == pytest.approx(expected, abs=1e-12, nan_ok=True)
 
 
-@PROPERTY
-@given(with_ensemble())
-def test_accuracy_and_plurality_and_difficulty_lie_between_the_worst_and_the_best(tables):
-    found = robustness(*tables)
-    assert 0 <= found.worst <= found.accuracy <= found.best <= 1
-    assert found.worst <= found.plurality <= found.best
-    assert found.worst <= found.difficulty + 1e-12
-    assert found.difficulty <= found.best + 1e-12
-
-
-@PROPERTY
-@given(with_ensemble(verdicts=(0, 1, 0, 1, NAN), ungraded=True))
-def test_with_missing_raters_the_same_holds_for_each_question(tables):
-    found = question_robustness(*tables)
-    for figure in (found.accuracy, found.plurality, found.difficulty):
-        defined = ~np.isnan(figure)
-        assert np.all(found.worst[defined] <= figure[defined])
-        assert np.all(figure[defined] <= found.best[defined])
-
-
-def test_the_order_of_the_rewrites_does_not_matter_but_the_original_question_does():
-    generator = np.random.default_rng(2)
-    correct = generator.integers(0, 2, size=(50, 6))
-    ensemble = correct[:, 3]
-    rewrites = [0, *(1 + generator.permutation(5))]
-    assert robustness(correct[:, rewrites], ensemble) == robustness(correct, ensemble)
-    found, other = robustness(correct[:, ::-1], ensemble), robustness(correct, ensemble)
-    assert found == other._replace(accuracy=correct[:, 5].mean())
-    assert found.accuracy != other.accuracy
-
-
 @pytest.mark.parametrize(
     ("correct", "ensemble", "expected"),
     [
@@ -323,55 +223,6 @@ def test_the_order_of_the_rewrites_does_not_matter_but_the_original_question_doe
 )
 def test_a_figure_that_no_question_has_is_undefined_and_the_others_are_not(correct, ensemble, expected):
     np.testing.assert_equal(tuple(robustness(correct, ensemble)), expected)
-
-
-@BOTH
-@pytest.mark.parametrize(
-    ("correct", "ensemble", "message"),
-    [
-        ([[1, 0], [0, 0]], [1, 1], "question 1: the ensemble answer is right, and no rater's answer is"),
-        ([[1, 0], [0, 1], [1, 1]], [1, 1, 0], "question 2: the ensemble answer is wrong, and no rater's answer is"),
-        ([[1, NAN, 1]], [0], "question 0: the ensemble answer is wrong, and no rater's answer is"),
-        ([[NAN, NAN, 0]], [1], "question 0: the ensemble answer is right, and no rater's answer is"),
-        (
-            [[NAN, NAN], [1, 0], [0, 0], [1, 1]],
-            [NAN, 0, 1, 0],
-            "question 2: the ensemble answer is right, and no rater's answer is",
-        ),
-    ],
-)
-def test_an_ensemble_answer_whose_verdict_no_rater_has_is_refused_with_the_first_such_question(
-    measure, correct, ensemble, message
-):
-    with pytest.raises(ValueError, match=whole(message)):
-        measure(correct, ensemble)
-
-
-@BOTH
-@pytest.mark.parametrize(
-    ("correct", "shape"), [([1, 0], "(2,)"), ([], "(0,)"), ([[], []], "(2, 0)"), ([[[1], [0]]], "(1, 2, 1)"), (1, "()")]
-)
-def test_verdicts_that_are_no_table_or_have_no_raters_are_refused(measure, correct, shape):
-    message = f"correct must be (questions, raters) with at least one rater, not {shape}"
-    with pytest.raises(ValueError, match=whole(message)):
-        measure(correct, [1, 0])
-
-
-@BOTH
-@pytest.mark.parametrize(("ensemble", "shape"), [([1], "(1,)"), ([1, 0, 1], "(3,)"), ([[1, 0]], "(1, 2)"), (1, "()")])
-def test_an_ensemble_of_other_questions_is_refused(measure, ensemble, shape):
-    message = f"ensemble_correct must hold one value for each of 2 questions, not {shape}"
-    with pytest.raises(ValueError, match=whole(message)):
-        measure([[1, 0], [0, 1]], ensemble)
-
-
-@BOTH
-@pytest.mark.parametrize("verdict", [0.5, 2, -1, math.inf, -math.inf])
-def test_verdicts_other_than_0_1_and_nan_are_refused(measure, verdict):
-    with pytest.raises(ValueError, match=whole("correct must hold 0, 1 and NaN alone")):
-        measure([[1, 0], [verdict, 1]], [1, 1])
-    with pytest.raises(ValueError, match=whole("ensemble_correct must hold 0, 1 and NaN alone")):
-        measure([[1, 0], [NAN, 1]], [1, verdict])
 
 
 def test_arguments_are_left_as_they_are_and_may_be_boolean():
@@ -405,29 +256,41 @@ def test_guessing_gives_the_means_over_all_answers_that_guessers_could_give(choi
     assert guessing(choices, raters) == pytest.approx(expected, abs=1e-12)
 
 
-@pytest.mark.parametrize("ties", ["at random", "to the original question"])
-@pytest.mark.parametrize(("choices", "raters"), [(2, 6), (4, 6), (3, 4), (4, 3)])
-def test_guessing_gives_what_simulated_guessers_score(choices, raters, ties):
-    n = 60_000
-    generator = np.random.default_rng(10 * choices + raters)
-    answers, key = generator.integers(choices, size=(n, raters)), generator.integers(choices, size=n)
-    votes = (answers[:, :, None] == np.arange(choices)).sum(axis=1).astype(float)
-    if ties == "at random":
-        votes += generator.uniform(0, 0.5, votes.shape)
-    else:
-        votes += generator.uniform(0, 0.25, votes.shape)
-        votes[np.arange(n), answers[:, 0]] += 0.5
-    correct, ensemble = answers == key[:, None], votes.argmax(axis=1) == key
-    figures = [correct[:, 0], correct.all(axis=1), correct.any(axis=1), ensemble, correct.mean(axis=1)]
-    errors = [figure.std() / math.sqrt(n) for figure in figures]
-    assert min(errors) > 0
-    expected, simulated = guessing(choices, raters), robustness(correct, ensemble)
-    for name, figure, value, error in zip(expected._fields, expected, simulated, errors, strict=True):
-        assert figure == pytest.approx(value, abs=4.5 * error), name
+INF = math.inf
+
+
+@pytest.mark.parametrize("estimate", [cronbach_alpha, cronbach_interval])
+@pytest.mark.parametrize("correct", [[1, 0], [], 1, [[[1, 0]]], *([[NAN, 1, bad], [0, 0, 1]] for bad in (0.5, 2, INF))])
+def test_alpha_of_what_is_no_table_of_verdicts_is_refused(estimate, correct):
+    with pytest.raises(ValueError, match=r"^correct must"):
+        estimate(correct)
+
+
+@pytest.mark.parametrize("level", [0, 1, -0.5, 1.5, 95, NAN])
+def test_a_level_outside_0_to_1_is_refused(level):
+    with pytest.raises(ValueError, match=r"^level must lie between 0 and 1"):
+        cronbach_interval([[1, 1, 0], [1, 0, 0]], level)
+
+
+@pytest.mark.parametrize("measure", [robustness, question_robustness])
+@pytest.mark.parametrize(
+    ("correct", "ensemble", "named"),
+    [
+        ([[1, 0], [0, 0]], [1, 1], "question 1: the ensemble answer is right"),
+        ([[1, 0], [0, 1], [1, 1]], [1, 1, 0], "question 2: the ensemble answer is wrong"),
+        ([[NAN, NAN], [1, 0], [0, 0], [1, 1]], [NAN, 0, 1, 0], "question 2: the ensemble answer is right"),
+        *((correct, [1, 0], "correct must be") for correct in ([1, 0], [], [[], []], [[[1], [0]]], 1)),
+        *(([[1, 0], [0, 1]], ensemble, "ensemble_correct must hold one") for ensemble in ([1], [1, 0, 1], [[1, 0]], 1)),
+        *(([[1, 0], [bad, 1]], [1, 1], "correct must hold 0, 1 and NaN") for bad in (0.5, 2, -1, INF, -INF)),
+        *(([[1, 0], [NAN, 1]], [1, bad], "ensemble_correct must hold 0, 1 and NaN") for bad in (0.5, 2, -1, INF, -INF)),
+    ],
+)
+def test_verdicts_and_ensembles_that_make_no_sense_are_refused(measure, correct, ensemble, named):
+    with pytest.raises(ValueError, match=f"^{named}"):
+        measure(correct, ensemble)
 
 
 @pytest.mark.parametrize(("choices", "raters"), [(0, 2), (2, 0), (-1, 3), (0, 0)])
 def test_guessing_without_choices_or_raters_is_refused(choices, raters):
-    message = f"choices and raters must be whole numbers of at least 1, not {choices} and {raters}"
-    with pytest.raises(ValueError, match=whole(message)):
+    with pytest.raises(ValueError, match=r"^choices and raters must be"):
         guessing(choices, raters)

@@ -144,24 +144,6 @@ def test_the_number_of_facts_in_groups_counts_the_variance_of_the_mean():
     assert verdict(sample, 0.02, groups=groups).needed > 1.5 * verdict(sample, 0.02).needed
 
 
-def test_groups_of_one_are_no_groups():
-    sample = noise(40, 0.0)
-    assert verdict(sample, 0.02, groups=np.arange(40)).needed == verdict(sample, 0.02).needed
-
-
-def test_copies_of_every_fact_add_nothing():
-    sample = noise(40, 0.0)
-    copied = verdict(np.repeat(sample, 3), 0.02, groups=np.repeat(np.arange(40), 3))
-    assert copied.needed == pytest.approx(3 * verdict(sample, 0.02).needed, rel=0.2)
-
-
-def test_so_many_facts_pass_nine_times_in_ten_where_both_are_as_good():
-    generator = np.random.default_rng(5)
-    needed = verdict(noise(10_000, 0.0, 0.15), 0.05).needed
-    passed = sum(verdict(generator.normal(0, 0.15, needed), 0.05).outcome == "PASS" for _ in range(300))
-    assert passed / 300 == pytest.approx(0.9, abs=0.06)
-
-
 def test_undefined_differences_are_left_out_with_their_labels():
     values, groups = [0.1, NAN, -0.2, 0.0, NAN, 0.3], ["a", "a", "b", "c", "d", "b"]
     assert verdict(values, 0.02, groups=groups) == verdict([0.1, -0.2, 0.0, 0.3], 0.02, groups=["a", "b", "c", "b"])

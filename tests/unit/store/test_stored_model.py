@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from answer_rows import answer_row
 
 from robust_eval.answer import CURVES, SCHEMA, Answers
 from robust_eval.engine.local import Local
@@ -141,17 +142,8 @@ def test_answers_and_curves_come_in_the_order_of_the_requests(order: tuple[int, 
 
 def test_a_completion_is_a_row_of_the_answer_table():
     table, curves = ask(Scripted([0]), NoStore(), [request("q", 3, temperatures=(0.5,), top_logprobs=2)])
-    row = {
-        "question_id": "q",
-        "rewrite": 3,
-        "temperature": 0.5,
-        "trial": 0,
-        "text": "q3",
-        "label": None,
-        "correct": None,
-        "exact": None,
-        "outcome": "ok",
-        "weight": 0.5,
+    row = dict.fromkeys(SCHEMA.names) | answer_row("q", rewrite=3, temperature=0.5, text="q3", weight=0.5)
+    row |= {
         "token_ids": [7, 2],
         "token_logprobs": [-0.5, -0.25],
         "sampling_logprobs": [-1.0, -0.75],
@@ -160,16 +152,6 @@ def test_a_completion_is_a_row_of_the_answer_table():
         "finish_reason": "stop",
         "prompt_tokens": 11,
         "completion_tokens": 2,
-        "reasoning": None,
-        "reasoning_tokens": None,
-        "answer": None,
-        "rule": None,
-        "reason": None,
-        "cached_tokens": None,
-        "form": None,
-        "uncertain": None,
-        "served_model": None,
-        "system_fingerprint": None,
     }
     assert table.to_pylist() == [row, row | {"trial": 1, "text": "", "outcome": "empty"}]
     assert curves == CURVES.empty_table()
@@ -204,26 +186,6 @@ def test_what_was_answered_is_not_asked_again_and_no_model_is_loaded(
     assert (first.loaded, first.asked) == (1, NAMES)
     assert (second.loaded, second.asked) == (0, [])
     assert caplog.messages == ["greedy answers: the answers to 3 of 3 prompts are in the store"]
-
-
-def test_what_a_plan_has_found_is_not_looked_up_again_by_the_run_that_follows(
-    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
-):
-    requests, others = [request(name) for name in NAMES], [request("d")]
-    expected = ask(Scripted(), store, requests)
-    with stored(Scripted([0]), store) as model:
-        assert [model.cached_only().missing(each) for each in (requests, others)] == [[], others]
-        looked_up: list[str] = []
-        look_up = model._look_up
-
-        def counted(requests: Sequence[Request], *arguments: Any) -> Any:
-            looked_up.extend(each.question_id for each in requests)
-            return look_up(requests, *arguments)
-
-        monkeypatch.setattr(model, "_look_up", counted)
-        assert model.answers(requests, "test") == expected
-        model.answers(others, "test")
-    assert looked_up == ["d"]  # another process may have stored what was missing
 
 
 def test_two_plans_of_one_prompt_are_told_apart_by_what_they_want(store: SqliteStore):
