@@ -16,7 +16,7 @@ from robust_eval.error import UserError
 from robust_eval.interop.lm_eval_tasks.tasks import (
     AnswerCertaintyTask,
     FactualRobustnessTask,
-    Found,
+    QuestionValue,
     Options,
     RepeatedQuestions,
     aggregations,
@@ -123,7 +123,7 @@ def test_temperatures_ascend_and_stand_once():
     assert Options.of({"temperatures": [1, 0.5, 1.0]}).temperatures == (0.5, 1.0)
 
 
-def ends(found: list[Found]) -> list[float]:
+def ends(found: list[QuestionValue]) -> list[float]:
     assert [*aggregations("x")] == ["x", "x_low", "x_high"]
     return [part(found) for part in aggregations("x").values()]
 
@@ -131,7 +131,10 @@ def ends(found: list[Found]) -> list[float]:
 def test_undefined_values_are_left_out_and_groups_are_resampled_together():
     values = [1.0, 0.0, 2.0, 2.0, 1.0, math.nan]
     groups = ["a", "a", "b", "b", "", ""]
-    found = [Found(None if v != v else v, str(n), g, 2.0) for n, (v, g) in enumerate(zip(values, groups, strict=True))]
+    found = [
+        QuestionValue(None if v != v else v, str(n), g, 2.0)
+        for n, (v, g) in enumerate(zip(values, groups, strict=True))
+    ]
     labels = ["group a", "group a", "group b", "group b", "question 4", "question 5"]
     assert ends(found) == list(mean_estimate(np.array(values), labels, (0.0, 2.0)))
     alone = [one._replace(group="") for one in found]
@@ -140,9 +143,9 @@ def test_undefined_values_are_left_out_and_groups_are_resampled_together():
 
 
 def test_questions_that_are_all_alike_have_an_interval_of_clopper_and_pearson():
-    low, high = ends([Found(1.0, str(n), "", 1.0) for n in range(10)])[1:]
+    low, high = ends([QuestionValue(1.0, str(n), "", 1.0) for n in range(10)])[1:]
     assert (low, high) == (pytest.approx(0.025 ** (1 / 10)), 1.0)
 
 
 def test_without_a_value_it_is_undefined():
-    assert all(map(math.isnan, ends([Found(None, "1", "", 1.0)])))
+    assert all(map(math.isnan, ends([QuestionValue(None, "1", "", 1.0)])))

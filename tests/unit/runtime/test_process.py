@@ -131,8 +131,8 @@ def test_more_connections_than_files_are_refused_with_the_setting_and_the_limit(
     with pytest.raises(UserError) as refused:
         allow_connections(200, "model.max_concurrency")
     assert str(refused.value) == (
-        f"model.max_concurrency=200 needs about {210 + RESERVED_FILES} open files, but the hard limit is 64 (ulimit -Hn): set "
-        f"model.max_concurrency={54 - RESERVED_FILES}, or a higher limit"
+        f"model.max_concurrency=200 needs about {210 + RESERVED_FILES} open files, but the hard limit is 64 "
+        f"(ulimit -Hn): set model.max_concurrency={54 - RESERVED_FILES}, or a higher limit"
     )
     assert limits == [64, 64]
 
