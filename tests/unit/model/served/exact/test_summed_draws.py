@@ -14,8 +14,7 @@ UNNAMED = (b"ian", b"x", b" the", b"Lyon")
 
 
 @pytest.mark.parametrize("lists_ends", [True, False])
-@pytest.mark.parametrize("unnamed", [(), UNNAMED])
-@pytest.mark.parametrize("temperature", [0.6, 2.0])
+@pytest.mark.parametrize(("unnamed", "temperature"), [((), 0.6), (UNNAMED, 2.0)])
 def test_the_mean_over_all_draws_is_the_probability_of_a_right_answer(
     lists_ends: bool, unnamed: tuple[bytes, ...], temperature: float
 ) -> None:
