@@ -16,8 +16,8 @@ from robust_eval.error import UserError
 from robust_eval.interop.lm_eval_tasks.tasks import (
     AnswerCertaintyTask,
     FactualRobustnessTask,
-    QuestionValue,
     Options,
+    QuestionValue,
     RepeatedQuestions,
     aggregations,
 )

@@ -1,14 +1,20 @@
-"""Models that think before they answer: tiny random ones, whose numbers are compared with plain passes."""
+"""Models that think before they answer, thoughts alone, and answers behind given thoughts: tiny random models beside
+plain passes and draws.
+"""
 
+from itertools import product
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from asking import answered
+from scipy import stats
 from tiny_model import save_tiny_model
 
 from robust_eval.error import UserError
-from robust_eval.model.base import Completion, Enumeration, Request
+from robust_eval.model.base import Completion, Enumeration, Request, Thought
+from robust_eval.model.generation import Generation
 from robust_eval.model.local.prompt_encoder import ChatTemplate
 from robust_eval.model.local.transformers import Transformers
 from robust_eval.model.local.transformers_model import TransformersModel
@@ -16,6 +22,8 @@ from robust_eval.prompt.prompt import Prompt
 
 PROMPT = Prompt("Be brief.", (), "Two?")
 SHOWN = "<system>Be brief.<user>Two?<bot>"
+ALONE = Prompt("", (), "Two?")
+OPENED, END = "<user>Two?<bot><think>\n", "\n</think>\n\n"
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +41,8 @@ def request(trials: int = 4, temperatures: tuple[float, ...] = (0.7, 1.5), text:
 
 
 def ask(model: TransformersModel, *requests: Request) -> list[list[Completion]]:
-    return [reply.completions for reply in answered(model, list(requests))]
+    found = {reply.request.item: reply.completions for reply in answered(model, list(requests))}
+    return [found[request.item] for request in requests]
 
 
 def plain_logprobs(model: TransformersModel, before: list[int], ids: list[int]) -> list[float]:
@@ -165,3 +174,156 @@ def test_a_budget_that_cannot_be_is_refused(settings: dict[str, object], message
 def test_an_end_of_thinking_without_a_slash_is_refused():
     with pytest.raises(ValueError, match=r"^chat_template\.thinking_end must be a tag with a slash, not <end>$"):
         ChatTemplate(thinking_end="<end>")
+
+
+# Thoughts alone, and answers behind them
+
+
+def thoughts(trials: int, most: int, temperature: float = 1.0, text: str = "Two?", seed: int = 5) -> Request:
+    prompt, thought = Prompt("", (), text), Thought(most=most)
+    return Request(text, 5000, prompt, (temperature,), trials, most, seed, first_line=False, thought=thought)
+
+
+def behind(tokens: list[int], number: int, temperatures: tuple[float, ...] = (1.0,), trials: int = 3) -> Request:
+    return Request(
+        "Two?", 5000 + number, ALONE, temperatures, trials, 4, 5, first_line=False, thought=Thought(tuple(tokens))
+    )
+
+
+def test_a_thought_stands_alone_without_what_ends_it(folder: Path):
+    model = load(folder, chat_template=ChatTemplate(thinking_end="/"))
+    (found,) = ask(model, thoughts(trials=12, most=200, temperature=2.0))
+    ended = [thought for thought in found if thought.finish_reason == "stop"]
+    assert 0 < len(ended) < 12
+    for thought in found:
+        own = thought.token_ids[: thought.answer_tokens]
+        assert thought.text == model.tokenizer.decode(own, skip_special_tokens=True)
+        assert "/" not in thought.text
+        assert len(own) == len(thought.token_ids) - (thought in ended)
+        opened = model.tokenizer("<user>Two?<bot>").input_ids  # no tag opens a thought that a mere slash ends
+        assert thought.token_logprobs == pytest.approx(plain_logprobs(model, opened, thought.token_ids), abs=1e-4)
+
+
+def test_answers_come_behind_prompt_thought_and_its_end(folder: Path):
+    model = load(folder)
+    encode = model.tokenizer
+    long, lined, nothing = (encode(text).input_ids for text in ("so it is", "so\n", ""))
+    requests = [behind(tokens, number) for number, tokens in enumerate((long, lined, nothing))]
+    shown = [f"{OPENED}so it is{END}", f"{OPENED}so{END}", f"{OPENED}{END}"]
+    for completions, text, tokens in zip(ask(model, *requests), shown, (long, lined, nothing), strict=True):
+        before = encode(text).input_ids
+        for completion in completions:
+            assert completion.prompt_tokens == len(before)
+            assert completion.token_logprobs == pytest.approx(
+                plain_logprobs(model, before, completion.token_ids), abs=1e-4
+            )
+            assert completion.reasoning == (encode.decode(tokens).strip() if tokens else None)
+            assert completion.reasoning_tokens == (len(tokens) or None)
+
+
+def test_answers_about_a_question_do_not_depend_on_which_are_missing_or_asked_beside(folder: Path):
+    model = load(folder)
+    requests = [behind(list(range(10, 10 + length)), length, (0.7, 1.5)) for length in (0, 1, 5, 9)]
+    whole = ask(model, *requests)
+    other = Request("Six?", 5000, Prompt("", (), "Six?"), (1.0,), 2, 4, 5, first_line=False, thought=Thought((7, 8)))
+    (last,) = model.complete([other, *requests], {requests[2].item})
+    assert [reply.request.item for reply in last] == [requests[2].item]
+    assert last[0].completions == whole[2]
+
+
+def test_thoughts_about_a_question_do_not_depend_on_how_many_are_written_together(folder: Path):
+    requests = [thoughts(3, 24, text=text) for text in ("Two?", "And three times three?", "Six?", "Why?", "Really so?")]
+    together, alone, one_of_them = (
+        {reply.request.item: reply.completions for block in found for reply in block}
+        for found in (
+            load(folder).complete(requests, {request.item for request in requests}),
+            load(folder, batch_size=1).complete(requests, {request.item for request in requests}),
+            load(folder).complete(requests, {requests[2].item}),
+        )
+    )
+    ids = {item: [thought.token_ids for thought in found] for item, found in together.items()}
+    assert len({tuple(each) for found in ids.values() for each in found}) == 15
+    assert {item: [thought.token_ids for thought in found] for item, found in alone.items()} == ids
+    assert [thought.token_ids for thought in one_of_them[requests[2].item]] == ids[requests[2].item]
+
+
+def test_traces_by_the_tree_are_like_traces_that_are_drawn_plainly(folder: Path):
+    pvalues = []
+    for setting, (top_k, top_p, hot, answered_at) in enumerate(product((0, 5), (1.0, 0.8), (0.7, 2.0), (1.5,))):
+        model = load(folder, generation=Generation(top_k=top_k, top_p=top_p))
+        tree = by_tree(model, hot, answered_at, seed=setting)
+        plain = drawn_plainly(model, hot, answered_at, torch.Generator().manual_seed(setting))
+        table = np.array([np.bincount(each, minlength=32) for each in (tree, plain)])
+        both = table.sum(axis=0)
+        table = np.column_stack([table[:, both >= 10], table[:, both < 10].sum(axis=1)])
+        pvalues.append(stats.chi2_contingency(table[:, table.sum(axis=0) > 0]).pvalue)
+    assert len(pvalues) == 8
+    assert min(pvalues) > 1e-3
+    assert stats.kstest(pvalues, "uniform").pvalue > 1e-3
+
+
+DRAWS = 200
+
+
+def cell(thought: list[int], answer: int) -> int:
+    """Where a thought of two tokens and the first token of an answer are counted."""
+    return (thought[0] % 4) + 4 * (thought[-1] % 2) + 8 * (answer % 4)
+
+
+def by_tree(model: TransformersModel, hot: float, answered_at: float, seed: int) -> list[int]:
+    (found,) = ask(model, thoughts(DRAWS, 2, hot, seed=seed))
+    traces = [thought.token_ids[: thought.answer_tokens] for thought in found]
+    requests = [
+        Request("q", 5000 + number, ALONE, (answered_at,), 1, 1, seed, first_line=False, thought=Thought(tuple(trace)))
+        for number, trace in enumerate(traces)
+    ]
+    answers = ask(model, *requests)
+    return [cell(trace or [0], answer.token_ids[0]) for trace, (answer,) in zip(traces, answers, strict=True)]
+
+
+def drawn_plainly(model: TransformersModel, hot: float, answered_at: float, generator: torch.Generator) -> list[int]:
+    """Draw each token from the softmax of all logits, one forward pass for each, and no tree."""
+    end, found = model.tokenizer.eos_token_id, []
+    before = model.tokenizer(OPENED).input_ids
+
+    def drawn(prompts: list[list[int]], t: float) -> list[int]:
+        tokens = [0] * len(prompts)
+        for length in {len(prompt) for prompt in prompts}:
+            rows = [row for row, prompt in enumerate(prompts) if len(prompt) == length]
+            with torch.inference_mode():
+                logits = model.model(torch.tensor([prompts[row] for row in rows])).logits[:, -1].float()
+            p = model.generation.truncated(logits.double() / t).softmax(-1)
+            for row, token in zip(rows, torch.multinomial(p, 1, generator=generator)[:, 0].tolist(), strict=True):
+                tokens[row] = token
+        return tokens
+
+    traces: list[list[int]] = [[] for _ in range(DRAWS)]
+    going = list(range(DRAWS))
+    for _ in range(2):
+        for row, token in zip(going, drawn([[*before, *traces[row]] for row in going], hot), strict=True):
+            traces[row].append(token)
+        going = [row for row in going if traces[row][-1] != end]
+    traces = [[token for token in trace if token != end] for trace in traces]
+    shown = []
+    for trace in traces:
+        own_line = "" if trace and model.tokenizer.decode(trace).endswith("\n") else "\n"
+        shown.append([*before, *trace, *model.tokenizer(f"{own_line}</think>\n\n").input_ids])
+    for trace, answer in zip(traces, drawn(shown, answered_at), strict=True):
+        found.append(cell(trace or [0], answer))
+    return found
+
+
+def test_a_budget_of_the_model_and_thoughts_of_a_request_are_not_both_told(folder: Path):
+    with pytest.raises(UserError, match=r"^model tiny thinks as model\.thinking_budget says, and sampler=thinking has"):
+        load(folder, thinking_budget=5).check([thoughts(2, 4)])
+
+
+def test_ray_is_given_thoughts_in_blocks_and_the_answers_to_a_question_together(folder: Path):
+    config = Transformers(name="tiny", path=str(folder), prompt_style="chat", batch_size=32)
+    requests = [thoughts(2, 4, text=f"{number}{number}?") for number in range(5)]
+    division = config.shard(requests)
+    assert division.blocks == [requests[:2], requests[2:]]  # 2 · 2 answers, an eighth of the most, and 4 · 2
+    assert division.batch_context is not None
+    assert len(division.batch_context.longest[-1]) == len(load(folder).tokenizer("<user>00?<bot><think>\n").input_ids)
+    answers = [behind([number], number) for number in range(3)]
+    assert config.shard(answers).blocks == [answers]

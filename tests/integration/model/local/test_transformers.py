@@ -214,10 +214,9 @@ def test_the_first_line_of_all_of_an_answer_is_the_answer_of_one_line(folder: Pa
     assert longer > 0
 
 
-@pytest.mark.parametrize("style", ["plain", "chat"])
-def test_a_stop_string_ends_an_answer_of_several_lines_as_well(folder: Path, style: str):
+def test_a_stop_string_ends_an_answer_of_several_lines_as_well(folder: Path):
     asked = list_request("Two?", 300, (4.0,), 20)
-    free, stopping = load(folder, prompt_style=style), load(folder, prompt_style=style, stop=["e"])
+    free, stopping = load(folder, prompt_style="chat"), load(folder, prompt_style="chat", stop=["e"])
     ((_, without, *_),), ((_, found, *_),) = answered(free, [asked]), answered(stopping, [asked])
     assert [completion.text for completion in found] == [completion.text.split("e")[0] for completion in without]
     assert any("\n" in completion.text for completion in found)
@@ -281,7 +280,7 @@ def test_completions_are_the_same_at_any_block_size_and_order(folder: Path):
     assert ask(None, requests) == together
 
 
-def free_request(name: str, trials: int = 20, whole: bool = True, tokens: int = 4) -> Request:
+def free_request(name: str, trials: int = 5, whole: bool = True, tokens: int = 4) -> Request:
     """Some one-letter answers of the tiny model are right."""
     matcher = Matching().matcher(Question(name, name, ("b", "h", "5", "z")))
     return Request(name, 0, Prompt("", (), name), (0.5, 2.0, 4.0), trials, tokens, 0, matcher=matcher, whole=whole)
@@ -317,7 +316,6 @@ def blocks_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batching, "RAMP_UP", 1)
 
 
-@pytest.mark.parametrize("style", ["plain", "chat"])
 @pytest.mark.parametrize(
     "error",
     [
@@ -328,14 +326,14 @@ def blocks_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     ids=["cuda", "python", "cpu"],
 )
 def test_being_out_of_memory_is_survived_with_smaller_blocks(
-    folder: Path, style: str, error: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    folder: Path, error: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    requests = [free_request("a" * (1 + index % 3) + str(index)) for index in range(13)]
-    undisturbed = {r.request.question_id: r for r in answered(load(folder, prompt_style=style), requests)}
+    requests = [free_request("a" * (1 + index % 3) + str(index)) for index in range(7)]
+    undisturbed = {r.request.question_id: r for r in answered(load(folder, prompt_style="plain"), requests)}
     asked = out_of_memory_beyond(monkeypatch, 2, error)
     with caplog.at_level("WARNING"):
-        replies = list(answered(load(folder, prompt_style=style), requests))
-    assert len(replies) == 13
+        replies = list(answered(load(folder, prompt_style="plain"), requests))
+    assert len(replies) == 7
     assert everything(replies) == everything(undisturbed.values())
     for reply in replies:
         expected = undisturbed[reply.request.question_id]
@@ -352,13 +350,13 @@ def test_being_out_of_memory_is_survived_with_smaller_blocks(
 def test_being_out_of_memory_in_the_middle_of_a_block_is_survived(
     folder: Path, evaluator: type, monkeypatch: pytest.MonkeyPatch
 ):
-    requests = [free_request(f"{index:02}") for index in range(8)]
+    requests = [free_request(f"{index:02}") for index in range(8)]  # 15 answers each
     monkeypatch.setattr(TransformersModel, "_can_pack", lambda *_: evaluator is PackedPrefixes)
     undisturbed = everything(answered(load(folder, prompt_style="plain"), requests))
     children, failed = evaluator.children, []
 
     def limited(self: object, parents: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
-        if len(tokens) > 100:
+        if len(tokens) > 25:
             failed.append(len(tokens))
             raise torch.OutOfMemoryError("CUDA out of memory.")
         return children(self, parents, tokens)
@@ -370,9 +368,9 @@ def test_being_out_of_memory_in_the_middle_of_a_block_is_survived(
 
 @pytest.mark.usefixtures("blocks_alike")
 def test_a_block_that_was_too_large_makes_those_after_it_smaller(folder: Path, monkeypatch: pytest.MonkeyPatch):
-    requests = [free_request(f"{index:02}") for index in range(32)]  # 60 answers each
+    requests = [free_request(f"{index:02}") for index in range(32)]  # 15 answers each
     asked = out_of_memory_beyond(monkeypatch, 3, torch.OutOfMemoryError("CUDA out of memory."))
-    model = load(folder, prompt_style="plain", batch_size=8 * 60)
+    model = load(folder, prompt_style="plain", batch_size=8 * 15)
     assert len(list(answered(model, requests))) == 32
     assert asked[:4] == [8, 4, 2, 2]
     assert sum(size > 3 for size in asked) <= 3  # at 8, and at each of its halves
@@ -400,7 +398,7 @@ def test_other_errors_are_not_taken_for_a_lack_of_memory(folder: Path, monkeypat
 
 @pytest.mark.usefixtures("blocks_alike")
 def test_free_memory_limits_the_answers_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch):
-    requests = [free_request(f"{index:02}") for index in range(12)]  # 60 answers each
+    requests = [free_request(f"{index:02}", trials=20) for index in range(12)]  # 60 answers each
     everywhere = {}
     asked_before = load(folder, prompt_style="plain")
     everything(answered(asked_before, requests))
@@ -424,7 +422,7 @@ def test_more_answers_at_once_than_pay_are_not_taken_however_much_memory_there_i
     monkeypatch.setattr(transformers_model, "free_memory", lambda device: 10**15)
     monkeypatch.setattr(local_settings, "MAX_ANSWERS_AT_ONCE", {False: 130, True: 130})
     asked = out_of_memory_beyond(monkeypatch, 10**6, MemoryError())
-    requests = [free_request(f"{index:02}") for index in range(5)]
+    requests = [free_request(f"{index:02}", trials=20) for index in range(5)]
     assert len(list(answered(load(folder, prompt_style="plain"), requests))) == 5
     assert asked == [2, 2, 1]
 
@@ -433,8 +431,11 @@ def test_free_memory_is_that_of_the_device():
     assert 2**20 < transformers_model.free_memory(torch.device("cpu")) < 2**50
 
 
-@pytest.mark.parametrize("style", ["plain", "chat"])
-@pytest.mark.parametrize("stop", [["e"], ["th", "Q"], ["\x01", "a b"]], ids=["letter", "pair", "rare"])
+@pytest.mark.parametrize(
+    ("style", "stop"),
+    [("plain", ["th", "Q"]), ("chat", ["e"]), ("chat", ["\x01", "a b"])],
+    ids=["pair", "letter", "rare"],
+)
 def test_stop_strings_end_answers_and_are_no_part_of_the_text(folder: Path, style: str, stop: list[str]):
     asked = Request("Two?", 0, Prompt("", (), "Two?"), (1.0, 4.0), 300, 12, 0)
     free = load(folder, prompt_style=style)
@@ -504,15 +505,14 @@ def grades(replies: Iterable[Reply]) -> list[bool]:
     return Matching().grade(questions, table)["correct"].to_pylist()
 
 
-@pytest.mark.parametrize("stop", [[], ["e"]])
-@pytest.mark.parametrize("style", ["plain", "chat"])
+@pytest.mark.parametrize(("style", "stop"), [("plain", []), ("chat", ["e"])])
 def test_answers_that_need_not_be_whole_end_once_they_are_right_whatever_follows(
     folder: Path, style: str, stop: list[str]
 ):
     model = load(folder, prompt_style=style, stop=stop)
+    requests = [replace(free_request(f"q{i}", 80, tokens=5), temperatures=(4.0,)) for i in range(2)]
     replies = {
-        whole: list(answered(model, [free_request(f"q{i}", 60, whole, tokens=5) for i in range(3)]))
-        for whole in (True, False)
+        whole: list(answered(model, [replace(each, whole=whole) for each in requests])) for whole in (True, False)
     }
     assert grades(replies[True]) == grades(replies[False])
     assert any(grades(replies[True]))
@@ -568,7 +568,7 @@ def test_the_embedded_model_answers_greedily_as_generate_does(embedded: Transfor
         embedded.model,
         embedded.tokenizer,
     )
-    questions = ["What is the capital of Italy?", "How many legs does a spider have?", "Who painted the Mona Lisa?"]
+    questions = ["What is the capital of Italy?", "How many legs does a spider have?"]
     requests = [Request(q, 0, prompt_for(Question(q, q, ("x",))), (0.0,), 1, 5, 0, 10) for q in questions]
     for asked, (completion,), *_ in answered(model, requests):
         ids = torch.tensor([model._encode(asked.prompt)], device=model.model.device)
@@ -591,26 +591,6 @@ def test_the_embedded_model_answers_greedily_as_generate_does(embedded: Transfor
     batch_context = BatchContext.of(model._encode.in_order(requests))
     prompts = [[*prompt, *prompt[: batch_context.new_tokens]] for prompt in batch_context.longest]
     assert agrees_with_plain_passes(model.model, batch_context.shared, prompts)
-
-
-def test_the_embedded_model_splits_numbers_into_digits(embedded: TransformersModel):
-    assert len(embedded.tokenizer(" 1945").input_ids) == 5
-
-
-def test_answers_of_the_embedded_model_do_not_depend_on_the_blocks(embedded: TransformersModel):
-    texts = ["What is the capital of Italy?", "Name a colour.", "Who was Napoleon?", "How many days has a week?"]
-    requests = [Request(t, 0, prompt_for(Question(t, t, ("x",))), (0.6, 1.2, 2.0), 10, 5, 0) for t in texts]
-
-    def ask(batch_size: int, asked: list[Request]) -> list[list[int]]:
-        config = replace(embedded.config, batch_size=batch_size)
-        replies = answered(TransformersModel(config, embedded.model, embedded.tokenizer), asked)
-        found = {reply.request.question_id: [c.token_ids for c in reply.completions] for reply in replies}
-        return [ids for text in texts for ids in found[text]]
-
-    together, alone = ask(1600, requests), ask(1, requests[::-1])
-    flipped = sum(a != b for a, b in zip(together, alone, strict=True))
-    print(f"{flipped} of {len(together)} answers differ by rounding")
-    assert flipped <= len(together) / 100
 
 
 def test_weights_that_are_a_pickle_of_code_are_refused_and_do_not_run(folder: Path, tmp_path: Path):

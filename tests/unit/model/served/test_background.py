@@ -99,24 +99,6 @@ def test_of_several_tasks_that_fail_the_result_raises_one() -> None:
             background.result()
 
 
-def test_of_tasks_of_tasks_that_fail_the_result_raises_one() -> None:
-    async def fail() -> None:
-        raise KeyError("deep")
-
-    async def inner() -> None:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(fail())
-
-    async def work() -> None:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(inner())
-
-    with ended(work) as (background, wait):
-        assert wait()
-        with pytest.raises(KeyError, match="deep"):
-            background.result()
-
-
 @pytest.mark.parametrize("how", ["early", "by an exception"])
 def test_leaving_before_the_end_cancels_the_work_and_waits_for_its_cleaning_up(how: str) -> None:
     written: list[str] = []

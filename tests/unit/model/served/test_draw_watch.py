@@ -53,13 +53,13 @@ def watched(
     return watch
 
 
-@pytest.mark.parametrize("spread", [0.5, 2.0, 5.0, 20.0])
-@pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
+@pytest.mark.parametrize("spread", [0.5, 2.0, 20.0])
+@pytest.mark.parametrize("temperature", [0.5, 2.0])
 @pytest.mark.parametrize("tempered", [False, True])
 def test_draws_are_taken_for_draws_of_models_that_are_certain_and_of_others(
     spread: float, temperature: float, tempered: bool
 ) -> None:
-    for seed in range(5):
+    for seed in range(3):
         watch = watched(temperature, temperature, spread, tempered=tempered, seed=seed, questions=15)
         assert watch.repetition() < 0
         assert watch.drawn_as_at() is None

@@ -395,7 +395,7 @@ with SqliteStore(sys.argv[1]).open() as entries:
 """
 
 
-@pytest.mark.parametrize("attempt", range(4))
+@pytest.mark.parametrize("attempt", range(2))
 def test_a_process_killed_at_any_moment_leaves_all_whole_batches_that_it_put(tmp_path: Path, attempt: int):
     rng = random.Random(attempt)
     with process(PUT_BATCHES, tmp_path) as writer:
@@ -533,9 +533,9 @@ def broken(content: bytes, value: bytes) -> bytes:
 
 @pytest.fixture(scope="module")
 def with_flips(sound: bytes, tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[Outcome]]:
-    """What becomes of 40 stores in each of which 1, 5 or 50 random bytes, anywhere, are others."""
+    """What becomes of 30 stores in each of which 1, 5 or 50 random bytes, anywhere, are others."""
     outcomes: dict[int, list[Outcome]] = {1: [], 5: [], 50: []}
-    for count, seed in itertools.product(outcomes, range(40)):
+    for count, seed in itertools.product(outcomes, range(30)):
         folder = tmp_path_factory.mktemp("flipped")
         (folder / FILE).write_bytes(flipped(sound, count, seed))
         outcomes[count].append(outcome(folder, seed))
@@ -543,16 +543,11 @@ def with_flips(sound: bytes, tmp_path_factory: pytest.TempPathFactory) -> dict[i
 
 
 @pytest.mark.parametrize(("count", "most"), [(1, 0.99), (5, 0.97), (50, 0.8)])
-def test_flipped_bytes_stop_nothing_and_cost_few_entries_and_never_give_a_wrong_value(
+def test_flipped_bytes_cost_few_entries_for_a_while_and_never_give_a_wrong_value(
     with_flips: dict[int, list[Outcome]], count: int, most: float
 ):
-    assert [seen for seen in with_flips[count] if seen.problem or seen.wrong] == []
+    assert [seen for seen in with_flips[count] if seen.problem or seen.wrong or not seen.restored] == []
     assert sum(seen.share >= most for seen in with_flips[count]) >= 0.9 * len(with_flips[count])
-
-
-@pytest.mark.parametrize("count", [1, 5, 50])
-def test_what_flipped_bytes_cost_is_found_after_it_was_put_again(with_flips: dict[int, list[Outcome]], count: int):
-    assert [seen for seen in with_flips[count] if not seen.restored] == []
 
 
 @pytest.mark.parametrize(
@@ -869,17 +864,17 @@ with SqliteStore(sys.argv[1]).open() as entries:
 
 
 @pytest.mark.parametrize("damaged", [False, True], ids=["fresh", "damaged"])
-def test_eight_processes_begin_at_the_same_moment(tmp_path: Path, sound: bytes, damaged: bool):
+def test_four_processes_begin_at_the_same_moment(tmp_path: Path, sound: bytes, damaged: bool):
     if damaged:
         (tmp_path / FILE).write_bytes(broken(sound, VALUE))
     with ExitStack() as stack:
-        running = [stack.enter_context(process(START, tmp_path, seed)) for seed in range(8)]
-        assert [line(one) for one in running] == ["ready"] * 8
+        running = [stack.enter_context(process(START, tmp_path, seed)) for seed in range(4)]
+        assert [line(one) for one in running] == ["ready"] * 4
         for one in running:
             release(one)
         errors = [one.communicate(timeout=25)[1] for one in running]
-    assert [one.returncode for one in running] == [0] * 8, errors
-    put_by_all = {key: value for seed in range(8) for key, value in random_entries(20, 1 + seed).items()}
+    assert [one.returncode for one in running] == [0] * 4, errors
+    put_by_all = {key: value for seed in range(4) for key, value in random_entries(20, 1 + seed).items()}
     assert found(tmp_path, put_by_all) == put_by_all
     assert len(found(tmp_path, ENTRIES)) >= (290 if damaged else 0)
     assert len(set_aside(tmp_path)) == damaged

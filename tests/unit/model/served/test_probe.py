@@ -124,7 +124,7 @@ def test_a_cap_is_not_looked_for_where_no_higher_temperature_is_asked() -> None:
 @pytest.mark.parametrize("noise", [0.0, 0.01])
 def test_honest_servers_are_hardly_ever_accused(seeded: bool, noise: float) -> None:
     """Also where one greedy word of a hundred is another one by what is computed beside it."""
-    kinds = [found(Simulated(p, noise, seeded=seeded, key=f"{n}")) for p in (0.2, 0.5, 0.8) for n in range(40)]
+    kinds = [found(Simulated(p, noise, seeded=seeded, key=f"{n}")) for p in (0.2, 0.5, 0.8) for n in range(20)]
     accused = [each for each in kinds if each.deterministic or each.copies or each.ignores_temperature or each.cap]
     assert accused == []
     assert noise or set(kinds) == {SEEDED if seeded else UNSEEDED}
@@ -134,6 +134,6 @@ def test_servers_that_ignore_the_temperature_are_mostly_found_out_without_seeds(
     kinds = [
         found(Simulated(p, seeded=False, ignores=True, key=f"{number}"))
         for p in (0.2, 0.5, 0.8)
-        for number in range(40)
+        for number in range(20)
     ]
     assert sum(kind.ignores_temperature for kind in kinds) >= 0.95 * len(kinds)
