@@ -438,15 +438,11 @@ def test_trials_without_a_reply_are_in_no_share_at_rising_temperature(ask: Ask, 
     assert ask(FRANCE, *QUICK, *ONCE).tables[WARMER] == [[f"{t:g}", "7", *share(7, 8)] for t in GRID]
 
 
-def test_an_unbroken_fact_scores_one(ask: Ask, script: Script):
+def test_an_unbroken_fact_is_called_so_and_scores_one(ask: Ask, script: Script):
     script(at_rising_temperature(["Paris"] * 6, "Paris", [10] * 9 + [5]))
-    scores = [line for line in ask(FRANCE, *QUICK, *ONCE).lines if line.startswith("FRS")]
-    assert scores == [f"FRS, d = {d}: 1.000" for d in (1, 2, 5, 10, 50)]
-
-
-def test_an_unbroken_fact_is_called_so(ask: Ask, script: Script):
-    script(at_rising_temperature(["Paris"] * 6, "Paris", [10] * 10))
-    assert "breaking temperature t_b: unbroken" in ask(FRANCE, *QUICK, *ONCE).lines
+    lines = ask(FRANCE, *QUICK, *ONCE).lines
+    assert "breaking temperature t_b: unbroken" in lines
+    assert [line for line in lines if line.startswith("FRS")] == [f"FRS, d = {d}: 1.000" for d in (1, 2, 5, 10, 50)]
 
 
 ESCAPE = "What is meant by the escape speed at a planet's surface, if air resistance is ignored?"
@@ -520,14 +516,13 @@ def no_list(truth: str) -> str:
 
 
 @pytest.mark.parametrize("truth", ["x", "1;2", "", "1,", ",", "1.5", "Paris", "1 2"])
-@pytest.mark.parametrize("options", [(), ("--temperatures",), ("seed=1,2",), ("no=setting",)], ids=" ".join)
 def test_a_truth_that_is_no_list_of_numbers_is_refused_before_anything_is_composed(
-    ask: Ask, script: Script, monkeypatch: pytest.MonkeyPatch, truth: str, options: tuple[str, ...]
+    ask: Ask, script: Script, monkeypatch: pytest.MonkeyPatch, truth: str
 ):
     model = script(by_wording(*RATERS))
     composed: list[Sequence[str]] = []
     monkeypatch.setattr(ask_module, "checked_overrides", composed.append)
-    answer = ask(FRANCE, *QUICK, f"--truth={truth}", *options)
+    answer = ask(FRANCE, *QUICK, f"--truth={truth}", "no=setting")
     assert answer == Said(1, {}, [], no_list(truth))
     assert (composed, model.models) == ([], [])
 
@@ -542,20 +537,10 @@ MISTAKES = {
     (FRANCE, "seed=1,2"): "one configuration at a time: seed=1,2 has several values",
     (FRANCE, "model=smollm2_135m,smollm2_360m"): "one configuration at a time: model=smollm2_135m,smollm2_360m has "
     "several values",
-    (FRANCE, "sampler.trials=0"): "sampler.perturbation: trials must be at least 1, not 0",
-    (FRANCE, "sampler.trails=2"): "there is no setting sampler.perturbation.trails (did you mean "
-    "sampler.perturbation.trials?); sampler.perturbation has temperatures, trials, max_new_tokens, prompts, orders, "
-    "permutations, forms, rewrites",
-    (FRANCE, "aggregator=cluster"): "there is no aggregator=cluster (did you mean clusters?); there are clusters, "
-    "entailment, text",
-    (FRANCE, "truth"): "'truth' is no override: write KEY=VALUE",
     ("seed=1", FRANCE): f"{FRANCE!r} is no override: write KEY=VALUE",
     ("",): "the question is empty",
     (" \n",): "the question is empty",
     ("Who wrote the play Hamlet?",): "question asked, 'Who wrote the play Hamlet?', is an exemplar of the prompt; "
-    "remove it from the questions, or take other exemplars: sampler.prompts names a file of them, and "
-    "builtin:zero_shot.yaml has none",
-    ("who wrote the PLAY Hamlet? ",): "question asked, 'who wrote the PLAY Hamlet?', is an exemplar of the prompt; "
     "remove it from the questions, or take other exemplars: sampler.prompts names a file of them, and "
     "builtin:zero_shot.yaml has none",
 }
@@ -602,28 +587,12 @@ def test_nobody_is_asked_when_nothing_was_answered(ask: Ask, script: Script):
     assert list(answer.tables) == [WORDINGS]
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("--truth", "2", "--temperatures", FRANCE, *QUICK),
-        (FRANCE, "--truth", "2", *QUICK, "--temperatures"),
-        ("--temperatures", FRANCE, QUICK[0], "--truth=2", QUICK[1]),
-    ],
-)
-def test_options_stand_anywhere(ask: Ask, script: Script, arguments: tuple[str, ...]):
+def test_options_stand_anywhere(ask: Ask, script: Script):
     script(at_rising_temperature(RATERS, "Lyon", [0] * 10))
-    answer = ask(*arguments)
+    answer = ask("--temperatures", FRANCE, QUICK[0], "--truth=2", QUICK[1])
     assert (answer.status, answer.error) == (0, "")
     assert rightness(answer)[0] == "If 'Lyon' is right"
     assert WARMER in answer.tables
-
-
-def test_help_says_what_may_be_given(ask: Ask):
-    answer = ask("--help")
-    assert answer.status == 0
-    text = " ".join(answer.lines)
-    for option in ("question", "KEY=VALUE", "--truth N", "--temperatures"):
-        assert option in text
 
 
 LISTS = ["1. Which city is the French capital?\n2. How do bees find their way home?\n3. What is the capital of France"]
@@ -662,9 +631,8 @@ def test_the_model_that_is_measured_may_be_named_as_the_one_that_rewrites(ask: A
     assert model.models == ["smollm2-135m"]
 
 
-@pytest.mark.parametrize("question", ["What do bees collect from flowers?", " what do BEES collect from flowers? "])
-def test_an_exemplar_of_the_rewriting_prompt_is_refused(ask: Ask, script: Script, question: str):
-    model = script(writing(*LISTS))
+def test_an_exemplar_of_the_rewriting_prompt_is_refused(ask: Ask, script: Script):
+    model, question = script(writing(*LISTS)), " what do BEES collect from flowers? "
     answer = ask(question, "rewriter=llm", "--truth", "1")
     assert answer == Said(
         1,
@@ -753,12 +721,6 @@ def test_nobody_is_asked_unless_input_and_output_are_a_terminal(
     assert (answer.status, answer.error) == (0, "")
     assert list(answer.tables) == [WORDINGS, COHORTS]
     assert len(answer.lines) == 3
-    assert terminal.replies == ["1"]
-
-
-def test_nobody_is_asked_without_any_input(ask: Ask, script: Script, replying: Any, monkeypatch: pytest.MonkeyPatch):
-    script(by_wording(*RATERS))
-    terminal = replying("1")
     monkeypatch.setattr(sys, "stdin", None)
     assert ask(FRANCE, *QUICK).status == 0
     assert terminal.replies == ["1"]
@@ -877,21 +839,6 @@ def environment() -> dict[str, str]:
 COMMAND = [sys.executable, "-m", "robust_eval", "ask"]
 
 
-def test_the_command_in_a_process_of_its_own(mlruns: Path, ask: Ask, loads: list[str]):
-    options = [*REAL, "--truth", "1"]
-    here = ask(*options)
-    done = subprocess.run(
-        [*COMMAND, *options, f"paths.mlruns={mlruns}"],
-        cwd=PROJECT,
-        env=environment(),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert said(done.returncode, done.stdout, done.stderr) == here
-
-
 @pytest.fixture
 def console() -> Iterator[tuple[int, int]]:
     ours, theirs = pty.openpty()
@@ -915,10 +862,7 @@ def shown(ours: int, seconds: float = 90) -> Iterator[str]:
         yield text
 
 
-@pytest.mark.parametrize("end", ["\n", "\x04"], ids=["enter", "ctrl-d"])
-def test_at_a_terminal_the_truth_is_asked_for(
-    mlruns: Path, ask: Ask, loads: list[str], console: tuple[int, int], end: str
-):
+def test_at_a_terminal_the_truth_is_asked_for(mlruns: Path, ask: Ask, loads: list[str], console: tuple[int, int]):
     ask(*REAL)  # the store has it
     ours, theirs = console
     process = subprocess.Popen(
@@ -930,7 +874,7 @@ def test_at_a_terminal_the_truth_is_asked_for(
         stderr=theirs,
     )
     os.close(theirs)
-    replies = iter(["9\n", end])
+    replies = iter(["9\n", "\x04"])
     prompts, text = 0, ""
     try:
         for text in shown(ours):
