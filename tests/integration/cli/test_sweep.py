@@ -1,4 +1,3 @@
-import itertools
 import json
 import re
 import subprocess
@@ -142,29 +141,6 @@ def test_the_parent_of_a_sweep_has_its_comparison(models: list[Path], swept: tup
             assert shown[f"path={model}, d={d}", figure] == child.data.metrics[figure]
     (pair,) = {(row["measured"], row["against"]) for row in pq.read_table(folder / "pairs.parquet").to_pylist()}
     assert pair == (f"path={models[0]}", f"path={models[1]}")
-
-
-def test_the_note_of_a_sweep_shows_what_its_comparison_shows(swept: tuple[Path, Path, str]):
-    mlruns, _, _ = swept
-    parent, children = recorded(mlruns)
-    (folder,) = mlruns.glob("sweeps/*/*/comparison")
-    markdown = (folder / "comparison.md").read_text()
-    note = parent.data.tags["mlflow.note.content"]
-    opening, *parts = note.split("\n\n")
-    title, *paragraphs = markdown.split("\n\n")
-    said = itertools.takewhile(lambda paragraph: not paragraph.startswith(("![", "## ")), paragraphs)
-    assert (title, "\n".join(f"- {sentence}" for sentence in said)) == ("# Comparison", opening)
-    assert parts[::2] == ["**Runs**", "**Pairs**", "The whole report is comparison.html, under Artifacts."]
-    for table in parts[1::2]:
-        assert len(table.splitlines()) > 2
-        assert f"\n\n{table}\n\n" in markdown
-    client = mlflow.MlflowClient(f"sqlite:///{mlruns}/mlflow.db")
-    names = {file.path for file in client.list_artifacts(parent.info.run_id, "tables")}
-    assert names == {f"tables/{name}.json" for name in ("runs", "pairs", "questions_that_differ_most")}
-    for child in children:
-        tables = [file.path for file in client.list_artifacts(child.info.run_id, "tables")]
-        assert tables == ["tables/figures.json", "tables/questions.json"]
-        assert f"| mean FRS, d = {child.data.params['metric.frs.d']} |" in child.data.tags["mlflow.note.content"]
 
 
 def test_a_search_for_runs_gives_a_table_and_the_parent_has_the_best_values(swept: tuple[Path, Path, str]):
