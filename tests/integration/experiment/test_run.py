@@ -86,6 +86,14 @@ def measure(tiny: list[str], tmp_path_factory: pytest.TempPathFactory) -> Callab
     return run
 
 
+@pytest.fixture(scope="module")
+def complete(measure: Callable[..., tuple[Result, Path]], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder whose store has all answers of a run."""
+    base = tmp_path_factory.mktemp("complete")
+    measure(base=base)
+    return base
+
+
 def figures(folder: Path) -> dict[str, float]:
     found: dict[str, float] = json.loads((folder / "summary.json").read_text())
     return {name: value for name, value in found.items() if "seconds" not in name}

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from experiments import run_experiment
-from scripted_server import Body, ScriptedServer, scripted_server
+from scripted_server import Body, ScriptedServer, certain_choice, scripted_server
 
 from robust_eval.answer import read_answers
 from robust_eval.config.overrides import checked_overrides
@@ -41,21 +41,20 @@ class Server:
     def __call__(self, body: Body) -> tuple[int, Mapping[str, str], Any]:
         text, t, seed = body["messages"][-1]["content"], body.get("temperature", 1.0), body.get("seed", 0)
         found = re.findall(r"(\w+) number (\d+)\?", text)
-        if body.get("n", 1) > 1:
-            return 400, {}, {"error": {"message": "one choice at a time", "code": None}}
+        choices = body.get("n", 1)
         if not found:
-            return said("a llama")
+            return said(*["a llama"] * choices)
         wording, number = found[-1][0], int(found[-1][1])
         if self.ends_after is not None and self.asked.total() >= self.ends_after:
             return 401, {}, {"error": {"message": "no such key", "code": "invalid_api_key"}}
         if "rewrite" in text.lower():
             self.rewritten[number] += 1
             return said(f"1. Name number {number}?\n2. Tell number {number}?")
-        self.asked[number, wording, t, seed] += 1
+        self.asked.update((number, wording, t, seed + index) for index in range(choices))
         firm = 0.4 + 2.4 * (zlib.crc32(f"{number}".encode()) % 101) / 100
-        drawn = zlib.crc32(f"{wording} {number} {t!r} {seed}".encode()) % 1000 / 1000
-        right = self.known(number) and (t == 0 or drawn < 1.5 - t / firm)
-        return said(answer_to(number) if right else "Xanadu")
+        drawn = [zlib.crc32(f"{wording} {number} {t!r} {seed + i}".encode()) % 1000 / 1000 for i in range(choices)]
+        right = [self.known(number) and (t == 0 or each < 1.5 - t / firm) for each in drawn]
+        return said(*(answer_to(number) if each else "Xanadu" for each in right))
 
     @property
     def numbers(self) -> set[int]:
@@ -66,12 +65,9 @@ def answer_to(number: int) -> str:
     return f"Item{number}"
 
 
-def said(text: str) -> tuple[int, Mapping[str, str], Any]:
-    top = [{"token": f"t{rank}", "logprob": -0.7 - rank, "bytes": None} for rank in range(20)]
-    token = {"token": text, "logprob": -0.7, "bytes": list(text.encode()), "top_logprobs": top}
-    message = {"role": "assistant", "content": text}
-    choice = {"index": 0, "finish_reason": "stop", "message": message, "logprobs": {"content": [token]}}
-    return 200, {}, {"choices": [choice], "usage": {"prompt_tokens": 20, "completion_tokens": 1}}
+def said(*texts: str) -> tuple[int, Mapping[str, str], Any]:
+    choices = [certain_choice(index, text) for index, text in enumerate(texts)]
+    return 200, {}, {"choices": choices, "usage": {"prompt_tokens": 20, "completion_tokens": len(texts)}}
 
 
 @pytest.fixture(scope="module", autouse=True)
