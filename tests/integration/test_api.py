@@ -21,7 +21,7 @@ import torch
 from hydra.core.global_hydra import GlobalHydra
 from scripted_server import scripted_server
 from shell import Shell
-from tiny_model import KNOWN, save_tiny_model
+from tiny_model import KNOWN, plain_settings, save_tiny_model
 from unseen import unseen
 
 import robust_eval
@@ -43,8 +43,7 @@ def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """Settings of a model with random weights that knows the facts it is asked for."""
-    model = save_tiny_model(tmp_path_factory.mktemp("model"), letters=True)
-    tiny = ["model=transformers", f"model.path={model}", "model.name=tiny", "model.prompt_style=plain"]
+    tiny = plain_settings(save_tiny_model(tmp_path_factory.mktemp("model"), letters=True))
     return [*tiny, *KNOWN, "dataset.limit=8", "engine.threads=1"]
 
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import pytest
 from facts_by_hand import exact_score
 from statsmodels.stats.proportion import proportion_confint
-from tiny_model import save_tiny_model
+from tiny_model import plain_settings, save_tiny_model
 
 from robust_eval.aggregator.base import ENSEMBLE
 from robust_eval.answer import CURVES, NO_ANSWER, NO_REPLY, Answers, answer_table
@@ -805,14 +805,9 @@ def test_nothing_but_answers_is_left_behind(ask: Ask, mlruns: Path, loads: list[
     assert [file.name for file in mlruns.iterdir()] == ["store"]
 
 
-@pytest.fixture(scope="module")
-def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_tiny_model(tmp_path_factory.mktemp("model"))
-
-
 @pytest.fixture
-def tiny(tiny_folder: Path) -> list[str]:
-    return ["model=transformers", f"model.path={tiny_folder}", "model.name=tiny", "model.prompt_style=plain"]
+def tiny(tmp_path: Path) -> list[str]:
+    return plain_settings(save_tiny_model(tmp_path / "model"))
 
 
 def test_another_truth_is_no_cause_for_a_warning(ask: Ask, tiny: list[str], caplog: pytest.LogCaptureFixture):

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from experiments import run_experiment
-from tiny_model import save_tiny_model
+from tiny_model import plain_settings, save_tiny_model
 
 from robust_eval.aggregator.base import ENSEMBLE
 from robust_eval.answer import SAMPLER, SCHEMA
@@ -36,10 +36,7 @@ def ask(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Ask:
     def run(*overrides: str) -> tuple[Result, Path]:
         folder = tmp_path_factory.mktemp("run")
         settings = [
-            "model=transformers",
-            f"model.path={tiny_folder}",
-            "model.name=tiny",
-            "model.prompt_style=plain",
+            *plain_settings(tiny_folder),
             "dataset=physics",
             "dataset.limit=4",
             "engine.threads=1",

@@ -10,7 +10,7 @@ from api_server import api_server
 from experiments import run_experiment
 from fading_server import FadingServer
 from scripted_server import ScriptedServer, scripted_server
-from tiny_model import save_tiny_model
+from tiny_model import plain_settings, save_tiny_model
 
 from robust_eval.config.overrides import Checked, checked_overrides, jobs
 from robust_eval.config.schema import register
@@ -180,8 +180,7 @@ def test_jobs_that_ask_for_the_same_answers_are_counted_once(settings: list[str]
 
 def test_a_model_that_is_loaded_here_answers_all_trials_anew(tmp_path: Path):
     register()
-    save_tiny_model(tmp_path / "model")
-    tiny = ["model=transformers", "model.name=tiny", f"model.path={tmp_path / 'model'}", "model.prompt_style=plain"]
+    tiny = plain_settings(save_tiny_model(tmp_path / "model"))
     settings = [*tiny, "dataset.limit=3", "tracking=none", f"paths.mlruns={tmp_path / 'mlruns'}", "engine.threads=1"]
 
     def checked(*more: str) -> Checked:

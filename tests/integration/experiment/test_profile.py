@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from experiments import configuration, run_experiment
-from tiny_model import KNOWN, save_tiny_model
+from tiny_model import KNOWN, plain_settings, save_tiny_model
 
 from robust_eval.config.overrides import checked_overrides
 from robust_eval.config.schema import register
@@ -32,8 +32,7 @@ PROFILE = ["experiment=profile", *(f"sampler.{name}.{setting}" for name in METHO
 def ask(tmp_path_factory: pytest.TempPathFactory) -> Ask:
     """Run an experiment with a tiny model on a few facts that it knows; all share a store."""
     mlruns = tmp_path_factory.mktemp("mlruns")
-    model = save_tiny_model(tmp_path_factory.mktemp("model"), letters=True)
-    tiny = ["model=transformers", f"model.path={model}", "model.name=tiny", "model.prompt_style=plain", *KNOWN]
+    tiny = [*plain_settings(save_tiny_model(tmp_path_factory.mktemp("model"), letters=True)), *KNOWN]
 
     def run(*overrides: str, figures: bool = False) -> tuple[Result, Path]:
         folder = tmp_path_factory.mktemp("run")

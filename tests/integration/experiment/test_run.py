@@ -15,7 +15,7 @@ import pytest
 from experiments import configuration, run_experiment
 from filelock import FileLock
 from omegaconf import OmegaConf
-from tiny_model import KNOWN, save_tiny_encoder, save_tiny_model
+from tiny_model import KNOWN, plain_settings, save_tiny_encoder, save_tiny_model
 
 from robust_eval.answer import SCHEMA
 from robust_eval.error import UserError
@@ -64,9 +64,8 @@ def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def tiny(tiny_folder: Path) -> list[str]:
     """Settings of a run of a tiny random model that keeps whatever it answers, without tracking."""
-    model = ["model=transformers", f"model.path={tiny_folder}", "model.name=tiny", "model.prompt_style=plain"]
     few = ["sampler.temperature_sweep.selection=none", "sampler.temperature_sweep.trials=3"]
-    return [*model, *few, "tracking=none"]
+    return [*plain_settings(tiny_folder), *few, "tracking=none"]
 
 
 @pytest.fixture(scope="module")
@@ -418,10 +417,7 @@ def enumerate_facts(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory)
         folder = tmp_path_factory.mktemp("exact")
         settings = [
             "sampler=exact",
-            "model=transformers",
-            f"model.path={tiny_folder}",
-            "model.name=tiny",
-            "model.prompt_style=plain",
+            *plain_settings(tiny_folder),
             "dataset.limit=3",
             "sampler.exact.selection=none",
             "sampler.exact.nodes=20",
@@ -477,7 +473,7 @@ Command = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def test_the_smoke_preset_runs_from_the_command_line(command: Command, tiny_folder: Path, tmp_path: Path):
-    tiny = ["model=transformers", f"model.path={tiny_folder}", "model.name=tiny", "model.prompt_style=plain", *KNOWN]
+    tiny = [*plain_settings(tiny_folder), *KNOWN]
     process = command("experiment=smoke", *tiny, f"paths.mlruns={tmp_path}", figures=False)
     assert process.returncode == 0, process.stderr
     (report,) = tmp_path.glob("runs/*/*/report.html")

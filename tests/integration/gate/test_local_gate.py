@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from experiments import run_experiment
-from tiny_model import KNOWN, save_tiny_model
+from tiny_model import KNOWN, plain_settings, save_tiny_model
 
 from robust_eval.cli import gate
 
@@ -33,8 +33,7 @@ def measure(folder: Path, *settings: str) -> None:
     folder.mkdir(parents=True)
     mlruns = folder.parents[1]
     model = save_tiny_model(mlruns.parent / "model", letters=True)
-    tiny = ["model=transformers", f"model.path={model}", "model.name=tiny", "model.prompt_style=plain"]
-    run_experiment(folder, *tiny, "tracking=none", f"paths.mlruns={mlruns}", *settings)
+    run_experiment(folder, *plain_settings(model), "tracking=none", f"paths.mlruns={mlruns}", *settings)
 
 
 def test_it_stops_when_it_is_decided_and_says_what_that_saved(
