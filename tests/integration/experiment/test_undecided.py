@@ -43,13 +43,13 @@ def test_breaking_temperatures_and_scores_are_those_of_all_answers_for_fewer(
 
 
 def test_asking_for_all_afterwards_asks_for_the_rest_alone(served: ScriptedServer, tmp_path: Path):
-    served.answer = server = FadingServer(4)
+    served.answer = server = FadingServer()
     ask(served, tmp_path, UNDECIDED)
     before = server.answered.total()
     whole = ask(served, tmp_path)
     assert server.answered.total() - before == FACTS * GRID * TRIALS - (before - FACTS)
     assert set(server.answered.values()) == {1}
-    served.answer = FadingServer(4)
+    served.answer = FadingServer()
     fresh = ask(served, tmp_path, store="fresh")
     assert whole.graded["temperature_sweep"].equals(fresh.graded["temperature_sweep"])
     assert whole.summary().keys() == fresh.summary().keys()
@@ -58,9 +58,9 @@ def test_asking_for_all_afterwards_asks_for_the_rest_alone(served: ScriptedServe
 
 
 def test_faults_lose_nothing(served: ScriptedServer, tmp_path: Path):
-    served.answer = FadingServer(4)
+    served.answer = FadingServer()
     undisturbed = ask(served, tmp_path, UNDECIDED, store="undisturbed")
-    served.answer = server = FadingServer(4, failing=0.2)
+    served.answer = server = FadingServer(failing=0.2)
     result = ask(served, tmp_path, UNDECIDED, "model.retries=3")
     assert len(server.failed) > 10
     assert answers(result) == answers(undisturbed)
