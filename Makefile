@@ -1,11 +1,11 @@
-# make run | make run ARGS="sampler.trials=20" | make test | make test-unit | make lint | make dist | make ui | make clean-store | make install
+# make run | make run ARGS="sampler.trials=20" | make test-fast | make test | make lint | make dist | make ui | make clean-store | make install
 PYTHON ?= python3
 ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 
-.PHONY: run test test-unit lint dist ui clean-store install
+.PHONY: run test-fast test lint dist ui clean-store install
 
 run: install
 	$(BIN)/python run.py $(ARGS)
@@ -18,12 +18,12 @@ PROCESSES := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 PYTEST := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE HF_HUB_OFFLINE=1 $(BIN)/python -m pytest --numprocesses $(PROCESSES) \
 	--maxprocesses 4 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
+# No model, no server, no browser, no process: 90 seconds.
+test-fast: install
+	$(PYTEST) tests/unit robust_eval -m "not slow" $(ARGS)
+
 test: install
 	$(PYTEST) $(ARGS)
-
-# No model, no network, no browser.
-test-unit: install
-	$(PYTEST) tests/unit robust_eval $(ARGS)
 
 lint: install
 	$(BIN)/ruff check .

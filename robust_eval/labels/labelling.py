@@ -17,7 +17,7 @@ from robust_eval.runtime.process import process_lock
 
 
 class LabelItem(NamedTuple):
-    """ReplyReader to a question; a reply that was drawn several times is shown once."""
+    """Reply to a question; a reply that was drawn several times is shown once."""
 
     number: int
     question: Question

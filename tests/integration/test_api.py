@@ -21,6 +21,7 @@ import torch
 from hydra.core.global_hydra import GlobalHydra
 from scripted_server import scripted_server
 from shell import Shell
+from tiny_model import KNOWN, plain_settings, save_tiny_model
 from unseen import unseen
 
 import robust_eval
@@ -37,6 +38,13 @@ QUICK: dict[str, Any] = {"experiment": "certainty", "tracking": "none", "sampler
 def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("robust_eval.report.figures.CATALOGUE", [])  # most of the time of a small run
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Settings of a model with random weights that knows the facts it is asked for."""
+    tiny = plain_settings(save_tiny_model(tmp_path_factory.mktemp("model"), letters=True))
+    return [*tiny, *KNOWN, "dataset.limit=8", "engine.threads=1"]
 
 
 @pytest.fixture
@@ -65,15 +73,9 @@ def figures(run: Evaluation) -> dict[str, float]:
 
 
 def test_a_run_gives_the_figures_of_the_command_to_the_last_bit_and_a_second_call_asks_nothing(
-    shell: Shell, tmp_path: Path
+    shell: Shell, tiny: list[str], tmp_path: Path
 ):
-    settings = [
-        "dataset.limit=8",
-        "sampler.selection=contains",
-        "sampler.trials=4",
-        "metric=[frs,certainty]",
-        "engine.threads=1",
-    ]
+    settings = [*tiny, "sampler.trials=4", "metric=[frs,certainty]"]
     ran = shell.python(["-m", "robust_eval", *settings, "hydra.run.dir=command"], tmp_path, figures=False)
     assert ran.returncode == 0, ran.stderr
     first = robust_eval.run([*settings, "store=none"])
@@ -208,11 +210,11 @@ def state() -> dict[str, Any]:
     }
 
 
-def test_nothing_stays_set_in_the_process(paris: Callable, tmp_path: Path):
+def test_nothing_stays_set_in_the_process(tiny: list[str]):
     torch.set_num_threads(2)
     try:
         before = state()
-        robust_eval.run(["experiment=smoke", "dataset.limit=6", "engine.threads=1"])
+        robust_eval.run([*tiny, "experiment=smoke"])
         assert state() == before
         with pytest.raises(UserError):
             robust_eval.run(["dataset.limit=0"])

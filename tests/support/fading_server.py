@@ -14,7 +14,7 @@ from typing import Any
 
 from dialects import ANSWERS
 from experiments import run_experiment
-from scripted_server import Body, ScriptedServer
+from scripted_server import Body, ScriptedServer, certain_choice
 
 from robust_eval.tracking.result import Result
 
@@ -54,12 +54,7 @@ class FadingServer:
             if question:
                 self.answered[question, t, seed] += 1
             said = said_to(question or "", t, seed)
-            top = [{"token": f"t{rank}", "logprob": -0.7 - rank, "bytes": None} for rank in range(20)]
-            token = {"token": said, "logprob": -0.7, "bytes": list(said.encode()), "top_logprobs": top}
-            message = {"role": "assistant", "content": said}
-            choices.append(
-                {"index": index, "finish_reason": "stop", "message": message, "logprobs": {"content": [token]}}
-            )
+            choices.append(certain_choice(index, said))
         usage = {"prompt_tokens": 20, "completion_tokens": number}
         return 200, {}, {"choices": choices, "usage": usage}
 

@@ -11,7 +11,7 @@ QUESTIONS = [
     {"id": "it", "question": "What is the capital of Italy?", "answers": ["Rome", "Roma"]},
     {"id": "no", "question": "What is the capital of Norway?", "answers": ["Oslo"]},
 ]
-GRID = [0.0, 0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0]
+GRID = [0.0, 0.2, 0.8, 1.4, 1.6, 2.0]
 EPOCHS = 20
 CHOICES = ["Rome", "Paris", "Oslo"]
 

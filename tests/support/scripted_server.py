@@ -33,6 +33,14 @@ def chat_reply(text: str, reasoning: str | None = None, thought: int = 0) -> Scr
     return 200, {}, whole
 
 
+def certain_choice(index: int, text: str) -> Body:
+    """A choice whose text is one token, with log-probabilities of twenty."""
+    top = [{"token": f"t{rank}", "logprob": -0.7 - rank, "bytes": None} for rank in range(20)]
+    token = {"token": text, "logprob": -0.7, "bytes": list(text.encode()), "top_logprobs": top}
+    message = {"role": "assistant", "content": text}
+    return {"index": index, "finish_reason": "stop", "message": message, "logprobs": {"content": [token]}}
+
+
 class Received(NamedTuple):
     """A request; names of headers are in lower case."""
 

@@ -24,6 +24,11 @@ CHAT_TEMPLATE = (
 )
 
 
+def plain_settings(folder: Path) -> list[str]:
+    """Settings of a run of the model in a folder, asked with plain text."""
+    return ["model=transformers", f"model.path={folder}", "model.name=tiny", "model.prompt_style=plain"]
+
+
 def byte_tokenizer(chat_template: str | None = None) -> PreTrainedTokenizerFast:
     """One token for each byte; the ids 0 to 2 are special."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())

@@ -1,9 +1,10 @@
-"""Every benchmark runs in its quick form, prints a table and gives the same figures as one flat JSON object."""
+"""Benchmarks print a table in their quick form, and give the same figures as one flat JSON object."""
 
 import json
 import math
 import re
 import shutil
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,11 @@ from support.command import write_figures
 
 from robust_eval.config.schema import PROJECT
 
-BENCHMARKS = sorted(file for file in (PROJECT / "benchmarks").glob("*.py") if file.stem != "tables")
 NUMBER = re.compile(r"(?<![\w.])-?\d[\d,]*(?:\.\d+)?(?: ?%)?")
 NEEDS_CHROMIUM = {"report"}
+LONG = {"busy_machine", "estimators", "memory", "ray_engine", "sampling", "served_estimators"}
+"""They load the embedded model several times, start servers or Ray, also in their quick form."""
+QUICK = sorted(file for file in (PROJECT / "benchmarks").glob("*.py") if file.stem not in {"tables", *LONG})
 
 
 def shows(printed: str, figures: dict[str, Any]) -> bool:
@@ -29,7 +32,18 @@ def shows(printed: str, figures: dict[str, Any]) -> bool:
     return printed in named or any(f"{factor * value:.{decimals}f}" == digits for value in numbers)
 
 
-@pytest.mark.parametrize("benchmark", BENCHMARKS, ids=lambda file: file.stem)
+@pytest.mark.parametrize("name", sorted(LONG))
+def test_a_long_benchmark_is_loaded_and_reads_its_arguments(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr("sys.argv", [name, "--help"])
+    with pytest.raises(SystemExit) as ended:
+        import_module(name).main()
+    assert ended.value.code == 0
+    assert "--quick" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("benchmark", QUICK, ids=lambda file: file.stem)
 def test_a_benchmark_runs_quickly_and_gives_what_it_prints(benchmark: Path, shell: Shell, tmp_path: Path):
     if benchmark.stem in NEEDS_CHROMIUM and not shutil.which("chromium"):
         pytest.skip("there is no Chromium")
@@ -53,9 +67,3 @@ def test_a_figure_that_is_undefined_is_written_as_a_word_and_one_that_is_infinit
     assert figures == {"one": 1.5, "none": "undefined", "text": "here"}
     with pytest.raises(ValueError, match="Out of range float values are not JSON compliant"):
         write_figures(file, {"one": math.inf})
-
-
-@pytest.mark.parametrize("part", ["local-0", "local-1"])
-def test_a_part_of_rays_benchmark_answers_by_itself(part: str, shell: Shell):
-    words = [str(PROJECT / "benchmarks" / "ray_engine.py"), "--part", part, "2"]
-    assert shell.python(words).returncode == 0

@@ -347,20 +347,10 @@ MISTAKES = {
     (FRANCE, "seed=1,2"): "one configuration at a time: seed=1,2 has several values",
     (FRANCE, "model=smollm2_135m,smollm2_360m"): "one configuration at a time: model=smollm2_135m,smollm2_360m has "
     "several values",
-    (FRANCE, "sampler.trials=0"): "sampler.perturbation: trials must be at least 1, not 0",
-    (FRANCE, "sampler.trails=2"): "there is no setting sampler.perturbation.trails (did you mean "
-    "sampler.perturbation.trials?); sampler.perturbation has temperatures, trials, max_new_tokens, prompts, orders, "
-    "permutations, forms, rewrites",
-    (FRANCE, "aggregator=cluster"): "there is no aggregator=cluster (did you mean clusters?); there are clusters, "
-    "entailment, text",
-    (FRANCE, "truth"): "'truth' is no override: write KEY=VALUE",
     ("seed=1", FRANCE): f"{FRANCE!r} is no override: write KEY=VALUE",
     ("",): "the question is empty",
     (" \n",): "the question is empty",
     ("Who wrote the play Hamlet?",): "question asked, 'Who wrote the play Hamlet?', is an exemplar of the prompt; "
-    "remove it from the questions, or take other exemplars: sampler.prompts names a file of them, and "
-    "builtin:zero_shot.yaml has none",
-    ("who wrote the PLAY Hamlet? ",): "question asked, 'who wrote the PLAY Hamlet?', is an exemplar of the prompt; "
     "remove it from the questions, or take other exemplars: sampler.prompts names a file of them, and "
     "builtin:zero_shot.yaml has none",
 }

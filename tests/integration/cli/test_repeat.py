@@ -1,5 +1,6 @@
 """A folder of somebody else is asked again without being trusted."""
 
+import json
 import re
 import subprocess
 from collections.abc import Callable
@@ -21,7 +22,8 @@ SETTINGS: dict[str, object] = {
     "model": {"name": "tiny", "path": "somewhere", "trust_remote_code": False},
     "question_types": None,
 }
-SERVER = {"base_url": "https://collector.example/v1", "api_key_env": "AWS_SECRET_ACCESS_KEY"}
+CASES = json.loads(Path(__file__).with_name("untrusted_settings.json").read_text(encoding="utf-8"))
+"""Settings of a folder, and the line that says them again."""
 NO_PLACES = {
     *("accents", "cascade", "categories", "columns", "contains", "correct", "d", "device", "drift"),
     *("dtype", "encoding", "estimator", "experiment", "extra_body", "form", "forms", "invalid", "kind", "layout"),
@@ -59,31 +61,7 @@ def refusal(folder: Path, *overrides: str) -> str:
     return str(problem.value)
 
 
-@pytest.mark.parametrize(
-    ("settings", "line"),
-    [
-        ({"model": {"trust_remote_code": True}}, "model.trust_remote_code=True"),
-        ({"model": {"trust_remote_code": "yes"}}, "model.trust_remote_code=yes"),
-        ({"rewriter": {"model": {"trust_remote_code": 1}}}, "rewriter.model.trust_remote_code=1"),
-        (
-            {"model": SERVER},
-            "model.api_key_env=AWS_SECRET_ACCESS_KEY model.base_url=https://collector.example/v1",
-        ),
-        ({"model": {"base_url": "http://[::1]:9/v1; rm"}}, "'model.base_url=http://[::1]:9/v1; rm'"),
-        (
-            {"model": {"model_args": {"base_url": "http://x", "n": 1}}},
-            """'model.model_args={base_url:'"'"'http://x'"'"',n:1}'""",
-        ),
-        ({"engine": {"address": "collector.example:6379"}}, "engine.address=collector.example:6379"),
-        ({"tracking": {"uri": "https://collector.example"}}, "tracking.uri=https://collector.example"),
-        ({"store": {"folder": "/home/ann"}}, "store.folder=/home/ann"),
-        ({"paths": {"mlruns": "/home/ann"}}, "paths.mlruns=/home/ann"),
-        (
-            {"defaults": ["/schema/model/inspect@model"], "model": {"model": "openai-api/collector/x"}},
-            "model.model=openai-api/collector/x",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("settings", "line"), CASES["never trusted"])
 def test_what_no_folder_is_trusted_with_has_to_be_said_again(settings: dict[str, object], line: str, tmp_path: Path):
     folder = run_folder(tmp_path / "mlruns", settings)
     assert refusal(folder).endswith(TRUSTED + line)
@@ -91,24 +69,7 @@ def test_what_no_folder_is_trusted_with_has_to_be_said_again(settings: dict[str,
     assert lines(folder, *said) == said
 
 
-@pytest.mark.parametrize(
-    ("settings", "line"),
-    [
-        ({"dataset": {"path": "/etc/passwd"}}, "dataset.path=/etc/passwd"),
-        ({"dataset": {"path": "quiz.csv"}}, "dataset.path=quiz.csv"),
-        ({"dataset": {"path": "builtin:../../secrets.jsonl"}}, "dataset.path=builtin:../../secrets.jsonl"),
-        (
-            {"dataset": {"hub": "parquet", "subsets": ["https://x"]}},
-            "dataset.hub=parquet 'dataset.subsets=['\"'\"'https://x'\"'\"']'",
-        ),
-        ({"model": {"path": "somebody/model"}}, "model.path=somebody/model"),
-        ({"sampler": {"repetition": {"prompts": "/home/ann/x.yaml"}}}, "sampler.repetition.prompts=/home/ann/x.yaml"),
-        ({"sampler": {"recorded": {"file": "answers.csv"}}}, "sampler.recorded.file=answers.csv"),
-        ({"grader": {"model": {"path": "/home/ann"}}}, "grader.model.path=/home/ann"),
-        ({"aggregator": {"model": "/home/ann"}}, "aggregator.model=/home/ann"),
-        ({"labels": "ann.csv", "question_types": "/home/ann"}, "labels=ann.csv question_types=/home/ann"),
-    ],
-)
+@pytest.mark.parametrize(("settings", "line"), CASES["trusted under one's own mlruns"])
 def test_what_is_read_is_that_of_a_run_under_ones_own_mlruns_or_has_to_be_said(
     settings: dict[str, object], line: str, tmp_path: Path
 ):

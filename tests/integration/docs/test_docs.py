@@ -1,67 +1,51 @@
-"""The README and the pages in docs/ do what they say: every command is run, every link, setting and name is checked."""
+"""The commands of the README and of docs/ run, of few questions; measurements that other tests run are planned."""
 
-import doctest
 import json
 import os
 import re
 import shlex
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
-from omegaconf import DictConfig, OmegaConf
+from doc_pages import FRONT, LAYOUTS, PAGES, TESTED_ELSEWHERE, commands, fences
 from shell import SENTENCES, Shell
 from tiny_model import save_tiny_model
 
 from robust_eval.cli.main import COMMANDS
 from robust_eval.config.overrides import checked_overrides
-from robust_eval.config.schema import CONF, PROJECT, SCHEMAS, register
+from robust_eval.config.schema import CONF, PROJECT, register
 from robust_eval.dataset.jsonl import JsonLines
-from robust_eval.tracking.settings import SEVERAL
 
-DOCS = PROJECT / "docs"
-FRONT = "../README.md"
-NAMES = [FRONT, *sorted(file.name for file in DOCS.glob("*.md"))]
-PAGES = {name: (DOCS / name).read_text(encoding="utf-8") for name in NAMES}
-TESTED_ELSEWHERE = ("data_sets.md", "harnesses.md", "inspect.md", "lm_eval.md", "scaling.md")
-"""Their blocks are those of tests/unit/docs/test_data_set_page.py, tests/integration/interop/test_imported.py,
-tests/integration/interop/test_inspect_page.py, tests/integration/interop/test_lm_eval_tasks.py and
-tests/integration/docs/test_scaling_page.py."""
-WITH_COMMANDS = [name for name, text in PAGES.items() if "\n```sh\n" in text and name not in TESTED_ELSEWHERE]
-WITHOUT_FIGURES = ("reproduce.md", "extend.md")
-"""Pages of many runs, whose figures the other pages draw."""
-LIMITS = {
-    "experiment=multiqa": 2,
-    "experiment=certainty": 1,
-    "experiment=order": 1,
-    "experiment=challenge": 1,
-    "experiment=thinking": 1,
-}
+FIRST = [FRONT, "quickstart.md"]
+"""Pages whose runs others compare or take answers from."""
+WITH_COMMANDS = [
+    *FIRST,
+    *(name for name, text in PAGES.items() if "\n```sh\n" in text and name not in (*FIRST, *TESTED_ELSEWHERE)),
+]
+RUN = (*FIRST, "recorded_answers.md")
+"""Pages whose measurements run, the first of each kind; those of others are planned, unless they leave what a later
+command reads.
+"""
+LIMITS = {"experiment=multiqa": 2, "experiment=certainty": 1}
 """Questions that a command of an experiment asks at most; of any other :data:`LIMIT`."""
 LIMIT = 6
 """Of the first six facts, the embedded model knows one."""
 PHYSICS = PROJECT.parent / "shared" / "data" / "physics_mcq"
 KINDS = ("experiment=", "sampler=", "metric=", "aggregator=", "grader=")
-"""The groups that decide what a run does. The first of each kind runs; of the others the plan is enough, but for those
-that leave what a later command reads.
-"""
-LEAVES = ("hydra.run.dir=", "dry_run=", "sampler.file=")
+"""The groups that decide what a run does."""
+PLANNED = ("experiment=profile",)
+"""Kinds that tests/integration/experiment runs."""
+LEAVES = ("hydra.run.dir=", "dry_run=")
 FEWER = {
-    "sampler.temperatures=[0.7]": "sampler.nodes=6 sampler.max_new_tokens=2 sampler.prompts=builtin:zero_shot.yaml",
     "experiment=multiqa": "sampler.perturbation.rewrites=2 sampler.perturbation.max_new_tokens=6 "
     "sampler.perturbation.prompts=builtin:zero_shot.yaml",
-    "sampler=exact": "sampler.nodes=6",
     "sampler.selection=none": "sampler.trials=2",
     "sampler.selection=contains": "sampler.trials=2",
     "model.path=models/mine": "sampler.trials=2 sampler.selection=none",
     "experiment=certainty": "sampler.repetition.trials=4 sampler.repetition.max_new_tokens=4 "
     "sampler.repetition.prompts=builtin:zero_shot.yaml",
-    "experiment=order": "sampler.order.forms=[dots] sampler.order.max_new_tokens=4 "
-    "sampler.order.prompts=builtin:zero_shot.yaml",
-    "experiment=thinking": "sampler.traces=2 sampler.budgets=[0,8] sampler.max_new_tokens=4 sampler.nodes=4",
-    "experiment=challenge": "sampler.turns=2 sampler.trials=1 sampler.max_new_tokens=8",
 }
 """What is added to a command that has such a word: the first of them that fits its sampler. Exemplars take most of the
 time of a small run; a command that names its prompts keeps these. The model of one's own knows nothing here."""
@@ -73,26 +57,6 @@ MOST_DATA_SETS = 2
 """Data sets that a sweep goes through."""
 MOST_D = 2
 """Values of ``metric.frs.d`` that a sweep goes through."""
-OWN = {"mine", "quiz", *re.findall(r'@robust_eval\.register\("\w+", "(\w+)"\)', PAGES["extend.md"])}
-"""Options that the pages make."""
-LAYOUTS = {
-    "python": r"# (\S+\.py)(, continued)?$",
-    "yaml": r"(?:# @package \S+\n)?# (\S+\.ya?ml)$",
-    "toml": r"# (\S+\.toml)$",
-}
-"""The line of a block that says which file it is, or which it goes on with."""
-
-
-def fences(page: str) -> Iterator[tuple[str, str]]:
-    """The language and the text of every block."""
-    yield from re.findall(r"^```(\w*)\n(.*?)^```$", PAGES[page], flags=re.MULTILINE | re.DOTALL)
-
-
-def commands(page: str) -> list[str]:
-    return [line for kind, text in fences(page) if kind == "sh" for line in text.splitlines()]
-
-
-# --- commands ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -103,8 +67,8 @@ def mlruns(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def ran() -> set[tuple[str, ...]]:
-    """The kinds of runs that a page has run."""
-    return set()
+    """The kinds of runs that need not run any more."""
+    return {PLANNED}
 
 
 @pytest.fixture(scope="module")
@@ -154,6 +118,7 @@ def write_blocks(page: str, folder: Path) -> None:
 
 def small_program(text: str) -> str:
     """A program that runs nothing but an experiment, with as few questions and answers as :func:`small` gives it."""
+    text = text.replace('["experiment=smoke"]', f'["experiment=smoke", "dataset.limit={LIMIT}"]')
     for experiment, limit in LIMITS.items():
         alone = f'["{experiment}"], **'
         if alone in text:
@@ -222,9 +187,7 @@ def _data_here(name: str) -> str:
     return {"multiple_choice": "physics", "extractive": "passages", "abstractive": "facts"}[settings["scenario"]]
 
 
-def run(
-    line: str, shell: Shell, place: Path, mlruns: Path, figures: bool = True, plan: bool = False
-) -> subprocess.CompletedProcess[str]:
+def run(line: str, shell: Shell, place: Path, mlruns: Path, plan: bool = False) -> subprocess.CompletedProcess[str]:
     """Run a command of a page as it stands, but for what :func:`small` says and where it leaves what it makes.
 
     With ``plan`` a measurement is planned and not run.
@@ -259,7 +222,7 @@ def run(
         arguments = [*arguments, "--encoder", SENTENCES, "--epochs", "1"]
     elif named == "compare":
         arguments = [*arguments, "--mlruns", str(mlruns)]
-    return shell.python([*program, *arguments], place, figures=figures)
+    return shell.python([*program, *arguments], place, figures=False)
 
 
 @pytest.mark.parametrize("page", WITH_COMMANDS)
@@ -278,10 +241,9 @@ def test_every_command_of_a_page_runs(
         words = shlex.split(line)
         kind = tuple(word for word in words if _decides(word))
         measures = "run.py" in words
-        plan = measures and kind in ran and not any(word.startswith(LEAVES) for word in words)
-        figures = page not in WITHOUT_FIGURES and kind not in ran
-        ran |= {kind} if measures and "dry_run=true" not in words else set()
-        result = run(line, shell, place, mlruns, figures=figures, plan=plan)
+        plan = measures and not any(word.startswith(LEAVES) for word in words) and (page not in RUN or kind in ran)
+        ran |= {kind} if measures and not plan else set()
+        result = run(line, shell, place, mlruns, plan=plan)
         assert result.returncode == 0, f"{line}\n{result.stdout}{result.stderr}"
 
 
@@ -320,7 +282,8 @@ def test_a_command_that_is_wrong_is_found(shell: Shell, place: Path, mlruns: Pat
 
 
 def test_the_quickstart_knows_what_the_terminal_says(shell: Shell, place: Path, mlruns: Path):
-    ran = shell.python([str(PROJECT / "run.py"), "experiment=smoke", f"paths.mlruns={mlruns}"], place, figures=False)
+    register()
+    ran = run("python run.py experiment=smoke", shell, place, mlruns)
     named = re.findall(r"^\| `(.+?)` \|", PAGES["quickstart.md"], flags=re.MULTILINE)
     assert len(named) == 8
     assert [words for words in named if words not in ran.stdout + ran.stderr] == []
@@ -331,110 +294,7 @@ def test_the_readme_shows_what_its_experiments_say(shell: Shell, place: Path, ml
     shown = re.findall(r"^```sh\n(python run\.py [^\n]+)\n```\n+```text\n(.*?)^```$", PAGES[FRONT], re.M | re.S)
     assert len(shown) == [kind for kind, _ in fences(FRONT)].count("text") == 3
     for line, text in shown:
-        ran = run(line, shell, place, mlruns, figures=False)
+        ran = run(line, shell, place, mlruns)
         named = re.findall(r"^│ (\S.*?) +│", text, flags=re.MULTILINE)
         assert len(named) >= 3
         assert [label for label in named if f"│ {label} " not in ran.stdout] == []
-
-
-def test_every_figure_that_a_run_or_a_comparison_leaves_is_explained(mlruns: Path, place: Path):
-    drawn = {file.stem for root in (mlruns, place) for file in root.rglob("figures/*.png")}
-    headings = " ".join(re.findall(r"^### .*", PAGES["figures.md"], flags=re.MULTILINE))
-    also = " ".join(re.findall(r"Also called `\w+`|`\w+` in a comparison", PAGES["figures.md"]))
-    explained = set(re.findall(r"`(\w+)`", headings + also))
-    assert len(drawn) >= 15  # the commands above made them
-    assert {re.sub(r"_\d+$", "", name) for name in drawn} - explained == set()
-
-
-# --- words ------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("page", [name for name in PAGES if name not in TESTED_ELSEWHERE])
-def test_every_block_says_what_it_is(page: str):
-    """So that no command stands in a block that is not run, and no code in one that is not written to a file."""
-    for kind, text in fences(page):
-        assert kind in ("sh", "python", "yaml", "toml", "csv", "json", *(["text"] if page == FRONT else [])), text
-        if kind in LAYOUTS and not text.startswith(">>> "):
-            assert re.match(LAYOUTS[kind], text, re.M), text
-
-
-@pytest.mark.parametrize("page", [name for name, text in PAGES.items() if ">>> " in text])
-def test_every_example_gives_what_is_printed_below_it(page: str):
-    runner = doctest.DocTestRunner()
-    for kind, text in fences(page):
-        if kind == "python" and text.startswith(">>> "):
-            runner.run(doctest.DocTestParser().get_doctest(text, {}, page, page, 0))
-    assert runner.tries > 0
-    assert runner.failures == 0
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_every_link_leads_somewhere(page: str):
-    text = re.sub(r"^```.*?^```$", "", PAGES[page], flags=re.MULTILINE | re.DOTALL)
-    for target in re.findall(r"\]\(([^)\s]+)\)", text):
-        if target.startswith("http"):
-            continue
-        name, _, anchor = target.partition("#")
-        file = ((DOCS / page).parent / name).resolve() if name else DOCS / page
-        assert file.exists(), target
-        assert not anchor or anchor in anchors(file.read_text(encoding="utf-8")), target
-
-
-def anchors(text: str) -> set[str]:
-    """What GitHub calls the headings of a page, and the anchors set by hand."""
-    titles = re.findall(r"^#+ (.+)$", text, flags=re.MULTILINE)
-    slugs = {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
-    return slugs | set(re.findall(r'<a id="([^"]+)">', text))
-
-
-def spans(page: str) -> list[str]:
-    """What stands in backticks, outside of blocks."""
-    text = re.sub(r"^```.*?^```$", "", PAGES[page], flags=re.MULTILINE | re.DOTALL)
-    return re.findall(r"`([^`\n]+)`", text)
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_every_setting_that_is_named_exists(page: str):
-    for span in spans(page):
-        for word in span.split():
-            key, equals, value = word.partition("=")
-            group, *path = key.split(".")
-            if group in SCHEMAS and path:
-                assert is_setting(group, path), word
-            elif group in SCHEMAS and equals and re.fullmatch(r"[a-z0-9_.,]+", value):
-                for option in value.split(","):
-                    exists = (CONF / group / f"{option}.yaml").is_file() or option.endswith(".csv")
-                    assert exists or option in OWN, word
-
-
-def is_setting(group: str, path: list[str]) -> bool:
-    """Whether some option of a group has a setting; in groups that take several, its name may be left out."""
-    if path[0] in OWN:
-        return path in (["always_right"], ["always_right", "tolerated"])
-    named = group in SEVERAL and path[0] in SCHEMAS[group]
-    schemas = [SCHEMAS[group][path[0]]] if named else list(SCHEMAS[group].values())
-    return any(_has(OmegaConf.structured(schema), path[1:] if named else path) for schema in schemas)
-
-
-def _has(node: object, path: list[str]) -> bool:
-    if not path:
-        return True
-    return isinstance(node, DictConfig) and path[0] in node.keys() and _has(node._get_node(path[0]), path[1:])  # noqa: SIM118, a missing value is a key as well
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_every_file_of_the_repository_that_is_named_exists(page: str):
-    own = {match.group(1) for kind, text in fences(page) if (match := re.match(LAYOUTS.get(kind, "$^"), text, re.M))}
-    for span in spans(page):
-        for word in span.split():
-            if re.fullmatch(r"(?:robust_eval|conf|benchmarks|tests)/[\w/]*[\w.]*", word) and "NAME" not in word:
-                assert (PROJECT / word).exists() or word in own, word
-
-
-def test_the_index_names_every_page():
-    named = set(re.findall(r"\]\((\w+\.md)\)", PAGES["README.md"]))
-    assert named == set(PAGES) - {FRONT, "README.md"}
-
-
-def test_the_readme_is_short_enough_to_be_read():
-    assert len(PAGES[FRONT].split()) <= 1300

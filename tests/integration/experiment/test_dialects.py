@@ -22,15 +22,22 @@ ROOM = ["sampler.repetition.max_new_tokens=64"]
 OWN = ("openai", "no temperature")
 
 
-@pytest.fixture(params=DIALECTS)
+@pytest.fixture(params=DIALECTS, scope="module")
 def dialect(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def server(dialect: str) -> Iterator[ScriptedServer]:
     with scripted_server(DIALECTS[dialect]) as server:
         yield server
+
+
+@pytest.fixture(scope="module")
+def repeated(server: ScriptedServer, tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Path]:
+    """A run in which each question is asked again and again."""
+    folder = tmp_path_factory.mktemp("repeated") / "run"
+    return ask(server, folder, *CERTAINTY, *ROOM), folder
 
 
 def ask(server: ScriptedServer, folder: Path, *overrides: str) -> Result:
@@ -39,8 +46,8 @@ def ask(server: ScriptedServer, folder: Path, *overrides: str) -> Result:
     return run_experiment(folder, *served, "tracking=none", f"paths.mlruns={folder.parent}", *overrides)
 
 
-def test_each_question_is_asked_again_and_again(dialect: str, server: ScriptedServer, tmp_path: Path):
-    result = ask(server, tmp_path / "run", *CERTAINTY, *ROOM)
+def test_each_question_is_asked_again_and_again(dialect: str, repeated: tuple[Result, Path]):
+    result, _ = repeated
     table = result.graded["repetition"]
     own = dialect in OWN
     assert set(table["outcome"].to_pylist()) == {"ok"}
@@ -68,17 +75,21 @@ def test_each_question_is_asked_in_other_words(dialect: str, server: ScriptedSer
 
 
 def test_a_second_run_asks_nothing_and_a_recorded_one_says_the_same(
-    dialect: str, server: ScriptedServer, tmp_path: Path
+    server: ScriptedServer, repeated: tuple[Result, Path], tmp_path: Path
 ):
-    first = ask(server, tmp_path / "run", *CERTAINTY, *ROOM)
+    first, folder = repeated
     asked = len(server.received)
-    again = ask(server, tmp_path / "again", *CERTAINTY, *ROOM, "reader=first_line", "seed=0")
+    again = ask(server, folder.with_name("again"), *CERTAINTY, *ROOM, "reader=first_line", "seed=0")
     assert (len(server.received), again.prompts_asked) == (asked, 0)  # read in another way, and not asked again
-    file = tmp_path / "run" / "answers.parquet"
-    (tmp_path / "recorded").mkdir()
     recorded = run_experiment(
-        tmp_path / "recorded",
-        *("sampler=recorded", f"sampler.recorded.file={file}", "model=recorded", "model.name=m", "metric=certainty"),
+        tmp_path,
+        *(
+            "sampler=recorded",
+            f"sampler.recorded.file={folder / 'answers.parquet'}",
+            "model=recorded",
+            "model.name=m",
+            "metric=certainty",
+        ),
         *("dataset=facts", "dataset.limit=3", "tracking=none", f"paths.mlruns={tmp_path}"),
     )
     assert _figures(recorded) == _figures(first)

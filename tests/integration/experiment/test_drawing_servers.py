@@ -53,8 +53,7 @@ def in_report(result: Result) -> list[str]:
     return [warned.what for warned in warnings(result) if any(words in warned.what for words in (*SPOKEN, "makes"))]
 
 
-@pytest.mark.parametrize("takes_seeds", [True, False])
-@pytest.mark.parametrize("shows", [True, False])
+@pytest.mark.parametrize(("takes_seeds", "shows"), [(True, True), (False, False)])
 def test_a_server_that_draws_is_asked_and_nothing_is_said_against_it(
     takes_seeds: bool, shows: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
@@ -101,11 +100,10 @@ def test_greedy_answers_alone_are_asked_of_a_server_that_gives_one_reply(tmp_pat
         model.check([Request("q", 0, Prompt("", (), "An animal?"), (0.0,), 1, 8, 1)])
 
 
-@pytest.mark.parametrize("takes_seeds", [True, False])
 def test_a_server_that_ignores_the_temperature_is_refused_a_sweep_and_asked_at_its_own(
-    takes_seeds: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
-    server = DrawingServer(takes_seeds, shows=True, ignores=True)
+    server = DrawingServer(shows=True, ignores=True)
     reason = refused(server, tmp_path / "sweep", *FRS)
     assert "takes none but its own" in reason
     assert "experiment=certainty" in reason
@@ -118,20 +116,15 @@ def test_a_server_that_ignores_the_temperature_is_refused_a_sweep_and_asked_at_i
     assert "The server ignores the temperature: replies are those of its own." in in_report(result)
 
 
-@pytest.mark.parametrize(("cap", "asked_at"), [(1.0, {0.5, 1.0}), (1.5, {0.5, 1.0})])
-def test_a_server_that_caps_the_temperature_is_asked_up_to_there(
-    cap: float, asked_at: set[float], tmp_path: Path, caplog: pytest.LogCaptureFixture
-):
-    result = ran(DrawingServer(shows=True, cap=cap), tmp_path / "run")
-    assert set(result.graded["temperature_sweep"]["temperature"].to_pylist()) == asked_at
-    assert any(f"makes {cap:g} of higher temperatures in silence" in each for each in said(caplog))
-    assert f"The server makes {cap:g} of higher temperatures in silence." in in_report(result)
+def test_a_server_that_caps_the_temperature_is_asked_up_to_there(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    result = ran(DrawingServer(shows=True, cap=1.5), tmp_path / "run")
+    assert set(result.graded["temperature_sweep"]["temperature"].to_pylist()) == {0.5, 1.0}
+    assert any("makes 1.5 of higher temperatures in silence" in each for each in said(caplog))
+    assert "The server makes 1.5 of higher temperatures in silence." in in_report(result)
 
 
-@pytest.mark.parametrize("cap", [0.5, 1.0])
-def test_a_cap_that_no_seed_shows_is_found_by_log_probabilities(
-    cap: float, tmp_path: Path, caplog: pytest.LogCaptureFixture
-):
+def test_a_cap_that_no_seed_shows_is_found_by_log_probabilities(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    cap = 0.5
     result = ran(DrawingServer(takes_seeds=False, shows=True, cap=cap), tmp_path / "run")
     (spoken,) = said(caplog)
     seen = re.search(r"draws at temperature 2 as if at about ([\d.]+),", spoken)
@@ -141,11 +134,8 @@ def test_a_cap_that_no_seed_shows_is_found_by_log_probabilities(
     assert any(f"as if at about {seen[1]}" in each for each in in_report(result))
 
 
-@pytest.mark.parametrize("takes_seeds", [True, False])
-def test_a_server_that_copies_one_reply_is_asked_for_one_at_a_time(
-    takes_seeds: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
-):
-    with scripted_server(DrawingServer(takes_seeds, shows=True, copies=True), honest=False) as scripted:
+def test_a_server_that_copies_one_reply_is_asked_for_one_at_a_time(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    with scripted_server(DrawingServer(takes_seeds=False, shows=True, copies=True), honest=False) as scripted:
         result = ask(scripted, tmp_path / "run", *FRS, *GRID)
     assert not any("n" in body for body in scripted.bodies if asked_of(body))
     (spoken,) = said(caplog)

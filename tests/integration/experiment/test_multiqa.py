@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from experiments import run_experiment
-from tiny_model import save_tiny_model
+from tiny_model import plain_settings, save_tiny_model
 
 from robust_eval.aggregator.base import ENSEMBLE
 from robust_eval.answer import SAMPLER, SCHEMA
@@ -36,10 +36,7 @@ def ask(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Ask:
     def run(*overrides: str) -> tuple[Result, Path]:
         folder = tmp_path_factory.mktemp("run")
         settings = [
-            "model=transformers",
-            f"model.path={tiny_folder}",
-            "model.name=tiny",
-            "model.prompt_style=plain",
+            *plain_settings(tiny_folder),
             "dataset=physics",
             "dataset.limit=4",
             "engine.threads=1",
@@ -110,23 +107,6 @@ def test_the_preset_leaves_votes_a_table_of_agreement_and_its_curves(ask: Ask, d
     assert (folder / "report.html").is_file()
 
 
-def test_a_run_that_is_repeated_asks_nothing_and_finds_the_same(ask: Ask, tmp_path: Path):
-    settings = [
-        "experiment=multiqa",
-        "aggregator=text",
-        f"paths.mlruns={tmp_path}",
-        "dataset=passages",
-        "dataset.limit=2",
-    ]
-    first, one = ask(*settings)
-    again, other = ask(*settings)
-    assert (first.prompts_asked, first.prompts_found) == (2 + 2 * 6, 0)
-    assert (again.prompts_asked, again.prompts_found) == (0, 2 + 2 * 6)
-    assert pq.read_table(one / "graded.parquet") == pq.read_table(other / "graded.parquet")
-    figures = {name: value for name, value in first.summary().items() if name.startswith("agreement.")}
-    assert {name: again.summary()[name] for name in figures} == figures
-
-
 def test_what_ranked_the_answers_is_on_the_record_where_it_is_not_what_was_named(ask: Ask, tmp_path: Path):
     one_cluster = ("experiment=multiqa", "dataset=passages", "dataset.limit=2", "aggregator.threshold=2")
     result, _ = ask(*one_cluster, f"aggregator.cross_encoder={tmp_path}/gone")
@@ -158,34 +138,6 @@ def test_all_metrics_score_the_same_answers_at_several_temperatures(ask: Ask):
     assert "frs.d1" in summary
     assert pq.read_table(folder / "agreement.parquet").num_rows == 2 * 2
     assert set(result.scores) == {"agreement", "certainty", "frs", "greedy"}
-
-
-def test_the_trials_of_a_temperature_sweep_agree_or_not_as_rewrites_do(ask: Ask):
-    _, folder = ask(
-        "sampler=temperature_sweep",
-        "sampler.temperature_sweep.selection=none",
-        "sampler.temperature_sweep.temperatures=[0.2,2.0]",
-        "sampler.temperature_sweep.trials=3",
-        "metric=[agreement,frs]",
-        "dataset=facts",
-    )
-    table = pq.read_table(folder / "agreement.parquet").to_pydict()
-    graded = sampled(folder)
-    assert of_ensemble(graded) == voting(graded)
-    labels = {
-        (q, t): [
-            row["label"]
-            for row in graded.to_pylist()
-            if (row["question_id"], row["temperature"], row["label"] is None) == (q, t, False)
-        ]
-        for q, t in zip(table["question_id"], table["temperature"], strict=True)
-    }
-    assert len(labels) == 4 * 2
-    assert table["raters"] == [len(given) for given in labels.values()]
-    assert table["labels"] == [len(set(given)) for given in labels.values()]
-    assert max(table["raters"]) == 3
-    summary = json.loads((folder / "summary.json").read_text())
-    assert {"frs.d1", "agreement.kappa.t0.2", "agreement.kappa.t2"} <= summary.keys()
 
 
 def test_rewrites_come_from_a_file_of_their_own_and_undefined_figures_are_null(ask: Ask, tmp_path: Path):

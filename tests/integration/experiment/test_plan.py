@@ -1,4 +1,4 @@
-"""What a run is going to ask, told before it asks: against what it then asks of a real server."""
+"""What a run is going to ask, told before it asks: against what it then asks of a server."""
 
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from api_server import api_server
 from experiments import run_experiment
-from fault_proxy import FaultProxy
-from tiny_model import save_tiny_model
+from fading_server import FadingServer
+from scripted_server import ScriptedServer, scripted_server
+from tiny_model import plain_settings, save_tiny_model
 
 from robust_eval.config.overrides import Checked, checked_overrides, jobs
 from robust_eval.config.schema import register
@@ -26,11 +27,11 @@ SWEEP = (
 )
 
 
-@pytest.fixture(scope="module")
-def proxy() -> Iterator[FaultProxy]:
-    """One that injects nothing but counts."""
-    with api_server() as url, FaultProxy(url, rate=0.0) as started:
-        yield started
+@pytest.fixture
+def server() -> Iterator[ScriptedServer]:
+    """One that brings ten answers with a request."""
+    with scripted_server(FadingServer(choices=10)) as server:
+        yield server
 
 
 @pytest.fixture(autouse=True)
@@ -40,11 +41,11 @@ def cache(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.fixture
-def settings(tmp_path: Path, proxy: FaultProxy) -> list[str]:
+def settings(tmp_path: Path, server: ScriptedServer) -> list[str]:
     """A model behind the server, six questions, and a store of this test."""
     return [
         *("dataset.limit=6", "tracking=none", f"paths.mlruns={tmp_path / 'mlruns'}"),
-        *("model=openai_compatible", f"model.base_url={proxy.base_url}", "model.model=smollm2"),
+        *("model=openai_compatible", f"model.base_url={server.url}", "model.model=smollm2"),
     ]
 
 
@@ -72,17 +73,17 @@ def counts(stages: Sequence[Stage]) -> list[tuple[str, int, int, bool]]:
     return [(stage.name, stage.requests, len(stage.missing), stage.at_most) for stage in stages]
 
 
-def test_a_plan_asks_nothing_and_says_what_the_run_then_asks(plan: Plan, run: Run, proxy: FaultProxy):
-    sent = len(proxy.log)
+def test_a_plan_asks_nothing_and_says_what_the_run_then_asks(plan: Plan, run: Run, server: ScriptedServer):
+    sent = len(server.received)
     before = plan(*SWEEP)
-    assert len(proxy.log) == sent
+    assert len(server.received) == sent
     assert counts(before) == [("greedy answers", 6, 6, False), ("sampled answers", 6, 6, False)]
     assert (total(before).answers, total(before).requests) == (6 + 48, 6 + 48)  # not known what a request brings
 
     result = run(*SWEEP)
     figures = result.counts()
     assert figures["tokens.answering.completion"] <= total(before).completion_tokens
-    again = len(proxy.log)
+    again = len(server.received)
     assert counts(plan(*SWEEP)) == [("sampled answers", 6, 0, False)]
     assert in_words(plan(*SWEEP)) == "nothing, every answer is there"
 
@@ -90,24 +91,28 @@ def test_a_plan_asks_nothing_and_says_what_the_run_then_asks(plan: Plan, run: Ru
     assert counts(more) == [("sampled answers", 6, 6, False)]
     assert total(more).answers == 6 * (2 * 2 + 6)
     assert total(more).requests == 6 * 3  # it is known by now: the server brings ten answers at once
-    assert len(proxy.log) == again
+    assert len(server.received) == again
     run(*SWEEP, "sampler.trials=6", "sampler.temperatures=[0.5,1.0,1.5]")
-    assert len(proxy.log) - again == total(more).requests
+    assert len(server.received) - again == total(more).requests
 
 
 def test_the_tokens_of_a_run_are_about_those_of_its_plan(plan: Plan, run: Run):
-    one_by_one = (*SWEEP[:3], "sampler.trials=1")
-    planned = total(plan(*one_by_one))
-    counted = run(*one_by_one).counts()
+    one = ("sampler.temperatures=[0.5,1.0]", "sampler.trials=1", "sampler.selection=none", "dataset.limit=1")
+    with api_server(slots=1) as url:
+        own = (*one, f"model.base_url={url}")
+        planned = total(plan(*own))
+        counted = run(*own).counts()
     assert counted["tokens.answering.prompt"] == pytest.approx(planned.prompt_tokens, rel=0.05)
 
 
-def test_what_follows_from_answers_that_are_not_there_is_counted_whole(plan: Plan, run: Run):
-    selecting = (*SWEEP[:2], "sampler.selection=contains")
+def test_what_follows_from_answers_that_are_not_there_is_counted_whole(plan: Plan, run: Run, server: ScriptedServer):
+    fading = server.answer
+    server.answer = lambda body: fading(body if "lake" not in str(body) else {"messages": [{"content": "?"}]})
+    selecting = (*SWEEP[:2], "sampler.selection=contains", SWEEP[3])
     assert counts(plan(*selecting)) == [("greedy answers", 6, 6, False), ("sampled answers", 6, 6, True)]
     assert counts(plan(*selecting, "sampler.max_questions=2"))[1] == ("sampled answers", 2, 2, True)
     kept = len(run(*selecting).kept)
-    assert 0 < kept < 6
+    assert kept == 5
     more = plan(*selecting, "sampler.trials=5")
     assert counts(more) == [("sampled answers", kept, kept, False)]
 
@@ -136,12 +141,12 @@ def test_rewrites_that_are_not_written_yet_are_counted_as_if_all_came(plan: Plan
     ids=["exact", "parts of answers"],
 )
 def test_what_the_measured_model_cannot_do_is_said_before_rewrites_are_paid(
-    run: Run, proxy: FaultProxy, more: list[str], said: str
+    run: Run, server: ScriptedServer, more: list[str], said: str
 ):
-    sent = len(proxy.log)
+    sent = len(server.received)
     with pytest.raises(UserError, match=said):
         run("metric=[agreement,frs]", "rewriter=llm", "aggregator=text", *more)
-    assert len(proxy.log) - sent <= 20  # what the server can do
+    assert len(server.received) - sent <= 20  # what the server can do
 
 
 def test_a_run_says_what_it_is_going_to_ask(run: Run, caplog: pytest.LogCaptureFixture):
@@ -175,8 +180,7 @@ def test_jobs_that_ask_for_the_same_answers_are_counted_once(settings: list[str]
 
 def test_a_model_that_is_loaded_here_answers_all_trials_anew(tmp_path: Path):
     register()
-    save_tiny_model(tmp_path / "model")
-    tiny = ["model=transformers", "model.name=tiny", f"model.path={tmp_path / 'model'}", "model.prompt_style=plain"]
+    tiny = plain_settings(save_tiny_model(tmp_path / "model"))
     settings = [*tiny, "dataset.limit=3", "tracking=none", f"paths.mlruns={tmp_path / 'mlruns'}", "engine.threads=1"]
 
     def checked(*more: str) -> Checked:

@@ -14,7 +14,7 @@ from robust_eval.answer import OUTCOMES, SCHEMA
 from robust_eval.error import UserError
 from robust_eval.model.local.transformers_model import TransformersModel
 from robust_eval.prompt.prompt import prompt_for, rewriting_prompt
-from robust_eval.prompt.templates import FEW_SHOT
+from robust_eval.prompt.templates import FEW_SHOT, ZERO_SHOT
 from robust_eval.rewriter.base import FATES, FOUND
 from robust_eval.tracking.result import Result
 
@@ -42,6 +42,7 @@ def summary(folder: Path) -> dict[str, float | None]:
 REAL = [
     *("dataset=facts", "dataset.limit=2", "rewriter.drift=drop", "rewriter.similarity=0.3"),
     *("rewriter.rewrites=2", "rewriter.attempts=2", "rewriter.max_new_tokens=24"),
+    *("sampler.perturbation.prompts=builtin:zero_shot.yaml", "sampler.perturbation.max_new_tokens=8"),
 ]
 
 
@@ -96,7 +97,7 @@ def test_the_summary_counts_fates_outcomes_and_tokens(written: tuple[Result, Pat
         "tokens.answering.reasoning": 0,
         "tokens.answering.cached": 0,
         "tokens.answering.prompt": sum(
-            length(prompt_for(by_id[row["question_id"]], row["rewrite"]).text()) for row in graded
+            length(prompt_for(by_id[row["question_id"]], row["rewrite"], ZERO_SHOT).text()) for row in graded
         ),
         "tokens.answering.completion": sum(len(row["token_ids"]) for row in graded),
     }

@@ -12,13 +12,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from experiments import run_experiment
+from experiments import configuration, run_experiment
 from filelock import FileLock
 from omegaconf import OmegaConf
-from tiny_model import KNOWN, save_tiny_encoder, save_tiny_model
+from tiny_model import KNOWN, plain_settings, save_tiny_encoder, save_tiny_model
 
 from robust_eval.answer import SCHEMA
 from robust_eval.error import UserError
+from robust_eval.experiment.plan import stages_of
 from robust_eval.model.local.model_files import folder_hash
 from robust_eval.model.local.transformers import Transformers
 from robust_eval.report.wording import few_kept, sentence
@@ -61,9 +62,15 @@ def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def measure(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., tuple[Result, Path]]:
-    """Run an experiment on a tiny random model that keeps whatever it answers, without tracking and figures unless
-    asked."""
+def tiny(tiny_folder: Path) -> list[str]:
+    """Settings of a run of a tiny random model that keeps whatever it answers, without tracking."""
+    few = ["sampler.temperature_sweep.selection=none", "sampler.temperature_sweep.trials=3"]
+    return [*plain_settings(tiny_folder), *few, "tracking=none"]
+
+
+@pytest.fixture(scope="module")
+def measure(tiny: list[str], tmp_path_factory: pytest.TempPathFactory) -> Callable[..., tuple[Result, Path]]:
+    """Run an experiment on a tiny random model, without figures unless asked."""
 
     def run(
         *overrides: str, base: Path | None = None, folder: str | None = None, figures: bool = False
@@ -71,17 +78,8 @@ def measure(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Call
         base = base or tmp_path_factory.mktemp("measure")
         folder = base / (folder or f"run{len(list(base.glob('run*')))}")
         folder.mkdir(parents=True, exist_ok=True)
-        settings = [
-            "model=transformers",
-            f"model.path={tiny_folder}",
-            "model.name=tiny",
-            "model.prompt_style=plain",
-            *(["dataset.limit=12"] if any(each.startswith("dataset=") for each in overrides) else KNOWN),
-            "sampler.temperature_sweep.selection=none",
-            "sampler.temperature_sweep.trials=3",
-            "tracking=none",
-            f"paths.mlruns={base / 'mlruns'}",
-        ]
+        known = [] if any(each.startswith("dataset=") for each in overrides) else KNOWN
+        settings = [*tiny, "dataset.limit=12", *known, f"paths.mlruns={base / 'mlruns'}"]
         return run_experiment(folder, *settings, *overrides, figures=figures), folder
 
     return run
@@ -100,30 +98,25 @@ def figures(folder: Path) -> dict[str, float]:
     return {name: value for name, value in found.items() if "seconds" not in name}
 
 
-def test_a_home_that_was_full_once_changes_nothing(
+def test_with_a_home_that_was_full_once_and_without_one_a_run_finds_the_same(
     measure: Measure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     monkeypatch.setattr("robust_eval.model.local.device._faster", lambda *_: "torch")  # it may differ, under load
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    _, ordinary = measure("engine.threads=1", base=tmp_path / "first")
+    few = ("dataset.limit=4", "engine.threads=1")
+    _, ordinary = measure(*few, base=tmp_path / "first")
     kept = {file: file.read_bytes() for file in (tmp_path / "robust_eval").rglob("*") if file.is_file()}
     assert {file.parent.name for file in kept} >= {"hashes", "vega"}
     for file in kept:
         file.write_bytes(b"")
-    _, after = measure("engine.threads=1", base=tmp_path / "second")
+    _, after = measure(*few, base=tmp_path / "second")
     assert figures(after) == figures(ordinary)
     assert all(file.read_bytes() for file in kept)
     assert [record for record in caplog.records if record.name == "robust_eval.runtime.cache"] == []
 
-
-def test_without_a_home_a_run_finds_what_it_finds_with_one(
-    measure: Measure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-):
-    monkeypatch.setattr("robust_eval.model.local.device._faster", lambda *_: "torch")  # it may differ, under load
-    _, ordinary = measure("engine.threads=1", base=tmp_path / "first")
     monkeypatch.setattr(cache, "_warned", [])
     monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null")
-    _, homeless = measure("engine.threads=1", base=tmp_path / "second")
+    _, homeless = measure(*few, base=tmp_path / "third")
     assert figures(homeless) == figures(ordinary)
     (said,) = [record.getMessage() for record in caplog.records if record.name == "robust_eval.runtime.cache"]
     assert said.startswith("nothing can be kept in /dev/null/robust_eval/")
@@ -160,7 +153,7 @@ def test_a_run_leaves_its_answers_tables_figures_and_report(measure: Callable, c
 
 def test_the_same_seed_gives_the_same_answers(measure: Callable):
     tables = [
-        pq.read_table(measure(*overrides)[1] / "answers.parquet")
+        pq.read_table(measure("dataset.limit=4", *overrides)[1] / "answers.parquet")
         for overrides in ((), ("model.batch_size=1",), ("seed=1",))
     ]
     floats = ["token_logprobs", "sampling_logprobs", "top_logprobs"]  # differ in the last digits between batch shapes
@@ -331,45 +324,31 @@ def test_a_run_that_is_complete_in_the_store_asks_nothing(
 
 
 @pytest.mark.parametrize(
-    "other",
+    ("other", "asked"),
     [
-        ["metric.frs.d=[3]"],
-        ["metric.frs.threshold=0.7"],
-        ["metric=[frs,certainty]"],
-        ["grader.contains=substring"],
-        ["grader=levenshtein"],
-        ["sampler.temperature_sweep.trials=2"],
-        ["sampler.temperature_sweep.temperatures=[0.2,1.0]"],
-        ["dataset.limit=5"],
+        ("metric.frs.d=[3]", False),
+        ("metric.frs.threshold=0.7", False),
+        ("metric=[frs,certainty]", False),
+        ("grader.contains=substring", False),
+        ("grader=levenshtein", False),
+        ("sampler.temperature_sweep.trials=2", False),
+        ("sampler.temperature_sweep.temperatures=[0.2,1.0]", False),
+        ("dataset.limit=5", False),
+        ("seed=1", True),
+        ("sampler.temperature_sweep.trials=4", True),
+        ("sampler.temperature_sweep.max_new_tokens=4", True),
+        ("model.generation.top_k=5", True),
+        ("model.dtype=bfloat16", True),
+        ("store=none", True),
     ],
 )
-def test_other_scores_of_the_same_answers_ask_nothing(measure: Callable, complete: Path, other: list[str]):
-    result, _ = measure(*other, base=complete)
-    assert result.prompts_asked == 0
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        ["seed=1"],
-        ["sampler.temperature_sweep.trials=4"],
-        ["sampler.temperature_sweep.max_new_tokens=4"],
-        ["model.generation.top_k=5"],
-        ["model.dtype=bfloat16"],
-    ],
-)
-def test_other_answers_are_asked_for(measure: Callable, complete: Path, other: list[str]):
-    result, _ = measure(*other, base=complete)
-    assert result.prompts_asked > 0
-
-
-def test_without_a_store_everything_is_asked_again(measure: Callable, complete: Path):
-    result, _ = measure("store=none", base=complete)
-    assert (result.prompts_asked, result.prompts_found) == (24, 0)
+def test_other_answers_are_asked_for_and_other_scores_are_not(tiny: list[str], complete: Path, other: str, asked: bool):
+    stages = stages_of(configuration(*tiny, *KNOWN, f"paths.mlruns={complete / 'mlruns'}", other))
+    assert any(stage.missing for stage in stages) == asked
 
 
 def test_a_larger_k_is_asked_for_before_it_is_needed(measure: Callable):
-    result, _ = measure("metric.frs.k=30")
+    result, _ = measure("metric.frs.k=30", "dataset.limit=3")
     baseline = result.baseline["top_logprobs"].to_pylist()
     assert {len(token) for tokens in baseline for token in tokens} == {30}
     assert result.scores["frs"].values["frs.entropy.mean"].value > 0
@@ -377,8 +356,8 @@ def test_a_larger_k_is_asked_for_before_it_is_needed(measure: Callable):
 
 def test_grouped_and_multiple_choice_questions_run_as_well(measure: Callable):
     for dataset in ("passages", "physics"):
-        result, _ = measure(f"dataset={dataset}", "metric=[frs,certainty]")
-        assert len(result.kept) == 12
+        result, _ = measure(f"dataset={dataset}", "dataset.limit=3", "metric=[frs,certainty]")
+        assert len(result.kept) == 3
         assert result.summary()["accuracy.greedy"] is not None
         assert math.isnan(result.scores["frs"].values["frs.d1"].value)  # of what a tiny model does not know
 
@@ -438,10 +417,7 @@ def enumerate_facts(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory)
         folder = tmp_path_factory.mktemp("exact")
         settings = [
             "sampler=exact",
-            "model=transformers",
-            f"model.path={tiny_folder}",
-            "model.name=tiny",
-            "model.prompt_style=plain",
+            *plain_settings(tiny_folder),
             "dataset.limit=3",
             "sampler.exact.selection=none",
             "sampler.exact.nodes=20",
@@ -496,8 +472,9 @@ def test_figures_are_nested_settings_by_dotted_names():
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
 
-def test_the_smoke_preset_runs_from_the_command_line(command: Command, tmp_path: Path):
-    process = command("experiment=smoke", f"paths.mlruns={tmp_path}")
+def test_the_smoke_preset_runs_from_the_command_line(command: Command, tiny_folder: Path, tmp_path: Path):
+    tiny = [*plain_settings(tiny_folder), *KNOWN]
+    process = command("experiment=smoke", *tiny, f"paths.mlruns={tmp_path}", figures=False)
     assert process.returncode == 0, process.stderr
     (report,) = tmp_path.glob("runs/*/*/report.html")
     assert f"report:  {report}" in process.stdout

@@ -25,12 +25,12 @@ def url() -> Iterator[str]:
 def test_thoughts_stand_apart_and_only_the_answer_is_read(url: str, tmp_path: Path, grammar: str):
     result = run_experiment(
         tmp_path,
-        *("experiment=certainty", "dataset=facts", "dataset.limit=2", "sampler.repetition.trials=3"),
+        *("experiment=certainty", "dataset=facts", "dataset.limit=1", "sampler.repetition.trials=2"),
         *("sampler.repetition.max_new_tokens=40", "model=openai_compatible", f"model.base_url={url}", "model.model=m"),
         *(f"model.extra_body={{grammar:'{grammar}'}}", "tracking=none", f"paths.mlruns={tmp_path}"),
     )
     found = list(rows(result.graded["repetition"], "reasoning", "answer", "outcome", "reason"))
-    assert len(found) == 6
+    assert len(found) == 2
     for reasoning, answer, outcome, reason in found:
         assert len(reasoning.strip()) >= 10
         assert "think" not in reasoning
@@ -41,4 +41,4 @@ def test_thoughts_stand_apart_and_only_the_answer_is_read(url: str, tmp_path: Pa
             assert (outcome, reason, answer) == ("invalid", NOT_ENDED, None)
     figures = result.summary()
     assert figures["accuracy.greedy"] is not None
-    assert figures.get(f"invalid.{NOT_ENDED.replace(' ', '_')}", 0) == (0 if grammar == ENDS else 8)
+    assert figures.get(f"invalid.{NOT_ENDED.replace(' ', '_')}", 0) == (0 if grammar == ENDS else 3)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from experiments import run_experiment
-from scripted_server import Body, ScriptedServer, scripted_server
+from scripted_server import Body, ScriptedServer, certain_choice, scripted_server
 
 from robust_eval.answer import read_answers
 from robust_eval.config.overrides import checked_overrides
@@ -67,11 +67,7 @@ def answer_to(number: int) -> str:
 
 
 def said(text: str) -> tuple[int, Mapping[str, str], Any]:
-    top = [{"token": f"t{rank}", "logprob": -0.7 - rank, "bytes": None} for rank in range(20)]
-    token = {"token": text, "logprob": -0.7, "bytes": list(text.encode()), "top_logprobs": top}
-    message = {"role": "assistant", "content": text}
-    choice = {"index": 0, "finish_reason": "stop", "message": message, "logprobs": {"content": [token]}}
-    return 200, {}, {"choices": [choice], "usage": {"prompt_tokens": 20, "completion_tokens": 1}}
+    return 200, {}, {"choices": [certain_choice(0, text)], "usage": {"prompt_tokens": 20, "completion_tokens": 1}}
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -66,7 +66,7 @@ def test_logs_of_inspect_give_the_figures_of_the_same_answers_to_the_last_digit(
     (loaded,) = robust_eval.load_answers(inspect_logs / "large")
     assert loaded.metrics == ["frs", "certainty", "agreement"]
     temperatures = ", ".join(f"{t:g}" for t in harness_logs.GRID)
-    assert repr(loaded) == f"mockllm/large on task: 603 answers to 3 questions at temperature {temperatures}"
+    assert repr(loaded) == f"mockllm/large on task: 303 answers to 3 questions at temperature {temperatures}"
     assert loaded.differences == [
         "their prompt is not ours, it is 'user: What is the capital of France?' (fr)",
         "a reply ended at ['\\n\\n'], where with us no string ends one",
@@ -90,7 +90,7 @@ def test_logs_of_inspect_give_the_figures_of_the_same_answers_to_the_last_digit(
     breaking = theirs.table("frs").set_index("question_id")["breaking_temperature"].to_dict()
     assert breaking["it"] == 1.6  # of 20 epochs the first 7 t are wrong, more than half above 10/7
     assert breaking["fr"] == math.inf  # unbroken
-    assert loaded.agreement(theirs) == ["their scorer includes and ours agree on 603 of 603 answers"]
+    assert loaded.agreement(theirs) == ["their scorer includes and ours agree on 303 of 303 answers"]
 
 
 @pytest.mark.usefixtures("_here")

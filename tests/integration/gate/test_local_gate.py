@@ -1,4 +1,4 @@
-"""A gate of the embedded model: against itself with another seed until that is decided, and by certain bounds."""
+"""A gate of a model that is loaded here: against itself with another seed until decided, and by certain bounds."""
 
 import json
 from pathlib import Path
@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from experiments import run_experiment
+from tiny_model import KNOWN, plain_settings, save_tiny_model
 
 from robust_eval.cli import gate
 
@@ -28,15 +29,21 @@ def gated(monkeypatch: pytest.MonkeyPatch, *words: str) -> tuple[int, dict[str, 
 
 
 def measure(folder: Path, *settings: str) -> None:
+    """Measure a tiny model, which answers all questions alike, and leave the run where a gate finds it."""
     folder.mkdir(parents=True)
-    run_experiment(folder, "tracking=none", f"paths.mlruns={folder.parents[1]}", *settings)
+    mlruns = folder.parents[1]
+    model = save_tiny_model(mlruns.parent / "model", letters=True)
+    run_experiment(folder, *plain_settings(model), "tracking=none", f"paths.mlruns={mlruns}", *settings)
 
 
 def test_it_stops_when_it_is_decided_and_says_what_that_saved(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     few = ("sampler.temperature_sweep.trials=1", "sampler.temperature_sweep.temperatures=[0.5,1]")
-    measure(place / "mlruns" / "runs" / "base", f"dataset.limit={FACTS}", *few)
+    lines = [{"id": f"q{k}", "question": f"What is number {k}?", "answers": ["kkkkk"]} for k in range(FACTS)]
+    (place / "numbers.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    numbers = ("dataset=jsonl", f"dataset.path={place / 'numbers.jsonl'}", "dataset.name=numbers")
+    measure(place / "mlruns" / "runs" / "base", *numbers, *few)
     wide = "gate.metrics={accuracy.greedy: 0.3}"
     status, found = gated(monkeypatch, "mlruns/runs/base", "seed=1", "early_stop=true", wide)
     assert (status, found["outcome"], found["identical"]) == (0, "PASS", False)
@@ -53,7 +60,7 @@ def test_it_stops_when_it_is_decided_and_says_what_that_saved(
 
 def test_facts_are_less_firm_where_certain_bounds_say_so(place: Path, monkeypatch: pytest.MonkeyPatch):
     exact = ("sampler=exact", "sampler.exact.nodes=24", "sampler.exact.temperatures=[0.4,0.8]")
-    measure(place / "mlruns" / "runs" / "base", "dataset.limit=12", "model.generation.top_k=1", *exact)
+    measure(place / "mlruns" / "runs" / "base", *KNOWN, "model.generation.top_k=1", *exact)
     _, found = gated(monkeypatch, "mlruns/runs/base", "model.generation.top_k=0")
     (folder,) = (file.parent for file in place.glob("mlruns/runs/*/*/summary.json"))
     sums = []
