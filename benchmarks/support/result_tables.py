@@ -1,4 +1,4 @@
-"""The tables of the documentation that are made of the figures of benchmarks: what each is called, and its rows."""
+"""Tables of the documentation, made from the results of benchmarks: name, header and rows of each."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -127,8 +127,8 @@ TABLES = {
             "error of an accuracy (root-mean-square)",
             "error of the grid's t_b",
             "grid t_b wrong",
-            "tokens evaluated a question",
-            "95 % intervals that hold the reference",
+            "tokens evaluated per question",
+            "coverage of 95 % intervals",
         ),
         estimators,
     ),
@@ -147,9 +147,9 @@ TABLES = {
         "causes",
         (
             "way",
-            "questions at once",
+            "questions per batch",
             "threads",
-            "seconds a question",
+            "seconds per question",
             "linear layers",
             "attention",
             "rest of the model",
@@ -163,8 +163,8 @@ TABLES = {
         (
             "model",
             "way",
-            "ms a question, 16 at once",
-            "64 at once",
+            "ms per question, batch of 16",
+            "batch of 64",
             "matrix products, ms",
             "other kernels, ms",
             "copies, ms",
@@ -173,7 +173,7 @@ TABLES = {
         ),
         gpu,
     ),
-    "store": ResultTable("store", ("a run asks for", "seconds", "megabytes"), store),
+    "store": ResultTable("store", ("answers requested", "seconds", "megabytes"), store),
 }
 """The tables, by the names that their markers have."""
 
