@@ -1,7 +1,6 @@
 """The documentation as a site: `make docs`. docs/README.md is the first page and gives the order of the others."""
 
 import re
-from pathlib import Path
 
 from pygments.lexers.special import TextLexer
 from sphinx.application import Sphinx
