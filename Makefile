@@ -1,11 +1,11 @@
-# make run | make run ARGS="sampler.trials=20" | make test-fast | make test | make lint | make dist | make ui | make clean-store | make install
+# make run | make run ARGS="sampler.trials=20" | make test-fast | make test | make lint | make docs | make api | make dist | make ui | make clean-store | make install
 PYTHON ?= python3
 ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 
-.PHONY: run test-fast test lint dist ui clean-store install
+.PHONY: run test-fast test lint docs api dist ui clean-store install
 
 run: install
 	$(BIN)/python run.py $(ARGS)
@@ -29,6 +29,17 @@ lint: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/check-jsonschema --builtin-schema vendor.citation-file-format CITATION.cff
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yaml
+
+# The documentation as a site in build/docs; a broken link fails.
+docs: install
+	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going --builder html docs build/docs
+
+# Changes of the public names and their parameters since AGAINST, a commit.
+AGAINST ?= main
+api: install
+	$(BIN)/griffe check robust_eval --against $(AGAINST)
 
 # A wheel and a source distribution, checked as the package index does.
 dist: install

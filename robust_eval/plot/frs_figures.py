@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib import colormaps
 from matplotlib.axes import Axes
-from matplotlib.collections import PathCollection
+from matplotlib.collections import PathCollection, QuadMesh
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
@@ -87,6 +87,64 @@ def frs_by_entropy_and_rewording(axes: Axes, run: Findings) -> None:
     axes.set(xlabel="entropy of repeated answers (nats)", ylabel="Factual Robustness Score")
     axes.set_title(f"Every fact under three kinds of pressure (n = {sample_size})")
     legend_below(axes, columns=2, enlarged=4 if many else 1)
+
+
+class FactAccuracy(NamedTuple):
+    """Accuracy of every fact, the most robust first: (n, T) ``accuracy`` at the (T,) ``temperatures``, and the (n,)
+    ``breaking`` temperatures.
+    """
+
+    accuracy: Floats
+    breaking: Floats
+    temperatures: Floats
+
+
+def fact_accuracy(run: Findings) -> FactAccuracy:
+    """Return the accuracy of the facts of a run with a breaking temperature, the highest first; NaN without a reply."""
+    table, scored = run.tables["frs_accuracy"], run.tables["frs"]
+    temperatures = np.unique(table["temperature"].to_numpy())
+    rows = {question: row for row, question in enumerate(scored["question_id"].to_pylist())}
+    accuracy = np.full((len(rows), len(temperatures)), np.nan)
+    at = np.searchsorted(temperatures, table["temperature"].to_numpy())
+    correct, replies = (table[name].to_numpy() for name in ("correct", "replies"))
+    row = np.array([rows.get(question, -1) for question in table["question_id"].to_pylist()])
+    is_scored = (row >= 0) & (replies > 0)
+    accuracy[row[is_scored], at[is_scored]] = correct[is_scored] / replies[is_scored]
+    breaking = scored["breaking_temperature"].to_numpy()
+    order = np.lexsort((-np.nansum(accuracy, axis=1), -breaking))[: np.count_nonzero(~np.isnan(breaking))]
+    return FactAccuracy(accuracy[order], breaking[order], temperatures)
+
+
+@run_figure(
+    "Accuracy of every fact",
+    "Each row is a fact. Firm facts, at the top, stay right (light) at high temperatures; fragile ones, at the bottom, "
+    "are wrong (dark) soon. The line is the breaking temperature.",
+    "beyond the paper",
+    lambda run: {"frs", "frs_accuracy"} <= set(run.tables) and run.tables["frs"].num_rows > 0,
+)
+def accuracy_by_fact(axes: Axes, run: Findings) -> None:
+    """The share of right replies of every fact at each temperature, sorted by breaking temperature."""
+    facts = fact_accuracy(run)
+    cells = draw_accuracies(axes, facts)
+    root(axes).colorbar(cells, ax=axes, label="share of right replies")
+    axes.set_title(f"Accuracy of every fact (n = {len(facts.breaking)})")
+
+
+def draw_accuracies(axes: Axes, facts: FactAccuracy) -> QuadMesh:
+    """Draw the accuracy of facts (rows, from the top) at temperatures (columns), and their breaking temperatures."""
+    n, middle = len(facts.breaking), (facts.temperatures[1:] + facts.temperatures[:-1]) / 2
+    step = middle[0] - facts.temperatures[0] if len(middle) else 0.5
+    edges = np.array([facts.temperatures[0] - step, *middle, facts.temperatures[-1] + step])
+    cells = axes.pcolormesh(edges, np.arange(n + 1), facts.accuracy, cmap=SEQUENTIAL, vmin=0, vmax=1, rasterized=True)
+    place = np.searchsorted(facts.temperatures, facts.breaking)  # of unbroken facts beyond the last cell
+    boundary = np.repeat(edges[place], 2), np.repeat(np.arange(n + 1), 2)[1:-1]
+    axes.plot(*boundary, color=INKS[1], linewidth=3.5)
+    axes.plot(*boundary, color=RED, linewidth=2, label="breaking temperature $t_b$ (right edge: unbroken)")
+    axes.set(xlabel="temperature t", ylabel="facts, the firmest at the top", ylim=(n, 0), yticks=[])
+    axes.grid(visible=False)
+    _temperature_ticks(axes, facts.temperatures)
+    legend_below(axes)
+    return cells
 
 
 @run_figure(

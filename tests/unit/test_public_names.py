@@ -1,9 +1,13 @@
 """The names that others import stay where they are; the methods of the papers name them."""
 
 import inspect
+import re
 from importlib import import_module
 
 import pytest
+
+import robust_eval
+from robust_eval.config.schema import PROJECT
 
 PUBLIC = {
     "robust_eval.stats.factual_robustness_score": ["entropy", "breaking_temperature", "d", "unbroken"],
@@ -31,3 +35,9 @@ def test_a_public_name_takes_what_it_took(name: str):
     module, _, function = name.rpartition(".")
     taken = list(inspect.signature(getattr(import_module(module), function)).parameters)
     assert taken[: len(PUBLIC[name])] == PUBLIC[name]
+
+
+def test_the_api_reference_has_every_public_name():
+    page = (PROJECT / "docs" / "api.rst").read_text(encoding="utf-8")
+    documented = set(re.findall(r"^\.\. auto(?:class|data|function):: (?:robust_eval\.[\w.]+\.)?(\w+)$", page, re.M))
+    assert documented == {*robust_eval.__all__} - {"__version__"}

@@ -45,6 +45,7 @@ FILES = {
     "summary.json",
 }
 FIGURES = {
+    "accuracy_by_fact",
     "accuracy_by_temperature",
     "entropy_by_breaking_temperature",
     "frs_by_d",

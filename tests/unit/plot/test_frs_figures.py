@@ -169,3 +169,24 @@ def test_every_temperature_has_its_panel_in_order():
     assert bars(drawn.axes[0]) == {"right": [(0.9, 0, 1)], "wrong": [(0.9, 1, 0)]}
     assert bars(drawn.axes[1]) == {"right": [(0.3, 0, 0), (0.9, 0, 0.25)], "wrong": [(0.3, 0, 0.5), (0.9, 0.25, 0.25)]}
     plt.close(drawn)
+
+
+def test_facts_are_drawn_from_the_firmest_to_the_most_fragile_with_their_breaking_temperatures():
+    run = findings_of(
+        frs={"question_id": ["fragile", "unbroken", "firm"], "breaking_temperature": [0.2, np.inf, 0.6]},
+        frs_accuracy={
+            "question_id": ["fragile", "fragile", "unbroken", "unbroken", "firm", "firm", "firm"],
+            "temperature": [0.2, 0.4, 0.2, 0.6, 0.2, 0.4, 0.6],
+            "correct": [1, 0, 4, 3, 4, 2, 1],
+            "replies": [4, 0, 4, 4, 4, 4, 4],
+        },
+    )
+    drawn = plot.fact_accuracy(run)
+    assert drawn.temperatures.tolist() == GRID
+    assert drawn.breaking.tolist() == [np.inf, 0.6, 0.2]
+    nan = np.nan  # without a reply
+    np.testing.assert_array_equal(drawn.accuracy, [[1, nan, 0.75], [1, 0.5, 0.25], [0.25, nan, nan]])
+    with figure() as (_, axes):
+        plot.accuracy_by_fact(axes, run)
+        (boundary,) = {tuple(line.get_xdata()) for line in axes.get_lines()}
+        assert boundary == pytest.approx((0.7, 0.7, 0.5, 0.5, 0.1, 0.1))  # at the left edge of the cell of t_b
