@@ -97,8 +97,8 @@ def taken(table: pa.Table, conditions: Sequence[Condition], request: Request) ->
 
 def among(table: pa.Table, request: Request) -> pa.Table:
     """Return the requested answers of a table."""
-    wanted = set(product(request.temperatures, range(request.trials)))
-    return table.filter(pa.array([condition in wanted for condition in _conditions(table)], pa.bool_()))
+    conditions = set(product(request.temperatures, range(request.trials)))
+    return table.filter(pa.array([condition in conditions for condition in _conditions(table)], pa.bool_()))
 
 
 def knowing(request: Request, stored: pa.Table | None) -> Request:

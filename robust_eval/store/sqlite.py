@@ -34,7 +34,7 @@ FORMAT = 1
 """Format of the file; a larger number is that of a newer program."""
 FOREIGN = 60
 """Timeout, in seconds, for another program that has the file open in SQLite."""
-AT_ONCE = 500
+BATCH_SIZE = 500
 """Maximum number of entries in one query or transaction."""
 COLUMNS = {"format": "name", "entries": "id, key, value, checksum", "uses": "id, used_at"}
 """Columns of the tables."""
@@ -84,8 +84,8 @@ def _new(connection: sqlite3.Connection) -> bool:
 def written_by(connection: sqlite3.Connection) -> int | None:
     """Return the format of the file; None if it is unreadable."""
     names = connection.execute("SELECT name FROM format").fetchall()
-    known = _FORMAT.fullmatch(names[0][0]) if len(names) == 1 and isinstance(names[0][0], bytes) else None
-    return int(known.group(1)) if known else None
+    match = _FORMAT.fullmatch(names[0][0]) if len(names) == 1 and isinstance(names[0][0], bytes) else None
+    return int(match.group(1)) if match else None
 
 
 @contextmanager
@@ -171,7 +171,7 @@ def rebuild(file: Path, problem: Exception) -> None:
         with closing(connect(new)) as connection:
             prepare(connection)
             left = _readable(file)
-            while rows := list(islice(left, AT_ONCE)):
+            while rows := list(islice(left, BATCH_SIZE)):
                 insert(connection, rows, used_at=0)
                 rescued += len(rows)
     except BaseException:
@@ -276,7 +276,7 @@ class SqliteEntries:
     def get(self, keys: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
         """See :class:`robust_eval.store.base.Entries`."""
         remaining = iter(keys)
-        while some := list(islice(remaining, AT_ONCE)):
+        while some := list(islice(remaining, BATCH_SIZE)):
             with self._locked():
                 rows = self._repairing(lambda some=some: self._select(some))  # type: ignore[misc]
             yield from ((key, rows[key]) for key in some if key in rows)
@@ -313,8 +313,8 @@ class SqliteEntries:
 
     def size(self) -> str:
         """See :class:`robust_eval.store.base.Entries`."""
-        most = f"of at most {self._most_bytes / 2**20:,.0f} MB"
-        return f"{self._repairing(self._bytes) / 2**20:,.1f} MB {most} in {self._folder}"
+        maximum = f"of at most {self._most_bytes / 2**20:,.0f} MB"
+        return f"{self._repairing(self._bytes) / 2**20:,.1f} MB {maximum} in {self._folder}"
 
     @property
     def _connected(self) -> sqlite3.Connection:

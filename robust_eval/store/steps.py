@@ -63,7 +63,7 @@ class ConcurrentSteps:
         self._judge = verdicts
         self._verdicts: dict[Item, dict[Condition, bool | None]] = {item: {} for item in self._steps}
         self._awaited: dict[Item, set[Condition]] = {item: set() for item in self._steps}
-        self._came: dict[Item, None] = dict.fromkeys(self._steps)
+        self._ready: dict[Item, None] = dict.fromkeys(self._steps)
         self._answers = Tables[Item](SCHEMA)
         self.settled = 0
         """Number of finished wholes."""
@@ -75,16 +75,16 @@ class ConcurrentSteps:
             item = question_id, rewrite
             self._verdicts[item][temperature, trial] = right
             self._awaited[item].discard((temperature, trial))
-            self._came[item] = None
+            self._ready[item] = None
 
     def next(self) -> list[Request]:
         """Return the next request of each whole whose last one has been answered since the call before."""
         requests = []
-        for item in [item for item in self._came if not self._awaited[item]]:
-            del self._came[item]
+        for item in [item for item in self._ready if not self._awaited[item]]:
+            del self._ready[item]
             if self._verdicts[item]:
                 try:
-                    self._due[item] = self._steps[item].send(self._known(item))
+                    self._due[item] = self._steps[item].send(self._step_answers(item))
                 except StopIteration as end:
                     self._answers[item] = end.value.table
                     del (
@@ -101,7 +101,7 @@ class ConcurrentSteps:
             requests.append(request)
         return requests
 
-    def _known(self, item: Item) -> StepAnswers:
+    def _step_answers(self, item: Item) -> StepAnswers:
         return StepAnswers(Answers(self._tables[item], CURVES.empty_table()), self._verdicts[item])
 
     def at_most(self) -> list[Request]:

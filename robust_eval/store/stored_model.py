@@ -329,7 +329,7 @@ class _Served:
     def __init__(self, config: ModelConfig) -> None:
         self._config = config
         self._stored: dict[str, set[str]] = {column: set() for column in SERVED}
-        self._came: dict[str, set[str]] = {column: set() for column in SERVED}
+        self._arrived: dict[str, set[str]] = {column: set() for column in SERVED}
         self._warned: set[str] = set()
 
     def find(self, table: pa.Table) -> None:
@@ -343,8 +343,8 @@ class _Served:
         """
         tables = [each.answers for each in block]
         for column, label in zip(SERVED, ("the served model", "the server's system_fingerprint"), strict=True):
-            before, names = self._stored[column] | self._came[column], served_as(tables, column)
-            self._came[column] |= names
+            before, names = self._stored[column] | self._arrived[column], served_as(tables, column)
+            self._arrived[column] |= names
             self.refuse_another()
             together = before | names
             if len(together) > max(1, len(before)) and not self._warned & {"served_model", column}:
@@ -353,7 +353,7 @@ class _Served:
 
     def refuse_another(self) -> None:
         """Raise UserError if no stored answer is of a model of this run."""
-        stored, new = self._stored["served_model"], self._came["served_model"]
+        stored, new = self._stored["served_model"], self._arrived["served_model"]
         if stored and new and not stored & new:
             raise UserError(
                 f"{self._config.name}: the server now answers as {abbreviated_list(new)}, but stored answers are from "

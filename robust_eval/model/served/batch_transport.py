@@ -88,7 +88,7 @@ class BatchTransport:
     def complete(self, requests: Sequence[Request], capabilities: Capabilities) -> Iterator[list[Reply]]:
         """Yield the replies to requests. Batches in flight outlive an early end, and the same requests find them."""
         self._capabilities = capabilities
-        pending = self._wanted(requests)
+        pending = self._pending(requests)
         under_way = self._under_way = self._resumed(pending)
         self._tries: Counter[tuple[str, Condition]] = Counter()
         try:
@@ -107,8 +107,8 @@ class BatchTransport:
     def cancel(self, requests: Sequence[Request]) -> list[str]:
         """See LanguageModel."""
         cancelled = []
-        for sent in self._resumed(self._wanted(requests)):
-            batch = self._repeated_until(partial(self._found, sent))
+        for sent in self._resumed(self._pending(requests)):
+            batch = self._repeated_until(partial(self._status, sent))
             if batch is not None and not batch.ended:
                 batch = self._repeated_until(lambda service, batch=batch: service.cancel(batch.id))  # type: ignore[misc]
                 cancelled.append(
@@ -125,7 +125,7 @@ class BatchTransport:
         """Writer of requests and parser of responses, never connected; it takes a hundredth of a second to make."""
         return self.settings.openai_service(self._key)
 
-    def _wanted(self, requests: Sequence[Request]) -> dict[str, PendingRequest]:
+    def _pending(self, requests: Sequence[Request]) -> dict[str, PendingRequest]:
         identity = self.settings.identity()
         return {
             request_name(identity, each): PendingRequest(each, set(each.cached))
@@ -149,7 +149,7 @@ class BatchTransport:
             wait = min(max(wait, shortest) * BACKOFF_FACTOR, self._poll_seconds)
             for sent in list(under_way):
                 try:
-                    batch = self._at_service(partial(self._found, sent))
+                    batch = self._at_service(partial(self._status, sent))
                 except UnansweredError as problem:
                     if problem.kind == "fatal":
                         raise OutageError(f"{self.settings.server} refuses to answer: {problem}") from None
@@ -247,7 +247,7 @@ class BatchTransport:
         sent.batch = ""  # it may exist from now on
         return await service.create(file, sent.mark)
 
-    async def _found(self, sent: SentBatch, service: BatchService) -> Batch | None:
+    async def _status(self, sent: SentBatch, service: BatchService) -> Batch | None:
         """Return the status of a batch; None if the service has none: it was never created, or was removed."""
         try:
             batch = await (service.look(sent.batch) if sent.batch else service.find(sent.mark))

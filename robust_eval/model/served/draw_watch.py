@@ -69,8 +69,8 @@ class DrawWatch:
         if math.isnan(self._temperature):
             self._temperature = call.temperature
             self._bets = {t: 0.0 for t in ALTERNATIVES if abs(math.log(t / call.temperature)) >= math.log(MIN_RATIO)}
-        known = request.item in self.questions
-        return call.temperature == self._temperature and (known or len(self.questions) < QUESTIONS)
+        is_watched = request.item in self.questions
+        return call.temperature == self._temperature and (is_watched or len(self.questions) < QUESTIONS)
 
     def add(self, call: Call, choices: Sequence[Choice]) -> None:
         """Add the replies to a call."""

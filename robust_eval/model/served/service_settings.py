@@ -191,12 +191,12 @@ class ServiceSettings(ModelConfig):
             max_concurrency=self.max_concurrency,
         )
 
-    def temperatures(self, wanted: float) -> Temperatures | None:
+    def temperatures(self, highest: float) -> Temperatures | None:
         """Return the temperatures in the settings, or those of today's probe; see ModelConfig."""
         if self.takes_temperature is False:
             return Temperatures(greedy=False, default_only=True)
         capabilities = self._probed_today()
-        if capabilities is None or not capabilities.tells_of(wanted) or not capabilities.faithful:
+        if capabilities is None or not capabilities.tells_of(highest) or not capabilities.faithful:
             return None
         return capabilities.temperatures(self.highest_temperature)
 

@@ -24,7 +24,7 @@ from filelock import FileLock
 from robust_eval.error import UserError
 from robust_eval.store import sqlite
 from robust_eval.store.base import NoStore
-from robust_eval.store.sqlite import AT_ONCE, FILE, SqliteEntries, SqliteStore
+from robust_eval.store.sqlite import BATCH_SIZE, FILE, SqliteEntries, SqliteStore
 
 PAGE = 4096
 MEGABYTE = 2**20
@@ -154,7 +154,7 @@ def test_a_key_that_is_put_again_has_its_new_value(tmp_path: Path):
 
 
 def test_more_keys_than_fit_into_one_query_are_all_found_once(tmp_path: Path):
-    entries = random_entries(2 * AT_ONCE + 300)
+    entries = random_entries(2 * BATCH_SIZE + 300)
     put(tmp_path, entries)
     with SqliteStore(str(tmp_path)).open() as opened:
         got = list(opened.get([*entries, b"missing"]))

@@ -244,10 +244,10 @@ class TopKTree:
         self._right = 0 * ones
         self._hidden = 0 * ones
 
-    def heaviest(self, number: int, least: float) -> list[Prefix]:
+    def heaviest(self, number: int, minimum: float) -> list[Prefix]:
         """Remove from the frontier the most probable prefixes, with a probability of at least ``least``."""
         self.frontier.sort(key=self._weight, reverse=True)
-        taken = [prefix for prefix in self.frontier[:number] if self._weight(prefix) >= least]
+        taken = [prefix for prefix in self.frontier[:number] if self._weight(prefix) >= minimum]
         self.frontier = self.frontier[len(taken) :]
         return taken
 
@@ -428,12 +428,12 @@ class CurveEstimate:
 
     def curve(self) -> Curve:
         """Return the curve at the temperatures with an estimate."""
-        known = [place for place, how in enumerate(self.how) if how is not None]
+        places = [place for place, how in enumerate(self.how) if how is not None]
         return Curve(
-            np.array(self.temperatures)[known],
-            self.accuracy[known],
-            self.error[known],
-            self.lower[known],
-            self.upper[known],
-            [str(self.how[place]) for place in known],
+            np.array(self.temperatures)[places],
+            self.accuracy[places],
+            self.error[places],
+            self.lower[places],
+            self.upper[places],
+            [str(self.how[place]) for place in places],
         )

@@ -157,7 +157,7 @@ class Pace:
         self._tokens.give_back(tokens)
         self._changed.set()
 
-    def _answered(self, start: "_Start") -> None:
+    def _succeeded(self, start: "_Start") -> None:
         self._window.rise(start)
         self._changed.set()
 
@@ -185,7 +185,7 @@ class PacedPermit:
 
     def succeeded(self) -> None:
         """Record an answer."""
-        self._pace._answered(self._start)
+        self._pace._succeeded(self._start)
 
     def refused(self, retry_after: float | None) -> None:
         """Record that the server is overloaded (429, 503); no request starts for so many seconds."""

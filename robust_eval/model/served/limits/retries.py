@@ -162,7 +162,7 @@ class Patience:
         self._in_time = in_time
         self._limit = max(MIN_PATIENCE, settings.timeout / 3)
         self._spent = 0.0
-        self._answered = 0
+        self._answers = 0
         self._began = self._logged_at = -math.inf
         self._last: UnansweredError | None = None
 
@@ -174,7 +174,7 @@ class Patience:
             result = await self._repeated(ask)
         finally:
             notice.cancel()
-        self._answered += 1
+        self._answers += 1
         return result
 
     async def _repeated(self, ask: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
@@ -209,7 +209,7 @@ class Patience:
             log.info(
                 "%s has not answered for %.0f s%s: it is asked what it can do%s, and waited for up to %.0f s",
                 *(self._settings.server, self._logged_at - self._began, f" ({self._last})" if self._last else ""),
-                f", has answered {self._answered} requests" if self._answered else "",
+                f", has answered {self._answers} requests" if self._answers else "",
                 self._settings.total_timeout if self._last and self._last.kind == "busy" else maximum,
             )
             await sleep(LOG_INTERVAL)

@@ -95,7 +95,7 @@ class InspectService:
                 raise UnansweredError("filtered", text)
             if output.stop_reason == "model_length":
                 raise UnansweredError("wrong", text)
-        return self._answered(output)
+        return self._response(output)
 
     def clean(self, text: str) -> str:
         """Return a text in one line, without the key."""
@@ -122,7 +122,7 @@ class InspectService:
             client.max_retries = 0
         return made.api
 
-    def _answered(self, output: ModelOutput) -> ServiceResponse:
+    def _response(self, output: ModelOutput) -> ServiceResponse:
         try:
             usage = output.usage or ModelUsage()
             cached = usage.input_tokens_cache_read

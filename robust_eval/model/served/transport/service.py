@@ -136,12 +136,12 @@ class Service:
 
         There is no timeout: the caller sets one.
         """
-        return self._answered(await self._posted(self._url, self.body(prompt, system_role, settings)), self._chat)
+        return self._parse(await self._posted(self._url, self.body(prompt, system_role, settings)), self._chat)
 
     async def ask_top_tokens(self, path: str, body: Mapping[str, Any]) -> ServiceResponse:
         """Return the response to a body at a path, with the top-k tokens at each position; raises UnansweredError."""
         text = await self._posted(self._at(path), {"model": self._model, **body})
-        response = self._answered(text, path == CHAT)
+        response = self._parse(text, path == CHAT)
         try:
             each = _in_order(json.loads(text)["choices"])[: len(response.choices)]
             return response._replace(positions=[read_positions(choice.get("logprobs")) for choice in each])
@@ -229,7 +229,7 @@ class Service:
     def read(self, status: int, body: Any) -> ServiceResponse:
         """Return the response in the results of a batch; raises UnansweredError."""
         if status == HTTPStatus.OK:
-            return self._answered(json.dumps(body), self._chat)
+            return self._parse(json.dumps(body), self._chat)
         raise self._refused_body(status, body, {}, str(body))
 
     def _refused_body(self, status: int, body: Any, headers: Mapping[str, str], text: str) -> UnansweredError:
@@ -267,7 +267,7 @@ class Service:
             "lost", self.clean(f"{type(cause_named).__name__}: {cause_named}".strip(": ")), sent=sent
         )
 
-    def _answered(self, text: str, chat: bool) -> ServiceResponse:
+    def _parse(self, text: str, chat: bool) -> ServiceResponse:
         """Parse a response; raises UnansweredError if it is none."""
         try:
             reply = json.loads(text)
