@@ -27,7 +27,6 @@ RENAMED = {
     "whole_answers": "stop_on_match, true where whole_answers was false",
     "pressures": "pushbacks",
     "most_megabytes": "max_size_mb",
-    "figures": "metrics",
     "until": "target_half_width",
 }
 """New names of settings."""

@@ -314,6 +314,8 @@ def test_a_budget_that_is_spent_leaves_it_open(gated: Gate):
         (("model.nmae=x",), "there is no setting model.nmae (did you mean model.name?)"),
         (("gate.level=3",), "gate: level must lie between 0 and 1"),
         (("target_half_width={frs.d1: 0.1}",), "a gate takes early_stop=true"),
+        (("until=decided",), "until is now early_stop=true"),
+        (("gate.figures={frs.d1: 0.1}",), "gate.figures is now gate.metrics"),
         (("mlruns/runs/base", "early_stop=true"), "has been asked already"),
     ],
 )
