@@ -1,1 +1,1 @@
-"""Metrics of a graded answer table: classes, specs, and presentation."""
+"""Metrics of a graded answer table: classes and specs."""

@@ -55,11 +55,6 @@ _KAPPA = (-math.inf, 1.0)
 """Range of κ and α: at most 1, without a lower bound."""
 
 
-def _share(name: str, label: str, short: str = "") -> MetricSpec:
-    """Return the spec of a share of questions or of raters; more is better."""
-    return share_spec(f"agreement.{name}", label, short=short)
-
-
 def _joint_metric(
     name: str, label: str, excluded: str = "", short: str = "", view: ComparisonView | None = None
 ) -> MetricSpec:
@@ -78,8 +73,8 @@ def _joint_metric(
 
 
 FIGURES: tuple[MetricSpec, ...] = (
-    _share("accuracy", "accuracy of the original question (Base)", "base accuracy"),
-    _share("plurality", "accuracy of the vote (Mode)", "of the vote"),
+    share_spec("agreement.accuracy", "accuracy of the original question (Base)", short="base accuracy"),
+    share_spec("agreement.plurality", "accuracy of the vote (Mode)", short="of the vote"),
     share_spec(
         "agreement.difficulty",
         "accuracy of all raters (μ_D)",
@@ -100,10 +95,10 @@ FIGURES: tuple[MetricSpec, ...] = (
         tie_breaker="agreement.difficulty",
         difference_phrase="raters are all right in one run alone",
     ),
-    _share("best", "share that some rater has right (Best)"),
+    share_spec("agreement.best", "share that some rater has right (Best)"),
     MetricSpec("agreement.base_minus_difficulty", "Base − μ_D", limits=(-1.0, 1.0)),
-    _share("certainty", "normalised certainty H_η"),
-    _share("m2", "Gibbs' M2"),
+    share_spec("agreement.certainty", "normalised certainty H_η"),
+    share_spec("agreement.m2", "Gibbs' M2"),
     MetricSpec("agreement.semantic_entropy", "semantic entropy", unit="nats", more_is_better=False),
     _joint_metric(
         "kappa",

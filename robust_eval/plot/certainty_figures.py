@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from robust_eval.plot.colours import GREY, INKS, QUALITATIVE, RED
 from robust_eval.plot.registry import run_figure
-from robust_eval.plot.style import ink, legend_below, panels, root
+from robust_eval.plot.style import ink, legend_below, legend_outside, panels, root
 from robust_eval.runs.findings import Findings
 from robust_eval.stats.entropy import FAMILIES, entropy_of
 from robust_eval.stats.interval import Floats
@@ -83,15 +83,9 @@ def entropy_histogram(axes: Axes, entropies: Mapping[str, ArrayLike], max_entrop
     fig.set_size_inches(width, height + 0.2 * len(names))
     if fig.get_layout_engine() is None:
         fig.set_layout_engine("constrained")
-    legend = fig.legend(
-        [bars.patches[0] for bars in axes.containers if isinstance(bars, BarContainer)],
-        [f"{name} (n = {len(values)})" for name, values in zip(names, defined, strict=True)],
-        loc="outside lower center",
-        fontsize=9,
-        frameon=False,
-    )
-    for text in legend.get_texts():
-        text.set_parse_math(False)
+    bars = [bars.patches[0] for bars in axes.containers if isinstance(bars, BarContainer)]
+    words = [f"{name} (n = {len(values)})" for name, values in zip(names, defined, strict=True)]
+    legend_outside(fig, bars, words, "outside lower center")
     return axes
 
 

@@ -17,7 +17,7 @@ from robust_eval.metric.frs_specs import FRS
 from robust_eval.metric.frs_tables import cut_size, share_estimates
 from robust_eval.plot.colours import BLUE, GREY, INKS, QUALITATIVE, RED, SEQUENTIAL
 from robust_eval.plot.registry import run_figure
-from robust_eval.plot.style import MANY, OUTLINE, band, legend_below, legend_right, panels, root
+from robust_eval.plot.style import MANY, OUTLINE, band, legend_below, legend_outside, panels, root
 from robust_eval.question import QUESTION_TYPES
 from robust_eval.runs.findings import Findings
 from robust_eval.runtime.text import number
@@ -209,7 +209,7 @@ def reply_certainty_by_temperature(fig: Figure, run: Findings) -> None:
     fig.supxlabel("certainty (mean token probability of the reply)", fontsize=11)
     fig.supylabel("share of replies", fontsize=11)
     fig.suptitle("Certainty of right and wrong replies", fontsize=12)
-    legend_right(fig, *grid[0].get_legend_handles_labels())
+    legend_outside(fig, *grid[0].get_legend_handles_labels())
 
 
 def certainty_bins(axes: Axes, certainty_from: ArrayLike, right: ArrayLike, wrong: ArrayLike) -> Axes:

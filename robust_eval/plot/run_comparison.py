@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from robust_eval.metric.metric_spec import STEPS, MetricSpec
 from robust_eval.plot.colours import BLUE, GREY, QUALITATIVE
 from robust_eval.plot.registry import run_figure
-from robust_eval.plot.style import band, legend_right
+from robust_eval.plot.style import band, legend_outside
 from robust_eval.question import QUESTION_TYPES
 from robust_eval.runs.findings import Findings
 from robust_eval.stats.estimate import Estimate
@@ -215,4 +215,4 @@ def _legend(axes: Axes) -> None:
     width, height = fig.get_size_inches()
     lines = sum(word.count("\n") + 1.4 for word in words)
     fig.set_size_inches(width + 2.6, max(height, 0.16 * lines + 0.4))
-    legend_right(fig, handles, words)
+    legend_outside(fig, handles, words)

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
 from robust_eval.plot.frs_figures import Facts, break_levels, certainty_bins, draw_densities, draw_entropies, draw_plane
-from robust_eval.plot.style import legend_right, panels
+from robust_eval.plot.style import legend_outside, panels
 from robust_eval.stats.interval import Floats
 
 COLUMNS = 3
@@ -94,7 +94,7 @@ def _draw_panels(fig: Figure, measured: Mapping[str, T], draw: Callable[[Axes, T
     fig.supylabel(up, fontsize=11)
     fig.suptitle(textwrap.fill(title, int(9 * width * min(COLUMNS, len(measured)))), fontsize=12, parse_math=False)
     if legend:
-        legend_right(fig, list(legend.values()), list(legend))
+        legend_outside(fig, list(legend.values()), list(legend))
     return grid
 
 

@@ -19,7 +19,7 @@ in greyscale.
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 from matplotlib import rc_context
 from matplotlib.axes import Axes
@@ -34,6 +34,7 @@ OUTLINE: dict[str, Any] = {"edgecolors": GREY, "linewidths": 0.6}
 MANY = 2000
 """Number of points beyond which a cloud is one picture within an SVG file: each as a shape takes a hundred bytes."""
 
+_Outside = Literal["outside right upper", "outside lower center"]
 _SETTINGS: dict[Any, Any] = {
     "figure.figsize": (6.4, 4.2),
     "figure.dpi": 150,
@@ -103,9 +104,11 @@ def root(axes: Axes) -> Figure:
     return fig
 
 
-def legend_right(fig: Figure, handles: Sequence[Any], words: Sequence[str]) -> Legend:
-    """Return a legend at the right of a whole figure, with literal text."""
-    legend = fig.legend(handles, words, loc="outside right upper", fontsize=9, frameon=False)
+def legend_outside(
+    fig: Figure, handles: Sequence[Any], words: Sequence[str], place: _Outside = "outside right upper"
+) -> Legend:
+    """Return a legend beside the axes of a whole figure, with literal text."""
+    legend = fig.legend(handles, words, loc=place, fontsize=9, frameon=False)
     for text in legend.get_texts():
         text.set_parse_math(False)
     return legend

@@ -25,6 +25,7 @@ from robust_eval.metric.score import Correction, Score, question_groups
 from robust_eval.question import LETTERS, QUESTION_TYPES, Question
 from robust_eval.runtime.text import number
 from robust_eval.stats.correction import labels_to_halve
+from robust_eval.stats.entropy import guessed_entropy
 from robust_eval.stats.estimate import UNDEFINED, Estimate, bounds, interval
 from robust_eval.stats.frs import factual_robustness_score
 from robust_eval.stats.interval import Floats
@@ -270,19 +271,6 @@ def _certainty_anchors(choices: Sequence[int], trials: int) -> list[tuple[float,
     else:
         anchors.append((math.log(max(trials, 1)), "one that never says the same twice"))
     return anchors
-
-
-def guessed_entropy(choices: int, trials: int) -> float:
-    """Return the mean entropy (nats) of answers drawn evenly among the choices.
-
-    >>> round(guessed_entropy(2, 2), 4)
-    0.3466
-    """
-    counts = np.arange(1, trials + 1)
-    share = counts / trials
-    from scipy import stats  # it takes half a second, which most runs need not spend
-
-    return float(choices * np.sum(stats.binom.pmf(counts, trials, 1 / choices) * -share * np.log(share)))
 
 
 def order(score: Score, questions: Sequence[Question]) -> Presentation:

@@ -166,3 +166,16 @@ def miller_madow(counts: ArrayLike, maximum: ArrayLike) -> Floats:
     correction = np.divide(np.count_nonzero(n, axis=1) - 1, 2 * answers, out=np.zeros_like(entropy), where=answers > 0)
     corrected: Floats = np.minimum(entropy + correction, maximum)
     return corrected
+
+
+def guessed_entropy(choices: int, trials: int) -> float:
+    """Return the mean entropy (nats) of answers drawn evenly among the choices.
+
+    >>> round(guessed_entropy(2, 2), 4)
+    0.3466
+    """
+    counts = np.arange(1, trials + 1)
+    share = counts / trials
+    from scipy import stats  # it takes half a second, which most runs need not spend
+
+    return float(choices * np.sum(stats.binom.pmf(counts, trials, 1 / choices) * -share * np.log(share)))
