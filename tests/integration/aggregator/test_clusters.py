@@ -165,19 +165,6 @@ def test_a_model_that_is_not_there_is_named_in_one_sentence(tmp_path: Path):
         assert str(problem.value) == message
 
 
-@pytest.mark.parametrize("content", [None, "{", '{"model_type": "bert"}'])
-def test_a_folder_that_holds_no_model_is_named_in_one_sentence(tmp_path: Path, content: str | None):
-    if content:
-        (tmp_path / "config.json").write_text(content)
-        (tmp_path / "model.safetensors").write_text("no weights")
-    rows = Matching().grade([CITY], answer_table(answers(CITY, "NYC", "Paris")))
-    with pytest.raises(UserError) as problem:
-        Clusters(str(tmp_path)).aggregate([CITY], rows)
-    reason = "" if content else f"the folder {tmp_path} holds no model: it is empty, "
-    assert str(problem.value).startswith(f"sentence model {tmp_path} cannot be loaded: {reason}")
-    assert "\n" not in str(problem.value)
-
-
 @pytest.mark.parametrize("threshold", [-0.1, 2.5, float("nan"), float("inf")])
 def test_a_threshold_that_is_no_cosine_distance_is_refused(threshold: float):
     with pytest.raises(ValueError) as problem:  # noqa: PT011 (the whole message is compared)
@@ -294,15 +281,6 @@ def test_what_ranked_is_said_of_all_tables_together(encoder: Encoder, tiny: str)
         ranked_by.append(clusters.description())
     nothing, something = {"ranked_by": "nothing: no vote needed it"}, {"ranked_by": f"cross-encoder {tiny}"}
     assert ranked_by == [nothing, nothing, something, something]
-
-
-def test_a_cross_encoder_that_is_missing_is_missed_once(encoder: Encoder, caplog: pytest.LogCaptureFixture):
-    clusters = Clusters(MODEL, cross_encoder="/nowhere")
-    table = Matching().grade([CITY], answer_table(answers(CITY, "NYC", "nyc!", "New York City")))
-    with caplog.at_level(logging.WARNING, "robust_eval"):
-        first, second = (clusters.aggregate([CITY], table) for _ in range(2))
-    assert first.equals(second)
-    assert len([record for record in caplog.records if record.name.startswith("robust_eval")]) == 1
 
 
 def test_a_cross_encoder_without_a_name_is_refused():

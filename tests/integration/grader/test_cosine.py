@@ -1,5 +1,3 @@
-from dataclasses import fields
-
 import numpy as np
 import pytest
 
@@ -92,11 +90,6 @@ def test_a_reply_is_right_if_it_is_near_an_accepted_answer_in_meaning(loaded):
     ]
 
 
-def test_a_denial_or_another_year_is_near_and_so_taken_for_right():
-    replies = [(MOON, "It does not reflect the light of the Sun.", "ok"), (YEAR, "1946", "ok")]
-    assert [correct for _, correct, _, _ in verdicts(Cosine(MODEL), *replies)] == [True, True]
-
-
 @pytest.mark.parametrize("reply", ["Sunlight.", "It reflects the SUN", "A mirror, they say", "Cheese"])
 def test_the_largest_cosine_of_the_reply_as_it_is_written_must_be_above_the_threshold(loaded, reply):
     nearest = max(cosine(loaded, reply, answer) for answer in MOON.answers if answer.strip())
@@ -162,11 +155,6 @@ def test_a_blank_alias_is_left_out_and_counted(loaded):
 
 def test_a_meaning_can_only_be_compared_when_it_is_whole():
     assert [Cosine(MODEL).matcher(question) for question in (MOON, FORCE, OPEN)] == [None, None, None]
-
-
-def test_its_settings_are_the_model_and_the_similarity():
-    settings = {field.name: getattr(Cosine(MODEL), field.name) for field in fields(Cosine)}
-    assert settings == {"letter": "anchored", "accents": "fold", "model": MODEL, "similarity": 0.6}
 
 
 @pytest.mark.parametrize("similarity", [1, -1.1, float("nan"), float("inf")])

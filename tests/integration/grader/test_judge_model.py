@@ -1,10 +1,7 @@
 """A judge behind a server: what it is asked, what of its verdicts counts, and what is never asked twice."""
 
 import json
-import logging
-import os
 import re
-import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 from experiments import run_experiment
 from scripted_server import Body, ScriptedServer, scripted_server
-from shell import Shell
 
 from robust_eval.config.overrides import checked_overrides
 from robust_eval.config.schema import register
@@ -188,14 +184,6 @@ def test_a_judge_that_gives_no_verdict_on_most_of_its_first_replies_stops_the_ru
         "grader.max_new_tokens=…"
     )
     assert len(verdict_requests(judge)) == number
-
-
-def test_a_judge_says_how_many_replies_it_judges(
-    judge: ScriptedServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
-):
-    caplog.set_level(logging.INFO)
-    judged(tmp_path, 1, *settings(tmp_path, judge, ["It is X", "Boston"] * 2))
-    assert "verdicts: judge judges 24 replies" in caplog.messages
 
 
 @pytest.mark.parametrize("more", [[], ["grader.model=null"], ["aggregator=entailment", "aggregator.model=judge"]])
@@ -379,56 +367,3 @@ def test_a_judge_whose_answers_are_recorded_is_refused():
     register()
     with pytest.raises(UserError, match=r"grader\.model: the answers of model x are recorded"):
         checked_overrides(["grader=judge", "grader.model=recorded", "grader.model.name=x"])
-
-
-def test_a_run_that_is_killed_ten_times_judges_nothing_twice(judge: ScriptedServer, tmp_path: Path, shell: Shell):
-    """Each kill falls while a verdict is being asked for, one at a time: the one before may come again."""
-    asked = settings(
-        tmp_path,
-        judge,
-        ["It is Boston", "Boston", "A X?", "Boston"],
-        "grader.model.max_concurrency=1",
-        "engine.threads=1",
-    )
-    code = """
-import sys
-from pathlib import Path
-from experiments import run_experiment
-from robust_eval.config.overrides import checked_overrides
-from robust_eval.config.schema import register
-register()
-Path(sys.argv[1]).mkdir(exist_ok=True)
-run_experiment(Path(sys.argv[1]), *checked_overrides(sys.argv[2:]).overrides)
-"""
-    process, kills = [0], [0]
-    answered: list[str] = []
-
-    def dying(body: Body) -> tuple[int, dict[str, str], Any]:
-        if "Is the reply right?" not in str(body):
-            return said("ok")
-        if kills[0] < 10 and len(verdict_requests(judge)) % 2 == 0 and process[0]:
-            kills[0] += 1
-            os.kill(process[0], signal.SIGKILL)
-            process[0] = 0
-            return 503, {}, {}
-        answered.append(body["messages"][-1]["content"])
-        return by_the_reference(body)
-
-    judge.answer = dying
-    for _ in range(20):
-        done = shell.python(
-            ["-c", code, str(tmp_path / "run"), *asked], meanwhile=lambda number: process.__setitem__(0, number)
-        )
-        if done.returncode == 0:
-            break
-        assert done.returncode == -signal.SIGKILL, done.stderr
-
-    assert kills[0] == 10
-    graded = pq.read_table(tmp_path / "run" / "graded.parquet").to_pandas()
-    assert graded["correct"].sum() == 12
-    assert graded["correct"].notna().all()
-    assert len(set(answered)) == 24
-    assert len(answered) <= 24 + kills[0]  # what was on its way to the store when the process was killed
-    before = len(answered)
-    assert shell.python(["-c", code, str(tmp_path / "again"), *asked]).returncode == 0
-    assert len(answered) == before

@@ -53,19 +53,6 @@ def test_a_reply_is_right_if_it_is_nearer_to_a_correct_reference_than_to_any_inc
     ]
 
 
-@pytest.mark.parametrize(
-    ("reply", "accepted", "refused", "expected"),
-    [
-        ("K", "K", "W", True),
-        ("potassium, or K", "K", "It is tungsten.", True),
-        ("X", "K", "It is tungsten.", False),
-        ("kalium", "It is potassium.", "K", True),
-    ],
-)
-def test_a_single_letter_counts_only_where_the_reply_has_it_as_a_word(reply, accepted, refused, expected):
-    assert right(Question("k", "Which metal?", answers=(accepted,), incorrect=(refused,)), reply) is expected
-
-
 TEXTS = [
     *GUM.answers,
     *GUM.incorrect,
@@ -82,7 +69,7 @@ def vectors():
     return sentence_transformer(MODEL).encode(TEXTS, normalize_embeddings=True).astype(float)
 
 
-@settings(max_examples=60, deadline=None, database=None, derandomize=True)
+@settings(max_examples=20, deadline=None, database=None, derandomize=True)
 @given(
     st.sampled_from(PLACES), st.sets(st.sampled_from(PLACES), min_size=1), st.sets(st.sampled_from(PLACES), min_size=1)
 )
@@ -147,11 +134,6 @@ def test_a_reply_that_answers_nothing_is_wrong_and_a_failed_request_has_no_verdi
     ]
 
 
-def test_a_meaning_can_only_be_compared_when_it_is_whole():
-    assert [References(MODEL).matcher(question) for question in (GUM, FORCE, OPEN)] == [None, None, None]
-
-
 def test_a_model_without_a_name_is_refused():
-    with pytest.raises(ValueError) as caught:  # noqa: PT011 (the whole message is compared)
+    with pytest.raises(ValueError, match=r"^model must name a sentence model$"):
         References("")
-    assert str(caught.value) == "model must name a sentence model"

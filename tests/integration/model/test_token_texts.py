@@ -1,6 +1,5 @@
 import random as standard_random
 
-import pytest
 from token_search import equal_to, starting_with, with_word
 
 
@@ -13,10 +12,9 @@ def test_the_texts_of_a_byte_level_tokenizer_with_merges_are_those_that_it_decod
         assert texts.raw[token].decode("utf-8", "replace") == written
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_tokens_of_a_real_vocabulary_are_found(embedded, seed: int):
+def test_tokens_of_a_real_vocabulary_are_found(embedded):
     texts = embedded.texts.vocabularies[True].texts
-    random = standard_random.Random(seed)
+    random = standard_random.Random(0)
     for word in [*random.sample(texts.keys, 5), "paris", "a", "s", " the", "ï", "nowhere in there"]:
         assert sorted(texts.starting_with(word)) == starting_with(texts, word)
         assert sorted(texts.equal_to(word)) == equal_to(texts, word)

@@ -11,6 +11,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 from experiments import configuration, run_experiment
+from json_lines import json_lines
 from tiny_model import save_tiny_model
 
 from robust_eval.answer import SCHEMA, read_answers
@@ -21,6 +22,7 @@ from robust_eval.sampler.recorded_answers import RecordedAnswers
 from robust_eval.tracking.result import Result
 
 Ask = Callable[..., tuple[Result, Path]]
+CASES = Path(__file__).parent
 GRADING = ["label", "correct", "exact"]
 
 
@@ -106,7 +108,7 @@ def test_the_answers_of_a_run_give_its_figures(ask: Ask, tiny_folder: Path, tmp_
     answers = read_answers(folder / "answers.parquet")
     files = [folder / "answers.parquet"]
     for suffix, write in WRITERS.items():
-        if kind != "exact" or suffix != "tsv":  # which has no weights
+        if kind == "temperatures" or suffix == "jsonl":
             files.append(tmp_path / f"answers.{suffix}")
             write(answers, files[-1])
     same = [line for line in settings if line.startswith(("dataset", "metric"))]
@@ -365,95 +367,12 @@ def test_a_file_is_read_once_until_it_changes(tmp_path: Path, monkeypatch: pytes
     assert len(reads) == 2
 
 
-LOGARITHMS = "natural logarithms of probabilities, none above 0"
-WRONG_ROWS: Mapping[str, tuple[list[Mapping[str, object]], str]] = {
-    "missing column": (
-        [{"question_id": "facts-001", "reply": "Paris", "temperature": 1}],
-        (
-            " has no column 'text' for text, but question_id, temperature, reply: name the right one, "
-            "sampler.recorded.columns={text: …}"
-        ),
-    ),
-    "misspelt column": (
-        [ROW | {"trail": 1}],
-        " has a column 'trail' and none of the name 'trial': rename it, or set sampler.recorded.columns={trial: trail}",
-    ),
-    "no temperature": (
-        [{"question_id": "facts-001", "text": "Paris"}],
-        (
-            " does not say at which temperature its answers were drawn: name the column "
-            "(sampler.recorded.columns={temperature: …}), or the temperature of all (sampler.recorded.temperature)"
-        ),
-    ),
-    "wrong type": ([ROW, ROW | {"temperature": "hot"}], ", line 2: 'temperature' must be a number, not 'hot'"),
-    "number as id": ([ROW, ROW | {"question_id": 7}], ", line 2: 'question_id' must be a text, not 7"),
-    "greedy above 0": (
-        [ROW, ROW | {"sampler": "greedy"}],
-        ", line 2: 'sampler' is greedy, which is what the answers at temperature 0 are called",
-    ),
-    "fraction": ([ROW, ROW | {"rewrite": 1.5}], ", line 2: 'rewrite' must be a whole number, not 1.5"),
-    "too large": ([ROW, ROW | {"rewrite": 1e12}], ", line 2: 'rewrite' must be a whole number, not 1000000000000.0"),
-    "boolean": ([ROW | {"temperature": True}], ", line 1: 'temperature' must be a number, not True"),
-    "text in place of a list": (
-        [ROW, ROW | {"token_logprobs": "__import__('os').getcwd()"}],
-        ", line 2: 'token_logprobs' must be a list of numbers, not \"__import__('os').getcwd()\"",
-    ),
-    "flat list": (
-        [ROW | {"top_logprobs": [-1, -2]}],
-        ", line 1: 'top_logprobs' must be a list of lists of numbers, not [-1, -2]",
-    ),
-    "probabilities": (
-        [ROW, ROW | {"token_logprobs": [-0.1, 0.9]}],
-        f", line 2: 'token_logprobs' must be {LOGARITHMS}, not [-0.10000000149011612, 0.8999999761581421]",
-    ),
-    "nested probabilities": (
-        [ROW, ROW | {"top_logprobs": [[-0.5], [0.5]]}],
-        f", line 2: 'top_logprobs' must be {LOGARITHMS}, not [[-0.5], [0.5]]",
-    ),
-    "repeated": (
-        [ROW | {"trial": 1}, ROW | {"trial": 0}, ROW | {"trial": 1}],
-        ", line 3: stands already in line 1 (question_id 'facts-001', rewrite 0, temperature 0.7, trial 1)",
-    ),
-    "some trials": ([ROW | {"trial": 1}, ROW], ", line 2: no 'trial'"),
-    "some ids": ([ROW, ROW | {"question_id": None}], ", line 2: no 'question_id'"),
-    "negative": ([ROW, ROW | {"temperature": -1}], ", line 2: 'temperature' must be 0 or more, not -1.0"),
-    "infinite": ([ROW, ROW | {"temperature": float("inf")}], ", line 2: 'temperature' must be 0 or more, not inf"),
-    "negative rewrite": ([ROW | {"rewrite": -1}], ", line 1: 'rewrite' must be 0 or more, not -1"),
-    "heavy": ([ROW | {"weight": 3}], ", line 1: 'weight' must be a share between 0 and 1, not 3.0"),
-    "outcome": (
-        [ROW, ROW | {"outcome": "fine"}],
-        (
-            ", line 2: 'outcome' must be one of ok, filtered_prompt, filtered_reply, refused, empty, invalid, error, "
-            "not 'fine'"
-        ),
-    ),
-    "unknown question": (
-        [ROW, ROW, ROW | {"question_id": "nowhere"}, ROW | {"question_id": "nobody"}],
-        ", line 3: 'nowhere' is no question of the data set (2 of the 3 ids in this file are none)",
-    ),
-    "huge cell": (
-        [ROW, ROW | {"text": "x" * 100_001}],
-        ", line 2: 'text' has 100,001 characters, and more than 100,000 are no answer",
-    ),
-    "nothing but greedy": (
-        [ROW | {"temperature": 0}],
-        " holds no answers at a temperature above 0, which are those that are scored",
-    ),
-    "several greedy": (
-        [ROW, GREEDY, GREEDY],
-        (
-            ", line 3: of temperature 0 there is one answer to a question, the greedy one (rewrite 0, trial 0): leave "
-            "others out"
-        ),
-    ),
-    "no text": (
-        [ROW | {"text": None}, ROW | {"text": None}],
-        (
-            " has no column 'text' for text, but question_id, temperature, text: name the right one, "
-            "sampler.recorded.columns={text: …}"
-        ),
-    ),
+WRONG_ROWS = {case["kind"]: case for case in json_lines(CASES / "wrong_rows.jsonl")}
+WRONG_ROWS["huge cell"] = {
+    "rows": [ROW, ROW | {"text": "x" * 100_001}],
+    "sentence": ", line 2: 'text' has 100,001 characters, and more than 100,000 are no answer",
 }
+"""Rows of a file of answers, and what is said of them behind its name."""
 WRONG_FILES: Mapping[str, tuple[str, bytes, str]] = {
     "empty": ("a.jsonl", b"", " cannot be read: Empty JSON file"),
     "nested without end": (
@@ -542,9 +461,8 @@ def refusal(ask: Ask, file: Path) -> str:
 
 @pytest.mark.parametrize("kind", WRONG_ROWS)
 def test_a_row_that_is_wrong_is_named(ask: Ask, tmp_path: Path, kind: str):
-    rows, sentence = WRONG_ROWS[kind]
-    file = write(tmp_path / "a.jsonl", *rows)
-    assert refusal(ask, file) == f"{file}{sentence}"
+    file = write(tmp_path / "a.jsonl", *WRONG_ROWS[kind]["rows"])
+    assert refusal(ask, file) == f"{file}{WRONG_ROWS[kind]['sentence']}"
 
 
 @pytest.mark.parametrize("kind", WRONG_FILES)
@@ -580,111 +498,16 @@ def test_a_run_that_is_refused_leaves_nothing(ask: Ask, tmp_path: Path):
     assert not (tmp_path / "run").exists()
 
 
-FRS_NEEDS = (
-    "metric=frs needs a greedy answer (of temperature 0) with top_logprobs to each fact beside the answers at several "
-    "temperatures, and {} has none"
-)
-
-
 @pytest.mark.parametrize(
-    ("rows", "settings", "sentence"),
-    [
-        ([ROW], ["metric=frs"], FRS_NEEDS),
-        ([ROW, ROW, ROW | {"temperature": 0}], ["metric=[certainty,frs]"], FRS_NEEDS),
-        (
-            [ROW, ROW],
-            ["metric=certainty", "sampler.recorded.temperature=1"],
-            ("{} says at which temperature each answer was drawn: leave sampler.recorded.temperature out"),
-        ),
-        (
-            [ROW, ROW],
-            ["metric=certainty", "sampler.recorded.selection=contains"],
-            (
-                "sampler.recorded.selection=contains goes by "
-                "the answers at temperature 0, and {} has none: choose selection=none"
-            ),
-        ),
-        ([ROW, GREEDY | {"text": "?"}], ["metric=agreement", "sampler.recorded.selection=contains"], None),
-        ([ROW], ["metric=certainty"], None),
-        ([ROW, GREEDY], ["metric=frs"], None),
-        ([ROW | {"weight": 0.4}, ROW | {"weight": 0.6}], ["metric=agreement"], None),
-        (
-            [ROW],
-            ["model=smollm2_135m"],
-            (
-                "sampler=recorded does not ask model smollm2-135m: choose model=recorded, and call the "
-                "model that answered model.name=…"
-            ),
-        ),
-        (
-            [ROW],
-            ["sampler.recorded.columns={answer: text}"],
-            (
-                "sampler.recorded: columns must name some of question_id, rewrite, temperature, trial, text, "
-                "outcome, weight, token_ids, token_logprobs, sampling_logprobs, top_logprobs, "
-                "answer_tokens, finish_reason, prompt_tokens, completion_tokens, reasoning, reasoning_tokens, "
-                "cached_tokens, form, served_model, system_fingerprint, sampler, not answer"
-            ),
-        ),
-        (
-            [ROW],
-            ["sampler.recorded.columns={text: reply}"],
-            (
-                "{} has no column 'reply' for text, but question_id, "
-                "temperature, text: name the right one, sampler.recorded.columns={{text: …}}"
-            ),
-        ),
-        (
-            [ROW],
-            ["sampler.recorded.columns={outcome: text}"],
-            (
-                "{} has no column 'text' for text, but question_id, "
-                "temperature, text: name the right one, sampler.recorded.columns={{text: …}}"
-            ),
-        ),
-        (
-            [ROW],
-            ["sampler.recorded.columns={text: x, outcome: x}"],
-            (
-                "sampler.recorded: columns must name a column of the "
-                "file once, not as in {{'text': 'x', 'outcome': 'x'}}"
-            ),
-        ),
-        (
-            [ROW],
-            ["sampler.recorded.columns=[text]"],
-            ("sampler.recorded: columns must be a mapping such as {{text: reply}}, not ['text']"),
-        ),
-        ([ROW], ["sampler.recorded.temperature=0"], "sampler.recorded: temperature must be above 0, not 0"),
-        (
-            [ROW],
-            ["sampler.recorded.selection=all"],
-            ("sampler.recorded: selection must be one of exact_match, contains, none, not all"),
-        ),
-        (
-            [ROW],
-            ["sampler.recorded.file=/nowhere.csv"],
-            ("sampler.recorded.file: /nowhere.csv cannot be read: No such file or directory"),
-        ),
-        (
-            [ROW],
-            ["rewriter=llm"],
-            (
-                "rewriter=llm writes rewrites, which sampler=recorded does not ask: choose "
-                "sampler=perturbation, or rewriter=recorded"
-            ),
-        ),
-    ],
+    "case", json_lines(CASES / "unscorable_answers.jsonl"), ids=lambda case: ",".join(case["settings"])
 )
-def test_what_cannot_be_scored_is_said_first(
-    ask: Ask, tmp_path: Path, rows: list[Mapping[str, object]], settings: list[str], sentence: str | None
-):
-    file = write(tmp_path / "a.jsonl", *rows)
-    name = [] if any(line.startswith("model=") for line in settings) else ["model.name=x"]
+def test_what_cannot_be_scored_is_said_first(ask: Ask, tmp_path: Path, case: Mapping[str, Any]):
+    file = write(tmp_path / "a.jsonl", *case["rows"])
+    name = [] if any(line.startswith("model=") for line in case["settings"]) else ["model.name=x"]
     with pytest.raises(UserError) as problem:
-        ask("sampler=recorded", f"sampler.recorded.file={file}", *name, *settings)
-    if sentence is not None:
-        assert str(problem.value) == sentence.format(file)
+        ask("sampler=recorded", f"sampler.recorded.file={file}", *name, *case["settings"])
+    if case["sentence"] is not None:
+        assert str(problem.value) == case["sentence"].format(file)
     else:
         beginnings = (f"the answers in {file} cannot be scored: metric=", "none of the 1 questions")
         assert str(problem.value).startswith(beginnings)

@@ -132,115 +132,63 @@ REASONING = Kind(
 )
 
 
-@pytest.mark.parametrize(
-    ("kind", "chat", "temperature", "expected", "requests"),
-    [
-        pytest.param(Kind(), True, 1.0, ALL, 14, id="everything"),
-        pytest.param(Kind(), False, 1.0, ALL, 14, id="everything, plain"),
-        pytest.param(
-            Kind(unknown=("top_k", "min_p"), most_choices=128),
-            True,
-            2.0,
-            replace(ALL, truncation_off={"top_p": 1.0}),
-            17,
-            id="OpenAI",
-        ),
-        pytest.param(
-            Kind(refuses=lambda body: body.get("top_k") == 0),
-            True,
-            1.0,
-            replace(ALL, truncation_off=OFF | {"top_k": -1}),
-            16,
-            id="top_k is off at -1",
-        ),
-        pytest.param(
-            Kind(unknown=("max_tokens",)),
-            True,
-            1.0,
-            replace(ALL, limit="max_completion_tokens"),
-            17,
-            id="max_completion_tokens",
-        ),
-        pytest.param(
-            REASONING,
-            True,
-            1.0,
-            replace(
-                *(Capabilities("max_completion_tokens", True, False, {}, 1.0, 0, False, 8, True, True),),
-                own_temperature=True,
-            ),
-            21,
-            id="reasoning",
-        ),
-        pytest.param(Kind(system_role=False), True, 1.0, replace(ALL, system_role=False), 18, id="no system role"),
-        pytest.param(Kind(system_role=False), False, 1.0, ALL, 14, id="no system role, plain"),
-        pytest.param(Kind(most_choices=1, cut_choices=True), True, 1.0, replace(ALL, choices=1), 19, id="n is dropped"),
-        pytest.param(Kind(most_choices=1), True, 1.0, replace(ALL, choices=1), 19, id="n is refused"),
-        pytest.param(Kind(unknown=("n",)), True, 1.0, replace(ALL, choices=1), 19, id="n is unknown"),
-        pytest.param(Kind(most_choices=10), True, 1.0, replace(ALL, choices=10), 16, id="ten slots"),
-        pytest.param(Kind(most_choices=3, cut_choices=True), True, 1.0, replace(ALL, choices=3), 14, id="three of n"),
-        pytest.param(Kind(tempered=True), True, 1.0, replace(ALL, tempered_logprobs=True), 14, id="tempered"),
-        pytest.param(Kind(tempered=True), False, 1.0, replace(ALL, tempered_logprobs=True), 14, id="tempered, plain"),
-        pytest.param(Kind(noise=0.04), True, 1.0, ALL, 14, id="noise"),
-        pytest.param(Kind(seeds=False), True, 1.0, replace(ALL, seed=False), 13, id="seeds are dropped"),
-        pytest.param(
-            Kind(unknown=("seed",)), True, 1.0, replace(ALL, seed=False, takes_seed=False), 13, id="seeds are refused"
-        ),
-        pytest.param(
-            Kind(text="A cat."),
-            True,
-            1.0,
-            replace(ALL, seed=False, deterministic=True),
-            12,
-            id="always the same answer",
-        ),
-        pytest.param(
-            Kind(temperatures=lambda t: t <= 1), True, 1.5, replace(ALL, highest_temperature=1.0), 15, id="up to 1"
-        ),
-        pytest.param(
-            Kind(temperatures=lambda t: t <= 5), True, 4.0, replace(ALL, highest_temperature=4.0), 14, id="up to 4"
-        ),
-        pytest.param(Kind(), True, 4.0, ALL, 15, id="not up to 4"),
-        pytest.param(Kind(most_logprobs=5), True, 1.0, replace(ALL, top_logprobs=5), 16, id="five are taken"),
-        pytest.param(
-            Kind(most_logprobs=5, cut_logprobs=True), True, 1.0, replace(ALL, top_logprobs=5), 14, id="five are given"
-        ),
-        pytest.param(Kind(most_logprobs=5), False, 1.0, replace(ALL, top_logprobs=5), 16, id="five, plain"),
-        pytest.param(
-            Kind(logits=LOGITS[:3]),
-            True,
-            1.0,
-            replace(ALL, top_logprobs=3, whole_vocabulary=True),
-            14,
-            id="all of 3",
-        ),
-        pytest.param(
-            Kind(added=3.0), True, 1.0, replace(ALL, top_logprobs=0), 23, id="log-probabilities that cannot be"
-        ),
-        pytest.param(
-            Kind(added=3.0), False, 1.0, replace(ALL, top_logprobs=0), 23, id="log-probabilities that cannot be, plain"
-        ),
-        pytest.param(
-            Kind(unknown=("logprobs",)), True, 1.0, replace(ALL, top_logprobs=0), 15, id="logprobs are refused"
-        ),
-        pytest.param(
-            Kind(ignored=("logprobs",)), True, 1.0, replace(ALL, top_logprobs=0), 15, id="logprobs are dropped"
-        ),
-        pytest.param(
-            Kind(ignored=("logprobs", "seed", "n", "top_k", "min_p", "repetition_penalty")),
-            True,
-            1.0,
-            replace(ALL, top_logprobs=0, choices=1, seed=False),
-            19,
-            id="all is dropped",
-        ),
-    ],
+OWN_TEMPERATURE = Capabilities(
+    "max_completion_tokens", True, False, {}, 1.0, 0, False, 8, True, True, own_temperature=True
 )
-def test_finds_out_what_a_server_can_do_with_few_requests(
-    kind: Kind, chat: bool, temperature: float, expected: Capabilities, requests: int
-) -> None:
-    capabilities, server = found(kind, chat, temperature)
-    assert capabilities == replace(expected, probed_for=temperature)
+DROPS = ("logprobs", "seed", "n", "top_k", "min_p", "repetition_penalty")
+CASES: dict[str, tuple[Kind, int, dict[str, Any]]] = {
+    "everything": (Kind(), 14, {}),
+    "everything, plain": (Kind(), 14, {}),
+    "OpenAI, up to 2": (Kind(unknown=("top_k", "min_p")), 17, {"truncation_off": {"top_p": 1.0}}),
+    "top_k is off at -1": (
+        Kind(refuses=lambda body: body.get("top_k") == 0),
+        16,
+        {"truncation_off": OFF | {"top_k": -1}},
+    ),
+    "max_completion_tokens": (Kind(unknown=("max_tokens",)), 17, {"limit": "max_completion_tokens"}),
+    "reasoning": (REASONING, 21, vars(OWN_TEMPERATURE)),
+    "no system role": (Kind(system_role=False), 18, {"system_role": False}),
+    "no system role, plain": (Kind(system_role=False), 14, {}),
+    "n is dropped": (Kind(most_choices=1, cut_choices=True), 19, {"choices": 1}),
+    "n is refused": (Kind(most_choices=1), 19, {"choices": 1}),
+    "n is unknown": (Kind(unknown=("n",)), 19, {"choices": 1}),
+    "ten slots": (Kind(most_choices=10), 16, {"choices": 10}),
+    "three of n": (Kind(most_choices=3, cut_choices=True), 14, {"choices": 3}),
+    "tempered": (Kind(tempered=True), 14, {"tempered_logprobs": True}),
+    "tempered, plain": (Kind(tempered=True), 14, {"tempered_logprobs": True}),
+    "noise": (Kind(noise=0.04), 14, {}),
+    "seeds are dropped": (Kind(seeds=False), 13, {"seed": False}),
+    "seeds are refused": (Kind(unknown=("seed",)), 13, {"seed": False, "takes_seed": False}),
+    "always the same answer": (Kind(text="A cat."), 12, {"seed": False, "deterministic": True}),
+    "up to 1, asked up to 1.5": (Kind(temperatures=lambda t: t <= 1), 15, {"highest_temperature": 1.0}),
+    "up to 5, asked up to 4": (Kind(temperatures=lambda t: t <= 5), 14, {"highest_temperature": 4.0}),
+    "up to 2, asked up to 4": (Kind(), 15, {}),
+    "five are taken": (Kind(most_logprobs=5), 16, {"top_logprobs": 5}),
+    "five are given": (Kind(most_logprobs=5, cut_logprobs=True), 14, {"top_logprobs": 5}),
+    "five, plain": (Kind(most_logprobs=5), 16, {"top_logprobs": 5}),
+    "all of 3": (Kind(logits=LOGITS[:3]), 14, {"top_logprobs": 3, "whole_vocabulary": True}),
+    "log-probabilities that cannot be": (Kind(added=3.0), 23, {"top_logprobs": 0}),
+    "log-probabilities that cannot be, plain": (Kind(added=3.0), 23, {"top_logprobs": 0}),
+    "logprobs are refused": (Kind(unknown=("logprobs",)), 15, {"top_logprobs": 0}),
+    "logprobs are dropped": (Kind(ignored=("logprobs",)), 15, {"top_logprobs": 0}),
+    "all is dropped": (Kind(ignored=DROPS), 19, {"top_logprobs": 0, "choices": 1, "seed": False}),
+}
+"""Kinds of servers, the requests by which each is found out, and the capabilities in which it differs from all."""
+HOTTEST = {
+    "OpenAI, up to 2": 2.0,
+    "up to 1, asked up to 1.5": 1.5,
+    "up to 5, asked up to 4": 4.0,
+    "up to 2, asked up to 4": 4.0,
+}
+"""The highest temperature that is asked for, where it is not 1."""
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_finds_out_what_a_server_can_do_with_few_requests(case: str) -> None:
+    kind, requests, changes = CASES[case]
+    temperature = HOTTEST.get(case, 1.0)
+    capabilities, server = found(kind, not case.endswith("plain"), temperature)
+    assert capabilities == replace(ALL, **changes | {"probed_for": temperature})
     assert len(server.received) == requests
 
 

@@ -19,7 +19,7 @@ from toy_served import CAN, request, stored, stored_model
 
 from robust_eval.store.sqlite import SqliteStore
 
-KILLS, QUESTIONS = 10, 12
+KILLS, QUESTIONS = 4, 6
 FIRST = 10
 """The number of the first question: texts then have the order of numbers, in which they are asked."""
 ASK = """
@@ -68,7 +68,7 @@ class KillingServer(TableServer):
         self.begun.set()
 
 
-def test_curves_of_a_run_that_is_killed_ten_times_are_those_of_one_that_is_not(
+def test_curves_of_a_run_that_is_killed_again_and_again_are_those_of_one_that_is_not(
     shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("robust_eval.model.served.served_model.get_or_measure", lambda *_: CAN.to_text())
