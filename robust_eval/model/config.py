@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, Protocol
 
-from omegaconf import MISSING
-
 from robust_eval.error import UserError
 from robust_eval.model.base import LanguageModel, Request, Temperatures
 from robust_eval.model.workload import ServiceLimits
@@ -121,8 +119,8 @@ class InMemoryModel(ModelConfig):
     It stands in the configuration of a run in place of the object, and cannot be asked.
     """
 
-    name: str = MISSING
-    kind: str = MISSING
+    name: str = "???"  # must be given (omegaconf.MISSING, which grading one reply does not import)
+    kind: str = "???"
     settings: Any = None
     prompt_style: str = "plain"
     """plain | chat: how the object is asked."""

@@ -18,7 +18,7 @@ PROOFS = {
     "test_hostile_server.py::test_nothing_that_it_sends_reaches_the_terminal_a_log_a_page_or_markdown",
     "What a model, a server or a data set writes is text in a page": "unit/report/test_page.py::"
     "test_texts_of_questions_and_models_are_escaped",
-    "A reply that is larger than any real one": "integration/model/served/test_client.py::"
+    "A reply that is larger than any real one": "integration/model/served/transport/test_client.py::"
     "test_a_bomb_takes_the_memory_of_a_reply_and_no_more",
     "A reply with impossible numbers": "integration/model/served/test_served_model.py::"
     "test_a_reply_that_cannot_be_believed_is_asked_again_and_then_an_error_and_leaves_nothing_behind",
@@ -26,7 +26,7 @@ PROOFS = {
     "test_what_a_server_counts_or_nests_without_end_is_an_error_like_others",
     "Impossible log-probabilities in the store": "integration/model/served/test_served_model.py::"
     "test_a_stored_answer_that_cannot_be_believed_is_asked_again",
-    "A redirect to another host": "integration/model/served/test_client.py::"
+    "A redirect to another host": "integration/model/served/transport/test_client.py::"
     "test_a_redirect_to_another_place_is_not_followed",
     "A data set is read as data": "unit/dataset/test_record.py::test_a_list_or_one_that_is_written_as_text",
     "A file that is no regular file": "unit/dataset/test_jsonl.py::"
@@ -61,7 +61,7 @@ PROOFS = {
     "An address that holds a password or a query": "unit/model/served/test_openai.py::"
     "test_no_secret_of_an_address_that_is_none_is_shown",
     "A key is in no file, no log and no argument": "stress/experiment/test_served_runs.py::"
-    "test_a_key_is_in_no_file_of_the_home_and_in_no_argument_of_a_process",
+    "test_a_key_is_in_no_file_of_the_home_and_in_no_argument_of_a_process_that_is_killed",
 }
 """How each statement of the page begins, and the test of it."""
 
