@@ -1,6 +1,6 @@
 """What faults of a server cost a run, and whether they cost it an answer.
 
-    python benchmarks/faults.py [--answers 2000] [--rate 0.2] [--at-once 16] [--quick] [--json FILE]
+    python benchmarks/faults.py [--answers 2000] [--rate 0.2] [--max-concurrency 16] [--quick] [--json FILE]
 
 The model behind a real server (llama.cpp with the embedded SmolLM2-135M, on this machine) is asked for so many answers
 twice, once directly and once through a proxy at which so many of the requests meet a fault, any of
@@ -48,8 +48,8 @@ def main() -> None:
     command.add_argument("--answers", type=int, default=2000, help="rounded up to tens")
     command.add_argument("--rate", type=float, default=0.2, help="share of requests that meet a fault")
     command.add_argument("--seed", type=int, default=1, help="of the plan of faults")
-    command.add_argument("--at-once", type=int, default=16, help=f"requests in flight; the server has {SLOTS} slots")
-    command.add_argument("--request-seconds", type=float, default=10.0, help="after which a request is given up")
+    command.add_argument("--max-concurrency", type=int, default=16, help=f"requests in flight; the server has {SLOTS} slots")
+    command.add_argument("--timeout", type=float, default=10.0, help="after which a request is given up")
     options = command.options(answers=100, rate=0.3, timeout=2.0)
     figures = measured(options)
     for name, value in figures.items():

@@ -1,6 +1,6 @@
 """How many answers a second come from a server, of those that it could give, and in how much memory.
 
-    python benchmarks/throughput.py [--requests 20000] [--seconds 0.2] [--limit 200] [--at-once 256] [--quick]
+    python benchmarks/throughput.py [--requests 20000] [--seconds 0.2] [--limit 200] [--max-concurrency 256] [--quick]
                                     [--json FILE]
 
 The server (benchmarks/support/stub_server.py, in a process of its own on this machine) has no model: it answers each
@@ -42,7 +42,7 @@ def main() -> None:
     command.add_argument("--requests", type=int, default=20_000)
     command.add_argument("--seconds", type=float, default=0.2, help="that the server takes to answer")
     command.add_argument("--limit", type=int, default=200, help="requests that the server answers at once")
-    command.add_argument("--at-once", type=int, default=256, help="requests that the program sends at once at most")
+    command.add_argument("--max-concurrency", type=int, default=256, help="requests that the program sends at once at most")
     options = command.options(requests=100, seconds=0.01, limit=20, max_concurrency=16)
     columns = measured(options)
     print(f"{'':44} {'bare client':>12} {'here':>12}")

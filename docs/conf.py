@@ -26,7 +26,7 @@ def contents(page: str) -> str:
     """Return a hidden table of contents for each section of the first page, in the order of its links."""
     trees = []
     for section in re.split(r"^(?=\*\*.*\*\*$)", page, flags=re.M)[1:]:
-        caption, pages = section.split("**")[1], re.findall(r"^\| \[.*?\]\((.*?)\.md\)", section, flags=re.M)
+        caption, pages = section.split("**")[1], re.findall(r"^\| \[.*?\]\((.*?)\.(?:md|rst)\)", section, flags=re.M)
         trees.append("\n".join(["```{toctree}", ":hidden:", f":caption: {caption}", "", *pages, "```", ""]))
     return "\n".join(trees)
 
