@@ -48,7 +48,9 @@ def main() -> None:
     command.add_argument("--answers", type=int, default=2000, help="rounded up to tens")
     command.add_argument("--rate", type=float, default=0.2, help="share of requests that meet a fault")
     command.add_argument("--seed", type=int, default=1, help="of the plan of faults")
-    command.add_argument("--max-concurrency", type=int, default=16, help=f"requests in flight; the server has {SLOTS} slots")
+    command.add_argument(
+        "--max-concurrency", type=int, default=16, help=f"requests in flight; the server has {SLOTS} slots"
+    )
     command.add_argument("--timeout", type=float, default=10.0, help="after which a request is given up")
     options = command.options(answers=100, rate=0.3, timeout=2.0)
     figures = measured(options)

@@ -42,7 +42,9 @@ def main() -> None:
     command.add_argument("--requests", type=int, default=20_000)
     command.add_argument("--seconds", type=float, default=0.2, help="that the server takes to answer")
     command.add_argument("--limit", type=int, default=200, help="requests that the server answers at once")
-    command.add_argument("--max-concurrency", type=int, default=256, help="requests that the program sends at once at most")
+    command.add_argument(
+        "--max-concurrency", type=int, default=256, help="requests that the program sends at once at most"
+    )
     options = command.options(requests=100, seconds=0.01, limit=20, max_concurrency=16)
     columns = measured(options)
     print(f"{'':44} {'bare client':>12} {'here':>12}")

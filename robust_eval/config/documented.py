@@ -24,7 +24,7 @@ NEEDED = "…"
 """The value of a setting that must be given."""
 
 
-class Group(NamedTuple):
+class OptionGroup(NamedTuple):
     """Purpose of a group, in a few words, and its default options."""
 
     says: str
@@ -39,13 +39,13 @@ class Setting(NamedTuple):
     says: str
 
 
-def groups() -> dict[str, Group]:
+def groups() -> dict[str, OptionGroup]:
     """Return every group, in the order of conf/config.yaml, which says what each decides."""
     text = (CONF / "config.yaml").read_text(encoding="utf-8")
     comments = _comments(text)
     entries = [entry for entry in yaml.safe_load(text)["defaults"] if isinstance(entry, dict)]
     return {
-        group: Group(re.split("[;:,]", comments[f"defaults.{group}"])[0], _names(option))
+        group: OptionGroup(re.split("[;:,]", comments[f"defaults.{group}"])[0], _names(option))
         for entry in entries
         for group, option in entry.items()
         if not group.startswith("override ")

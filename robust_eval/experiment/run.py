@@ -54,7 +54,7 @@ from robust_eval.tracking.settings import flat, resolved_values
 log = logging.getLogger(__name__)
 
 
-class Finished(NamedTuple):
+class FinishedExperiment(NamedTuple):
     """An experiment that has ended: its ``result``, what the ``store`` holds now, and where an earlier run was
     repeated, how its ``answers`` compare with those of then.
     """
@@ -71,7 +71,7 @@ def run(
     swept: str | None = None,
     repeated: Path | None = None,
     make_schedule: Callable[[Sequence[Question]], QuestionScheduler] | None = None,
-) -> Finished:
+) -> FinishedExperiment:
     """Run one experiment. Its answers, tables, figures and report lie in ``folder`` afterwards, and in the tracker.
 
     ``composed`` is the configuration as Hydra composed it, for the record. ``swept`` are the overrides of a job of a
@@ -112,7 +112,7 @@ def run(
         if repeated is not None:
             same = compared(repeated / ANSWERS, folder / ANSWERS)
             begin().tags({"repeated": str(repeated), "repeated.answers": same})
-    return Finished(result, size, same)
+    return FinishedExperiment(result, size, same)
 
 
 def _measure(

@@ -34,7 +34,7 @@ def label_server(labelling: Labelling, name: str, port: int = 0) -> Iterator[tup
     ended = threading.Event()
     secret = secrets.token_urlsafe(16)
 
-    class Handler(_Handler):
+    class Handler(_RequestHandler):
         pages = _LabelPages(labelling, name, secret, ended)
 
     with ThreadingHTTPServer(("127.0.0.1", port), Handler) as server:
@@ -103,7 +103,7 @@ class _LabelPages:
         return {**state, "item": item_data, "notice": notice}
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _RequestHandler(BaseHTTPRequestHandler):
     pages: _LabelPages
     protocol_version = "HTTP/1.1"
 

@@ -50,7 +50,7 @@ class Prefixes(Protocol):
 
 
 @dataclass(frozen=True)
-class Paths:
+class TokenPaths:
     """The answers to one prompt as token paths: a = temperatures × trials answers, temperature-major, n tokens wide.
 
     ``lengths`` (a,) counts each answer's tokens; entries beyond are undefined. ``top_logprobs`` is (a, n, k).
@@ -77,7 +77,7 @@ def sample_answers(
     prompts: Sequence[Sequence[int]],
     vocabulary: Vocabulary,
     generation: Generation,
-) -> list[Paths]:
+) -> list[TokenPaths]:
     """Draw the answers to a block of requests; ``prompts`` are their token ids."""
     width = max(request.max_new_tokens for request in requests)
     top = max(request.top_logprobs for request in requests)
@@ -197,15 +197,15 @@ class _PrefixTracker:
         return zip(prefixes.tolist(), tokens.tolist(), strict=True) if self._reads else ()
 
 
-def _by_request(requests: Sequence[Request], *columns: NDArray[Any]) -> list[Paths]:
-    """Split the answers of a block, in the order of :class:`Paths`' fields, by request."""
+def _by_request(requests: Sequence[Request], *columns: NDArray[Any]) -> list[TokenPaths]:
+    """Split the answers of a block, in the order of :class:`TokenPaths`' fields, by request."""
     bounds = np.cumsum([0, *(request.answers for request in requests)])
     paths = []
     for request, start, stop in zip(requests, bounds[:-1], bounds[1:], strict=True):
         pending = request.pending
         ids, length, logprobs, sampled, largest, finish = (column[start:stop] for column in columns)
         paths.append(
-            Paths(
+            TokenPaths(
                 temperatures=np.array([temperature for temperature, _ in pending]),
                 trials=np.array([trial for _, trial in pending], dtype=np.intp),
                 tokens=ids,

@@ -17,7 +17,7 @@ MAX_DEPTH = 4
 
 
 @dataclass(frozen=True)
-class Stage:
+class TreeStage:
     """Runs of tokens that one pass evaluates: n different ones, each after a run of the previous stage.
 
     ``tokens`` holds the n runs, some of which may be empty, and ``parents`` (n,) the indices of their predecessors.
@@ -36,7 +36,7 @@ class Stage:
 class PromptTree:
     """Sequences in stages; ``leaves`` are the indices of the sequences in the last stage."""
 
-    stages: list[Stage]
+    stages: list[TreeStage]
     leaves: list[int]
 
     @classmethod
@@ -54,7 +54,7 @@ class PromptTree:
     @classmethod
     def in_stages(cls, sequences: Sequence[Sequence[int]], depth: int) -> "PromptTree":
         """Return the tree of at most ``depth`` stages; in the last one each sequence has its own run."""
-        stages: list[Stage] = []
+        stages: list[TreeStage] = []
         places, done = [0] * len(sequences), [0] * len(sequences)
         while len(stages) < depth and not (stages and all(map(_ended, sequences, done))):
             last = len(stages) == depth - 1
@@ -62,7 +62,7 @@ class PromptTree:
             for index, (sequence, place, start) in enumerate(zip(sequences, places, done, strict=True)):
                 group = (index,) if last else (place, *sequence[start : start + MIN_SHARED_TOKENS])
                 groups.setdefault(group, []).append(index)
-            stage = Stage([], [])
+            stage = TreeStage([], [])
             for members in groups.values():
                 first = members[0]
                 run = common_prefix([sequences[index][done[first] :] for index in members])

@@ -56,7 +56,7 @@ class OutputHead:
         part.last_hidden_state = self._hidden[None, rows]
         name = self._model.base_model_prefix
         layers = getattr(self._model, name)
-        setattr(self._model, name, _Finished(part))
+        setattr(self._model, name, _PrecomputedLayers(part))
         try:
             logits: Tensor = self._model(use_cache=False).logits[0]
         finally:
@@ -64,7 +64,7 @@ class OutputHead:
         return logits.float()
 
 
-class _Finished(nn.Module):
+class _PrecomputedLayers(nn.Module):
     """Replacement of a model's layers that returns their earlier output."""
 
     def __init__(self, output: Any) -> None:

@@ -10,7 +10,7 @@ import torch
 
 from robust_eval.error import UserError, first_line
 from robust_eval.model.base import Completion, Item, LanguageModel, Reply, Request
-from robust_eval.model.local.answer_tree import Paths, Prefixes, sample_answers
+from robust_eval.model.local.answer_tree import Prefixes, TokenPaths, sample_answers
 from robust_eval.model.local.batching import PADDING, BatchContext, blocks, growing_blocks
 from robust_eval.model.local.device import bytes_per_question, free_memory, is_out_of_memory, use_faster_linear
 from robust_eval.model.local.exact_tree import Enumerated, enumerate_answers, enumerate_choices
@@ -252,7 +252,7 @@ class TransformersModel(LanguageModel):
                 )
         return bool(self._packs)
 
-    def _sampled_completions(self, request: Request, paths: Paths, prompt_tokens: int) -> list[Completion]:
+    def _sampled_completions(self, request: Request, paths: TokenPaths, prompt_tokens: int) -> list[Completion]:
         read: dict[tuple[int, ...], tuple[str, int]] = {}
         completions = []
         for row, length in enumerate(paths.lengths.tolist()):
