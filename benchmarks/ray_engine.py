@@ -36,8 +36,8 @@ from robust_eval.engine.ray.actors import Actors
 from robust_eval.engine.ray.engine import Ray
 from robust_eval.grader.matching import Matching
 from robust_eval.model.base import Completion, Item, LanguageModel, Reply, Request
-from robust_eval.model.config import ModelConfig, Shards
 from robust_eval.model.local.transformers import Transformers
+from robust_eval.model.model_config import ModelConfig, Shards
 from robust_eval.model.reply_tables import Arrived
 from robust_eval.prompt.prompt import Prompt
 from robust_eval.runtime.process import Stopwatch

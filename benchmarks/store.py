@@ -19,7 +19,7 @@ from support.command import Command, of_its_own, peak_megabytes, write_figures
 
 from robust_eval.engine.local import Local
 from robust_eval.model.base import Completion, Item, LanguageModel, Reply, Request
-from robust_eval.model.config import ModelConfig
+from robust_eval.model.model_config import ModelConfig
 from robust_eval.prompt.prompt import Prompt
 from robust_eval.runtime.process import Stopwatch
 from robust_eval.store.sqlite import FILE, SqliteStore

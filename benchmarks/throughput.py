@@ -28,7 +28,7 @@ from support.stub_server import stub_server
 
 from robust_eval.engine.local import Local, LocalRunner
 from robust_eval.model.base import LanguageModel, Request
-from robust_eval.model.config import ModelConfig
+from robust_eval.model.model_config import ModelConfig
 from robust_eval.model.reply_tables import Arrived
 from robust_eval.model.served.openai import OpenAI
 from robust_eval.prompt.prompt import Prompt

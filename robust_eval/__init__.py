@@ -27,7 +27,7 @@ _HOMES = {
     "stats.interval": ("SHARE",),
     "metric.score": ("Measured", "Metric", "Score", "grid", "question_groups"),
     "model.base": ("Completion", "Item", "LanguageModel", "Reply", "Request"),
-    "model.config": ("ModelConfig",),
+    "model.model_config": ("ModelConfig",),
     "model.function_model": ("FunctionModel",),
     "question": ("QUESTION_TYPES", "Question"),
     "runtime.registry": ("register",),

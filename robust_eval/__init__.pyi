@@ -31,8 +31,8 @@ from .model.base import Item as Item
 from .model.base import LanguageModel as LanguageModel
 from .model.base import Reply as Reply
 from .model.base import Request as Request
-from .model.config import ModelConfig as ModelConfig
 from .model.function_model import FunctionModel as FunctionModel
+from .model.model_config import ModelConfig as ModelConfig
 from .question import QUESTION_TYPES as QUESTION_TYPES
 from .question import Question as Question
 from .runtime.registry import register as register

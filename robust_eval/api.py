@@ -39,8 +39,8 @@ from robust_eval.interop.log_as_answers import (
     ungraded_sentences,
     with_log,
 )
-from robust_eval.model.config import ModelConfig
 from robust_eval.model.function_model import FunctionModel
+from robust_eval.model.model_config import ModelConfig
 from robust_eval.report.comparison_page import sentences, write_comparison
 from robust_eval.report.wording import few
 from robust_eval.runs.comparison import compare as compare_runs

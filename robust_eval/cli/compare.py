@@ -7,7 +7,7 @@ from pathlib import Path
 
 from robust_eval.cli.arguments import add_output, add_tracker, command_parser
 from robust_eval.error import UserError, first_line
-from robust_eval.plot.registry import registered
+from robust_eval.plot.figure_registry import registered
 from robust_eval.report.comparison_page import write_comparison
 from robust_eval.report.figures import save_entries
 from robust_eval.report.terminal import print_comparison

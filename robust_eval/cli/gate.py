@@ -39,10 +39,10 @@ from robust_eval.runs.mlflow_runs import TrackedRuns
 from robust_eval.runtime.console import log_plainly
 from robust_eval.runtime.process import command
 from robust_eval.sampler.base import NothingKeptError
+from robust_eval.tracking.flat_settings import flat
 from robust_eval.tracking.mlflow_run import MlflowRun
 from robust_eval.tracking.mlflow_tracker import mlflow_library, store_at
 from robust_eval.tracking.run_folder import CONFIG
-from robust_eval.tracking.settings import flat
 
 log = logging.getLogger(__name__)
 

@@ -104,7 +104,7 @@ def _made() -> Catalogue:
     from robust_eval.config import documented
     from robust_eval.config.overrides import options
     from robust_eval.config.schema import register
-    from robust_eval.tracking.settings import SEVERAL
+    from robust_eval.tracking.flat_settings import SEVERAL
 
     register()
     groups = {}

@@ -13,8 +13,8 @@ from robust_eval.config.overrides import as_meant, as_override
 from robust_eval.config.schema import CONF, SCHEMAS, configuration_file
 from robust_eval.error import UserError
 from robust_eval.model.served.openai import OpenAI
+from robust_eval.tracking.flat_settings import SEVERAL, flat
 from robust_eval.tracking.run_folder import ANSWERS, CONFIG, read_configuration
-from robust_eval.tracking.settings import SEVERAL, flat
 
 _FOLDER = "repeated_folder.txt"
 """Beside the copy of a configuration: which folder it is from."""

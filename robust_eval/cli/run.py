@@ -36,8 +36,8 @@ from robust_eval.interop.log_as_answers import with_log
 from robust_eval.runtime.process import command, print_error
 from robust_eval.runtime.text import printable, printable_lines
 from robust_eval.tracking.base import Run, Tracking
+from robust_eval.tracking.flat_settings import SEVERAL
 from robust_eval.tracking.run_folder import COMPARISON, CONFIG, ERROR, finished_jobs
-from robust_eval.tracking.settings import SEVERAL
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from robust_eval.engine.base import Engine
 from robust_eval.grader.base import Grader
 from robust_eval.grader.reply_grader import ReplyGrader
 from robust_eval.metric.score import Metric
-from robust_eval.model.config import ModelConfig
+from robust_eval.model.model_config import ModelConfig
 from robust_eval.reader.base import Reader
 from robust_eval.reader.reply import ByPromptStyle
 from robust_eval.rewriter.base import Rewriter

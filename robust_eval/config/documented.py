@@ -18,7 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 from robust_eval.config.overrides import own_folder, with_own_options
 from robust_eval.config.schema import CONF, SCHEMAS, Schema
 from robust_eval.error import UserError, first_line
-from robust_eval.tracking.settings import SEVERAL, flat
+from robust_eval.tracking.flat_settings import SEVERAL, flat
 
 NEEDED = "…"
 """The value of a setting that must be given."""

@@ -15,7 +15,7 @@ from robust_eval.metric.answer_sources import names_of, sources
 from robust_eval.metric.metric_spec import MetricSpec, is_name
 from robust_eval.sampler.base import ORDER, THOUGHT, TURN
 from robust_eval.sampler.recorded_answers import RecordedAnswers
-from robust_eval.tracking.settings import SEVERAL
+from robust_eval.tracking.flat_settings import SEVERAL
 
 
 def to_config(composed: DictConfig) -> Config:

@@ -31,7 +31,7 @@ from robust_eval.dataset.jsonl import is_native
 from robust_eval.error import UserError
 from robust_eval.question import Question
 from robust_eval.runtime.registry import REGISTRY
-from robust_eval.tracking.settings import SEVERAL
+from robust_eval.tracking.flat_settings import SEVERAL
 
 GROUPS = (*SCHEMAS, "experiment")
 """The groups of options."""

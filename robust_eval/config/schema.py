@@ -42,8 +42,8 @@ from robust_eval.metric.frs_metric import FactualRobustness
 from robust_eval.metric.order_metric import ChoiceOrder
 from robust_eval.metric.score import Metric
 from robust_eval.metric.thinking_metric import ReasoningBudget
-from robust_eval.model.config import InMemoryModel, ModelConfig, RecordedModel
 from robust_eval.model.local.transformers import Transformers
+from robust_eval.model.model_config import InMemoryModel, ModelConfig, RecordedModel
 from robust_eval.model.served.inspect_ai import InspectAI
 from robust_eval.model.served.openai import OpenAI
 from robust_eval.reader.reply import ByPromptStyle, FirstLineReader, ReplyReader
@@ -63,8 +63,8 @@ from robust_eval.store.base import NoStore, Store
 from robust_eval.store.parquet import ParquetStore
 from robust_eval.store.sqlite import SqliteStore
 from robust_eval.tracking.base import Tracking, Untracked
+from robust_eval.tracking.flat_settings import SEVERAL
 from robust_eval.tracking.mlflow_tracker import Mlflow
-from robust_eval.tracking.settings import SEVERAL
 
 PROJECT = Path(__file__).resolve().parents[2]
 """The folder that holds the package; of a clone it holds run.py and conf/ as well."""

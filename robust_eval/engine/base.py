@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
 from robust_eval.model.base import Item, KeyValueStore, Request, Temperatures
-from robust_eval.model.config import ModelConfig
+from robust_eval.model.model_config import ModelConfig
 from robust_eval.model.reply_tables import Arrived
 from robust_eval.runtime.console import progress
 

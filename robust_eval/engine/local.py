@@ -7,7 +7,7 @@ from typing import Any
 
 from robust_eval.engine.base import AdaptiveRequests, settling
 from robust_eval.model.base import Item, KeyValueStore, LanguageModel, Request, Temperatures
-from robust_eval.model.config import ModelConfig
+from robust_eval.model.model_config import ModelConfig
 from robust_eval.model.reply_tables import Arrived, arrived
 from robust_eval.runtime.console import progress
 

@@ -6,7 +6,7 @@ from typing import Any
 from robust_eval.aggregator.base import Aggregator
 from robust_eval.engine.base import Engine
 from robust_eval.grader.base import Grader
-from robust_eval.model.config import ModelConfig
+from robust_eval.model.model_config import ModelConfig
 from robust_eval.rewriter.base import Rewriter
 from robust_eval.runtime.process import Stopwatch
 from robust_eval.store.base import Entries

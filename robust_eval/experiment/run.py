@@ -47,9 +47,9 @@ from robust_eval.runtime.process import Stopwatch, origin
 from robust_eval.sampler.base import Conditions
 from robust_eval.store.base import Entries, NoStore
 from robust_eval.tracking.base import Run
+from robust_eval.tracking.flat_settings import flat, resolved_values
 from robust_eval.tracking.result import Result
 from robust_eval.tracking.run_folder import ANSWERS, GRADED, VERDICTS
-from robust_eval.tracking.settings import flat, resolved_values
 
 log = logging.getLogger(__name__)
 

@@ -33,6 +33,7 @@ from robust_eval.report.page import write_page
 from robust_eval.rewriter.base import Rewritten
 from robust_eval.runtime.process import environment, process_lock
 from robust_eval.tracking.base import Run
+from robust_eval.tracking.flat_settings import SEVERAL, decided, effective
 from robust_eval.tracking.result import Result, by_question, write_summary
 from robust_eval.tracking.run_folder import (
     ANSWERS,
@@ -46,7 +47,6 @@ from robust_eval.tracking.run_folder import (
     SUMMARY,
     TRACKED,
 )
-from robust_eval.tracking.settings import SEVERAL, decided, effective
 
 
 class DeferredRun:

@@ -14,7 +14,7 @@ from robust_eval.answer import NO_ANSWER, NO_REPLY, rows, with_columns
 from robust_eval.error import UserError
 from robust_eval.grader.accepted import accepted_answers, comparable, holds
 from robust_eval.model.base import Matcher, Request
-from robust_eval.model.config import ModelConfig
+from robust_eval.model.model_config import ModelConfig
 from robust_eval.model.token_texts import Ids, TokenTexts
 from robust_eval.normalization import first_line, forms, normalize
 from robust_eval.question import LETTERS, Question

@@ -17,7 +17,7 @@ from robust_eval.grader.accepted import accepted_answers, comparable
 from robust_eval.grader.base import FreeReply, Grader
 from robust_eval.grader.matching import Matching
 from robust_eval.model.base import Request
-from robust_eval.model.config import ModelConfig
+from robust_eval.model.model_config import ModelConfig
 from robust_eval.normalization import normalize
 from robust_eval.prompt.prompt import verdict_prompt
 from robust_eval.prompt.templates import EQUIVALENCE, JUDGING, RUBRIC, SUPPORT, read_templates

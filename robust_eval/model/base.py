@@ -259,7 +259,7 @@ class LanguageModel(Protocol):
         """Yield the replies to the requests whose items are ``missing``, a block at a time, in any order.
 
         ``requests`` includes the others, so that a resumed run has the same blocks: the last digits of numbers depend
-        on the batch. If the requests are one block of a :class:`robust_eval.model.config.Shards`, ``batch_context``
+        on the batch. If the requests are a block of :class:`robust_eval.model.model_config.Shards`, ``batch_context``
         is the one of the shards.
         """
 

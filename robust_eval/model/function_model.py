@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 from robust_eval.error import UserError
 from robust_eval.model.base import Completion, Item, LanguageModel, Reply, Request
-from robust_eval.model.config import ModelConfig
+from robust_eval.model.model_config import ModelConfig
 
 log = logging.getLogger(__name__)
 

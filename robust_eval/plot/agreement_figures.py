@@ -10,7 +10,7 @@ from matplotlib.ticker import MaxNLocator
 
 from robust_eval.metric.metric_spec import nearest_to_one
 from robust_eval.plot.colours import BLUE, GREY, INKS, QUALITATIVE, RED, SEQUENTIAL
-from robust_eval.plot.registry import run_figure
+from robust_eval.plot.figure_registry import run_figure
 from robust_eval.plot.style import ink, legend_below, root
 from robust_eval.runs.findings import Findings
 from robust_eval.runtime.text import number

@@ -16,7 +16,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
 from robust_eval.plot.colours import GREY, INKS, QUALITATIVE, RED
-from robust_eval.plot.registry import run_figure
+from robust_eval.plot.figure_registry import run_figure
 from robust_eval.plot.style import ink, legend_below, legend_outside, panels, root
 from robust_eval.runs.findings import Findings
 from robust_eval.stats.entropy import FAMILIES, entropy_of

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from robust_eval.metric.frs_specs import FRS
 from robust_eval.metric.frs_tables import cut_size, share_estimates
 from robust_eval.plot.colours import BLUE, GREY, INKS, QUALITATIVE, RED, SEQUENTIAL
-from robust_eval.plot.registry import run_figure
+from robust_eval.plot.figure_registry import run_figure
 from robust_eval.plot.style import MANY, OUTLINE, band, legend_below, legend_outside, panels, root
 from robust_eval.question import QUESTION_TYPES
 from robust_eval.runs.findings import Findings

@@ -6,7 +6,7 @@ from matplotlib.ticker import MaxNLocator
 
 from robust_eval.metric.metric_spec import nearest_to_one
 from robust_eval.plot.colours import BLUE, GREY, RED
-from robust_eval.plot.registry import run_figure
+from robust_eval.plot.figure_registry import run_figure
 from robust_eval.plot.style import MANY, OUTLINE, band, legend_below
 from robust_eval.runs.findings import Findings
 

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 
 from robust_eval.metric.metric_spec import STEPS, MetricSpec
 from robust_eval.plot.colours import BLUE, GREY, QUALITATIVE
-from robust_eval.plot.registry import run_figure
+from robust_eval.plot.figure_registry import run_figure
 from robust_eval.plot.style import band, legend_outside
 from robust_eval.question import QUESTION_TYPES
 from robust_eval.runs.findings import Findings

@@ -1,7 +1,7 @@
 """Common style of all figures: sizes, fonts, and the use of colours on a page (:mod:`robust_eval.plot.colours`).
 
 Functions of this package draw into axes of any style; :func:`figure` gives them the common one. What a page may rely on
-that shows the SVG files of :func:`robust_eval.plot.files.save` as part of itself, on white or on dark:
+that shows the SVG files of :func:`robust_eval.plot.figure_files.save` as part of itself, on white or on dark:
 
 - nothing is drawn behind figure and axes: the page shines through (PNG files are white);
 - text, ticks and outlines are ``BLACK``, also where no colour is given: the page may put its own text colour in

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from robust_eval.plot.colours import SEQUENTIAL
-from robust_eval.plot.registry import run_figure
+from robust_eval.plot.figure_registry import run_figure
 from robust_eval.plot.style import panels
 from robust_eval.runs.findings import Findings
 from robust_eval.stats.frs import factual_robustness_score

@@ -16,9 +16,9 @@ from robust_eval.metric.metric_spec import DATASETS, STEPS, MetricSpec, nearest_
 from robust_eval.plot import certainty_figures as certainty
 from robust_eval.plot import run_comparison as plot
 from robust_eval.plot import small_multiples
-from robust_eval.plot.files import save
+from robust_eval.plot.figure_files import save
+from robust_eval.plot.figure_registry import registered
 from robust_eval.plot.frs_figures import Facts
-from robust_eval.plot.registry import registered
 from robust_eval.plot.style import figure
 from robust_eval.runs.comparison import Comparison
 from robust_eval.runs.finished_runs import FinishedRun

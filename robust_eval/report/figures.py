@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from robust_eval.plot.registry import CATALOGUE, RegisteredFigure, registered
+from robust_eval.plot.figure_registry import CATALOGUE, RegisteredFigure, registered
 from robust_eval.runs.findings import Findings, findings
 from robust_eval.tracking.result import Result
 
@@ -29,7 +29,9 @@ def save_figures(result: Result, folder: Path) -> list[SavedFigure]:
 
 def save_entries(entries: Iterable[RegisteredFigure], run: Findings, folder: Path) -> list[SavedFigure]:
     """Draw registered figures into ``folder``."""
-    from robust_eval.plot.files import save  # matplotlib takes half a second, which nobody need spend who draws nothing
+    from robust_eval.plot.figure_files import (
+        save,  # matplotlib takes half a second, which nobody need spend who draws nothing
+    )
     from robust_eval.plot.style import figure
 
     folder.mkdir(parents=True, exist_ok=True)

@@ -35,9 +35,9 @@ from robust_eval.runs.question_status import verdict
 from robust_eval.runtime.files import OF_RUN, read_json
 from robust_eval.runtime.text import number, printable_lines
 from robust_eval.stats.estimate import bounds
+from robust_eval.tracking.flat_settings import effective
 from robust_eval.tracking.result import Result
 from robust_eval.tracking.run_folder import FIGURES, REPORT, SUMMARY
-from robust_eval.tracking.settings import effective
 
 MIN_FONT_SIZE = 9
 """Minimum font size in pixels, for phones."""

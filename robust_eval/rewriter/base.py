@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from robust_eval.answer import SCHEMA
 from robust_eval.model.base import Temperatures
-from robust_eval.model.config import ModelConfig
+from robust_eval.model.model_config import ModelConfig
 from robust_eval.question import Question
 from robust_eval.store.stored_model import StoredModel
 

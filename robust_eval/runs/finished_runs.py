@@ -46,8 +46,8 @@ from robust_eval.runtime.parquet_files import ANSWERS, read_parquet, refuse_bomb
 from robust_eval.runtime.parquet_files import QUESTIONS as TABLE_OF_QUESTIONS
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.interval import Floats, Limits
+from robust_eval.tracking.flat_settings import AUTO, SEVERAL, read_settings
 from robust_eval.tracking.run_folder import CONFIG, FIGURES, GRADED, LOADED, QUESTIONS, REPLY_CERTAINTY, REPORT, SUMMARY
-from robust_eval.tracking.settings import AUTO, SEVERAL, read_settings
 
 KNOWN_FIGURES: tuple[MetricSpec, ...] = (
     *frs_specs.FIGURES,

@@ -12,7 +12,7 @@ from robust_eval.answer import CURVES, SCHEMA, SERVED, Answers, abbreviated_list
 from robust_eval.engine.base import Engine, ModelRunner
 from robust_eval.error import UserError
 from robust_eval.model.base import Item, Request, Temperatures
-from robust_eval.model.config import ModelConfig
+from robust_eval.model.model_config import ModelConfig
 from robust_eval.model.reply_tables import Arrived, from_bytes, joined, to_bytes
 from robust_eval.runtime.process import Stopwatch
 from robust_eval.store.answer_rows import (

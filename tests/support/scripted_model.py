@@ -9,7 +9,7 @@ from typing import Any
 
 from robust_eval.error import UserError
 from robust_eval.model.base import Completion, Item, LanguageModel, Reply, Request
-from robust_eval.model.config import ModelConfig, Shards
+from robust_eval.model.model_config import ModelConfig, Shards
 from robust_eval.prompt.prompt import Prompt
 
 

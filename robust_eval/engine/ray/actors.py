@@ -19,7 +19,7 @@ from robust_eval.engine.ray.shared_rate_limiter import ROOM, RateLimiterActor
 from robust_eval.engine.ray.worker import Block, Outcome, ReplyBytes, Worker, streamed
 from robust_eval.error import UserError
 from robust_eval.model.base import Call, Item, KeyValueStore, LanguageModel, Reply, Request, Temperatures
-from robust_eval.model.config import ModelConfig, Shards
+from robust_eval.model.model_config import ModelConfig, Shards
 from robust_eval.model.reply_tables import Arrived, arrived, from_bytes
 from robust_eval.model.served.completions import unanswered
 from robust_eval.runtime.console import progress

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from robust_eval.error import UserError, first_line
-from robust_eval.model.config import ModelConfig
+from robust_eval.model.model_config import ModelConfig
 from robust_eval.runtime.parallel import PART_RUNNER, Done, Part, Shared, run_sequentially
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class Ray:
         except UserError as problem:  # what has been answered is to be graded
             log.warning("%s: %s; it is done here", stage, problem)
             return run_sequentially(stage, work, shared, parts)
-        from robust_eval.engine.ray.tasks import by_hands
+        from robust_eval.engine.ray.ray_tasks import by_hands
 
         return by_hands(stage, work, shared, parts, room, self.num_cpus, self.attempts)
 

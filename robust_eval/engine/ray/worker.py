@@ -16,7 +16,7 @@ import ray.data
 
 from robust_eval.error import UserError, first_line
 from robust_eval.model.base import Item, LanguageModel, Request
-from robust_eval.model.config import ModelConfig
+from robust_eval.model.model_config import ModelConfig
 from robust_eval.model.reply_tables import arrived, to_bytes
 from robust_eval.runtime.console import silence_tqdm
 

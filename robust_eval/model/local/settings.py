@@ -5,9 +5,9 @@ import sys
 from dataclasses import dataclass, field
 from typing import Any
 
-from robust_eval.model.config import PROMPT_STYLES
 from robust_eval.model.generation import Generation
 from robust_eval.model.local.prompt_encoder import ChatTemplate, PromptEncoder, ThoughtFormat
+from robust_eval.model.model_config import PROMPT_STYLES
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 MAX_ANSWERS_AT_ONCE = {False: 1600, True: 25_600}

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from robust_eval.error import UserError, first_line
 from robust_eval.model.base import Request
-from robust_eval.model.config import ModelConfig, Shards
 from robust_eval.model.local.batching import BatchContext, growing_blocks
 from robust_eval.model.local.model_files import (
     CONVERSION,
@@ -22,6 +21,7 @@ from robust_eval.model.local.model_files import (
 )
 from robust_eval.model.local.prompt_encoder import ChatTemplate, ThoughtPrompts, are_traces, group_by_question
 from robust_eval.model.local.settings import TransformersSettings
+from robust_eval.model.model_config import ModelConfig, Shards
 from robust_eval.model.workload import ServiceLimits
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from robust_eval.error import UserError
 from robust_eval.model.base import Request, Temperatures, Thought
-from robust_eval.model.config import PROMPT_STYLES, ModelConfig
 from robust_eval.model.generation import Generation
+from robust_eval.model.model_config import PROMPT_STYLES, ModelConfig
 from robust_eval.model.workload import ServiceLimits, Spending
 from robust_eval.runtime.measured_choices import cached_choice
 from robust_eval.runtime.text import secret_setting

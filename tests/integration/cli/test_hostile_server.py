@@ -12,7 +12,7 @@ from unseen import HOSTILE, SEQUENCES, unseen, unseen_in
 NAME = f"mine {SEQUENCES}{HOSTILE}"
 RUN = """
 import runpy, sys
-from robust_eval.plot.registry import registered
+from robust_eval.plot.figure_registry import registered
 from robust_eval.report import figures
 figures.CATALOGUE = registered()[:1]  # to draw all would take most of the time
 runpy.run_path("run.py", run_name="__main__")

@@ -24,8 +24,8 @@ from robust_eval.model.local.model_files import folder_hash
 from robust_eval.model.local.transformers import Transformers
 from robust_eval.report.wording import few_kept, sentence
 from robust_eval.runtime import cache
+from robust_eval.tracking.flat_settings import flat
 from robust_eval.tracking.result import Result
-from robust_eval.tracking.settings import flat
 
 Measure = Callable[..., tuple[Result, Path]]
 FILES = {

@@ -17,7 +17,7 @@ from tiny_model import save_tiny_model
 from robust_eval.error import UserError
 from robust_eval.experiment.plan import stages_of
 from robust_eval.model.local.transformers import Transformers
-from robust_eval.plot.registry import registered
+from robust_eval.plot.figure_registry import registered
 from robust_eval.prompt.thought import read_thought
 from robust_eval.report.figures import save_entries
 from robust_eval.runs.findings import read_findings

@@ -17,8 +17,8 @@ from tiny_model import save_tiny_model
 from robust_eval.cli.compare import plot
 from robust_eval.error import UserError
 from robust_eval.metric.frs_specs import FRS
-from robust_eval.plot.files import save
-from robust_eval.plot.registry import RegisteredFigure, registered
+from robust_eval.plot.figure_files import save
+from robust_eval.plot.figure_registry import RegisteredFigure, registered
 from robust_eval.report.figures import SavedFigure, save_entries, save_figures
 from robust_eval.runs.findings import findings, read_findings
 from robust_eval.tracking.result import Result

@@ -8,7 +8,7 @@ from robust_eval.config.documented import choices, description, groups, names, s
 from robust_eval.config.overrides import options
 from robust_eval.config.schema import SCHEMAS, register
 from robust_eval.error import UserError
-from robust_eval.tracking.settings import SEVERAL
+from robust_eval.tracking.flat_settings import SEVERAL
 
 
 @pytest.fixture(autouse=True)

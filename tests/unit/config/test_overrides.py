@@ -20,7 +20,7 @@ from robust_eval.config.overrides import (
 )
 from robust_eval.config.schema import CONF, SCHEMAS, register, repeatable
 from robust_eval.error import UserError
-from robust_eval.tracking.settings import flat
+from robust_eval.tracking.flat_settings import flat
 
 
 @pytest.fixture(autouse=True)

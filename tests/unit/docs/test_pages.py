@@ -8,8 +8,8 @@ from doc_pages import DOCS, FRONT, LAYOUTS, PAGES, TESTED_ELSEWHERE, fences
 from omegaconf import DictConfig, OmegaConf
 
 from robust_eval.config.schema import CONF, PROJECT, SCHEMAS
-from robust_eval.plot.registry import registered
-from robust_eval.tracking.settings import SEVERAL
+from robust_eval.plot.figure_registry import registered
+from robust_eval.tracking.flat_settings import SEVERAL
 
 OWN = {"mine", "quiz", *re.findall(r'@robust_eval\.register\("\w+", "(\w+)"\)', PAGES["extend.md"])}
 """Options that the pages make."""

@@ -10,7 +10,7 @@ from robust_eval.answer import rows
 from robust_eval.engine.local import Local
 from robust_eval.error import UserError
 from robust_eval.model.base import Completion, Enumeration, Item, LanguageModel, Reply, Request
-from robust_eval.model.config import ModelConfig, Shards
+from robust_eval.model.model_config import ModelConfig, Shards
 from robust_eval.model.workload import ServiceLimits
 from robust_eval.prompt.prompt import Prompt
 from robust_eval.runtime.process import Stopwatch

@@ -9,7 +9,7 @@ import robust_eval
 from robust_eval.config.overrides import checked_overrides, options
 from robust_eval.config.schema import SCHEMAS, register
 from robust_eval.error import UserError
-from robust_eval.model.config import ModelConfig
+from robust_eval.model.model_config import ModelConfig
 from robust_eval.runtime.registry import REGISTRY
 
 

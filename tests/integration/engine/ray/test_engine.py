@@ -31,17 +31,17 @@ from robust_eval.config.schema import PROJECT
 from robust_eval.dataset.jsonl import JsonLines
 from robust_eval.engine.local import Local
 from robust_eval.engine.ray import engine as engine_module
-from robust_eval.engine.ray import tasks
+from robust_eval.engine.ray import ray_tasks as tasks
 from robust_eval.engine.ray.engine import Ray
-from robust_eval.engine.ray.tasks import by_hands
+from robust_eval.engine.ray.ray_tasks import by_hands
 from robust_eval.error import UserError
 from robust_eval.experiment import run as experiment
 from robust_eval.grader.matching import Matching
 from robust_eval.model.base import Request
-from robust_eval.model.config import ModelConfig
 from robust_eval.model.local import sentences
 from robust_eval.model.local.sentences import Sentences
 from robust_eval.model.local.transformers import Transformers
+from robust_eval.model.model_config import ModelConfig
 from robust_eval.model.served.openai import OpenAI
 from robust_eval.model.served.probe import Capabilities
 from robust_eval.model.served.served_model import ServedModel

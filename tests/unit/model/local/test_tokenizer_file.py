@@ -3,9 +3,9 @@ from pathlib import Path
 import pytest
 from tiny_model import save_tiny_model
 
-from robust_eval.model.config import RecordedModel
 from robust_eval.model.local.model_files import converted_folder
 from robust_eval.model.local.transformers import Transformers
+from robust_eval.model.model_config import RecordedModel
 from robust_eval.model.served.openai import OpenAI
 
 
