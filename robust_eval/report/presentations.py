@@ -32,7 +32,7 @@ from robust_eval.stats.interval import Floats
 from robust_eval.stats.significance import LEVEL, holm
 
 EARLY_STOPPING_NOTE = (
-    "Accuracy at each temperature and certainty of replies: sampler.ask=undecided asked no more than breaking "
+    "Accuracy at each temperature and certainty of replies: sampler.early_stop=true asked no more than breaking "
     "temperatures need."
 )
 """Reason for the metrics that early stopping leaves out."""

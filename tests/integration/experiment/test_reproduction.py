@@ -85,12 +85,12 @@ def test_a_run_is_repeated_from_its_folder(
     place: str, command: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
 ):
     first, mlruns = tmp_path / place, f"paths.mlruns={tmp_path / 'mlruns'}"
-    small = ["experiment=smoke", "dataset.limit=2", "tracking=none", "sampler.selection=none", "sampler.trials=1"]
+    small = ["experiment=smoke", "dataset.limit=2", "tracking=none", "sampler.selection=none", "sampler.trials=2"]
     assert command(*small, mlruns, f"hydra.run.dir={first}", figures=False).returncode == 0
     again = command(f"repeat={first}", mlruns, figures=False)
     assert again.returncode == 0, again.stderr
     assert again.stderr.splitlines()[-1] == (
-        f"compared with {first}: the same answers came, all {2 + 2 * 3} of them; to the last digit"
+        f"compared with {first}: the same answers came, all {2 + 2 * 3 * 2} of them; to the last digit"
     )
     (second,) = set(tmp_path.glob("mlruns/runs/*/*")) - {first}
     assert (second / "config.yaml").read_text() == (first / "config.yaml").read_text()
