@@ -1,5 +1,5 @@
-from pathlib import re
-import Path
+import re
+from pathlib import Path
 
 import pytest
 from shell import Shell

@@ -114,7 +114,7 @@ def test_a_comparison_has_no_interval_without_width(alike: Alike, tmp_path: Path
         for row in pq.read_table(tmp_path / f"{name}.parquet").to_pylist():
             assert math.isnan(row["low"]) or row["low"] < row["high"]
     assert {*compared.scenarios["kind"]} == {"", "AVG", "WAVG"}
-    for _, row in compared.scenarios.groupby(["scenario", "dataset", "kind"]):
+    for _, row in compared.scenarios.groupby(["subject", "scenario", "dataset", "kind"]):
         known = row.dropna(subset="value")
         (alpha,) = known[~(known["low"] < known["high"])].itertuples()
         assert alpha.figure == "agreement.alpha.t1"
