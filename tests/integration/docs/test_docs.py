@@ -14,9 +14,10 @@ from shell import SENTENCES, Shell
 from tiny_model import save_tiny_model
 
 from robust_eval.cli.main import COMMANDS
-from robust_eval.config.overrides import checked_overrides
+from robust_eval.config.overrides import checked_overrides, jobs
 from robust_eval.config.schema import CONF, PROJECT, register
 from robust_eval.dataset.jsonl import JsonLines
+from robust_eval.experiment.plan import stages_of
 
 FIRST = [FRONT, "quickstart.md"]
 """Pages whose runs others compare or take answers from."""
@@ -191,7 +192,7 @@ def _data_here(name: str) -> str:
 def run(line: str, shell: Shell, place: Path, mlruns: Path, plan: bool = False) -> subprocess.CompletedProcess[str]:
     """Run a command of a page as it stands, but for what :func:`small` says and where it leaves what it makes.
 
-    With ``plan`` a measurement is planned and not run.
+    With ``plan`` a measurement is planned, in this process, and not run.
     """
     words = shlex.split(line.replace("REPOSITORY", str(PROJECT)))
     if words[0] == "source":
@@ -216,7 +217,11 @@ def run(line: str, shell: Shell, place: Path, mlruns: Path, plan: bool = False) 
     named = arguments[0] if program[-1] == "robust_eval" and arguments[0] in COMMANDS else ""
     runs = program[-1].endswith(("run.py", "mine.py")) or (program[-1] == "robust_eval" and not named)
     if runs and "model=dice" not in arguments:
-        arguments = [*small(arguments), *(["dry_run=true"] if plan else []), f"paths.mlruns={mlruns}"]
+        arguments = [*small(arguments), f"paths.mlruns={mlruns}"]
+        if plan:
+            for _, config in jobs(checked_overrides([word for word in arguments if word != "-m"]).overrides):
+                stages_of(config)
+            return subprocess.CompletedProcess(words, 0)
     elif program[-1].endswith("mine.py") or named == "ask":
         arguments = [*arguments, f"paths.mlruns={mlruns}"]
     elif named == "train-question-types":

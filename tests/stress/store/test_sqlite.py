@@ -239,7 +239,7 @@ def test_a_mistake_of_ours_is_no_damage_to_the_file(tmp_path: Path, statement: s
     with SqliteStore(str(tmp_path)).open() as opened:
         assert isinstance(opened, SqliteEntries)
         with pytest.raises(UserError, match="cannot be used"):
-            opened._whole(lambda: opened._connected.executescript(statement))
+            opened._repairing(lambda: opened._connected.executescript(statement))
     assert set_aside(tmp_path) == []
     assert found(tmp_path, ENTRIES) == ENTRIES
 
