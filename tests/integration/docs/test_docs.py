@@ -218,8 +218,9 @@ def run(line: str, shell: Shell, place: Path, mlruns: Path, plan: bool = False) 
     runs = program[-1].endswith(("run.py", "mine.py")) or (program[-1] == "robust_eval" and not named)
     if runs and "model=dice" not in arguments:
         arguments = [*small(arguments), f"paths.mlruns={mlruns}"]
-        if plan:
-            for _, config in jobs(checked_overrides([word for word in arguments if word != "-m"]).overrides):
+        overrides = [word for word in arguments if word != "-m"]
+        if plan and all("=" in word for word in overrides):
+            for _, config in jobs(checked_overrides(overrides).overrides):
                 stages_of(config)
             return subprocess.CompletedProcess(words, 0)
     elif program[-1].endswith("mine.py") or named == "ask":
