@@ -138,7 +138,7 @@ def draw_accuracies(axes: Axes, facts: FactAccuracy) -> QuadMesh:
     cells = axes.pcolormesh(edges, np.arange(n + 1), facts.accuracy, cmap=SEQUENTIAL, vmin=0, vmax=1, rasterized=True)
     place = np.searchsorted(facts.temperatures, facts.breaking)  # of unbroken facts beyond the last cell
     boundary = np.repeat(edges[place], 2), np.repeat(np.arange(n + 1), 2)[1:-1]
-    axes.plot(*boundary, color=RED, linewidth=2.5, label="breaking temperature $t_b$ (right edge: unbroken)")
+    axes.plot(*boundary, color=RED, linewidth=2.5, label="breaking temperature (right edge: unbroken)")
     axes.set(xlabel="temperature t", ylabel="facts, the firmest at the top", ylim=(n, 0), yticks=[])
     axes.grid(visible=False)
     _temperature_ticks(axes, facts.temperatures)
