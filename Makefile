@@ -18,7 +18,7 @@ PROCESSES := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 PYTEST := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE HF_HUB_OFFLINE=1 $(BIN)/python -m pytest --numprocesses $(PROCESSES) \
 	--maxprocesses 4 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
-# No model, no server, no browser, no process: 90 seconds.
+# No model, no server and no browser.
 test-fast: install
 	$(PYTEST) tests/unit robust_eval -m "not slow" $(ARGS)
 

@@ -107,9 +107,9 @@ def _plan_table(stages: Sequence[Stage], served: bool, priced: bool) -> Table:
 
 
 def cancel_batches(checked: Checked, multirun: bool) -> None:
-    """Cancel what the runs of a command line have sent, as far as it has not come; nothing is asked.
+    """Cancel the unanswered requests in the batches of a command line's runs; no request is sent.
 
-    What was answered by then comes with the next run. Raises UserError where nothing can be under way.
+    Answers that have arrived come with the next run. Raises UserError if no batch can be in progress.
     """
     if checked.swept and not multirun:
         raise several_values(checked)

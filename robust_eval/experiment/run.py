@@ -77,7 +77,7 @@ def run(
     ``composed`` is the configuration as Hydra composed it, for the record. ``swept`` are the overrides of a job of a
     sweep. Where ``repeated`` names the folder of an earlier run, everything is asked anew and compared with the answers
     there. ``make_schedule`` makes the schedule of the questions; by default all are taken, or as many as
-    ``target_half_width`` needs. Raises UserError for what a user can mend; the tracker then shows the run as failed. A
+    ``target_half_width`` needs. Raises UserError for mistakes of the user; the tracker then shows the run as failed. A
     run that fails before anything was asked leaves nothing; one that keeps no question raises NothingKeptError, and
     leaves what is known of each (:func:`robust_eval.experiment.run_record.write_question_status`).
     """
