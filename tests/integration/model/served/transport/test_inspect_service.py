@@ -185,7 +185,7 @@ def test_a_temperature_that_inspect_drops_in_silence_is_not_believed(tmp_path: P
 
 def test_answers_are_those_that_the_same_server_gives_to_ours_and_none_is_asked_twice(tmp_path: Path):
     frs = ["experiment=frs", "sampler.selection=none", "dataset.limit=3", "sampler.trials=2"]
-    frs += ["sampler.temperatures=[1.0]", "sampler.prompts=builtin:zero_shot.yaml"]
+    frs += ["sampler.temperatures=[0.5,1.0]", "sampler.prompts=builtin:zero_shot.yaml"]
     # what llama.cpp computes beside a request, and has in its cache, changes the last digits that it draws from
     frs += ["model.max_concurrency=1", "model.extra_body={cache_prompt: false}"]
     prices = ["model.prompt_price=1000", "model.completion_price=1000"]
@@ -194,7 +194,7 @@ def test_answers_are_those_that_the_same_server_gives_to_ours_and_none_is_asked_
         direct = run(tmp_path / "ours", ours, *frs)
         theirs = [*through_inspect(proxy.base_url), *prices]
         with pytest.raises(UserError, match="is spent but for what one more request may cost"):
-            run(tmp_path / "cut", theirs, *frs, "model.budget=0.5")
+            run(tmp_path / "cut", theirs, *frs, "model.budget=0.25")
         before = {entry.body for entry in proxy.log}
         cut = len(proxy.log)
         again = run(tmp_path / "theirs", theirs, *frs)
