@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Any
 
 # OpenMP reads it when torch is imported. Waiting threads that spin occupy processors: on a busy machine a run takes 0.6
-# of the time where they sleep (docs/benchmarks.md).
+# of the time where they sleep (docs/development/benchmarks.md).
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 __version__ = "0.1.0"

@@ -1,7 +1,8 @@
 """Normalised form of a text: texts that a person calls the same answer share one.
 
-"The Eiffel Tower's", "eiffel tower" and "EIFFEL TOWER." are the same; "C", "C++" and "C#" are not. The two tables of
-docs/normal_forms.md list pairs that are joined and pairs that are not, each row with its reason; a test runs them.
+"The Eiffel Tower's", "eiffel tower" and "EIFFEL TOWER." are the same; "C", "C++" and "C#" are not. The two tables
+of docs/development/normal_forms.md list pairs that are joined and pairs that are not, each row with its reason; a test
+runs them.
 
 The steps, in order: first line; Unicode NFKC without control characters, but superscripts apart from digits; case and,
 unless accents are kept, accents folded; digits of all scripts to ASCII; initials and thousands joined; possessive 's

@@ -1,5 +1,5 @@
 """Choice order: accuracy by the place of the right choice and by the form of the choices, over a graded answer table;
-raters are orders and forms (docs/order.md).
+raters are orders and forms (docs/multiqa.md).
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Order and form in which the choices of a question are shown (docs/order.md)."""
+"""Order and form in which the choices of a question are shown (docs/multiqa.md)."""
 
 import math
 import re

@@ -1,4 +1,4 @@
-"""Raters of each question: its choices in several orders and forms (docs/order.md), and its rewrites. Every one is
+"""Raters of each question: its choices in several orders and forms (docs/multiqa.md), and its rewrites. Every one is
 answered in a conversation of its own.
 
 Cho & Watson, "Measuring Robustness via Automated Crowdsourcing of Question Perturbations and Answers", §3

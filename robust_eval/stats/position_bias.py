@@ -1,4 +1,4 @@
-"""Position bias: the effect of the place of the right choice. Pure functions on arrays (docs/order.md)."""
+"""Position bias: the effect of the place of the right choice. Pure functions on arrays (docs/multiqa.md)."""
 
 import math
 from typing import NamedTuple

@@ -7,7 +7,7 @@ from robust_eval.config.schema import PROJECT
 
 DOCS = PROJECT / "docs"
 FRONT = "../README.md"
-NAMES = [FRONT, *sorted(file.name for file in DOCS.glob("*.md"))]
+NAMES = [FRONT, *sorted(file.relative_to(DOCS).as_posix() for file in DOCS.rglob("*.md"))]
 PAGES = {name: (DOCS / name).read_text(encoding="utf-8") for name in NAMES}
 TESTED_ELSEWHERE = ("data_sets.md", "harnesses.md", "inspect.md", "lm_eval.md", "scaling.md")
 """Their blocks are those of tests/unit/docs/test_data_set_page.py, tests/integration/interop/test_imported.py,

@@ -1,4 +1,4 @@
-"""Rows of docs/normal_forms.md, each graded as it says."""
+"""Rows of docs/development/normal_forms.md, each graded as it says."""
 
 import re
 
@@ -8,7 +8,7 @@ from graded_replies import graded_replies
 from robust_eval.config.schema import PROJECT
 from robust_eval.grader.matching import Matching
 
-PAGE = (PROJECT / "docs" / "normal_forms.md").read_text(encoding="utf-8")
+PAGE = (PROJECT / "docs" / "development" / "normal_forms.md").read_text(encoding="utf-8")
 STRICT = {"grader.spelling": Matching(spelling="strict"), "grader.accents": Matching(accents="keep")}
 
 

@@ -9,7 +9,7 @@ CASES = Path(__file__).parent
 SAME = json_lines(CASES / "pairs_same.jsonl")
 DIFFERENT = json_lines(CASES / "pairs_different.jsonl")
 NOT_SAID = {("Henry VIII", "Henry the Eighth")}
-"""Pairs that the normal forms cannot join; docs/normal_forms.md names them."""
+"""Pairs that the normal forms cannot join; docs/development/normal_forms.md names them."""
 
 
 def wrong(pairs: list[dict[str, str]], same: bool) -> set[tuple[str, str]]:
