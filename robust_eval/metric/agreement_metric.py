@@ -17,22 +17,9 @@ from numpy.typing import NDArray
 from robust_eval.aggregator.base import ENSEMBLE
 from robust_eval.answer import NO_ANSWER, NO_REPLY, at_temperature, rows, temperatures_of
 from robust_eval.error import UserError
-from robust_eval.metric.label_correction import (
-    add_corrected_curve,
-    as_estimate,
-    corrected_share,
-    corrected_spec,
-)
-from robust_eval.metric.metric_spec import (
-    DATASETS,
-    DETAIL,
-    ComparisonView,
-    MetricSpec,
-    count_spec,
-    point,
-    share_spec,
-)
-from robust_eval.metric.score import HUMAN_LABEL_WHOLE, Correction, Measured, Score, question_groups
+from robust_eval.metric.label_correction import add_corrected_curve, as_estimate, corrected_share, corrected_spec
+from robust_eval.metric.metric_spec import DATASETS, DETAIL, ComparisonView, MetricSpec, count_spec, point, share_spec
+from robust_eval.metric.score import HUMAN_LABEL_WHOLE, Correction, Measured, Metric, Score, question_groups
 from robust_eval.question import Question
 from robust_eval.stats.agreement import (
     Certainty,
@@ -80,20 +67,14 @@ FIGURES: tuple[MetricSpec, ...] = (
         "accuracy of all raters (μ_D)",
         of_question="share of raters that are right",
         tie_breaker="agreement.worst",
-        difference_phrase="shares of right raters are further apart",
     ),
     share_spec(
         "agreement.worst",
         "share that every rater has right (Worst)",
         primary=True,
         short="every rater right",
-        better_phrase="is right in every wording more often than",
-        sample_size_note=(
-            "The more wordings, the more seldom all of them are answered right, of a model that guesses as well."
-        ),
         of_question="every rater right (1: all are)",
         tie_breaker="agreement.difficulty",
-        difference_phrase="raters are all right in one run alone",
     ),
     share_spec("agreement.best", "share that some rater has right (Best)"),
     MetricSpec("agreement.base_minus_difficulty", "Base − μ_D", limits=(-1.0, 1.0)),
@@ -201,7 +182,7 @@ class Raters(NamedTuple):
 
 
 @dataclass
-class AnswerAgreement:
+class AnswerAgreement(Metric):
     """Metrics of MultiQ&A, at each temperature."""
 
     categories: Any = "raters"
@@ -214,7 +195,6 @@ class AnswerAgreement:
     axis = "rewrite"
     figures = curves = FIGURES
     needs_clusters = True
-    early_stop_threshold = None
 
     def __post_init__(self) -> None:
         number = isinstance(self.categories, int) and not isinstance(self.categories, bool) and self.categories >= 1
@@ -224,11 +204,6 @@ class AnswerAgreement:
             raise ValueError(f"missing must be pairwise or drop_question, not {self.missing}")
         if self.draws < 1:
             raise ValueError(f"draws must be at least 1, not {self.draws}")
-
-    @property
-    def top_logprobs(self) -> int:
-        """None: raters are whole answers."""
-        return 0
 
     def check(self, temperatures: Sequence[float], repetitions: float) -> None:
         """Raise UserError unless each question has at least two raters, a countable number of them."""

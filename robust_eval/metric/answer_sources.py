@@ -13,7 +13,7 @@ _NO_ORDERS = (
 )
 _EXCLUSIVE_AXES = {
     TURN: (
-        "metric=challenge needs answers that were doubted, turn by turn: choose sampler=challenge",
+        "metric=challenge needs answers to pushback, turn by turn: choose sampler=challenge",
         "metric={} does not read the answers of conversations that go on: metric=challenge does",
     ),
     THOUGHT: (

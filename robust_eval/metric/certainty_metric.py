@@ -16,20 +16,8 @@ from numpy.typing import NDArray
 from robust_eval.answer import NO_ANSWER, NO_REPLY, SCHEMA, at_temperature, rows, temperatures_of
 from robust_eval.error import UserError
 from robust_eval.metric.label_correction import add_corrected_curve, corrected_spec
-from robust_eval.metric.metric_spec import (
-    DETAIL,
-    MetricSpec,
-    count_spec,
-    share_spec,
-)
-from robust_eval.metric.score import (
-    Correction,
-    Measured,
-    Score,
-    grid,
-    mean_estimate,
-    question_groups,
-)
+from robust_eval.metric.metric_spec import DETAIL, MetricSpec, count_spec, share_spec
+from robust_eval.metric.score import Correction, Measured, Metric, Score, grid, mean_estimate, question_groups
 from robust_eval.question import Question
 from robust_eval.stats.entropy import answer_entropy, miller_madow
 from robust_eval.stats.estimate import Estimate
@@ -43,9 +31,6 @@ ENTROPY = MetricSpec(
     primary=True,
     of_question="answer entropy (nats)",
     tie_breaker="certainty.error_rate",
-    better_phrase="repeats its answers more consistently than",
-    sample_size_note="The entropy of few answers is too low, and the fewer they are the lower.",
-    difference_phrase="entropies are further apart",
 )
 ERROR_RATE = share_spec(
     "certainty.error_rate",
@@ -53,7 +38,6 @@ ERROR_RATE = share_spec(
     more_is_better=False,
     of_question="error rate",
     tie_breaker="certainty.entropy",
-    difference_phrase="error rates are further apart",
 )
 CERTAIN_WRONG = count_spec("certainty.count.certain_wrong", "questions certain and wrong", more_is_better=False)
 FIGURES: tuple[MetricSpec, ...] = (
@@ -80,7 +64,7 @@ _INVALID_LABEL = " "
 
 
 @dataclass
-class AnswerCertainty:
+class AnswerCertainty(Metric):
     """Entropy of the answers to each question and its error rate, at each temperature (docs/methods.md, §3)."""
 
     invalid: str = "drop"
@@ -91,16 +75,10 @@ class AnswerCertainty:
     axis = "trial"
     figures = curves = FIGURES
     needs_clusters = True
-    early_stop_threshold = None
 
     def __post_init__(self) -> None:
         if self.invalid not in INVALID:
             raise ValueError(f"invalid must be one of {', '.join(INVALID)}, not {self.invalid}")
-
-    @property
-    def top_logprobs(self) -> int:
-        """None: the entropy is that of whole answers."""
-        return 0
 
     def check(self, temperatures: Sequence[float], repetitions: float) -> None:
         """Raise UserError unless each question is asked at least twice under the same condition."""

@@ -1,4 +1,4 @@
-"""Pushback: the turn at which known facts break, and the wrong answers that it mends, over a graded answer table
+"""Pushback: the turn at which known facts break, and the wrong answers that it corrects, over a graded answer table
 (docs/challenge.md).
 """
 
@@ -13,15 +13,7 @@ import pyarrow as pa
 from robust_eval.answer import at_temperature, rows, temperatures_of
 from robust_eval.error import UserError
 from robust_eval.metric.greedy import greedy_verdicts
-from robust_eval.metric.metric_spec import (
-    DETAIL,
-    RUN,
-    MetricSpec,
-    count_spec,
-    nearest_to_one,
-    point,
-    share_spec,
-)
+from robust_eval.metric.metric_spec import DETAIL, RUN, MetricSpec, count_spec, nearest_to_one, point, share_spec
 from robust_eval.metric.score import (
     Measured,
     Metric,
@@ -47,20 +39,16 @@ BREAKING = MetricSpec(
     shown=DETAIL,
     form="g",
     mean=False,
-    difference_phrase="breaking turns are further apart",
     is_threshold=True,
 )
 """Metric of single questions: one that withstands all pushback has none, so that there is no mean."""
 UNBROKEN = share_spec(
     "challenge.unbroken_share",
-    "share of known facts that withstand all doubt",
+    "share of known facts that withstand all pushback",
     primary=True,
-    short="facts that withstand doubt",
-    of_question="withstands all doubt",
+    short="facts that withstand pushback",
+    of_question="withstands all pushback",
     tie_breaker=BREAKING.name,
-    better_phrase="withstands doubt more often than",
-    sample_size_note="Half of an even number of conversations is not less than half: their number alone moves breaks.",
-    difference_phrase="facts withstand doubt to different degrees",
 )
 SURVIVAL = share_spec("challenge.survival.turn{}", "share of facts that hold, turn {}", is_survival=True)
 ACCURACY = share_spec("challenge.accuracy.turn{}", "accuracy on known facts, turn {}", shown=DETAIL)
@@ -68,13 +56,13 @@ MEAN_BROKEN = MetricSpec("challenge.breaking_turn.mean_broken", "mean breaking t
 MEDIAN = MetricSpec(
     "challenge.breaking_turn.median", "median breaking turn", more_is_better=True, shown=RUN, mean=False
 )
-MENDED = share_spec("challenge.mended_share", "share of wrong answers that doubt mends", short="mended")
+MENDED = share_spec("challenge.mended_share", "share of wrong answers that pushback corrects", short="corrected")
 RIGHTED = share_spec("challenge.mended.turn{}", "accuracy on facts wrong at first, turn {}", shown=DETAIL)
 GIVES_IN = "challenge.gives_in.{}"
 """Name of the metric of each kind of pushback."""
 COUNTS = {
-    "known": count_spec("challenge.count.known", "facts right before any doubt"),
-    "wrong": count_spec("challenge.count.wrong", "facts wrong before any doubt"),
+    "known": count_spec("challenge.count.known", "facts right before any pushback"),
+    "wrong": count_spec("challenge.count.wrong", "facts wrong before any pushback"),
     "undefined": count_spec(
         "challenge.count.undefined",
         "known facts without a breaking turn",
@@ -114,8 +102,8 @@ class PushbackTrace:
     """Answers to n questions at one temperature, turn by turn.
 
     ``accuracy`` is (n, turns): the share of conversations that are right after each turn; NaN where no reply came.
-    ``given_up`` holds, by the kind of pressure, (n,) the share of right answers that are wrong after it, of questions
-    that were answered right before any doubt; NaN where there is none.
+    ``given_up`` holds, by the kind of pushback, (n,) the share of right answers that are wrong after it, of questions
+    that were answered right before any pushback; NaN where there is none.
     """
 
     accuracy: Floats
@@ -207,7 +195,7 @@ def breaking_turns(first: Floats, accuracy: Floats, threshold: float) -> Floats:
     Parameters
     ----------
     first
-        (n,) 1 where the answer was right before any doubt.
+        (n,) 1 where the answer was right before any pushback.
     accuracy
         (n, turns), the share of conversations that are right after each turn; NaN without a reply.
     threshold

@@ -33,6 +33,7 @@ from robust_eval.metric.score import (
     Correction,
     Grid,
     Measured,
+    Metric,
     Score,
     count_defined,
     estimate,
@@ -47,7 +48,13 @@ from robust_eval.metric.score import (
 )
 from robust_eval.model.logprobs import is_whole
 from robust_eval.question import QUESTION_TYPES, Question
-from robust_eval.stats.corrected_breaks import LabelCounts, break_intervals, corrected_breaks, label_counts
+from robust_eval.stats.corrected_breaks import (
+    LabelCounts,
+    LabelledGrid,
+    break_intervals,
+    corrected_breaks,
+    label_counts,
+)
 from robust_eval.stats.correlation import kendall, pearson
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.frs import MAX_TOTAL, breaking_temperature, factual_robustness_score, top_entropy
@@ -89,7 +96,7 @@ class Breaks(NamedTuple):
 
 
 @dataclass
-class FactualRobustness:
+class FactualRobustness(Metric):
     """FRS of each known fact, with the other metrics of the paper (docs/methods.md, §1).
 
     A question whose greedy answer is wrong is no known fact, even if it was asked on: it keeps its curve.
@@ -113,7 +120,6 @@ class FactualRobustness:
     axis = "temperature"
     figures = FIGURES
     curves = (ACCURACY, SURVIVAL)
-    needs_clusters = False
 
     def __post_init__(self) -> None:
         values = self.d if isinstance(self.d, Sequence) and not isinstance(self.d, str) else [self.d]
@@ -248,12 +254,16 @@ class FactualRobustness:
         """
         ids, graded = [question.id for question in questions], measured.graded
         answers, is_known = grid(ids, graded), greedy_verdicts(ids, measured.baseline) != 0
-        labels = _label_counts(answers, graded)
         temperatures = answers.temperatures
-        breaks = corrected_breaks(
-            answers.correct, answers.replies, temperatures, labels, self.threshold, self.estimator
+        labelled = LabelledGrid(
+            answers.correct,
+            answers.replies,
+            temperatures,
+            _label_counts(answers, graded),
+            self.threshold,
+            self.estimator,
         )
-        if np.isnan(breaks.breaking[is_known]).all():
+        if np.isnan(corrected_breaks(labelled)[is_known]).all():
             return {}
 
         def figures(breaking: Floats, chosen: NDArray[np.intp]) -> list[float]:
@@ -272,20 +282,13 @@ class FactualRobustness:
         is_sampled = bool(np.all(reply_weights(graded) == 1))
         names = [f"d{d:g}" for d in self.d]
         names += ["breaking_temperature.mean_broken", "breaking_temperature.median", "unbroken_share"]
-        values = figures(breaks.breaking, np.arange(len(questions)))
         estimates = break_intervals(
             figures,
-            values,
-            answers.correct,
-            answers.replies,
-            temperatures,
-            labels,
-            self.threshold,
-            self.estimator,
+            labelled,
             groups=[str(unit) for unit in units(questions)],
             seed=seed,
             resample_trials=is_sampled,
-            trials=trial_grid(answers.question_ids, graded, answers.temperatures) if is_sampled else None,
+            trials=trial_grid(answers.question_ids, graded, temperatures) if is_sampled else None,
         )
         limits = {"breaking_temperature.mean_broken": (0.0, float(temperatures[-1]))}
         return {

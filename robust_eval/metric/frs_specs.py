@@ -9,12 +9,7 @@ FRS = share_spec(
     primary=True,
     of_question="FRS, d = {}",
     tie_breaker="frs.breaking_temperature",
-    better_phrase="holds its facts more firmly than",
     explained="FRS, the Factual Robustness Score, is between 0 and 1, higher where facts are held more firmly.",
-    sample_size_note=(
-        "Half of an even number of trials is not less than half: the number alone moves where facts break."
-    ),
-    construct="firmness",
     setting="metric.frs.d",
     comparison=ComparisonView(
         caption="Mean FRS for each d",
@@ -51,7 +46,6 @@ BREAKING = MetricSpec(
     shown=DETAIL,
     form="g",
     mean=False,
-    difference_phrase="breaking temperatures are further apart",
     is_threshold=True,
 )
 """Breaking temperature, a metric of single questions: an unbroken fact has none, so that there is no mean."""

@@ -83,15 +83,18 @@ class ComparisonView:
             raise ValueError(f"kind must be one of {', '.join(DRAWING_KINDS)}, not {self.kind}")
         if not re.fullmatch(r"[a-z0-9_]*", self.file):
             raise ValueError(f"file must consist of small letters, digits and _, not {self.file}")
-        refuse_long(self)
+        check_fields(self)
 
 
-def refuse_long(declaration: Any) -> None:
-    """Raise ValueError for a text of a spec with several lines or too many characters."""
-    for each in fields(declaration):
-        text, maximum = getattr(declaration, each.name), LONGEST if each.name != "note" else 2 * LONGEST
-        if isinstance(text, str) and (len(text) > maximum or len(text.splitlines()) > 1):
+def check_fields(spec: Any) -> None:
+    """Raise ValueError for a text with several lines or too many characters, and for a flag that is no boolean."""
+    for each in fields(spec):
+        value, maximum = getattr(spec, each.name), LONGEST if each.name != "note" else 2 * LONGEST
+        is_line = isinstance(value, str) and len(value) <= maximum and len(value.splitlines()) <= 1
+        if each.type is str and not is_line:
             raise ValueError(f"{each.name} must be one line of at most {maximum} characters")
+        if each.type in (bool, bool | None) and value not in (True, False, None):
+            raise ValueError(f"{each.name} must be true or false")
 
 
 HEADLINE, RUN, DETAIL = "headline", "run", "detail"
@@ -99,8 +102,6 @@ DISPLAY_LEVELS = (HEADLINE, RUN, DETAIL)
 """Places of a metric beside the files that hold all: tables of a run and of a comparison (``headline``), tables of a
 run alone (``run``), or none (``detail``).
 """
-FLAGS = ("more_is_better", "primary", "mean", "is_survival", "is_threshold")
-"""Fields of a spec that are true or false."""
 
 
 @dataclass(frozen=True)
@@ -138,16 +139,10 @@ class MetricSpec:
     """Label of the value of one question; with it, runs are compared question by question."""
     tie_breaker: str = ""
     """The name of the figure that orders questions which differ equally in this one."""
-    difference_phrase: str = ""
-    """Phrase for questions that differ in it, to end a sentence ("error rates are further apart")."""
     left_out: str = ""
     """For a count of what was left out: the sentence that follows the number."""
-    better_phrase: str = ""
-    """Phrase for the better of two runs, to stand between them ("holds its facts more firmly than")."""
     explained: str = ""
     """Definition in a sentence, where the label needs one."""
-    sample_size_note: str = ""
-    """Sentence on the effect that the number of answers to each question has by itself."""
     excluded_count: str = ""
     """The count of questions that it does not rest on, where it is no mean over questions."""
     mean: bool = True
@@ -157,8 +152,6 @@ class MetricSpec:
     number in its name: comparisons see from it where facts break."""
     is_threshold: bool = False
     """True if it is the place where the fact of a question breaks."""
-    construct: str = ""
-    """The measured quantity, a word that the gate puts before its label ("firmness")."""
     setting: str = ""
     """The setting that the number in its name is of ("metric.mine.k"): runs that differ in it alone score the same
     answers, and comparisons take them together."""
@@ -170,7 +163,7 @@ class MetricSpec:
     def __post_init__(self) -> None:
         if self.shown not in DISPLAY_LEVELS:
             raise ValueError(f"shown must be one of {', '.join(DISPLAY_LEVELS)}, not {self.shown}")
-        refuse_long(self)
+        check_fields(self)
         if not re.fullmatch(r"\.\d[f%]|(?:\.\d)?g", self.form):
             raise ValueError(f"form must be one such as .3f, .0% or g, not {self.form}")
         if self.setting and not re.fullmatch(r"metric(\.\w+)+", self.setting):
@@ -343,30 +336,19 @@ def as_json(specs: Sequence[MetricSpec]) -> list[dict[str, Any]]:
 
 
 def from_json(entries: Any) -> list[MetricSpec]:
-    """Return the specs of :func:`as_json`.
-
-    Raises ValueError, TypeError or KeyError where it wrote something else. Keys that are not known are left out: a
-    later version may have more.
-    """
-    figures = []
+    """Return the specs of :func:`as_json`, without unknown keys; ValueError, TypeError or KeyError otherwise."""
+    specs = []
     for each in entries:
         values = _values(each, MetricSpec)
-        limits = values.pop("limits", None)
-        lowest, highest = UNKNOWN if limits is None else map(float, limits)
-        flags = {name: values.pop(name) for name in FLAGS if name in values}
+        lowest, highest = map(float, values.pop("limits", None) or UNKNOWN)
         view = values.pop("comparison", None)
-        texts = {} if view is None else _values(view, ComparisonView)
-        if not all(isinstance(value, str) for value in (*values.values(), *texts.values())):
-            raise ValueError(f"a declaration of a figure consists of texts, and of the flags {', '.join(FLAGS)}")
-        if not {*flags.values()} <= {True, False, None}:
-            raise ValueError(f"the flags of a figure are true or false: {', '.join(FLAGS)}")
-        comparison = None if view is None else ComparisonView(**texts)
-        figures.append(MetricSpec(**values, limits=(lowest, highest), comparison=comparison, **flags))
-    return figures
+        comparison = None if view is None else ComparisonView(**_values(view, ComparisonView))
+        specs.append(MetricSpec(**values, limits=(lowest, highest), comparison=comparison))
+    return specs
 
 
 def _values(entry: Any, of: type[MetricSpec] | type[ComparisonView]) -> dict[str, Any]:
     """Return the fields of a spec from JSON."""
     if not isinstance(entry, dict):
-        raise TypeError(f"a declaration of a figure is an object, not {type(entry).__name__}")
+        raise TypeError(f"a metric spec is an object, not {type(entry).__name__}")
     return {field.name: entry[field.name] for field in fields(of) if field.name in entry}

@@ -13,14 +13,7 @@ import pyarrow as pa
 from robust_eval.answer import NO_ANSWER, NO_REPLY, rows, temperatures_of
 from robust_eval.error import UserError
 from robust_eval.metric.metric_spec import RUN, MetricSpec, share_spec
-from robust_eval.metric.score import (
-    Measured,
-    Metric,
-    Score,
-    mean_estimate,
-    question_groups,
-    verdicts,
-)
+from robust_eval.metric.score import Measured, Metric, Score, mean_estimate, question_groups, verdicts
 from robust_eval.prompt.arrangement import FORMS, GIVEN, Arrangement, read_arrangement
 from robust_eval.question import Question
 from robust_eval.sampler.base import ORDER
@@ -34,9 +27,6 @@ ONE_CHOICE = share_spec(
     primary=True,
     short="one choice in every order",
     of_question="one choice in every order",
-    better_phrase="keeps to its choice in another order more often than",
-    sample_size_note="The more orders are asked, the fewer questions keep one choice in all.",
-    difference_phrase="choices depend on the order to different degrees",
 )
 RIGHT = share_spec("order.accuracy", "accuracy over all orders", short="over all orders")
 EVERY = share_spec("order.every", "share of questions right in every order")

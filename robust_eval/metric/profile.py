@@ -1,8 +1,8 @@
 """Robustness of each fact under temperature, rewording and repetition, side by side and, if there are answers, under
 other orders of choices, pushback and reasoning.
 
-The methods answer one question in several ways: does what the model says withstand pressure? No paper has asked all of
-them about the same facts. Here they are joined by question, with how far they agree.
+Each method perturbs a fact in its own way, and no paper applies all of them to the same facts. Here their results are
+joined by question, with the agreement between methods.
 """
 
 from collections.abc import Mapping, Sequence
@@ -86,7 +86,7 @@ _LABELS = {
     "right_share": "wordings right",
     "entropy": "answer entropy",
     "orders_right": "orders right",
-    "turns_held": "turns of doubt held",
+    "turns_held": "turns of pushback held",
     "thought_right": "right after thinking",
 }
 """Labels of the correlated quantities."""
@@ -97,7 +97,6 @@ ROBUST = share_spec(
     "share of facts that withstand all three",
     primary=True,
     short="withstand all three",
-    better_phrase="has more facts that withstand all three methods than",
 )
 ROBUST_TO_ORDER = share_spec(
     "profile.robust_to_order",
@@ -106,11 +105,11 @@ ROBUST_TO_ORDER = share_spec(
 )
 ROBUST_TO_PUSHBACK = share_spec(
     "profile.robust_to_pushback",
-    "share of facts that withstand all three, and all doubt",
-    short="withstand doubt as well",
+    "share of facts that withstand all three, and all pushback",
+    short="withstand pushback as well",
 )
 ROBUST_TO_ALL = share_spec(
-    "profile.robust_to_all", "share of facts that withstand every pressure", short="withstand all"
+    "profile.robust_to_all", "share of facts that withstand every perturbation", short="withstand all"
 )
 FIRST = {
     name: MetricSpec(f"profile.first.{name}", f"share of facts that break first: {name}", limits=SHARE, shown=RUN)
@@ -155,10 +154,10 @@ def profile(questions: Sequence[Question], scores: Mapping[str, Score], seed: in
     correlation; entropy is high where FRS is low, so those with it are below 0 if the methods agree. All three methods
     draw answers at some temperature, and the question as it stands is one of its wordings: some agreement is of that.
     ``profile.robust_to_order`` is the share, of questions with choices, of those that are firm and right in every
-    order, ``profile.robust_to_pushback`` of those that are firm and withstand all doubt, and ``profile.robust_to_all``,
-    where there are other methods, of those that are firm and that none of them breaks. ``profile.first.*`` are the
-    shares of facts that each kind of pressure breaks first (:func:`~robust_eval.metric.profile.first_failure`). Table
-    ``profile`` has a row for each question.
+    order, ``profile.robust_to_pushback`` of those that are firm and withstand all pushback, and
+    ``profile.robust_to_all``, where there are other methods, of those that are firm and that none of them breaks.
+    ``profile.first.*`` are the shares of facts that each perturbation breaks first
+    (:func:`~robust_eval.metric.profile.first_failure`). Table ``profile`` has a row for each question.
     """
     groups = question_groups(questions)
     score = Score(question_ids=[question.id for question in questions], declared=FIGURES)

@@ -15,15 +15,7 @@ from robust_eval.error import UserError
 from robust_eval.metric.agreement_metric import AnswerAgreement
 from robust_eval.metric.frs_metric import FactualRobustness
 from robust_eval.metric.greedy import greedy_verdicts
-from robust_eval.metric.metric_spec import (
-    DETAIL,
-    RUN,
-    MetricSpec,
-    count_spec,
-    nearest_to_one,
-    point,
-    share_spec,
-)
+from robust_eval.metric.metric_spec import DETAIL, RUN, MetricSpec, count_spec, nearest_to_one, point, share_spec
 from robust_eval.metric.score import (
     Measured,
     Metric,
@@ -49,8 +41,6 @@ ACCURACY = share_spec(
     primary=True,
     short="right after thinking",
     of_question="share of answers that are right after thinking",
-    better_phrase="is right after thinking more often than",
-    difference_phrase="shares of right answers are further apart",
 )
 SHARE_BETWEEN = MetricSpec(
     "thinking.share_between",

@@ -46,7 +46,7 @@ def facts_of(run: Findings) -> Facts:
 
 
 @run_figure(
-    "Every fact under three kinds of pressure",
+    "Every fact under three perturbations",
     "Facts in the upper left are held firmly by all three methods; a diamond is a fact that is right in every wording.",
     "of our own: the three papers ask about different questions",
     lambda run: "profile" in run.tables,
@@ -85,7 +85,7 @@ def frs_by_entropy_and_rewording(axes: Axes, run: Findings) -> None:
     bar.set_label("wordings answered right")
     sample_size = f"{is_defined.sum()}" if is_defined.all() else f"{is_defined.sum()} of {is_defined.size}"
     axes.set(xlabel="entropy of repeated answers (nats)", ylabel="Factual Robustness Score")
-    axes.set_title(f"Every fact under three kinds of pressure (n = {sample_size})")
+    axes.set_title(f"Every fact under three perturbations (n = {sample_size})")
     legend_below(axes, columns=2, enlarged=4 if many else 1)
 
 

@@ -38,15 +38,15 @@ def accuracy_by_place(axes: Axes, run: Findings) -> None:
 
 
 @run_figure(
-    "Facts under doubt",
-    "A curve that falls says that right answers are given up when a user doubts them; a dashed one that rises as far "
-    "says that the model gives in to doubt, whatever is right.",
+    "Facts under pushback",
+    "A falling curve shows right answers given up after pushback; a dashed curve that rises by as much shows a model "
+    "that gives in to pushback, whatever is right.",
     "survival curve (Kaplan & Meier) over turns, beyond the papers",
     lambda run: "challenge_turns" in run.tables,
 )
-def facts_under_doubt(axes: Axes, run: Findings) -> None:
-    """The share of facts, right at first, that are not broken after each turn of doubt, and the share of right answers
-    to questions that were answered wrong at first, with 95 % intervals.
+def facts_under_pushback(axes: Axes, run: Findings) -> None:
+    """The share of facts, right at first, that are not broken after each turn of pushback, and the share of right
+    answers to questions that were answered wrong at first, with 95 % intervals.
     """
     holding, mended = (run.estimates("challenge_turns", name) for name in ("holding", "mended"))
     at = np.arange(len(holding) + 1)
@@ -58,9 +58,9 @@ def facts_under_doubt(axes: Axes, run: Findings) -> None:
     if not np.isnan(value).any():
         axes.fill_between(at, low, high, **band(RED))
         axes.plot(at, value, color=RED, marker="o", linestyle="--", label="wrong at first: right answers")
-    axes.set(xlabel="turn of doubt", ylabel="share, 95 % interval", ylim=(-0.02, 1.02), xlim=(0, len(holding) + 0.1))
+    axes.set(xlabel="turn of pushback", ylabel="share, 95 % interval", ylim=(-0.02, 1.02), xlim=(0, len(holding) + 0.1))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.set_title("Facts under doubt")
+    axes.set_title("Facts under pushback")
     legend_below(axes)
 
 

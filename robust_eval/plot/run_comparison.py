@@ -1,25 +1,32 @@
-"""Figures of several measurements in one pair of axes (Fastowski et al., Fig. 1, 5 and 10 to 12; survival curves)."""
+"""Figures of several measurements, in one pair of axes or in panels (Fastowski et al., Fig. 1 to 5 and 10 to 13)."""
 
 import math
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import cycle
+from typing import TypeVar
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.collections import PathCollection
+from matplotlib.figure import Figure
 
 from robust_eval.metric.metric_spec import STEPS, MetricSpec
 from robust_eval.plot.colours import BLUE, GREY, QUALITATIVE
 from robust_eval.plot.figure_registry import run_figure
-from robust_eval.plot.style import band, legend_outside
+from robust_eval.plot.frs_figures import Facts, break_levels, draw_entropies, draw_plane
+from robust_eval.plot.style import band, legend_outside, panels, root
 from robust_eval.question import QUESTION_TYPES
 from robust_eval.runs.findings import Findings
 from robust_eval.stats.estimate import Estimate
-from robust_eval.stats.interval import Limits
+from robust_eval.stats.interval import Floats, Limits
 from robust_eval.stats.significance import Difference
 
 Curves = Mapping[str, Mapping[float, Estimate]]
 """Label of each measurement, and its estimates by temperature or by d."""
+COLUMNS = 3
+"""Panels in a row."""
+T = TypeVar("T")
 
 
 def by_number(axes: Axes, curves: Curves, about: MetricSpec, title: str) -> Axes:
@@ -96,8 +103,7 @@ def differences(axes: Axes, comparisons: Mapping[str, Difference], label: str, t
     axes.set_yticks(at, words, fontsize=9, parse_math=False)
     axes.set(xlabel=label, ylim=(len(comparisons) - 0.5, -0.5))
     axes.set_title(title, parse_math=False)
-    fig = axes.get_figure(root=True)
-    assert fig is not None
+    fig = root(axes)
     width, _ = fig.get_size_inches()
     lines = sum(word.count("\n") + 2 for word in words)
     fig.set_size_inches(width + 2.6, 0.16 * lines + 1.4)
@@ -210,9 +216,61 @@ def _legend(axes: Axes) -> None:
     """Add a legend at the right of the axes, in a wider figure."""
     handles, labels = axes.get_legend_handles_labels()
     words = ["\n".join(textwrap.wrap(label, 32, max_lines=3, placeholder=" …")) for label in labels]
-    fig = axes.get_figure(root=True)
-    assert fig is not None
+    fig = root(axes)
     width, height = fig.get_size_inches()
     lines = sum(word.count("\n") + 1.4 for word in words)
     fig.set_size_inches(width + 2.6, max(height, 0.16 * lines + 0.4))
     legend_outside(fig, handles, words)
+
+
+def entropy_by_breaking_temperature(fig: Figure, measured: Mapping[str, Facts], title: str) -> None:
+    """Draw the initial entropy of the facts that break at each temperature of one grid, a panel for each measurement
+    (Fig. 3).
+    """
+    grid = draw_panels(fig, measured, draw_entropies, title)
+    levels, labels = _levels(measured)
+    grid[0].set_xticks(levels, labels)
+    for panel in grid:
+        panel.tick_params(axis="x", labelrotation=90)
+
+
+def frs_by_entropy_and_breaking(fig: Figure, measured: Mapping[str, Facts], d: float, title: str) -> None:
+    """Draw every fact in the plane of entropy and breaking temperature, coloured by its score for d, a panel for each
+    measurement (Fig. 4).
+    """
+    points: list[PathCollection] = []
+    grid = draw_panels(fig, measured, lambda panel, facts: points.append(draw_plane(panel, facts, d)), title)
+    levels, labels = _levels(measured)
+    grid[0].set_yticks(levels, labels)
+    fig.colorbar(points[0], ax=fig.axes, label=f"FRS (d = {d:g})")
+
+
+def draw_panels(fig: Figure, measured: Mapping[str, T], draw: Callable[[Axes, T], object], title: str) -> list[Axes]:
+    """Draw a panel for each measurement, with common labels of the axes and one legend."""
+    width = 2.6 if len(measured) >= COLUMNS else 3.4
+    grid = panels(fig, len(measured), COLUMNS, width=width, height=2.3)
+    legend: dict[str, object] = {}
+    for panel, (label, each) in zip(grid, measured.items(), strict=True):
+        draw(panel, each)
+        handles, words = panel.get_legend_handles_labels()
+        legend |= dict(zip(words, handles, strict=True))
+        across, up = panel.get_xlabel(), panel.get_ylabel()
+        panel.set(xlabel="", ylabel="")
+        panel.set_title(
+            textwrap.fill(label, int(10 * width), max_lines=3, placeholder=" …"), fontsize=10, parse_math=False
+        )
+        if (panel_legend := panel.get_legend()) is not None:
+            panel_legend.remove()
+    fig.supxlabel(across, fontsize=11)
+    fig.supylabel(up, fontsize=11)
+    fig.suptitle(textwrap.fill(title, int(9 * width * min(COLUMNS, len(measured)))), fontsize=12, parse_math=False)
+    if legend:
+        legend_outside(fig, list(legend.values()), list(legend))
+    return grid
+
+
+def _levels(measured: Mapping[str, Facts]) -> tuple[Floats, list[str]]:
+    """Return the positions of facts on the axis of t_b, and the labels, for all panels."""
+    facts = list(measured.values())
+    levels, labels, _ = break_levels(np.concatenate([each.breaking for each in facts]), facts[0].temperatures)
+    return levels, labels

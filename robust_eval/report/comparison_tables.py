@@ -202,7 +202,7 @@ def pair_table(compared: Comparison) -> Table:
     note = (
         "Over the facts that both kept, where each kept its own: the mean difference with its 95 % interval and the p "
         "value of a paired t test, over questions or groups of them; then the log-rank test of the breaking "
-        "temperatures (or turns of doubt), stratified by question: it rests on the facts that break earlier in one "
+        "temperatures (or turns of pushback), stratified by question: it rests on the facts that break earlier in one "
         "than in the other."
     )
     if len(rows) > 1:
@@ -311,8 +311,9 @@ def shortened(text: str) -> str:
 
 
 def _ties(shared: SharedQuestions, figure: str) -> str:
-    other = shared.about(shared.about(figure).tie_breaker).difference_phrase
-    return f"the question whose {other}, then to the question asked first" if other else "the question asked first"
+    other = shared.about(figure).tie_breaker
+    first = "the question asked first"
+    return f"the question with the larger range of {shared.about(other).label}, then to {first}" if other else first
 
 
 def figure_cell(estimate: Estimate | None, n: int | None = None) -> Cell:

@@ -4,7 +4,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from robust_eval.metric.metric_spec import MetricSpec
 from robust_eval.runs.comparison import MARGIN, Comparison, Pair
 from robust_eval.runs.contrast import cautions, contrast, differing, truncation
 from robust_eval.runs.finished_runs import scoring_settings
@@ -52,21 +51,16 @@ def opening(compared: Comparison) -> tuple[list[str], list[Ranking]]:
             else:
                 rankings.append(_ranking(compared, figure, joined))
                 sentences.append(rankings[-1].said)
-    by_number = [about.sample_size_note for about in _headlines(compared) if about.sample_size_note]
     for dataset in dict.fromkeys(compared.names.datasets):
         runs = [run for _, run in compared.on(dataset)]
-        sentences += [each for each in cautions(runs, by_number) if each not in sentences]
+        sentences += [each for each in cautions(runs) if each not in sentences]
     return [*sentences, *(each for each in scoring_sentences if each not in sentences)], rankings
 
 
 def explanations(compared: Comparison) -> list[str]:
     """Return explanations of the headline figures that need one."""
-    return [about.explained for about in _headlines(compared) if about.explained]
-
-
-def _headlines(compared: Comparison) -> list[MetricSpec]:
     names = dict.fromkeys(pair.headline for pair in compared.pairs if pair.headline)
-    return [about for name in names if (about := compared.about(name))]
+    return [about.explained for name in names if (about := compared.about(name)) and about.explained]
 
 
 def _scored_differently(compared: Comparison) -> Iterator[str]:
@@ -163,7 +157,7 @@ def _outcome(compared: Comparison, pair: Pair, first: str, second: str) -> str:
     if about is None or about.more_is_better is None:
         return f"{first} and {second} differ"
     better, other = (second, first) if _second_is_ahead(compared, pair) else (first, second)
-    return f"{better} {about.better_phrase or 'is ahead of'} {other}"
+    return f"{better} is ahead of {other}"
 
 
 def _second_is_ahead(compared: Comparison, pair: Pair) -> bool:

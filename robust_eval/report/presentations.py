@@ -312,12 +312,12 @@ def pushback(score: Score, questions: Sequence[Question]) -> Presentation:
     turns = max(score.tables["challenge_turns"]["turn"].to_pylist())
     breaking = at_temperature(score.tables["challenge"], t)["breaking_turn"].to_numpy()
     known_count, wrong_count = (int(score.values[challenge.COUNTS[name].name].value) for name in ("known", "wrong"))
-    sentence = f"in conversations that went on, with doubt at each of {turns} turns {at_words(t)}"
+    sentence = f"in conversations, with pushback at each of {turns} turns {at_words(t)}"
     claims = []
     if known_count:
         unbroken = score.formatted(point(challenge.UNBROKEN.name, t), ".0%")
         sentence += f": {unbroken} of the {known_count} that were right at first withstand it to the end"
-        claims = [f"keeps {unbroken} of its right answers against {turns} turns of doubt"]
+        claims = [f"keeps {unbroken} of its right answers against {turns} turns of pushback"]
     if wrong_count:
         mended = score.formatted(point(challenge.MENDED.name, t), ".0%")
         sentence += f"; {mended} of the {wrong_count} that were wrong at first are right in the end"
@@ -325,7 +325,7 @@ def pushback(score: Score, questions: Sequence[Question]) -> Presentation:
         Column(
             challenge.BREAKING.name,
             "breaking turn",
-            f"the first turn of doubt after which fewer conversations than the threshold have it right, {at_words(t)}",
+            f"the first turn of pushback after which less than the threshold of conversations is right, {at_words(t)}",
             breaking,
             digits=0,
             levels=[*range(1, turns + 1), math.inf] if np.isinf(breaking).any() else range(1, turns + 1),
@@ -338,8 +338,8 @@ def pushback(score: Score, questions: Sequence[Question]) -> Presentation:
         if name.startswith(challenge.GIVES_IN.format("")) and not math.isnan(curve[t].value)
     }
     if len(by_kind) > 1:
-        notes = [f"right answers given up, by the kind of pressure: {_by_kind(by_kind)}"]
-    return Presentation("Under doubt", f"{sentence}.", columns, claims=claims, notes=notes)
+        notes = [f"right answers given up, by the kind of pushback: {_by_kind(by_kind)}"]
+    return Presentation("Under pushback", f"{sentence}.", columns, claims=claims, notes=notes)
 
 
 def _by_kind(estimates: dict[str, Estimate]) -> str:
@@ -385,7 +385,7 @@ def profile(score: Score, questions: Sequence[Question]) -> Presentation:
     optional = {"orders_right", "turns_held", "thought_right"} & {*score.tables["profile"].column_names}
     known_count = int(np.count_nonzero(~np.isnan(score.by_question[ROBUST.name])))
     robust_share = score.formatted((ROBUST_TO_ALL if optional else ROBUST).name, ".0%")
-    claims = [f"holds {robust_share} of the known facts under every pressure"] if known_count else []
+    claims = [f"holds {robust_share} of the known facts under every perturbation"] if known_count else []
     title = f"All {('three', 'four', 'five', 'six')[len(optional)]} methods"
     axes = ["certainty.entropy", "frs", "agreement.difficulty"]
     return Presentation(title, _profile_sentence(score, known_count), [], axes, claims)
@@ -401,8 +401,8 @@ def _profile_sentence(score: Score, known_count: int) -> str:
     return (
         f"{methods}: {number(firm.value, '.0%')} of {facts} withstand all three (95 % interval "
         f"{bounds(firm.low, firm.high, '.0%')}), which means unbroken at every temperature, "
-        f"right in every wording and right in every repetition.{_sentence_of_orders(score)}{_sentence_of_doubt(score)}"
-        f"{_sentence_of_first(score)}"
+        f"right in every wording and right in every repetition.{_sentence_of_orders(score)}"
+        f"{_sentence_of_pushback(score)}{_sentence_of_first(score)}"
     )
 
 
@@ -414,10 +414,10 @@ def _sentence_of_orders(score: Score) -> str:
     return f" Of the {n} with choices {score.formatted(ROBUST_TO_ORDER.name, '.0%')} are right in every order as well."
 
 
-def _sentence_of_doubt(score: Score) -> str:
+def _sentence_of_pushback(score: Score) -> str:
     """Return a sentence with the share of challenged facts that withstand pushback as well, or nothing."""
     n = score.n(ROBUST_TO_PUSHBACK.name)
-    return f" {score.formatted(ROBUST_TO_PUSHBACK.name, '.0%')} of the {n} withstand all doubt as well." if n else ""
+    return f" {score.formatted(ROBUST_TO_PUSHBACK.name, '.0%')} of the {n} withstand all pushback as well." if n else ""
 
 
 def _sentence_of_first(score: Score) -> str:

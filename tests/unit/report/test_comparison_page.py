@@ -281,7 +281,6 @@ def test_what_a_metric_calls_its_figures_changes_no_structure(text, plain, tmp_p
             figure,
             label=text,
             unit=text,
-            difference_phrase=text,
             comparison=figure.comparison and replace(figure.comparison, **words),
         )
         for figure in KNOWN_FIGURES

@@ -42,10 +42,8 @@ def test_the_first_sentence_says_what_kind_of_difference_there_is():
         "contains=word and contains=nothing are the same answers scored differently (grader.contains=word and nothing)"
     )
     assert first(run(), run(0.01, 0.02)).startswith("small (1) and small (2) have the same settings; ")
-    assert first(run(0.1, 0.001), run(name="large")).startswith(
-        "small holds its facts more firmly than large: mean FRS, d = 1 is "
-    )
-    assert first(run(), run(0.2, 0.001, name="large")).startswith("large holds its facts more firmly than small: ")
+    assert first(run(0.1, 0.001), run(name="large")).startswith("small is ahead of large: mean FRS, d = 1 is ")
+    assert first(run(), run(0.2, 0.001, name="large")).startswith("large is ahead of small: ")
     numbers = re.compile(r"[-+]?\d\.\d+(?= |,|\))")
     forwards, backwards = (
         first(*pair) for pair in ((run(), run(0.2, 0.02, name="large")), (run(0.2, 0.02), run(name="large")))
@@ -88,7 +86,7 @@ def test_answers_that_differ_are_not_called_the_same():
         (
             TRIALS,
             (5, 8),
-            "The number of answers to a question differs (5 against 8). Half of an even number of trials is not less",
+            "The number of answers to a question differs (5 against 8), which moves figures by itself.",
         ),
     ],
 )
@@ -119,9 +117,9 @@ def test_of_three_runs_each_pair_has_a_sentence_with_a_corrected_p_value():
     found, rankings = opening(compare([run(0.1 * place, 0.01 * place, name) for place, name in enumerate("abc")]))
     assert rankings == []
     assert [said.split(":")[0] for said in found] == [
-        "b holds its facts more firmly than a",
-        "c holds its facts more firmly than a",
-        "c holds its facts more firmly than b",
+        "b is ahead of a",
+        "c is ahead of a",
+        "c is ahead of b",
     ]
     assert all("after Holm's correction for 3 pairs" in said for said in found)
 
@@ -149,8 +147,8 @@ def test_models_are_compared_as_they_are_scored_where_each_is_scored_in_several_
     assert rankings == []
     assert [each.partition(":")[0] for each in said] == [
         "Runs that differ in scoring alone (grader.contains=word and substring) are the same answers",
-        "large, contains=word holds its facts more firmly than small, contains=word",
-        "large, contains=substring holds its facts more firmly than small, contains=substring",
+        "large, contains=word is ahead of small, contains=word",
+        "large, contains=substring is ahead of small, contains=substring",
     ]
     assert "Holm's correction for 2 pairs" in said[1]
 
@@ -161,7 +159,7 @@ def test_of_three_runs_the_same_answers_are_named_first():
         each.settings["grader.contains"] = "word"
     said, _ = opening(compare(runs))
     assert "are the same answers scored differently (grader.contains=word and all)" in said[0]
-    assert "large, contains=word holds its facts more firmly than small, contains=word: " in said[1]
+    assert "large, contains=word is ahead of small, contains=word: " in said[1]
     assert said[2].startswith(
         "large, contains=word and small, contains=all are scored differently as well: there is no "
     )
@@ -173,7 +171,7 @@ def test_below_thirty_shared_questions_there_is_no_verdict(n, judged):
     (said, *_), _ = opening(compared)
     assert compared.pairs[0].told_apart == judged
     few = "small and large share too few independent questions for a verdict (30 are needed). Mean FRS, d = 1 is "
-    assert said.startswith("large holds its facts more firmly than small: " if judged else few)
+    assert said.startswith("large is ahead of small: " if judged else few)
 
 
 def test_of_many_pairs_those_with_too_few_questions_are_counted_and_in_no_ranking():

@@ -6,7 +6,13 @@ import pytest
 from scipy import stats
 from scipy.optimize import minimize
 
-from robust_eval.stats.corrected_breaks import LabelCounts, break_intervals, corrected_breaks, label_counts
+from robust_eval.stats.corrected_breaks import (
+    LabelCounts,
+    LabelledGrid,
+    break_intervals,
+    corrected_breaks,
+    label_counts,
+)
 from robust_eval.stats.correction import corrected_curve, corrected_mean, corrected_rate, error_rates, labels_to_halve
 from robust_eval.stats.estimate import with_interval
 
@@ -72,20 +78,6 @@ def test_answers_to_one_question_count_once():
 
     assert tenfold.estimate == pytest.approx(once.estimate, abs=0.02)
     assert tenfold.high - tenfold.low == pytest.approx(once.high - once.low, rel=0.05)
-
-
-def test_strata_enter_by_their_share_and_few_labels_are_pooled():
-    generator = np.random.default_rng(0)
-    strata = np.repeat([0.2, 1.0, 2.0], [300, 100, 100])
-    right = (generator.random(500) < np.where(strata == 0.2, 0.9, 0.2)).astype(float)
-    labels = np.full(500, np.nan)
-    labels[:30], labels[300:330], labels[400:405] = right[:30], right[300:330], right[400:405]
-    verdicts = np.where(generator.random(500) < 0.9, right, 1 - right)
-
-    found = corrected_mean(verdicts, labels, strata)
-    low, rest = (corrected_mean(verdicts[part], labels[part]) for part in (slice(0, 300), slice(300, 500)))
-
-    assert found.estimate == pytest.approx(0.6 * low.estimate + 0.4 * rest.estimate, abs=1e-12)
 
 
 def test_missing_verdicts_leave_the_denominator():
@@ -192,10 +184,9 @@ def test_breaks_of_a_perfect_judge_are_those_of_the_trials():
     labels = np.repeat([1.0, 0.0], 90)
     rows, columns = np.tile(np.arange(3), 60), np.tile(np.repeat(np.arange(3), 20), 3)
     counts = label_counts(labels, labels, rows, columns, np.ones(180), (3, 3))
-    found = corrected_breaks(right, np.full((3, 3), 10.0), [0.2, 0.4, 0.6], counts)
+    found = corrected_breaks(LabelledGrid(right, np.full((3, 3), 10.0), np.array([0.2, 0.4, 0.6]), counts))
 
-    assert found.breaking.tolist() == [0.6, math.inf, 0.4]
-    assert found.accuracy == pytest.approx(right / 10)
+    assert found.tolist() == [0.6, math.inf, 0.4]
 
 
 def test_breaks_are_unknown_where_verdicts_say_too_little():
@@ -203,7 +194,8 @@ def test_breaks_are_unknown_where_verdicts_say_too_little():
     rows, columns = np.zeros(200, int), np.repeat([0, 1], 100)
     counts = label_counts(verdicts, labels, rows, columns, np.ones(200), (1, 2))
 
-    assert np.isnan(corrected_breaks([[10, 5]], [[10, 10]], [0.2, 0.4], counts).breaking).all()
+    grid = LabelledGrid(np.array([[10.0, 5]]), np.array([[10.0, 10]]), np.array([0.2, 0.4]), counts)
+    assert np.isnan(corrected_breaks(grid)).all()
 
 
 def test_a_judge_that_errs_about_alike_both_ways_is_not_told_from_one_that_errs_alike():
@@ -237,8 +229,7 @@ def test_intervals_of_breaks_hold_labels_questions_and_trials():
         rows, columns = generator.integers(40, size=labels), generator.integers(4, size=labels)
         counts = label_counts(verdicts, truth.astype(float), rows, columns, np.ones(labels), (40, 4))
         grid = np.array([0.2, 0.4, 0.6, 0.8])
-        broken = corrected_breaks(right, replies, grid, counts).breaking
-        return break_intervals(mean, mean(broken, []), right, replies, grid, counts, resamples=200)[0]
+        return break_intervals(mean, LabelledGrid(right, replies, grid, counts), resamples=200)[0]
 
     def mean(breaking, chosen):
         return [float(np.mean(np.where(np.isinf(breaking), 1.0, breaking)))]
@@ -254,8 +245,9 @@ def unbroken_in_some_resamples(at_the_end):
     verdicts, none = np.tile([0.0, 1.0], 3000), np.zeros(6000, dtype=int)
     sure = label_counts(verdicts, verdicts, none, np.tile(np.arange(4), 1500), np.ones(6000), (1, 4))
     grid = np.array([0.2, 0.4, 0.6, 0.8])
-    value = [float(np.median(corrected_breaks(right, replies, grid, sure).breaking))]
-    return break_intervals(lambda breaking, _: [float(np.median(breaking))], value, right, replies, grid, sure)[0]
+    return break_intervals(lambda breaking, _: [float(np.median(breaking))], LabelledGrid(right, replies, grid, sure))[
+        0
+    ]
 
 
 def test_a_median_of_which_some_resamples_are_unbroken_has_no_upper_end():
@@ -285,8 +277,8 @@ def test_trials_that_are_alike_at_all_temperatures_are_resampled_whole():
 
     for trials, share in ((alike, stats.binom.sf(4, 10, 0.6)), (None, stats.binom.sf(4, 10, 0.6) ** 6)):
         draws.clear()
-        break_intervals(kept, [1.0], right, replies, grid, sure, resamples=1000, trials=trials)
-        assert np.mean(draws) == pytest.approx(share, abs=0.05)
+        break_intervals(kept, LabelledGrid(right, replies, grid, sure), resamples=1000, trials=trials)
+        assert np.mean(draws[:-1]) == pytest.approx(share, abs=0.05)
 
 
 def test_labels_that_halve_an_interval():
