@@ -230,33 +230,28 @@ class AnswerAgreement(Metric):
         for raters in by_temperature:
             for name, values in self.by_question(raters).items():
                 by_question.setdefault(name, []).append(values)
+        max_raters = max((raters.correct.shape[1] for raters in by_temperature), default=0)
         for name, columns in by_question.items():
-            max_raters = max(raters.correct.shape[1] for raters in by_temperature)
             limits = (0.0, math.log(max_raters)) if name == "semantic_entropy" else None
             result.add_curve(f"agreement.{name}", np.column_stack(columns), temperatures, groups, limits)
-        joint: dict[str, dict[float, Estimate]] = {}
-        for t, raters in zip(temperatures, by_temperature, strict=True):
-            for name, estimate in self._of_all(questions, raters, seed).items():
-                joint.setdefault(f"agreement.{name}", {})[t] = estimate
-            result.of_questions |= {point(f"agreement.{name}", t): n for name, n in _sample_sizes(raters).items()}
+        parts = {"": (questions, by_temperature)}
         for scenario, in_scenario in _by_scenario(questions).items():
             answers = measured.graded.filter(
                 pc.is_in(measured.graded["question_id"], pa.array([q.id for q in in_scenario]))
             )
-            for t in temperatures:
-                raters = self.raters(in_scenario, answers, t)
-                for name, estimate in self._of_all(in_scenario, raters, seed).items():
-                    joint.setdefault(of_scenario(f"agreement.{name}", scenario), {})[t] = estimate
+            parts[scenario] = in_scenario, [self.raters(in_scenario, answers, t) for t in temperatures]
+        for scenario, (members, of_members) in parts.items():
+            for t, raters in zip(temperatures, of_members, strict=True):
+                for name, estimate in self._of_all(members, raters, seed).items():
+                    result.curves.setdefault(of_scenario(f"agreement.{name}", scenario), {})[t] = estimate
                 for name, n in _sample_sizes(raters).items():
                     result.of_questions[point(of_scenario(f"agreement.{name}", scenario), t)] = n
-        result.curves |= joint
-        numbers = {len(question.choices) for question in questions}
+        numbers, guessed = {len(question.choices) for question in questions}, dict[str, float]()
         if len(numbers) == 1 and 0 not in numbers:
-            chance = guessing(max(numbers), max(raters.correct.shape[1] for raters in by_temperature))
-            result.values |= {f"agreement.guessing.{name}": Estimate(value) for name, value in chance._asdict().items()}
+            guessed |= guessing(max(numbers), max_raters)._asdict()
         if all(numbers) or self.categories != "observed":  # what was observed is no number of labels to guess among
-            even = _certainty_when_guessing(by_temperature)
-            result.values |= {f"agreement.guessing.{name}": Estimate(value) for name, value in even._asdict().items()}
+            guessed |= _certainty_when_guessing(by_temperature)._asdict()
+        result.values |= {f"agreement.guessing.{name}": Estimate(value) for name, value in guessed.items()}
         result.tables["agreement"] = pa.table(
             {
                 "question_id": ids * len(temperatures),  # numpy would cut them off at a NUL
@@ -417,8 +412,10 @@ def _sample_sizes(raters: Raters) -> dict[str, int]:
 
 
 def of_scenario(metric: str, scenario: str) -> str:
-    """Return the name of a joint metric of one scenario's questions, in a run that has other scenarios as well."""
-    return f"{metric}.{scenario}"
+    """Return the name of a joint metric of one scenario's questions, in a run that has other scenarios as well; without
+    a scenario that of the whole run.
+    """
+    return f"{metric}.{scenario}" if scenario else metric
 
 
 def _by_scenario(questions: Sequence[Question]) -> dict[str, list[Question]]:

@@ -20,7 +20,7 @@ from robust_eval.metric.metric_spec import DETAIL, MetricSpec, count_spec, share
 from robust_eval.metric.score import Correction, Measured, Metric, Score, grid, mean_estimate, question_groups
 from robust_eval.question import Question
 from robust_eval.stats.entropy import answer_entropy, miller_madow
-from robust_eval.stats.estimate import Estimate
+from robust_eval.stats.estimate import Estimate, columns_of
 from robust_eval.stats.interval import SHARE, Floats, Limits
 
 ENTROPY = MetricSpec(
@@ -214,8 +214,7 @@ def _by_category(
             row: dict[str, Any] = {"category": category, "temperature": t, "questions": int(in_category.sum())}
             for name, values in curves.items():
                 mean = mean_estimate(values[in_category, place], groups, limits[name])
-                short = name.removeprefix("certainty.")
-                row |= {short: mean.value, f"{short}_low": mean.low, f"{short}_high": mean.high}
+                row |= columns_of(name.removeprefix("certainty."), mean)
             records.append(row)
     return pa.Table.from_pylist(records)
 

@@ -27,7 +27,7 @@ from robust_eval.metric.score import (
 from robust_eval.prompt.pushback import read_pushback
 from robust_eval.question import Question
 from robust_eval.sampler.base import TURN
-from robust_eval.stats.estimate import Estimate
+from robust_eval.stats.estimate import Estimate, columns_of
 from robust_eval.stats.frs import TOLERANCE, breaking_temperature
 from robust_eval.stats.interval import Floats, share_of
 from robust_eval.stats.survival import holds_beyond, kaplan_meier
@@ -272,7 +272,6 @@ def _of_turns(score: Score, temperatures: Sequence[float], turns: Sequence[int])
         for turn in turns:
             line: dict[str, float] = {"temperature": t, "turn": turn}
             for name, spec in (("holding", SURVIVAL), ("accuracy", ACCURACY), ("mended", RIGHTED)):
-                estimate = score.curves[spec.name.format(turn)][t]
-                line |= {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
+                line |= columns_of(name, score.curves[spec.name.format(turn)][t])
             records.append(line)
     return pa.Table.from_pylist(records)

@@ -42,6 +42,7 @@ from robust_eval.metric.score import (
     mean_estimate,
     median_estimate,
     question_groups,
+    question_rows,
     reply_weights,
     trial_grid,
     verdicts,
@@ -58,7 +59,7 @@ from robust_eval.stats.corrected_breaks import (
 from robust_eval.stats.correlation import kendall, pearson
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.frs import MAX_TOTAL, breaking_temperature, factual_robustness_score, top_entropy
-from robust_eval.stats.interval import SHARE, Floats
+from robust_eval.stats.interval import SHARE, Floats, defined_mean
 from robust_eval.stats.survival import holds_beyond, kaplan_meier
 
 CORRECTED = tuple(
@@ -273,10 +274,10 @@ class FactualRobustness(Metric):
             broken = breaking[np.isfinite(breaking)]
             defined = breaking[~np.isnan(breaking)]
             return [
-                *map(_mean, scores),
-                _mean(broken),
+                *map(defined_mean, scores),
+                defined_mean(broken),
                 float(np.median(defined)) if len(defined) else np.nan,
-                _mean(np.isinf(defined).astype(float)),
+                defined_mean(np.isinf(defined).astype(float)),
             ]
 
         is_sampled = bool(np.all(reply_weights(graded) == 1))
@@ -422,8 +423,7 @@ def entropy_against_breaking(
 def _label_counts(answers: Grid, graded: pa.Table) -> LabelCounts:
     """Return the counts of the labels, weighted to the number of equally informative simple draws."""
     people, judged = graded[HUMAN_LABEL].to_numpy(), verdicts(graded)
-    place = {question_id: row for row, question_id in enumerate(answers.question_ids)}
-    row = np.array([place[question_id] for question_id in graded["question_id"].to_pylist()], dtype=np.intp)
+    row = question_rows(answers.question_ids, graded)
     column = np.searchsorted(answers.temperatures, graded["temperature"].to_numpy())
     weights = graded[HUMAN_LABEL_WEIGHT].to_numpy() * reply_weights(graded)
     used = weights[~np.isnan(people) & ~np.isnan(judged)]
@@ -434,8 +434,3 @@ def _label_counts(answers: Grid, graded: pa.Table) -> LabelCounts:
 def _within(estimate: Estimate, low: float, high: float) -> Estimate:
     """Return an estimate with its bounds clipped to the possible range; a reflected interval may exceed it."""
     return Estimate(estimate.value, *(float(np.clip(bound, low, high)) for bound in estimate[1:]))
-
-
-def _mean(values: Floats) -> float:
-    defined = values[~np.isnan(values)]
-    return float(defined.mean()) if len(defined) else np.nan

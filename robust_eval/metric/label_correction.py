@@ -15,6 +15,7 @@ from robust_eval.metric.score import (
     Correction,
     Score,
     question_groups,
+    question_rows,
     reply_weights,
     verdicts,
 )
@@ -78,8 +79,7 @@ def add_corrected_curve(
         judged, people = 1 - judged, 1 - people
     temperatures = table["temperature"].to_numpy()
     levels = np.where(np.isnan(temperatures), np.inf, temperatures)
-    ids = {question.id: row for row, question in enumerate(questions)}
-    row = np.array([ids[question_id] for question_id in table["question_id"].to_pylist()], dtype=np.intp)
+    row = question_rows([question.id for question in questions], table)
     curve = corrected_curve(
         judged,
         people,

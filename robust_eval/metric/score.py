@@ -242,15 +242,19 @@ class Grid:
             return np.where(self.replies > 0, self.correct / self.replies, np.nan)
 
 
+def question_rows(question_ids: Sequence[str], answers: pa.Table) -> NDArray[np.intp]:
+    """Return (N,) the row of the question of each answer."""
+    rows = {question_id: row for row, question_id in enumerate(question_ids)}
+    return np.array([rows[question_id] for question_id in answers["question_id"].to_pylist()], dtype=np.intp)
+
+
 def grid(question_ids: Sequence[str], graded: pa.Table, temperatures: Sequence[float] | None = None) -> Grid:
     """Return a graded table summed over trials: a row for each of ``question_ids``, a column for each temperature.
 
     ``temperatures`` (ascending) may name some at which there is no answer; by default, those of the table.
     """
     levels = np.unique(graded["temperature"].to_numpy()) if temperatures is None else np.asarray(temperatures)
-    rows = {question_id: index for index, question_id in enumerate(question_ids)}
-    column = np.searchsorted(levels, graded["temperature"].to_numpy())
-    row = np.array([rows[question_id] for question_id in graded["question_id"].to_pylist()], dtype=np.intp)
+    row, column = question_rows(question_ids, graded), np.searchsorted(levels, graded["temperature"].to_numpy())
     weight, judged = reply_weights(graded), verdicts(graded)
     right, reply = judged == 1, ~np.isnan(judged)
     shape = (len(question_ids), len(levels))
@@ -262,11 +266,11 @@ def grid(question_ids: Sequence[str], graded: pa.Table, temperatures: Sequence[f
 
 def trial_grid(question_ids: Sequence[str], graded: pa.Table, temperatures: Floats) -> Floats:
     """Return (n, T, k) the verdict on each trial: 1 right, 0 wrong, NaN without one; see :func:`grid`."""
-    rows = {question_id: index for index, question_id in enumerate(question_ids)}
-    row = [rows[question_id] for question_id in graded["question_id"].to_pylist()]
     numbers, trial = np.unique(graded["trial"].to_numpy(), return_inverse=True)
     table = np.full((len(question_ids), len(temperatures), len(numbers)), np.nan)
-    table[row, np.searchsorted(temperatures, graded["temperature"].to_numpy()), trial] = verdicts(graded)
+    table[
+        question_rows(question_ids, graded), np.searchsorted(temperatures, graded["temperature"].to_numpy()), trial
+    ] = verdicts(graded)
     return table
 
 

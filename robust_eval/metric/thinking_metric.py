@@ -30,7 +30,7 @@ from robust_eval.metric.score import (
 from robust_eval.prompt.thought import Budget, ascending, read_thought
 from robust_eval.question import Question
 from robust_eval.sampler.base import THOUGHT
-from robust_eval.stats.estimate import UNDEFINED, Estimate
+from robust_eval.stats.estimate import UNDEFINED, Estimate, columns_of
 from robust_eval.stats.frs import breaking_temperature, factual_robustness_score
 from robust_eval.stats.interval import SHARE, Floats, share_of
 from robust_eval.stats.variance import Variance, breaking_budget, drawn_variance, exact_variance, pooled_share
@@ -44,25 +44,25 @@ ACCURACY = share_spec(
 )
 SHARE_BETWEEN = MetricSpec(
     "thinking.share_between",
-    "share of the variance between thoughts",
+    "share of the variance between traces",
     limits=(-math.inf, 1.0),
     mean=False,
-    short="varies between thoughts",
-    explained="Of right or wrong, how much depends on what was thought; the rest varies after the same thought.",
+    short="varies between traces",
+    explained="The share of the variance of right and wrong between traces; the rest varies after one trace.",
 )
 SHARE_WITHIN = MetricSpec(
     "thinking.share_within",
-    "share of the variance within answers after a thought",
+    "share of the variance within answers after a trace",
     limits=(0.0, math.inf),
     shown=RUN,
     mean=False,
 )
-BETWEEN = MetricSpec("thinking.between", "variance of right answers between thoughts", shown=RUN)
-WITHIN = MetricSpec("thinking.within", "variance of right answers after a thought", limits=(0.0, math.inf), shown=RUN)
+BETWEEN = MetricSpec("thinking.between", "variance of right answers between traces", shown=RUN)
+WITHIN = MetricSpec("thinking.within", "variance of right answers after a trace", limits=(0.0, math.inf), shown=RUN)
 KAPPA = MetricSpec(
-    "thinking.kappa", "Fleiss' κ between thoughts", limits=(-math.inf, 1.0), more_is_better=True, mean=False
+    "thinking.kappa", "Fleiss' κ between traces", limits=(-math.inf, 1.0), more_is_better=True, mean=False
 )
-PLURALITY = share_spec("thinking.plurality", "accuracy of the vote of thoughts")
+PLURALITY = share_spec("thinking.plurality", "accuracy of the vote of traces")
 UNSETTLED = share_spec(
     "thinking.unsettled_share", "share of facts known with less thought, not with the most", more_is_better=False
 )
@@ -75,7 +75,7 @@ MEDIAN = MetricSpec(
 )
 _ACCURACY = share_spec("thinking.accuracy.b{}", "accuracy, budget {}", shown=RUN)
 _TOKENS = MetricSpec(
-    "thinking.tokens.b{}", "tokens of an answer and its thought, budget {}", shown=RUN, form=".1f", more_is_better=False
+    "thinking.tokens.b{}", "tokens of an answer and its trace, budget {}", shown=RUN, form=".1f", more_is_better=False
 )
 _SUFFICIENT = MetricSpec(
     "thinking.enough.b{}", "share of known facts that need no more, budget {}", limits=SHARE, shown=DETAIL
@@ -399,7 +399,6 @@ def _of_budgets(score: Score, temperatures: Sequence[float], budgets: Sequence[B
         for place, budget in enumerate(budgets):
             line: dict[str, object] = {"temperature": t, "place": place, "budget": str(budget)}
             for name, spec in zip(("accuracy", "tokens", "enough"), BUDGET_SPECS, strict=True):
-                value = score.curves[budget_spec(spec, budget).name][t]
-                line |= {name: value.value, f"{name}_low": value.low, f"{name}_high": value.high}
+                line |= columns_of(name, score.curves[budget_spec(spec, budget).name][t])
             records.append(line)
     return pa.Table.from_pylist(records)

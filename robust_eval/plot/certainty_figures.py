@@ -76,7 +76,7 @@ def entropy_histogram(axes: Axes, entropies: Mapping[str, ArrayLike], max_entrop
     axes.set(xlabel="entropy of the answers H (nats)", ylabel="questions", xlim=(0, max_entropy))
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     axes.grid(visible=False, axis="x")
-    axes.set_title("How far the answers to a question differ")
+    axes.set_title("Entropy of the answers to each question")
     fig = root(axes)
     names = [textwrap.shorten(label, 70, placeholder=" …") for label in entropies]
     width, height = fig.get_size_inches()
@@ -100,7 +100,7 @@ def _repeated_and_judged(run: Findings) -> bool:
 
 @run_figure(
     "Entropy of the answers",
-    "0 is the same answer every time; the right end is an even spread over all answers that were possible.",
+    "0 means the same answer every time; the right end is an even spread over all possible answers.",
     "Reganova & Steinbach, Fig. 1",
     _repeated,
 )
@@ -112,7 +112,7 @@ def answer_entropy(axes: Axes, run: Findings) -> None:
 
 @run_figure(
     "Error rate against entropy",
-    "The lower left corner is certain and right, the upper left certain and wrong, which no repetition reveals; no "
+    "The lower left corner is certain and right, the upper left certain and wrong, which repetition cannot reveal; no "
     "question can lie left of the thick curve, that of two answers.",
     "Reganova & Steinbach, Fig. 2, 4 and 5",
     _repeated_and_judged,
@@ -136,12 +136,12 @@ def error_rate_by_entropy(axes: Axes, run: Findings) -> None:
 
 @run_figure(
     "Error rate against entropy, by category",
-    "Categories whose questions lie in the upper left are those in which the model errs without a sign of doubt.",
+    "In categories whose questions lie in the upper left the model errs without a sign of uncertainty.",
     "Reganova & Steinbach, Fig. 3",
     lambda run: _repeated_and_judged(run) and len(pc.unique(run.tables["certainty"]["category"])) > 1,
 )
 def error_rate_by_category(fig: Figure, run: Findings) -> None:
-    """The same for each category of questions, on one scale of colours."""
+    """Error rate against entropy for each category of questions, on one scale of colours."""
     table = run.nearest_to_one("certainty")
     entropy, error_rate = (table[name].to_numpy() for name in ("entropy", "error_rate"))
     max_entropy, categories = pc.max(table["most"]).as_py(), table["category"].to_pylist()

@@ -15,7 +15,7 @@ from robust_eval.metric.metric_spec import STEPS, MetricSpec
 from robust_eval.plot.colours import BLUE, GREY, QUALITATIVE
 from robust_eval.plot.figure_registry import run_figure
 from robust_eval.plot.frs_figures import Facts, break_levels, draw_entropies, draw_plane
-from robust_eval.plot.style import band, legend_outside, panels, root
+from robust_eval.plot.style import draw_survival, legend_outside, panels, root, values_and_whiskers
 from robust_eval.question import QUESTION_TYPES
 from robust_eval.runs.findings import Findings
 from robust_eval.stats.estimate import Estimate
@@ -49,8 +49,7 @@ def by_temperature(axes: Axes, curves: Curves, about: MetricSpec, title: str) ->
 
 @run_figure(
     "Figures of other metrics",
-    "Lines that come near each other say that the figures move together; where they are of different kinds, only their "
-    "course compares.",
+    "Parallel lines show figures that move together; values of figures of different kinds cannot be compared.",
     "metrics of your own, beyond the papers",
     lambda run: bool(run.curves_of_others()),
 )
@@ -114,9 +113,8 @@ def _draw_groups(axes: Axes, figures: Mapping[str, Mapping[str, Estimate]]) -> l
     """Draw each measurement's estimates of several groups side by side, with intervals; return the groups in order."""
     groups = list(dict.fromkeys(group for estimates in figures.values() for group in estimates))
     for place, ((label, estimates), (colour, marker, _)) in enumerate(zip(figures.items(), _styles(), strict=False)):
-        value, low, high = np.array([estimates[group] for group in estimates]).T
+        value, errors = values_and_whiskers(estimates.values())
         at = np.array([groups.index(group) for group in estimates]) + 0.6 * (place + 0.5) / len(figures) - 0.3
-        errors = np.maximum([value - low, high - value], 0)
         axes.errorbar(at, value, errors, fmt=marker, color=colour, markersize=5, capsize=2, label=_plain(label))
     return groups
 
@@ -137,11 +135,8 @@ def _steps(axes: Axes, curves: Curves) -> None:
     between two temperatures of the grid; a step stands where it was seen.
     """
     for (label, curve), (colour, _, dash) in zip(curves.items(), _styles(), strict=False):
-        temperatures = sorted(curve)
-        at = np.array([0.0, *temperatures])
-        value, low, high = np.array([(1.0, 1.0, 1.0), *(curve[t] for t in temperatures)]).T
-        axes.fill_between(at, low, high, step="post", **band(colour, 0.12))
-        axes.step(at, value, where="post", color=colour, linestyle=dash, label=_plain(label))
+        estimates = [curve[t] for t in sorted(curve)]
+        draw_survival(axes, sorted(curve), estimates, colour, _plain(label), opacity=0.12, linestyle=dash)
     _legend(axes)
 
 
@@ -181,12 +176,12 @@ def _lines(axes: Axes, curves: Curves, dodge: bool = False) -> None:
     """
     for place, ((label, curve), (colour, marker, dash)) in enumerate(zip(curves.items(), _styles(), strict=False)):
         points = sorted(curve)
-        value, low, high = np.array([curve[x] for x in points]).T
+        value, errors = values_and_whiskers(curve[x] for x in points)
         shift = 1.25 ** ((place - (len(curves) - 1) / 2) / max(len(curves), 8)) if dodge else 1.0
         axes.errorbar(
             np.array(points) * shift,
             value,
-            np.maximum([value - low, high - value], 0),  # rounding may put a bound beyond the value
+            errors,
             color=colour,
             marker=marker,
             linestyle=dash,

@@ -42,8 +42,8 @@ def _draw_surfaces(fig: Figure, formula: str, label: str) -> None:
 
 
 @run_figure(
-    "What the score makes of entropy and breaking temperature",
-    "Along a line between two colours facts score alike; the larger d, the sooner entropy outweighs the breaking "
+    "The score by entropy and breaking temperature",
+    "Facts along a line between two colours score alike; the larger d, the sooner entropy outweighs the breaking "
     "temperature.",
     "Fastowski et al., Fig. 9",
     None,

@@ -12,7 +12,7 @@ import pyarrow as pa
 from robust_eval.answer import write_parquet
 from robust_eval.metric.presentation import Cell, Table
 from robust_eval.report.comparison_tables import comparison_tables
-from robust_eval.report.markdown import escaped, lines
+from robust_eval.report.markdown import escaped, section
 from robust_eval.report.opening import Ranking, explanations, opening
 from robust_eval.report.page import drawing, template
 from robust_eval.report.wording import few
@@ -81,11 +81,7 @@ def _markdown(paragraphs: Sequence[str], tables: Sequence[Table], drawings: Sequ
     sections = ["# Comparison", *(escaped(words) for words in paragraphs if words)]
     sections += [f"![{escaped(caption)}]({file.as_posix()})" for caption, file in drawings]
     for table in tables:
-        sections += [
-            f"## {escaped(table.title)}",
-            "\n".join(lines(table)),
-            *([escaped(table.note)] if table.note else []),
-        ]
+        sections += section(table)
     return "\n\n".join(sections) + "\n"
 
 

@@ -33,7 +33,7 @@ def left_out(result: Result) -> Iterator[str]:
     if text := unread(counts):
         yield f"No answer was found in {text}."
     if (cut := counts["replies.cut"]) > 0:  # NaN where nobody knows
-        yield f"{_counted(cut, 'reply', 'replies')} cut by the length limit, and graded as far as they go."
+        yield f"{_counted(cut, 'reply', 'replies')} cut by the length limit, and graded without the missing end."
     for score in result.scores.values():
         yield from score.presentation.left_out
     for score in result.scores.values():

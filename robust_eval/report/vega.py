@@ -79,6 +79,7 @@ def accuracy_curve(threshold: float) -> dict[str, Any]:
     share = {"type": "quantitative", "title": "accuracy", "scale": {"domain": [0, 1]}, "axis": {"tickCount": 5}}
 
     def area(of: str, low: str, high: str, opacity: float) -> dict[str, Any]:
+        """Return a band between two columns of a data set."""
         return {
             "data": {"name": of},
             "mark": {

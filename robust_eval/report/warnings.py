@@ -32,7 +32,7 @@ def warnings(result: Result) -> Iterator[Warned]:
     cut = counts["replies.cut"]
     if not math.isnan(cut) and total and cut / total >= MIN_CUT_SHARE:
         yield Warned(
-            f"{cut:,.0f} of {total:,.0f} sampled replies were cut by the length limit, and graded as far as they go.",
+            f"{cut:,.0f} of {total:,.0f} sampled replies were cut by the length limit and graded without the end.",
             "A larger sampler.*.max_new_tokens lets them end; an answer at the start of a reply is whole anyway.",
         )
     if text := unanswered(counts):

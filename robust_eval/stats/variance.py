@@ -22,9 +22,9 @@ def drawn_variance(right: ArrayLike, answers: ArrayLike) -> Variance:
     """Estimate both variances of n questions from draws: ``right`` (n, K) of the ``answers`` (n, K) after each of K
     traces.
 
-    The one-way estimate: mean square between thoughts minus mean square within, over the number of answers after each
+    The one-way estimate: mean square between traces minus mean square within, over the number of answers after each
     (where it differs, Σ answers minus Σ answers² / Σ answers, over K − 1). Values below 0 stay, so that means over
-    questions are without bias. NaN with fewer than two thoughts that have answers, and where none has two.
+    questions are without bias. NaN with fewer than two traces that have answers, and where none has two.
 
     References
     ----------
@@ -51,8 +51,8 @@ def exact_variance(right: ArrayLike, squared_error: ArrayLike = 0.0) -> Variance
     """Estimate both variances of n questions from the probability ``right`` (n, K) of a right answer after each of K
     drawn traces; NaN for no trace, and for a question with fewer than two.
 
-    It is what :func:`drawn_variance` tends to with more and more answers after each thought. Where probabilities are
-    estimated, the square of their standard error (n, K) is taken off what lies between thoughts, and added within.
+    It is what :func:`drawn_variance` tends to with more and more answers after each trace. Where probabilities are
+    estimated, the square of their standard error (n, K) is taken off what lies between traces, and added within.
 
     Examples
     --------
