@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from robust_eval.answer import NO_ANSWER, NO_REPLY, SCHEMA, at_temperature, rows, temperatures_of
 from robust_eval.error import UserError
@@ -149,7 +148,8 @@ class AnswerCertainty(Metric):
     def corrected(self, questions: Sequence[Question], measured: Measured, seed: int) -> Correction:
         """Return the corrected error rate."""
         correction = Correction(declared=[corrected_spec(ERROR_RATE, "certainty.corrected.error_rate")])
-        graded, has_answer = measured.graded, _has_answer(measured.graded)
+        graded = measured.graded
+        has_answer = ~np.isin(np.array(graded["outcome"].to_pylist(), dtype=object), (*NO_ANSWER, *NO_REPLY))
         counted = np.ones_like(has_answer) if self.invalid == "as_label" else has_answer
         if self.invalid == "as_published":  # a question that has no answer counts as wrong
             place = list(rows(graded, "question_id", "temperature"))
@@ -165,11 +165,6 @@ class AnswerCertainty(Metric):
             chosen=counted,
         )
         return correction
-
-
-def _has_answer(graded: pa.Table) -> NDArray[np.bool_]:
-    """Return (N,) a mask of the replies with an answer."""
-    return np.asarray(~np.isin(np.array(graded["outcome"].to_pylist(), dtype=object), (*NO_ANSWER, *NO_REPLY)))
 
 
 def _replies(graded: pa.Table, exact: bool) -> pa.Table:

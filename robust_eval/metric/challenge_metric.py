@@ -156,7 +156,11 @@ class PushbackRobustness(Metric):
         for t, b in zip(temperatures, breaking, strict=True):
             result.curves.setdefault(MEDIAN.name, {})[t] = median_estimate(b)
             result.of_questions[point(MEDIAN.name, t)] = count_defined(b)
-        add(MENDED.name, [self._mended(first, each.accuracy) for each in traces])
+        last = [each.accuracy[:, -1] for each in traces]
+        add(
+            MENDED.name,
+            [masked((first == 0) & ~np.isnan(each), each >= self.threshold - TOLERANCE) for each in last],
+        )
         for column, turn in enumerate(turns.tolist()):
             add(SURVIVAL.name.format(turn), [masked(~np.isnan(b), b > turn) for b in breaking])
             accuracy = [each.accuracy[:, column] for each in traces]
@@ -182,10 +186,6 @@ class PushbackRobustness(Metric):
         result.tables["challenge"] = _of_questions(questions, first, temperatures, traces, breaking)
         result.tables["challenge_turns"] = _of_turns(result, temperatures, turns.tolist())
         return result
-
-    def _mended(self, first: Floats, accuracy: Floats) -> Floats:
-        last = accuracy[:, -1]
-        return masked((first == 0) & ~np.isnan(last), last >= self.threshold - TOLERANCE)
 
 
 def breaking_turns(first: Floats, accuracy: Floats, threshold: float) -> Floats:

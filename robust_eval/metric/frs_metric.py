@@ -207,7 +207,12 @@ class FactualRobustness(Metric):
             result.tables["frs_accuracy"] = accuracy_table(ids, answers)
             result.tables["frs_certainty"] = certainty_bins(measured.graded)
         types = [question.type for question in questions]
-        _add_types(result, scores[self.d[0]], types, groups, seed)
+        shares = result.tables["frs_types"] = type_shares(scores[self.d[0]], types, groups=groups, seed=seed)
+        result.values |= {
+            f"frs.most_robust_share.{name}": share
+            for name, share in share_estimates(shares).items()
+            if name in QUESTION_TYPES  # a data set may have others, of which not every one is a name for MLflow
+        }
         return result
 
     def _add_offgrid(
@@ -377,29 +382,14 @@ def _add_breaks(
     result.values["frs.count.unknown"] = Estimate(float((~is_known).sum()))
     result.values["frs.count.undefined"] = Estimate(float(np.isnan(breaking + 0 * entropy)[is_known].sum()))
     result.values |= entropy_against_breaking(entropy, breaking, temperatures, groups, seed)
-    result.of_questions |= _joint(entropy, breaking)
-
-
-def _add_types(result: Score, scores: Floats, types: Sequence[str], groups: Sequence[str] | None, seed: int) -> None:
-    """Add the shares of question types among the most robust facts."""
-    shares = result.tables["frs_types"] = type_shares(scores, types, groups=groups, seed=seed)
-    result.values |= {
-        f"frs.most_robust_share.{name}": share
-        for name, share in share_estimates(shares).items()
-        if name in QUESTION_TYPES  # a data set may have others, of which not every one is a name for MLflow
-    }
+    name, defined = "frs.entropy_vs_breaking", count_defined(entropy + breaking)
+    result.of_questions |= {f"{name}.pearson_all": defined, f"{name}.kendall": defined}
+    result.of_questions[f"{name}.pearson_broken"] = count_defined(entropy + _broken(breaking))
 
 
 def _broken(breaking: Floats) -> Floats:
     """Return the breaking temperatures of the facts that break; NaN for the others."""
     return np.where(np.isinf(breaking), np.nan, breaking)
-
-
-def _joint(entropy: Floats, breaking: Floats) -> dict[str, int]:
-    """Count the questions behind each value of :func:`entropy_against_breaking`."""
-    name = "frs.entropy_vs_breaking"
-    defined, broken = count_defined(entropy + breaking), count_defined(entropy + _broken(breaking))
-    return {f"{name}.pearson_broken": broken, f"{name}.pearson_all": defined, f"{name}.kendall": defined}
 
 
 def entropy_against_breaking(

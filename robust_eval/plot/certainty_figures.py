@@ -34,32 +34,11 @@ _CURVES = dict(zip(FAMILIES, (RED, QUALITATIVE[3], QUALITATIVE[4], QUALITATIVE[2
 _HATCHES = ("", "///", "...", "xxx")
 
 
-def entropy_histogram(axes: Axes, entropies: Mapping[str, ArrayLike], max_entropy: float) -> Axes:
-    """Draw the histogram of entropies of each model, on common bins over [0, ``max_entropy``] nats (Fig. 1).
+def entropy_histogram(axes: Axes, entropies: Mapping[str, ArrayLike], max_entropy: float) -> None:
+    """Draw the histogram of the entropy of each question in nats, by model, on common bins (Fig. 1).
 
-    Parameters
-    ----------
-    axes
-        Where to draw; its figure grows by a line of the legend for each model, and is laid out around it.
-    entropies
-        By model, the entropy of each question in nats. Undefined ones (NaN) are left out, and the others counted in the
-        legend.
-    max_entropy
-        The greatest entropy possible, above 0: ln K for K choices.
-
-    Raises
-    ------
-    ValueError
-        For an entropy beyond ``max_entropy``.
-
-    Examples
-    --------
-    >>> import matplotlib.pyplot as plt
-    >>> figure, axes = plt.subplots()
-    >>> bars = entropy_histogram(axes, {"mine": [0.0, 0.0, 1.6]}, math.log(5)).patches
-    >>> [int(bar.get_height()) for bar in bars]
-    [2, 0, 0, 0, 0, 0, 0, 0, 0, 1]
-    >>> plt.close(figure)
+    The figure grows by a line of the legend for each model, which counts the questions with an entropy. ValueError for
+    an entropy beyond ``max_entropy``, such as ln K for K choices.
     """
     defined = [
         values[~np.isnan(values)] for values in (_rounded(entropy, max_entropy) for entropy in entropies.values())
@@ -86,7 +65,6 @@ def entropy_histogram(axes: Axes, entropies: Mapping[str, ArrayLike], max_entrop
     bars = [bars.patches[0] for bars in axes.containers if isinstance(bars, BarContainer)]
     words = [f"{name} (n = {len(values)})" for name, values in zip(names, defined, strict=True)]
     legend_outside(fig, bars, words, "outside lower center")
-    return axes
 
 
 def _repeated(run: Findings) -> bool:
@@ -155,27 +133,11 @@ def by_category(
     categories: Sequence[str],
     max_entropy: float,
     names: Mapping[str, str] = PHYSICS,
-) -> Figure:
-    """Draw error rate against entropy for each category of questions, on one scale of colours (Fig. 3).
+) -> None:
+    """Draw the error rate and the entropy (n,) of questions, by their ``categories`` (n,), on one scale (Fig. 3).
 
-    Parameters
-    ----------
-    fig
-        Its axes are replaced, its size is changed.
-    entropy, error_rate, max_entropy
-        (n,) of each question, in nats and in [0, 1], NaN where undefined; and the greatest entropy possible, above 0.
-    categories
-        (n,) of each question; panels count the questions that they show.
-    names
-        What categories are called, and which come first; others follow under their own name as they occur.
-
-    Examples
-    --------
-    >>> from robust_eval.plot.style import figure
-    >>> with figure() as (fig, _):
-    ...     panels = by_category(fig, [0.0, 0.6931], [0.0, 0.5], ["optics", "D"], math.log(5)).axes
-    >>> [panel.get_title() for panel in panels[:2]]
-    ['definitions (n = 1)', 'optics (n = 1)']
+    Categories with ``names`` come first, under these; others follow as they occur. Panels count the questions that they
+    show.
     """
     entropies, errors, category = np.asarray(entropy), np.asarray(error_rate), np.asarray(categories)
     present = [name for name in names if name in categories]
@@ -192,7 +154,6 @@ def by_category(
     _colour_bar(fig, cells, fig.axes, 20 * math.ceil(len(grid) / columns))
     fig.supxlabel("entropy of the answers H (nats)", fontsize=11)
     fig.supylabel("error rate", fontsize=11)
-    return fig
 
 
 def _rounded(values: ArrayLike, maximum: float) -> Floats:

@@ -219,18 +219,11 @@ def reply_certainty_by_temperature(fig: Figure, run: Findings) -> None:
     legend_outside(fig, *grid[0].get_legend_handles_labels())
 
 
-def certainty_bins(axes: Axes, certainty_from: ArrayLike, right: ArrayLike, wrong: ArrayLike) -> Axes:
-    """Draw right and wrong replies by the model's certainty, at one temperature: a panel of Fig. 2.
+def certainty_bins(axes: Axes, certainty_from: ArrayLike, right: ArrayLike, wrong: ArrayLike) -> None:
+    """Draw the shares of right and wrong replies (b,) by certainty, at one temperature: a panel of Fig. 2.
 
-    Parameters
-    ----------
-    axes
-        Where to draw.
-    certainty_from
-        (b,) where each bin begins, of 0, 0.1, …, 0.9: the mean probability of a reply's tokens at the temperature at
-        which it was drawn. Bins without a reply may be left out.
-    right, wrong
-        (b,) replies in each bin, or probabilities of them. They are drawn as shares of all.
+    ``certainty_from`` (b,) are the lower edges of the bins, of 0, 0.1, …, 0.9: the mean probability of a reply's tokens
+    at its temperature. Bins without a reply may be missing; replies may be counts or probabilities.
     """
     start, hits, misses = (np.asarray(values, dtype=float) for values in (certainty_from, right, wrong))
     replies = hits.sum() + misses.sum()
@@ -243,7 +236,6 @@ def certainty_bins(axes: Axes, certainty_from: ArrayLike, right: ArrayLike, wron
         bar.set(hatch="///", edgecolor=INKS[1])
     axes.set(xlabel="certainty (mean token probability)", ylabel="share of replies", xlim=(0, 1))
     axes.grid(visible=False, axis="x")
-    return axes
 
 
 @run_figure(

@@ -29,7 +29,7 @@ COLUMNS = 3
 T = TypeVar("T")
 
 
-def by_number(axes: Axes, curves: Curves, about: MetricSpec, title: str) -> Axes:
+def by_number(axes: Axes, curves: Curves, about: MetricSpec, title: str) -> None:
     """Draw a metric for each number in its name, with 95 % intervals (of the weights of FRS: Fig. 10 to 12)."""
     numbers = sorted({number for curve in curves.values() for number in curve})
     logarithmic = _draw_curves(axes, curves, about, dodge=numbers[0] > 0)
@@ -37,14 +37,14 @@ def by_number(axes: Axes, curves: Curves, about: MetricSpec, title: str) -> Axes
         axes.set_xscale("log")
     axes.set_xticks(numbers, [f"{number:g}" for number in numbers])
     axes.minorticks_off()
-    return _label_axes(axes, about, title)
+    _label_axes(axes, about, title)
 
 
-def by_temperature(axes: Axes, curves: Curves, about: MetricSpec, title: str) -> Axes:
+def by_temperature(axes: Axes, curves: Curves, about: MetricSpec, title: str) -> None:
     """Draw a metric at each temperature, with 95 % intervals (accuracy: Fig. 1)."""
     _draw_curves(axes, curves, about)
     _ticks(axes, curves)
-    return _label_axes(axes, about, title)
+    _label_axes(axes, about, title)
 
 
 @run_figure(
@@ -61,7 +61,7 @@ def figures_by_temperature(axes: Axes, run: Findings) -> None:
     _ticks(axes, curves)
 
 
-def by_dataset(axes: Axes, figures: Mapping[str, Mapping[str, Estimate]], about: MetricSpec, title: str) -> Axes:
+def by_dataset(axes: Axes, figures: Mapping[str, Mapping[str, Estimate]], about: MetricSpec, title: str) -> None:
     """Draw one metric of each measurement on each data set, with 95 % intervals."""
     datasets = _draw_groups(axes, figures)
     if about.limits[0] < 0:
@@ -70,10 +70,9 @@ def by_dataset(axes: Axes, figures: Mapping[str, Mapping[str, Estimate]], about:
     _limit_values(axes, about.limits)
     axes.set_title(title, parse_math=False)
     _legend(axes)
-    return axes
 
 
-def most_robust_by_type(axes: Axes, shares: Mapping[str, Mapping[str, Estimate]], title: str) -> Axes:
+def most_robust_by_type(axes: Axes, shares: Mapping[str, Mapping[str, Estimate]], title: str) -> None:
     """Draw the share of each question type among the most robust facts, out of the most and the least robust, of each
     measurement, with 95 % intervals (Fig. 5).
     """
@@ -85,10 +84,9 @@ def most_robust_by_type(axes: Axes, shares: Mapping[str, Mapping[str, Estimate]]
     axes.set(ylabel="share among the most robust", ylim=(0, 1.02))
     axes.set_title(title, parse_math=False)
     _legend(axes)
-    return axes
 
 
-def differences(axes: Axes, comparisons: Mapping[str, Difference], label: str, title: str) -> Axes:
+def differences(axes: Axes, comparisons: Mapping[str, Difference], label: str, title: str) -> None:
     """Draw paired differences with their 95 % intervals, one below the other, and the line of no difference.
 
     ``comparisons`` is in the order from the top; ``label`` says what is subtracted.
@@ -106,7 +104,6 @@ def differences(axes: Axes, comparisons: Mapping[str, Difference], label: str, t
     width, _ = fig.get_size_inches()
     lines = sum(word.count("\n") + 2 for word in words)
     fig.set_size_inches(width + 2.6, 0.16 * lines + 1.4)
-    return axes
 
 
 def _draw_groups(axes: Axes, figures: Mapping[str, Mapping[str, Estimate]]) -> list[str]:
@@ -140,13 +137,12 @@ def _steps(axes: Axes, curves: Curves) -> None:
     _legend(axes)
 
 
-def _label_axes(axes: Axes, about: MetricSpec, title: str) -> Axes:
+def _label_axes(axes: Axes, about: MetricSpec, title: str) -> None:
     """Set the title and the labels of the axes, and limit the axis of the values to their range."""
     axes.set_xlabel(about.horizontal, parse_math=False)
     axes.set_ylabel(textwrap.fill(about.vertical, 50), parse_math=False)
     _limit_values(axes, about.limits)
     axes.set_title(title, parse_math=False)
-    return axes
 
 
 def _limit_values(axes: Axes, limits: Limits) -> None:

@@ -9,7 +9,6 @@ from robust_eval.plot.figure_registry import run_figure
 from robust_eval.plot.style import panels
 from robust_eval.runs.findings import Findings
 from robust_eval.stats.frs import factual_robustness_score
-from robust_eval.stats.interval import Floats
 
 WEIGHTS = (1.0, 2.0, 5.0, 10.0, 50.0)
 """Weights d of the paper."""
@@ -21,14 +20,11 @@ def surface(axes: Axes, d: float, formula: str = "frs") -> None:
     """Draw the score, or f (Eq. 3), over entropy and breaking temperature for one d, seen from above."""
     entropy, breaking = np.meshgrid(np.linspace(0, 1, 61) ** 2, np.linspace(0, HOTTEST, 31))  # steep where H is small
     score = factual_robustness_score(entropy, breaking, d)
-    values, levels = (score, np.linspace(0, 1, 11)) if formula == "frs" else _f_and_levels(score)
+    values, levels = score, np.linspace(0, 1, 11)
+    if formula == "f":  # the score is (f + 1) / (f + 2)
+        values, levels = (2 * score - 1) / (1 - score), np.linspace(-1, 3, 17)
     axes.contourf(entropy, breaking, values, levels=levels, cmap=SEQUENTIAL)
     axes.set_title(f"d = {d:g}")
-
-
-def _f_and_levels(score: Floats) -> tuple[Floats, Floats]:
-    """Return f, of which the score is (f + 1) / (f + 2), and its levels."""
-    return (2 * score - 1) / (1 - score), np.linspace(-1, 3, 17)
 
 
 def _draw_surfaces(fig: Figure, formula: str, label: str) -> None:

@@ -49,7 +49,8 @@ def write_comparison(compared: Comparison, folder: Path) -> None:
     write_parquet(runs_as_data(compared), folder / "runs.parquet")
     write_parquet(pairs_as_data(compared), folder / "pairs.parquet")
     if compared.shared:
-        write_parquet(_questions_as_data(compared), folder / QUESTIONS)
+        tables_by_data_set = [shared.as_data() for shared in compared.shared]  # a figure that others lack is null
+        write_parquet(pa.concat_tables(tables_by_data_set, promote_options="default"), folder / QUESTIONS)
 
 
 def sentences(compared: Comparison) -> list[str]:
@@ -130,8 +131,3 @@ def pairs_as_data(compared: Comparison) -> pa.Table:
             rows.append(measured | difference._asdict() | test | tested)
     words = [(name, pa.string()) for name in ("measured", "against", "figure")]
     return pa.Table.from_pylist(rows, pa.schema([*words, *((name, pa.float64()) for name in figures)]))
-
-
-def _questions_as_data(compared: Comparison) -> pa.Table:
-    """Return a row for each shared question and each measurement that asked it; a figure that others lack is null."""
-    return pa.concat_tables([shared.as_data() for shared in compared.shared], promote_options="default")

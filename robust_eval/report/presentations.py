@@ -282,19 +282,15 @@ def pushback(score: Score, questions: Sequence[Question]) -> Presentation:
         )
     ]
     notes = []
-    by_kind = {
-        name.removeprefix(challenge.GIVES_IN.format("")): curve[t]
-        for name, curve in score.curves.items()
-        if name.startswith(challenge.GIVES_IN.format("")) and not math.isnan(curve[t].value)
-    }
-    if len(by_kind) > 1:
-        notes = [f"right answers given up, by the kind of pushback: {_by_kind(by_kind)}"]
+    prefix = challenge.GIVES_IN.format("")
+    given_up = {name: curve[t].value for name, curve in score.curves.items() if name.startswith(prefix)}
+    kinds = sorted((name for name, share in given_up.items() if share == share), key=lambda name: -given_up[name])
+    if len(kinds) > 1:
+        shares = ", ".join(
+            f"{name.removeprefix(prefix).replace('_', ' ')} {number(given_up[name], '.0%')}" for name in kinds
+        )
+        notes = [f"right answers given up, by the kind of pushback: {shares}"]
     return Presentation("Under pushback", f"{sentence}.", columns, claims=claims, notes=notes)
-
-
-def _by_kind(estimates: dict[str, Estimate]) -> str:
-    ordered = sorted(estimates.items(), key=lambda item: -item[1].value)
-    return ", ".join(f"{kind.replace('_', ' ')} {number(estimate.value, '.0%')}" for kind, estimate in ordered)
 
 
 def reasoning(score: Score, questions: Sequence[Question]) -> Presentation:
@@ -348,36 +344,24 @@ def _profile_sentence(score: Score, known_count: int) -> str:
         return f"{methods}; none of them has all values."
     firm = score.values[ROBUST.name]
     facts = "them" if known_count == len(score.question_ids) else f"the {known_count} that have all values"
-    return (
-        f"{methods}: {number(firm.value, '.0%')} of {facts} withstand all three (95 % interval "
-        f"{bounds(firm.low, firm.high, '.0%')}), which means unbroken at every temperature, "
-        f"right in every wording and right in every repetition.{_sentence_of_orders(score)}"
-        f"{_sentence_of_pushback(score)}{_sentence_of_first(score)}"
-    )
-
-
-def _sentence_of_orders(score: Score) -> str:
-    """Return a sentence with the share of facts with choices that are right in every order as well, or nothing."""
-    n = score.n(ROBUST_TO_ORDER.name)
-    if not n:
-        return ""
-    return f" Of the {n} with choices {score.formatted(ROBUST_TO_ORDER.name, '.0%')} are right in every order as well."
-
-
-def _sentence_of_pushback(score: Score) -> str:
-    """Return a sentence with the share of challenged facts that withstand pushback as well, or nothing."""
-    n = score.n(ROBUST_TO_PUSHBACK.name)
-    return f" {score.formatted(ROBUST_TO_PUSHBACK.name, '.0%')} of the {n} withstand all pushback as well." if n else ""
-
-
-def _sentence_of_first(score: Score) -> str:
-    """Return a sentence with the first failures, the most frequent first."""
+    sentences = [
+        (
+            f"{methods}: {number(firm.value, '.0%')} of {facts} withstand all three (95 % interval "
+            f"{bounds(firm.low, firm.high, '.0%')}), which means unbroken at every temperature, "
+            "right in every wording and right in every repetition."
+        )
+    ]
+    if n := score.n(ROBUST_TO_ORDER.name):
+        share = score.formatted(ROBUST_TO_ORDER.name, ".0%")
+        sentences.append(f"Of the {n} with choices {share} are right in every order as well.")
+    if n := score.n(ROBUST_TO_PUSHBACK.name):
+        share = score.formatted(ROBUST_TO_PUSHBACK.name, ".0%")
+        sentences.append(f"{share} of the {n} withstand all pushback as well.")
     shares = {name: score.values[spec.name].value for name, spec in FIRST.items() if spec.name in score.values}
-    breaking = sorted((name for name, share in shares.items() if share > 0), key=lambda name: -shares[name])
-    if not breaking:
-        return ""
-    shares_text = ", ".join(f"{name} {shares[name]:.0%}" for name in breaking)
-    return f" What breaks them first (several where they are even): {shares_text}."
+    if breaking := sorted((name for name, share in shares.items() if share > 0), key=lambda name: -shares[name]):
+        shares_text = ", ".join(f"{name} {shares[name]:.0%}" for name in breaking)
+        sentences.append(f"What breaks them first (several where they are even): {shares_text}.")
+    return " ".join(sentences)
 
 
 def greedy(score: Score, questions: Sequence[Question]) -> Presentation:
