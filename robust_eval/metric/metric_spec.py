@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 
@@ -270,28 +270,6 @@ def is_name(name: str, declared_name: str) -> bool:
 def spec_of(name: str, specs: Iterable[MetricSpec]) -> MetricSpec | None:
     """Return the spec of a metric by its name, or None."""
     return next((match for spec in specs if (match := spec.for_name(name))), None)
-
-
-class MetricKey(NamedTuple):
-    """Parts of a figure's name: the name of its spec or, without one, of its curve; the number in the name, and the
-    temperature, NaN where there is none.
-    """
-
-    metric: str
-    parameter: float
-    temperature: float
-
-
-def key_of(name: str, specs: Iterable[MetricSpec]) -> MetricKey:
-    """Return the key of a figure.
-
-    >>> key_of("frs.d5.t0.2", [MetricSpec("frs.d{}", "")])
-    MetricKey(metric='frs.d{}', parameter=5.0, temperature=0.2)
-    """
-    curve, temperature = curve_and_temperature(name) or (name, math.nan)
-    matches = ((spec.name, match) for spec in specs if (match := _pattern(spec.name).fullmatch(curve)))
-    metric, match = next(matches, (curve, None))
-    return MetricKey(metric, float(match[1]) if match and match.groups() else math.nan, temperature)
 
 
 def point(name: str, temperature: float) -> str:
