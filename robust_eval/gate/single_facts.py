@@ -7,7 +7,6 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from robust_eval.answer import GREEDY, NO_ANSWER, NO_REPLY, SAMPLER, rows
 from robust_eval.gate.measured_run import MeasuredRun
@@ -154,7 +153,7 @@ def _trials(run: MeasuredRun, facts: dict[str, Fact]) -> dict[str, Floats]:
     return {name: values for name, values in matrices.items() if not np.isnan(values).all()}
 
 
-def _right_share(trials: NDArray[np.float64]) -> str:
+def _right_share(trials: Floats) -> str:
     return f"{np.nansum(trials):.0f} of {np.count_nonzero(~np.isnan(trials))}"
 
 

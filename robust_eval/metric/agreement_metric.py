@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from robust_eval.aggregator.base import ENSEMBLE
 from robust_eval.answer import NO_ANSWER, NO_REPLY, at_temperature, rows, temperatures_of
 from robust_eval.error import UserError
-from robust_eval.metric.label_correction import add_corrected_curve, as_estimate, corrected_share, corrected_spec
+from robust_eval.metric.label_correction import add_corrected_curve, corrected_spec, units
 from robust_eval.metric.metric_spec import DATASETS, DETAIL, ComparisonView, MetricSpec, count_spec, point, share_spec
 from robust_eval.metric.score import HUMAN_LABEL_WHOLE, Correction, Measured, Metric, Score, question_groups
 from robust_eval.question import Question
@@ -33,6 +33,7 @@ from robust_eval.stats.agreement import (
     remapped_kappa,
     squared_shares,
 )
+from robust_eval.stats.correction import corrected_mean
 from robust_eval.stats.entropy import answer_entropy
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.interval import SHARE, Floats, bootstrap, drop_degenerate, mean_interval, share_of
@@ -149,7 +150,8 @@ def rater_correction(
                 correction.uncorrected[point(f"agreement.{name}", t)] = NOT_COMPLETE
                 continue
             corrected = point(f"agreement.corrected.{name}", t)
-            curve[t] = as_estimate(corrected_share(judged_values, people_values, questions))
+            people_values = np.where(np.isnan(judged_values), np.nan, people_values)
+            curve[t] = corrected_mean(judged_values, people_values, questions=units(questions))
             correction.of[corrected], correction.labels[corrected] = point(f"agreement.{name}", t), labelled
         if curve:
             correction.curves[f"agreement.corrected.{name}"] = curve

@@ -350,12 +350,10 @@ class FactualRobustness(Metric):
 
 def curve_column(question_ids: Sequence[str], curves: pa.Table, temperatures: Floats, column: str) -> Floats:
     """Return (n, T) a column of the curves; NaN for questions without one."""
-    place = {question_id: index for index, question_id in enumerate(question_ids)}
-    level = {float(temperature): index for index, temperature in enumerate(temperatures)}
-    table = np.full((len(place), len(level)), np.nan)
-    for question_id, temperature, value in table_rows(curves, "question_id", "temperature", column):
-        if temperature in level:
-            table[place[question_id], level[temperature]] = value
+    on_grid = curves.filter(pc.is_in(curves["temperature"], pa.array(temperatures)))
+    table = np.full((len(question_ids), len(temperatures)), np.nan)
+    at = np.searchsorted(temperatures, on_grid["temperature"].to_numpy())
+    table[question_rows(question_ids, on_grid), at] = on_grid[column].to_numpy()
     return table
 
 

@@ -5,10 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from robust_eval.stats.estimate import Estimate
+from robust_eval.stats.interval import Floats
 
 
 @dataclass(frozen=True)
@@ -22,7 +20,7 @@ class Column:
     name: str
     label: str
     about: str
-    numbers: NDArray[np.float64]
+    numbers: Floats
     digits: int = 3
     levels: Sequence[float] = ()
     of_known: bool = False

@@ -11,7 +11,7 @@ from matplotlib.collections import PathCollection, QuadMesh
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from robust_eval.metric.frs_specs import FRS
 from robust_eval.metric.frs_tables import cut_size, share_estimates
@@ -26,6 +26,7 @@ from robust_eval.plot.style import (
     legend_outside,
     panels,
     root,
+    temperature_ticks,
     values_and_whiskers,
 )
 from robust_eval.question import QUESTION_TYPES
@@ -151,7 +152,7 @@ def draw_accuracies(axes: Axes, facts: FactAccuracy) -> QuadMesh:
     axes.plot(*boundary, color=RED, linewidth=2.5, label="breaking temperature (right edge: unbroken)")
     axes.set(xlabel="temperature t", ylabel="facts, the firmest at the top", ylim=(n, 0), yticks=[])
     axes.grid(visible=False)
-    _temperature_ticks(axes, facts.temperatures)
+    temperature_ticks(axes, facts.temperatures)
     legend_below(axes)
     return cells
 
@@ -170,7 +171,7 @@ def accuracy_by_temperature(axes: Axes, run: Findings) -> None:
     axes.fill_between(temperatures, low, high, **band(BLUE), label="95 % interval")
     axes.plot(temperatures, value, color=BLUE, marker="o", label="mean over kept questions")
     axes.set(xlabel="temperature t", ylabel="accuracy (share of right replies)", ylim=(0, 1.02))
-    _temperature_ticks(axes, temperatures)
+    temperature_ticks(axes, temperatures)
     axes.set_title("Accuracy against temperature")
     legend_below(axes)
 
@@ -190,7 +191,7 @@ def survival(axes: Axes, run: Findings) -> None:
     axes.axhline(0.5, color=GREY, linestyle="--", linewidth=1)
     _note_line(axes, 0.5, "half of the facts")
     axes.set(xlabel="temperature t", ylabel="share of facts unbroken beyond t", ylim=(0, 1.02), xlim=(0, None))
-    _temperature_ticks(axes, np.array(temperatures))
+    temperature_ticks(axes, temperatures)
     axes.set_title("Facts that hold")
     legend_below(axes)
 
@@ -433,12 +434,12 @@ def _percent(share: float) -> str:
     return number(share, ".0%").replace("%", " %")
 
 
-def standard_error(values: NDArray[np.float64]) -> float:
+def standard_error(values: Floats) -> float:
     """Return the standard error of a mean; NaN for a single value."""
     return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("nan")
 
 
-def _density(values: NDArray[np.float64], places: NDArray[np.float64]) -> NDArray[np.float64]:
+def _density(values: Floats, places: Floats) -> Floats:
     """Return the Gaussian kernel density; many values are first counted in bins far finer than the kernel."""
     if len(values) <= MANY:
         from scipy.stats import gaussian_kde  # it takes half a second, which most runs need not spend
@@ -452,9 +453,7 @@ def _density(values: NDArray[np.float64], places: NDArray[np.float64]) -> NDArra
     return np.asarray(kernel @ counts[some] / (len(values) * width * np.sqrt(2 * np.pi)))
 
 
-def break_levels(
-    breaking: NDArray[np.float64], temperatures: ArrayLike
-) -> tuple[NDArray[np.float64], list[str], float]:
+def break_levels(breaking: Floats, temperatures: ArrayLike) -> tuple[Floats, list[str], float]:
     """Return the positions of facts on the axis of t_b, the labels, and the step; unbroken facts, if any, lie beyond
     the grid.
     """
@@ -469,9 +468,3 @@ def break_levels(
 def _note_line(axes: Axes, height: float, words: str) -> None:
     """Write the meaning of a horizontal line at its right end."""
     axes.text(0.99, height + 0.015, words, transform=axes.get_yaxis_transform(), ha="right", color=GREY, fontsize=9)
-
-
-def _temperature_ticks(axes: Axes, temperatures: NDArray[np.float64]) -> None:
-    """Set ticks at the sampled temperatures, if these are few."""
-    if len(temperatures) <= 12:
-        axes.set_xticks(temperatures)

@@ -53,7 +53,7 @@ def facts_under_pushback(axes: Axes, run: Findings) -> None:
     holding, mended = (run.estimates("challenge_turns", name) for name in ("holding", "mended"))
     at = np.arange(len(holding) + 1)
     if not any(math.isnan(each.value) for each in holding):
-        draw_survival(axes, at[1:], holding, BLUE, "right at first: facts that hold")
+        draw_survival(axes, at[1:].tolist(), holding, BLUE, "right at first: facts that hold")
     value, low, high = np.array([(0.0, 0.0, 0.0), *mended]).T
     if not np.isnan(value).any():
         axes.fill_between(at, low, high, **band(RED))

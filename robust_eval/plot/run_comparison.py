@@ -3,7 +3,7 @@
 import math
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
-from itertools import cycle
+from itertools import chain, cycle
 from typing import TypeVar
 
 import numpy as np
@@ -15,7 +15,7 @@ from robust_eval.metric.metric_spec import STEPS, MetricSpec
 from robust_eval.plot.colours import BLUE, GREY, QUALITATIVE
 from robust_eval.plot.figure_registry import run_figure
 from robust_eval.plot.frs_figures import Facts, break_levels, draw_entropies, draw_plane
-from robust_eval.plot.style import draw_survival, legend_outside, panels, root, values_and_whiskers
+from robust_eval.plot.style import draw_survival, legend_outside, panels, root, temperature_ticks, values_and_whiskers
 from robust_eval.question import QUESTION_TYPES
 from robust_eval.runs.findings import Findings
 from robust_eval.stats.estimate import Estimate
@@ -43,7 +43,7 @@ def by_number(axes: Axes, curves: Curves, about: MetricSpec, title: str) -> None
 def by_temperature(axes: Axes, curves: Curves, about: MetricSpec, title: str) -> None:
     """Draw a metric at each temperature, with 95 % intervals (accuracy: Fig. 1)."""
     _draw_curves(axes, curves, about)
-    _ticks(axes, curves)
+    temperature_ticks(axes, chain(*curves.values()))
     _label_axes(axes, about, title)
 
 
@@ -58,7 +58,7 @@ def figures_by_temperature(axes: Axes, run: Findings) -> None:
     curves = run.curves_of_others()
     _lines(axes, curves)
     axes.set(xlabel="temperature t", ylabel="value")
-    _ticks(axes, curves)
+    temperature_ticks(axes, chain(*curves.values()))
 
 
 def by_dataset(axes: Axes, figures: Mapping[str, Mapping[str, Estimate]], about: MetricSpec, title: str) -> None:
@@ -157,13 +157,6 @@ def _limit_values(axes: Axes, limits: Limits) -> None:
     elif math.isfinite(highest) and highest > 0:
         bottom = max(-highest - room, bottom)
     axes.set_ylim(bottom, highest + room if math.isfinite(highest) else top)
-
-
-def _ticks(axes: Axes, curves: Curves) -> None:
-    """Set ticks at the sampled temperatures, if these are few."""
-    temperatures = sorted({t for curve in curves.values() for t in curve})
-    if len(temperatures) <= 12:
-        axes.set_xticks(temperatures)
 
 
 def _lines(axes: Axes, curves: Curves, dodge: bool = False) -> None:

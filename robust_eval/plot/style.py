@@ -70,6 +70,13 @@ def band(colour: str, opacity: float = 0.2) -> dict[str, Any]:
     return {"facecolor": (colour, opacity), "edgecolor": colour, "linewidth": 0.7}
 
 
+def temperature_ticks(axes: Axes, temperatures: Iterable[float]) -> None:
+    """Set ticks at the sampled temperatures, if these are few."""
+    levels = sorted({*temperatures})
+    if len(levels) <= 12:
+        axes.set_xticks(levels)
+
+
 def draw_survival(
     axes: Axes, levels: Sequence[float], estimates: Sequence[Estimate], colour: str, label: str, **style: Any
 ) -> None:

@@ -282,8 +282,8 @@ def _answer_cell(shared: SharedQuestions, row: int, column: int, text: str, deta
     if math.isnan(shared.kept[row, column]):
         return Cell("not asked")
     answer, verdict = shared.answers[row, column], shared.verdicts[row, column]
-    quoted = ("", "") if answer is None else (f"“{shortened(answer)}”", SIGNS.get(verdict, verdict))
-    return Cell(text, detail, *quoted, shared.pages[column], shared.ids[row])
+    quoted, sign = ("", "") if answer is None else (f"“{shortened(answer)}”", SIGNS.get(verdict, verdict))
+    return Cell(text, detail, quoted, sign, shared.pages[column], shared.ids[row])
 
 
 def shortened(text: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from robust_eval.stats.estimate import UNDEFINED, Estimate
 from robust_eval.stats.interval import ROUNDING, SHARE, Floats, degenerate_interval, share_interval, student_quantile
 
 MIN_LABELS = 20
@@ -24,14 +25,6 @@ _PSEUDO = 0.25
 _STEEP = 0.5
 """The standard deviation of the prior of a slope: by how much the logit of a rate changes from the middle of the grid
 to its ends. Without it the few labels of one end would make the rates there, on which early breaks hang."""
-
-
-class Corrected(NamedTuple):
-    """A mean with its interval; NaN where there are no labels, or only labels of one question."""
-
-    estimate: float
-    low: float
-    high: float
 
 
 class _Pool(NamedTuple):
@@ -53,7 +46,7 @@ def corrected_mean(
     weights: ArrayLike | None = None,
     counts: ArrayLike | None = None,
     level: float = 0.95,
-) -> Corrected:
+) -> Estimate:
     """Return the mean of the labels of all answers, estimated from some labels and all verdicts.
 
     It is mean_n(Y) + λ (mean_N(G) − mean_n(G)), where G are verdicts, Y labels, n the answers with a label and N those
@@ -88,13 +81,13 @@ def corrected_mean(
     Examples
     --------
     >>> mean = corrected_mean([1, 1, 0, 0, 1, 1, 0, 1], [1, 1, 0, 1, *[math.nan] * 4])
-    >>> round(mean.estimate, 4)
+    >>> round(mean.value, 4)
     0.8083
     """
     data = _JudgedAnswers.of(verdicts, labels, None, questions, weights, counts, level)
     pool = _pool(data, np.ones(len(data), dtype=bool))
     if pool is None:
-        return Corrected(math.nan, math.nan, math.nan)
+        return UNDEFINED
     return data.interval(pool.estimate, pool.influence, pool.is_degenerate, data.labelled, level)
 
 
@@ -105,7 +98,7 @@ def corrected_curve(
     questions: ArrayLike | None = None,
     weights: ArrayLike | None = None,
     counts: ArrayLike | None = None,
-) -> dict[float, Corrected]:
+) -> dict[float, Estimate]:
     """Return the corrected mean at each temperature, ascending; arguments as :func:`corrected_mean` has them.
 
     A temperature with fewer than 20 labels borrows those of its neighbours: labels are regressed on verdicts and on the
@@ -124,7 +117,7 @@ def corrected_curve(
         inside, at_level = np.isin(data.temperatures, neighbours), data.temperatures == t
         pool = _pool(data, inside)
         if pool is None:
-            means[t] = Corrected(math.nan, math.nan, math.nan)
+            means[t] = UNDEFINED
         elif len(neighbours) == 1:
             means[t] = data.interval(pool.estimate, pool.influence, pool.is_degenerate, data.labelled & inside)
         else:
@@ -134,7 +127,7 @@ def corrected_curve(
 
 def _by_neighbours(
     data: "_JudgedAnswers", inside: NDArray[np.bool_], at_level: NDArray[np.bool_], is_degenerate: bool
-) -> Corrected:
+) -> Estimate:
     """Return the mean of the answers ``at_level`` by the labels ``inside`` the pool of temperatures."""
     labelled = data.labelled & inside
     place = np.unique(data.temperatures, return_inverse=True)[1].astype(float)
@@ -336,7 +329,7 @@ class _JudgedAnswers(NamedTuple):
         level: float = 0.95,
         parameters: int = 1,
         score: NDArray[np.bool_] | None = None,
-    ) -> Corrected:
+    ) -> Estimate:
         """Return an estimate with the interval that follows from the influence of each question.
 
         ``parameters`` is the number of fitted ones; ``score`` (N,) are the answers whose mean this is, if the interval
@@ -345,7 +338,7 @@ class _JudgedAnswers(NamedTuple):
         clusters = len(np.unique(self.questions[labelled]))
         inner = min(max(estimate, 0.0), 1.0)
         if clusters <= parameters:
-            return Corrected(inner, math.nan, math.nan)
+            return Estimate(inner)
         by_question = np.bincount(self.questions, influence, minlength=int(self.questions.max()) + 1)
         number = len(np.unique(self.questions))
         error = math.sqrt(float((by_question**2).sum()) * number / (number - 1))
@@ -358,7 +351,7 @@ class _JudgedAnswers(NamedTuple):
         if is_degenerate:
             lower, upper = degenerate_interval(inner, clusters, SHARE, level)
             low, high = low - (inner - lower), high + (upper - inner)
-        return Corrected(inner, min(max(low, 0.0), inner), max(min(high, 1.0), inner))
+        return Estimate(inner, min(max(low, 0.0), inner), max(min(high, 1.0), inner))
 
 
 def _pool(data: _JudgedAnswers, inside: NDArray[np.bool_]) -> _Pool | None:

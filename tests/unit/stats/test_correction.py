@@ -3,6 +3,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from robust_eval.stats.estimate import with_interval
 from scipy import stats
 from scipy.optimize import minimize
 
@@ -14,7 +15,6 @@ from robust_eval.stats.corrected_breaks import (
     label_counts,
 )
 from robust_eval.stats.correction import corrected_curve, corrected_mean, corrected_rate, error_rates, labels_to_halve
-from robust_eval.stats.estimate import with_interval
 
 # ppi-python 0.2.3: ppi_mean_pointestimate(y[:n], v[:n], v[n:]) and ppi_mean_ci(…, alpha=0.05) of these draws
 PPI = [
@@ -40,7 +40,7 @@ def test_means_of_independent_answers_are_those_of_ppi_python(case):
 
     found = corrected_mean(verdicts, labels)
 
-    assert found.estimate == pytest.approx(value, abs=1e-9)
+    assert found.value == pytest.approx(value, abs=1e-9)
     assert found.high - found.low == pytest.approx(min(high, 1) - low, rel=0.08)  # Student's t, and n - 1 for n
     assert found.low <= low + 0.001
 
@@ -49,8 +49,8 @@ def test_all_answers_labelled_is_the_mean_of_the_labels_and_so_are_verdicts_that
     labels = np.array([1, 0, 1, 1, 0, 0, 1, 1.0])
     half = np.where(np.arange(8) < 4, labels, np.nan)
 
-    assert corrected_mean(1 - labels, labels).estimate == labels.mean()
-    assert corrected_mean(np.ones(8), half).estimate == 0.75
+    assert corrected_mean(1 - labels, labels).value == labels.mean()
+    assert corrected_mean(np.ones(8), half).value == 0.75
 
 
 def test_labels_drawn_by_verdict_are_unbiased_with_their_weights():
@@ -63,8 +63,8 @@ def test_labels_drawn_by_verdict_are_unbiased_with_their_weights():
             labels = np.full(8, np.nan)
             labels[chosen] = right[chosen]
             weights = np.where(verdicts == 1, 4 / 3, 4.0)
-            estimates.append(corrected_mean(verdicts, labels, weights=weights).estimate)
-            plain.append(corrected_mean(verdicts, labels).estimate)
+            estimates.append(corrected_mean(verdicts, labels, weights=weights).value)
+            plain.append(corrected_mean(verdicts, labels).value)
 
     # every draw has the weighted share of verdicts of all answers: the estimate is the stratified mean
     assert np.mean(estimates) == pytest.approx(right.mean(), abs=1e-12)
@@ -76,7 +76,7 @@ def test_answers_to_one_question_count_once():
     once = corrected_mean(verdicts, labels, questions=np.arange(6))
     tenfold = corrected_mean(np.repeat(verdicts, 10), np.repeat(labels, 10), questions=np.repeat(np.arange(6), 10))
 
-    assert tenfold.estimate == pytest.approx(once.estimate, abs=0.02)
+    assert tenfold.value == pytest.approx(once.value, abs=0.02)
     assert tenfold.high - tenfold.low == pytest.approx(once.high - once.low, rel=0.05)
 
 
@@ -91,7 +91,7 @@ def test_labels_that_all_agree_with_the_verdicts_still_have_an_interval():
     verdicts = np.array([1.0] * 30)
     found = corrected_mean(verdicts, np.where(np.arange(30) < 10, 1, np.nan))
 
-    assert found.estimate == found.high == 1
+    assert found.value == found.high == 1
     assert found.low == pytest.approx(0.025 ** (1 / 10))  # Clopper and Pearson, of ten
 
 
@@ -125,7 +125,7 @@ def test_a_curve_with_enough_labels_is_the_mean_of_each_temperature():
 
     own = temperatures == 0.2
     alone = corrected_mean(verdicts[own], labels[own])
-    assert found[0.2].estimate == alone.estimate
+    assert found[0.2].value == alone.value
     assert found[0.2][1:] == pytest.approx(alone[1:], abs=0.001)  # n / (n - 1) for the other number of questions
     assert set(found) == {0.2, 1.0}
 
@@ -150,7 +150,7 @@ def test_a_curve_of_few_labels_holds_the_truth_where_errors_change_with_the_temp
 def test_three_labels_and_a_line_leave_no_interval():
     labels = np.array([1, 0, 1, *[math.nan] * 9])
     curve = corrected_curve(np.tile([1, 0, 0, 1], 3), labels, np.tile([0.2, 0.4, 0.6], 4))
-    assert all(0 <= found.estimate <= 1 and math.isnan(found.low) for found in curve.values())
+    assert all(0 <= found.value <= 1 and math.isnan(found.low) for found in curve.values())
 
 
 def test_rogan_gladen():
