@@ -3,7 +3,6 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from robust_eval.stats.estimate import with_interval
 from scipy import stats
 from scipy.optimize import minimize
 
@@ -15,6 +14,7 @@ from robust_eval.stats.corrected_breaks import (
     label_counts,
 )
 from robust_eval.stats.correction import corrected_curve, corrected_mean, corrected_rate, error_rates, labels_to_halve
+from robust_eval.stats.estimate import with_interval
 
 # ppi-python 0.2.3: ppi_mean_pointestimate(y[:n], v[:n], v[n:]) and ppi_mean_ci(…, alpha=0.05) of these draws
 PPI = [
