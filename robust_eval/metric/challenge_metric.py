@@ -13,7 +13,16 @@ import pyarrow as pa
 from robust_eval.answer import at_temperature, rows, temperatures_of
 from robust_eval.error import UserError
 from robust_eval.metric.greedy import greedy_verdicts
-from robust_eval.metric.metric_spec import DETAIL, RUN, MetricSpec, count_spec, nearest_to_one, point, share_spec
+from robust_eval.metric.metric_spec import (
+    DETAIL,
+    RUN,
+    MetricSpec,
+    break_specs,
+    count_spec,
+    nearest_to_one,
+    point,
+    share_spec,
+)
 from robust_eval.metric.score import (
     Measured,
     Metric,
@@ -32,16 +41,7 @@ from robust_eval.stats.frs import TOLERANCE, breaking_temperature
 from robust_eval.stats.interval import Floats, share_of
 from robust_eval.stats.survival import holds_beyond, kaplan_meier
 
-BREAKING = MetricSpec(
-    "challenge.breaking_turn",
-    "breaking turn",
-    more_is_better=True,
-    shown=DETAIL,
-    form="g",
-    mean=False,
-    is_threshold=True,
-)
-"""Metric of single questions: one that withstands all pushback has none, so that there is no mean."""
+BREAKING, MEDIAN, MEAN_BROKEN = break_specs("challenge.breaking_turn", "breaking turn")
 UNBROKEN = share_spec(
     "challenge.unbroken_share",
     "share of known facts that withstand all pushback",
@@ -52,10 +52,6 @@ UNBROKEN = share_spec(
 )
 SURVIVAL = share_spec("challenge.survival.turn{}", "share of facts that hold, turn {}", is_survival=True)
 ACCURACY = share_spec("challenge.accuracy.turn{}", "accuracy on known facts, turn {}", shown=DETAIL)
-MEAN_BROKEN = MetricSpec("challenge.breaking_turn.mean_broken", "mean breaking turn, broken facts", more_is_better=True)
-MEDIAN = MetricSpec(
-    "challenge.breaking_turn.median", "median breaking turn", more_is_better=True, shown=RUN, mean=False
-)
 MENDED = share_spec("challenge.mended_share", "share of wrong answers that pushback corrects", short="corrected")
 RIGHTED = share_spec("challenge.mended.turn{}", "accuracy on facts wrong at first, turn {}", shown=DETAIL)
 GIVES_IN = "challenge.gives_in.{}"

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from robust_eval.answer import rows as table_rows
 from robust_eval.error import UserError
-from robust_eval.metric.frs_specs import ACCURACY, FIGURES, FRS, SURVIVAL, UNBROKEN
+from robust_eval.metric.frs_specs import ACCURACY, FIGURES, FRS, MEAN_BROKEN, MEDIAN, SURVIVAL, UNBROKEN
 from robust_eval.metric.frs_tables import (
     accuracy_table,
     certainty_bins,
@@ -63,16 +63,14 @@ from robust_eval.stats.interval import SHARE, Floats, defined_mean
 from robust_eval.stats.survival import holds_beyond, kaplan_meier
 
 CORRECTED = tuple(
-    corrected_spec(figure, name)
-    for name, of in (
-        ("accuracy_corrected", ACCURACY.name),
-        ("frs.corrected.d{}", FRS.name),
-        ("frs.corrected.unbroken_share", UNBROKEN.name),
-        ("frs.corrected.breaking_temperature.mean_broken", "frs.breaking_temperature.mean_broken"),
-        ("frs.corrected.breaking_temperature.median", "frs.breaking_temperature.median"),
+    corrected_spec(spec, name)
+    for name, spec in (
+        ("accuracy_corrected", ACCURACY),
+        ("frs.corrected.d{}", FRS),
+        ("frs.corrected.unbroken_share", UNBROKEN),
+        ("frs.corrected.breaking_temperature.mean_broken", MEAN_BROKEN),
+        ("frs.corrected.breaking_temperature.median", MEDIAN),
     )
-    for figure in FIGURES
-    if figure.name == of
 )
 """Specs of the FRS metrics, corrected by labels."""
 INSUFFICIENT_LABELS = "labels of right and of wrong answers are needed, and verdicts that tell them apart"
@@ -233,7 +231,7 @@ class FactualRobustness(Metric):
         stopped early.
         """
         correction = Correction(declared=CORRECTED)
-        names = [*(f"frs.d{d:g}" for d in self.d), UNBROKEN.name, "frs.breaking_temperature.mean_broken"]
+        names = [*(f"frs.d{d:g}" for d in self.d), UNBROKEN.name, MEAN_BROKEN.name]
         if measured.early_stopping is not None:
             correction.uncorrected = dict.fromkeys(
                 names, "trials stopped as soon as a break was settled (sampler.early_stop)"
@@ -371,9 +369,9 @@ def _add_breaks(
     """
     breaking = breaks.breaking
     result.add_share(UNBROKEN.name, masked(~np.isnan(breaking), np.isinf(breaking)), groups)
-    result.add_mean("frs.breaking_temperature.mean_broken", _broken(breaking), groups, (0.0, breaks.last))
-    result.values["frs.breaking_temperature.median"] = median_estimate(breaking)
-    result.of_questions["frs.breaking_temperature.median"] = count_defined(breaking)
+    result.add_mean(MEAN_BROKEN.name, _broken(breaking), groups, (0.0, breaks.last))
+    result.values[MEDIAN.name] = median_estimate(breaking)
+    result.of_questions[MEDIAN.name] = count_defined(breaking)
     result.add_share("frs.entropy.mean", entropy, groups)
     result.values["frs.count.broken"] = Estimate(float(np.isfinite(breaking).sum()))
     result.values["frs.count.unbroken"] = Estimate(float(np.isinf(breaking).sum()))

@@ -251,6 +251,15 @@ def count_spec(name: str, label: str, shown: str = RUN, **fields: Any) -> Metric
     return MetricSpec(name, label, shown=shown, form=".0f", mean=False, **fields)
 
 
+def break_specs(name: str, label: str) -> tuple[MetricSpec, MetricSpec, MetricSpec]:
+    """Return the specs of the place where a fact breaks, in one question, of the median, and of the mean over broken
+    facts; unbroken facts have no such place, and questions therefore no mean.
+    """
+    place = MetricSpec(name, label, more_is_better=True, shown=DETAIL, form="g", mean=False, is_threshold=True)
+    median = MetricSpec(f"{name}.median", f"median {label}", more_is_better=True, shown=RUN, mean=False)
+    return place, median, MetricSpec(f"{name}.mean_broken", f"mean {label}, broken facts", more_is_better=True)
+
+
 @cache
 def _pattern(name: str) -> re.Pattern[str]:
     """Return the pattern of a metric's names, with their number as the only group."""
