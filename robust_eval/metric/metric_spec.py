@@ -45,7 +45,7 @@ LONGEST = 120
 """Maximum number of characters of a text of a spec: it stands along an axis and at the head of a column."""
 LINE, STEPS, DATASETS = "line", "steps", "datasets"
 DRAWING_KINDS = (LINE, STEPS, DATASETS)
-"""Kinds of drawing beside other runs: a line through the points; a survival curve, in steps that begin at 1; a point
+"""Kinds of drawing in comparisons: a line through the points; a survival curve, in steps that begin at 1; a point
 for each data set. Lines and steps go along the temperature or, for a metric with a number in its name, along that
 number.
 """
@@ -53,7 +53,7 @@ number.
 
 @dataclass(frozen=True)
 class ComparisonView:
-    """Display of a metric beside other runs: drawn and, with a number in its name, in a table by data set.
+    """Display of a metric in comparisons: drawn and, with a number in its name, in a table by data set.
 
     >>> ComparisonView(vertical="share of right answers").kind
     'line'
@@ -74,7 +74,7 @@ class ComparisonView:
     heading: str = ""
     """Heading of the columns, before the data set; by default the label."""
     companion: str = ""
-    """The name of the figure that the table has beside it, to be read together with it."""
+    """Name of the figure in the next column of the table, to be read together with it."""
     note: str = ""
     """Note below the table: a sentence or two."""
 
@@ -99,8 +99,8 @@ def check_fields(spec: Any) -> None:
 
 HEADLINE, RUN, DETAIL = "headline", "run", "detail"
 DISPLAY_LEVELS = (HEADLINE, RUN, DETAIL)
-"""Places of a metric beside the files that hold all: tables of a run and of a comparison (``headline``), tables of a
-run alone (``run``), or none (``detail``).
+"""Places of a metric, besides the files, which hold all: tables of a run and of a comparison (``headline``), tables of
+a run alone (``run``), or none (``detail``).
 """
 
 
@@ -108,7 +108,7 @@ run alone (``run``), or none (``detail``).
 class MetricSpec:
     """Spec of a metric.
 
-    The name of a curve stands for its points at all temperatures.
+    The name of a curve covers its points at all temperatures.
 
     >>> score = MetricSpec("frs.d{}", "mean FRS, d = {}")
     >>> score.for_name("frs.d0.5").label, score.for_name("frs.survival")
@@ -118,7 +118,7 @@ class MetricSpec:
     """
 
     name: str
-    """The name in MLflow and ``summary.json``; ``{}`` stands for a number, for figures that are there several times."""
+    """Name in MLflow and ``summary.json``; ``{}`` is a placeholder for a number, for a family of figures."""
     label: str
     """Label for people; ``{}`` is the number in its name."""
     unit: str = ""
@@ -132,7 +132,7 @@ class MetricSpec:
     form: str = ".3f"
     """The format of its value."""
     primary: bool = False
-    """True for the metric that stands for a run where there is room for one alone."""
+    """True for the metric that represents a run where there is room for one only."""
     short: str = ""
     """Its heading where runs are compared in the terminal; it is left out there without one."""
     of_question: str = ""
@@ -156,7 +156,7 @@ class MetricSpec:
     """The setting that the number in its name is of ("metric.mine.k"): runs that differ in it alone score the same
     answers, and comparisons take them together."""
     comparison: ComparisonView | None = None
-    """Display beside other runs; without it in the common tables alone."""
+    """Display in comparisons; None for the common tables only."""
     at_temperature: str = ""
     """The temperature in words, where it is the point of a curve."""
 
@@ -191,7 +191,7 @@ class MetricSpec:
         return {float(match[1]): name for name in names if (match := _pattern(self.name).fullmatch(name))}
 
     def standing(self, names: Iterable[str]) -> list[str]:
-        """Return the names that the spec covers; the first stands for all: of a curve at t nearest 1.
+        """Return the names that the spec covers, those of a curve by the distance of their temperature from 1.
 
         >>> MetricSpec("certainty.entropy", "").standing(["certainty.entropy.t0.5", "certainty.entropy.t1", "frs.d1"])
         ['certainty.entropy.t1', 'certainty.entropy.t0.5']
@@ -232,7 +232,7 @@ class MetricSpec:
 
     @property
     def horizontal(self) -> str:
-        """Label of the horizontal axis beside other runs."""
+        """Label of the horizontal axis in comparisons."""
         return ((self.comparison and self.comparison.number) or self.number) if self.numbered else "temperature t"
 
     @property
@@ -267,7 +267,7 @@ def _pattern(name: str) -> re.Pattern[str]:
 
 
 def is_name(name: str, declared_name: str) -> bool:
-    """Return True if a name is the declared one, in which ``{}`` stands for a number; ``own`` may be any temperature.
+    """Return True if a name is the declared one, in which ``{}`` matches a number; ``own`` may be any temperature.
 
     >>> is_name("order.bias.place2.t1", "order.bias.place{}.t1"), is_name("frs.d9", "frs.d1")
     (True, False)
@@ -307,12 +307,12 @@ def curve_and_temperature(metric: str) -> tuple[str, float] | None:
 
 
 def nearest_to_one(temperatures: Iterable[float]) -> float:
-    """Return the temperature that stands for a curve in one number."""
+    """Return the temperature that represents a curve."""
     return min(temperatures, key=lambda temperature: abs(temperature - 1))
 
 
 def headline_temperatures(curve: Iterable[float]) -> list[float]:
-    """Return the temperatures that stand for a curve in a few numbers: its ends, and 0.2, 1 and 2."""
+    """Return the few temperatures that represent a curve: its ends, and 0.2, 1 and 2."""
     temperatures = set(curve)
     return sorted({min(temperatures), max(temperatures)} | ({0.2, 1.0, 2.0} & temperatures)) if temperatures else []
 

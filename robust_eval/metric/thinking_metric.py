@@ -64,7 +64,7 @@ KAPPA = MetricSpec(
 )
 PLURALITY = share_spec("thinking.plurality", "accuracy of the vote of traces")
 UNSETTLED = share_spec(
-    "thinking.unsettled_share", "share of facts known with less thought, not with the most", more_is_better=False
+    "thinking.unsettled_share", "share of facts known with less reasoning, not with the most", more_is_better=False
 )
 BREAKING = MetricSpec(
     "thinking.breaking_budget", "breaking budget", more_is_better=False, shown=DETAIL, form="g", mean=False
@@ -82,11 +82,11 @@ _SUFFICIENT = MetricSpec(
 )
 BUDGET_SPECS = (_ACCURACY, _TOKENS, _SUFFICIENT)
 """Metrics of each budget: see :func:`budget_spec`."""
-FRS = share_spec("thinking.frs", "mean FRS after thought")
-UNBROKEN = share_spec("thinking.unbroken_share", "share of facts unbroken after thought")
+FRS = share_spec("thinking.frs", "mean FRS after reasoning")
+UNBROKEN = share_spec("thinking.unbroken_share", "share of facts unbroken after reasoning")
 BROKEN_AT = MetricSpec(
     "thinking.breaking_temperature.mean_broken",
-    "mean breaking temperature after thought, broken facts",
+    "mean breaking temperature after reasoning, broken facts",
     more_is_better=True,
 )
 COUNTS = {
@@ -149,8 +149,8 @@ class TraceGrid:
     """Answers to n questions at one temperature, with each of B budgets after each of K traces.
 
     ``right`` and ``replies`` are (n, B, K): how many answers are right, and of how many, or their probabilities.
-    ``error`` is (n, B, K), the square of the standard error of such probabilities. ``tokens`` is (n, B), how many
-    tokens a thought has with the answer after it; NaN where they are not counted.
+    ``error`` is (n, B, K), the square of the standard error of such probabilities. ``tokens`` is (n, B), the
+    tokens of a trace with the answer after it; NaN where they are not counted.
     """
 
     right: Floats
@@ -180,7 +180,7 @@ class ReasoningBudget(Metric):
     """A fact is known with a budget where at least this share of its answers is right; below this it breaks at a
     temperature as well."""
     d: float = 1.0
-    """Weight of the entropy in FRS after thought, above 0."""
+    """Weight of the entropy in FRS after reasoning, above 0."""
 
     axis = THOUGHT
     figures = FIGURES
@@ -305,7 +305,7 @@ def budgets_of(graded: pa.Table) -> list[Budget]:
     tags = [read_thought(form) for form in graded["form"].unique().to_pylist()]
     budgets = {budget for tag in tags if tag is not None for budget in tag.budgets}
     if not budgets or len({type(budget) for budget in budgets}) > 1:
-        raise UserError("metric=thinking needs answers whose form says after how much thought they came, in one unit")
+        raise UserError("metric=thinking needs answers with a reasoning budget in their form, in one unit")
     return ascending(budgets)
 
 

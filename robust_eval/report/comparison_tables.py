@@ -233,7 +233,7 @@ def _question_tables(shared: SharedQuestions) -> Iterator[Table]:
     if len(places):
         rows = [[Cell(shortened(shared.texts[row])), *_kept_cells(shared, row)] for row in places]
         note = (
-            f"{int(shared.divided.sum()):,} questions; first those that are held most firmly where they were kept. "
+            f"{int(shared.divided.sum()):,} questions; first those with the best leading figure where they were kept. "
             "Kept are those whose greedy answer is right, or as the settings select them; a limit on their "
             f"number leaves out others, too. {_QUOTED} {len(rows)} are shown; {many}"
         )
@@ -248,7 +248,7 @@ def _question_tables(shared: SharedQuestions) -> Iterator[Table]:
             differ = int(shared.differs(name).sum())
             count_text = "1 question differs" if differ == 1 else f"{differ:,} questions differ"
             note = (
-                f"{count_text}. The range is the largest of the values beside it minus the smallest; ties go to "
+                f"{count_text}. The range is the largest of the values minus the smallest; ties go to "
                 f"{_ties(shared, name)}. {_QUOTED} {len(rows)} are shown; {many}"
             )
             about = shared.about(name)

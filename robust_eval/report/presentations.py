@@ -342,12 +342,12 @@ def _profile_sentence(score: Score, known_count: int) -> str:
     methods = "at rising temperature, in other words, and again and again"
     if not known_count:
         return f"{methods}; none of them has all values."
-    firm = score.values[ROBUST.name]
+    robust = score.values[ROBUST.name]
     facts = "them" if known_count == len(score.question_ids) else f"the {known_count} that have all values"
     sentences = [
         (
-            f"{methods}: {number(firm.value, '.0%')} of {facts} withstand all three (95 % interval "
-            f"{bounds(firm.low, firm.high, '.0%')}), which means unbroken at every temperature, "
+            f"{methods}: {number(robust.value, '.0%')} of {facts} withstand all three (95 % interval "
+            f"{bounds(robust.low, robust.high, '.0%')}), which means unbroken at every temperature, "
             "right in every wording and right in every repetition."
         )
     ]

@@ -232,7 +232,7 @@ def _curves(result: Result, ids: Collection[str]) -> dict[str, dict[str, Any]]:
             if rewrite == 0:
                 ends = np.clip([accuracy, accuracy - 1.96 * error, accuracy + 1.96 * error], 0, 1).tolist()
                 point = [t, *(round(float(value), 4) for value in (*ends, lower, upper))]
-                curves.setdefault(question_id, {}).setdefault("told", []).append(point)
+                curves.setdefault(question_id, {}).setdefault("computed", []).append(point)
     return curves
 
 

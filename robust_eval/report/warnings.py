@@ -81,7 +81,7 @@ def of_draws(result: Result) -> Iterator[Warned]:
             "and ask into another store (store.folder).",
         )
     if description.get("loaded.capability.ignores_temperature") is True:
-        yield Warned("The server ignores the temperature: replies are those of its own.", "Another server heeds it.")
+        yield Warned("The server ignores the temperature and uses its own.", "Choose a server that applies it.")
     cap = description.get("loaded.capability.highest_temperature")
     if description.get("loaded.capability.capped") is True and isinstance(cap, float):
         yield Warned(

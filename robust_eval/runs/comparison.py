@@ -39,8 +39,8 @@ class Pair(NamedTuple):
     independent ones: groups, if questions have groups. ``differences`` maps the headline figures to the first's minus
     the second's; ``leading`` is the first primary one of them, if any. ``log_rank`` is None if breaking temperatures
     are missing or come from different grids.
-    ``p_value`` is that of the headline's difference, ``corrected`` for all pairs with the same headline; ``told_apart``
-    is true if it is below 0.05 (of several pairs) and 0 is outside the interval. ``needed`` is the number of questions
+    ``p_value`` is that of the headline's difference, ``corrected`` for all pairs with the same headline;
+    ``is_significant`` is true if it is below 0.05 (of several pairs) and 0 is outside the interval. ``needed`` is the number of questions
     that decide whether they differ by :data:`MARGIN`; NaN if the headline is no share. ``unjudged`` is the reason for
     no verdict: the same answers are ``scored`` differently; these are scored differently (``rescored``), and others as
     well; the distribution is ``truncated`` differently; or questions are too ``few``.
@@ -56,7 +56,7 @@ class Pair(NamedTuple):
     leading: str | None
     p_value: float = math.nan
     corrected: float = math.nan
-    told_apart: bool = False
+    is_significant: bool = False
     needed: float = math.nan
     unjudged: str = ""
 
@@ -244,6 +244,6 @@ def _corrected(pairs: Sequence[Pair]) -> list[Pair]:
         for place, p_value in zip(family, corrected, strict=True):
             difference = pairs[place].differences[figure]
             beyond = difference.low > 0 or difference.high < 0
-            told_apart = beyond and (len(family) == 1 or p_value < LEVEL)
-            corrected_pairs[place] = pairs[place]._replace(corrected=p_value, told_apart=told_apart)
+            is_significant = beyond and (len(family) == 1 or p_value < LEVEL)
+            corrected_pairs[place] = pairs[place]._replace(corrected=p_value, is_significant=is_significant)
     return corrected_pairs
