@@ -40,10 +40,10 @@ class Pair(NamedTuple):
     the second's; ``leading`` is the first primary one of them, if any. ``log_rank`` is None if breaking temperatures
     are missing or come from different grids.
     ``p_value`` is that of the headline's difference, ``corrected`` for all pairs with the same headline;
-    ``is_significant`` is true if it is below 0.05 (of several pairs) and 0 is outside the interval. ``needed`` is the number of questions
-    that decide whether they differ by :data:`MARGIN`; NaN if the headline is no share. ``unjudged`` is the reason for
-    no verdict: the same answers are ``scored`` differently; these are scored differently (``rescored``), and others as
-    well; the distribution is ``truncated`` differently; or questions are too ``few``.
+    ``is_significant`` is true if it is below 0.05 (of several pairs) and 0 is outside the interval. ``needed`` is the
+    number of questions that decide whether they differ by :data:`MARGIN`; NaN if the headline is no share. ``unjudged``
+    is the reason for no verdict: the same answers are ``scored`` differently; these are scored differently
+    (``rescored``), and others as well; the distribution is ``truncated`` differently; or questions are too ``few``.
     """
 
     first: int
