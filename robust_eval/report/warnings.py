@@ -122,12 +122,9 @@ def remedy(result: Result, run: str = "RUN") -> str:
     A judge decides free text alone, and has done so where it is the grader already.
     """
     label = f"robust-eval label {run} asks you about them first"
-    if "grader.cascade" in result.description or not _any_free_text(result):
+    free_text = {question.id for question in result.asked if not question.choices}
+    tables = (rows(table, "question_id", "uncertain") for table in (result.baseline, *result.graded.values()))
+    is_judged = any(is_uncertain and name in free_text for each in tables for name, is_uncertain in each)
+    if "grader.cascade" in result.description or not is_judged:
         return label
     return f"grader=judge grader.model=NAME grader.cascade=uncertain asks a model about them, {label}"
-
-
-def _any_free_text(result: Result) -> bool:
-    choices = {question.id: bool(question.choices) for question in result.asked}
-    tables = (rows(table, "question_id", "uncertain") for table in (result.baseline, *result.graded.values()))
-    return any(is_uncertain and not choices[question_id] for each in tables for question_id, is_uncertain in each)

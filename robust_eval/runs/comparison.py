@@ -1,7 +1,7 @@
 """Comparison of runs: their figures, and their differences on shared questions."""
 
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -191,7 +191,8 @@ def _pair(measurements: Sequence[FinishedRun], first: int, second: int) -> Pair 
     both = one_kept[rows] & other_kept[other_rows]
     shared = int(both.sum())
     units = independent(shared, _groups_of(groups, both))
-    leading = next(iter(_leading(one, differences)), None)
+    primary = (name for figure in one.declared if figure.primary for name in figure.standing(differences))
+    leading = next(primary, None)  # of a curve the point nearest to t = 1
     headline = leading or next(iter(differences), None)
     p_value = needed = math.nan
     kind = contrast(one, other).kind
@@ -226,13 +227,6 @@ def _rescored(pairs: Sequence[Pair], measurements: Sequence[FinishedRun]) -> lis
         else pair
         for pair in pairs
     ]
-
-
-def _leading(run: FinishedRun, names: Collection[str]) -> Iterator[str]:
-    """Yield the names of primary figures, of a curve first the point nearest to t = 1."""
-    for figure in run.declared:
-        if figure.primary:
-            yield from figure.standing(names)
 
 
 def _corrected(pairs: Sequence[Pair]) -> list[Pair]:

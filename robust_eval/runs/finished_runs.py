@@ -255,7 +255,9 @@ def read_run(folder: Path, name: str | None = None, without_summary: bool = Fals
     settings = checked(CONFIG, read_settings, {})
     loaded = checked(LOADED, lambda file: dict(read_json(file, OF_RUN)), {})
     settings |= {name: value for name, value in loaded.items() if settings.get(name) == AUTO}
-    numbers = {} if without_summary else checked(SUMMARY, lambda file: _numbers(read_json(file, OF_RUN)), {})
+    numbers: dict[str, float] = {}
+    if not without_summary:
+        numbers = checked(SUMMARY, _numbers, {})
     figures, of_questions = _figures(numbers), _checked(label, SUMMARY, lambda: _of_questions(numbers))
     questions = checked(QUESTIONS, lambda file: read_parquet(file, None, TABLE_OF_QUESTIONS), None)
     for setting in ("model.name", "dataset.name", "seed"):
@@ -286,9 +288,9 @@ def _checked(label: str, file: str, read: Callable[[], Any]) -> Any:
         raise UserError(f"{label} cannot be read: its {file} is damaged") from problem
 
 
-def _numbers(summary: dict[str, float | None]) -> dict[str, float]:
+def _numbers(file: Path) -> dict[str, float]:
     """Return the numbers of a summary, NaN where it has none."""
-    return {name: math.nan if number is None else float(number) for name, number in summary.items()}
+    return {name: math.nan if each is None else float(each) for name, each in read_json(file, OF_RUN).items()}
 
 
 def _figures(numbers: Mapping[str, float]) -> dict[str, Estimate]:
