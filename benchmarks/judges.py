@@ -28,7 +28,7 @@ from robust_eval.cli.graders import graded
 from robust_eval.grader.matching import Matching
 from robust_eval.labels.verdict_records import read_records_of_people
 from robust_eval.reader.reply import ReplyReader
-from robust_eval.stats.corrected_breaks import corrected_breaks, label_counts
+from robust_eval.stats.corrected_breaks import LabelledGrid, corrected_breaks, label_counts
 from robust_eval.stats.correction import corrected_curve, corrected_mean
 from robust_eval.stats.frs import breaking_temperature
 from robust_eval.stats.interval import mean_interval
@@ -92,8 +92,8 @@ def coverage(simulations: int, questions: int) -> dict[str, float]:
         labels = some_labels(generator, data.right)
         verdicts = data.verdicts.ravel()
         found = {
-            "corrected": corrected_mean(verdicts, labels, grid, questions=ids)[1:],
-            "labels alone": corrected_mean(np.zeros(labels.size), labels, grid, questions=ids)[1:],
+            "corrected": corrected_mean(verdicts, labels, questions=ids)[1:],
+            "labels alone": corrected_mean(np.zeros(labels.size), labels, questions=ids)[1:],
             "uncorrected": mean_interval(data.verdicts.mean(axis=1), (0, 1)),
         }
         for name, (low, high) in found.items():
@@ -175,9 +175,9 @@ def shifts_of_one(
     rows, columns, _ = (axis.ravel() for axis in np.indices(right.shape))
     shape = right.shape[:2]
     counts = label_counts(verdicts.ravel(), labels, rows, columns, np.ones(labels.size), shape)
-    judged = corrected_breaks(verdicts.sum(axis=2), np.full(shape, float(TRIALS)), GRID, counts)
+    judged = corrected_breaks(LabelledGrid(verdicts.sum(axis=2), np.full(shape, float(TRIALS)), GRID, counts))
     true = breaking_temperature(right.mean(axis=2), GRID)
-    return shift(breaking_temperature(verdicts.mean(axis=2), GRID), true), shift(judged.breaking, true)
+    return shift(breaking_temperature(verdicts.mean(axis=2), GRID), true), shift(judged, true)
 
 
 def shift(found: Floats, true: Floats) -> float:

@@ -7,7 +7,6 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from robust_eval.answer import GREEDY, NO_ANSWER, NO_REPLY, SAMPLER, rows
 from robust_eval.gate.measured_run import MeasuredRun
@@ -140,8 +139,7 @@ def _mixed(trials: int) -> Floats:
 
 def _trials(run: MeasuredRun, facts: dict[str, Fact]) -> dict[str, Floats]:
     """Return (T, k) of each fact, of a sweep over temperatures: 1 right, 0 wrong, NaN without a reply."""
-    sampler = next((name for name in ("temperature_sweep",) if name in run.graded[SAMPLER].to_pylist()), None)
-    table = run.graded.filter(pc.equal(run.graded[SAMPLER], sampler or ""))
+    table = run.graded.filter(pc.equal(run.graded[SAMPLER], "temperature_sweep"))
     temperatures = sorted(set(table["temperature"].to_pylist()))
     numbers = table["trial"].to_pylist()
     k = max(numbers, default=-1) + 1
@@ -155,7 +153,7 @@ def _trials(run: MeasuredRun, facts: dict[str, Fact]) -> dict[str, Floats]:
     return {name: values for name, values in matrices.items() if not np.isnan(values).all()}
 
 
-def _right_share(trials: NDArray[np.float64]) -> str:
+def _right_share(trials: Floats) -> str:
     return f"{np.nansum(trials):.0f} of {np.count_nonzero(~np.isnan(trials))}"
 
 
@@ -171,16 +169,15 @@ def _by_breaking(baseline: MeasuredRun, candidate: MeasuredRun, facts: dict[str,
     earlier = [
         (
             min(one[name], highest + 1) - other[name],
-            fact._replace(why=f"breaks at {other[name]:g}, {_earlier_break(one[name])}"),
+            fact._replace(
+                why=f"breaks at {other[name]:g}, "
+                + ("and was unbroken" if np.isinf(one[name]) else f"after {one[name]:g}")
+            ),
         )
         for name, fact in facts.items()
         if name in one and name in other and other[name] < one[name]
     ]
     return [fact for _, fact in sorted(earlier, key=lambda each: -each[0])]
-
-
-def _earlier_break(breaking: float) -> str:
-    return "and was unbroken" if np.isinf(breaking) else f"after {breaking:g}"
 
 
 def _by_bounds(baseline: pa.Table, candidate: pa.Table, facts: dict[str, Fact]) -> list[Fact]:

@@ -10,15 +10,14 @@ from xml.etree import ElementTree
 from robust_eval.gate.decision import STATUS, Decision, Judged, sentence
 from robust_eval.gate.single_facts import Fact, SingleFacts
 from robust_eval.metric.presentation import Cell, Table
-from robust_eval.report.markdown import escaped, lines
+from robust_eval.report.comparison_tables import shortened
+from robust_eval.report.markdown import escaped, section
 from robust_eval.report.page import template
 from robust_eval.runtime.text import number, printable, signed
 
 VERDICT, JUNIT, SUMMARY_PAGE, PAGE = "verdict.json", "junit.xml", "verdict.md", "verdict.html"
 MAX_LISTED = 50
 """Single facts of a kind in Markdown and the page; verdict.json has all."""
-MAX_CHARACTERS = 300
-"""Characters of a text in Markdown and the page."""
 DECIDE_NOTHING = "Single facts are listed and decide nothing."
 _NO_FACTS = SingleFacts([], [], [], "")
 
@@ -142,9 +141,7 @@ def markdown(report: Report) -> str:
     sections = ["\n\n".join(head)]
     for place, table in enumerate(tables(report)):
         sections += [DECIDE_NOTHING] if place == 1 else []
-        sections.append("\n".join([f"## {escaped(table.title)}", "", *lines(table)]))
-        if table.note:
-            sections.append(escaped(table.note))
+        sections += section(table)
     return "\n\n".join(sections) + "\n"
 
 
@@ -160,10 +157,7 @@ def tables(report: Report) -> list[Table]:
     for kind, facts in _facts_by_kind(report).items():
         columns = ["question", "baseline", "candidate", *(["why"] if kind == "less firm" else [])]
         cells = [
-            [
-                Cell(_shortened(text))
-                for text in (fact.question, fact.baseline, fact.candidate, fact.why)[: len(columns)]
-            ]
+            [Cell(shortened(text)) for text in (fact.question, fact.baseline, fact.candidate, fact.why)[: len(columns)]]
             for fact in facts[:MAX_LISTED]
         ]
         more = f"The first {MAX_LISTED} of {len(facts):,}; all are in {VERDICT}." if len(facts) > MAX_LISTED else ""
@@ -190,10 +184,6 @@ def _mcnemar(judged: Judged) -> str:
 
 def _facts_by_kind(report: Report) -> dict[str, list[Fact]]:
     return {"forgotten": report.facts.forgotten, "found": report.facts.found, "less firm": report.facts.less_firm}
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= MAX_CHARACTERS else f"{text[:MAX_CHARACTERS]}…"
 
 
 def _finite(value: Any) -> Any:

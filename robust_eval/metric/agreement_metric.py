@@ -17,22 +17,9 @@ from numpy.typing import NDArray
 from robust_eval.aggregator.base import ENSEMBLE
 from robust_eval.answer import NO_ANSWER, NO_REPLY, at_temperature, rows, temperatures_of
 from robust_eval.error import UserError
-from robust_eval.metric.label_correction import (
-    add_corrected_curve,
-    as_estimate,
-    corrected_share,
-    corrected_spec,
-)
-from robust_eval.metric.metric_spec import (
-    DATASETS,
-    DETAIL,
-    ComparisonView,
-    MetricSpec,
-    count_spec,
-    point,
-    share_spec,
-)
-from robust_eval.metric.score import HUMAN_LABEL_WHOLE, Correction, Measured, Score, question_groups
+from robust_eval.metric.label_correction import add_corrected_curve, corrected_spec, units
+from robust_eval.metric.metric_spec import DATASETS, DETAIL, ComparisonView, MetricSpec, count_spec, point, share_spec
+from robust_eval.metric.score import HUMAN_LABEL_WHOLE, Correction, Measured, Metric, Score, question_groups
 from robust_eval.question import Question
 from robust_eval.stats.agreement import (
     Certainty,
@@ -46,6 +33,7 @@ from robust_eval.stats.agreement import (
     remapped_kappa,
     squared_shares,
 )
+from robust_eval.stats.correction import corrected_mean
 from robust_eval.stats.entropy import answer_entropy
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.interval import SHARE, Floats, bootstrap, drop_degenerate, mean_interval, share_of
@@ -80,20 +68,14 @@ FIGURES: tuple[MetricSpec, ...] = (
         "accuracy of all raters (μ_D)",
         of_question="share of raters that are right",
         tie_breaker="agreement.worst",
-        difference_phrase="shares of right raters are further apart",
     ),
     share_spec(
         "agreement.worst",
         "share that every rater has right (Worst)",
         primary=True,
         short="every rater right",
-        better_phrase="is right in every wording more often than",
-        sample_size_note=(
-            "The more wordings, the more seldom all of them are answered right, of a model that guesses as well."
-        ),
         of_question="every rater right (1: all are)",
         tie_breaker="agreement.difficulty",
-        difference_phrase="raters are all right in one run alone",
     ),
     share_spec("agreement.best", "share that some rater has right (Best)"),
     MetricSpec("agreement.base_minus_difficulty", "Base − μ_D", limits=(-1.0, 1.0)),
@@ -168,7 +150,8 @@ def rater_correction(
                 correction.uncorrected[point(f"agreement.{name}", t)] = NOT_COMPLETE
                 continue
             corrected = point(f"agreement.corrected.{name}", t)
-            curve[t] = as_estimate(corrected_share(judged_values, people_values, questions))
+            people_values = np.where(np.isnan(judged_values), np.nan, people_values)
+            curve[t] = corrected_mean(judged_values, people_values, questions=units(questions))
             correction.of[corrected], correction.labels[corrected] = point(f"agreement.{name}", t), labelled
         if curve:
             correction.curves[f"agreement.corrected.{name}"] = curve
@@ -201,7 +184,7 @@ class Raters(NamedTuple):
 
 
 @dataclass
-class AnswerAgreement:
+class AnswerAgreement(Metric):
     """Metrics of MultiQ&A, at each temperature."""
 
     categories: Any = "raters"
@@ -214,7 +197,6 @@ class AnswerAgreement:
     axis = "rewrite"
     figures = curves = FIGURES
     needs_clusters = True
-    early_stop_threshold = None
 
     def __post_init__(self) -> None:
         number = isinstance(self.categories, int) and not isinstance(self.categories, bool) and self.categories >= 1
@@ -224,11 +206,6 @@ class AnswerAgreement:
             raise ValueError(f"missing must be pairwise or drop_question, not {self.missing}")
         if self.draws < 1:
             raise ValueError(f"draws must be at least 1, not {self.draws}")
-
-    @property
-    def top_logprobs(self) -> int:
-        """None: raters are whole answers."""
-        return 0
 
     def check(self, temperatures: Sequence[float], repetitions: float) -> None:
         """Raise UserError unless each question has at least two raters, a countable number of them."""
@@ -255,33 +232,28 @@ class AnswerAgreement:
         for raters in by_temperature:
             for name, values in self.by_question(raters).items():
                 by_question.setdefault(name, []).append(values)
+        max_raters = max((raters.correct.shape[1] for raters in by_temperature), default=0)
         for name, columns in by_question.items():
-            max_raters = max(raters.correct.shape[1] for raters in by_temperature)
             limits = (0.0, math.log(max_raters)) if name == "semantic_entropy" else None
             result.add_curve(f"agreement.{name}", np.column_stack(columns), temperatures, groups, limits)
-        joint: dict[str, dict[float, Estimate]] = {}
-        for t, raters in zip(temperatures, by_temperature, strict=True):
-            for name, estimate in self._of_all(questions, raters, seed).items():
-                joint.setdefault(f"agreement.{name}", {})[t] = estimate
-            result.of_questions |= {point(f"agreement.{name}", t): n for name, n in _sample_sizes(raters).items()}
+        parts = {"": (questions, by_temperature)}
         for scenario, in_scenario in _by_scenario(questions).items():
             answers = measured.graded.filter(
                 pc.is_in(measured.graded["question_id"], pa.array([q.id for q in in_scenario]))
             )
-            for t in temperatures:
-                raters = self.raters(in_scenario, answers, t)
-                for name, estimate in self._of_all(in_scenario, raters, seed).items():
-                    joint.setdefault(of_scenario(f"agreement.{name}", scenario), {})[t] = estimate
+            parts[scenario] = in_scenario, [self.raters(in_scenario, answers, t) for t in temperatures]
+        for scenario, (members, of_members) in parts.items():
+            for t, raters in zip(temperatures, of_members, strict=True):
+                for name, estimate in self._of_all(members, raters, seed).items():
+                    result.curves.setdefault(of_scenario(f"agreement.{name}", scenario), {})[t] = estimate
                 for name, n in _sample_sizes(raters).items():
                     result.of_questions[point(of_scenario(f"agreement.{name}", scenario), t)] = n
-        result.curves |= joint
-        numbers = {len(question.choices) for question in questions}
+        numbers, guessed = {len(question.choices) for question in questions}, dict[str, float]()
         if len(numbers) == 1 and 0 not in numbers:
-            chance = guessing(max(numbers), max(raters.correct.shape[1] for raters in by_temperature))
-            result.values |= {f"agreement.guessing.{name}": Estimate(value) for name, value in chance._asdict().items()}
+            guessed |= guessing(max(numbers), max_raters)._asdict()
         if all(numbers) or self.categories != "observed":  # what was observed is no number of labels to guess among
-            even = _certainty_when_guessing(by_temperature)
-            result.values |= {f"agreement.guessing.{name}": Estimate(value) for name, value in even._asdict().items()}
+            guessed |= _certainty_when_guessing(by_temperature)._asdict()
+        result.values |= {f"agreement.guessing.{name}": Estimate(value) for name, value in guessed.items()}
         result.tables["agreement"] = pa.table(
             {
                 "question_id": ids * len(temperatures),  # numpy would cut them off at a NUL
@@ -442,8 +414,10 @@ def _sample_sizes(raters: Raters) -> dict[str, int]:
 
 
 def of_scenario(metric: str, scenario: str) -> str:
-    """Return the name of a joint metric of one scenario's questions, in a run that has other scenarios as well."""
-    return f"{metric}.{scenario}"
+    """Return the name of a joint metric of one scenario's questions, in a run that has other scenarios as well; without
+    a scenario that of the whole run.
+    """
+    return f"{metric}.{scenario}" if scenario else metric
 
 
 def _by_scenario(questions: Sequence[Question]) -> dict[str, list[Question]]:

@@ -13,12 +13,12 @@ _NO_ORDERS = (
 )
 _EXCLUSIVE_AXES = {
     TURN: (
-        "metric=challenge needs answers that were doubted, turn by turn: choose sampler=challenge",
+        "metric=challenge needs answers to pushback, turn by turn: choose sampler=challenge",
         "metric={} does not read the answers of conversations that go on: metric=challenge does",
     ),
     THOUGHT: (
-        "metric=thinking needs answers after thoughts of known length: choose sampler=thinking",
-        "metric={} does not read the answers after thoughts of several lengths: metric=thinking does",
+        "metric=thinking needs answers after reasoning of known length: choose sampler=thinking",
+        "metric={} does not read the answers after reasoning of several lengths: metric=thinking does",
     ),
 }
 """Axes of one metric alone: the error of that metric without the axis, and of other metrics with it."""

@@ -11,28 +11,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from robust_eval.answer import NO_ANSWER, NO_REPLY, SCHEMA, at_temperature, rows, temperatures_of
 from robust_eval.error import UserError
 from robust_eval.metric.label_correction import add_corrected_curve, corrected_spec
-from robust_eval.metric.metric_spec import (
-    DETAIL,
-    MetricSpec,
-    count_spec,
-    share_spec,
-)
-from robust_eval.metric.score import (
-    Correction,
-    Measured,
-    Score,
-    grid,
-    mean_estimate,
-    question_groups,
-)
+from robust_eval.metric.metric_spec import DETAIL, MetricSpec, count_spec, share_spec
+from robust_eval.metric.score import Correction, Measured, Metric, Score, grid, mean_estimate, question_groups
 from robust_eval.question import Question
 from robust_eval.stats.entropy import answer_entropy, miller_madow
-from robust_eval.stats.estimate import Estimate
+from robust_eval.stats.estimate import Estimate, columns_of
 from robust_eval.stats.interval import SHARE, Floats, Limits
 
 ENTROPY = MetricSpec(
@@ -43,9 +30,6 @@ ENTROPY = MetricSpec(
     primary=True,
     of_question="answer entropy (nats)",
     tie_breaker="certainty.error_rate",
-    better_phrase="repeats its answers more consistently than",
-    sample_size_note="The entropy of few answers is too low, and the fewer they are the lower.",
-    difference_phrase="entropies are further apart",
 )
 ERROR_RATE = share_spec(
     "certainty.error_rate",
@@ -53,7 +37,6 @@ ERROR_RATE = share_spec(
     more_is_better=False,
     of_question="error rate",
     tie_breaker="certainty.entropy",
-    difference_phrase="error rates are further apart",
 )
 CERTAIN_WRONG = count_spec("certainty.count.certain_wrong", "questions certain and wrong", more_is_better=False)
 FIGURES: tuple[MetricSpec, ...] = (
@@ -80,7 +63,7 @@ _INVALID_LABEL = " "
 
 
 @dataclass
-class AnswerCertainty:
+class AnswerCertainty(Metric):
     """Entropy of the answers to each question and its error rate, at each temperature (docs/methods.md, §3)."""
 
     invalid: str = "drop"
@@ -91,16 +74,10 @@ class AnswerCertainty:
     axis = "trial"
     figures = curves = FIGURES
     needs_clusters = True
-    early_stop_threshold = None
 
     def __post_init__(self) -> None:
         if self.invalid not in INVALID:
             raise ValueError(f"invalid must be one of {', '.join(INVALID)}, not {self.invalid}")
-
-    @property
-    def top_logprobs(self) -> int:
-        """None: the entropy is that of whole answers."""
-        return 0
 
     def check(self, temperatures: Sequence[float], repetitions: float) -> None:
         """Raise UserError unless each question is asked at least twice under the same condition."""
@@ -171,7 +148,8 @@ class AnswerCertainty:
     def corrected(self, questions: Sequence[Question], measured: Measured, seed: int) -> Correction:
         """Return the corrected error rate."""
         correction = Correction(declared=[corrected_spec(ERROR_RATE, "certainty.corrected.error_rate")])
-        graded, has_answer = measured.graded, _has_answer(measured.graded)
+        graded = measured.graded
+        has_answer = ~np.isin(np.array(graded["outcome"].to_pylist(), dtype=object), (*NO_ANSWER, *NO_REPLY))
         counted = np.ones_like(has_answer) if self.invalid == "as_label" else has_answer
         if self.invalid == "as_published":  # a question that has no answer counts as wrong
             place = list(rows(graded, "question_id", "temperature"))
@@ -187,11 +165,6 @@ class AnswerCertainty:
             chosen=counted,
         )
         return correction
-
-
-def _has_answer(graded: pa.Table) -> NDArray[np.bool_]:
-    """Return (N,) a mask of the replies with an answer."""
-    return np.asarray(~np.isin(np.array(graded["outcome"].to_pylist(), dtype=object), (*NO_ANSWER, *NO_REPLY)))
 
 
 def _replies(graded: pa.Table, exact: bool) -> pa.Table:
@@ -236,8 +209,7 @@ def _by_category(
             row: dict[str, Any] = {"category": category, "temperature": t, "questions": int(in_category.sum())}
             for name, values in curves.items():
                 mean = mean_estimate(values[in_category, place], groups, limits[name])
-                short = name.removeprefix("certainty.")
-                row |= {short: mean.value, f"{short}_low": mean.low, f"{short}_high": mean.high}
+                row |= columns_of(name.removeprefix("certainty."), mean)
             records.append(row)
     return pa.Table.from_pylist(records)
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from robust_eval.answer import rows as table_rows
 from robust_eval.error import UserError
-from robust_eval.metric.frs_specs import ACCURACY, FIGURES, FRS, SURVIVAL, UNBROKEN
+from robust_eval.metric.frs_specs import ACCURACY, FIGURES, FRS, MEAN_BROKEN, MEDIAN, SURVIVAL, UNBROKEN
 from robust_eval.metric.frs_tables import (
     accuracy_table,
     certainty_bins,
@@ -33,6 +33,7 @@ from robust_eval.metric.score import (
     Correction,
     Grid,
     Measured,
+    Metric,
     Score,
     count_defined,
     estimate,
@@ -41,30 +42,35 @@ from robust_eval.metric.score import (
     mean_estimate,
     median_estimate,
     question_groups,
+    question_rows,
     reply_weights,
     trial_grid,
     verdicts,
 )
 from robust_eval.model.logprobs import is_whole
 from robust_eval.question import QUESTION_TYPES, Question
-from robust_eval.stats.corrected_breaks import LabelCounts, break_intervals, corrected_breaks, label_counts
+from robust_eval.stats.corrected_breaks import (
+    LabelCounts,
+    LabelledGrid,
+    break_intervals,
+    corrected_breaks,
+    label_counts,
+)
 from robust_eval.stats.correlation import kendall, pearson
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.frs import MAX_TOTAL, breaking_temperature, factual_robustness_score, top_entropy
-from robust_eval.stats.interval import SHARE, Floats
+from robust_eval.stats.interval import SHARE, Floats, defined_mean
 from robust_eval.stats.survival import holds_beyond, kaplan_meier
 
 CORRECTED = tuple(
-    corrected_spec(figure, name)
-    for name, of in (
-        ("accuracy_corrected", ACCURACY.name),
-        ("frs.corrected.d{}", FRS.name),
-        ("frs.corrected.unbroken_share", UNBROKEN.name),
-        ("frs.corrected.breaking_temperature.mean_broken", "frs.breaking_temperature.mean_broken"),
-        ("frs.corrected.breaking_temperature.median", "frs.breaking_temperature.median"),
+    corrected_spec(spec, name)
+    for name, spec in (
+        ("accuracy_corrected", ACCURACY),
+        ("frs.corrected.d{}", FRS),
+        ("frs.corrected.unbroken_share", UNBROKEN),
+        ("frs.corrected.breaking_temperature.mean_broken", MEAN_BROKEN),
+        ("frs.corrected.breaking_temperature.median", MEDIAN),
     )
-    for figure in FIGURES
-    if figure.name == of
 )
 """Specs of the FRS metrics, corrected by labels."""
 INSUFFICIENT_LABELS = "labels of right and of wrong answers are needed, and verdicts that tell them apart"
@@ -89,7 +95,7 @@ class Breaks(NamedTuple):
 
 
 @dataclass
-class FactualRobustness:
+class FactualRobustness(Metric):
     """FRS of each known fact, with the other metrics of the paper (docs/methods.md, §1).
 
     A question whose greedy answer is wrong is no known fact, even if it was asked on: it keeps its curve.
@@ -113,7 +119,6 @@ class FactualRobustness:
     axis = "temperature"
     figures = FIGURES
     curves = (ACCURACY, SURVIVAL)
-    needs_clusters = False
 
     def __post_init__(self) -> None:
         values = self.d if isinstance(self.d, Sequence) and not isinstance(self.d, str) else [self.d]
@@ -200,7 +205,12 @@ class FactualRobustness:
             result.tables["frs_accuracy"] = accuracy_table(ids, answers)
             result.tables["frs_certainty"] = certainty_bins(measured.graded)
         types = [question.type for question in questions]
-        _add_types(result, scores[self.d[0]], types, groups, seed)
+        shares = result.tables["frs_types"] = type_shares(scores[self.d[0]], types, groups=groups, seed=seed)
+        result.values |= {
+            f"frs.most_robust_share.{name}": share
+            for name, share in share_estimates(shares).items()
+            if name in QUESTION_TYPES  # a data set may have others, of which not every one is a name for MLflow
+        }
         return result
 
     def _add_offgrid(
@@ -221,7 +231,7 @@ class FactualRobustness:
         stopped early.
         """
         correction = Correction(declared=CORRECTED)
-        names = [*(f"frs.d{d:g}" for d in self.d), UNBROKEN.name, "frs.breaking_temperature.mean_broken"]
+        names = [*(f"frs.d{d:g}" for d in self.d), UNBROKEN.name, MEAN_BROKEN.name]
         if measured.early_stopping is not None:
             correction.uncorrected = dict.fromkeys(
                 names, "trials stopped as soon as a break was settled (sampler.early_stop)"
@@ -248,12 +258,16 @@ class FactualRobustness:
         """
         ids, graded = [question.id for question in questions], measured.graded
         answers, is_known = grid(ids, graded), greedy_verdicts(ids, measured.baseline) != 0
-        labels = _label_counts(answers, graded)
         temperatures = answers.temperatures
-        breaks = corrected_breaks(
-            answers.correct, answers.replies, temperatures, labels, self.threshold, self.estimator
+        labelled = LabelledGrid(
+            answers.correct,
+            answers.replies,
+            temperatures,
+            _label_counts(answers, graded),
+            self.threshold,
+            self.estimator,
         )
-        if np.isnan(breaks.breaking[is_known]).all():
+        if np.isnan(corrected_breaks(labelled)[is_known]).all():
             return {}
 
         def figures(breaking: Floats, chosen: NDArray[np.intp]) -> list[float]:
@@ -263,29 +277,22 @@ class FactualRobustness:
             broken = breaking[np.isfinite(breaking)]
             defined = breaking[~np.isnan(breaking)]
             return [
-                *map(_mean, scores),
-                _mean(broken),
+                *map(defined_mean, scores),
+                defined_mean(broken),
                 float(np.median(defined)) if len(defined) else np.nan,
-                _mean(np.isinf(defined).astype(float)),
+                defined_mean(np.isinf(defined).astype(float)),
             ]
 
         is_sampled = bool(np.all(reply_weights(graded) == 1))
         names = [f"d{d:g}" for d in self.d]
         names += ["breaking_temperature.mean_broken", "breaking_temperature.median", "unbroken_share"]
-        values = figures(breaks.breaking, np.arange(len(questions)))
         estimates = break_intervals(
             figures,
-            values,
-            answers.correct,
-            answers.replies,
-            temperatures,
-            labels,
-            self.threshold,
-            self.estimator,
+            labelled,
             groups=[str(unit) for unit in units(questions)],
             seed=seed,
             resample_trials=is_sampled,
-            trials=trial_grid(answers.question_ids, graded, answers.temperatures) if is_sampled else None,
+            trials=trial_grid(answers.question_ids, graded, temperatures) if is_sampled else None,
         )
         limits = {"breaking_temperature.mean_broken": (0.0, float(temperatures[-1]))}
         return {
@@ -341,12 +348,10 @@ class FactualRobustness:
 
 def curve_column(question_ids: Sequence[str], curves: pa.Table, temperatures: Floats, column: str) -> Floats:
     """Return (n, T) a column of the curves; NaN for questions without one."""
-    place = {question_id: index for index, question_id in enumerate(question_ids)}
-    level = {float(temperature): index for index, temperature in enumerate(temperatures)}
-    table = np.full((len(place), len(level)), np.nan)
-    for question_id, temperature, value in table_rows(curves, "question_id", "temperature", column):
-        if temperature in level:
-            table[place[question_id], level[temperature]] = value
+    on_grid = curves.filter(pc.is_in(curves["temperature"], pa.array(temperatures)))
+    table = np.full((len(question_ids), len(temperatures)), np.nan)
+    at = np.searchsorted(temperatures, on_grid["temperature"].to_numpy())
+    table[question_rows(question_ids, on_grid), at] = on_grid[column].to_numpy()
     return table
 
 
@@ -364,38 +369,23 @@ def _add_breaks(
     """
     breaking = breaks.breaking
     result.add_share(UNBROKEN.name, masked(~np.isnan(breaking), np.isinf(breaking)), groups)
-    result.add_mean("frs.breaking_temperature.mean_broken", _broken(breaking), groups, (0.0, breaks.last))
-    result.values["frs.breaking_temperature.median"] = median_estimate(breaking)
-    result.of_questions["frs.breaking_temperature.median"] = count_defined(breaking)
+    result.add_mean(MEAN_BROKEN.name, _broken(breaking), groups, (0.0, breaks.last))
+    result.values[MEDIAN.name] = median_estimate(breaking)
+    result.of_questions[MEDIAN.name] = count_defined(breaking)
     result.add_share("frs.entropy.mean", entropy, groups)
     result.values["frs.count.broken"] = Estimate(float(np.isfinite(breaking).sum()))
     result.values["frs.count.unbroken"] = Estimate(float(np.isinf(breaking).sum()))
     result.values["frs.count.unknown"] = Estimate(float((~is_known).sum()))
     result.values["frs.count.undefined"] = Estimate(float(np.isnan(breaking + 0 * entropy)[is_known].sum()))
     result.values |= entropy_against_breaking(entropy, breaking, temperatures, groups, seed)
-    result.of_questions |= _joint(entropy, breaking)
-
-
-def _add_types(result: Score, scores: Floats, types: Sequence[str], groups: Sequence[str] | None, seed: int) -> None:
-    """Add the shares of question types among the most robust facts."""
-    shares = result.tables["frs_types"] = type_shares(scores, types, groups=groups, seed=seed)
-    result.values |= {
-        f"frs.most_robust_share.{name}": share
-        for name, share in share_estimates(shares).items()
-        if name in QUESTION_TYPES  # a data set may have others, of which not every one is a name for MLflow
-    }
+    name, defined = "frs.entropy_vs_breaking", count_defined(entropy + breaking)
+    result.of_questions |= {f"{name}.pearson_all": defined, f"{name}.kendall": defined}
+    result.of_questions[f"{name}.pearson_broken"] = count_defined(entropy + _broken(breaking))
 
 
 def _broken(breaking: Floats) -> Floats:
     """Return the breaking temperatures of the facts that break; NaN for the others."""
     return np.where(np.isinf(breaking), np.nan, breaking)
-
-
-def _joint(entropy: Floats, breaking: Floats) -> dict[str, int]:
-    """Count the questions behind each value of :func:`entropy_against_breaking`."""
-    name = "frs.entropy_vs_breaking"
-    defined, broken = count_defined(entropy + breaking), count_defined(entropy + _broken(breaking))
-    return {f"{name}.pearson_broken": broken, f"{name}.pearson_all": defined, f"{name}.kendall": defined}
 
 
 def entropy_against_breaking(
@@ -419,8 +409,7 @@ def entropy_against_breaking(
 def _label_counts(answers: Grid, graded: pa.Table) -> LabelCounts:
     """Return the counts of the labels, weighted to the number of equally informative simple draws."""
     people, judged = graded[HUMAN_LABEL].to_numpy(), verdicts(graded)
-    place = {question_id: row for row, question_id in enumerate(answers.question_ids)}
-    row = np.array([place[question_id] for question_id in graded["question_id"].to_pylist()], dtype=np.intp)
+    row = question_rows(answers.question_ids, graded)
     column = np.searchsorted(answers.temperatures, graded["temperature"].to_numpy())
     weights = graded[HUMAN_LABEL_WEIGHT].to_numpy() * reply_weights(graded)
     used = weights[~np.isnan(people) & ~np.isnan(judged)]
@@ -431,8 +420,3 @@ def _label_counts(answers: Grid, graded: pa.Table) -> LabelCounts:
 def _within(estimate: Estimate, low: float, high: float) -> Estimate:
     """Return an estimate with its bounds clipped to the possible range; a reflected interval may exceed it."""
     return Estimate(estimate.value, *(float(np.clip(bound, low, high)) for bound in estimate[1:]))
-
-
-def _mean(values: Floats) -> float:
-    defined = values[~np.isnan(values)]
-    return float(defined.mean()) if len(defined) else np.nan

@@ -1,6 +1,17 @@
-"""Metric specs of FRS, and their presentation."""
+"""Metric specs of FRS."""
 
-from robust_eval.metric.metric_spec import DETAIL, RUN, STEPS, ComparisonView, MetricSpec, count_spec, share_spec
+from dataclasses import replace
+
+from robust_eval.metric.metric_spec import (
+    DETAIL,
+    RUN,
+    STEPS,
+    ComparisonView,
+    MetricSpec,
+    break_specs,
+    count_spec,
+    share_spec,
+)
 from robust_eval.stats.interval import SHARE
 
 FRS = share_spec(
@@ -9,12 +20,7 @@ FRS = share_spec(
     primary=True,
     of_question="FRS, d = {}",
     tie_breaker="frs.breaking_temperature",
-    better_phrase="holds its facts more firmly than",
     explained="FRS, the Factual Robustness Score, is between 0 and 1, higher where facts are held more firmly.",
-    sample_size_note=(
-        "Half of an even number of trials is not less than half: the number alone moves where facts break."
-    ),
-    construct="firmness",
     setting="metric.frs.d",
     comparison=ComparisonView(
         caption="Mean FRS for each d",
@@ -44,21 +50,9 @@ ACCURACY = share_spec(
     comparison=ComparisonView(vertical="accuracy (share of right replies)", file="accuracy_by_temperature"),
 )
 """Curve of the share of right replies."""
-BREAKING = MetricSpec(
-    "frs.breaking_temperature",
-    "breaking temperature",
-    more_is_better=True,
-    shown=DETAIL,
-    form="g",
-    mean=False,
-    difference_phrase="breaking temperatures are further apart",
-    is_threshold=True,
-)
-"""Breaking temperature, a metric of single questions: an unbroken fact has none, so that there is no mean."""
-
+BREAKING, MEDIAN, MEAN_BROKEN = break_specs("frs.breaking_temperature", "breaking temperature")
 ENTROPY = MetricSpec("frs.entropy.mean", "mean initial entropy H", limits=SHARE)
 """Entropy of the greedy answer, a metric of single questions."""
-
 
 FIGURES: tuple[MetricSpec, ...] = (
     share_spec(
@@ -66,27 +60,16 @@ FIGURES: tuple[MetricSpec, ...] = (
     ),  # the questions have values of each d under its own name
     FRS,
     share_spec("frs.offgrid.d{}", "mean FRS, d = {}, off the grid", shown=RUN),
-    MetricSpec(
-        "frs.offgrid.breaking_temperature.median",
-        "median breaking temperature, off the grid",
-        more_is_better=True,
-        shown=RUN,
-        mean=False,
-    ),
-    MetricSpec(
-        "frs.offgrid.breaking_temperature.mean_broken",
-        "mean breaking temperature, broken facts, off the grid",
-        more_is_better=True,
-        shown=DETAIL,
+    *(
+        replace(spec, name=spec.name.replace("frs.", "frs.offgrid."), label=spec.label + ", off the grid", shown=shown)
+        for spec, shown in ((MEDIAN, RUN), (MEAN_BROKEN, DETAIL))
     ),
     UNBROKEN,
     SURVIVAL,
     ACCURACY,
     BREAKING,
-    MetricSpec(
-        "frs.breaking_temperature.median", "median breaking temperature", more_is_better=True, shown=RUN, mean=False
-    ),
-    MetricSpec("frs.breaking_temperature.mean_broken", "mean breaking temperature, broken facts", more_is_better=True),
+    MEDIAN,
+    MEAN_BROKEN,
     ENTROPY,
     count_spec("frs.count.broken", "broken facts"),
     count_spec("frs.count.unbroken", "unbroken facts"),

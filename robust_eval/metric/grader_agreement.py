@@ -39,6 +39,7 @@ class Agreement:
 
     @property
     def total(self) -> float:
+        """Sum of all counts."""
         return self.both_right + self.grader_right + self.people_right + self.both_wrong
 
     @property

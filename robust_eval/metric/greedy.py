@@ -19,8 +19,6 @@ FIGURE = share_spec(
     "accuracy.greedy",
     "accuracy of all greedy answers",
     short="greedy accuracy",
-    better_phrase="knows more than",
-    construct="knowledge",
 )
 
 GUESSING = MetricSpec(

@@ -15,12 +15,12 @@ from robust_eval.metric.score import (
     Correction,
     Score,
     question_groups,
+    question_rows,
     reply_weights,
     verdicts,
 )
 from robust_eval.question import Question
-from robust_eval.stats.correction import Corrected, corrected_curve, corrected_mean
-from robust_eval.stats.estimate import Estimate
+from robust_eval.stats.correction import corrected_curve
 from robust_eval.stats.interval import Floats
 
 NAME = "corrected"
@@ -78,8 +78,7 @@ def add_corrected_curve(
         judged, people = 1 - judged, 1 - people
     temperatures = table["temperature"].to_numpy()
     levels = np.where(np.isnan(temperatures), np.inf, temperatures)
-    ids = {question.id: row for row, question in enumerate(questions)}
-    row = np.array([ids[question_id] for question_id in table["question_id"].to_pylist()], dtype=np.intp)
+    row = question_rows([question.id for question in questions], table)
     curve = corrected_curve(
         judged,
         people,
@@ -88,25 +87,11 @@ def add_corrected_curve(
         weights=table[HUMAN_LABEL_WEIGHT].to_numpy(),
         counts=_shares(reply_weights(table), row, levels),
     )
-    correction.curves[name] = {
-        (DEFAULT_TEMPERATURE if math.isinf(t) else t): as_estimate(each) for t, each in curve.items()
-    }
+    correction.curves[name] = {(DEFAULT_TEMPERATURE if math.isinf(t) else t): each for t, each in curve.items()}
     for t in correction.curves[name]:
         at_level = levels == (math.inf if math.isnan(t) else t)
         correction.of[point(name, t)] = point(of, t)
         correction.labels[point(name, t)] = int(np.count_nonzero(~np.isnan(people[at_level])))
-
-
-def corrected_share(judged: Floats, people: Floats, questions: Sequence[Question]) -> Corrected:
-    """Return the mean of a value of 0 or 1 (n,) of each question, by the grader (``judged``) and for some by people;
-    NaN elsewhere.
-    """
-    return corrected_mean(judged, np.where(np.isnan(judged), np.nan, people), questions=units(questions))
-
-
-def as_estimate(corrected: Corrected) -> Estimate:
-    """Return a corrected mean as an estimate."""
-    return Estimate(corrected.estimate, corrected.low, corrected.high)
 
 
 def units(questions: Sequence[Question]) -> NDArray[np.intp]:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 
@@ -45,7 +45,7 @@ LONGEST = 120
 """Maximum number of characters of a text of a spec: it stands along an axis and at the head of a column."""
 LINE, STEPS, DATASETS = "line", "steps", "datasets"
 DRAWING_KINDS = (LINE, STEPS, DATASETS)
-"""Kinds of drawing beside other runs: a line through the points; a survival curve, in steps that begin at 1; a point
+"""Kinds of drawing in comparisons: a line through the points; a survival curve, in steps that begin at 1; a point
 for each data set. Lines and steps go along the temperature or, for a metric with a number in its name, along that
 number.
 """
@@ -53,7 +53,7 @@ number.
 
 @dataclass(frozen=True)
 class ComparisonView:
-    """Display of a metric beside other runs: drawn and, with a number in its name, in a table by data set.
+    """Display of a metric in comparisons: drawn and, with a number in its name, in a table by data set.
 
     >>> ComparisonView(vertical="share of right answers").kind
     'line'
@@ -74,7 +74,7 @@ class ComparisonView:
     heading: str = ""
     """Heading of the columns, before the data set; by default the label."""
     companion: str = ""
-    """The name of the figure that the table has beside it, to be read together with it."""
+    """Name of the figure in the next column of the table, to be read together with it."""
     note: str = ""
     """Note below the table: a sentence or two."""
 
@@ -83,31 +83,32 @@ class ComparisonView:
             raise ValueError(f"kind must be one of {', '.join(DRAWING_KINDS)}, not {self.kind}")
         if not re.fullmatch(r"[a-z0-9_]*", self.file):
             raise ValueError(f"file must consist of small letters, digits and _, not {self.file}")
-        refuse_long(self)
+        check_fields(self)
 
 
-def refuse_long(declaration: Any) -> None:
-    """Raise ValueError for a text of a spec with several lines or too many characters."""
-    for each in fields(declaration):
-        text, maximum = getattr(declaration, each.name), LONGEST if each.name != "note" else 2 * LONGEST
-        if isinstance(text, str) and (len(text) > maximum or len(text.splitlines()) > 1):
+def check_fields(spec: Any) -> None:
+    """Raise ValueError for a text with several lines or too many characters, and for a flag that is no boolean."""
+    for each in fields(spec):
+        value, maximum = getattr(spec, each.name), LONGEST if each.name != "note" else 2 * LONGEST
+        is_line = isinstance(value, str) and len(value) <= maximum and len(value.splitlines()) <= 1
+        if each.type is str and not is_line:
             raise ValueError(f"{each.name} must be one line of at most {maximum} characters")
+        if each.type in (bool, bool | None) and value not in (True, False, None):
+            raise ValueError(f"{each.name} must be true or false")
 
 
 HEADLINE, RUN, DETAIL = "headline", "run", "detail"
 DISPLAY_LEVELS = (HEADLINE, RUN, DETAIL)
-"""Places of a metric beside the files that hold all: tables of a run and of a comparison (``headline``), tables of a
-run alone (``run``), or none (``detail``).
+"""Places of a metric, besides the files, which hold all: tables of a run and of a comparison (``headline``), tables of
+a run alone (``run``), or none (``detail``).
 """
-FLAGS = ("more_is_better", "primary", "mean", "is_survival", "is_threshold")
-"""Fields of a spec that are true or false."""
 
 
 @dataclass(frozen=True)
 class MetricSpec:
     """Spec of a metric.
 
-    The name of a curve stands for its points at all temperatures.
+    The name of a curve covers its points at all temperatures.
 
     >>> score = MetricSpec("frs.d{}", "mean FRS, d = {}")
     >>> score.for_name("frs.d0.5").label, score.for_name("frs.survival")
@@ -117,7 +118,7 @@ class MetricSpec:
     """
 
     name: str
-    """The name in MLflow and ``summary.json``; ``{}`` stands for a number, for figures that are there several times."""
+    """Name in MLflow and ``summary.json``; ``{}`` is a placeholder for a number, for a family of figures."""
     label: str
     """Label for people; ``{}`` is the number in its name."""
     unit: str = ""
@@ -131,23 +132,17 @@ class MetricSpec:
     form: str = ".3f"
     """The format of its value."""
     primary: bool = False
-    """True for the metric that stands for a run where there is room for one alone."""
+    """True for the metric that represents a run where there is room for one only."""
     short: str = ""
     """Its heading where runs are compared in the terminal; it is left out there without one."""
     of_question: str = ""
     """Label of the value of one question; with it, runs are compared question by question."""
     tie_breaker: str = ""
     """The name of the figure that orders questions which differ equally in this one."""
-    difference_phrase: str = ""
-    """Phrase for questions that differ in it, to end a sentence ("error rates are further apart")."""
     left_out: str = ""
     """For a count of what was left out: the sentence that follows the number."""
-    better_phrase: str = ""
-    """Phrase for the better of two runs, to stand between them ("holds its facts more firmly than")."""
     explained: str = ""
     """Definition in a sentence, where the label needs one."""
-    sample_size_note: str = ""
-    """Sentence on the effect that the number of answers to each question has by itself."""
     excluded_count: str = ""
     """The count of questions that it does not rest on, where it is no mean over questions."""
     mean: bool = True
@@ -157,20 +152,18 @@ class MetricSpec:
     number in its name: comparisons see from it where facts break."""
     is_threshold: bool = False
     """True if it is the place where the fact of a question breaks."""
-    construct: str = ""
-    """The measured quantity, a word that the gate puts before its label ("firmness")."""
     setting: str = ""
     """The setting that the number in its name is of ("metric.mine.k"): runs that differ in it alone score the same
     answers, and comparisons take them together."""
     comparison: ComparisonView | None = None
-    """Display beside other runs; without it in the common tables alone."""
+    """Display in comparisons; None for the common tables only."""
     at_temperature: str = ""
     """The temperature in words, where it is the point of a curve."""
 
     def __post_init__(self) -> None:
         if self.shown not in DISPLAY_LEVELS:
             raise ValueError(f"shown must be one of {', '.join(DISPLAY_LEVELS)}, not {self.shown}")
-        refuse_long(self)
+        check_fields(self)
         if not re.fullmatch(r"\.\d[f%]|(?:\.\d)?g", self.form):
             raise ValueError(f"form must be one such as .3f, .0% or g, not {self.form}")
         if self.setting and not re.fullmatch(r"metric(\.\w+)+", self.setting):
@@ -198,7 +191,7 @@ class MetricSpec:
         return {float(match[1]): name for name in names if (match := _pattern(self.name).fullmatch(name))}
 
     def standing(self, names: Iterable[str]) -> list[str]:
-        """Return the names that the spec covers; the first stands for all: of a curve at t nearest 1.
+        """Return the names that the spec covers, those of a curve by the distance of their temperature from 1.
 
         >>> MetricSpec("certainty.entropy", "").standing(["certainty.entropy.t0.5", "certainty.entropy.t1", "frs.d1"])
         ['certainty.entropy.t1', 'certainty.entropy.t0.5']
@@ -239,7 +232,7 @@ class MetricSpec:
 
     @property
     def horizontal(self) -> str:
-        """Label of the horizontal axis beside other runs."""
+        """Label of the horizontal axis in comparisons."""
         return ((self.comparison and self.comparison.number) or self.number) if self.numbered else "temperature t"
 
     @property
@@ -258,6 +251,15 @@ def count_spec(name: str, label: str, shown: str = RUN, **fields: Any) -> Metric
     return MetricSpec(name, label, shown=shown, form=".0f", mean=False, **fields)
 
 
+def break_specs(name: str, label: str) -> tuple[MetricSpec, MetricSpec, MetricSpec]:
+    """Return the specs of the place where a fact breaks, in one question, of the median, and of the mean over broken
+    facts; unbroken facts have no such place, and questions therefore no mean.
+    """
+    place = MetricSpec(name, label, more_is_better=True, shown=DETAIL, form="g", mean=False, is_threshold=True)
+    median = MetricSpec(f"{name}.median", f"median {label}", more_is_better=True, shown=RUN, mean=False)
+    return place, median, MetricSpec(f"{name}.mean_broken", f"mean {label}, broken facts", more_is_better=True)
+
+
 @cache
 def _pattern(name: str) -> re.Pattern[str]:
     """Return the pattern of a metric's names, with their number as the only group."""
@@ -265,7 +267,7 @@ def _pattern(name: str) -> re.Pattern[str]:
 
 
 def is_name(name: str, declared_name: str) -> bool:
-    """Return True if a name is the declared one, in which ``{}`` stands for a number; ``own`` may be any temperature.
+    """Return True if a name is the declared one, in which ``{}`` matches a number; ``own`` may be any temperature.
 
     >>> is_name("order.bias.place2.t1", "order.bias.place{}.t1"), is_name("frs.d9", "frs.d1")
     (True, False)
@@ -277,28 +279,6 @@ def is_name(name: str, declared_name: str) -> bool:
 def spec_of(name: str, specs: Iterable[MetricSpec]) -> MetricSpec | None:
     """Return the spec of a metric by its name, or None."""
     return next((match for spec in specs if (match := spec.for_name(name))), None)
-
-
-class MetricKey(NamedTuple):
-    """Parts of a figure's name: the name of its spec or, without one, of its curve; the number in the name, and the
-    temperature, NaN where there is none.
-    """
-
-    metric: str
-    parameter: float
-    temperature: float
-
-
-def key_of(name: str, specs: Iterable[MetricSpec]) -> MetricKey:
-    """Return the key of a figure.
-
-    >>> key_of("frs.d5.t0.2", [MetricSpec("frs.d{}", "")])
-    MetricKey(metric='frs.d{}', parameter=5.0, temperature=0.2)
-    """
-    curve, temperature = curve_and_temperature(name) or (name, math.nan)
-    matches = ((spec.name, match) for spec in specs if (match := _pattern(spec.name).fullmatch(curve)))
-    metric, match = next(matches, (curve, None))
-    return MetricKey(metric, float(match[1]) if match and match.groups() else math.nan, temperature)
 
 
 def point(name: str, temperature: float) -> str:
@@ -327,12 +307,12 @@ def curve_and_temperature(metric: str) -> tuple[str, float] | None:
 
 
 def nearest_to_one(temperatures: Iterable[float]) -> float:
-    """Return the temperature that stands for a curve in one number."""
+    """Return the temperature that represents a curve."""
     return min(temperatures, key=lambda temperature: abs(temperature - 1))
 
 
 def headline_temperatures(curve: Iterable[float]) -> list[float]:
-    """Return the temperatures that stand for a curve in a few numbers: its ends, and 0.2, 1 and 2."""
+    """Return the few temperatures that represent a curve: its ends, and 0.2, 1 and 2."""
     temperatures = set(curve)
     return sorted({min(temperatures), max(temperatures)} | ({0.2, 1.0, 2.0} & temperatures)) if temperatures else []
 
@@ -343,30 +323,19 @@ def as_json(specs: Sequence[MetricSpec]) -> list[dict[str, Any]]:
 
 
 def from_json(entries: Any) -> list[MetricSpec]:
-    """Return the specs of :func:`as_json`.
-
-    Raises ValueError, TypeError or KeyError where it wrote something else. Keys that are not known are left out: a
-    later version may have more.
-    """
-    figures = []
+    """Return the specs of :func:`as_json`, without unknown keys; ValueError, TypeError or KeyError otherwise."""
+    specs = []
     for each in entries:
         values = _values(each, MetricSpec)
-        limits = values.pop("limits", None)
-        lowest, highest = UNKNOWN if limits is None else map(float, limits)
-        flags = {name: values.pop(name) for name in FLAGS if name in values}
+        lowest, highest = map(float, values.pop("limits", None) or UNKNOWN)
         view = values.pop("comparison", None)
-        texts = {} if view is None else _values(view, ComparisonView)
-        if not all(isinstance(value, str) for value in (*values.values(), *texts.values())):
-            raise ValueError(f"a declaration of a figure consists of texts, and of the flags {', '.join(FLAGS)}")
-        if not {*flags.values()} <= {True, False, None}:
-            raise ValueError(f"the flags of a figure are true or false: {', '.join(FLAGS)}")
-        comparison = None if view is None else ComparisonView(**texts)
-        figures.append(MetricSpec(**values, limits=(lowest, highest), comparison=comparison, **flags))
-    return figures
+        comparison = None if view is None else ComparisonView(**_values(view, ComparisonView))
+        specs.append(MetricSpec(**values, limits=(lowest, highest), comparison=comparison))
+    return specs
 
 
 def _values(entry: Any, of: type[MetricSpec] | type[ComparisonView]) -> dict[str, Any]:
     """Return the fields of a spec from JSON."""
     if not isinstance(entry, dict):
-        raise TypeError(f"a declaration of a figure is an object, not {type(entry).__name__}")
+        raise TypeError(f"a metric spec is an object, not {type(entry).__name__}")
     return {field.name: entry[field.name] for field in fields(of) if field.name in entry}

@@ -13,18 +13,11 @@ import pyarrow as pa
 from robust_eval.answer import NO_ANSWER, NO_REPLY, rows, temperatures_of
 from robust_eval.error import UserError
 from robust_eval.metric.metric_spec import RUN, MetricSpec, share_spec
-from robust_eval.metric.score import (
-    Measured,
-    Metric,
-    Score,
-    mean_estimate,
-    question_groups,
-    verdicts,
-)
+from robust_eval.metric.score import Measured, Metric, Score, count_defined, mean_estimate, question_groups, verdicts
 from robust_eval.prompt.arrangement import FORMS, GIVEN, Arrangement, read_arrangement
 from robust_eval.question import Question
 from robust_eval.sampler.base import ORDER
-from robust_eval.stats.estimate import Estimate
+from robust_eval.stats.estimate import UNDEFINED, Estimate, columns_of
 from robust_eval.stats.interval import SHARE, Floats, share_of
 from robust_eval.stats.position_bias import cochran_q, place_bias
 
@@ -34,9 +27,6 @@ ONE_CHOICE = share_spec(
     primary=True,
     short="one choice in every order",
     of_question="one choice in every order",
-    better_phrase="keeps to its choice in another order more often than",
-    sample_size_note="The more orders are asked, the fewer questions keep one choice in all.",
-    difference_phrase="choices depend on the order to different degrees",
 )
 RIGHT = share_spec("order.accuracy", "accuracy over all orders", short="over all orders")
 EVERY = share_spec("order.every", "share of questions right in every order")
@@ -126,7 +116,7 @@ class ChoiceOrder(Metric):
                 if name != "questions":
                     result.curves.setdefault(Q[name].name, {})[t] = Estimate(float(value))
         result.tables["order"] = _of_questions(questions, by_temperature)
-        result.tables["order_places"] = _of_places(result, accuracy, temperatures, groups, seed)
+        result.tables["order_places"] = _of_places(result, accuracy, temperatures, groups)
         return result
 
     def _forms(self, graded: pa.Table) -> set[str]:
@@ -205,27 +195,17 @@ def _of_questions(questions: Sequence[Question], by_temperature: dict[float, Pla
     return pa.table({name: columns[name] for name in schema.names}, schema=schema)
 
 
-def _of_places(
-    score: Score, accuracy: Floats, temperatures: Sequence[float], groups: Sequence[str] | None, seed: int
-) -> pa.Table:
+def _of_places(score: Score, accuracy: Floats, temperatures: Sequence[float], groups: Sequence[str] | None) -> pa.Table:
     """Return the accuracy at each place with its interval and number of questions, and the bias, if any."""
     records = []
     for column, t in enumerate(temperatures):
         for place in range(accuracy.shape[1]):
             values = accuracy[:, place, column]
             estimate = mean_estimate(values, groups, SHARE)
-            bias = score.curves.get(BIAS.name.format(place + 1), {}).get(t, Estimate(math.nan))
+            bias = score.curves.get(BIAS.name.format(place + 1), {}).get(t, UNDEFINED)
+            means = {"accuracy": estimate.value, "low": estimate.low, "high": estimate.high}
+            questions = count_defined(values)
             records.append(
-                {
-                    "temperature": t,
-                    "place": place + 1,
-                    "accuracy": estimate.value,
-                    "low": estimate.low,
-                    "high": estimate.high,
-                    "questions": int((~np.isnan(values)).sum()),
-                    "bias": bias.value,
-                    "bias_low": bias.low,
-                    "bias_high": bias.high,
-                }
+                {"temperature": t, "place": place + 1, **means, "questions": questions, **columns_of("bias", bias)}
             )
     return pa.Table.from_pylist(records)

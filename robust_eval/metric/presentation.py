@@ -5,10 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from robust_eval.stats.estimate import Estimate
+from robust_eval.stats.interval import Floats
 
 
 @dataclass(frozen=True)
@@ -22,7 +20,7 @@ class Column:
     name: str
     label: str
     about: str
-    numbers: NDArray[np.float64]
+    numbers: Floats
     digits: int = 3
     levels: Sequence[float] = ()
     of_known: bool = False
@@ -55,8 +53,8 @@ class Table(NamedTuple):
 
 @dataclass(frozen=True)
 class Scale:
-    """Scale of a value: its place between ``low`` and ``high``, beside the computed values of easily imagined models,
-    each with a label (``anchors``).
+    """Scale of a value between ``low`` and ``high``, with the values of easily imagined models as labelled
+    ``anchors``.
     """
 
     label: str
@@ -77,15 +75,14 @@ class Scale:
 
 @dataclass
 class Presentation:
-    """Text and columns of a score beside its figures.
+    """Text, columns and tables of a score for people.
 
-    ``title`` is the heading of its table; ``sentence`` goes on after "12 of 20 questions were kept and asked again".
-    ``claims`` are what it found in a few words each, for somebody who does not know the metric, to stand after "It";
-    ``scale`` says what its main figure is like. Without ``columns`` every headline figure that is a mean over questions
-    is one. ``tables_alone`` says that the tables hold all that people are shown of its figures, ``notes`` follow them;
-    ``left_out`` are sentences on what the answers did not allow.
-    ``axes`` are the columns of the scatter plot: horizontal, vertical, and colour. The first score of a run that has a
-    sentence, a scale or axes gives them.
+    ``title`` is the heading of its table; ``sentence`` continues "12 of 20 questions were kept and asked again".
+    ``claims`` are its findings in a few words each, to follow "It", for readers who do not know the metric; ``scale``
+    places its main figure. ``columns`` are by default the headline figures that are means over questions. With
+    ``tables_alone`` people are shown its ``tables`` and no other figures; ``notes`` follow them; ``left_out`` are
+    sentences on results that the answers did not allow. ``axes`` are the columns of the scatter plot: horizontal,
+    vertical, and colour. The first score of a run with a sentence, a scale or axes provides them.
     """
 
     title: str = ""

@@ -1,8 +1,8 @@
 """Robustness of each fact under temperature, rewording and repetition, side by side and, if there are answers, under
 other orders of choices, pushback and reasoning.
 
-The methods answer one question in several ways: does what the model says withstand pressure? No paper has asked all of
-them about the same facts. Here they are joined by question, with how far they agree.
+Each method perturbs a fact in its own way, and no paper applies all of them to the same facts. Here their results are
+joined by question, with the agreement between methods.
 """
 
 from collections.abc import Mapping, Sequence
@@ -51,9 +51,9 @@ def first_failure(perturbations: Sequence[PerturbationShare]) -> list[str | None
     share = np.column_stack([perturbation.share for perturbation in perturbations])
     held = np.column_stack([perturbation.held for perturbation in perturbations])
     names: list[str | None] = []
-    for withstood, firm in zip(share, held, strict=True):
-        is_known = ~np.isnan(withstood) & ~np.isnan(firm)
-        broken = is_known & (firm < 1)
+    for withstood, holds in zip(share, held, strict=True):
+        is_known = ~np.isnan(withstood) & ~np.isnan(holds)
+        broken = is_known & (holds < 1)
         minimum = withstood[broken].min() if broken.any() else np.nan
         as_soon = (broken & (withstood <= minimum + 1e-9)).tolist()
         first = [perturbation.name for perturbation, breaks in zip(perturbations, as_soon, strict=True) if breaks]
@@ -86,7 +86,7 @@ _LABELS = {
     "right_share": "wordings right",
     "entropy": "answer entropy",
     "orders_right": "orders right",
-    "turns_held": "turns of doubt held",
+    "turns_held": "turns of pushback held",
     "thought_right": "right after thinking",
 }
 """Labels of the correlated quantities."""
@@ -97,7 +97,6 @@ ROBUST = share_spec(
     "share of facts that withstand all three",
     primary=True,
     short="withstand all three",
-    better_phrase="has more facts that withstand all three methods than",
 )
 ROBUST_TO_ORDER = share_spec(
     "profile.robust_to_order",
@@ -106,11 +105,11 @@ ROBUST_TO_ORDER = share_spec(
 )
 ROBUST_TO_PUSHBACK = share_spec(
     "profile.robust_to_pushback",
-    "share of facts that withstand all three, and all doubt",
-    short="withstand doubt as well",
+    "share of facts that withstand all three, and all pushback",
+    short="withstand pushback as well",
 )
 ROBUST_TO_ALL = share_spec(
-    "profile.robust_to_all", "share of facts that withstand every pressure", short="withstand all"
+    "profile.robust_to_all", "share of facts that withstand every perturbation", short="withstand all"
 )
 FIRST = {
     name: MetricSpec(f"profile.first.{name}", f"share of facts that break first: {name}", limits=SHARE, shown=RUN)
@@ -142,7 +141,7 @@ MIN_DEFINED = 0.95
 
 def profile(questions: Sequence[Question], scores: Mapping[str, Score], seed: int) -> Score:
     """Return the scores of the three :data:`METHODS` of the same questions side by side, with those of
-    :data:`OPTIONAL_METHODS` that there are, each on its own questions.
+    available :data:`OPTIONAL_METHODS`, each on its own questions.
 
     Of each question there are its FRS for the smallest d; its worst case under rewording (1 if all raters are right)
     and the share of raters that are right, which orders the questions that have one wrong; and the entropy (nats) of
@@ -154,17 +153,17 @@ def profile(questions: Sequence[Question], scores: Mapping[str, Score], seed: in
     questions that have all values, with bootstrap intervals where there are ten or more and nearly all resamples have a
     correlation; entropy is high where FRS is low, so those with it are below 0 if the methods agree. All three methods
     draw answers at some temperature, and the question as it stands is one of its wordings: some agreement is of that.
-    ``profile.robust_to_order`` is the share, of questions with choices, of those that are firm and right in every
-    order, ``profile.robust_to_pushback`` of those that are firm and withstand all doubt, and ``profile.robust_to_all``,
-    where there are other methods, of those that are firm and that none of them breaks. ``profile.first.*`` are the
-    shares of facts that each kind of pressure breaks first (:func:`~robust_eval.metric.profile.first_failure`). Table
-    ``profile`` has a row for each question.
+    ``profile.robust_to_order`` is the share, of questions with choices, of those that are robust and right in every
+    order, ``profile.robust_to_pushback`` of those that are robust and withstand all pushback, and
+    ``profile.robust_to_all``, where there are other methods, of those that are robust and that none of them breaks.
+    ``profile.first.*`` are the shares of facts that each perturbation breaks first
+    (:func:`~robust_eval.metric.profile.first_failure`). Table ``profile`` has a row for each question.
     """
     groups = question_groups(questions)
     score = Score(question_ids=[question.id for question in questions], declared=FIGURES)
     values = joined(scores)
     optional = [values[name] for name in ("orders_right", "turns_held", "thought_right") if name in values]
-    firmness = ranks(values["frs"], values["right_share"], values["entropy"], *optional)
+    robustness = ranks(values["frs"], values["right_share"], values["entropy"], *optional)
     is_known = ~np.isnan(values["frs"] + values["worst"] + values["entropy"])
     breaking = scores["frs"].tables["frs"]["breaking_temperature"].to_numpy()
     is_robust = np.isinf(breaking) & (values["worst"] == 1) & (values["error_rate"] == 0) & (values["unanswered"] == 0)
@@ -186,9 +185,9 @@ def profile(questions: Sequence[Question], scores: Mapping[str, Score], seed: in
     columns = {
         **values,
         "breaking_temperature": breaking,
-        **{f"rank_{name}": firmness[:, column] for column, name in enumerate(joined_methods(scores))},
+        **{f"rank_{name}": robustness[:, column] for column, name in enumerate(joined_methods(scores))},
         "breaks_first": first,
-        "disagreement": np.fmax.reduce(firmness, axis=1) - np.fmin.reduce(firmness, axis=1),
+        "disagreement": np.fmax.reduce(robustness, axis=1) - np.fmin.reduce(robustness, axis=1),
     }
     texts = [question.text for question in questions]
     score.tables["profile"] = pa.table({"question_id": score.question_ids, "question": texts, **columns})
@@ -293,9 +292,9 @@ def ranks(frs: Floats, right_share: Floats, entropy: Floats, *optional: Floats) 
     Parameters
     ----------
     frs, right_share, entropy
-        (n,) of each question; a high entropy is little firmness. NaN where undefined.
+        (n,) of each question; a high entropy means low robustness. NaN where undefined.
     optional
-        (n,) each, shares that say the more firmness the higher, as of the orders of choices that are answered right;
+        (n,) each, shares that are higher for more robust facts, such as that of the orders answered right;
         NaN of a question that a method is not about.
 
     Returns
@@ -309,9 +308,9 @@ def ranks(frs: Floats, right_share: Floats, entropy: Floats, *optional: Floats) 
     [[1.0, 0.75, 1.0], [0.5, 0.75, 0.0], [0.0, 0.0, 0.5]]
     """
     is_defined = ~np.isnan(np.column_stack([frs, right_share, entropy])).any(axis=1)
-    firmness = np.column_stack([frs, right_share, -entropy, *optional])
-    table = np.full(firmness.shape, np.nan)
-    for column, values in enumerate(firmness.T):
+    robustness = np.column_stack([frs, right_share, -entropy, *optional])
+    table = np.full(robustness.shape, np.nan)
+    for column, values in enumerate(robustness.T):
         compared = is_defined & ~np.isnan(values)
         number = np.count_nonzero(compared)
         if number > 1:

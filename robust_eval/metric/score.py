@@ -21,13 +21,12 @@ from robust_eval.stats.interval import SHARE, UNKNOWN, Floats, Limits, bootstrap
 class Score:
     """Result of one metric on the questions ``question_ids``.
 
-    ``values`` are single figures and ``curves`` figures by temperature, both under the names that MLflow shows.
-    ``by_question`` holds, under the flat name of each figure that is a mean over questions, the value of every question
-    (NaN where undefined): other runs are compared by them; ``limits`` holds the lowest and the highest value that is
-    possible, where both are known. ``of_questions`` says under the flat names of other figures how many questions they
-    rest on. ``tables`` go into the run's folder as Parquet. ``settings`` are those that a reader of the figures needs.
-    ``reasons`` say of values that are undefined why they are, where that does not lie in the answers. ``declared`` says
-    what the figures are called and where people see them, ``presentation`` what else is shown.
+    ``values`` are single figures and ``curves`` figures by temperature, under their names in MLflow. ``by_question``
+    holds, under the flat name of each figure that is a mean over questions, the value of every question (NaN where
+    undefined), by which runs are compared; ``limits`` holds the lowest and the highest possible value, where both are
+    known. ``of_questions`` holds the number of questions of other figures, by flat name. ``tables`` go into the run
+    folder as Parquet. ``settings`` are those that a reader of the figures needs. ``reasons`` explain undefined values,
+    where the answers do not. ``declared`` are the metric specs, ``presentation`` holds text and columns for people.
     """
 
     question_ids: list[str] = field(default_factory=list)
@@ -139,9 +138,8 @@ not complete).
 class Correction:
     """Metrics that carry the errors of the grader, corrected by labels.
 
-    ``curves`` and ``values`` are as :class:`Score` has them, ``of`` names for each of them, by its flat name, the
-    figure that it corrects, ``labels`` says on how many labels it rests. ``uncorrected`` says of figures that stay as
-    they are why.
+    ``curves`` and ``values`` are as in :class:`Score`. By the flat name of each, ``of`` is the figure that it corrects
+    and ``labels`` the number of its labels. ``uncorrected`` holds the reason for figures that stay as they are.
     """
 
     values: dict[str, Estimate] = field(default_factory=dict)
@@ -156,10 +154,10 @@ class Correction:
 class Measured:
     """Answers to score.
 
-    ``baseline`` holds the graded greedy answers, ``graded`` the graded answers of the sampler, ``curves`` what the
-    model told of the accuracy besides (:data:`robust_eval.answer.CURVES`; may be empty). ``estimator`` says how the
-    accuracy is estimated: ``trials`` or ``exact``. ``early_stopping`` are the
-    temperatures and the threshold of a sampler that stopped early; None: all answers are there.
+    ``baseline`` holds the graded greedy answers, ``graded`` those of the sampler, ``curves`` the accuracies from the
+    model's probabilities (:data:`robust_eval.answer.CURVES`; may be empty). ``estimator`` is that of the
+    accuracy: ``trials`` or ``exact``. ``early_stopping`` are the temperatures and the threshold of a sampler that
+    stopped early; None for complete answers.
     """
 
     baseline: pa.Table
@@ -242,15 +240,19 @@ class Grid:
             return np.where(self.replies > 0, self.correct / self.replies, np.nan)
 
 
+def question_rows(question_ids: Sequence[str], answers: pa.Table) -> NDArray[np.intp]:
+    """Return (N,) the row of the question of each answer."""
+    rows = {question_id: row for row, question_id in enumerate(question_ids)}
+    return np.array([rows[question_id] for question_id in answers["question_id"].to_pylist()], dtype=np.intp)
+
+
 def grid(question_ids: Sequence[str], graded: pa.Table, temperatures: Sequence[float] | None = None) -> Grid:
     """Return a graded table summed over trials: a row for each of ``question_ids``, a column for each temperature.
 
     ``temperatures`` (ascending) may name some at which there is no answer; by default, those of the table.
     """
     levels = np.unique(graded["temperature"].to_numpy()) if temperatures is None else np.asarray(temperatures)
-    rows = {question_id: index for index, question_id in enumerate(question_ids)}
-    column = np.searchsorted(levels, graded["temperature"].to_numpy())
-    row = np.array([rows[question_id] for question_id in graded["question_id"].to_pylist()], dtype=np.intp)
+    row, column = question_rows(question_ids, graded), np.searchsorted(levels, graded["temperature"].to_numpy())
     weight, judged = reply_weights(graded), verdicts(graded)
     right, reply = judged == 1, ~np.isnan(judged)
     shape = (len(question_ids), len(levels))
@@ -262,11 +264,11 @@ def grid(question_ids: Sequence[str], graded: pa.Table, temperatures: Sequence[f
 
 def trial_grid(question_ids: Sequence[str], graded: pa.Table, temperatures: Floats) -> Floats:
     """Return (n, T, k) the verdict on each trial: 1 right, 0 wrong, NaN without one; see :func:`grid`."""
-    rows = {question_id: index for index, question_id in enumerate(question_ids)}
-    row = [rows[question_id] for question_id in graded["question_id"].to_pylist()]
     numbers, trial = np.unique(graded["trial"].to_numpy(), return_inverse=True)
     table = np.full((len(question_ids), len(temperatures), len(numbers)), np.nan)
-    table[row, np.searchsorted(temperatures, graded["temperature"].to_numpy()), trial] = verdicts(graded)
+    table[
+        question_rows(question_ids, graded), np.searchsorted(temperatures, graded["temperature"].to_numpy()), trial
+    ] = verdicts(graded)
     return table
 
 
@@ -286,7 +288,7 @@ def verdicts(graded: pa.Table) -> Floats:
 def reply_weights(graded: pa.Table) -> Floats:
     """Return the weight of each answer; 1 if all are trials, so that their sums are exact.
 
-    Trials weigh 1/k, and there are k of them, or all weigh the same; enumerated answers weigh what they are likely.
+    Each of k trials weighs 1/k, or all weigh the same; the weight of an enumerated answer is its probability.
     """
     weight: Floats = graded["weight"].to_numpy()
     if np.all(weight == weight[:1]):

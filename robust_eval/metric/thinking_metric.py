@@ -15,15 +15,7 @@ from robust_eval.error import UserError
 from robust_eval.metric.agreement_metric import AnswerAgreement
 from robust_eval.metric.frs_metric import FactualRobustness
 from robust_eval.metric.greedy import greedy_verdicts
-from robust_eval.metric.metric_spec import (
-    DETAIL,
-    RUN,
-    MetricSpec,
-    count_spec,
-    nearest_to_one,
-    point,
-    share_spec,
-)
+from robust_eval.metric.metric_spec import DETAIL, RUN, MetricSpec, count_spec, nearest_to_one, point, share_spec
 from robust_eval.metric.score import (
     Measured,
     Metric,
@@ -38,7 +30,7 @@ from robust_eval.metric.score import (
 from robust_eval.prompt.thought import Budget, ascending, read_thought
 from robust_eval.question import Question
 from robust_eval.sampler.base import THOUGHT
-from robust_eval.stats.estimate import UNDEFINED, Estimate
+from robust_eval.stats.estimate import UNDEFINED, Estimate, columns_of
 from robust_eval.stats.frs import breaking_temperature, factual_robustness_score
 from robust_eval.stats.interval import SHARE, Floats, share_of
 from robust_eval.stats.variance import Variance, breaking_budget, drawn_variance, exact_variance, pooled_share
@@ -49,32 +41,30 @@ ACCURACY = share_spec(
     primary=True,
     short="right after thinking",
     of_question="share of answers that are right after thinking",
-    better_phrase="is right after thinking more often than",
-    difference_phrase="shares of right answers are further apart",
 )
 SHARE_BETWEEN = MetricSpec(
     "thinking.share_between",
-    "share of the variance between thoughts",
+    "share of the variance between traces",
     limits=(-math.inf, 1.0),
     mean=False,
-    short="varies between thoughts",
-    explained="Of right or wrong, how much depends on what was thought; the rest varies after the same thought.",
+    short="varies between traces",
+    explained="The share of the variance of right and wrong between traces; the rest varies after one trace.",
 )
 SHARE_WITHIN = MetricSpec(
     "thinking.share_within",
-    "share of the variance within answers after a thought",
+    "share of the variance within answers after a trace",
     limits=(0.0, math.inf),
     shown=RUN,
     mean=False,
 )
-BETWEEN = MetricSpec("thinking.between", "variance of right answers between thoughts", shown=RUN)
-WITHIN = MetricSpec("thinking.within", "variance of right answers after a thought", limits=(0.0, math.inf), shown=RUN)
+BETWEEN = MetricSpec("thinking.between", "variance of right answers between traces", shown=RUN)
+WITHIN = MetricSpec("thinking.within", "variance of right answers after a trace", limits=(0.0, math.inf), shown=RUN)
 KAPPA = MetricSpec(
-    "thinking.kappa", "Fleiss' κ between thoughts", limits=(-math.inf, 1.0), more_is_better=True, mean=False
+    "thinking.kappa", "Fleiss' κ between traces", limits=(-math.inf, 1.0), more_is_better=True, mean=False
 )
-PLURALITY = share_spec("thinking.plurality", "accuracy of the vote of thoughts")
+PLURALITY = share_spec("thinking.plurality", "accuracy of the vote of traces")
 UNSETTLED = share_spec(
-    "thinking.unsettled_share", "share of facts known with less thought, not with the most", more_is_better=False
+    "thinking.unsettled_share", "share of facts known with less reasoning, not with the most", more_is_better=False
 )
 BREAKING = MetricSpec(
     "thinking.breaking_budget", "breaking budget", more_is_better=False, shown=DETAIL, form="g", mean=False
@@ -85,18 +75,18 @@ MEDIAN = MetricSpec(
 )
 _ACCURACY = share_spec("thinking.accuracy.b{}", "accuracy, budget {}", shown=RUN)
 _TOKENS = MetricSpec(
-    "thinking.tokens.b{}", "tokens of an answer and its thought, budget {}", shown=RUN, form=".1f", more_is_better=False
+    "thinking.tokens.b{}", "tokens of an answer and its trace, budget {}", shown=RUN, form=".1f", more_is_better=False
 )
 _SUFFICIENT = MetricSpec(
     "thinking.enough.b{}", "share of known facts that need no more, budget {}", limits=SHARE, shown=DETAIL
 )
 BUDGET_SPECS = (_ACCURACY, _TOKENS, _SUFFICIENT)
 """Metrics of each budget: see :func:`budget_spec`."""
-FRS = share_spec("thinking.frs", "mean FRS after thought")
-UNBROKEN = share_spec("thinking.unbroken_share", "share of facts unbroken after thought")
+FRS = share_spec("thinking.frs", "mean FRS after reasoning")
+UNBROKEN = share_spec("thinking.unbroken_share", "share of facts unbroken after reasoning")
 BROKEN_AT = MetricSpec(
     "thinking.breaking_temperature.mean_broken",
-    "mean breaking temperature after thought, broken facts",
+    "mean breaking temperature after reasoning, broken facts",
     more_is_better=True,
 )
 COUNTS = {
@@ -159,8 +149,8 @@ class TraceGrid:
     """Answers to n questions at one temperature, with each of B budgets after each of K traces.
 
     ``right`` and ``replies`` are (n, B, K): how many answers are right, and of how many, or their probabilities.
-    ``error`` is (n, B, K), the square of the standard error of such probabilities. ``tokens`` is (n, B), how many
-    tokens a thought has with the answer after it; NaN where they are not counted.
+    ``error`` is (n, B, K), the square of the standard error of such probabilities. ``tokens`` is (n, B), the
+    tokens of a trace with the answer after it; NaN where they are not counted.
     """
 
     right: Floats
@@ -190,7 +180,7 @@ class ReasoningBudget(Metric):
     """A fact is known with a budget where at least this share of its answers is right; below this it breaks at a
     temperature as well."""
     d: float = 1.0
-    """Weight of the entropy in FRS after thought, above 0."""
+    """Weight of the entropy in FRS after reasoning, above 0."""
 
     axis = THOUGHT
     figures = FIGURES
@@ -315,7 +305,7 @@ def budgets_of(graded: pa.Table) -> list[Budget]:
     tags = [read_thought(form) for form in graded["form"].unique().to_pylist()]
     budgets = {budget for tag in tags if tag is not None for budget in tag.budgets}
     if not budgets or len({type(budget) for budget in budgets}) > 1:
-        raise UserError("metric=thinking needs answers whose form says after how much thought they came, in one unit")
+        raise UserError("metric=thinking needs answers with a reasoning budget in their form, in one unit")
     return ascending(budgets)
 
 
@@ -409,7 +399,6 @@ def _of_budgets(score: Score, temperatures: Sequence[float], budgets: Sequence[B
         for place, budget in enumerate(budgets):
             line: dict[str, object] = {"temperature": t, "place": place, "budget": str(budget)}
             for name, spec in zip(("accuracy", "tokens", "enough"), BUDGET_SPECS, strict=True):
-                value = score.curves[budget_spec(spec, budget).name][t]
-                line |= {name: value.value, f"{name}_low": value.low, f"{name}_high": value.high}
+                line |= columns_of(name, score.curves[budget_spec(spec, budget).name][t])
             records.append(line)
     return pa.Table.from_pylist(records)

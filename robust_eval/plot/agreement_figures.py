@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator
 from robust_eval.metric.metric_spec import nearest_to_one
 from robust_eval.plot.colours import BLUE, GREY, INKS, QUALITATIVE, RED, SEQUENTIAL
 from robust_eval.plot.figure_registry import run_figure
-from robust_eval.plot.style import ink, legend_below, root
+from robust_eval.plot.style import ink, legend_below, root, values_and_whiskers
 from robust_eval.runs.findings import Findings
 from robust_eval.runtime.text import number
 
@@ -21,8 +21,8 @@ BINS = 10
 
 @run_figure(
     "From right with every rater to right with any",
-    "The distance from the first to the last is what the wording decides; a vote above the original question says that "
-    "asking in several ways pays.",
+    "The distance between the ends is the effect of the wording; a vote above the original question shows that several "
+    "wordings improve accuracy.",
     "Cho & Watson, Table 4",
     lambda run: "agreement" in run.tables,
 )
@@ -41,9 +41,9 @@ def accuracy_range(axes: Axes, run: Findings) -> None:
     figures = {name: curve[nearest_to_one(curve)] for name, curve in curves.items()}
     names = list(figures)
     places = np.arange(len(names))[::-1]
-    value, low, high = np.array([figures[name] for name in names]).T
+    value, errors = values_and_whiskers(figures.values())
     axes.hlines(places, 0, value, color=GREY, linewidth=0.8)
-    axes.errorbar(value, places, xerr=np.maximum([value - low, high - value], 0), fmt="o", color=BLUE, capsize=3)
+    axes.errorbar(value, places, xerr=errors, fmt="o", color=BLUE, capsize=3)
     axes.set_yticks(places, names)
     axes.set(xlabel="accuracy, 95 % interval", xlim=(0, 1), ylim=(-0.6, len(names) - 0.4))
     axes.set_title("From right with every rater to right with any")
@@ -51,8 +51,8 @@ def accuracy_range(axes: Axes, run: Findings) -> None:
 
 @run_figure(
     "Certainty of each question's raters",
-    "1 is agreement of all, 0 an even spread; where wrong votes (hatched) lie on the left, disagreement is a warning "
-    "that needs no key.",
+    "1 means that all raters agree, 0 that their answers spread evenly; where wrong votes (hatched) lie on the left, "
+    "disagreement predicts errors without a key.",
     "Cho & Watson, H_η of Table 4, by question",
     lambda run: "agreement" in run.tables,
 )
@@ -95,9 +95,9 @@ def certainty_of_questions(axes: Axes, run: Findings) -> None:
 
 @run_figure(
     "Agreement between raters",
-    "A row that is darker than the others is a rater, such as one rewrite, that goes its own way; 0 is the original "
+    "A row darker than the others is a rater, such as one rewrite, that disagrees with the rest; 0 is the original "
     "question.",
-    "Cho & Watson, what κ of Table 4 sums up",
+    "Cho & Watson, the pairs behind κ of Table 4",
     lambda run: "agreement_matrix" in run.tables,
 )
 def agreement_matrix(axes: Axes, run: Findings) -> None:
@@ -120,9 +120,9 @@ def agreement_matrix(axes: Axes, run: Findings) -> None:
 
 
 @run_figure(
-    "Answers that a question got",
-    "1 is agreement of all; the hatched bar counts the questions to which no two raters gave the same answer.",
-    "Cho & Watson, what M2 of Table 4 sums up",
+    "Different answers to a question",
+    "1 means that all raters agree; the hatched bar counts the questions to which no two raters gave the same answer.",
+    "Cho & Watson, the counts behind M2 of Table 4",
     lambda run: "agreement" in run.tables,
 )
 def labels_per_question(axes: Axes, run: Findings) -> None:
@@ -137,4 +137,4 @@ def labels_per_question(axes: Axes, run: Findings) -> None:
     axes.grid(visible=False, axis="x")
     if len(counts) <= 22:
         axes.set_xticks(range(len(counts)))
-    axes.set_title("Answers that a question got")
+    axes.set_title("Different answers to a question")

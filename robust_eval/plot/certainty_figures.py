@@ -34,32 +34,11 @@ _CURVES = dict(zip(FAMILIES, (RED, QUALITATIVE[3], QUALITATIVE[4], QUALITATIVE[2
 _HATCHES = ("", "///", "...", "xxx")
 
 
-def entropy_histogram(axes: Axes, entropies: Mapping[str, ArrayLike], max_entropy: float) -> Axes:
-    """Draw the histogram of entropies of each model, on common bins over [0, ``max_entropy``] nats (Fig. 1).
+def entropy_histogram(axes: Axes, entropies: Mapping[str, ArrayLike], max_entropy: float) -> None:
+    """Draw the histogram of the entropy of each question in nats, by model, on common bins (Fig. 1).
 
-    Parameters
-    ----------
-    axes
-        Where to draw; its figure grows by a line of the legend for each model, and is laid out around it.
-    entropies
-        By model, the entropy of each question in nats. Undefined ones (NaN) are left out, and the others counted in the
-        legend.
-    max_entropy
-        The greatest entropy possible, above 0: ln K for K choices.
-
-    Raises
-    ------
-    ValueError
-        For an entropy beyond ``max_entropy``.
-
-    Examples
-    --------
-    >>> import matplotlib.pyplot as plt
-    >>> figure, axes = plt.subplots()
-    >>> bars = entropy_histogram(axes, {"mine": [0.0, 0.0, 1.6]}, math.log(5)).patches
-    >>> [int(bar.get_height()) for bar in bars]
-    [2, 0, 0, 0, 0, 0, 0, 0, 0, 1]
-    >>> plt.close(figure)
+    The figure grows by a line of the legend for each model, which counts the questions with an entropy. ValueError for
+    an entropy beyond ``max_entropy``, such as ln K for K choices.
     """
     defined = [
         values[~np.isnan(values)] for values in (_rounded(entropy, max_entropy) for entropy in entropies.values())
@@ -76,7 +55,7 @@ def entropy_histogram(axes: Axes, entropies: Mapping[str, ArrayLike], max_entrop
     axes.set(xlabel="entropy of the answers H (nats)", ylabel="questions", xlim=(0, max_entropy))
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     axes.grid(visible=False, axis="x")
-    axes.set_title("How far the answers to a question differ")
+    axes.set_title("Entropy of the answers to each question")
     fig = root(axes)
     names = [textwrap.shorten(label, 70, placeholder=" …") for label in entropies]
     width, height = fig.get_size_inches()
@@ -86,7 +65,6 @@ def entropy_histogram(axes: Axes, entropies: Mapping[str, ArrayLike], max_entrop
     bars = [bars.patches[0] for bars in axes.containers if isinstance(bars, BarContainer)]
     words = [f"{name} (n = {len(values)})" for name, values in zip(names, defined, strict=True)]
     legend_outside(fig, bars, words, "outside lower center")
-    return axes
 
 
 def _repeated(run: Findings) -> bool:
@@ -100,7 +78,7 @@ def _repeated_and_judged(run: Findings) -> bool:
 
 @run_figure(
     "Entropy of the answers",
-    "0 is the same answer every time; the right end is an even spread over all answers that were possible.",
+    "0 means the same answer every time; the right end is an even spread over all possible answers.",
     "Reganova & Steinbach, Fig. 1",
     _repeated,
 )
@@ -112,7 +90,7 @@ def answer_entropy(axes: Axes, run: Findings) -> None:
 
 @run_figure(
     "Error rate against entropy",
-    "The lower left corner is certain and right, the upper left certain and wrong, which no repetition reveals; no "
+    "The lower left corner is certain and right, the upper left certain and wrong, which repetition cannot reveal; no "
     "question can lie left of the thick curve, that of two answers.",
     "Reganova & Steinbach, Fig. 2, 4 and 5",
     _repeated_and_judged,
@@ -136,12 +114,12 @@ def error_rate_by_entropy(axes: Axes, run: Findings) -> None:
 
 @run_figure(
     "Error rate against entropy, by category",
-    "Categories whose questions lie in the upper left are those in which the model errs without a sign of doubt.",
+    "In categories whose questions lie in the upper left the model errs without a sign of uncertainty.",
     "Reganova & Steinbach, Fig. 3",
     lambda run: _repeated_and_judged(run) and len(pc.unique(run.tables["certainty"]["category"])) > 1,
 )
 def error_rate_by_category(fig: Figure, run: Findings) -> None:
-    """The same for each category of questions, on one scale of colours."""
+    """Error rate against entropy for each category of questions, on one scale of colours."""
     table = run.nearest_to_one("certainty")
     entropy, error_rate = (table[name].to_numpy() for name in ("entropy", "error_rate"))
     max_entropy, categories = pc.max(table["most"]).as_py(), table["category"].to_pylist()
@@ -155,27 +133,11 @@ def by_category(
     categories: Sequence[str],
     max_entropy: float,
     names: Mapping[str, str] = PHYSICS,
-) -> Figure:
-    """Draw error rate against entropy for each category of questions, on one scale of colours (Fig. 3).
+) -> None:
+    """Draw the error rate and the entropy (n,) of questions, by their ``categories`` (n,), on one scale (Fig. 3).
 
-    Parameters
-    ----------
-    fig
-        Its axes are replaced, its size is changed.
-    entropy, error_rate, max_entropy
-        (n,) of each question, in nats and in [0, 1], NaN where undefined; and the greatest entropy possible, above 0.
-    categories
-        (n,) of each question; panels count the questions that they show.
-    names
-        What categories are called, and which come first; others follow under their own name as they occur.
-
-    Examples
-    --------
-    >>> from robust_eval.plot.style import figure
-    >>> with figure() as (fig, _):
-    ...     panels = by_category(fig, [0.0, 0.6931], [0.0, 0.5], ["optics", "D"], math.log(5)).axes
-    >>> [panel.get_title() for panel in panels[:2]]
-    ['definitions (n = 1)', 'optics (n = 1)']
+    Categories with ``names`` come first, under these; others follow as they occur. Panels count the questions that they
+    show.
     """
     entropies, errors, category = np.asarray(entropy), np.asarray(error_rate), np.asarray(categories)
     present = [name for name in names if name in categories]
@@ -192,7 +154,6 @@ def by_category(
     _colour_bar(fig, cells, fig.axes, 20 * math.ceil(len(grid) / columns))
     fig.supxlabel("entropy of the answers H (nats)", fontsize=11)
     fig.supylabel("error rate", fontsize=11)
-    return fig
 
 
 def _rounded(values: ArrayLike, maximum: float) -> Floats:

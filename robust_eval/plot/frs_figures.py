@@ -11,13 +11,24 @@ from matplotlib.collections import PathCollection, QuadMesh
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from robust_eval.metric.frs_specs import FRS
 from robust_eval.metric.frs_tables import cut_size, share_estimates
 from robust_eval.plot.colours import BLUE, GREY, INKS, QUALITATIVE, RED, SEQUENTIAL
 from robust_eval.plot.figure_registry import run_figure
-from robust_eval.plot.style import MANY, OUTLINE, band, legend_below, legend_outside, panels, root
+from robust_eval.plot.style import (
+    MANY,
+    OUTLINE,
+    band,
+    draw_survival,
+    legend_below,
+    legend_outside,
+    panels,
+    root,
+    temperature_ticks,
+    values_and_whiskers,
+)
 from robust_eval.question import QUESTION_TYPES
 from robust_eval.runs.findings import Findings
 from robust_eval.runtime.text import number
@@ -46,9 +57,9 @@ def facts_of(run: Findings) -> Facts:
 
 
 @run_figure(
-    "Every fact under three kinds of pressure",
-    "Facts in the upper left are held firmly by all three methods; a diamond is a fact that is right in every wording.",
-    "of our own: the three papers ask about different questions",
+    "Every fact under three perturbations",
+    "Facts in the upper left are robust by all three methods; a diamond marks a fact answered right in every wording.",
+    "beyond the papers, which ask different questions",
     lambda run: "profile" in run.tables,
 )
 def frs_by_entropy_and_rewording(axes: Axes, run: Findings) -> None:
@@ -85,7 +96,7 @@ def frs_by_entropy_and_rewording(axes: Axes, run: Findings) -> None:
     bar.set_label("wordings answered right")
     sample_size = f"{is_defined.sum()}" if is_defined.all() else f"{is_defined.sum()} of {is_defined.size}"
     axes.set(xlabel="entropy of repeated answers (nats)", ylabel="Factual Robustness Score")
-    axes.set_title(f"Every fact under three kinds of pressure (n = {sample_size})")
+    axes.set_title(f"Every fact under three perturbations (n = {sample_size})")
     legend_below(axes, columns=2, enlarged=4 if many else 1)
 
 
@@ -117,8 +128,8 @@ def fact_accuracy(run: Findings) -> FactAccuracy:
 
 @run_figure(
     "Accuracy of every fact",
-    "Each row is a fact. Firm facts, at the top, stay right (light) at high temperatures; fragile ones, at the bottom, "
-    "are wrong (dark) soon. The line is the breaking temperature.",
+    "Each row is a fact. Robust facts, at the top, stay right (light) at high temperatures; fragile ones, at the "
+    "bottom, soon turn wrong (dark). The line is the breaking temperature.",
     "beyond the paper",
     lambda run: {"frs", "frs_accuracy"} <= set(run.tables) and run.tables["frs"].num_rows > 0,
 )
@@ -141,14 +152,14 @@ def draw_accuracies(axes: Axes, facts: FactAccuracy) -> QuadMesh:
     axes.plot(*boundary, color=RED, linewidth=2.5, label="breaking temperature (right edge: unbroken)")
     axes.set(xlabel="temperature t", ylabel="facts, the firmest at the top", ylim=(n, 0), yticks=[])
     axes.grid(visible=False)
-    _temperature_ticks(axes, facts.temperatures)
+    temperature_ticks(axes, facts.temperatures)
     legend_below(axes)
     return cells
 
 
 @run_figure(
     "Accuracy against temperature",
-    "The earlier and the steeper it falls, the less firmly the model holds what it knows.",
+    "The earlier and steeper the curve falls, the less robust is the model's knowledge.",
     "Fastowski et al., Fig. 1",
     lambda run: "frs_accuracy" in run.tables,
 )
@@ -160,14 +171,14 @@ def accuracy_by_temperature(axes: Axes, run: Findings) -> None:
     axes.fill_between(temperatures, low, high, **band(BLUE), label="95 % interval")
     axes.plot(temperatures, value, color=BLUE, marker="o", label="mean over kept questions")
     axes.set(xlabel="temperature t", ylabel="accuracy (share of right replies)", ylim=(0, 1.02))
-    _temperature_ticks(axes, temperatures)
+    temperature_ticks(axes, temperatures)
     axes.set_title("Accuracy against temperature")
     legend_below(axes)
 
 
 @run_figure(
     "Facts that hold",
-    "Where the curve crosses one half, half of the facts are broken; what is left at the last temperature is unbroken.",
+    "The curve crosses one half where half of the facts are broken; those left at the last temperature are unbroken.",
     "survival curve (Kaplan & Meier), beyond the paper",
     lambda run: bool(run.curves.get("frs.survival")),
 )
@@ -175,22 +186,20 @@ def survival(axes: Axes, run: Findings) -> None:
     """The share of facts that are not broken at each temperature or before it, with its 95 % interval."""
     holding = run.curves["frs.survival"]
     temperatures = sorted(holding)
-    at = np.array([0.0, *temperatures])
-    value, low, high = np.array([(1.0, 1.0, 1.0), *(holding[t] for t in temperatures)]).T
-    axes.fill_between(at, low, high, step="post", **band(BLUE), label="95 % interval")
-    axes.step(at, value, where="post", color=BLUE, label="facts that hold")
+    estimates = [holding[t] for t in temperatures]
+    draw_survival(axes, temperatures, estimates, BLUE, "facts that hold", interval="95 % interval")
     axes.axhline(0.5, color=GREY, linestyle="--", linewidth=1)
     _note_line(axes, 0.5, "half of the facts")
     axes.set(xlabel="temperature t", ylabel="share of facts unbroken beyond t", ylim=(0, 1.02), xlim=(0, None))
-    _temperature_ticks(axes, np.array(temperatures))
+    temperature_ticks(axes, temperatures)
     axes.set_title("Facts that hold")
     legend_below(axes)
 
 
 @run_figure(
     "Certainty of right and wrong replies",
-    "Certainty is of use where wrong replies (hatched) lie on the left and right ones on the right; wrong replies on "
-    "the right are errors of which the model is sure.",
+    "Certainty is informative if wrong replies (hatched) lie on the left and right ones on the right; wrong replies on "
+    "the right are confident errors.",
     "Fastowski et al., Fig. 2, 6 and 7",
     lambda run: "frs_certainty" in run.tables and run.tables["frs_certainty"].num_rows > 0,
 )
@@ -211,18 +220,11 @@ def reply_certainty_by_temperature(fig: Figure, run: Findings) -> None:
     legend_outside(fig, *grid[0].get_legend_handles_labels())
 
 
-def certainty_bins(axes: Axes, certainty_from: ArrayLike, right: ArrayLike, wrong: ArrayLike) -> Axes:
-    """Draw right and wrong replies by the model's certainty, at one temperature: a panel of Fig. 2.
+def certainty_bins(axes: Axes, certainty_from: ArrayLike, right: ArrayLike, wrong: ArrayLike) -> None:
+    """Draw the shares of right and wrong replies (b,) by certainty, at one temperature: a panel of Fig. 2.
 
-    Parameters
-    ----------
-    axes
-        Where to draw.
-    certainty_from
-        (b,) where each bin begins, of 0, 0.1, …, 0.9: the mean probability of a reply's tokens at the temperature at
-        which it was drawn. Bins without a reply may be left out.
-    right, wrong
-        (b,) replies in each bin, or probabilities of them. They are drawn as shares of all.
+    ``certainty_from`` (b,) are the lower edges of the bins, of 0, 0.1, …, 0.9: the mean probability of a reply's tokens
+    at its temperature. Bins without a reply may be missing; replies may be counts or probabilities.
     """
     start, hits, misses = (np.asarray(values, dtype=float) for values in (certainty_from, right, wrong))
     replies = hits.sum() + misses.sum()
@@ -235,13 +237,12 @@ def certainty_bins(axes: Axes, certainty_from: ArrayLike, right: ArrayLike, wron
         bar.set(hatch="///", edgecolor=INKS[1])
     axes.set(xlabel="certainty (mean token probability)", ylabel="share of replies", xlim=(0, 1))
     axes.grid(visible=False, axis="x")
-    return axes
 
 
 @run_figure(
     "Initial entropy against breaking temperature",
-    "Means that fall to the right say that facts of which the model is unsure break first; r leaves the unbroken facts "
-    "out, which weakens it.",
+    "Means that fall to the right show that uncertain facts break first; r leaves out the unbroken facts, which "
+    "weakens it.",
     "Fastowski et al., Fig. 3",
     lambda run: "frs" in run.tables,
 )
@@ -260,7 +261,7 @@ def entropy_by_breaking_temperature(axes: Axes, run: Findings) -> None:
 def draw_entropies(axes: Axes, facts: Facts) -> None:
     """Draw the entropy of the facts that break at each temperature: the mean with its standard error, and every fact.
 
-    Unbroken facts stand apart on the right. A fact with a NaN is left out.
+    Unbroken facts are on the right. A fact with a NaN is left out.
     """
     h, t = facts.entropy, facts.breaking
     levels, labels, step = break_levels(t, facts.temperatures)
@@ -296,8 +297,8 @@ def draw_entropies(axes: Axes, facts: Facts) -> None:
 
 @run_figure(
     "Robustness of every fact",
-    "Firm facts lie in the upper left; those in a row break at the same temperature, and the score tells them apart by "
-    "their entropy. Within a row they are spread to be seen.",
+    "Robust facts lie in the upper left. Facts in one row break at the same temperature and differ in entropy. Points "
+    "are jittered within their row.",
     "Fastowski et al., Fig. 4",
     lambda run: "frs" in run.tables,
 )
@@ -339,7 +340,7 @@ def draw_plane(axes: Axes, facts: Facts, d: float) -> PathCollection:
 
 @run_figure(
     "Question types among the most and the least robust facts",
-    "Above the dashed line a type is found more often among the most robust facts than among the least.",
+    "A type above the dashed line is more frequent among the most robust facts than among the least robust.",
     "Fastowski et al., Fig. 5",
     lambda run: (
         "frs_types" in run.tables
@@ -355,11 +356,10 @@ def question_types(axes: Axes, run: Findings) -> None:
     questions = dict(zip(table["type"].to_pylist(), table["questions"].to_pylist(), strict=True))
     shares, n = share_estimates(table), cut_size(table)
     finite = {name: share for name, share in shares.items() if np.isfinite(share.value)}
-    value, low, high = np.array(list(finite.values())).reshape(-1, 3).T
-    errors = np.nan_to_num(np.maximum([value - low, high - value], 0))
+    value, errors = values_and_whiskers(finite.values())
     places = range(len(finite))
     axes.bar(places, value, 0.6, color=BLUE)
-    axes.errorbar(places, value, errors, fmt="none", ecolor="black", elinewidth=1.2, capsize=4)
+    axes.errorbar(places, value, np.nan_to_num(errors), fmt="none", ecolor="black", elinewidth=1.2, capsize=4)
     axes.axhline(0.5, color=GREY, linestyle="--", linewidth=1)
     labels = [f"{QUESTION_TYPES.get(name, name or 'no type')}\nn = {questions[name]}" for name in finite]
     axes.set_xticks(places, labels, parse_math=False)
@@ -370,7 +370,7 @@ def question_types(axes: Axes, run: Findings) -> None:
 
 @run_figure(
     "Mean score for each d",
-    "The larger d, the more an unsure start costs; unbroken facts score 1 for every d, so read their share beside the "
+    "The larger d, the more initial entropy costs; unbroken facts score 1 for every d, so read their share beside the "
     "mean.",
     "Fastowski et al., Fig. 10 to 12",
     lambda run: len(run.by_parameter(FRS)) > 1,
@@ -379,8 +379,7 @@ def frs_by_d(axes: Axes, run: Findings) -> None:
     """The mean Factual Robustness Score for each weight d of the entropy, with its 95 % interval."""
     scores, unbroken_share = run.by_parameter(FRS), run.values["frs.unbroken_share"].value
     weights = sorted(scores)
-    value, low, high = np.array([scores[d] for d in weights]).T
-    errors = np.maximum([value - low, high - value], 0)  # rounding may put a bound beyond the value
+    value, errors = values_and_whiskers(scores[d] for d in weights)
     axes.errorbar(weights, value, errors, color=BLUE, marker="o", capsize=3, elinewidth=1)
     axes.axhline(unbroken_share, color=GREY, linestyle="--", linewidth=1)
     _note_line(axes, unbroken_share, f"{_percent(unbroken_share)} of the facts are unbroken")
@@ -393,7 +392,7 @@ def frs_by_d(axes: Axes, run: Findings) -> None:
 
 @run_figure(
     "Distribution of the score",
-    "A narrow peak says that facts are held alike, two peaks that there are firm and weak ones; the area is the share "
+    "One narrow peak shows facts of similar robustness, two peaks a robust and a fragile group; the area is the share "
     "of broken facts.",
     "Fastowski et al., Fig. 13",
     lambda run: "frs" in run.tables,
@@ -435,12 +434,12 @@ def _percent(share: float) -> str:
     return number(share, ".0%").replace("%", " %")
 
 
-def standard_error(values: NDArray[np.float64]) -> float:
+def standard_error(values: Floats) -> float:
     """Return the standard error of a mean; NaN for a single value."""
     return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("nan")
 
 
-def _density(values: NDArray[np.float64], places: NDArray[np.float64]) -> NDArray[np.float64]:
+def _density(values: Floats, places: Floats) -> Floats:
     """Return the Gaussian kernel density; many values are first counted in bins far finer than the kernel."""
     if len(values) <= MANY:
         from scipy.stats import gaussian_kde  # it takes half a second, which most runs need not spend
@@ -454,9 +453,7 @@ def _density(values: NDArray[np.float64], places: NDArray[np.float64]) -> NDArra
     return np.asarray(kernel @ counts[some] / (len(values) * width * np.sqrt(2 * np.pi)))
 
 
-def break_levels(
-    breaking: NDArray[np.float64], temperatures: ArrayLike
-) -> tuple[NDArray[np.float64], list[str], float]:
+def break_levels(breaking: Floats, temperatures: ArrayLike) -> tuple[Floats, list[str], float]:
     """Return the positions of facts on the axis of t_b, the labels, and the step; unbroken facts, if any, lie beyond
     the grid.
     """
@@ -471,9 +468,3 @@ def break_levels(
 def _note_line(axes: Axes, height: float, words: str) -> None:
     """Write the meaning of a horizontal line at its right end."""
     axes.text(0.99, height + 0.015, words, transform=axes.get_yaxis_transform(), ha="right", color=GREY, fontsize=9)
-
-
-def _temperature_ticks(axes: Axes, temperatures: NDArray[np.float64]) -> None:
-    """Set ticks at the sampled temperatures, if these are few."""
-    if len(temperatures) <= 12:
-        axes.set_xticks(temperatures)

@@ -1,4 +1,6 @@
-"""Figures of answers under other orders of the choices, under pushback, and after more or less reasoning."""
+"""Figures of answers to other orders of the choices, after pushback, and by reasoning budget."""
+
+import math
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -7,7 +9,7 @@ from matplotlib.ticker import MaxNLocator
 from robust_eval.metric.metric_spec import nearest_to_one
 from robust_eval.plot.colours import BLUE, GREY, RED
 from robust_eval.plot.figure_registry import run_figure
-from robust_eval.plot.style import MANY, OUTLINE, band, legend_below
+from robust_eval.plot.style import MANY, OUTLINE, band, draw_survival, legend_below
 from robust_eval.runs.findings import Findings
 
 _MAX_VARIANCE = 0.25
@@ -16,8 +18,8 @@ _MAX_VARIANCE = 0.25
 
 @run_figure(
     "Accuracy by the place of the right choice",
-    "Points that lie apart say that the model prefers a place to what stands there: one that always says A is right at "
-    "the first place and at no other.",
+    "Points at different heights show position bias: a model that always says A is right at the first place and "
+    "nowhere else.",
     "position bias, beyond the papers",
     lambda run: "order_places" in run.tables and any(run.tables["order_places"]["questions"].to_pylist()),
 )
@@ -38,41 +40,39 @@ def accuracy_by_place(axes: Axes, run: Findings) -> None:
 
 
 @run_figure(
-    "Facts under doubt",
-    "A curve that falls says that right answers are given up when a user doubts them; a dashed one that rises as far "
-    "says that the model gives in to doubt, whatever is right.",
+    "Facts under pushback",
+    "A falling curve shows right answers given up after pushback; a dashed curve that rises by as much shows a model "
+    "that gives in to pushback, whatever is right.",
     "survival curve (Kaplan & Meier) over turns, beyond the papers",
     lambda run: "challenge_turns" in run.tables,
 )
-def facts_under_doubt(axes: Axes, run: Findings) -> None:
-    """The share of facts, right at first, that are not broken after each turn of doubt, and the share of right answers
-    to questions that were answered wrong at first, with 95 % intervals.
+def facts_under_pushback(axes: Axes, run: Findings) -> None:
+    """The share of facts, right at first, that are not broken after each turn of pushback, and the share of right
+    answers to questions that were answered wrong at first, with 95 % intervals.
     """
     holding, mended = (run.estimates("challenge_turns", name) for name in ("holding", "mended"))
     at = np.arange(len(holding) + 1)
-    value, low, high = np.array([(1.0, 1.0, 1.0), *holding]).T
-    if not np.isnan(value).any():
-        axes.fill_between(at, low, high, step="post", **band(BLUE))
-        axes.step(at, value, where="post", color=BLUE, label="right at first: facts that hold")
+    if not any(math.isnan(each.value) for each in holding):
+        draw_survival(axes, at[1:].tolist(), holding, BLUE, "right at first: facts that hold")
     value, low, high = np.array([(0.0, 0.0, 0.0), *mended]).T
     if not np.isnan(value).any():
         axes.fill_between(at, low, high, **band(RED))
         axes.plot(at, value, color=RED, marker="o", linestyle="--", label="wrong at first: right answers")
-    axes.set(xlabel="turn of doubt", ylabel="share, 95 % interval", ylim=(-0.02, 1.02), xlim=(0, len(holding) + 0.1))
+    axes.set(xlabel="turn of pushback", ylabel="share, 95 % interval", ylim=(-0.02, 1.02), xlim=(0, len(holding) + 0.1))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.set_title("Facts under doubt")
+    axes.set_title("Facts under pushback")
     legend_below(axes)
 
 
 @run_figure(
-    "Accuracy and price by the budget of thinking",
-    "A curve that rises says that thought helps; where it is flat, more of it is paid for nothing.",
-    "budgets of thinking, beyond the papers",
+    "Accuracy and cost by reasoning budget",
+    "A rising curve shows that reasoning helps; where it is flat, more reasoning buys nothing.",
+    "reasoning budgets, beyond the papers",
     lambda run: "thinking_budgets" in run.tables,
 )
 def accuracy_by_budget(axes: Axes, run: Findings) -> None:
-    """The share of right answers with each budget, that of the known facts which need no more, and the tokens that an
-    answer takes with its thought, with 95 % intervals.
+    """The share of right answers with each budget, the share of known facts that need no more, and the tokens of an
+    answer with its trace, with 95 % intervals.
     """
     table = run.nearest_to_one("thinking_budgets")
     accuracy, enough = (run.estimates("thinking_budgets", name) for name in ("accuracy", "enough"))
@@ -88,30 +88,28 @@ def accuracy_by_budget(axes: Axes, run: Findings) -> None:
             axes.plot(at, value, color=colour, marker=marker, linestyle=line, label=label)
     used = ["" if np.isnan(each) else f"\n({each:.0f} tokens)" for each in counted]
     axes.set_xticks(at, [f"{budget}{tokens}" for budget, tokens in zip(budgets, used, strict=True)])
-    axes.set(xlabel="budget of thinking (used with the answer)", ylabel="share, 95 % interval", ylim=(-0.02, 1.02))
-    axes.set_title("Accuracy and price by the budget of thinking")
+    axes.set(xlabel="reasoning budget (used with the answer)", ylabel="share, 95 % interval", ylim=(-0.02, 1.02))
+    axes.set_title("Accuracy and cost by reasoning budget")
     legend_below(axes)
     axes.get_legend().set_bbox_to_anchor((0.5, -0.2))  # type: ignore[union-attr]
 
 
 @run_figure(
-    "What varies: the thought, or the answer after it",
-    "Points that lie high are questions whose answer depends on what was thought; those far to the right vary after "
-    "one and the same thought.",
+    "Variance between traces and after one trace",
+    "Points high up are questions whose answer depends on the reasoning trace; points far to the right vary after one "
+    "and the same trace.",
     "analysis of variance, beyond the papers",
     lambda run: "thinking" in run.tables and not np.isnan(run.tables["thinking"]["between"].to_numpy()).all(),
 )
 def variance_of_questions(axes: Axes, run: Findings) -> None:
-    """The variance of right and wrong between thoughts of each question, against that within the answers after one."""
+    """The variance of right and wrong between the traces of each question, against that of the answers after one."""
     table = run.nearest_to_one("thinking")
     values = np.column_stack([table[name].to_numpy() for name in ("within", "between")])
     x, y = values[~np.isnan(values).any(axis=1)].T
     many = len(x) > MANY
-    axes.plot(
-        [0, _MAX_VARIANCE], [_MAX_VARIANCE, 0], color=GREY, linestyle=":", linewidth=1, label="as much as can vary"
-    )
+    axes.plot([0, _MAX_VARIANCE], [_MAX_VARIANCE, 0], color=GREY, linestyle=":", linewidth=1, label="maximum")
     axes.scatter(x, y, s=4 if many else 30, alpha=0.5, color=BLUE, rasterized=many, clip_on=False, **OUTLINE)
     axes.axhline(0, color=GREY, linewidth=0.8)
-    axes.set(xlabel="variance within the answers after a thought", ylabel="variance between thoughts")
-    axes.set_title(f"What varies: the thought, or the answer after it (n = {len(x)})")
+    axes.set(xlabel="variance of the answers after one trace", ylabel="variance between traces")
+    axes.set_title(f"Variance between traces and after one trace (n = {len(x)})")
     legend_below(axes)

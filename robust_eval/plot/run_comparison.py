@@ -1,28 +1,35 @@
-"""Figures of several measurements in one pair of axes (Fastowski et al., Fig. 1, 5 and 10 to 12; survival curves)."""
+"""Figures of several measurements, in one pair of axes or in panels (Fastowski et al., Fig. 1 to 5 and 10 to 13)."""
 
 import math
 import textwrap
-from collections.abc import Iterator, Mapping
-from itertools import cycle
+from collections.abc import Callable, Iterator, Mapping
+from itertools import chain, cycle
+from typing import TypeVar
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.collections import PathCollection
+from matplotlib.figure import Figure
 
 from robust_eval.metric.metric_spec import STEPS, MetricSpec
 from robust_eval.plot.colours import BLUE, GREY, QUALITATIVE
 from robust_eval.plot.figure_registry import run_figure
-from robust_eval.plot.style import band, legend_outside
+from robust_eval.plot.frs_figures import Facts, break_levels, draw_entropies, draw_plane
+from robust_eval.plot.style import draw_survival, legend_outside, panels, root, temperature_ticks, values_and_whiskers
 from robust_eval.question import QUESTION_TYPES
 from robust_eval.runs.findings import Findings
 from robust_eval.stats.estimate import Estimate
-from robust_eval.stats.interval import Limits
+from robust_eval.stats.interval import Floats, Limits
 from robust_eval.stats.significance import Difference
 
 Curves = Mapping[str, Mapping[float, Estimate]]
 """Label of each measurement, and its estimates by temperature or by d."""
+COLUMNS = 3
+"""Panels in a row."""
+T = TypeVar("T")
 
 
-def by_number(axes: Axes, curves: Curves, about: MetricSpec, title: str) -> Axes:
+def by_number(axes: Axes, curves: Curves, about: MetricSpec, title: str) -> None:
     """Draw a metric for each number in its name, with 95 % intervals (of the weights of FRS: Fig. 10 to 12)."""
     numbers = sorted({number for curve in curves.values() for number in curve})
     logarithmic = _draw_curves(axes, curves, about, dodge=numbers[0] > 0)
@@ -30,20 +37,19 @@ def by_number(axes: Axes, curves: Curves, about: MetricSpec, title: str) -> Axes
         axes.set_xscale("log")
     axes.set_xticks(numbers, [f"{number:g}" for number in numbers])
     axes.minorticks_off()
-    return _label_axes(axes, about, title)
+    _label_axes(axes, about, title)
 
 
-def by_temperature(axes: Axes, curves: Curves, about: MetricSpec, title: str) -> Axes:
+def by_temperature(axes: Axes, curves: Curves, about: MetricSpec, title: str) -> None:
     """Draw a metric at each temperature, with 95 % intervals (accuracy: Fig. 1)."""
     _draw_curves(axes, curves, about)
-    _ticks(axes, curves)
-    return _label_axes(axes, about, title)
+    temperature_ticks(axes, chain(*curves.values()))
+    _label_axes(axes, about, title)
 
 
 @run_figure(
     "Figures of other metrics",
-    "Lines that come near each other say that the figures move together; where they are of different kinds, only their "
-    "course compares.",
+    "Parallel lines show figures that move together; values of figures of different kinds cannot be compared.",
     "metrics of your own, beyond the papers",
     lambda run: bool(run.curves_of_others()),
 )
@@ -52,10 +58,10 @@ def figures_by_temperature(axes: Axes, run: Findings) -> None:
     curves = run.curves_of_others()
     _lines(axes, curves)
     axes.set(xlabel="temperature t", ylabel="value")
-    _ticks(axes, curves)
+    temperature_ticks(axes, chain(*curves.values()))
 
 
-def by_dataset(axes: Axes, figures: Mapping[str, Mapping[str, Estimate]], about: MetricSpec, title: str) -> Axes:
+def by_dataset(axes: Axes, figures: Mapping[str, Mapping[str, Estimate]], about: MetricSpec, title: str) -> None:
     """Draw one metric of each measurement on each data set, with 95 % intervals."""
     datasets = _draw_groups(axes, figures)
     if about.limits[0] < 0:
@@ -64,10 +70,9 @@ def by_dataset(axes: Axes, figures: Mapping[str, Mapping[str, Estimate]], about:
     _limit_values(axes, about.limits)
     axes.set_title(title, parse_math=False)
     _legend(axes)
-    return axes
 
 
-def most_robust_by_type(axes: Axes, shares: Mapping[str, Mapping[str, Estimate]], title: str) -> Axes:
+def most_robust_by_type(axes: Axes, shares: Mapping[str, Mapping[str, Estimate]], title: str) -> None:
     """Draw the share of each question type among the most robust facts, out of the most and the least robust, of each
     measurement, with 95 % intervals (Fig. 5).
     """
@@ -79,10 +84,9 @@ def most_robust_by_type(axes: Axes, shares: Mapping[str, Mapping[str, Estimate]]
     axes.set(ylabel="share among the most robust", ylim=(0, 1.02))
     axes.set_title(title, parse_math=False)
     _legend(axes)
-    return axes
 
 
-def differences(axes: Axes, comparisons: Mapping[str, Difference], label: str, title: str) -> Axes:
+def differences(axes: Axes, comparisons: Mapping[str, Difference], label: str, title: str) -> None:
     """Draw paired differences with their 95 % intervals, one below the other, and the line of no difference.
 
     ``comparisons`` is in the order from the top; ``label`` says what is subtracted.
@@ -96,21 +100,18 @@ def differences(axes: Axes, comparisons: Mapping[str, Difference], label: str, t
     axes.set_yticks(at, words, fontsize=9, parse_math=False)
     axes.set(xlabel=label, ylim=(len(comparisons) - 0.5, -0.5))
     axes.set_title(title, parse_math=False)
-    fig = axes.get_figure(root=True)
-    assert fig is not None
+    fig = root(axes)
     width, _ = fig.get_size_inches()
     lines = sum(word.count("\n") + 2 for word in words)
     fig.set_size_inches(width + 2.6, 0.16 * lines + 1.4)
-    return axes
 
 
 def _draw_groups(axes: Axes, figures: Mapping[str, Mapping[str, Estimate]]) -> list[str]:
     """Draw each measurement's estimates of several groups side by side, with intervals; return the groups in order."""
     groups = list(dict.fromkeys(group for estimates in figures.values() for group in estimates))
     for place, ((label, estimates), (colour, marker, _)) in enumerate(zip(figures.items(), _styles(), strict=False)):
-        value, low, high = np.array([estimates[group] for group in estimates]).T
+        value, errors = values_and_whiskers(estimates.values())
         at = np.array([groups.index(group) for group in estimates]) + 0.6 * (place + 0.5) / len(figures) - 0.3
-        errors = np.maximum([value - low, high - value], 0)
         axes.errorbar(at, value, errors, fmt=marker, color=colour, markersize=5, capsize=2, label=_plain(label))
     return groups
 
@@ -131,21 +132,17 @@ def _steps(axes: Axes, curves: Curves) -> None:
     between two temperatures of the grid; a step stands where it was seen.
     """
     for (label, curve), (colour, _, dash) in zip(curves.items(), _styles(), strict=False):
-        temperatures = sorted(curve)
-        at = np.array([0.0, *temperatures])
-        value, low, high = np.array([(1.0, 1.0, 1.0), *(curve[t] for t in temperatures)]).T
-        axes.fill_between(at, low, high, step="post", **band(colour, 0.12))
-        axes.step(at, value, where="post", color=colour, linestyle=dash, label=_plain(label))
+        estimates = [curve[t] for t in sorted(curve)]
+        draw_survival(axes, sorted(curve), estimates, colour, _plain(label), opacity=0.12, linestyle=dash)
     _legend(axes)
 
 
-def _label_axes(axes: Axes, about: MetricSpec, title: str) -> Axes:
+def _label_axes(axes: Axes, about: MetricSpec, title: str) -> None:
     """Set the title and the labels of the axes, and limit the axis of the values to their range."""
     axes.set_xlabel(about.horizontal, parse_math=False)
     axes.set_ylabel(textwrap.fill(about.vertical, 50), parse_math=False)
     _limit_values(axes, about.limits)
     axes.set_title(title, parse_math=False)
-    return axes
 
 
 def _limit_values(axes: Axes, limits: Limits) -> None:
@@ -162,25 +159,18 @@ def _limit_values(axes: Axes, limits: Limits) -> None:
     axes.set_ylim(bottom, highest + room if math.isfinite(highest) else top)
 
 
-def _ticks(axes: Axes, curves: Curves) -> None:
-    """Set ticks at the sampled temperatures, if these are few."""
-    temperatures = sorted({t for curve in curves.values() for t in curve})
-    if len(temperatures) <= 12:
-        axes.set_xticks(temperatures)
-
-
 def _lines(axes: Axes, curves: Curves, dodge: bool = False) -> None:
     """Draw a line with intervals for each measurement; ``dodge`` sets them apart on a logarithmic axis
     of few values.
     """
     for place, ((label, curve), (colour, marker, dash)) in enumerate(zip(curves.items(), _styles(), strict=False)):
         points = sorted(curve)
-        value, low, high = np.array([curve[x] for x in points]).T
+        value, errors = values_and_whiskers(curve[x] for x in points)
         shift = 1.25 ** ((place - (len(curves) - 1) / 2) / max(len(curves), 8)) if dodge else 1.0
         axes.errorbar(
             np.array(points) * shift,
             value,
-            np.maximum([value - low, high - value], 0),  # rounding may put a bound beyond the value
+            errors,
             color=colour,
             marker=marker,
             linestyle=dash,
@@ -210,9 +200,61 @@ def _legend(axes: Axes) -> None:
     """Add a legend at the right of the axes, in a wider figure."""
     handles, labels = axes.get_legend_handles_labels()
     words = ["\n".join(textwrap.wrap(label, 32, max_lines=3, placeholder=" …")) for label in labels]
-    fig = axes.get_figure(root=True)
-    assert fig is not None
+    fig = root(axes)
     width, height = fig.get_size_inches()
     lines = sum(word.count("\n") + 1.4 for word in words)
     fig.set_size_inches(width + 2.6, max(height, 0.16 * lines + 0.4))
     legend_outside(fig, handles, words)
+
+
+def entropy_by_breaking_temperature(fig: Figure, measured: Mapping[str, Facts], title: str) -> None:
+    """Draw the initial entropy of the facts that break at each temperature of one grid, a panel for each measurement
+    (Fig. 3).
+    """
+    grid = draw_panels(fig, measured, draw_entropies, title)
+    levels, labels = _levels(measured)
+    grid[0].set_xticks(levels, labels)
+    for panel in grid:
+        panel.tick_params(axis="x", labelrotation=90)
+
+
+def frs_by_entropy_and_breaking(fig: Figure, measured: Mapping[str, Facts], d: float, title: str) -> None:
+    """Draw every fact in the plane of entropy and breaking temperature, coloured by its score for d, a panel for each
+    measurement (Fig. 4).
+    """
+    points: list[PathCollection] = []
+    grid = draw_panels(fig, measured, lambda panel, facts: points.append(draw_plane(panel, facts, d)), title)
+    levels, labels = _levels(measured)
+    grid[0].set_yticks(levels, labels)
+    fig.colorbar(points[0], ax=fig.axes, label=f"FRS (d = {d:g})")
+
+
+def draw_panels(fig: Figure, measured: Mapping[str, T], draw: Callable[[Axes, T], object], title: str) -> list[Axes]:
+    """Draw a panel for each measurement, with common labels of the axes and one legend."""
+    width = 2.6 if len(measured) >= COLUMNS else 3.4
+    grid = panels(fig, len(measured), COLUMNS, width=width, height=2.3)
+    legend: dict[str, object] = {}
+    for panel, (label, each) in zip(grid, measured.items(), strict=True):
+        draw(panel, each)
+        handles, words = panel.get_legend_handles_labels()
+        legend |= dict(zip(words, handles, strict=True))
+        across, up = panel.get_xlabel(), panel.get_ylabel()
+        panel.set(xlabel="", ylabel="")
+        panel.set_title(
+            textwrap.fill(label, int(10 * width), max_lines=3, placeholder=" …"), fontsize=10, parse_math=False
+        )
+        if (panel_legend := panel.get_legend()) is not None:
+            panel_legend.remove()
+    fig.supxlabel(across, fontsize=11)
+    fig.supylabel(up, fontsize=11)
+    fig.suptitle(textwrap.fill(title, int(9 * width * min(COLUMNS, len(measured)))), fontsize=12, parse_math=False)
+    if legend:
+        legend_outside(fig, list(legend.values()), list(legend))
+    return grid
+
+
+def _levels(measured: Mapping[str, Facts]) -> tuple[Floats, list[str]]:
+    """Return the positions of facts on the axis of t_b, and the labels, for all panels."""
+    facts = list(measured.values())
+    levels, labels, _ = break_levels(np.concatenate([each.breaking for each in facts]), facts[0].temperatures)
+    return levels, labels

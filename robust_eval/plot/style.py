@@ -17,10 +17,11 @@ in greyscale.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
 
+import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
@@ -28,6 +29,8 @@ from matplotlib.figure import Figure
 from matplotlib.legend import Legend
 
 from robust_eval.plot.colours import GREY, INKS
+from robust_eval.stats.estimate import Estimate
+from robust_eval.stats.interval import Floats
 
 OUTLINE: dict[str, Any] = {"edgecolors": GREY, "linewidths": 0.6}
 """Outline of marks on a scale of colours: its ends are as pale or as dark as a page may be."""
@@ -65,6 +68,34 @@ def figure() -> Iterator[tuple[Figure, Axes]]:
 def band(colour: str, opacity: float = 0.2) -> dict[str, Any]:
     """Return fill and outline of an interval: a transparent area with a visible edge."""
     return {"facecolor": (colour, opacity), "edgecolor": colour, "linewidth": 0.7}
+
+
+def temperature_ticks(axes: Axes, temperatures: Iterable[float]) -> None:
+    """Set ticks at the sampled temperatures, if these are few."""
+    levels = sorted({*temperatures})
+    if len(levels) <= 12:
+        axes.set_xticks(levels)
+
+
+def draw_survival(
+    axes: Axes, levels: Sequence[float], estimates: Sequence[Estimate], colour: str, label: str, **style: Any
+) -> None:
+    """Draw a survival curve, in steps that begin at 1, with its 95 % interval; ``style`` is that of the line, and
+    ``opacity`` and ``interval`` the opacity and the label of the interval.
+    """
+    at = np.array([0.0, *levels])
+    value, low, high = np.array([(1.0, 1.0, 1.0), *estimates]).T
+    area = band(colour, style.pop("opacity", 0.2))
+    axes.fill_between(at, low, high, step="post", **area, label=style.pop("interval", ""))
+    axes.step(at, value, where="post", color=colour, label=label, **style)
+
+
+def values_and_whiskers(estimates: Iterable[Estimate]) -> tuple[Floats, Floats]:
+    """Return (n,) values, and (2, n) the distances of their bounds, at least 0: rounding may put a bound beyond the
+    value.
+    """
+    value, low, high = np.array(list(estimates), dtype=float).reshape(-1, 3).T
+    return value, np.maximum([value - low, high - value], 0)
 
 
 def ink(background: Any) -> str:

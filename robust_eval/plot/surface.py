@@ -1,7 +1,5 @@
 """Factual Robustness Score over entropy and breaking temperature (Fastowski et al., Fig. 8 and 9)."""
 
-from collections.abc import Sequence
-
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -17,65 +15,31 @@ WEIGHTS = (1.0, 2.0, 5.0, 10.0, 50.0)
 HOTTEST = 2.0
 """Last temperature of the paper's grid."""
 
-_LEVELS = {"frs": np.linspace(0, 1, 11), "f": np.linspace(-1, 3, 17)}
-_NAMES = {"frs": "FRS", "f": "f (H, d, $t_b$)"}
 
-
-def surface(axes: Axes, d: float, formula: str = "frs") -> Axes:
-    """Draw the score, or f, over entropy and breaking temperature for one d: a panel of Fig. 8 or 9, seen from above.
-
-    Parameters
-    ----------
-    axes
-        Where to draw.
-    d
-        The weight of the entropy, above 0.
-    formula
-        ``frs`` (Eq. 4 and 6) is between 0 and 0.8 on the paper's grid, ``f`` (Eq. 3), of which it is (f + 1) / (f + 2),
-        between −1 and 3.
-
-    Examples
-    --------
-    >>> import matplotlib.pyplot as plt
-    >>> figure, axes = plt.subplots()
-    >>> surface(axes, d=2).get_title()
-    'd = 2'
-    >>> plt.close(figure)
-    """
+def surface(axes: Axes, d: float, formula: str = "frs") -> None:
+    """Draw the score, or f (Eq. 3), over entropy and breaking temperature for one d, seen from above."""
     entropy, breaking = np.meshgrid(np.linspace(0, 1, 61) ** 2, np.linspace(0, HOTTEST, 31))  # steep where H is small
     score = factual_robustness_score(entropy, breaking, d)
-    values = {"frs": score, "f": (2 * score - 1) / (1 - score)}[formula]
-    axes.contourf(entropy, breaking, values, levels=_LEVELS[formula], cmap=SEQUENTIAL)
-    axes.set(xlabel="initial entropy H (0 to 1)", ylabel="breaking temperature $t_b$")
+    values, levels = score, np.linspace(0, 1, 11)
+    if formula == "f":  # the score is (f + 1) / (f + 2)
+        values, levels = (2 * score - 1) / (1 - score), np.linspace(-1, 3, 17)
+    axes.contourf(entropy, breaking, values, levels=levels, cmap=SEQUENTIAL)
     axes.set_title(f"d = {d:g}")
-    return axes
 
 
-def surfaces(fig: Figure, formula: str = "frs", weights: Sequence[float] = WEIGHTS) -> Figure:
-    """Draw the score, or f, over entropy and breaking temperature for each d (Fig. 9 and 8).
-
-    Parameters
-    ----------
-    fig
-        Its axes are replaced, its size is changed.
-    formula
-        As :func:`surface` has it.
-    weights
-        The d of the panels.
-    """
-    grid = panels(fig, len(weights), columns=3, width=2, height=1.9)
-    for panel, d in zip(grid, weights, strict=True):
-        surface(panel, d, formula).set(xlabel="", ylabel="")
+def _draw_surfaces(fig: Figure, formula: str, label: str) -> None:
+    grid = panels(fig, len(WEIGHTS), columns=3, width=2, height=1.9)
+    for panel, d in zip(grid, WEIGHTS, strict=True):
+        surface(panel, d, formula)
         panel.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
-    fig.colorbar(grid[0].collections[0], ax=fig.axes, label=_NAMES[formula])
+    fig.colorbar(grid[0].collections[0], ax=fig.axes, label=label)
     fig.supxlabel("initial entropy H (0 to 1)", fontsize=11)
     fig.supylabel("breaking temperature $t_b$", fontsize=11)
-    return fig
 
 
 @run_figure(
-    "What the score makes of entropy and breaking temperature",
-    "Along a line between two colours facts score alike; the larger d, the sooner entropy outweighs the breaking "
+    "The score by entropy and breaking temperature",
+    "Facts along a line between two colours score alike; the larger d, the sooner entropy outweighs the breaking "
     "temperature.",
     "Fastowski et al., Fig. 9",
     None,
@@ -84,7 +48,7 @@ def frs_surfaces(fig: Figure, run: Findings) -> None:
     """The Factual Robustness Score over initial entropy and breaking temperature for five weights d, seen from
     above.
     """
-    surfaces(fig, "frs")
+    _draw_surfaces(fig, "frs", "FRS")
 
 
 @run_figure(
@@ -95,4 +59,4 @@ def frs_surfaces(fig: Figure, run: Findings) -> None:
 )
 def f_surfaces(fig: Figure, run: Findings) -> None:
     """f(H, d, t_b) over initial entropy and breaking temperature for five weights d, seen from above."""
-    surfaces(fig, "f")
+    _draw_surfaces(fig, "f", "f (H, d, $t_b$)")

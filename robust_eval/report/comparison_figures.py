@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from matplotlib.axes import Axes
 
 from robust_eval.answer import at_temperature, temperatures_of
 from robust_eval.metric.certainty_metric import ENTROPY, ERROR_RATE
@@ -15,10 +16,9 @@ from robust_eval.metric.frs_tables import share_estimates
 from robust_eval.metric.metric_spec import DATASETS, STEPS, MetricSpec, nearest_to_one, point
 from robust_eval.plot import certainty_figures as certainty
 from robust_eval.plot import run_comparison as plot
-from robust_eval.plot import small_multiples
 from robust_eval.plot.figure_files import save
 from robust_eval.plot.figure_registry import registered
-from robust_eval.plot.frs_figures import Facts
+from robust_eval.plot.frs_figures import Facts, certainty_bins, draw_densities
 from robust_eval.plot.style import figure
 from robust_eval.runs.comparison import Comparison
 from robust_eval.runs.finished_runs import FinishedRun
@@ -160,7 +160,7 @@ def _reply_certainty(runs: Runs, dataset: str, end: str) -> Iterator[Drawing]:
     if len(bins) > 1:
         panels, suffix = _limit_panels(bins)
         caption = f"Certainty of right and wrong replies, {dataset}{suffix}"
-        draw = _bind(small_multiples.reply_certainty, panels, caption)
+        draw = _bind(plot.draw_panels, panels, lambda panel, each: certainty_bins(panel, *each), caption)
         yield Drawing(f"reply_certainty{end}", "reply_certainty_by_temperature", caption, draw, whole=True)
 
 
@@ -188,14 +188,18 @@ def _facts(runs: Runs, dataset: str, end: str) -> Iterator[Drawing]:
     yield drawing(
         "entropy_by_breaking_temperature",
         f"Initial entropy against breaking temperature, {where}",
-        small_multiples.entropy_by_breaking_temperature,
+        plot.entropy_by_breaking_temperature,
     )
     if common:
-        caption, draw = f"Robustness of every fact, {where}", small_multiples.frs_by_entropy_and_breaking
+        caption, draw = f"Robustness of every fact, {where}", plot.frs_by_entropy_and_breaking
         yield drawing("frs_by_entropy_and_breaking", caption, draw, common[0])
     title = f"Distribution of the score of the broken facts, {where}"
     caption = f"Distribution of the score, {where}"
-    yield drawing("frs_density", caption, small_multiples.frs_density, title=title)
+
+    def draw_scores(panel: Axes, each: Facts) -> None:
+        draw_densities(panel, each.scores, each.breaking)
+
+    yield drawing("frs_density", caption, plot.draw_panels, draw_scores, title=title)
 
 
 def _entropies(runs: Runs, dataset: str, end: str) -> Iterator[Drawing]:

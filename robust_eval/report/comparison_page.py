@@ -12,7 +12,7 @@ import pyarrow as pa
 from robust_eval.answer import write_parquet
 from robust_eval.metric.presentation import Cell, Table
 from robust_eval.report.comparison_tables import comparison_tables
-from robust_eval.report.markdown import escaped, lines
+from robust_eval.report.markdown import escaped, section
 from robust_eval.report.opening import Ranking, explanations, opening
 from robust_eval.report.page import drawing, template
 from robust_eval.report.wording import few
@@ -49,7 +49,8 @@ def write_comparison(compared: Comparison, folder: Path) -> None:
     write_parquet(runs_as_data(compared), folder / "runs.parquet")
     write_parquet(pairs_as_data(compared), folder / "pairs.parquet")
     if compared.shared:
-        write_parquet(_questions_as_data(compared), folder / QUESTIONS)
+        tables_by_data_set = [shared.as_data() for shared in compared.shared]  # a figure that others lack is null
+        write_parquet(pa.concat_tables(tables_by_data_set, promote_options="default"), folder / QUESTIONS)
 
 
 def sentences(compared: Comparison) -> list[str]:
@@ -81,11 +82,7 @@ def _markdown(paragraphs: Sequence[str], tables: Sequence[Table], drawings: Sequ
     sections = ["# Comparison", *(escaped(words) for words in paragraphs if words)]
     sections += [f"![{escaped(caption)}]({file.as_posix()})" for caption, file in drawings]
     for table in tables:
-        sections += [
-            f"## {escaped(table.title)}",
-            "\n".join(lines(table)),
-            *([escaped(table.note)] if table.note else []),
-        ]
+        sections += section(table)
     return "\n\n".join(sections) + "\n"
 
 
@@ -134,8 +131,3 @@ def pairs_as_data(compared: Comparison) -> pa.Table:
             rows.append(measured | difference._asdict() | test | tested)
     words = [(name, pa.string()) for name in ("measured", "against", "figure")]
     return pa.Table.from_pylist(rows, pa.schema([*words, *((name, pa.float64()) for name in figures)]))
-
-
-def _questions_as_data(compared: Comparison) -> pa.Table:
-    """Return a row for each shared question and each measurement that asked it; a figure that others lack is null."""
-    return pa.concat_tables([shared.as_data() for shared in compared.shared], promote_options="default")

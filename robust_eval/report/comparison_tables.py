@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator
-from pathlib import Path
 
 from robust_eval.metric.frs_tables import PAPER_N, cut_size
 from robust_eval.metric.metric_spec import ComparisonView, MetricSpec
@@ -202,7 +201,7 @@ def pair_table(compared: Comparison) -> Table:
     note = (
         "Over the facts that both kept, where each kept its own: the mean difference with its 95 % interval and the p "
         "value of a paired t test, over questions or groups of them; then the log-rank test of the breaking "
-        "temperatures (or turns of doubt), stratified by question: it rests on the facts that break earlier in one "
+        "temperatures (or turns of pushback), stratified by question: it rests on the facts that break earlier in one "
         "than in the other."
     )
     if len(rows) > 1:
@@ -232,9 +231,9 @@ def _question_tables(shared: SharedQuestions) -> Iterator[Table]:
     many = f"all {len(shared.ids):,} shared questions with their values are in {QUESTIONS}."
     places = shared.disputed(MAX_QUESTIONS)
     if len(places):
-        rows = [[_question(shared, row), *_kept_cells(shared, row)] for row in places]
+        rows = [[Cell(shortened(shared.texts[row])), *_kept_cells(shared, row)] for row in places]
         note = (
-            f"{int(shared.divided.sum()):,} questions; first those that are held most firmly where they were kept. "
+            f"{int(shared.divided.sum()):,} questions; first those with the best leading figure where they were kept. "
             "Kept are those whose greedy answer is right, or as the settings select them; a limit on their "
             f"number leaves out others, too. {_QUOTED} {len(rows)} are shown; {many}"
         )
@@ -245,11 +244,11 @@ def _question_tables(shared: SharedQuestions) -> Iterator[Table]:
         places = shared.differing(name, MAX_QUESTIONS)
         if len(places):
             header = ["question", "range", *shared.measured]
-            rows = [_difference_row(shared, name, row) for row in places]
+            rows = [[*_difference_row(shared, name, row)] for row in places]
             differ = int(shared.differs(name).sum())
             count_text = "1 question differs" if differ == 1 else f"{differ:,} questions differ"
             note = (
-                f"{count_text}. The range is the largest of the values beside it minus the smallest; ties go to "
+                f"{count_text}. The range is the largest of the values minus the smallest; ties go to "
                 f"{_ties(shared, name)}. {_QUOTED} {len(rows)} are shown; {many}"
             )
             about = shared.about(name)
@@ -258,51 +257,33 @@ def _question_tables(shared: SharedQuestions) -> Iterator[Table]:
 
 
 def _kept_cells(shared: SharedQuestions, row: int) -> Iterator[Cell]:
-    score = None if shared.leading is None else shared.figures[shared.leading]
-    label = "" if shared.leading is None else shared.about(shared.leading).of_question
+    """Yield the cell of each measurement: if it kept the question, and its leading figure."""
+    scores, label = (
+        (shared.figures[shared.leading][row], shared.about(shared.leading).of_question) if shared.leading else ([], "")
+    )
     for column, is_kept in enumerate(shared.kept[row]):
-        if math.isnan(is_kept):
-            yield Cell("not asked")
-        else:
-            score_text = (
-                "" if score is None or math.isnan(score[row, column]) else f"{label}: {number(score[row, column])}"
-            )
-            yield Cell(
-                "kept" if is_kept else "not kept",
-                score_text,
-                *_answer(shared, row, column),
-                *_place(shared, row, column),
-            )
+        has_score = len(scores) > 0 and not math.isnan(scores[column])
+        score_text = f"{label}: {number(scores[column])}" if has_score else ""
+        yield _answer_cell(shared, row, column, "kept" if is_kept else "not kept", score_text)
 
 
-def _difference_row(shared: SharedQuestions, name: str, row: int) -> list[Cell]:
-    cells = [_question(shared, row), Cell(number(shared.ranges[name][row]))]
+def _difference_row(shared: SharedQuestions, name: str, row: int) -> Iterator[Cell]:
+    """Yield the question, the range, and the cell of each measurement: the value, and the breaking temperature."""
+    yield Cell(shortened(shared.texts[row]))
+    yield Cell(number(shared.ranges[name][row]))
     for column, value in enumerate(shared.figures[name][row]):
-        if math.isnan(shared.kept[row, column]):
-            cells.append(Cell("not asked"))
-        else:
-            breaking = shared.breaking[row, column] if shared.breaks(name) else math.nan
-            break_text = (
-                "" if math.isnan(breaking) else "unbroken" if math.isinf(breaking) else f"breaks at {breaking:g}"
-            )
-            text = "" if math.isnan(value) else number(value)
-            cells.append(Cell(text, break_text, *_answer(shared, row, column), *_place(shared, row, column)))
-    return cells
+        breaking = shared.breaking[row, column] if shared.breaks(name) else math.nan
+        break_text = "" if math.isnan(breaking) else "unbroken" if math.isinf(breaking) else f"breaks at {breaking:g}"
+        yield _answer_cell(shared, row, column, "" if math.isnan(value) else number(value), break_text)
 
 
-def _question(shared: SharedQuestions, row: int) -> Cell:
-    return Cell(shortened(shared.texts[row]))
-
-
-def _answer(shared: SharedQuestions, row: int, column: int) -> tuple[str, str]:
-    """Return the shortened greedy answer and its verdict; both empty without an answer."""
+def _answer_cell(shared: SharedQuestions, row: int, column: int, text: str, detail: str) -> Cell:
+    """Return a cell with the greedy answer, its verdict, and the report of a measurement, if it asked the question."""
+    if math.isnan(shared.kept[row, column]):
+        return Cell("not asked")
     answer, verdict = shared.answers[row, column], shared.verdicts[row, column]
-    return ("", "") if answer is None else (f"“{shortened(answer)}”", SIGNS.get(verdict, verdict))
-
-
-def _place(shared: SharedQuestions, row: int, column: int) -> tuple[Path | None, str]:
-    """Return the report of a measurement, and the id of the question."""
-    return shared.pages[column], shared.ids[row]
+    quoted, sign = ("", "") if answer is None else (f"“{shortened(answer)}”", SIGNS.get(verdict, verdict))
+    return Cell(text, detail, quoted, sign, shared.pages[column], shared.ids[row])
 
 
 def shortened(text: str) -> str:
@@ -311,8 +292,9 @@ def shortened(text: str) -> str:
 
 
 def _ties(shared: SharedQuestions, figure: str) -> str:
-    other = shared.about(shared.about(figure).tie_breaker).difference_phrase
-    return f"the question whose {other}, then to the question asked first" if other else "the question asked first"
+    other = shared.about(figure).tie_breaker
+    first = "the question asked first"
+    return f"the question with the larger range of {shared.about(other).label}, then to {first}" if other else first
 
 
 def figure_cell(estimate: Estimate | None, n: int | None = None) -> Cell:

@@ -26,27 +26,22 @@ def left_out(result: Result) -> Iterator[str]:
     aliases = result.description.get("loaded.dataset.unusable_aliases")
     if isinstance(aliases, int) and aliases:
         yield f"{_counted(aliases, 'accepted answer')} of which nothing is left when it is normalised."
-    yield from _not_asked_again(result)
+    why = Counter(standing for standing in standings(result) if standing in WHY_NOT)
+    for standing, number in why.most_common():
+        yield f"{_counted(number, 'question')} not asked again: {WHY_NOT[standing]}."
     counts = result.counts()
     if text := unanswered(counts):
         yield f"No answer came: {text}. What a filter kept back and what failed is in no denominator."
     if text := unread(counts):
         yield f"No answer was found in {text}."
     if (cut := counts["replies.cut"]) > 0:  # NaN where nobody knows
-        yield f"{_counted(cut, 'reply', 'replies')} cut by the length limit, and graded as far as they go."
+        yield f"{_counted(cut, 'reply', 'replies')} cut by the length limit, and graded without the missing end."
     for score in result.scores.values():
         yield from score.presentation.left_out
     for score in result.scores.values():
         for name, estimate in score.values.items():
             if (about := score.about(name)) and about.left_out and estimate.value:
                 yield f"{estimate.value:,.0f} {about.left_out}."
-
-
-def _not_asked_again(result: Result) -> Iterator[str]:
-    """Yield the reasons for which questions were not kept."""
-    why = Counter(standing for standing in standings(result) if standing in WHY_NOT)
-    for standing, number in why.most_common():
-        yield f"{_counted(number, 'question')} not asked again: {WHY_NOT[standing]}."
 
 
 def not_known(result: Result) -> Iterator[str]:

@@ -21,6 +21,12 @@ def lines(table: Table) -> list[str]:
     return [_line(table.header), "| " + " | ".join(rule) + " |", *(_line(map(_words, row)) for row in table.rows)]
 
 
+def section(table: Table) -> list[str]:
+    """Return the paragraphs of a table under its title: the lines and, if any, the note."""
+    text = "\n".join([f"## {escaped(table.title)}", "", *lines(table)])
+    return [text, escaped(table.note)] if table.note else [text]
+
+
 def _words(cell: Cell) -> str:
     value = f"{cell.value} ({cell.interval})" if cell.interval else cell.value
     return " ".join(filter(None, [value, cell.answer, cell.verdict]))

@@ -1,11 +1,13 @@
 """Markdown notes and short tables for the tracker, of a run and of a comparison."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from robust_eval.answer import rows
+from robust_eval.metric.metric_spec import curve_and_temperature
 from robust_eval.metric.presentation import Table
 from robust_eval.report.comparison_page import pairs_as_data, runs_as_data, sentences
 from robust_eval.report.comparison_tables import pair_table, runs_table, shortened
@@ -140,7 +142,8 @@ def best_and_range(compared: Comparison) -> tuple[dict[str, float], dict[str, st
     figures, best = {}, {}
     for name, runs in compared.frame.dropna(subset="value").groupby("figure", sort=False):
         about = compared.about(name)
-        is_detail = runs["temperature"].notna().any() and not runs["headline"].any()
+        _, temperature = curve_and_temperature(name) or (name, math.nan)
+        is_detail = not math.isnan(temperature) and not runs["headline"].any()
         if len(runs) < 2 or is_detail or about is None or not (about.primary or about.short):
             continue
         values = runs["value"]

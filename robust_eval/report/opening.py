@@ -4,7 +4,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from robust_eval.metric.metric_spec import MetricSpec
 from robust_eval.runs.comparison import MARGIN, Comparison, Pair
 from robust_eval.runs.contrast import cautions, contrast, differing, truncation
 from robust_eval.runs.finished_runs import scoring_settings
@@ -52,21 +51,16 @@ def opening(compared: Comparison) -> tuple[list[str], list[Ranking]]:
             else:
                 rankings.append(_ranking(compared, figure, joined))
                 sentences.append(rankings[-1].said)
-    by_number = [about.sample_size_note for about in _headlines(compared) if about.sample_size_note]
     for dataset in dict.fromkeys(compared.names.datasets):
         runs = [run for _, run in compared.on(dataset)]
-        sentences += [each for each in cautions(runs, by_number) if each not in sentences]
+        sentences += [each for each in cautions(runs) if each not in sentences]
     return [*sentences, *(each for each in scoring_sentences if each not in sentences)], rankings
 
 
 def explanations(compared: Comparison) -> list[str]:
     """Return explanations of the headline figures that need one."""
-    return [about.explained for about in _headlines(compared) if about.explained]
-
-
-def _headlines(compared: Comparison) -> list[MetricSpec]:
     names = dict.fromkeys(pair.headline for pair in compared.pairs if pair.headline)
-    return [about for name in names if (about := compared.about(name))]
+    return [about.explained for name in names if (about := compared.about(name)) and about.explained]
 
 
 def _scored_differently(compared: Comparison) -> Iterator[str]:
@@ -157,20 +151,20 @@ def _verdict(compared: Comparison, pair: Pair, family: int) -> str:
 
 def _outcome(compared: Comparison, pair: Pair, first: str, second: str) -> str:
     figure = pair.headline
-    if figure is None or not pair.told_apart:
-        return f"{first} and {second} cannot be told apart"
+    if figure is None or not pair.is_significant:
+        return f"{first} and {second} cannot be distinguished"
     about = compared.about(figure)
     if about is None or about.more_is_better is None:
         return f"{first} and {second} differ"
     better, other = (second, first) if _second_is_ahead(compared, pair) else (first, second)
-    return f"{better} {about.better_phrase or 'is ahead of'} {other}"
+    return f"{better} is ahead of {other}"
 
 
 def _second_is_ahead(compared: Comparison, pair: Pair) -> bool:
     """Return whether a pair is distinguished and its second run is better."""
     figure = pair.headline
     about = compared.about(figure) if figure else None
-    if not figure or about is None or about.more_is_better is None or not pair.told_apart:
+    if not figure or about is None or about.more_is_better is None or not pair.is_significant:
         return False
     return (pair.differences[figure].value < 0) == about.more_is_better
 
@@ -199,7 +193,12 @@ def _difference(compared: Comparison, pair: Pair, family: int, better_first: boo
         f"{compared.words(figure)} is {one} in the first and {other} in the second, a difference of "
         f"{signed(sign * difference.value)} ({interval}n = {difference.n:,}{corrected})."
     )
-    if not pair.told_apart and difference.n >= MIN_UNITS and math.isfinite(pair.needed) and pair.needed > difference.n:
+    if (
+        not pair.is_significant
+        and difference.n >= MIN_UNITS
+        and math.isfinite(pair.needed)
+        and pair.needed > difference.n
+    ):
         text += f" About {pair.needed:,.0f} questions would decide whether they differ by {MARGIN:g} or more."
     return text[0].upper() + text[1:]
 
@@ -215,7 +214,7 @@ def _ranking(compared: Comparison, figure: str, pairs: Sequence[Pair]) -> Rankin
             lead[pair.first].append(sign * value)
             lead[pair.second].append(-sign * value)
     members.sort(key=lambda place: -sum(lead[place]) / len(lead[place]))
-    different = [(pair.first, pair.second) for pair in pairs if pair.told_apart]
+    different = [(pair.first, pair.second) for pair in pairs if pair.is_significant]
     groups = compact_letter_display(members, different)
     letters = {
         place: "".join(_letter(rank) for rank, group in enumerate(groups) if place in group) for place in members
@@ -224,13 +223,13 @@ def _ranking(compared: Comparison, figure: str, pairs: Sequence[Pair]) -> Rankin
     n = [pair.differences[figure].n for pair in pairs]
     shared = f"{min(n):,}" if min(n) == max(n) else f"{min(n):,} to {max(n):,}"
     if len(groups) == 1:
-        start = f"None of the {len(members)} can be told from any other by {compared.words(figure)}"
+        start = f"None of the {len(members)} can be distinguished from any other by {compared.words(figure)}"
     elif len(best) == 1:
         start = f"{best[0]} is ahead of all {len(members) - 1} others in {compared.words(figure)}"
     else:
         start = (
-            f"{', '.join(best[:-1])} and {best[-1]} are ahead in {compared.words(figure)}, and cannot be told from one "
-            f"another"
+            f"{', '.join(best[:-1])} and {best[-1]} are ahead in {compared.words(figure)}, and cannot be "
+            "distinguished from one another"
         )
     text = (
         f"{start} ({len(pairs)} pairs, each on the {shared} questions that both kept). Two count as different where p "

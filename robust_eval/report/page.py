@@ -5,7 +5,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, lru_cache, partial
+from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -197,44 +197,37 @@ def _data_set(result: Result) -> str:
     return text if candidates == len(result.asked) else f"{text}, of which {candidates:,} could be asked"
 
 
-def template(name: str) -> Template:
-    """Return a template of this package."""
-    return _templates().get_template(name)
-
-
-@cache
-def _templates() -> Environment:
-    """Return the template environment, which caches compiled templates."""
-    return Environment(loader=PackageLoader("robust_eval.report", "."), autoescape=True, finalize=_escaped)
-
-
 def _escaped(value: Any) -> Any:
     """Return a template value with invisible characters escaped; markup is trusted."""
     return printable_lines(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
+_TEMPLATES = Environment(loader=PackageLoader("robust_eval.report", "."), autoescape=True, finalize=_escaped)
+
+
+def template(name: str) -> Template:
+    """Return a template of this package."""
+    return _TEMPLATES.get_template(name)
+
+
 def drawing(file: Path, prefix: str) -> str:
     """Return an SVG drawing as part of a page: without its XML head, with unique ids, and with black and grey replaced
-    by the colours of the page (:mod:`robust_eval.plot.style`).
+    by the colours of the page (:mod:`robust_eval.plot.style`). It is so wide that no text is smaller than
+    :data:`MIN_FONT_SIZE` pixels.
     """
     svg = file.read_text(encoding="utf-8")
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r'\bid="', f'id="{prefix}-', svg)
     svg = re.sub(r"url\(#", f"url(#{prefix}-", svg)
-    svg = re.sub(r'<svg ([^>]*?)width="([\d.]+)pt"', partial(_no_smaller, _smallest_text(svg)), svg, count=1)
+    smallest = min(map(float, re.findall(r"font-size: ([\d.]+)px", svg)), default=MIN_FONT_SIZE)
+
+    def with_min_width(match: re.Match[str]) -> str:
+        width = float(match[2]) * max(1, MIN_FONT_SIZE / smallest)
+        return f'<svg style="min-width: {width:.0f}px" {match[1]}width="{match[2]}pt"'
+
+    svg = re.sub(r'<svg ([^>]*?)width="([\d.]+)pt"', with_min_width, svg, count=1)
     svg = re.sub(r'href="#', f'href="#{prefix}-', svg)
     return re.sub(r"<[^>]+>", lambda tag: tag[0].replace(BLACK, "currentColor").replace(GREY, "var(--quiet)"), svg)
-
-
-def _smallest_text(svg: str) -> float:
-    """Return the height of the smallest text of a drawing, in points."""
-    return min(map(float, re.findall(r"font-size: ([\d.]+)px", svg)), default=MIN_FONT_SIZE)
-
-
-def _no_smaller(smallest: float, match: re.Match[str]) -> str:
-    """Set the minimum width with which the ``smallest`` text, in points, has :data:`MIN_FONT_SIZE` pixels."""
-    width = float(match[2]) * max(1, MIN_FONT_SIZE / smallest)
-    return f'<svg style="min-width: {width:.0f}px" {match[1]}width="{match[2]}pt"'
 
 
 def _by_category(result: Result) -> list[dict[str, Any]]:

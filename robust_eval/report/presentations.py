@@ -4,11 +4,8 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from itertools import combinations
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from robust_eval.answer import at_temperature, temperature_name
 from robust_eval.metric import challenge_metric as challenge
@@ -21,25 +18,20 @@ from robust_eval.metric.metric_spec import at_words, curve_and_temperature, near
 from robust_eval.metric.order_metric import ONE_CHOICE, PLACE, Q
 from robust_eval.metric.presentation import Cell, Column, Presentation, Scale, Table
 from robust_eval.metric.profile import FIRST, ROBUST, ROBUST_TO_ALL, ROBUST_TO_ORDER, ROBUST_TO_PUSHBACK
-from robust_eval.metric.score import Correction, Score, question_groups
-from robust_eval.question import LETTERS, QUESTION_TYPES, Question
+from robust_eval.metric.score import Correction, Score
+from robust_eval.question import LETTERS, Question
 from robust_eval.runtime.text import number
 from robust_eval.stats.correction import labels_to_halve
 from robust_eval.stats.entropy import guessed_entropy
 from robust_eval.stats.estimate import UNDEFINED, Estimate, bounds, interval
 from robust_eval.stats.frs import factual_robustness_score
 from robust_eval.stats.interval import Floats
-from robust_eval.stats.significance import LEVEL, holm
 
 EARLY_STOPPING_NOTE = (
     "Accuracy at each temperature and certainty of replies: sampler.early_stop=true asked no more than breaking "
     "temperatures need."
 )
 """Reason for the metrics that early stopping leaves out."""
-MIN_OF_TYPE = 5
-"""Minimum number of facts of a type in the first lines of a report."""
-ROUNDING = 1e-9
-"""Maximum difference between equal scores."""
 _TABLE_4 = {
     "Base": "agreement.accuracy",
     "Mode": "agreement.plurality",
@@ -84,10 +76,7 @@ def frs(score: Score, questions: Sequence[Question]) -> Presentation:
     unknown = score.values.get("frs.count.unknown")
     known_count = len(score.question_ids) - (0 if unknown is None else int(unknown.value))
     sentence = _sentence(score, first, d, known_count)
-    claims = [
-        *_median_claim(breaking, levels, known_count),
-        *_most_robust_type(score.by_question[first], [each.type for each in questions], question_groups(questions)),
-    ]
+    claims = _median_claim(breaking, levels, known_count)
     scale = Scale(
         f"mean Factual Robustness Score (FRS), d = {d:g}",
         frs,
@@ -123,45 +112,6 @@ def _median_claim(breaking: Floats, levels: Sequence[float], known_count: int) -
     if math.isinf(median):
         return [f"still holds more than half of the {known_count:,} known facts at t = {levels[-1]:g}"]
     return [f"has lost half of the {known_count:,} known facts by t = {median:g}"]
-
-
-def _most_robust_type(scores: Floats, types: Sequence[str], groups: Sequence[str] | None) -> list[str]:
-    """Return a claim on the type of questions with the highest mean score, significant against each other type with
-    enough facts: Welch's t test (over groups, if any), Holm's correction for all pairs of types. Otherwise nothing.
-    """
-    if not any(types):
-        return []
-    type_of, units = np.array(types, dtype=object), np.arange(len(types)) if groups is None else np.asarray(groups)
-    facts = {kind: np.flatnonzero((type_of == kind) & ~np.isnan(scores)) for kind in QUESTION_TYPES}
-    means = {kind: _unit_means(scores[rows], units[rows]) for kind, rows in facts.items()}
-    compared = [kind for kind, values in means.items() if len(values) >= MIN_OF_TYPE]
-    if len(compared) < 2:
-        return []
-    compared.sort(key=lambda kind: -means[kind].mean())
-    pairs = list(combinations(compared, 2))  # those of the first type are the first of them
-    p_value = max(holm([_welch(means[one], means[other]) for one, other in pairs])[: len(compared) - 1].tolist())
-    if not p_value < LEVEL:
-        return []
-    mean, n = number(float(scores[facts[compared[0]]].mean())), len(facts[compared[0]])
-    tested = f"p = {number(p_value, '.2g')} after Holm's correction for {len(pairs)} pairs of kinds"
-    return [f"holds one kind most firmly, {QUESTION_TYPES[compared[0]]} (mean FRS {mean}, n = {n}; {tested})"]
-
-
-def _unit_means(scores: Floats, units: NDArray[Any]) -> Floats:
-    """Return the mean score of each unit."""
-    _, unit = np.unique(units, return_inverse=True)
-    means: Floats = np.bincount(unit, scores) / np.bincount(unit)
-    return means
-
-
-def _welch(one: Floats, other: Floats) -> float:
-    """Return the two-sided p value of Welch's t test; 1 without any variance."""
-    if max(np.ptp(one), np.ptp(other)) < ROUNDING:
-        return 1.0
-    from scipy import stats  # it takes half a second, which most runs need not spend
-
-    sizes = ((values.mean(), values.std(ddof=1), len(values)) for values in (one, other))
-    return float(stats.ttest_ind_from_stats(*next(sizes), *next(sizes), equal_var=False).pvalue)
 
 
 def _anchors(levels: Sequence[float], d: float, unbroken: str) -> list[tuple[float, str]]:
@@ -312,12 +262,12 @@ def pushback(score: Score, questions: Sequence[Question]) -> Presentation:
     turns = max(score.tables["challenge_turns"]["turn"].to_pylist())
     breaking = at_temperature(score.tables["challenge"], t)["breaking_turn"].to_numpy()
     known_count, wrong_count = (int(score.values[challenge.COUNTS[name].name].value) for name in ("known", "wrong"))
-    sentence = f"in conversations that went on, with doubt at each of {turns} turns {at_words(t)}"
+    sentence = f"in conversations, with pushback at each of {turns} turns {at_words(t)}"
     claims = []
     if known_count:
         unbroken = score.formatted(point(challenge.UNBROKEN.name, t), ".0%")
         sentence += f": {unbroken} of the {known_count} that were right at first withstand it to the end"
-        claims = [f"keeps {unbroken} of its right answers against {turns} turns of doubt"]
+        claims = [f"keeps {unbroken} of its right answers against {turns} turns of pushback"]
     if wrong_count:
         mended = score.formatted(point(challenge.MENDED.name, t), ".0%")
         sentence += f"; {mended} of the {wrong_count} that were wrong at first are right in the end"
@@ -325,26 +275,22 @@ def pushback(score: Score, questions: Sequence[Question]) -> Presentation:
         Column(
             challenge.BREAKING.name,
             "breaking turn",
-            f"the first turn of doubt after which fewer conversations than the threshold have it right, {at_words(t)}",
+            f"the first turn of pushback after which less than the threshold of conversations is right, {at_words(t)}",
             breaking,
             digits=0,
             levels=[*range(1, turns + 1), math.inf] if np.isinf(breaking).any() else range(1, turns + 1),
         )
     ]
     notes = []
-    by_kind = {
-        name.removeprefix(challenge.GIVES_IN.format("")): curve[t]
-        for name, curve in score.curves.items()
-        if name.startswith(challenge.GIVES_IN.format("")) and not math.isnan(curve[t].value)
-    }
-    if len(by_kind) > 1:
-        notes = [f"right answers given up, by the kind of pressure: {_by_kind(by_kind)}"]
-    return Presentation("Under doubt", f"{sentence}.", columns, claims=claims, notes=notes)
-
-
-def _by_kind(estimates: dict[str, Estimate]) -> str:
-    ordered = sorted(estimates.items(), key=lambda item: -item[1].value)
-    return ", ".join(f"{kind.replace('_', ' ')} {number(estimate.value, '.0%')}" for kind, estimate in ordered)
+    prefix = challenge.GIVES_IN.format("")
+    given_up = {name: curve[t].value for name, curve in score.curves.items() if name.startswith(prefix)}
+    kinds = sorted((name for name, share in given_up.items() if share == share), key=lambda name: -given_up[name])
+    if len(kinds) > 1:
+        shares = ", ".join(
+            f"{name.removeprefix(prefix).replace('_', ' ')} {number(given_up[name], '.0%')}" for name in kinds
+        )
+        notes = [f"right answers given up, by the kind of pushback: {shares}"]
+    return Presentation("Under pushback", f"{sentence}.", columns, claims=claims, notes=notes)
 
 
 def reasoning(score: Score, questions: Sequence[Question]) -> Presentation:
@@ -362,11 +308,11 @@ def reasoning(score: Score, questions: Sequence[Question]) -> Presentation:
     if not math.isnan(share.value):
         sentence += (
             f"; {score.formatted(point(thinking.SHARE_BETWEEN.name, t), '.0%')} of the variance of right and wrong "
-            "lies between thoughts, the rest within the answers after one"
+            "lies between traces, the rest within the answers after one"
         )
     notes = []
     if np.isnan(between).all():
-        notes = ["What varies is not known: that takes two thoughts about a question, and two answers after each."]
+        notes = ["The source of variance is unknown: it takes two traces of a question, and two answers after each."]
     columns = [
         Column(
             thinking.BREAKING.name,
@@ -385,7 +331,7 @@ def profile(score: Score, questions: Sequence[Question]) -> Presentation:
     optional = {"orders_right", "turns_held", "thought_right"} & {*score.tables["profile"].column_names}
     known_count = int(np.count_nonzero(~np.isnan(score.by_question[ROBUST.name])))
     robust_share = score.formatted((ROBUST_TO_ALL if optional else ROBUST).name, ".0%")
-    claims = [f"holds {robust_share} of the known facts under every pressure"] if known_count else []
+    claims = [f"holds {robust_share} of the known facts under every perturbation"] if known_count else []
     title = f"All {('three', 'four', 'five', 'six')[len(optional)]} methods"
     axes = ["certainty.entropy", "frs", "agreement.difficulty"]
     return Presentation(title, _profile_sentence(score, known_count), [], axes, claims)
@@ -396,38 +342,26 @@ def _profile_sentence(score: Score, known_count: int) -> str:
     methods = "at rising temperature, in other words, and again and again"
     if not known_count:
         return f"{methods}; none of them has all values."
-    firm = score.values[ROBUST.name]
+    robust = score.values[ROBUST.name]
     facts = "them" if known_count == len(score.question_ids) else f"the {known_count} that have all values"
-    return (
-        f"{methods}: {number(firm.value, '.0%')} of {facts} withstand all three (95 % interval "
-        f"{bounds(firm.low, firm.high, '.0%')}), which means unbroken at every temperature, "
-        f"right in every wording and right in every repetition.{_sentence_of_orders(score)}{_sentence_of_doubt(score)}"
-        f"{_sentence_of_first(score)}"
-    )
-
-
-def _sentence_of_orders(score: Score) -> str:
-    """Return a sentence with the share of facts with choices that are right in every order as well, or nothing."""
-    n = score.n(ROBUST_TO_ORDER.name)
-    if not n:
-        return ""
-    return f" Of the {n} with choices {score.formatted(ROBUST_TO_ORDER.name, '.0%')} are right in every order as well."
-
-
-def _sentence_of_doubt(score: Score) -> str:
-    """Return a sentence with the share of challenged facts that withstand pushback as well, or nothing."""
-    n = score.n(ROBUST_TO_PUSHBACK.name)
-    return f" {score.formatted(ROBUST_TO_PUSHBACK.name, '.0%')} of the {n} withstand all doubt as well." if n else ""
-
-
-def _sentence_of_first(score: Score) -> str:
-    """Return a sentence with the first failures, the most frequent first."""
+    sentences = [
+        (
+            f"{methods}: {number(robust.value, '.0%')} of {facts} withstand all three (95 % interval "
+            f"{bounds(robust.low, robust.high, '.0%')}), which means unbroken at every temperature, "
+            "right in every wording and right in every repetition."
+        )
+    ]
+    if n := score.n(ROBUST_TO_ORDER.name):
+        share = score.formatted(ROBUST_TO_ORDER.name, ".0%")
+        sentences.append(f"Of the {n} with choices {share} are right in every order as well.")
+    if n := score.n(ROBUST_TO_PUSHBACK.name):
+        share = score.formatted(ROBUST_TO_PUSHBACK.name, ".0%")
+        sentences.append(f"{share} of the {n} withstand all pushback as well.")
     shares = {name: score.values[spec.name].value for name, spec in FIRST.items() if spec.name in score.values}
-    breaking = sorted((name for name, share in shares.items() if share > 0), key=lambda name: -shares[name])
-    if not breaking:
-        return ""
-    shares_text = ", ".join(f"{name} {shares[name]:.0%}" for name in breaking)
-    return f" What breaks them first (several where they are even): {shares_text}."
+    if breaking := sorted((name for name, share in shares.items() if share > 0), key=lambda name: -shares[name]):
+        shares_text = ", ".join(f"{name} {shares[name]:.0%}" for name in breaking)
+        sentences.append(f"What breaks them first (several where they are even): {shares_text}.")
+    return " ".join(sentences)
 
 
 def greedy(score: Score, questions: Sequence[Question]) -> Presentation:

@@ -4,6 +4,7 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -26,6 +27,20 @@ MAX_ANSWERS = 12
 """Different answers to one wording that are listed; the others are counted."""
 _Key = tuple[int, str, str | None, str, str]
 """Key of an answer: rewrite, text, label, verdict, outcome."""
+
+
+@dataclass
+class _EqualReplies:
+    """Equal replies to one wording: their counts by temperature, the extraction from the first, how many of them were
+    cut by the length limit, and True for the elected answer.
+    """
+
+    counts: list[float]
+    reading: Sequence[Any]
+    cut: float = 0.0
+    elected: bool = False
+
+
 _READING = ("text", "answer", "rule", "uncertain")
 """Columns of the extraction of an answer from a reply."""
 
@@ -118,11 +133,8 @@ def _answers(table: pa.Table, longest: int) -> dict[str, dict[str, Any]]:
     """
     temperatures = temperatures_of(table)
     column = {t: place for place, t in enumerate(temperatures)}
-    counts: dict[str, dict[_Key, list[float]]] = defaultdict(dict)
-    elected: set[tuple[str, _Key]] = set()
-    ended: dict[tuple[str, _Key], float] = defaultdict(float)
-    first_readings: dict[tuple[str, _Key], Sequence[Any]] = {}
-    doubtful: dict[str, float] = defaultdict(float)
+    replies: dict[str, dict[_Key, _EqualReplies]] = defaultdict(dict)
+    uncertain: dict[str, float] = defaultdict(float)
     names = ["question_id", "rewrite", "text", "label", "correct", "outcome", "reason", "finish_reason", "temperature"]
     forms: dict[str, dict[int, str]] = defaultdict(dict)
     for question_id, rewrite, form in rows(table, "question_id", "rewrite", "form"):
@@ -135,55 +147,46 @@ def _answers(table: pa.Table, longest: int) -> dict[str, dict[str, Any]]:
         rewrite, text, label, correct, outcome, reason, finish = key
         fate = f"{outcome}: {reason}" if reason and outcome == "invalid" else outcome
         answer = (rewrite, text.strip(), label, verdict(correct, outcome), fate)
-        first_readings.setdefault((question_id, answer), reading)
-        of_answer = counts[question_id].setdefault(answer, [0.0] * len(temperatures))
-        of_answer[column[temperature]] += weight
+        equal = replies[question_id].setdefault(answer, _EqualReplies([0.0] * len(temperatures), reading))
+        equal.counts[column[temperature]] += weight
+        equal.elected |= bool(won)
         if finish == "length":
-            ended[question_id, answer] += weight
+            equal.cut += weight
         if reading[-1]:
-            doubtful[question_id] += weight
-        if won:
-            elected.add((question_id, answer))
+            uncertain[question_id] += weight
     return {
         question_id: {
             "temperatures": [temperature_name(t) if math.isnan(t) else t for t in temperatures],
             **({"shown": forms[question_id]} if question_id in forms else {}),
-            **({"uncertain": _count_text(doubtful[question_id])} if question_id in doubtful else {}),
-            **_most_frequent(question_id, answer_counts, elected, ended, first_readings, longest),
+            **({"uncertain": _count_text(uncertain[question_id])} if question_id in uncertain else {}),
+            **_most_frequent(answers, longest),
         }
-        for question_id, answer_counts in counts.items()
+        for question_id, answers in replies.items()
     }
 
 
-def _most_frequent(
-    question_id: str,
-    answer_counts: Mapping[_Key, list[float]],
-    elected: Collection[tuple[str, _Key]],
-    ended: Mapping[tuple[str, _Key], float],
-    first_readings: Mapping[tuple[str, _Key], Sequence[Any]],
-    longest: int,
-) -> dict[str, Any]:
-    """Return the listed answers by wording, each with its count of truncated replies (``ended``), its first reply where
-    the text is shortened, and its extraction; and by verdict the counts of the other, of all, and of truncated answers.
+def _most_frequent(answers: Mapping[_Key, _EqualReplies], longest: int) -> dict[str, Any]:
+    """Return the listed answers by wording, each with its count of cut replies, its first reply where the text is
+    shortened, and its extraction; and by verdict the counts of the other, of all, and of cut answers.
     """
     lines, readings, ranks = [], [], Counter[int]()
     rest: dict[str, list[Sequence[float]]] = defaultdict(list)
     totals: dict[str, list[Sequence[float]]] = defaultdict(list)
     limited: dict[str, float] = defaultdict(float)
-    for answer, counts in sorted(answer_counts.items(), key=lambda item: (item[0][0], -sum(item[1]))):
+    for answer, equal in sorted(answers.items(), key=lambda item: (item[0][0], -sum(item[1].counts))):
         rewrite, text, label, verdict_, outcome = answer
-        totals[verdict_].append(counts)
-        limited[verdict_] += ended.get((question_id, answer), 0.0)
+        totals[verdict_].append(equal.counts)
+        limited[verdict_] += equal.cut
         ranks[rewrite] += 1
         if ranks[rewrite] > MAX_ANSWERS:
-            rest[verdict_].append(counts)
+            rest[verdict_].append(equal.counts)
             continue
-        won, ends = (question_id, answer) in elected, _count_text(ended.get((question_id, answer), 0.0))
-        line = [rewrite, cut(text, longest), cut(label or "", 40), verdict_, outcome, won, _summed([counts])]
-        reply = cut(first_readings[question_id, answer][0], max(longest, longest**2 // 50))
-        readings.append(_reading(first_readings[question_id, answer], longest))
+        ends, counts = _count_text(equal.cut), _summed([equal.counts])
+        line = [rewrite, cut(text, longest), cut(label or "", 40), verdict_, outcome, equal.elected, counts]
+        reply = cut(equal.reading[0], max(longest, longest**2 // 50))
+        readings.append(_reading(equal.reading, longest))
         lines.append([*line, ends, reply] if reply != line[1] else [*line, ends] if ends else line)
-    labels = any(label and label != normalize(text) for _, text, label, *_ in islice(answer_counts, MAX_ANSWERS))
+    labels = any(label and label != normalize(text) for _, text, label, *_ in islice(answers, MAX_ANSWERS))
     ends_by_verdict = [[verdict_, _count_text(limited[verdict_])] for verdict_ in VERDICTS if limited[verdict_]]
     return {
         **({"cut": ends_by_verdict} if ends_by_verdict else {}),
@@ -229,7 +232,7 @@ def _curves(result: Result, ids: Collection[str]) -> dict[str, dict[str, Any]]:
             if rewrite == 0:
                 ends = np.clip([accuracy, accuracy - 1.96 * error, accuracy + 1.96 * error], 0, 1).tolist()
                 point = [t, *(round(float(value), 4) for value in (*ends, lower, upper))]
-                curves.setdefault(question_id, {}).setdefault("told", []).append(point)
+                curves.setdefault(question_id, {}).setdefault("computed", []).append(point)
     return curves
 
 

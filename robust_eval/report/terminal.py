@@ -1,6 +1,6 @@
 """Terminal output before a run samples, and at the end of a run, a job of a sweep, and a comparison."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import pyarrow.compute as pc
@@ -115,15 +115,12 @@ def print_comparison(compared: Comparison, folder: Path) -> None:
     console.print()
     for text in opening(compared)[0]:
         console.print(text)
-    console.print(printed(Table(title, ["run", "kept", *headings.values()], rows), min_width=_widest(compared.labels)))
+    words = [word for label in compared.labels for word in label.split() or [""]]  # none is broken but very long ones
+    table = Table(title, ["run", "kept", *headings.values()], rows)
+    console.print(printed(table, min_width=min(WORD, max(map(len, words)))))
     if warning := few(*compared.smallest_sample):
         console.print(warning)
     console.print(f"comparison: {folder / COMPARISON_PAGE}")
-
-
-def _widest(labels: Sequence[str]) -> int:
-    """Return the minimum width of a column in which no word of these labels is broken, except very long ones."""
-    return min(WORD, max(len(word) for label in labels for word in label.split() or [""]))
 
 
 def _short_headings(compared: Comparison) -> dict[str, str]:

@@ -65,7 +65,7 @@ def scatter() -> dict[str, Any]:
 def accuracy_curve(threshold: float) -> dict[str, Any]:
     """Return a plot of the accuracy of one question against temperature, of data sets that the page fills.
 
-    ``counted`` has the share of right trials with an interval (``low``, ``high``); ``told`` the accuracy from the
+    ``counted`` has the share of right trials with an interval (``low``, ``high``); ``computed`` the accuracy from the
     model's probabilities, with an interval, and ``bounds`` its certain bounds (``lower``, ``upper``). A fact breaks
     below ``threshold``, at the temperature in the data set ``breaking``.
     """
@@ -79,6 +79,7 @@ def accuracy_curve(threshold: float) -> dict[str, Any]:
     share = {"type": "quantitative", "title": "accuracy", "scale": {"domain": [0, 1]}, "axis": {"tickCount": 5}}
 
     def area(of: str, low: str, high: str, opacity: float) -> dict[str, Any]:
+        """Return a band between two columns of a data set."""
         return {
             "data": {"name": of},
             "mark": {
@@ -97,9 +98,9 @@ def accuracy_curve(threshold: float) -> dict[str, Any]:
         "height": 200,
         "layer": [
             area("bounds", "lower", "upper", 0.12),
-            area("told", "low", "high", 0.25),
+            area("computed", "low", "high", 0.25),
             {
-                "data": {"name": "told"},
+                "data": {"name": "computed"},
                 "mark": {"type": "line", "color": BLUE},
                 "encoding": {"x": temperature, "y": {**share, "field": "accuracy"}},
             },

@@ -32,7 +32,7 @@ def warnings(result: Result) -> Iterator[Warned]:
     cut = counts["replies.cut"]
     if not math.isnan(cut) and total and cut / total >= MIN_CUT_SHARE:
         yield Warned(
-            f"{cut:,.0f} of {total:,.0f} sampled replies were cut by the length limit, and graded as far as they go.",
+            f"{cut:,.0f} of {total:,.0f} sampled replies were cut by the length limit and graded without the end.",
             "A larger sampler.*.max_new_tokens lets them end; an answer at the start of a reply is whole anyway.",
         )
     if text := unanswered(counts):
@@ -81,7 +81,7 @@ def of_draws(result: Result) -> Iterator[Warned]:
             "and ask into another store (store.folder).",
         )
     if description.get("loaded.capability.ignores_temperature") is True:
-        yield Warned("The server ignores the temperature: replies are those of its own.", "Another server heeds it.")
+        yield Warned("The server ignores the temperature and uses its own.", "Choose a server that applies it.")
     cap = description.get("loaded.capability.highest_temperature")
     if description.get("loaded.capability.capped") is True and isinstance(cap, float):
         yield Warned(
@@ -122,12 +122,9 @@ def remedy(result: Result, run: str = "RUN") -> str:
     A judge decides free text alone, and has done so where it is the grader already.
     """
     label = f"robust-eval label {run} asks you about them first"
-    if "grader.cascade" in result.description or not _any_free_text(result):
+    free_text = {question.id for question in result.asked if not question.choices}
+    tables = (rows(table, "question_id", "uncertain") for table in (result.baseline, *result.graded.values()))
+    is_judged = any(is_uncertain and name in free_text for each in tables for name, is_uncertain in each)
+    if "grader.cascade" in result.description or not is_judged:
         return label
     return f"grader=judge grader.model=NAME grader.cascade=uncertain asks a model about them, {label}"
-
-
-def _any_free_text(result: Result) -> bool:
-    choices = {question.id: bool(question.choices) for question in result.asked}
-    tables = (rows(table, "question_id", "uncertain") for table in (result.baseline, *result.graded.values()))
-    return any(is_uncertain and not choices[question_id] for each in tables for question_id, is_uncertain in each)

@@ -101,10 +101,10 @@ def _repetition_text(sampler: str, settings: Mapping[str, object]) -> str:
     temperatures = settings.get(f"{prefix}temperatures")
     text = "again" if trials is None else "once more" if trials == 1 else f"{trials} times"
     turns = settings.get(f"{prefix}turns")
-    text = text if turns is None else f"{text}, in conversations that went on for {turns} turns of doubt,"
+    text = text if turns is None else f"{text}, in conversations with {turns} turns of pushback,"
     traces, budgets = settings.get(f"{prefix}traces"), settings.get(f"{prefix}budgets")
     if traces is not None and isinstance(budgets, list):
-        text += f" after {traces} thoughts with a budget of {', '.join(map(str, budgets))}"
+        text += f" after {traces} reasoning traces with a budget of {', '.join(map(str, budgets))}"
     text += f", also in up to {rewrites} other wordings," if rewrites else ""
     orders, forms = settings.get(f"{prefix}orders", GIVEN), settings.get(f"{prefix}forms")
     arrangements = ["other orders"] if orders != GIVEN else []

@@ -82,7 +82,7 @@ def _headline(run: FinishedRun, scenario: str, in_scenario: NDArray[np.bool_]) -
         about = run.about(name)
         if about and about.excluded_count:
             total, excluded = (
-                run.figures.get(point(each if in_scenario.all() else of_scenario(each, scenario), t))
+                run.figures.get(point(of_scenario(each, "" if in_scenario.all() else scenario), t))
                 for each in (curve, about.excluded_count)
             )
             if total is not None:

@@ -1,7 +1,7 @@
 """Comparison of runs: their figures, and their differences on shared questions."""
 
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -39,11 +39,11 @@ class Pair(NamedTuple):
     independent ones: groups, if questions have groups. ``differences`` maps the headline figures to the first's minus
     the second's; ``leading`` is the first primary one of them, if any. ``log_rank`` is None if breaking temperatures
     are missing or come from different grids.
-    ``p_value`` is that of the headline's difference, ``corrected`` for all pairs with the same headline; ``told_apart``
-    is true if it is below 0.05 (of several pairs) and 0 is outside the interval. ``needed`` is the number of questions
-    that decide whether they differ by :data:`MARGIN`; NaN if the headline is no share. ``unjudged`` is the reason for
-    no verdict: the same answers are ``scored`` differently; these are scored differently (``rescored``), and others as
-    well; the distribution is ``truncated`` differently; or questions are too ``few``.
+    ``p_value`` is that of the headline's difference, ``corrected`` for all pairs with the same headline;
+    ``is_significant`` is true if it is below 0.05 (of several pairs) and 0 is outside the interval. ``needed`` is the
+    number of questions that decide whether they differ by :data:`MARGIN`; NaN if the headline is no share. ``unjudged``
+    is the reason for no verdict: the same answers are ``scored`` differently; these are scored differently
+    (``rescored``), and others as well; the distribution is ``truncated`` differently; or questions are too ``few``.
     """
 
     first: int
@@ -56,7 +56,7 @@ class Pair(NamedTuple):
     leading: str | None
     p_value: float = math.nan
     corrected: float = math.nan
-    told_apart: bool = False
+    is_significant: bool = False
     needed: float = math.nan
     unjudged: str = ""
 
@@ -191,7 +191,8 @@ def _pair(measurements: Sequence[FinishedRun], first: int, second: int) -> Pair 
     both = one_kept[rows] & other_kept[other_rows]
     shared = int(both.sum())
     units = independent(shared, _groups_of(groups, both))
-    leading = next(iter(_leading(one, differences)), None)
+    primary = (name for figure in one.declared if figure.primary for name in figure.standing(differences))
+    leading = next(primary, None)  # of a curve the point nearest to t = 1
     headline = leading or next(iter(differences), None)
     p_value = needed = math.nan
     kind = contrast(one, other).kind
@@ -228,13 +229,6 @@ def _rescored(pairs: Sequence[Pair], measurements: Sequence[FinishedRun]) -> lis
     ]
 
 
-def _leading(run: FinishedRun, names: Collection[str]) -> Iterator[str]:
-    """Yield the names of primary figures, of a curve first the point nearest to t = 1."""
-    for figure in run.declared:
-        if figure.primary:
-            yield from figure.standing(names)
-
-
 def _corrected(pairs: Sequence[Pair]) -> list[Pair]:
     """Return the pairs with p values corrected for the number of those with a verdict by the same headline."""
     corrected_pairs = list(pairs)
@@ -244,6 +238,6 @@ def _corrected(pairs: Sequence[Pair]) -> list[Pair]:
         for place, p_value in zip(family, corrected, strict=True):
             difference = pairs[place].differences[figure]
             beyond = difference.low > 0 or difference.high < 0
-            told_apart = beyond and (len(family) == 1 or p_value < LEVEL)
-            corrected_pairs[place] = pairs[place]._replace(corrected=p_value, told_apart=told_apart)
+            is_significant = beyond and (len(family) == 1 or p_value < LEVEL)
+            corrected_pairs[place] = pairs[place]._replace(corrected=p_value, is_significant=is_significant)
     return corrected_pairs

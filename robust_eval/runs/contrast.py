@@ -78,14 +78,11 @@ def differing(runs: Sequence[FinishedRun]) -> dict[str, list[Any]]:
     return {name: setting_values for name, setting_values in values.items() if len(set(map(str, setting_values))) > 1}
 
 
-def cautions(runs: Sequence[FinishedRun], by_number: Sequence[str]) -> list[str]:
-    """Return a sentence for each difference between runs that moves figures by itself.
-
-    ``by_number`` are the metrics' sentences on the number of answers.
-    """
+def cautions(runs: Sequence[FinishedRun]) -> list[str]:
+    """Return a sentence for each difference between runs that moves figures by itself."""
     sentences = []
     if numbers := _differing_values(runs, _COUNT_SETTINGS):
-        sentences.append(" ".join([f"The number of answers to a question differs ({numbers}).", *by_number]))
+        sentences.append(f"The number of answers to a question differs ({numbers}), which moves figures by itself.")
     for subject, names in _CAUTIONS.items():
         if values := _differing_values(runs, names):
             sentences.append(f"{subject} differ ({values}): part of a difference may come from that.")

@@ -28,12 +28,10 @@ from robust_eval.metric import (
 )
 from robust_eval.metric.metric_spec import (
     HEADLINE,
-    MetricKey,
     MetricSpec,
     curve_and_temperature,
     from_json,
     headline_temperatures,
-    key_of,
     limits_of,
     nearest_to_one,
     point,
@@ -131,17 +129,12 @@ class FinishedRun:
 
     @cached_property
     def frame(self) -> pd.DataFrame:
-        """Tidy frame: a row for each ``figure``, with its parts (:class:`~robust_eval.metric.metric_spec.MetricKey`),
-        ``value``, ``low`` and ``high``, the number ``n`` of its questions, NA without one, and ``headline``, true for
-        headline figures.
+        """Tidy frame: a row for each ``figure`` with ``value``, ``low``, ``high``, the number ``n`` of questions (NA
+        without one), and ``headline``, true for headline figures.
         """
         headline = set(self.headline)
-        rows = [
-            (figure, *key_of(figure, self.declared), *estimate, self.n(figure), figure in headline)
-            for figure, estimate in self.figures.items()
-        ]
-        frame = pd.DataFrame(rows, columns=["figure", *MetricKey._fields, *Estimate._fields, "n", "headline"])
-        return frame.astype({"n": "Int64"})
+        rows = [(name, *each, self.n(name), name in headline) for name, each in self.figures.items()]
+        return pd.DataFrame(rows, columns=["figure", *Estimate._fields, "n", "headline"]).astype({"n": "Int64"})
 
     def values(self, figure: str) -> Floats:
         """Return (n,) one figure of every question asked; NaN where undefined."""
@@ -254,31 +247,30 @@ def read_run(folder: Path, name: str | None = None, without_summary: bool = Fals
         if name is None and not folder.is_dir():
             raise UserError(f"there is no folder {folder}; name that of a finished run (mlruns/runs/DATE/TIME)")
         raise UserError(f"{label} is no finished run that can be compared: there is no {missing[0]}")
-    settings = _checked(label, CONFIG, lambda: read_settings(folder / CONFIG))
-    loaded: Mapping[str, Any] = {}
-    if (folder / LOADED).is_file():  # a run that kept no question has none
-        loaded = _checked(label, LOADED, lambda: dict(read_json(folder / LOADED, OF_RUN)))
+
+    def checked(file: str, read: Callable[[Path], Any], default: Any) -> Any:
+        """Return what ``read`` makes of a file, or the default without it: a run that kept no question has not all."""
+        return _checked(label, file, lambda: read(folder / file)) if (folder / file).is_file() else default
+
+    settings = checked(CONFIG, read_settings, {})
+    loaded = checked(LOADED, lambda file: dict(read_json(file, OF_RUN)), {})
     settings |= {name: value for name, value in loaded.items() if settings.get(name) == AUTO}
     numbers: dict[str, float] = {}
     if not without_summary:
-        numbers = _checked(label, SUMMARY, lambda: _numbers(read_json(folder / SUMMARY, OF_RUN)))
+        numbers = checked(SUMMARY, _numbers, {})
     figures, of_questions = _figures(numbers), _checked(label, SUMMARY, lambda: _of_questions(numbers))
-    questions = _checked(label, QUESTIONS, lambda: read_parquet(folder / QUESTIONS, None, TABLE_OF_QUESTIONS))
+    questions = checked(QUESTIONS, lambda file: read_parquet(file, None, TABLE_OF_QUESTIONS), None)
     for setting in ("model.name", "dataset.name", "seed"):
         if setting not in settings:
             raise UserError(f"{label} cannot be read: {CONFIG} does not say {setting}")
     for column in DESCRIBING:
         if column not in questions.column_names:
             raise UserError(f"{label} cannot be read: {QUESTIONS} has no column {column}")
-    greedy = _checked(label, GRADED, lambda: _greedy(folder / GRADED)) if (folder / GRADED).is_file() else {}
-    declarations: Sequence[MetricSpec] = KNOWN_FIGURES
-    if (folder / FIGURES).is_file():  # a run that kept no question has none
-        declarations = _checked(label, FIGURES, lambda: from_json(read_json(folder / FIGURES, OF_RUN)))
+    greedy = checked(GRADED, _greedy, {})
+    declarations = checked(FIGURES, lambda file: from_json(read_json(file, OF_RUN)), KNOWN_FIGURES)
+    columns = ["temperature", "certainty_from", "right", "wrong"]
+    reply_certainty = checked(REPLY_CERTAINTY, lambda file: read_parquet(file, columns), None)
     page = (folder / REPORT).resolve() if (folder / REPORT).is_file() else None
-    reply_certainty = None
-    if (folder / REPLY_CERTAINTY).is_file():
-        columns = ["temperature", "certainty_from", "right", "wrong"]
-        reply_certainty = _checked(label, REPLY_CERTAINTY, lambda: read_parquet(folder / REPLY_CERTAINTY, columns))
     run = FinishedRun(settings, figures, questions, greedy, of_questions, declarations, page, reply_certainty)
     for figure in run.question_metrics:
         if not (without_summary or figure in figures) or not pa.types.is_floating(questions.schema.field(figure).type):
@@ -296,9 +288,9 @@ def _checked(label: str, file: str, read: Callable[[], Any]) -> Any:
         raise UserError(f"{label} cannot be read: its {file} is damaged") from problem
 
 
-def _numbers(summary: dict[str, float | None]) -> dict[str, float]:
+def _numbers(file: Path) -> dict[str, float]:
     """Return the numbers of a summary, NaN where it has none."""
-    return {name: math.nan if number is None else float(number) for name, number in summary.items()}
+    return {name: math.nan if each is None else float(each) for name, each in read_json(file, OF_RUN).items()}
 
 
 def _figures(numbers: Mapping[str, float]) -> dict[str, Estimate]:
@@ -475,10 +467,8 @@ def _count_distinct(settings: Sequence[Mapping[str, Any]], names: Sequence[str])
 def read_questions(run: FinishedRun) -> list[Question]:
     """Return all questions of a run, in its order, with their keys, without contexts and rewrites.
 
-    Raises UserError for a run without keys, of an earlier version, and for damaged keys.
+    Raises UserError for damaged keys.
     """
-    if KEY not in run.questions.column_names:
-        raise UserError("the run does not say what is right (questions.parquet has no column key): measure it again")
     return [_question(row) for row in run.questions.to_pylist()]
 
 

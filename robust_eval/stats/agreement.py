@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from robust_eval.runtime.parallel import generators, run_parts
-from robust_eval.stats.interval import Floats
+from robust_eval.stats.interval import Floats, defined_mean
 
 Integers = NDArray[np.int64]
 _PART = 2**22  # labels that are mapped in one part of the work, which takes about a second
@@ -159,7 +159,7 @@ def gibbs_m2(counts: ArrayLike, categories: ArrayLike) -> float:
     >>> gibbs_m2([[2, 2], [4, 0]], [2, 2])
     0.5
     """
-    return _mean(question_m2(counts, categories))
+    return defined_mean(question_m2(counts, categories))
 
 
 def question_m2(counts: ArrayLike, categories: ArrayLike) -> Floats:
@@ -191,7 +191,7 @@ def normalized_certainty(counts: ArrayLike, categories: ArrayLike) -> float:
     >>> normalized_certainty([[2, 2], [4, 0]], [2, 2])
     0.5
     """
-    return _mean(question_certainty(counts, categories))
+    return defined_mean(question_certainty(counts, categories))
 
 
 def question_certainty(counts: ArrayLike, categories: ArrayLike) -> Floats:
@@ -244,12 +244,6 @@ def certainty_when_guessing(categories: int, raters: int) -> Certainty:
 
     expected = (binom.pmf(chosen, raters, 1 / categories) * share * np.log(share)).sum()
     return Certainty(1 + float(categories * expected) / math.log(categories), 1 / raters)
-
-
-def _mean(values: Floats) -> float:
-    """Return the mean of the defined values."""
-    defined = values[~np.isnan(values)]
-    return float(defined.mean()) if len(defined) else float("nan")
 
 
 def question_agreement(counts: ArrayLike) -> Floats:

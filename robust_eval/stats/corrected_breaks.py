@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from robust_eval.stats.correction import ErrorRates, corrected_rate, error_rates
 from robust_eval.stats.estimate import Estimate
@@ -35,12 +35,20 @@ class LabelCounts(NamedTuple):
         return _shrink_difference(error_rates(true_positives, right, true_negatives, wrong, grid), *totals)
 
 
-class JudgedBreaks(NamedTuple):
-    """Error rates (T,), corrected accuracies (n, T) and breaking temperatures (n,) of n facts."""
+class LabelledGrid(NamedTuple):
+    """Verdicts on n questions at T temperatures, with labels of some answers.
 
-    rates: ErrorRates
-    accuracy: Floats
-    breaking: Floats
+    ``right`` and ``replies`` are (n, T): how many verdicts are right, and how many there are. ``temperatures`` (T,) are
+    strictly increasing; ``threshold`` and ``estimator`` are as :func:`~robust_eval.stats.frs.breaking_temperature` has
+    them.
+    """
+
+    right: Floats
+    replies: Floats
+    temperatures: Floats
+    labels: LabelCounts
+    threshold: float = 0.5
+    estimator: str = "first"
 
 
 def _shrink_difference(
@@ -88,63 +96,42 @@ def label_counts(
     return LabelCounts(*counts)
 
 
-def corrected_breaks(
-    right: ArrayLike,
-    replies: ArrayLike,
-    temperatures: ArrayLike,
-    labels: LabelCounts,
-    threshold: float = 0.5,
-    estimator: str = "first",
-) -> JudgedBreaks:
-    """Return the breaking temperatures of corrected accuracies (:func:`~robust_eval.stats.correction.corrected_rate`).
+def corrected_breaks(grid: LabelledGrid, times: Floats | None = None) -> Floats:
+    """Return (n,) the breaking temperatures of corrected accuracies
+    (:func:`~robust_eval.stats.correction.corrected_rate`), with the labels of each question counted ``times`` times.
 
-    Parameters
-    ----------
-    right, replies
-        (n, T): how many verdicts are right, and how many there are.
-    temperatures
-        (T,), strictly increasing.
-    labels
-        What is known of the grader's errors.
-    threshold, estimator
-        As :func:`~robust_eval.stats.frs.breaking_temperature` has them.
-
-    Returns
-    -------
-    NaN where there is no reply, no label, or where verdicts say too little at a temperature before any break.
+    They are NaN where there is no reply, no label, or where verdicts say too little at a temperature before any break.
 
     References
     ----------
     Rogan & Gladen, American Journal of Epidemiology 107 (1978).
     """
-    grid, counts, number = (np.asarray(array, dtype=float) for array in (temperatures, right, replies))
-    return _breaks_at_rates(labels.rates(grid), counts, number, grid, threshold, estimator)
+    rates = grid.labels.rates(grid.temperatures, times)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        shares = np.where(grid.replies > 0, grid.right / grid.replies, np.nan)
+    if grid.estimator == "first":
+        with np.errstate(invalid="ignore"):
+            shares = np.clip(shares + _half_a_trial(grid.replies, grid.threshold), 0, 1)
+    accuracy = corrected_rate(shares, rates.sensitivity, rates.specificity)
+    return breaking_temperature(accuracy, grid.temperatures, grid.threshold, grid.estimator)
 
 
 def break_intervals(
     figures: Callable[[Floats, NDArray[np.intp]], Sequence[float]],
-    values: Sequence[float],
-    right: Floats,
-    replies: Floats,
-    temperatures: Floats,
-    labels: LabelCounts,
-    threshold: float = 0.5,
-    estimator: str = "first",
+    grid: LabelledGrid,
     groups: Sequence[str] | None = None,
-    level: float = 0.95,
     seed: int = 0,
     resamples: int = RESAMPLES,
     resample_trials: bool = True,
     trials: Floats | None = None,
 ) -> list[Estimate]:
-    """Return metrics of breaking temperatures with intervals that cover questions, trials and labels.
+    """Return metrics of corrected breaking temperatures with 95 % intervals that cover questions, trials and labels.
 
-    ``figures`` turns breaking temperatures (m,) of the questions with these numbers (m,) into figures, whose ``values``
-    are those of all. Each resample draws questions (or their ``groups``) with their labels and, with
-    ``resample_trials``, from each question its trials; enumerated answers are not resampled. Trials are whole ones if
-    ``trials`` (n, T, k) are given (1 right, 0 wrong, NaN without a verdict), because one may be alike at all
-    temperatures. Trials that are drawn
-    twice over scatter more, which shifts what is no linear function of them: the interval is the reflected one,
+    ``figures`` turns breaking temperatures (m,) of the questions with these numbers (m,) into figures. Each resample
+    draws questions (or their ``groups``) with their labels and, with ``resample_trials``, from each question its
+    trials; enumerated answers are not resampled. Trials are whole ones if ``trials`` (n, T, k) are given (1 right, 0
+    wrong, NaN without a verdict), because one may be alike at all temperatures. Trials that are drawn twice over
+    scatter more, which shifts what is no linear function of them: the interval is the reflected one,
     2 · value − quantiles, so that the shift goes the other way. Where a resample is infinite (unbroken), as a median
     may be, there is nothing to reflect: the interval holds the value and the quantiles themselves, infinite ones too.
 
@@ -152,6 +139,7 @@ def break_intervals(
     ----------
     Efron & Tibshirani, An Introduction to the Bootstrap (1993), §8.3 (units) and §13.4 (reflected quantiles).
     """
+    right, replies = grid.right, grid.replies
     generator = np.random.default_rng(seed)
     names = np.arange(len(right)) if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1]
     members = [np.flatnonzero(names == name) for name in range(int(names.max()) + 1)]
@@ -166,22 +154,23 @@ def break_intervals(
         elif resample_trials:
             number = np.rint(number)
             hits = generator.binomial(number.astype(int), np.clip(shares[chosen], 0, 1)).astype(float)
-        broken = _breaks_at_rates(labels.rates(temperatures, times), hits, number, temperatures, threshold, estimator)
-        samples.append(figures(broken.breaking, chosen))
-    estimates = []
-    for value, column in zip(values, np.array(samples, dtype=float).T, strict=True):
-        estimates.append(_interval(float(value), column[~np.isnan(column)], (1 - level) / 2))
-    return estimates
+        samples.append(figures(corrected_breaks(grid._replace(right=hits, replies=number), times), chosen))
+    values = figures(corrected_breaks(grid), np.arange(len(right)))
+    return [
+        _interval(float(value), column[~np.isnan(column)])
+        for value, column in zip(values, np.array(samples, dtype=float).T, strict=True)
+    ]
 
 
-def _interval(value: float, draws: Floats, tail: float) -> Estimate:
-    """Return a value with its bootstrap interval, if that has a width."""
+def _interval(value: float, draws: Floats) -> Estimate:
+    """Return a value with its 95 % bootstrap interval, if that has a width."""
+    levels = [0.025, 0.975]
     if math.isnan(value) or not len(draws):
         return Estimate(value)
     if np.isfinite(draws).all() and math.isfinite(value):
-        low, high = np.quantile(draws, [tail, 1 - tail])
+        low, high = np.quantile(draws, levels)
         return Estimate(value, *drop_degenerate(float(2 * value - high), float(2 * value - low)))
-    low, high = np.quantile(draws, [tail, 1 - tail], method="inverted_cdf")  # between two draws may lie inf − inf
+    low, high = np.quantile(draws, levels, method="inverted_cdf")  # between two draws may lie inf − inf
     return Estimate(value, *drop_degenerate(min(float(low), value), max(float(high), value)))
 
 
@@ -190,20 +179,6 @@ def _whole_trials(trials: Floats, generator: np.random.Generator) -> tuple[Float
     questions, _, k = trials.shape
     times = generator.multinomial(k, np.full(k, 1 / k), size=questions)[:, :, None].astype(float)
     return tuple((counted @ times)[:, :, 0] for counted in (np.nan_to_num(trials), 1.0 - np.isnan(trials)))
-
-
-def _breaks_at_rates(
-    rates: ErrorRates, right: Floats, replies: Floats, grid: Floats, threshold: float, estimator: str
-) -> JudgedBreaks:
-    with np.errstate(invalid="ignore", divide="ignore"):
-        shares = np.where(replies > 0, right / replies, np.nan)
-    accuracy = np.asarray(corrected_rate(shares, rates.sensitivity, rates.specificity))
-    compared = accuracy
-    if estimator == "first":
-        with np.errstate(invalid="ignore"):
-            raised = np.clip(shares + _half_a_trial(replies, threshold), 0, 1)
-        compared = np.asarray(corrected_rate(raised, rates.sensitivity, rates.specificity))
-    return JudgedBreaks(rates, accuracy, breaking_temperature(compared, grid, threshold, estimator))
 
 
 def _half_a_trial(replies: Floats, threshold: float) -> Floats:

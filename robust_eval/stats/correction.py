@@ -5,16 +5,16 @@ temperatures go through the rates at which a grader errs.
 """
 
 import math
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from robust_eval.stats.estimate import UNDEFINED, Estimate
 from robust_eval.stats.interval import ROUNDING, SHARE, Floats, degenerate_interval, share_interval, student_quantile
 
 MIN_LABELS = 20
-"""Minimum number of labels of a separate stratum, or of a separate error rate at one temperature."""
+"""Minimum number of labels of a separate mean, or of a separate error rate, at one temperature."""
 MIN_YOUDEN = 0.2
 """Minimum of sensitivity + specificity − 1; below it verdicts are not corrected."""
 _MIN_REMAINDER = 0.2
@@ -27,23 +27,14 @@ _STEEP = 0.5
 to its ends. Without it the few labels of one end would make the rates there, on which early breaks hang."""
 
 
-class Corrected(NamedTuple):
-    """A mean with its interval; NaN where there are no labels, or only labels of one question."""
-
-    estimate: float
-    low: float
-    high: float
-
-
-class _Stratum(NamedTuple):
-    """Estimate of one stratum: the mean of the labels, moved by ``slope`` times the difference of the verdicts.
+class _Pool(NamedTuple):
+    """Estimate from a pool of answers: the mean of the labels, moved by the difference of the verdicts.
 
     ``influence`` (N,) is the effect of each answer of the run on the estimate. ``is_degenerate`` is True if labels
     do not vary about the verdicts.
     """
 
     estimate: float
-    slope: float
     influence: Floats
     is_degenerate: bool
 
@@ -51,17 +42,16 @@ class _Stratum(NamedTuple):
 def corrected_mean(
     verdicts: ArrayLike,
     labels: ArrayLike,
-    strata: ArrayLike | None = None,
-    level: float = 0.95,
     questions: ArrayLike | None = None,
     weights: ArrayLike | None = None,
     counts: ArrayLike | None = None,
-) -> Corrected:
+    level: float = 0.95,
+) -> Estimate:
     """Return the mean of the labels of all answers, estimated from some labels and all verdicts.
 
-    In each stratum it is mean_n(Y) + λ (mean_N(G) − mean_n(G)), where G are verdicts, Y labels, n the answers with a
-    label and N those without; λ = Cov_n(Y, G) / ((1 + n/N) Var(G)), between 0 and 1. Strata enter by their share of the
-    answers. λ = 0, where verdicts say nothing or every answer has a label, is the mean of the labels alone.
+    It is mean_n(Y) + λ (mean_N(G) − mean_n(G)), where G are verdicts, Y labels, n the answers with a label and N those
+    without; λ = Cov_n(Y, G) / ((1 + n/N) Var(G)), between 0 and 1. λ = 0, where verdicts say nothing or every answer
+    has a label, is the mean of the labels alone.
 
     The interval is that of Student's t with the questions that have labels, less one, as degrees of freedom. The
     variance sums what the answers to one question contribute before it squares, because they depend on one another.
@@ -74,17 +64,14 @@ def corrected_mean(
         (N,) 0 or 1. Answers without a verdict (NaN) are left out.
     labels
         (N,) 0 or 1; NaN where nobody has labelled the answer.
-    strata
-        (N,) such as temperatures. Neighbours are pooled until each has 20 labels. They must not be drawn by verdict,
-        which would leave verdicts alike: ``weights`` serve for that.
-    level
-        Nominal coverage, in (0, 1).
     questions
         (N,) names of questions, or of groups of them that depend on one another; by default each answer is one.
     weights
         (N,) one over the probability with which each answer was drawn for labelling, where that differs.
     counts
         (N,) how much each answer counts; by default all count the same.
+    level
+        Nominal coverage, in (0, 1).
 
     References
     ----------
@@ -94,33 +81,24 @@ def corrected_mean(
     Examples
     --------
     >>> mean = corrected_mean([1, 1, 0, 0, 1, 1, 0, 1], [1, 1, 0, 1, *[math.nan] * 4])
-    >>> round(mean.estimate, 4)
+    >>> round(mean.value, 4)
     0.8083
     """
-    data = _JudgedAnswers.of(verdicts, labels, strata, questions, weights, counts, level)
-    pools = _pools(data.strata, data.labelled)
-    by_pool = [(pool, _stratum(data, np.isin(data.strata, pool))) for pool in pools]
-    if any(stratum is None for _, stratum in by_pool) or not by_pool:
-        return Corrected(math.nan, math.nan, math.nan)
-    shares = [float(data.counts[np.isin(data.strata, pool)].sum() / data.counts.sum()) for pool in pools]
-    estimates = [stratum for _, stratum in by_pool if stratum is not None]
-    estimate = sum(share * stratum.estimate for share, stratum in zip(shares, estimates, strict=True))
-    influence = sum(
-        (share * stratum.influence for share, stratum in zip(shares, estimates, strict=True)), np.zeros(len(data))
-    )
-    is_degenerate = all(stratum.is_degenerate for stratum in estimates)
-    return data.interval(estimate, influence, is_degenerate, data.labelled, level)
+    data = _JudgedAnswers.of(verdicts, labels, None, questions, weights, counts, level)
+    pool = _pool(data, np.ones(len(data), dtype=bool))
+    if pool is None:
+        return UNDEFINED
+    return data.interval(pool.estimate, pool.influence, pool.is_degenerate, data.labelled, level)
 
 
 def corrected_curve(
     verdicts: ArrayLike,
     labels: ArrayLike,
     temperatures: ArrayLike,
-    level: float = 0.95,
     questions: ArrayLike | None = None,
     weights: ArrayLike | None = None,
     counts: ArrayLike | None = None,
-) -> dict[float, Corrected]:
+) -> dict[float, Estimate]:
     """Return the corrected mean at each temperature, ascending; arguments as :func:`corrected_mean` has them.
 
     A temperature with fewer than 20 labels borrows those of its neighbours: labels are regressed on verdicts and on the
@@ -132,29 +110,27 @@ def corrected_curve(
     ----------
     MacKinnon & White, Journal of Econometrics 29 (1985): residuals over 1 − leverage. Wilson, JASA 22 (1927).
     """
-    data = _JudgedAnswers.of(verdicts, labels, temperatures, questions, weights, counts, level)
+    data = _JudgedAnswers.of(verdicts, labels, temperatures, questions, weights, counts, 0.95)
     means = {}
-    for t in np.unique(data.strata):
-        pool = _around(float(t), data.strata, data.labelled)
-        inside, at_level = np.isin(data.strata, pool), data.strata == t
-        stratum = _stratum(data, inside)
-        if stratum is None:
-            means[float(t)] = Corrected(math.nan, math.nan, math.nan)
-        elif len(pool) == 1:
-            means[float(t)] = data.interval(
-                stratum.estimate, stratum.influence, stratum.is_degenerate, data.labelled & inside, level
-            )
+    for t in np.unique(data.temperatures).tolist():
+        neighbours = _around(t, data.temperatures, data.labelled)
+        inside, at_level = np.isin(data.temperatures, neighbours), data.temperatures == t
+        pool = _pool(data, inside)
+        if pool is None:
+            means[t] = UNDEFINED
+        elif len(neighbours) == 1:
+            means[t] = data.interval(pool.estimate, pool.influence, pool.is_degenerate, data.labelled & inside)
         else:
-            means[float(t)] = _by_neighbours(data, inside, at_level, stratum.is_degenerate, level)
+            means[t] = _by_neighbours(data, inside, at_level, pool.is_degenerate)
     return means
 
 
 def _by_neighbours(
-    data: "_JudgedAnswers", inside: NDArray[np.bool_], at_level: NDArray[np.bool_], is_degenerate: bool, level: float
-) -> Corrected:
+    data: "_JudgedAnswers", inside: NDArray[np.bool_], at_level: NDArray[np.bool_], is_degenerate: bool
+) -> Estimate:
     """Return the mean of the answers ``at_level`` by the labels ``inside`` the pool of temperatures."""
     labelled = data.labelled & inside
-    place = np.unique(data.strata, return_inverse=True)[1].astype(float)
+    place = np.unique(data.temperatures, return_inverse=True)[1].astype(float)
     design = np.column_stack([np.ones(len(data)), data.verdicts, place - place[at_level][0]])[labelled]
     at = np.array([1.0, data.mean(at_level), 0.0])
     weight, y = (data.weights * data.counts)[labelled], data.labels[labelled]
@@ -164,9 +140,7 @@ def _by_neighbours(
     leverage = weight * np.einsum("ij,jk,ik->i", design, inverse, design)
     influence = coefficients[1] * data.centred(at_level)
     influence[labelled] += pull * (y - design @ coefficients) / np.maximum(1 - leverage, _MIN_REMAINDER)
-    return data.interval(
-        float(at @ coefficients), influence, is_degenerate, labelled, level, parameters=3, score=at_level
-    )
+    return data.interval(float(at @ coefficients), influence, is_degenerate, labelled, parameters=3, score=at_level)
 
 
 def corrected_rate(rate: ArrayLike, sensitivity: ArrayLike, specificity: ArrayLike) -> Any:
@@ -283,7 +257,7 @@ class _JudgedAnswers(NamedTuple):
 
     verdicts: Floats
     labels: Floats
-    strata: Floats
+    temperatures: Floats
     questions: NDArray[np.intp]
     weights: Floats
     counts: Floats
@@ -293,7 +267,7 @@ class _JudgedAnswers(NamedTuple):
         cls,
         verdicts: ArrayLike,
         labels: ArrayLike,
-        strata: ArrayLike | None,
+        temperatures: ArrayLike | None,
         questions: ArrayLike | None,
         weights: ArrayLike | None,
         counts: ArrayLike | None,
@@ -304,7 +278,13 @@ class _JudgedAnswers(NamedTuple):
             raise ValueError(f"level must lie between 0 and 1, not {level}")
         g, y = np.asarray(verdicts, dtype=float), np.asarray(labels, dtype=float)
         n = len(g)
-        arrays = {"labels": y, "strata": strata, "questions": questions, "weights": weights, "counts": counts}
+        arrays = {
+            "labels": y,
+            "temperatures": temperatures,
+            "questions": questions,
+            "weights": weights,
+            "counts": counts,
+        }
         for name, array in arrays.items():
             if array is not None and np.shape(array) != (n,):
                 raise ValueError(f"{name} must hold a value for each of {n} verdicts, not {np.shape(array)}")
@@ -318,7 +298,7 @@ class _JudgedAnswers(NamedTuple):
         for name, values in (("weights", w), ("counts", m)):
             if not np.all(np.isfinite(values) & (values > 0)):
                 raise ValueError(f"{name} must be above 0")
-        level_of = np.zeros(n) if strata is None else np.asarray(strata, dtype=float)
+        level_of = np.zeros(n) if temperatures is None else np.asarray(temperatures, dtype=float)
         level_of = np.where(np.isnan(level_of), np.inf, level_of)
         return cls(
             g[has_verdict], y[has_verdict], level_of[has_verdict], place[has_verdict], w[has_verdict], m[has_verdict]
@@ -346,10 +326,10 @@ class _JudgedAnswers(NamedTuple):
         influence: Floats,
         is_degenerate: bool,
         labelled: NDArray[np.bool_],
-        level: float,
+        level: float = 0.95,
         parameters: int = 1,
         score: NDArray[np.bool_] | None = None,
-    ) -> Corrected:
+    ) -> Estimate:
         """Return an estimate with the interval that follows from the influence of each question.
 
         ``parameters`` is the number of fitted ones; ``score`` (N,) are the answers whose mean this is, if the interval
@@ -358,7 +338,7 @@ class _JudgedAnswers(NamedTuple):
         clusters = len(np.unique(self.questions[labelled]))
         inner = min(max(estimate, 0.0), 1.0)
         if clusters <= parameters:
-            return Corrected(inner, math.nan, math.nan)
+            return Estimate(inner)
         by_question = np.bincount(self.questions, influence, minlength=int(self.questions.max()) + 1)
         number = len(np.unique(self.questions))
         error = math.sqrt(float((by_question**2).sum()) * number / (number - 1))
@@ -371,11 +351,11 @@ class _JudgedAnswers(NamedTuple):
         if is_degenerate:
             lower, upper = degenerate_interval(inner, clusters, SHARE, level)
             low, high = low - (inner - lower), high + (upper - inner)
-        return Corrected(inner, min(max(low, 0.0), inner), max(min(high, 1.0), inner))
+        return Estimate(inner, min(max(low, 0.0), inner), max(min(high, 1.0), inner))
 
 
-def _stratum(data: _JudgedAnswers, inside: NDArray[np.bool_]) -> _Stratum | None:
-    """Return the estimate of one stratum; None where it has no label.
+def _pool(data: _JudgedAnswers, inside: NDArray[np.bool_]) -> _Pool | None:
+    """Return the estimate from the answers ``inside`` a pool; None where none has a label.
 
     The form with all N + n answers, mean_n(Y) + β (mean(G) − mean_n(G)) with β = λ (1 + n/N), is the same number, and
     holds where labels were drawn with unequal probabilities as well.
@@ -397,33 +377,15 @@ def _stratum(data: _JudgedAnswers, inside: NDArray[np.bool_]) -> _Stratum | None
     rest = np.where(labelled, y - label - slope * (data.verdicts - verdict), 0)
     influence = share * rest + slope * data.centred(inside)
     agree = bool(np.all(y[labelled] == data.verdicts[labelled]))
-    return _Stratum(estimate, slope, influence, agree or bool(np.ptp(y[labelled]) == 0))
+    return _Pool(estimate, influence, agree or bool(np.ptp(y[labelled]) == 0))
 
 
-def _pools(strata: Floats, labelled: NDArray[np.bool_]) -> list[Sequence[float]]:
-    """Return runs of neighbouring strata with enough labels each; one run of all strata if labels are too few."""
-    pools: list[list[float]] = []
-    current: list[float] = []
-    number = 0
-    for stratum in np.unique(strata):
-        current.append(float(stratum))
-        number += int((labelled & (strata == stratum)).sum())
-        if number >= MIN_LABELS:
-            pools.append(current)
-            current, number = [], 0
-    if current and pools:
-        pools[-1] += current
-    elif current:
-        pools.append(current)
-    return list(pools)
-
-
-def _around(stratum: float, strata: Floats, labelled: NDArray[np.bool_]) -> list[float]:
-    """Return a stratum with as many nearest neighbours, equally many on both sides, as give it enough labels."""
-    levels = [float(level) for level in np.unique(strata)]
-    place, reach = levels.index(stratum), 0
+def _around(temperature: float, temperatures: Floats, labelled: NDArray[np.bool_]) -> list[float]:
+    """Return a temperature with as many nearest neighbours, equally many on both sides, as give it enough labels."""
+    levels = [float(level) for level in np.unique(temperatures)]
+    place, reach = levels.index(temperature), 0
     while True:
         pool = levels[max(0, place - reach) : place + reach + 1]
-        if int((labelled & np.isin(strata, pool)).sum()) >= MIN_LABELS or len(pool) == len(levels):
+        if int((labelled & np.isin(temperatures, pool)).sum()) >= MIN_LABELS or len(pool) == len(levels):
             return pool
         reach += 1

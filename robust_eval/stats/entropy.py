@@ -3,7 +3,6 @@
 Reganova & Steinbach, "Testing Uncertainty of Large Language Models for Physics Knowledge and Reasoning", Fig. 5.
 """
 
-import math
 from itertools import combinations_with_replacement
 
 import numpy as np
@@ -62,40 +61,6 @@ def entropy_of(error_rate: ArrayLike, *fixed_wrong_shares: float) -> Floats:
     from scipy.special import entr  # it takes a tenth of a second, which most runs need not spend
 
     return np.asarray(entr(1 - error) + sum(map(entr, fixed_wrong_shares)) + entr(rest), dtype=float)
-
-
-def entropy_bounds(error_rate: ArrayLike, choices: int) -> tuple[Floats, Floats]:
-    """Return the smallest and the greatest entropy at an error rate, where one of K answers is right.
-
-    Smallest: the binary curve, at every e, for H = H₂(e) + e H(wrong | wrong) ≥ H₂(e), with equality if all errors are
-    alike. Greatest: H₂(e) + e ln(K − 1), if errors are spread evenly; it is ln K at e = (K − 1) / K. The smallest holds
-    as well where several answers count as right; the greatest does not.
-
-    Parameters
-    ----------
-    error_rate
-        Any shape, e in [0, 1]; NaN gives NaN.
-    choices
-        K, at least 2.
-
-    Returns
-    -------
-    smallest, greatest
-        Of the shape of ``error_rate``, in nats.
-
-    References
-    ----------
-    Cover & Thomas, Elements of Information Theory (2006), §2.10 (the greatest is Fano's bound).
-
-    Examples
-    --------
-    >>> [bound.round(4).tolist() for bound in entropy_bounds([0.0, 0.8, 1.0], choices=5)]
-    [[0.0, 0.5004, 0.0], [0.0, 1.6094, 1.3863]]
-    """
-    if choices < 2:
-        raise ValueError(f"choices must be at least 2, not {choices}")
-    smallest = entropy_of(error_rate)
-    return smallest, smallest + _checked(error_rate) * math.log(choices - 1)
 
 
 def _checked(error_rate: ArrayLike) -> Floats:

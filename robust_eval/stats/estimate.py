@@ -18,6 +18,11 @@ class Estimate(NamedTuple):
     high: float = float("nan")
 
 
+def columns_of(name: str, estimate: Estimate) -> dict[str, float]:
+    """Return an estimate as cells of a table: ``name``, ``name_low`` and ``name_high``."""
+    return {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
+
+
 UNDEFINED = Estimate(float("nan"))
 
 

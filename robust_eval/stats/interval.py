@@ -273,8 +273,8 @@ def degenerate_interval(value: float, number: int, limits: Limits, level: float 
     if math.isinf(lowest) or math.isinf(highest) or highest - lowest <= ROUNDING:
         return math.nan, math.nan
     at = min(max(value, lowest), highest)
-    same, other = _same_and_other(number, level)
-    return lowest + (at - lowest) * same, at + (highest - at) * other
+    same = ((1 - level) / 2) ** (1 / number)
+    return lowest + (at - lowest) * same, at + (highest - at) * (1 - same)
 
 
 def drop_degenerate(low: float, high: float) -> tuple[float, float]:
@@ -305,14 +305,6 @@ def _wilson(share: float, number: float, quantile: float) -> tuple[float, float]
 def independent(n: int, groups: ArrayLike | None) -> int:
     """Return the number of independent units among n questions: the number of their groups, if they have any."""
     return n if groups is None else len(np.unique(np.asarray(groups)))
-
-
-def _same_and_other(number: int, level: float) -> tuple[float, float]:
-    """Return the least share of questions like the observed ones, and the largest share of others, by the exact
-    interval (Clopper and Pearson, 1934), which has a formula if all are equal.
-    """
-    same = ((1 - level) / 2) ** (1 / number)
-    return same, 1 - same
 
 
 def group_means(values: Floats, labels: NDArray[Any]) -> Floats:
@@ -496,6 +488,12 @@ def _resample_groups(
         chosen = np.concatenate([members[number] for number in generator.integers(len(members), size=len(members))])
         values.append(statistic(*(array[chosen] for array in data), **options))
     return np.asarray(values, dtype=float)
+
+
+def defined_mean(values: Floats) -> float:
+    """Return the mean of the defined values; NaN without any."""
+    defined = values[~np.isnan(values)]
+    return float(defined.mean()) if len(defined) else math.nan
 
 
 def share_of(part: Floats, whole: Floats) -> Floats:

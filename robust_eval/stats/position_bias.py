@@ -4,7 +4,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from robust_eval.stats.interval import ROUNDING, Floats
 
@@ -58,9 +58,7 @@ def cochran_q(right: ArrayLike, groups: ArrayLike | None = None, seed: int = 0) 
         raise ValueError(f"right must be (questions, places), not {values.shape}")
     if not np.isin(values[~np.isnan(values)], (0, 1)).all():
         raise ValueError("right must be 1, 0 or NaN")
-    is_answered = ~np.isnan(values)
-    choices = is_answered.sum(axis=1)
-    whole = (choices > 1) & (is_answered == (np.arange(values.shape[1]) < choices[:, None])).all(axis=1)
+    choices, whole = _choices(values)
     from scipy import stats  # both take a second, which most runs need not spend
     from statsmodels.stats.contingency_tables import cochrans_q
 
@@ -107,9 +105,14 @@ def place_bias(accuracy: ArrayLike) -> Floats:
     [[0.75, -0.75, 0.0], [0.5, -0.5, nan]]
     """
     values = np.asarray(accuracy, dtype=float)
-    is_answered = ~np.isnan(values)
-    choices = is_answered.sum(axis=1, keepdims=True)
-    whole = (choices > 1) & (is_answered == (np.arange(values.shape[1]) < choices)).all(axis=1, keepdims=True)
+    choices, whole = _choices(values)
     remainder = np.nansum(values, axis=1, keepdims=True) - values
-    bias: Floats = np.where(whole, values - remainder / np.maximum(choices - 1, 1), np.nan)
+    bias: Floats = np.where(whole[:, None], values - remainder / np.maximum(choices - 1, 1)[:, None], np.nan)
     return bias
+
+
+def _choices(values: Floats) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+    """Return (n,) the number of choices of each question, and a mask of those that lack no place before their last."""
+    is_answered = ~np.isnan(values)
+    choices = is_answered.sum(axis=1)
+    return choices, (choices > 1) & (is_answered == (np.arange(values.shape[1]) < choices[:, None])).all(axis=1)

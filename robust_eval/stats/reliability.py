@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from robust_eval.stats.estimate import Estimate
-from robust_eval.stats.interval import Floats, drop_degenerate
+from robust_eval.stats.interval import Floats, defined_mean, drop_degenerate
 
 
 def cronbach_alpha(correct: ArrayLike) -> float:
@@ -125,7 +125,7 @@ def robustness(correct: ArrayLike, ensemble_correct: ArrayLike) -> Robustness:
     Robustness(accuracy=0.5, worst=0.0, best=1.0, plurality=0.5, difficulty=0.5)
     """
     by_question = question_robustness(correct, ensemble_correct)
-    return Robustness(*(_mean(values) for values in by_question))
+    return Robustness(*(defined_mean(values) for values in by_question))
 
 
 class QuestionRobustness(NamedTuple):
@@ -185,8 +185,3 @@ def guessing(choices: int, raters: int) -> Robustness:
         raise ValueError(f"choices and raters must be whole numbers of at least 1, not {choices} and {raters}")
     p = 1 / choices
     return Robustness(p, p**raters, -math.expm1(raters * math.log1p(-p)) if choices > 1 else 1.0, p, p)
-
-
-def _mean(values: Floats) -> float:
-    defined = values[~np.isnan(values)]
-    return float(defined.mean()) if len(defined) else float("nan")

@@ -4,19 +4,17 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from robust_eval.stats.estimate import UNDEFINED, Estimate
 from robust_eval.stats.interval import (
     ROUNDING,
     SHARE,
+    Floats,
     degenerate_interval,
     independent,
     share_interval,
     student_quantile,
 )
-
-Floats = NDArray[np.float64]
 
 
 def holds_beyond(breaking: Floats, accuracy: Floats, levels: Floats) -> Floats:

@@ -22,9 +22,9 @@ def drawn_variance(right: ArrayLike, answers: ArrayLike) -> Variance:
     """Estimate both variances of n questions from draws: ``right`` (n, K) of the ``answers`` (n, K) after each of K
     traces.
 
-    The one-way estimate: mean square between thoughts minus mean square within, over the number of answers after each
+    The one-way estimate: mean square between traces minus mean square within, over the number of answers after each
     (where it differs, Σ answers minus Σ answers² / Σ answers, over K − 1). Values below 0 stay, so that means over
-    questions are without bias. NaN with fewer than two thoughts that have answers, and where none has two.
+    questions are without bias. NaN with fewer than two traces that have answers, and where none has two.
 
     References
     ----------
@@ -36,13 +36,13 @@ def drawn_variance(right: ArrayLike, answers: ArrayLike) -> Variance:
     Variance(between=array([0.5]), within=array([0.]))
     """
     correct, number = np.asarray(right, dtype=float), np.asarray(answers, dtype=float)
-    whole, thoughts = number.sum(axis=1), np.count_nonzero(number, axis=1)
-    is_defined = (thoughts >= 2) & (whole > thoughts)
+    whole, traces = number.sum(axis=1), np.count_nonzero(number, axis=1)
+    is_defined = (traces >= 2) & (whole > traces)
     share = share_of(correct, number)
     mean = share_of(correct.sum(axis=1), whole)
-    across = share_of(np.nansum(number * (share - mean[:, None]) ** 2, axis=1), thoughts - 1.0)
-    inside = share_of(np.nansum(number * share * (1 - share), axis=1), whole - thoughts)
-    each = share_of(whole - share_of((number**2).sum(axis=1), whole), thoughts - 1.0)
+    across = share_of(np.nansum(number * (share - mean[:, None]) ** 2, axis=1), traces - 1.0)
+    inside = share_of(np.nansum(number * share * (1 - share), axis=1), whole - traces)
+    each = share_of(whole - share_of((number**2).sum(axis=1), whole), traces - 1.0)
     between = (across - inside) / each
     return Variance(np.where(is_defined, between, np.nan), np.where(is_defined, inside, np.nan))
 
@@ -51,8 +51,8 @@ def exact_variance(right: ArrayLike, squared_error: ArrayLike = 0.0) -> Variance
     """Estimate both variances of n questions from the probability ``right`` (n, K) of a right answer after each of K
     drawn traces; NaN for no trace, and for a question with fewer than two.
 
-    It is what :func:`drawn_variance` tends to with more and more answers after each thought. Where probabilities are
-    estimated, the square of their standard error (n, K) is taken off what lies between thoughts, and added within.
+    It is what :func:`drawn_variance` tends to with more and more answers after each trace. Where probabilities are
+    estimated, the square of their standard error (n, K) is taken off what lies between traces, and added within.
 
     Examples
     --------
@@ -61,8 +61,8 @@ def exact_variance(right: ArrayLike, squared_error: ArrayLike = 0.0) -> Variance
     """
     p = np.asarray(right, dtype=float)
     noise = np.where(np.isnan(p), np.nan, squared_error)
-    thoughts = np.count_nonzero(~np.isnan(p), axis=1)
-    is_defined = thoughts >= 2
+    traces = np.count_nonzero(~np.isnan(p), axis=1)
+    is_defined = traces >= 2
     between, within = np.full((2, len(p)), np.nan)
     between[is_defined] = np.nanvar(p[is_defined], axis=1, ddof=1) - np.nanmean(noise[is_defined], axis=1)
     within[is_defined] = np.nanmean((p * (1 - p) + noise)[is_defined], axis=1)

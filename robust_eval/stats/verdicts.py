@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from robust_eval.stats.interval import (
     MIN_UNITS,
     ROUNDING,
+    Floats,
     bounded_mean_interval,
     independent,
     paired_share_interval,
@@ -121,7 +122,7 @@ def facts_needed(differences: ArrayLike, margin: float, groups: ArrayLike | None
     return _required_facts(values[defined], margin, level, None if groups is None else np.asarray(groups)[defined])
 
 
-def _required_facts(values: NDArray[np.float64], margin: float, level: float, labels: NDArray[Any] | None) -> float:
+def _required_facts(values: Floats, margin: float, level: float, labels: NDArray[Any] | None) -> float:
     """Return the number of facts that decide."""
     tail, mean, n = (1 - level) / 2, float(values.mean()), len(values)
     number, error = units_and_error(values, labels)
@@ -148,12 +149,12 @@ def _required_facts(values: NDArray[np.float64], margin: float, level: float, la
     return math.ceil(max(float(optimize.brentq(distance, 1.0, (20 / margin) ** 2 * n / number)), degenerate))
 
 
-def _right_or_wrong(values: NDArray[np.float64]) -> bool:
+def _right_or_wrong(values: Floats) -> bool:
     """Return True if all differences are those of right and wrong, and some question has none."""
     return bool(np.isin(values, (-1.0, 0.0, 1.0)).all()) and not values.all()
 
 
-def confidence_sequence(differences: ArrayLike, level: float = 0.95) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def confidence_sequence(differences: ArrayLike, level: float = 0.95) -> tuple[Floats, Floats]:
     """Return an interval of the mean after each question. All of them hold it at once with probability ``level``: one
     may look at any time, and stop for any reason.
 
@@ -200,7 +201,7 @@ def confidence_sequence(differences: ArrayLike, level: float = 0.95) -> tuple[ND
     return np.append(-1.0, low)[defined_count], np.append(1.0, high)[defined_count]
 
 
-def _betting(x: NDArray[np.float64], level: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _betting(x: Floats, level: float) -> tuple[Floats, Floats]:
     """Return the bounds in [−1, 1] after each of the values in [0, 1]."""
     low, high = np.full(len(x), -1.0), np.full(len(x), 1.0)
     bets, goal = _bets(x, level), math.log(2 / (1 - level))
@@ -223,23 +224,23 @@ def _betting(x: NDArray[np.float64], level: float) -> tuple[NDArray[np.float64],
     return np.maximum.accumulate(low), np.minimum.accumulate(high)
 
 
-def _bets(x: NDArray[np.float64], level: float) -> NDArray[np.float64]:
+def _bets(x: Floats, level: float) -> Floats:
     """Return the bet on each value, a prediction from the values before it."""
     t = np.arange(1, len(x) + 1)
     means = (0.5 + np.cumsum(x)) / (t + 1)
     variances = (0.25 + np.cumsum((x - means) ** 2)) / (t + 1)
     before = np.append(0.25, variances)[:-1]
-    bets: NDArray[np.float64] = np.sqrt(2 * math.log(2 / (1 - level)) / (before * t * np.log1p(t)))
+    bets: Floats = np.sqrt(2 * math.log(2 / (1 - level)) / (before * t * np.log1p(t)))
     return bets
 
 
-def _differences(differences: ArrayLike) -> NDArray[np.float64]:
+def _differences(differences: ArrayLike) -> Floats:
     values = np.asarray(differences, dtype=float)
     if values.ndim != 1:
         raise ValueError(f"differences must be (questions,), not {values.shape}")
     if np.any(np.abs(values) > 1 + ROUNDING):
         raise ValueError("differences must lie in [-1, 1]")
-    within: NDArray[np.float64] = np.clip(values, -1.0, 1.0)
+    within: Floats = np.clip(values, -1.0, 1.0)
     return within
 
 

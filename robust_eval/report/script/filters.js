@@ -9,7 +9,7 @@ const divided = [
 ].filter(([column]) => column);
 const replies = (row) => Object.values(detailed[row]?.samplers ?? {});
 
-/** Kinds of questions that readers look for: what they are called, what that means, and how it is told. */
+/** Kinds of questions that readers look for: name, meaning, and test. */
 const kinds = [
   ["kept", "it was asked again", (row) => words.status[row].startsWith("kept")],
   ["unknown", "the greedy answer is not right", (row) => /(wrong|no reply|not judged)$/.test(words.status[row])],

@@ -89,17 +89,17 @@ const listOf = (facts) =>
 function curveOf(detail, row) {
   const place = element("div", { class: "curve" });
   const named = (points, ...names) => (points ?? []).map((point) => Object.fromEntries(names.map((name, i) => [name, point[i]])));
-  const bounded = detail.curve.told?.some(([, , , , lower, upper]) => lower > 0 || upper < 1); // else nothing is certain
+  const bounded = detail.curve.computed?.some(([, , , , lower, upper]) => lower > 0 || upper < 1); // else nothing is certain
   const breaking = numbers.find((column) => column.name === "breaking").numbers[row];
   draw(place, data.curve, {
     counted: named(detail.curve.counted, "t", "accuracy", "low", "high"),
-    told: named(detail.curve.told, "t", "accuracy", "low", "high"),
-    bounds: bounded ? named(detail.curve.told, "t", "", "", "", "lower", "upper") : [],
+    computed: named(detail.curve.computed, "t", "accuracy", "low", "high"),
+    bounds: bounded ? named(detail.curve.computed, "t", "", "", "", "lower", "upper") : [],
     breaking: Number.isFinite(breaking) ? [{ t: breaking }] : [],
   });
   const notes = [
     detail.curve.counted ? "Points: share of right trials, with Wilson's 95 % interval." : "",
-    detail.curve.told ? "Line: from the model's probabilities, ± 1.96 standard errors." : "",
+    detail.curve.computed ? "Line: from the model's probabilities, ± 1.96 standard errors." : "",
     bounded ? "Pale: bounds that are certain." : "",
     "Dashed: where a fact breaks, and at which temperature this one does.",
   ];

@@ -60,7 +60,7 @@ def test_facts_break_at_the_turn_at_which_the_model_gives_in(ran: tuple[Result, 
     assert figures["challenge.mended_share.t1"].value == 1
     page = (folder / "report.html").read_text()
     assert "100% (29% to 100%, n = 3) of the 3 that were wrong at first are right in the end" in page
-    assert (folder / "figures" / "facts_under_doubt.png").is_file()
+    assert (folder / "figures" / "facts_under_pushback.png").is_file()
 
 
 def test_conversations_are_stored_turn_by_turn(ran: tuple[Result, Path, list[str]]):
@@ -104,7 +104,7 @@ def test_recorded_answers_give_the_same_and_other_metrics_do_not_read_them(
     assert ours == pytest.approx(theirs, nan_ok=True)
     with pytest.raises(UserError, match="metric=certainty does not read the answers of conversations that go on"):
         configuration(*recorded, "metric=certainty")
-    with pytest.raises(UserError, match="metric=challenge needs answers that were doubted, turn by turn"):
+    with pytest.raises(UserError, match="metric=challenge needs answers to pushback, turn by turn"):
         configuration("sampler=repetition", "metric=challenge")
     with pytest.raises(UserError, match=r"is asked with plain text: choose a model .* with model\.prompt_style=chat"):
         configuration("experiment=challenge", "model.prompt_style=plain")

@@ -113,7 +113,7 @@ def test_a_server_that_ignores_the_temperature_is_refused_a_sweep_and_asked_at_i
     with scripted_server(server, honest=False) as scripted:
         result = ask(scripted, tmp_path / "own", *CERTAIN, "dataset.limit=3", "sampler.repetition.trials=4")
         assert not any("temperature" in body for body in scripted.bodies if asked_of(body))
-    assert "The server ignores the temperature: replies are those of its own." in in_report(result)
+    assert "The server ignores the temperature and uses its own." in in_report(result)
 
 
 def test_a_server_that_caps_the_temperature_is_asked_up_to_there(tmp_path: Path, caplog: pytest.LogCaptureFixture):

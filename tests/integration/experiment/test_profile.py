@@ -153,7 +153,7 @@ def test_the_report_shows_all_three_and_where_they_disagree(profiled: tuple[Resu
     assert (folder / "figures" / "frs_by_entropy_and_rewording.png").stat().st_size > 10_000
     page = (folder / "report.html").read_text()
     assert "The questions on which the three methods disagree most" in page
-    assert 'aria-label="Every fact under three kinds of pressure. ' in page
+    assert 'aria-label="Every fact under three perturbations. ' in page
     assert "of them withstand all three (95 % interval" in page
     table = pq.read_table(folder / "profile.parquet").to_pylist()
     furthest = max(table, key=lambda row: row["disagreement"])

@@ -71,7 +71,7 @@ def test_a_server_is_told_how_much_to_think_and_budgets_are_found_that_are_enoug
     assert figures["thinking.kappa.own"].value == 1
     assert figures["thinking.plurality.own"].value == figures["thinking.accuracy.own"].value
     assert math.isnan(figures["thinking.share_between.own"].value)  # one answer with each thought
-    assert "after 3 thoughts with a budget of none, low, high" in (folder / "report.html").read_text()
+    assert "after 3 reasoning traces with a budget of none, low, high" in (folder / "report.html").read_text()
     assert (folder / "figures" / "accuracy_by_budget.png").is_file()
     assert not (folder / "figures" / "variance_of_questions.png").exists()
     answers = [row for row in pq.read_table(folder / "graded.parquet").to_pylist() if row["form"]]
@@ -104,9 +104,9 @@ def test_recorded_answers_give_the_same_and_other_metrics_do_not_read_them(
     ours, theirs = (each.scores["thinking"].flat() for each in (result, again))
     assert ours == pytest.approx(theirs, nan_ok=True)
     for metric in ("certainty", "agreement"):
-        with pytest.raises(UserError, match=f"metric={metric} does not read the answers after thoughts of several"):
+        with pytest.raises(UserError, match=f"metric={metric} does not read the answers after reasoning of several"):
             configuration(*recorded, f"metric={metric}")
-    with pytest.raises(UserError, match="metric=thinking needs answers after thoughts of known length"):
+    with pytest.raises(UserError, match="metric=thinking needs answers after reasoning of known length"):
         configuration("sampler=repetition", "metric=thinking")
 
 

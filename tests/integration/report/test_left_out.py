@@ -72,7 +72,7 @@ def test_replies_that_were_cut_and_what_is_undefined_is_said(result: Result):
     scores = {"certainty": Score(values={"certainty.count.undefined": Estimate(3.0)}, declared=KNOWN_FIGURES)}
     run = replace(result, graded={"temperature_sweep": sampled}, scores=scores, kept=result.asked)
     assert list(left_out(run)) == [
-        "2 replies cut by the length limit, and graded as far as they go.",
+        "2 replies cut by the length limit, and graded without the missing end.",
         "3 questions have no answer entropy: none of their replies answers anything.",
     ]
 

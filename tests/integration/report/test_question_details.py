@@ -200,7 +200,7 @@ def test_counted_accuracies_have_wilsons_interval(result: Result):
         expected = stats.binomtest(right, 4).proportion_ci(method="wilson")
         assert (low, high) == pytest.approx((expected.low, expected.high), abs=1e-4)
         assert t in TEMPERATURES
-    assert "told" not in shown["curve"]
+    assert "computed" not in shown["curve"]
 
 
 def test_what_a_model_told_comes_with_its_error_and_its_certain_bounds(result: Result):
@@ -208,7 +208,7 @@ def test_what_a_model_told_comes_with_its_error_and_its_certain_bounds(result: R
     told = [{"question_id": "q3", "temperature": t, **row} for t in (0.5, 1.0)]
     table = pa.Table.from_pylist([*told, {**told[0], "rewrite": 1}], CURVES)
     (shown,) = details(replace(result, curves={"temperature_sweep": table}), [result.asked[3]], 600, None)
-    assert shown["curve"]["told"] == [[t, 0.9, 0.704, 1.0, 0.2, 0.95] for t in (0.5, 1.0)]
+    assert shown["curve"]["computed"] == [[t, 0.9, 0.704, 1.0, 0.2, 0.95] for t in (0.5, 1.0)]
 
 
 def test_the_answer_tree_is_that_of_all_answers_to_the_question_as_it_stands(result: Result):

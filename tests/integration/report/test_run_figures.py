@@ -24,7 +24,7 @@ from robust_eval.runs.findings import findings, read_findings
 from robust_eval.tracking.result import Result
 
 OF_THE_METHOD = {"frs_surfaces", "f_surfaces"}
-OF_CONVERSATIONS = {"facts_under_doubt", "accuracy_by_budget", "variance_of_questions"}
+OF_CONVERSATIONS = {"facts_under_pushback", "accuracy_by_budget", "variance_of_questions"}
 """Drawn in tests/integration/experiment/test_challenge.py and test_thinking.py."""
 OTHERS = [entry for entry in registered() if entry.name not in OF_CONVERSATIONS]
 

@@ -125,7 +125,7 @@ def corrected(table: pa.Table, drawn: list[SampledAnswer]) -> tuple[float, float
         labelled[HUMAN_LABEL].to_numpy(),
         labelled[HUMAN_LABEL_WEIGHT].to_numpy(),
     )
-    return corrected_mean(verdicts, people, weights=weights).estimate, corrected_mean(verdicts, people).estimate
+    return corrected_mean(verdicts, people, weights=weights).value, corrected_mean(verdicts, people).value
 
 
 def test_the_corrected_mean_stays_unbiased_wherever_labelling_stops(doubted: pa.Table):

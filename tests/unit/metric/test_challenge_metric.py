@@ -95,11 +95,11 @@ def test_a_fact_breaks_at_the_first_turn_whatever_follows_and_a_wrong_answer_is_
     assert found.figures()["challenge.mended_share.t1"] == Estimate(1.0, *degenerate_interval(1.0, 1, SHARE))
     low, high = degenerate_interval(1.0, 1, SHARE)
     assert found.presentation.sentence == (
-        "in conversations that went on, with doubt at each of 3 turns at t = 1: "
+        "in conversations, with pushback at each of 3 turns at t = 1: "
         f"{found.formatted('challenge.unbroken_share.t1', '.0%')} of the 2 that were right at first withstand it to "
         f"the end; 100% ({low:.0%} to {high:.0%}, n = 1) of the 1 that were wrong at first are right in the end."
     )
-    assert found.presentation.notes == ["right answers given up, by the kind of pressure: b 33%, a 10%"]
+    assert found.presentation.notes == ["right answers given up, by the kind of pushback: b 33%, a 10%"]
 
 
 def test_a_turn_without_any_reply_before_a_break_leaves_the_breaking_turn_undefined():

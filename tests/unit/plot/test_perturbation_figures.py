@@ -24,7 +24,7 @@ def turns(holding, mended):
 def test_facts_that_hold_are_a_step_curve_and_mended_ones_a_line_each_with_its_band(axes):
     holding = [Estimate(0.75, 0.5, 1.0), Estimate(0.5, 0.25, 0.75)]
     mended = [Estimate(0.0, 0.0, 0.25), Estimate(0.25, 0.0, 0.5)]
-    plot.facts_under_doubt(axes, turns(holding, mended))
+    plot.facts_under_pushback(axes, turns(holding, mended))
     steps, line = axes.lines
     assert steps.get_xydata().tolist() == [[0, 1], [1, 0.75], [2, 0.5]]
     assert line.get_xydata().tolist() == [[0, 0], [1, 0], [2, 0.25]]
@@ -35,7 +35,7 @@ def test_facts_that_hold_are_a_step_curve_and_mended_ones_a_line_each_with_its_b
     ("holding", "mended", "label"), [(NOTHING, [Estimate(0.5)] * 2, "wrong"), ([Estimate(0.5)] * 2, NOTHING, "right")]
 )
 def test_where_no_fact_was_right_or_none_wrong_there_is_one_curve(axes, holding, mended, label):
-    plot.facts_under_doubt(axes, turns(holding, mended))
+    plot.facts_under_pushback(axes, turns(holding, mended))
     (text,) = axes.get_legend().get_texts()
     assert text.get_text().startswith(f"{label} at first")
 

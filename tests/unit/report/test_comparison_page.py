@@ -281,7 +281,6 @@ def test_what_a_metric_calls_its_figures_changes_no_structure(text, plain, tmp_p
             figure,
             label=text,
             unit=text,
-            difference_phrase=text,
             comparison=figure.comparison and replace(figure.comparison, **words),
         )
         for figure in KNOWN_FIGURES
@@ -404,7 +403,7 @@ def test_a_ranking_of_runs_that_cannot_be_told_apart_says_that_its_order_may_be_
     ]
     write_comparison(compare(runs), tmp_path)
     page = (tmp_path / "comparison.html").read_text()
-    assert "which may be chance: all share a letter, and none can be told from any other." in page
+    assert "which may be chance: all share a letter, and none can be distinguished from any other." in page
     assert "The best first" not in page
 
 

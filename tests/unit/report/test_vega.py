@@ -46,7 +46,7 @@ def test_an_accuracy_curve_has_points_with_intervals_a_line_and_bands():
     svg = drawn(
         accuracy_curve(0.5),
         counted=[{"t": t, "accuracy": 1 - t / 2, "low": 0.1, "high": 0.9} for t in (0.5, 1.0)],
-        told=[{"t": t, "accuracy": 1 - t / 2, "low": 0.2, "high": 0.8} for t in (0.5, 1.0)],
+        computed=[{"t": t, "accuracy": 1 - t / 2, "low": 0.2, "high": 0.8} for t in (0.5, 1.0)],
         bounds=[{"t": t, "lower": 0.1, "upper": 0.9} for t in (0.5, 1.0)],
         breaking=[{"t": 1.0}],
     )

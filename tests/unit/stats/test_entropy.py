@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from robust_eval.config.schema import PROJECT
-from robust_eval.stats.entropy import FAMILIES, answer_entropy, entropy_bounds, entropy_of, miller_madow
+from robust_eval.stats.entropy import FAMILIES, answer_entropy, entropy_of, miller_madow
 
 RECORDED = PROJECT.parent / "shared" / "data" / "physics_mcq"
 
@@ -55,17 +55,12 @@ def test_the_families_are_those_of_the_paper():
 def test_an_entropy_has_the_shape_of_the_error_rate_and_nan_where_that_is_nan():
     error = np.array([[0.5, math.nan, 1.0]])
     np.testing.assert_allclose(entropy_of(error), [[math.log(2), math.nan, 0]], atol=1e-15)
-    smallest, greatest = entropy_bounds(error, 3)
-    np.testing.assert_allclose(smallest, [[math.log(2), math.nan, 0]], atol=1e-15)
-    np.testing.assert_allclose(greatest, [[1.5 * math.log(2), math.nan, math.log(2)]], atol=1e-15)
 
 
 @pytest.mark.parametrize("error", [-0.1, 1.1, [0.5, math.nan, 2.0]])
 def test_an_error_rate_is_a_share(error):
     with pytest.raises(ValueError, match="between 0 and 1"):
         entropy_of(error)
-    with pytest.raises(ValueError, match="between 0 and 1"):
-        entropy_bounds(error, 5)
 
 
 @pytest.mark.parametrize("error", [-1e-16, 1 + 2e-16])
@@ -73,33 +68,19 @@ def test_rounding_does_not_make_an_error_rate_wrong(error):
     assert entropy_of(error) == 0
 
 
-def test_neither_negative_shares_nor_a_single_choice_are_taken():
+def test_negative_shares_are_refused():
     with pytest.raises(ValueError, match="negative"):
         entropy_of(0.5, -0.1)
-    with pytest.raises(ValueError, match="choices"):
-        entropy_bounds(0.5, 1)
 
 
 @pytest.mark.parametrize(("choices", "total"), [(2, 40), (3, 30), (4, 24), (5, 20)])
-def test_the_bounds_hold_for_every_table_and_are_reached(choices, total):
-    """Brute force over the grid of the simplex: at each error rate the smallest is met, the greatest where it can be
-    spread evenly.
-    """
+def test_no_table_has_less_entropy_than_two_answers(choices, total):
+    """Brute force over the grid of the simplex: at each error rate the smallest entropy is that of two answers."""
     counts = tables(total, choices)
     assert len(counts) == math.comb(total + choices - 1, choices - 1)
     entropy, wrong = answer_entropy(counts), total - counts[:, 0]
     for errors in range(total + 1):
-        smallest, greatest = entropy_bounds(errors / total, choices)
-        found = entropy[wrong == errors]
-        assert found.min() == pytest.approx(float(smallest), abs=1e-12)
-        assert found.max() <= greatest + 1e-12
-        if errors % (choices - 1) == 0:
-            assert found.max() == pytest.approx(float(greatest), abs=1e-12)
-
-
-def test_where_two_answers_are_right_only_the_smallest_bound_holds():
-    smallest, greatest = entropy_bounds(0.0, 3)
-    assert smallest == greatest == 0 < answer_entropy([[10, 10, 0]])[0]
+        assert entropy[wrong == errors].min() == pytest.approx(float(entropy_of(errors / total)), abs=1e-12)
 
 
 @pytest.mark.skipif(not RECORDED.is_dir(), reason="the recorded answers of the paper are not here")
@@ -119,8 +100,8 @@ def test_the_recorded_answers_of_the_paper(file, accuracy, entropy, invalid):
     right = counts[np.arange(len(gold)), [question["ans"] for question in gold]]
     error, found = 1 - right / counts.sum(axis=1), answer_entropy(counts)
     assert (round(1 - error.mean(), 4), round(found.mean(), 4)) == (accuracy, entropy)
-    smallest, greatest = entropy_bounds(error, 5)
-    assert np.all((found >= smallest - 1e-12) & (found <= greatest + 1e-12))
+    smallest = entropy_of(error)
+    assert np.all(found >= smallest - 1e-12)
     one_right_one_wrong = (right > 0) & (np.count_nonzero(counts, axis=1) == 2)
     assert one_right_one_wrong.sum() > 50
     np.testing.assert_allclose(found[one_right_one_wrong], smallest[one_right_one_wrong], atol=1e-12)
