@@ -25,7 +25,7 @@ from robust_eval.store.stored_model import NotStoredError
 JUDGE = "judge"
 """Value of ``model`` for the judge of the run."""
 Same = Callable[[Sequence[tuple[Question, str, str]]], Sequence[bool]]
-"""Function that returns whether two answers to each question are equivalent."""
+"""Function that returns True for each pair of equivalent answers to a question."""
 
 
 @dataclass
@@ -44,11 +44,9 @@ class Entailment(Aggregator):
 
     @property
     def uses_judge(self) -> bool:
-        """See :class:`robust_eval.aggregator.base.Aggregator`."""
         return self.model == JUDGE
 
     def with_judge(self, grader: Grader) -> "Entailment":
-        """See :class:`robust_eval.aggregator.base.Aggregator`."""
         other = copy(self)
         other._grader = grader
         return other
@@ -86,7 +84,7 @@ class Entailment(Aggregator):
         return pending
 
     def _mean_the_same(self, pairs: Sequence[tuple[Question, str, str]]) -> list[bool]:
-        """Return whether each of two answers entails the other; the reverse is tested only if the first holds."""
+        """Return True for each pair that entails one another; the reverse is tested only if the first holds."""
         self._pairs += len(pairs)
         one_way = self._entailed(pairs)
         held = [pair for pair, holds in zip(pairs, one_way, strict=True) if holds]

@@ -419,7 +419,7 @@ def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _is(value: Any, kind: pa.DataType) -> bool:
-    """Tell whether a value out of JSON is of a type."""
+    """Return True if a value out of JSON is of a type."""
     if pa.types.is_list(kind):
         return isinstance(value, list) and all(_is(item, kind.value_type) for item in value)
     if pa.types.is_string(kind):

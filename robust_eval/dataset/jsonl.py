@@ -62,7 +62,7 @@ class JsonLines(Selection):
 
 
 def is_native(file: Path) -> bool:
-    """Return whether the first line of a file is a question in the layout of :class:`JsonLines`."""
+    """Return True if the first line of a file is a question in the layout of :class:`JsonLines`."""
     try:
         first = next((line for _, line in text_lines(file) if line.strip()), "")
         _question(first, str(file))

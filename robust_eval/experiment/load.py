@@ -1,4 +1,4 @@
-"""The questions of a run, and what is to be known of them."""
+"""Questions of a run, with their types and metadata."""
 
 import logging
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ class Loaded(NamedTuple):
         return f"{len(self.questions)} questions, fingerprint {digest[:12]}{left_out}"
 
     def description(self, digest: str) -> dict[str, Any]:
-        """Return what is recorded of the questions, whose fingerprint is ``digest``."""
+        """Return the metadata of the questions, whose fingerprint is ``digest``, for the record."""
         return {
             **{f"loaded.dataset.{name}": value for name, value in self.whole.description().items()},
             "loaded.dataset.fingerprint": digest,

@@ -50,9 +50,9 @@ from robust_eval.tracking.run_folder import (
 
 
 class DeferredRun:
-    """The moment at which a model is first asked, or at which the first answers are found in the store.
+    """Deferred run: it starts with the first request, or the first cache hit.
 
-    Until then the run has nothing in the tracker and nothing in its folder. What is to be written there waits.
+    Until then it has nothing in the tracker and nothing in its folder; later writes wait.
     """
 
     def __init__(self, start: Callable[[], Run]) -> None:
@@ -114,7 +114,7 @@ COUNTED = (
 
 
 def run_name(settings: Mapping[str, object], swept: str | None) -> str:
-    """Return what a run is called in a tracker: the method, the model, the data set, and what was swept."""
+    """Return the name of a run in a tracker: the method, the model, the data set, and the swept settings."""
     words = run_labels(settings)
     return ", ".join(filter(None, (*(str(words[name]) for name in ("method", "model", "dataset")), swept)))
 
@@ -132,18 +132,18 @@ def describe(settings: dict[str, Any], composed: DictConfig, folder: Path, recor
 
 
 def run_labels(settings: Mapping[str, object]) -> dict[str, object]:
-    """Return the settings by which people look for runs, under the names that they have for them."""
+    """Return the settings by which people look for runs, under their common names."""
     chosen = {
         group: "+".join(dict.fromkeys(name.split(".")[1] for name in settings if name.startswith(f"{group}.")))
         for group in SEVERAL
     }
-    found: dict[str, object] = {"method": chosen["metric"], "sampler": chosen["sampler"]}
-    found |= {name: settings.get(f"{name}.name") for name in ("model", "dataset")}
-    return found | ({"d": settings["metric.frs.d"]} if "metric.frs.d" in settings else {})
+    labels: dict[str, object] = {"method": chosen["metric"], "sampler": chosen["sampler"]}
+    labels |= {name: settings.get(f"{name}.name") for name in ("model", "dataset")}
+    return labels | ({"d": settings["metric.frs.d"]} if "metric.frs.d" in settings else {})
 
 
 def write_rewrites(rewritten: Rewritten, folder: Path) -> None:
-    """Write what a model replied when it was asked for rewrites, and what became of each; nothing where none was."""
+    """Write the replies of a model to requests for rewrites, and the fate of each rewrite, if there are any."""
     if rewritten.replies.num_rows:
         write_parquet(rewritten.replies, folder / "rewriting.parquet")
         write_parquet(rewritten.found, folder / "rewrites.parquet")
@@ -165,7 +165,7 @@ def curves_of(answers: Mapping[str, Answers]) -> dict[str, pa.Table]:
 def write_question_status(
     questions: Sequence[Question], scores: Mapping[str, Score], folder: Path, record: Run
 ) -> None:
-    """Write what is known of questions of which none is kept: whether each greedy answer is right.
+    """Write the status of questions of which none is kept: the verdicts on their greedy answers.
 
     The run has not finished, so there is no summary; a gate reads this (:mod:`robust_eval.gate.measured_run`).
     """

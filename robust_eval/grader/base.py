@@ -97,7 +97,6 @@ class LetterChoices:
 
     @property
     def identity(self) -> str:
-        """See Choices."""
         return f"letters {self.count} {self.correct}{' strict' if self.strict else ''}"
 
     def tokens(self, texts: TokenTexts) -> list[Ids]:
@@ -142,7 +141,7 @@ class Grader(ABC):
 
     @abstractmethod
     def right(self, replies: Sequence[FreeReply]) -> Sequence[bool | None]:
-        """Return whether each reply is right; None without a verdict. UserError if a question lacks a field."""
+        """Return True for each right reply, None without a verdict. UserError if a question lacks a field."""
 
     @property
     def judge_config(self) -> ModelConfig | None:
@@ -167,7 +166,7 @@ class Grader(ABC):
         return []
 
     def are_equivalent(self, pairs: Sequence[tuple[Question, str, str]]) -> list[bool | None]:
-        """Return whether two answers to each question are equivalent, or None; UserError without a judge."""
+        """Return True for each pair of equivalent answers, None without a verdict; UserError without a judge."""
         raise UserError(NO_JUDGE)
 
     def comparison_requests(self, pairs: Sequence[tuple[Question, str, str]]) -> list[Request]:
@@ -296,7 +295,7 @@ class Grader(ABC):
         return bool(accepted) and any(self._holds(form, accepted) for form in self._forms(text))
 
     def _holds(self, form: str, accepted: tuple[str, ...]) -> bool:
-        """Return whether a normal form contains an accepted one by the rule of this grader."""
+        """Return True if a normal form contains an accepted one by the rule of this grader."""
         return holds(form, accepted)
 
     def _forms(self, text: str) -> list[str]:

@@ -70,7 +70,6 @@ class ReplyGrader:
         return self.grader.choices(question)
 
     def unusable_aliases(self, questions: Sequence[Question]) -> Mapping[str, int]:
-        """See Grader."""
         return self.grader.unusable_aliases(questions)
 
 

@@ -128,5 +128,5 @@ def _kind(question: Question, answer: str) -> tuple[str, bool]:
 
 
 def _overlaps(text: str, other_forms: Sequence[str]) -> bool:
-    """Tell whether a text says what one of the others does, or part of it, or more."""
+    """Return True if a text says what one of the others does, or part of it, or more."""
     return any(text in other or other in text for other in other_forms)

@@ -487,7 +487,7 @@ def _listed(text: str) -> set[int]:
 
 
 def _denied_after(rest: str, further: Collection[str] = ()) -> bool:
-    """Tell whether letters are denied by what follows the first of them: "B is wrong"."""
+    """Return True if letters are denied by what follows the first of them: "B is wrong"."""
     rest = rest[max((rest.find(_mark_of(letter)) + 1 for letter in further), default=0) :]
     if re.match(r"[^，。；,;\n]{0,6}[不错]", rest):
         return True
@@ -520,7 +520,7 @@ def _earlier(text: str) -> set[str]:
 
 
 def _names_another(text: str, letter: str, choices: Sequence[str]) -> bool:
-    """Tell whether the text of another choice stands behind a letter, as in "B) Lyon" where Lyon is C."""
+    """Return True if the text of another choice stands behind a letter, as in "B) Lyon" where Lyon is C."""
     text_behind = re.match(rf"[{_MARK}{_SMALL_MARK}]\s*[)\].:]+\s*([^\n]+)", text)
     if text_behind is None:
         return False
@@ -534,7 +534,7 @@ def _names_another(text: str, letter: str, choices: Sequence[str]) -> bool:
 
 
 def _labelled(text: str, choices: Sequence[str]) -> bool:
-    """Tell whether a reply is the letter of a choice and its text, which may be a letter, too: "B. C"."""
+    """Return True if a reply is the letter of a choice and its text, which may be a letter, too: "B. C"."""
     text = with_marks(text.strip())
     first = _FIRST.match(text)
     place = LETTERS.find(_letter(first)[2]) if first else -1

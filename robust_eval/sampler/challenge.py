@@ -12,7 +12,7 @@ from robust_eval.answer import CURVES, NO_REPLY, SCHEMA, Answers, rows, with_col
 from robust_eval.error import UserError
 from robust_eval.model.base import Request
 from robust_eval.prompt.prompt import Prompt, prompt_for
-from robust_eval.prompt.pushback import PushbackWriter, read_pushback, shown_choice
+from robust_eval.prompt.pushback import Pushback, PushbackWriter, read_pushback, shown_choice
 from robust_eval.prompt.templates import CHALLENGES, CHALLENGING, read_templates
 from robust_eval.question import LETTERS, Question
 from robust_eval.reader.markup import without_reasoning
@@ -57,7 +57,6 @@ class Challenge(KnownFacts):
     """Sentences of the user: builtin:challenge.yaml, or a file of one's own in that layout."""
 
     axis = TURN
-    estimator = "trials"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -70,12 +69,11 @@ class Challenge(KnownFacts):
 
     @property
     def repetitions(self) -> float:
-        """Answers to each question at each temperature."""
         return self.turns * self.trials
 
     @property
     def selects(self) -> bool:
-        """Yes: the greedy answer is what is doubted."""
+        """True: the greedy answer is what is doubted."""
         return True
 
     def select(self, questions: Sequence[Question], baseline: pa.Table, seed: int) -> list[Question]:
@@ -98,8 +96,7 @@ class Challenge(KnownFacts):
                     if challenge is None:
                         break
                     prompt = prompt.going_on(right_answer, challenge.words)
-                    request = self._request(question.id, conversation, turn, prompt, challenge.tag, judge, seed)
-                    planned.append(request)
+                    planned.append(self._request(question, conversation, challenge, prompt, judge, seed))
         return planned
 
     def steps(self, questions: Sequence[Question], baseline: pa.Table | None, judge: Judge, seed: int) -> list[Steps]:
@@ -177,34 +174,16 @@ class Challenge(KnownFacts):
                 if challenge is None:
                     continue
                 prompt = prompt.going_on(_words(reply), challenge.words)
-                request = self._request(
-                    question.id, conversation, turn, prompt, challenge.tag, judge, seed, (temperature,)
-                )
-                requests.append(request)
+                request = self._request(question, conversation, challenge, prompt, judge, seed)
+                requests.append(replace(request, temperatures=(temperature,)))
         return requests
 
     def _request(
-        self,
-        question_id: str,
-        conversation: int,
-        turn: int,
-        prompt: Prompt,
-        form: str,
-        judge: Judge,
-        seed: int,
-        temperatures: tuple[float, ...] | None = None,
+        self, question: Question, conversation: int, challenge: Pushback, prompt: Prompt, judge: Judge, seed: int
     ) -> Request:
-        return Request(
-            question_id=question_id,
-            rewrite=_CHALLENGED + turn + _CONVERSATION * conversation,
-            prompt=prompt,
-            temperatures=tuple(self.temperatures) if temperatures is None else temperatures,
-            trials=1,
-            max_new_tokens=self.max_new_tokens,
-            seed=seed,
-            first_line=judge.first_line,
-            form=form,
-        )
+        """Return the request for the answer to a pushback, with which this conversation ends."""
+        number = _CHALLENGED + challenge.turn + _CONVERSATION * conversation
+        return replace(self.request(question, judge, seed), rewrite=number, prompt=prompt, form=challenge.tag)
 
     def _doubter(self, questions: Sequence[Question], seed: int) -> PushbackWriter:
         sentences = read_templates(self.challenges).challenges

@@ -12,7 +12,7 @@ import pyarrow as pa
 from robust_eval.answer import NO_REPLY, SCHEMA, rows
 from robust_eval.error import UserError
 from robust_eval.model.base import Enumeration, Request, Thought
-from robust_eval.prompt.prompt import Prompt, prompt_for
+from robust_eval.prompt.prompt import prompt_for
 from robust_eval.prompt.thought import EFFORTS, AfterThought, Budget, ascending
 from robust_eval.question import Question
 from robust_eval.sampler.base import THOUGHT, Judge, in_order, matching
@@ -76,7 +76,6 @@ class Thinking(KnownFacts):
 
     @property
     def estimator(self) -> str:
-        """See Conditions."""
         return "exact" if self.exact else "trials"
 
     @property
@@ -155,7 +154,7 @@ class Thinking(KnownFacts):
             Request(
                 question_id=question.id,
                 rewrite=_TRACE,
-                prompt=self._prompt(question),
+                prompt=prompt_for(question, prompts=self.prompts),
                 temperatures=(self.trace_temperature,),
                 trials=self.traces,
                 max_new_tokens=self.budgets[-1],
@@ -209,15 +208,10 @@ class Thinking(KnownFacts):
                 f"them: it needs accepted answers, and {matching(judge)}; sampler.thinking.answers=10 draws answers"
             )
         grid = tuple(sorted({*self.temperatures, 1.0}))
-        return Request(
-            question_id=question.id,
+        return replace(
+            self.request(question, judge, seed, self.answers * self.traces if whole else self.answers),
             rewrite=_TRACE + (MOST_TRACES if whole else number + _CUT_FACTOR * len(tokens)),
-            prompt=self._prompt(question),
-            temperatures=tuple(self.temperatures),
-            trials=self.answers * self.traces if whole else self.answers,
             max_new_tokens=1 if choices else self.max_new_tokens,
-            seed=seed,
-            first_line=judge.first_line,
             matcher=matcher,
             enumeration=Enumeration(self.nodes, grid, choices) if self.exact else None,
             form=AfterThought(number, budgets).tag,
@@ -225,14 +219,9 @@ class Thinking(KnownFacts):
         )
 
     def _served(self, question: Question, budget: Budget, judge: Judge, seed: int) -> Request:
-        return Request(
-            question_id=question.id,
-            rewrite=_TRACE + _CUT_FACTOR * _number(budget),
-            prompt=self._prompt(question),
-            temperatures=tuple(self.temperatures),
-            trials=self.traces,
-            seed=seed,
-            first_line=judge.first_line,
+        return replace(
+            self.request(question, judge, seed, self.traces),
+            rewrite=_TRACE + _CUT_FACTOR * (EFFORTS.index(budget) if isinstance(budget, str) else budget),
             form=AfterThought(None, (budget,)).tag,
             **self._thinking(budget),
         )
@@ -241,13 +230,6 @@ class Thinking(KnownFacts):
         """Return the settings of a request to a service that is told how much to think."""
         tokens = budget if isinstance(budget, int) else 0
         return {"thought": Thought(most=budget), "max_new_tokens": self.max_new_tokens + tokens}
-
-    def _prompt(self, question: Question) -> Prompt:
-        return prompt_for(question, prompts=self.prompts)
-
-
-def _number(budget: Budget) -> int:
-    return EFFORTS.index(budget) if isinstance(budget, str) else budget
 
 
 def _grid(budgets: Sequence[Any]) -> list[Any]:
