@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from robust_eval.dataset.base import Dataset, Questions
+from robust_eval.dataset.selection import Questions, Selection
 from robust_eval.grader.base import Grader
 from robust_eval.question import Question
 from robust_eval.question_type.classifier import with_types
@@ -38,7 +38,7 @@ class Loaded(NamedTuple):
         }
 
 
-def load(dataset: Dataset, grader: Grader, types: str | None) -> Loaded:
+def load(dataset: Selection, grader: Grader, types: str | None) -> Loaded:
     """Load the questions, and predict the ``types`` of those that have none where there is a classifier."""
     whole = dataset.load()
     questions, typed = with_types(whole, types)

@@ -17,7 +17,6 @@ from robust_eval.experiment.load import load
 from robust_eval.experiment.models import Models
 from robust_eval.experiment.sampling_loop import (
     AnswerSource,
-    RecordedSource,
     SampledAnswers,
     answer_source,
     clustered_by,
@@ -33,6 +32,7 @@ from robust_eval.question import Question
 from robust_eval.rewriter.base import Rewriter
 from robust_eval.runtime.process import Stopwatch
 from robust_eval.sampler.base import THOUGHT, TURN, Conditions
+from robust_eval.sampler.recorded_answers import RecordedAnswers
 from robust_eval.store.answer_rows import answers_key
 from robust_eval.store.stored_model import NotStoredError, StoredModel
 
@@ -71,7 +71,7 @@ def stages_of(config: Config) -> list[Stage]:
         comparing = asking_judge(aggregator, config.metric, source.conditions())
         with _quiet():
             questions = load(config.dataset, grader, config.question_types).questions
-            if isinstance(source, RecordedSource):  # it reads answers that are there
+            if isinstance(source, RecordedAnswers):  # it reads answers that are there
                 return _asked_of_recorded(source, judge, questions, comparing)
         writer, early = models.writer.cached_only(), bool(config.target_half_width)
         return plan(questions, config.rewriter, writer, source, comparing, early)
@@ -90,7 +90,7 @@ def check_plan(
 
     Raises UserError for a question that the prompt answers, and where the server cannot answer what it will be asked.
     """
-    if isinstance(source, RecordedSource):
+    if isinstance(source, RecordedAnswers):
         return
     source.asked(questions)
     judge = source.judge.grader.judge
@@ -176,7 +176,7 @@ def _verdicts_on(
 
 
 def _asked_of_recorded(
-    source: RecordedSource, judge: ReplyGrader, questions: Sequence[Question], comparing: Mapping[str, Aggregator]
+    source: RecordedAnswers, judge: ReplyGrader, questions: Sequence[Question], comparing: Mapping[str, Aggregator]
 ) -> list[Stage]:
     """Return the requests to a judge of recorded answers as stages; none without a judge."""
     judge = judge.cached_only()

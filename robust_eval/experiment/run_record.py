@@ -192,34 +192,27 @@ def report(result: Result, folder: Path, record: Run) -> None:
 
 
 SHOWN = 3
-"""Answers that differ and are shown."""
+"""Number of differing answers in the sentence."""
 _PLACE = ("question_id", "rewrite", "temperature", "trial")
+_MISSING = (None, None, None)
 
 
 def compared(before: Path, after: Path) -> str:
-    """Say in one sentence how the answers in two files differ. Raises UserError where one holds no answers."""
+    """Return the difference of the answers in two files as one sentence. Raises UserError if one holds no answers."""
     tables = [read_answers(file) for file in (before, after)]
-    asked_by = all(table[SAMPLER].null_count == 0 for table in tables)  # which a run with one sampler need not say
-    first, second = (_by_place(table, [*_PLACE, SAMPLER] if asked_by else _PLACE) for table in tables)
-    places = first.keys() | second.keys()
-    differ = sorted(place for place in places if _said(first.get(place)) != _said(second.get(place)))
-    pairs = [(first[place][2], second[place][2]) for place in places if place not in set(differ)]
-    largest = max((_largest(one, other) for one, other in pairs), default=0.0)
+    has_samplers = all(table[SAMPLER].null_count == 0 for table in tables)  # a run with one need not name it
+    place = (*_PLACE, SAMPLER) if has_samplers else _PLACE
+    columns = ("text", "token_ids", "token_logprobs")
+    first, second = (dict(zip(rows(table, *place), rows(table, *columns), strict=True)) for table in tables)
+    pairs = {each: (first.get(each, _MISSING), second.get(each, _MISSING)) for each in first.keys() | second.keys()}
+    differ = sorted(each for each, (one, other) in pairs.items() if one[:2] != other[:2])
+    same = [(one[2], other[2]) for one, other in pairs.values() if one[:2] == other[:2]]
+    largest = max((_largest(one, other) for one, other in same), default=0.0)
     logprobs = "to the last digit" if largest == 0 else f"log-probabilities differ by {largest:.1g} at most"
     if not differ:
-        return f"the same answers came, all {len(places):,} of them; {logprobs}"
-    examples = "; ".join(
-        f"{_where(place)}: {_shown(first.get(place))} → {_shown(second.get(place))}" for place in differ[:SHOWN]
-    )
-    return f"{len(differ):,} of {len(places):,} answers differ, for example {examples}; of the others {logprobs}"
-
-
-_Row = tuple[str, list[int] | None, list[float] | None]
-
-
-def _by_place(table: pa.Table, place: Sequence[str]) -> dict[tuple[Any, ...], _Row]:
-    rest = rows(table, "text", "token_ids", "token_logprobs")
-    return dict(zip(rows(table, *place), rest, strict=True))
+        return f"the same answers came, all {len(pairs):,} of them; {logprobs}"
+    examples = "; ".join(f"{_where(each)}: {' → '.join(map(_shown, pairs[each]))}" for each in differ[:SHOWN])
+    return f"{len(differ):,} of {len(pairs):,} answers differ, for example {examples}; of the others {logprobs}"
 
 
 def _where(place: tuple[Any, ...]) -> str:
@@ -229,12 +222,8 @@ def _where(place: tuple[Any, ...]) -> str:
     return f"question {question}{reworded} at t = {temperature_name(temperature)}, trial {trial}{asked_by}"
 
 
-def _said(row: _Row | None) -> tuple[str, list[int] | None] | None:
-    return None if row is None else (row[0], row[1])
-
-
-def _shown(row: _Row | None) -> str:
-    return "missing" if row is None else repr(row[0])
+def _shown(answer: tuple[Any, ...]) -> str:
+    return "missing" if answer[0] is None else repr(answer[0])
 
 
 def _largest(one: list[float] | None, other: list[float] | None) -> float:

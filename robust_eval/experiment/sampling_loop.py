@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from robust_eval.aggregator.base import Aggregator, EqualText
-from robust_eval.answer import CURVES, NO_ANSWER, NO_REPLY, SCHEMA, Answers, EarlyStopping, SamplingMetadata, rows
+from robust_eval.answer import NO_ANSWER, NO_REPLY, SCHEMA, Answers, EarlyStopping, SamplingMetadata, rows
 from robust_eval.experiment.models import Models
 from robust_eval.experiment.run_record import DeferredRun, write_answers, write_rewrites
 from robust_eval.experiment.schedule import (
@@ -281,53 +281,7 @@ class SampledAnswers:
         return next(iter(self.samplers.values()))
 
 
-@dataclass(frozen=True)
-class RecordedSource:
-    """Answers that somebody else collected."""
-
-    file: RecordedAnswers
-
-    greedy = "recorded"
-
-    def conditions(self) -> Mapping[str, Conditions]:
-        """Return the conditions of each sampler that the file names."""
-        return self.file.conditions()
-
-    def asked(self, questions: Sequence[Question]) -> list[Question]:
-        """Return the questions that have an answer. Raises UserError for the first answer to an unknown question."""
-        return self.file.with_answers(questions)
-
-    def candidates(self, questions: Sequence[Question]) -> list[Question]:
-        """Return all questions."""
-        return list(questions)
-
-    def baseline(self, questions: Sequence[Question]) -> pa.Table:
-        """Return the answers at temperature 0, if there are any."""
-        return self.file.baseline(questions)
-
-    def select(self, questions: Sequence[Question], baseline: pa.Table) -> list[Question]:
-        """Select by the rule in ``sampler.selection``."""
-        return self.file.select(questions, baseline)
-
-    def at_most(self, questions: Sequence[Question]) -> list[Question]:
-        """Return all of them."""
-        return list(questions)
-
-    def answers(self, questions: Sequence[Question], baseline: pa.Table) -> dict[str, Answers]:
-        """Return the answers above temperature 0."""
-        return {name: Answers(table, CURVES.empty_table()) for name, table in self.file.answers(questions).items()}
-
-    @property
-    def early_stopping(self) -> Mapping[str, EarlyStopping]:
-        """Early-stopping rule of each sampler that had one."""
-        return {} if self.file.metadata is None else self.file.metadata.early_stopping
-
-    def identity(self) -> dict[str, Any]:
-        """Return the hash of the file."""
-        return {f"identity.answers.{name}": value for name, value in self.file.identity().items()}
-
-
-AnswerSource = SampledAnswers | RecordedSource
+AnswerSource = SampledAnswers | RecordedAnswers
 """Source of a run's answers: its model, or a file of recorded answers."""
 
 
@@ -342,7 +296,7 @@ def answer_source(
     """Return the source of a run's answers: the file of ``recorded`` ones, or the samplers that ask the model."""
     if recorded is not None:
         refuse_early_stopping(recorded, metrics)
-        return RecordedSource(recorded)
+        return recorded
     judged, name = judge.grader.uses_model, model.config.name
     samplers = {key: each.of_model(key, model.config.remote, name) for key, each in samplers.items()}
     supported = model.temperatures(highest_temperature(samplers.values()))
@@ -436,7 +390,7 @@ class SamplingLoop:
                 self._leave(part)
                 part = part._replace(baseline=judge.grade(candidates, part.greedy))
                 part = part._replace(kept=self._within_most(source.select(candidates, part.baseline)))
-            if part.greedy.num_rows or isinstance(source, RecordedSource):
+            if part.greedy.num_rows or isinstance(source, RecordedAnswers):
                 log.info("%s answers: %d of %d questions kept", source.greedy, len(part.kept), len(candidates))
             with self.watch.stage("sampling"):
                 part = part._replace(answers=source.answers(part.kept, part.baseline))

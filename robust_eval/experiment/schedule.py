@@ -54,7 +54,7 @@ class QuestionScheduler(Protocol):
         """Return the next questions, given the scores of those before; none where that is enough, or none is left."""
 
     def in_words(self, scores: Mapping[str, Score]) -> str:
-        """Say what is known by now; nothing where all are taken at once."""
+        """Return a progress message; empty if all questions are taken at once."""
 
     def reported(self, scores: dict[str, Score]) -> dict[str, Score]:
         """Return the scores of a run that takes no more questions as they are reported: by default as they are."""
@@ -92,7 +92,7 @@ class SequentialScheduler(QuestionScheduler):
         return block
 
     def in_words(self, scores: Mapping[str, Score]) -> str:
-        """Say what is known of the figures, and after how many questions; nothing where none is wanted."""
+        """Return the progress of the figures, and the number of questions so far; empty without a target."""
         if not self.targets:
             return ""
         figures = [
@@ -230,7 +230,7 @@ class GateScheduler(QuestionScheduler):
         return block
 
     def in_words(self, scores: Mapping[str, Score]) -> str:
-        """Say what is known of the differences; nothing where all questions are asked at once."""
+        """Return the progress of the differences; empty if all questions are asked at once."""
         if not self._early:
             return ""
         said = [
@@ -295,9 +295,7 @@ def reasons_for_full_sampling(
 
 def refuse_early_stopping(file: RecordedAnswers, metrics: Mapping[str, Metric]) -> None:
     """Raise UserError where a metric reads answers in a file that were not asked for because another did not."""
-    if file.metadata is None:
-        return
-    for name, rule in file.metadata.early_stopping.items():
+    for name, rule in file.early_stopping.items():
         thresholds, reasons = _settling(metrics, file.conditions(), name)
         if reasons or thresholds != [rule.threshold]:
             reason = "; ".join(reasons) or f"metric.frs.threshold={thresholds[0]:g} needs others"

@@ -69,7 +69,8 @@ class AnswerMatcher:
         self._ascii = all(form.isascii() for form in accepted)
         self._signs = {letter for form in accepted for letter in form if not (letter.isalnum() or letter.isspace())}
         ends = {form.split()[-1] for form in accepted}
-        spoken = {word for end in ends for word in (*_SPOKEN.get(end, ()), *_abbreviations_of(end))}
+        spoken = {word for end in ends for word in _SPOKEN.get(end, ())}
+        spoken |= {name for name, month in MONTH_NAMES.items() if month in ends and name not in MONTHS}
         spoken |= {word for word, value in (*ROMAN.items(), ("i", 1)) if str(value) in ends}
         self._last_words = ends | spoken | ({"sharp"} if "#" in self._signs else set())
         # the longest run of letters and digits of each last word, and numbers also in words: a right reply has one
@@ -207,11 +208,6 @@ class AnswerMatcher:
                 if reply.endswith(form[:done]) and reply[:-done][-1:] in ("", " "):
                     tokens.update(_lexicon(texts).proper_prefixes(form[done:]))
         return np.array(sorted(tokens), dtype=np.intp)
-
-
-def _abbreviations_of(word: str) -> list[str]:
-    """Return the abbreviations of a month."""
-    return [name for name, month in MONTH_NAMES.items() if month == word and name not in MONTHS]
 
 
 class _Lexicon:

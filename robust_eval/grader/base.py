@@ -33,7 +33,7 @@ NO_JUDGE = "aggregator.model=judge asks the judge whether answers mean the same:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Verdict on one reply: its label, whether it is right, and whether it equals an accepted answer."""
+    """Verdict on one reply: its label; ``exact`` is True if it equals an accepted answer."""
 
     label: str | None
     correct: bool | None
@@ -254,7 +254,9 @@ class Grader(ABC):
             question_id, graded = key
             question, answers = questions[question_id], accepted[question_id]
             if question.choices:
-                verdicts[key] = self._letter_verdict(question, graded)
+                letter = anchored_letter(graded.answer, len(question.choices), self._strict)
+                right = None if question.correct is None else letter == LETTERS[question.correct]
+                verdicts[key] = Verdict(letter, right, right)
             elif not answers:
                 verdicts[key] = Verdict(normalize(graded.answer, self.accents) or None, None, None)
             else:
@@ -267,11 +269,6 @@ class Grader(ABC):
             right = True if reply.identical else right
             verdicts[key] = Verdict(reply.form, right, reply.exact, right is None, reply.uncertain, reply.identical)
         return verdicts
-
-    def _letter_verdict(self, question: Question, graded: _Graded) -> Verdict:
-        letter = anchored_letter(graded.answer, len(question.choices), self._strict)
-        right = None if question.correct is None else letter == LETTERS[question.correct]
-        return Verdict(letter, right, right)
 
     def _free_reply(self, question: Question, graded: _Graded, accepted: tuple[str, ...]) -> FreeReply:
         """Return a free-text reply with the scopes of the search for accepted answers."""

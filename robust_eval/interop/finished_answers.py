@@ -1,4 +1,4 @@
-"""The answers of a finished run, in the order in which other harnesses are given them."""
+"""Answers of a finished run, in the order of an export."""
 
 import math
 from collections.abc import Iterator, Set
@@ -139,7 +139,7 @@ class FinishedAnswers:
 
 
 def _put(rewrite: int, form: str | None) -> Iterator[str]:
-    """Yield how a question was put, where not as it stands."""
+    """Yield the form of a question, unless it was asked as it stands."""
     if rewrite:
         yield form_of_all(form) if form else f"rewrite {rewrite}"
 
@@ -150,7 +150,7 @@ def _untaken(name: str, taken: Set[str]) -> str:
 
 
 def right_answers(question: Question) -> list[str]:
-    """Return what is right: the accepted answers, or the letter of the right choice."""
+    """Return the accepted answers, or the letter of the right choice."""
     if question.choices:
         return [] if question.correct is None else [LETTERS[question.correct]]
     return list(question.answers)

@@ -156,7 +156,7 @@ def configured_choices(doc_to_choice: Any, doc: Mapping[str, Any]) -> tuple[str,
 
 
 def _inexact(record: Mapping[str, Any]) -> str:
-    """Return why the task's metrics compare no reply with the target; empty where one does, or the log names none."""
+    """Return the reason if no metric compares a reply with the target; empty if one does, or none is logged."""
     metrics = record.get("metrics")
     names = [str(each) for each in metrics] if isinstance(metrics, list) else []
     if not names or _EXACT & set(names):

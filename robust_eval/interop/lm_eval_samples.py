@@ -244,7 +244,7 @@ def _ordered(key: Key, order: Sequence[int]) -> Key:
 
 
 def _choice_name(place: int, choices: Sequence[str]) -> str:
-    """Return how an answer names a choice: by its letter, or by its text where another choice's text is the letter."""
+    """Return the name of a choice in an answer: its letter, or its text if another choice's text is the letter."""
     letter = LETTERS[place]
     return choices[place] if letter in choices and choices[place] != letter else letter
 

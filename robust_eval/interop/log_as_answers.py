@@ -128,7 +128,7 @@ def _own_scores(collected: Collected) -> str:
 
 
 def lacking_by_metric(collected: Collected, settings: Mapping[str, Any]) -> dict[str, str]:
-    """Return why a metric cannot score the answers with these settings, for each that cannot."""
+    """Return the reason for each metric that cannot score the answers with these settings."""
     register()
     reasons = {}
     for name in SCHEMAS["metric"]:
@@ -145,7 +145,7 @@ def lacking_by_metric(collected: Collected, settings: Mapping[str, Any]) -> dict
 
 
 def differences(collected: Collected) -> list[str]:
-    """Compare how the first answer was asked for with how we ask, and count the answers that were cut off."""
+    """Compare the request of the first answer with ours, and count the answers that were cut off."""
     request, question = collected.request, collected.questions[0]
     prompt = prompt_for(question)
     own_messages = prompt.messages() if request.chat else [{"role": "user", "content": prompt.text()}]

@@ -242,10 +242,6 @@ def _unmarked(text: str) -> str:
     return _UNMARKED.sub(lambda match: _letter_of_mark(match.group()), text)
 
 
-def _mark_of(letter: str) -> str:
-    return chr(0xE100 + ord(letter) - ord("A"))
-
-
 def _letter_of_mark(mark: str) -> str:
     return chr(ord("A") + (ord(mark) & 0x1F))
 
@@ -488,7 +484,7 @@ def _listed(text: str) -> set[int]:
 
 def _denied_after(rest: str, further: Collection[str] = ()) -> bool:
     """Return True if letters are denied by what follows the first of them: "B is wrong"."""
-    rest = rest[max((rest.find(_mark_of(letter)) + 1 for letter in further), default=0) :]
+    rest = rest[max((rest.find(chr(0xE100 + ord(letter) - ord("A"))) + 1 for letter in further), default=0) :]
     if re.match(r"[^，。；,;\n]{0,6}[不错]", rest):
         return True
     clause = _CLAUSE_END.split(rest.lstrip(")] "), maxsplit=1)[0]

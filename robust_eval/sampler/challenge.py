@@ -1,4 +1,4 @@
-"""Each answer doubted again and again, in conversations that go on (docs/challenge.md)."""
+"""Multi-turn pushback on each answer (docs/challenge.md)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -34,7 +34,7 @@ class Challenge(KnownFacts):
     """Turn 0 is the greedy answer, and the same in all conversations about a question. At each further turn the user
     doubts, and the model answers again.
 
-    Questions that are answered wrong at turn 0 are asked as well, to see whether doubt mends them;
+    Questions with a wrong answer at turn 0 are asked as well, because doubt may mend them;
     ``selection=contains`` leaves them out. One without a reply at turn 0 is not asked.
     """
 
@@ -84,7 +84,7 @@ class Challenge(KnownFacts):
         return super().select(questions, replies, seed)
 
     def requests(self, questions: Sequence[Question], judge: Judge, seed: int) -> list[Request]:
-        """Return what is asked at most, before any answer is known: a right answer stands for each."""
+        """Return the maximum of requests before any answer is known: a right answer stands for each."""
         doubter = self._doubter(questions, seed)
         planned = []
         for question in questions:
@@ -212,12 +212,12 @@ def turns_of(answers: pa.Table, conversations: int) -> pa.Table:
 
 
 def _words(reply: str) -> str:
-    """Return what of a reply stands in the conversation: not its reasoning."""
+    """Return the part of a reply in the conversation: all but its reasoning."""
     return without_reasoning(reply) or _NO_WORDS
 
 
 def _first_answer(question: Question, answer: str | None, label: str | None) -> str | None:
-    """Return what an answer says, as a user quotes it: a choice with its letter; None where it says nothing."""
+    """Return an answer as a user quotes it: a choice with its letter; None without an answer."""
     if question.choices:
         is_letter = label is not None and len(label) == 1 and label in LETTERS[: len(question.choices)]
         return shown_choice(question, LETTERS.index(label)) if is_letter and label else None

@@ -18,13 +18,15 @@ from robust_eval.sampler.base import NothingKeptError, Sampler, ascending
 log = logging.getLogger(__name__)
 
 SELECTIONS = ("exact_match", "contains", "none")
+GRID = (0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0)
+"""Temperatures of the paper; a provider may support none above 1."""
 
 
 @dataclass
 class KnownFacts(Sampler):
     """Base of samplers that ask known facts again at rising temperature: the grid and the selection."""
 
-    temperatures: list[float] = field(default_factory=lambda: [round(0.2 * step, 1) for step in range(1, 11)])
+    temperatures: list[float] = field(default_factory=lambda: list(GRID))
     """The grid, all above 0."""
     max_new_tokens: int = 5
     """Length limit of an answer, in tokens."""

@@ -132,9 +132,7 @@ def next_wave(
 
 
 def _min_trials(right: int, wrong: int, outstanding: int, settled: Settled) -> int:
-    """Return how many of the outstanding answers can settle a temperature. Missing ones bring that no nearer than right
-    or wrong ones do.
-    """
+    """Return the minimum number of outstanding answers, all right or all wrong, that can settle a temperature."""
     return next(
         number
         for number in range(1, outstanding + 1)

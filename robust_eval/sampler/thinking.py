@@ -1,4 +1,4 @@
-"""Answers after thoughts: several traces of a question, each cut off at several budgets (docs/thinking.md)."""
+"""Reasoning budgets: several traces of a question, each cut off at several lengths (docs/thinking.md)."""
 
 import math
 from collections.abc import Sequence
@@ -88,9 +88,7 @@ class Thinking(KnownFacts):
         return super().select(questions, baseline, seed) if self.selects else self.taken(list(questions), seed)
 
     def requests(self, questions: Sequence[Question], judge: Judge, seed: int) -> list[Request]:
-        """Return what is asked of a service; of a model that is loaded here, the most that is asked of it: each trace
-        may have something else at every budget.
-        """
+        """Return the requests to a service; the maximum for a local model, whose traces may differ at every budget."""
         if not self.here:
             return [self._served(question, budget, judge, seed) for question in questions for budget in self.budgets]
         planned = self.trace_requests(questions, seed)
@@ -227,7 +225,7 @@ class Thinking(KnownFacts):
         )
 
     def _thinking(self, budget: Budget) -> dict[str, Any]:
-        """Return the settings of a request to a service that is told how much to think."""
+        """Return the settings of a request to a service with a reasoning budget."""
         tokens = budget if isinstance(budget, int) else 0
         return {"thought": Thought(most=budget), "max_new_tokens": self.max_new_tokens + tokens}
 

@@ -33,6 +33,7 @@ from robust_eval.prompt.prompt import prompt_for, refuse_exemplars
 from robust_eval.prompt.templates import FEW_SHOT
 from robust_eval.question import LETTERS, Question
 from robust_eval.reader.reply import FirstLineReader, ReplyReader
+from robust_eval.sampler.known_facts import GRID
 from robust_eval.stats.frs import breaking_temperature
 
 log = logging.getLogger(__name__)
@@ -40,10 +41,6 @@ log = logging.getLogger(__name__)
 _PLAIN = {"until": ["\n"], "max_gen_toks": 16}
 _CHAT: dict[str, Any] = {"until": []}
 """Ends of replies: to a prompt as plain text the first line, in a conversation as the model ends them."""
-
-
-GRID = (0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0)
-"""The paper's temperatures; of models that take none above 1, name those that they take."""
 
 
 @dataclass(frozen=True)
@@ -154,7 +151,7 @@ class RepeatedQuestions(Task):  # type: ignore[misc]  # lm-eval is not typed
         self.chat = False
         self.requests = self._requests()
         self.documents = [_document(question, self.chat) for question in self.questions.values()]
-        # TaskConfig says how replies end where nothing does, and that depends on whether they are in a conversation
+        # TaskConfig has a default for the ends of replies, which depend on the prompt style
         self._config = TaskConfig(
             task=settings.get("task", self.NAME),
             num_fewshot=0,  # exemplars are those of our prompts
@@ -167,11 +164,11 @@ class RepeatedQuestions(Task):  # type: ignore[misc]  # lm-eval is not typed
         self._repeated, self._varied = False, False
 
     def plan(self) -> dict[float, int]:
-        """Return how many replies are wanted at each temperature, ascending."""
+        """Return the number of replies at each temperature, ascending."""
         raise NotImplementedError
 
     def figures(self) -> dict[str, bool]:
-        """Return the names of the figures, and whether more is better."""
+        """Return the names of the figures, each with True if more is better."""
         raise NotImplementedError
 
     def values(self, question: Question, graded: pa.Table) -> dict[str, tuple[float, float]]:
