@@ -24,6 +24,7 @@ from robust_eval.error import UserError, first_line
 from robust_eval.runtime.files import file_encoding, json_lines, parsed_json, regular, text_lines
 from robust_eval.runtime.finish_reasons import ERROR, FILTER, end_of
 from robust_eval.runtime.parquet_files import read_parquet
+from robust_eval.runtime.text import excerpt
 
 _SCHEMA = SCHEMA.append(pa.field(SAMPLER, pa.string(), nullable=False))
 COLUMNS = tuple(name for name in _SCHEMA.names if name not in GRADED_COLUMNS)
@@ -204,7 +205,7 @@ class AnswerFile:
             for field in fields:
                 value = record.get(field.name)
                 if value is not None and not _is(value, field.type):
-                    raise UserError(f"{where}: {field.name!r} must be {_named(field.type)}, not {shown_value(value)}")
+                    raise UserError(f"{where}: {field.name!r} must be {_named(field.type)}, not {excerpt(value)}")
 
     def _typed(self, raw: pa.Table) -> dict[str, pa.ChunkedArray]:
         """Return the columns that hold anything, under our names and with the types of an answer table."""
@@ -238,7 +239,7 @@ class AnswerFile:
                     low = middle
                 except _WRONG:
                     high = middle
-            value = shown_value(column[low].as_py())
+            value = excerpt(column[low].as_py())
             raise self.refuse(low, f"{self._theirs(name)!r} must be {_named(kind)}, not {value}") from None
 
     def _refuse_where(self, wrong: Any, problem: Callable[[int], str]) -> None:
@@ -300,7 +301,7 @@ class AnswerFile:
             column = columns[name]
             self._refuse_where(
                 ~np.asarray(right),
-                lambda row: f"{self._theirs(name)!r} must be {expected}, not {shown_value(column[row].as_py())}",
+                lambda row: f"{self._theirs(name)!r} must be {expected}, not {excerpt(column[row].as_py())}",
             )
 
         counts = ("prompt_tokens", "completion_tokens", "reasoning_tokens", "cached_tokens")
@@ -421,9 +422,3 @@ def _named(kind: pa.DataType) -> str:
     if pa.types.is_string(kind):
         return "a text"
     return "a whole number" if pa.types.is_integer(kind) else "a number"
-
-
-def shown_value(value: object) -> str:
-    """Return the beginning of a value."""
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:59]}…"

@@ -20,7 +20,7 @@ from robust_eval.answer import DEFAULT_TEMPERATURE, NO_REPLY, temperature_name, 
 from robust_eval.error import UserError, first_line
 from robust_eval.interop.finished_answers import Condition, FinishedAnswers, right_answers, verdict
 from robust_eval.interop.logged_answer import LoggedAnswer, RequestSettings, of_kind, question_of, texts
-from robust_eval.interop.own_mark import MARK, columns_of, mark_of, marked
+from robust_eval.interop.own_mark import MARK, columns_of, marked
 from robust_eval.metric.metric_spec import curve_and_temperature
 from robust_eval.runtime.files import json_lines, parsed_json, read_json
 
@@ -252,7 +252,7 @@ def _instances(answers: FinishedAnswers, evaluation_id: str, model: str) -> Iter
     for condition in answers.conditions:
         question = condition.question
         target = right_answers(condition.arranged)
-        mark = mark_of(question, condition.rewrite, condition.temperature, condition.sampler_mark, answers.metadata)
+        mark = condition.mark(answers.metadata)
         hashed = hashlib.sha256((condition.wording + "".join(target)).encode()).hexdigest()
         for row in condition.rows:
             right = verdict(row)

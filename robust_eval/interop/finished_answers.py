@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from robust_eval.answer import GREEDY, NO_REPLY, SAMPLER, SamplingMetadata, read_sampling_metadata, temperature_name
 from robust_eval.experiment.corrected import LabelledRun
+from robust_eval.interop.own_mark import mark_of
 from robust_eval.prompt.arrangement import read_arrangement
 from robust_eval.prompt.pushback import form_of_all
 from robust_eval.question import LETTERS, Question
@@ -42,10 +43,10 @@ class Condition(NamedTuple):
         arrangement = read_arrangement(self.rows[0]["form"])
         return self.question if arrangement is None else arrangement.of(self.question)
 
-    @property
-    def sampler_mark(self) -> str | None:
-        """The sampler as a mark says it; None for greedy answers: their temperature says it."""
-        return None if self.sampler == GREEDY else self.sampler
+    def mark(self, metadata: SamplingMetadata) -> dict[str, Any]:
+        """Return the mark of the answers; without a sampler for greedy ones."""
+        sampler = None if self.sampler == GREEDY else self.sampler
+        return mark_of(self.question, self.rewrite, self.temperature, sampler, metadata)
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from robust_eval.interop.logged_answer import (
     question_of,
     temperature_of,
 )
-from robust_eval.interop.own_mark import MARK, columns_of, mark_of, marked
+from robust_eval.interop.own_mark import MARK, columns_of, marked
 from robust_eval.question import LETTERS, Question
 from robust_eval.runtime.files import WHOLE, member, parsed_json, read_json, refuse_members
 from robust_eval.runtime.finish_reasons import end_of
@@ -326,8 +326,7 @@ def _sample(answers: FinishedAnswers, condition: Condition, epoch: int) -> "Eval
     from inspect_ai.log import EvalError, EvalSample
     from inspect_ai.model import ChatMessageUser
 
-    question, row = condition.question, condition.rows[epoch - 1]
-    mark = mark_of(question, condition.rewrite, condition.temperature, condition.sampler_mark, answers.metadata)
+    row = condition.rows[epoch - 1]
     output = _output(answers.model, row)
     messages: list[Any] = [ChatMessageUser(content=condition.wording)]
     messages += [output.choices[0].message] if output.choices else []
@@ -342,7 +341,7 @@ def _sample(answers: FinishedAnswers, condition: Condition, epoch: int) -> "Eval
         messages=messages,
         output=output,
         scores={MARK: _score(row)},
-        metadata={MARK: mark | {"answer": columns_of(row, *held)}},
+        metadata={MARK: condition.mark(answers.metadata) | {"answer": columns_of(row, *held)}},
         error=EvalError(message="no reply came", traceback="", traceback_ansi="") if failed else None,
     )
 

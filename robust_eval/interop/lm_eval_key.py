@@ -9,8 +9,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from robust_eval.interop.logged_answer import TOO_MANY, dashed_options, excerpt, letter_in, lettered_options, texts
+from robust_eval.interop.logged_answer import TOO_MANY, dashed_options, letter_in, lettered_options, texts
 from robust_eval.question import LETTERS
+from robust_eval.runtime.text import excerpt
 
 QUESTION = ("question", "query", "input", "problem", "goal", "prompt", "sentence", "ctx")
 """Columns that hold the text of a question."""

@@ -13,10 +13,18 @@ import numpy as np
 
 from robust_eval.error import UserError
 from robust_eval.interop.lm_eval_key import CONTRADICTED, QUESTION, Key, chosen_key, generated_key
-from robust_eval.interop.logged_answer import LoggedAnswer, RequestSettings, excerpt, of_kind, temperature_of, texts
+from robust_eval.interop.logged_answer import (
+    LoggedAnswer,
+    RequestSettings,
+    content_text,
+    of_kind,
+    temperature_of,
+    texts,
+)
 from robust_eval.interop.own_mark import MARK, marked
 from robust_eval.question import LETTERS, Question
 from robust_eval.runtime.files import json_lines, parsed_json, read_json
+from robust_eval.runtime.text import excerpt
 
 _IDS = ("id", "question_id", "_id", "qid")
 _NO_REPLIES = "leave the file out, or log the task with output_type: generate_until"
@@ -137,15 +145,10 @@ def _messages(context: Any, where: str) -> tuple[tuple[tuple[str, str], ...], bo
         except ValueError:
             messages = context
     if isinstance(messages, list) and messages and all(isinstance(m, dict) and "role" in m for m in messages):
-        return tuple((str(each["role"]), _content(each.get("content"))) for each in messages), True
+        return tuple((str(each["role"]), content_text(each.get("content"))) for each in messages), True
     if not isinstance(context, str):
         raise UserError(f"{where}: 'arg_0' must be a text or a list of messages, not {excerpt(context)}")
     return (("user", context),), False
-
-
-def _content(content: Any) -> str:
-    contents = content if isinstance(content, list) else [content]
-    return "".join(str(each.get("text") or "") if isinstance(each, dict) else str(each or "") for each in contents)
 
 
 def _last_of_user(messages: Sequence[tuple[str, str]]) -> str:

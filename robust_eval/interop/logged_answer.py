@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from robust_eval.answer import DEFAULT_TEMPERATURE, SamplingMetadata
 from robust_eval.error import UserError
 from robust_eval.question import LETTERS, Question
-from robust_eval.runtime.text import printable
+from robust_eval.runtime.text import excerpt
 
 
 class RequestSettings(NamedTuple):
@@ -89,12 +89,6 @@ def temperature_of(value: Any, where: str) -> float:
     return float(value)
 
 
-def excerpt(value: object) -> str:
-    """Return a value for an error, on one short line."""
-    text = printable(repr(value))
-    return text if len(text) <= 60 else f"{text[:60]}…"
-
-
 def question_of(
     question_id: str, text: str, targets: Sequence[str], choices: Sequence[str], where: str, **more_fields: Any
 ) -> Question:
@@ -136,6 +130,12 @@ def texts(value: Any) -> list[str]:
     if isinstance(value, list | tuple):
         return [text for each in value for text in texts(each)]
     return [] if value is None or isinstance(value, dict) else [str(value)]
+
+
+def content_text(content: Any) -> str:
+    """Return the text of a message: its content, or the text parts of it."""
+    parts = content if isinstance(content, list) else [content]
+    return "".join(str(part.get("text") or "") if isinstance(part, dict) else str(part or "") for part in parts)
 
 
 def logprobs_columns(tokens: Iterable[tuple[float, Sequence[float]]]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from robust_eval.error import UserError
 from robust_eval.interop.logged_answer import (
     LoggedAnswer,
     RequestSettings,
+    content_text,
     of_kind,
     openai_logprobs,
     question_of,
@@ -63,15 +64,10 @@ def _records(file: Path, part: str | None) -> Iterator[tuple[str, str, Any]]:
 def _messages(body: Any, where: str) -> tuple[tuple[str, str], ...]:
     if isinstance(body.get("prompt"), str):
         return (("user", body["prompt"]),)
-    messages = []
-    for message in of_kind(body, "messages", list, where):
-        content = message.get("content") if isinstance(message, dict) else None
-        contents = content if isinstance(content, list) else []
-        text = content if isinstance(content, str) else "".join(str(each.get("text", "")) for each in contents)
-        messages.append((of_kind(message, "role", str, where), text))
+    messages = of_kind(body, "messages", list, where)
     if not messages:
         raise UserError(f"{where}: 'messages' is empty")
-    return tuple(messages)
+    return tuple((of_kind(each, "role", str, where), content_text(each.get("content"))) for each in messages)
 
 
 def shared_name(ids: Sequence[str]) -> str:

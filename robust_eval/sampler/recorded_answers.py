@@ -22,12 +22,13 @@ from robust_eval.answer import (
     read_sampling_metadata,
     temperatures_of,
 )
-from robust_eval.dataset.answer_file import COLUMNS, AnswerFile, groups, shown_value
+from robust_eval.dataset.answer_file import COLUMNS, AnswerFile, groups
 from robust_eval.error import UserError
 from robust_eval.prompt.arrangement import read_arrangement
 from robust_eval.prompt.pushback import read_pushback
 from robust_eval.prompt.thought import read_thought
 from robust_eval.question import Question
+from robust_eval.runtime.text import excerpt
 from robust_eval.sampler.base import ORDER, THOUGHT, TURN, in_order
 from robust_eval.sampler.challenge import Challenge
 from robust_eval.sampler.exact import Exact
@@ -227,7 +228,7 @@ def _read(
                 row,
                 f"{dict(columns).get('form', 'form')!r} must be how the choices were shown, as in 'choices CAB' or "
                 "'choices ABC as numbers', what was said to doubt, as in 'turn 1, doubt: Are you sure?', or how much "
-                f"was thought, as in 'trace 0, budget 64', not {shown_value(form)}",
+                f"was thought, as in 'trace 0, budget 64', not {excerpt(form)}",
             )
     greedy = table["temperature"].to_numpy() == 0
     if greedy.all():
