@@ -12,8 +12,9 @@ block, as ``early_stop=true`` does.
 import numpy as np
 from support.command import Command, write_figures
 
-from robust_eval.experiment.schedule import BLOCK, FIRST
+from robust_eval.experiment.schedule import BLOCK
 from robust_eval.gate.decision import Differences, judge, whole
+from robust_eval.stats.interval import MIN_UNITS
 from robust_eval.stats.verdicts import confidence_sequence
 
 FACTS = (200, 500, 1000, 2000, 4000)
@@ -59,7 +60,7 @@ def fails_at_some_look(times: int, n: int, changed: float, mean: float) -> float
 
 def asked(times: int, n: int, worse: float) -> tuple[float, float]:
     """Return how many of ``n`` facts are asked until one figure is decided, in the median, and how often it is."""
-    random, looks = np.random.default_rng(0), [FIRST]
+    random, looks = np.random.default_rng(0), [MIN_UNITS]
     while looks[-1] < n:
         looks.append(min(n, looks[-1] + max(BLOCK, looks[-1] // 5)))
     ends, decided = [], 0

@@ -18,8 +18,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "api": ("ComparedRuns", "Evaluation", "LoadedAnswers", "compare", "load", "load_answers", "run", "score"),
     "cli.main": ("main",),
-    "dataset.base": ("Dataset", "Questions"),
-    "dataset.selection": ("Selection",),
+    "dataset.selection": ("Questions", "Selection"),
     "error": ("UserError",),
     "grader.base": ("FreeReply", "Grader"),
     "grader.graded_reply": ("GradedReply", "grade_reply"),

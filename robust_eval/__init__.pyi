@@ -9,8 +9,7 @@ from .api import load_answers as load_answers
 from .api import run as run
 from .api import score as score
 from .cli.main import main as main
-from .dataset.base import Dataset as Dataset
-from .dataset.base import Questions as Questions
+from .dataset.selection import Questions as Questions
 from .dataset.selection import Selection as Selection
 from .error import UserError as UserError
 from .grader.base import FreeReply as FreeReply

@@ -142,7 +142,7 @@ def first_line(text: str) -> str:
 
 
 def has_words(form: str, words: str) -> bool:
-    """Return whether a normal form holds another as whole words.
+    """Return True if a normal form holds another as whole words.
 
     In scripts without spaces no boundary is needed, in Hangul none at the end.
 
@@ -167,7 +167,7 @@ def _between_boundaries(form: str) -> str:
 
 
 def is_one_character(form: str) -> bool:
-    """Return whether a normal form is a single letter, digit or sign, which means nothing as a part of a word.
+    """Return True if a normal form is a single letter, digit or sign, which means nothing as a part of a word.
 
     >>> is_one_character("s"), is_one_character("8"), is_one_character("he")
     (True, True, False)
@@ -176,7 +176,7 @@ def is_one_character(form: str) -> bool:
 
 
 def numbers_differ(one: str, other: str) -> bool:
-    """Return whether both normal forms hold numbers, and not the same.
+    """Return True if both normal forms hold numbers, and not the same.
 
     >>> numbers_differ("1945", "in 1946"), numbers_differ("1945", "in 1945"), numbers_differ("8 planets", "eight")
     (True, False, False)
@@ -293,7 +293,7 @@ def _without_articles(words: Sequence[str]) -> list[str]:
 
 
 def _is_name(before: Sequence[str], following: str) -> bool:
-    """Return whether an A between these words is a name and no article: in "vitamin A", "A minor", "C&A", "A$AP"."""
+    """Return True if an A between these words is a name and no article: in "vitamin A", "A minor", "C&A", "A$AP"."""
     return (before[:1] != [] and before[0] in NAMED_BY_LETTER) or following in KEYS or not following[:1].isalnum()
 
 

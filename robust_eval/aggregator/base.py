@@ -63,12 +63,12 @@ def with_votes(questions: Sequence[Question], graded: pa.Table, rank: Rank) -> p
     win; a question whose candidates share one text needs no rank.
     """
     by_id = {question.id: question for question in questions}
-    ballots: dict[tuple[str, float], _Ballot] = defaultdict(_Ballot)
+    ballots: dict[tuple[str, float], list[Answer]] = defaultdict(list)
     columns = ("question_id", "temperature", "rewrite", "trial", "label", "text", "outcome")
     for row, (question_id, temperature, rewrite, trial, label, text, outcome) in enumerate(rows(graded, *columns)):
         if label is not None and outcome not in NO_REPLY and outcome not in NO_ANSWER:
-            ballots[question_id, temperature].add(Answer(rewrite, trial, row, label, text))
-    candidates = [(question_id, ballot.candidates()) for (question_id, _), ballot in ballots.items()]
+            ballots[question_id, temperature].append(Answer(rewrite, trial, row, label, text))
+    candidates = [(question_id, _candidates(ballot)) for (question_id, _), ballot in ballots.items()]
     pairs: dict[tuple[str, str], None] = {}
     for question_id, answers in candidates:
         texts = dict.fromkeys((question_id, answer.text) for answer in answers)
@@ -83,28 +83,21 @@ def with_votes(questions: Sequence[Question], graded: pa.Table, rank: Rank) -> p
     return graded.append_column(ENSEMBLE, pa.array(elected))
 
 
-class _Ballot:
-    """Votes of one question at one temperature: the number for each label, and the first answer of each text."""
-
-    def __init__(self) -> None:
-        self._votes: Counter[str] = Counter()
-        self._firsts: dict[tuple[str, str], Answer] = {}
-
-    def add(self, answer: Answer) -> None:
-        """Count an answer."""
-        self._votes[answer.label] += 1
-        first = self._firsts.setdefault((answer.label, answer.text), answer)
-        if answer < first:
-            self._firsts[answer.label, answer.text] = answer
-
-    def candidates(self) -> list[Answer]:
-        """Return the answers of the winning label, or of all tied labels if none is the original question's."""
-        highest = max(self._votes.values())
-        winners = {label for label, count in self._votes.items() if count == highest}
-        first = min(self._firsts.values())
-        if first.rewrite == 0 and first.label in winners:
-            winners = {first.label}
-        return [answer for answer in self._firsts.values() if answer.label in winners]
+def _candidates(ballot: Sequence[Answer]) -> list[Answer]:
+    """Return the first answer of each text with the winning label, or with any tied label if none of them is the
+    original question's.
+    """
+    votes = Counter(answer.label for answer in ballot)
+    highest = max(votes.values())
+    winners = {label for label, count in votes.items() if count == highest}
+    first = min(ballot)
+    if first.rewrite == 0 and first.label in winners:
+        winners = {first.label}
+    firsts: dict[tuple[str, str], Answer] = {}
+    for answer in ballot:
+        if answer.label in winners:
+            firsts[answer.label, answer.text] = min(answer, firsts.get((answer.label, answer.text), answer))
+    return list(firsts.values())
 
 
 @dataclass

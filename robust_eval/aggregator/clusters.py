@@ -146,7 +146,7 @@ def cluster_names(forms: Forms, threshold: float) -> dict[str, str]:
 
 
 def repeats(one: str, other: str, question: str) -> bool:
-    """Return whether the longer of two normal forms contains the shorter one as whole words with the same meaning.
+    """Return True if the longer of two normal forms contains the shorter one as whole words with the same meaning.
 
     A grader matches an accepted answer in a longer reply in the same way (docs/methods.md, §0). The shorter form must
     have a word that the question lacks. The additional words must not change the answer: no "or", no "not", no other

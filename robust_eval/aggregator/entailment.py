@@ -7,7 +7,7 @@ Generation", ICLR 2023, algorithm 1 (docs/methods.md, §2).
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -25,7 +25,7 @@ from robust_eval.store.stored_model import NotStoredError
 JUDGE = "judge"
 """Value of ``model`` for the judge of the run."""
 Same = Callable[[Sequence[tuple[Question, str, str]]], Sequence[bool]]
-"""Function that returns whether two answers to each question are equivalent."""
+"""Function that returns True for each pair of equivalent answers to a question."""
 
 
 @dataclass
@@ -44,11 +44,9 @@ class Entailment(Aggregator):
 
     @property
     def uses_judge(self) -> bool:
-        """See :class:`robust_eval.aggregator.base.Aggregator`."""
         return self.model == JUDGE
 
     def with_judge(self, grader: Grader) -> "Entailment":
-        """See :class:`robust_eval.aggregator.base.Aggregator`."""
         other = copy(self)
         other._grader = grader
         return other
@@ -86,7 +84,7 @@ class Entailment(Aggregator):
         return pending
 
     def _mean_the_same(self, pairs: Sequence[tuple[Question, str, str]]) -> list[bool]:
-        """Return whether each of two answers entails the other; the reverse is tested only if the first holds."""
+        """Return True for each pair that entails one another; the reverse is tested only if the first holds."""
         self._pairs += len(pairs)
         one_way = self._entailed(pairs)
         held = [pair for pair, holds in zip(pairs, one_way, strict=True) if holds]
@@ -95,7 +93,7 @@ class Entailment(Aggregator):
 
     def _entailed(self, pairs: Sequence[tuple[Question, str, str]]) -> list[bool]:
         if not self.uses_judge:
-            return entailed(self.model, [_premise_and_hypothesis(*pair) for pair in pairs])
+            return entailed(self.model, [(f"{q.text} {one}", f"{q.text} {other}") for q, one, other in pairs])
         if self._grader is None:
             raise UserError("aggregator.model=judge needs a run, whose judge it asks")
         verdicts = self._grader.are_equivalent(pairs)
@@ -114,45 +112,23 @@ class DistinctLabels(NamedTuple):
     texts: Mapping[str, str]
 
 
-@dataclass
-class _PendingLabels:
-    """Labels of one question that are not in a cluster yet, and the clusters so far."""
-
-    forms: DistinctLabels
-    waiting: list[str]
-    of: dict[str, str] = field(default_factory=dict)
-    heads: list[str] = field(default_factory=list)
-
-    def pairs(self) -> list[tuple[Question, str, str]]:
-        text = self.forms.texts
-        return [(self.forms.question, text[head], text[self.waiting[0]]) for head in self.heads]
-
-    def place(self, same: Sequence[bool]) -> None:
-        """Add the next label to the first equivalent cluster, or to a new one."""
-        label = self.waiting.pop(0)
-        head = next((head for head, holds in zip(self.heads, same, strict=True) if holds), label)
-        self.of[label] = head
-        if head == label:
-            self.heads.append(label)
-
-
 def clustered(forms: Sequence[DistinctLabels], same: Same) -> dict[tuple[str, str], str]:
     """Return the name of each label's cluster, by question: its first, and so its most frequent, label.
 
-    In each round, one call compares the next label of every question with all clusters of the question.
+    In each round, one call compares the next label of every question with the heads of its clusters.
     """
-    open_ = [_PendingLabels(each, list(each.texts)) for each in forms]
     names: dict[tuple[str, str], str] = {}
-    while open_:
-        pairs = [each.pairs() for each in open_]
-        all_pairs = [pair for of_question in pairs for pair in of_question]
-        answers = iter(same(all_pairs) if all_pairs else ())
-        for each, of_question in zip(open_, pairs, strict=True):
-            each.place([next(answers) for _ in of_question])
-        for each in open_:
-            if not each.waiting:
-                names |= {(each.forms.question.id, label): head for label, head in each.of.items()}
-        open_ = [each for each in open_ if each.waiting]
+    heads: dict[str, list[str]] = {each.question.id: [] for each in forms}
+    labels = [(each, list(each.texts)) for each in forms]
+    for place in range(max((len(texts) for _, texts in labels), default=0)):
+        due = [(each, texts[place], heads[each.question.id]) for each, texts in labels if place < len(texts)]
+        pairs = [(each.question, each.texts[head], each.texts[label]) for each, label, own in due for head in own]
+        verdicts = iter(same(pairs) if pairs else ())
+        for each, label, own in due:
+            equivalent = [head for head in own if next(verdicts)]
+            if not equivalent:
+                own.append(label)
+            names[each.question.id, label] = next(iter(equivalent), label)
     return names
 
 
@@ -169,8 +145,3 @@ def _forms(questions: Sequence[Question], graded: pa.Table) -> Iterator[Distinct
         if len(of_question) > 1:
             order = sorted(of_question, key=lambda label: (-of_question[label], len(label), label))
             yield DistinctLabels(free[question_id], {label: texts[question_id, label] for label in order})
-
-
-def _premise_and_hypothesis(question: Question, one: str, other: str) -> tuple[str, str]:
-    """Return a premise and a hypothesis: both answers after the question, the context of short answers."""
-    return f"{question.text} {one}", f"{question.text} {other}"

@@ -8,7 +8,7 @@ from pathlib import Path
 from omegaconf import MISSING
 
 from robust_eval.aggregator.base import Aggregator
-from robust_eval.dataset.base import Dataset
+from robust_eval.dataset.selection import Selection
 from robust_eval.engine.base import Engine
 from robust_eval.grader.base import Grader
 from robust_eval.grader.reply_grader import ReplyGrader
@@ -38,7 +38,7 @@ class Config:
     seed: int
     """Of every random number: the same seed gives the same answers."""
     model: ModelConfig
-    dataset: Dataset
+    dataset: Selection
     sampler: dict[str, Sampler]
     """Empty where the answers are ``recorded``."""
     recorded: RecordedAnswers | None = None

@@ -22,10 +22,10 @@ from robust_eval.aggregator.base import Aggregator, EqualText
 from robust_eval.aggregator.clusters import Clusters
 from robust_eval.aggregator.entailment import Entailment
 from robust_eval.config.config import Paths
-from robust_eval.dataset.base import Dataset
 from robust_eval.dataset.jsonl import JsonLines
 from robust_eval.dataset.own_table import OwnTable
 from robust_eval.dataset.published import Published
+from robust_eval.dataset.selection import Selection
 from robust_eval.engine.base import Engine
 from robust_eval.engine.local import Local
 from robust_eval.engine.ray.engine import Ray
@@ -80,7 +80,7 @@ _MODELS: dict[str, type[ModelConfig]] = {
     "recorded": RecordedModel,
     "given": InMemoryModel,
 }
-_DATASETS: dict[str, type[Dataset]] = {"jsonl": JsonLines, "published": Published, "local": OwnTable}
+_DATASETS: dict[str, type[Selection]] = {"jsonl": JsonLines, "published": Published, "local": OwnTable}
 _REWRITERS: dict[str, type[Rewriter]] = {"recorded": RecordedRewrites, "llm": Llm}
 _SAMPLERS: dict[str, type[Sampler] | type[RecordedAnswers]] = {
     "temperature_sweep": TemperatureSweep,

@@ -1,6 +1,7 @@
-"""A file of answers that somebody else collected, read as an answer table: Parquet, CSV, TSV or JSON Lines."""
+"""File of recorded answers, read as an answer table: Parquet, CSV, TSV or JSON Lines."""
 
 import re
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
@@ -22,6 +24,7 @@ from robust_eval.error import UserError, first_line
 from robust_eval.runtime.files import file_encoding, json_lines, parsed_json, regular, text_lines
 from robust_eval.runtime.finish_reasons import ERROR, FILTER, end_of
 from robust_eval.runtime.parquet_files import read_parquet
+from robust_eval.runtime.text import excerpt
 
 _SCHEMA = SCHEMA.append(pa.field(SAMPLER, pa.string(), nullable=False))
 COLUMNS = tuple(name for name in _SCHEMA.names if name not in GRADED_COLUMNS)
@@ -38,18 +41,16 @@ _ROUNDING = 1e-3
 
 @dataclass(frozen=True)
 class AnswerFile:
-    """A file, and what it calls the columns of :data:`COLUMNS` that have another name there."""
+    """File, and its names of the columns of :data:`COLUMNS` that have other names there."""
 
     path: Path
     columns: Mapping[str, str]
 
     def read(self, temperature: float | None) -> pa.Table:
-        """Return the answers of the file in its order, not graded; all of them of ``temperature`` where it does not say
-        of which.
+        """Return the answers of the file in its order, not graded, with the column :data:`SAMPLER`.
 
-        Beside the columns of an answer table there is one that says who asked (:data:`SAMPLER`).
-
-        A column without any value is no column. UserError names the first row that is wrong.
+        ``temperature`` is that of all answers in a file without such a column; a column without any value counts as
+        missing. UserError names the first wrong row.
         """
         columns = self._typed(self._raw())
         if ("temperature" in columns) == (temperature is not None):
@@ -62,7 +63,7 @@ class AnswerFile:
         return self._completed(columns, temperature)
 
     def refuse(self, row: int, problem: str) -> UserError:
-        """Return an error that names the row (from 0) as whoever opens the file will find it."""
+        """Return a UserError with the number of a row (from 0) as an editor shows it."""
         return UserError(f"{self.path}, {self._place(row)}: {problem}")
 
     def _place(self, row: int) -> str:
@@ -78,7 +79,7 @@ class AnswerFile:
 
     @property
     def _names(self) -> dict[str, str]:
-        """The file's names of our columns; one that stands for another column does not stand for its namesake."""
+        """The file's names of our columns, without those that stand for another column."""
         taken = set(self.columns.values())
         return {name: self._theirs(name) for name in COLUMNS if name in self.columns or name not in taken}
 
@@ -88,7 +89,7 @@ class AnswerFile:
     def _raw(self) -> pa.Table:
         """Return the columns wanted under their names in the file, with the types that they have there."""
         readers: dict[str, Callable[[], pa.Table]] = {
-            ".parquet": self._read_parquet,
+            ".parquet": lambda: read_parquet(self.path, self._columns_to_read(pq.read_schema(self.path).names)),
             ".csv": self._read_csv,
             ".tsv": self._read_csv,
             ".jsonl": self._read_json,
@@ -102,16 +103,14 @@ class AnswerFile:
         except OSError as problem:
             raise UserError(f"{self.path} cannot be read: {problem.strerror or first_line(problem)}") from problem
         except (pa.ArrowException, UnicodeDecodeError) as problem:
-            self._refuse_undecodable()
+            if self._kind != ".parquet":
+                deque(text_lines(self.path), maxlen=0)  # names the first line that is no UTF-8
             if row := re.search(r"Row #(\d+): (.{0,200})", str(problem)):
                 raise UserError(f"{self.path}, row {row.group(1)}: {row.group(2)}") from problem
             raise UserError(f"{self.path} cannot be read: {first_line(problem)}") from problem
         if not table.num_rows:
             raise UserError(f"{self.path} holds no answers")
         return table
-
-    def _read_parquet(self) -> pa.Table:
-        return read_parquet(self.path, self._columns_to_read(pq.read_schema(self.path).names))
 
     def _read_csv(self) -> pa.Table:
         """Return every cell as text; one that is empty and not quoted is none. Blank rows at the end are left out."""
@@ -169,20 +168,18 @@ class AnswerFile:
         return table.select(filled)
 
     def _columns_to_read(self, present: Sequence[str], listed_names: Sequence[str] | None = None) -> list[str]:
-        """Return the names of the columns to read, of those that are ``there``; ``shown`` are those that a person
-        should see.
+        """Return the names of the columns to read, of those that are ``present``; messages list ``listed_names``.
 
-        UserError where one is missing or stands twice.
+        UserError if one is missing or stands twice.
         """
         if not present:
             raise UserError(f"{self.path} holds no answers")
         listed_names = present if listed_names is None else listed_names
-        listed = ", ".join(listed_names)
         for name in ("question_id", "text", *self.columns):
             if self._names.get(name) not in present:
                 raise UserError(
-                    f"{self.path} has no column {self._theirs(name)!r} for {name}, but {listed}: name the right one, "
-                    f"sampler.recorded.columns={{{name}: …}}"
+                    f"{self.path} has no column {self._theirs(name)!r} for {name}, but {', '.join(listed_names)}: "
+                    f"name the right one, sampler.recorded.columns={{{name}: …}}"
                 )
         unknown = [
             theirs for theirs in listed_names if theirs not in _SCHEMA.names and theirs not in self.columns.values()
@@ -200,22 +197,15 @@ class AnswerFile:
                 raise UserError(f"{self.path} has several columns of the name {theirs!r}")
         return names
 
-    def _refuse_undecodable(self) -> None:
-        """UserError for the first line that is no UTF-8, of a file of lines."""
-        if self._kind == ".parquet":
-            return
-        for _ in text_lines(self.path):
-            pass
-
     def _refuse_line(self, fields: Sequence[pa.Field]) -> None:
-        """UserError for the first line that is no JSON object with such fields: Arrow does not say which it is."""
+        """UserError for the first line that is no JSON object with such fields, which Arrow does not name."""
         for where, line, record in json_lines(self.path, object_pairs_hook=_pairs):
             if not isinstance(record, dict):
                 raise UserError(f"{where}: an answer is a JSON object, not {line.strip()[:40]!r}")
             for field in fields:
                 value = record.get(field.name)
                 if value is not None and not _is(value, field.type):
-                    raise UserError(f"{where}: {field.name!r} must be {_named(field.type)}, not {shown_value(value)}")
+                    raise UserError(f"{where}: {field.name!r} must be {_named(field.type)}, not {excerpt(value)}")
 
     def _typed(self, raw: pa.Table) -> dict[str, pa.ChunkedArray]:
         """Return the columns that hold anything, under our names and with the types of an answer table."""
@@ -249,7 +239,7 @@ class AnswerFile:
                     low = middle
                 except _WRONG:
                     high = middle
-            value = shown_value(column[low].as_py())
+            value = excerpt(column[low].as_py())
             raise self.refuse(low, f"{self._theirs(name)!r} must be {_named(kind)}, not {value}") from None
 
     def _refuse_where(self, wrong: Any, problem: Callable[[int], str]) -> None:
@@ -261,7 +251,7 @@ class AnswerFile:
             raise self.refuse(row, problem(row))
 
     def _completed(self, columns_read: dict[str, pa.ChunkedArray], temperature: float | None) -> pa.Table:
-        """Return an answer table; what the file does not say is filled in."""
+        """Return an answer table; missing columns are filled in."""
         number = len(columns_read["question_id"]) if "question_id" in columns_read else 0
         for name in ("question_id", "temperature", "trial"):
             if name in columns_read:
@@ -305,13 +295,13 @@ class AnswerFile:
         return table.append_column(_SCHEMA.field(SAMPLER), columns[SAMPLER]).combine_chunks()
 
     def _refuse_unknown_values(self, columns: Mapping[str, Any]) -> None:
-        """UserError for values of the right type that mean nothing."""
+        """UserError for values of the right type without a meaning."""
 
         def refuse(name: str, right: Any, expected: str) -> None:
             column = columns[name]
             self._refuse_where(
                 ~np.asarray(right),
-                lambda row: f"{self._theirs(name)!r} must be {expected}, not {shown_value(column[row].as_py())}",
+                lambda row: f"{self._theirs(name)!r} must be {expected}, not {excerpt(column[row].as_py())}",
             )
 
         counts = ("prompt_tokens", "completion_tokens", "reasoning_tokens", "cached_tokens")
@@ -344,7 +334,7 @@ class AnswerFile:
 
 
 def _sorted_ends(reasons: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return why replies ended, in our words; a word that is in no dialect stays."""
+    """Return finish reasons in our words; an unknown one is unchanged."""
     words = pc.unique(reasons)
     sorted_words = pa.array([end_of(word) or word for word in words.to_pylist()], pa.string())
     return sorted_words.take(pc.index_in(reasons, value_set=words).combine_chunks())
@@ -368,16 +358,13 @@ def groups(*columns: Any) -> NDArray[np.intp]:
 
 
 def _counted(condition: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Return (n,) how many rows before each have the same number."""
-    order = np.argsort(condition, kind="stable")
-    starts = np.concatenate([[0], np.cumsum(np.bincount(condition))])
-    place = np.empty(len(condition), dtype=np.intp)
-    place[order] = np.arange(len(condition)) - starts[condition[order]]
-    return place
+    """Return (n,) the number of rows before each that have the same number."""
+    counts: NDArray[np.intp] = pd.Series(condition).groupby(condition).cumcount().to_numpy()
+    return counts
 
 
 def _are_logarithms(column: pa.ChunkedArray) -> NDArray[np.bool_]:
-    """Return (n,) whether all numbers in the lists of a row may be logarithms of probabilities."""
+    """Return (n,) True for each row in whose lists all numbers may be logarithms of probabilities."""
     right = np.ones(len(column), dtype=bool)
     row, values = np.arange(len(column)), column.combine_chunks()
     while pa.types.is_list(values.type):
@@ -419,7 +406,7 @@ def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _is(value: Any, kind: pa.DataType) -> bool:
-    """Tell whether a value out of JSON is of a type."""
+    """Return True if a value out of JSON is of a type."""
     if pa.types.is_list(kind):
         return isinstance(value, list) and all(_is(item, kind.value_type) for item in value)
     if pa.types.is_string(kind):
@@ -429,15 +416,9 @@ def _is(value: Any, kind: pa.DataType) -> bool:
 
 
 def _named(kind: pa.DataType) -> str:
-    """Return a type as a person says it."""
+    """Return the name of a type for messages."""
     if pa.types.is_list(kind):
         return f"a list of {'lists of numbers' if pa.types.is_list(kind.value_type) else 'numbers'}"
     if pa.types.is_string(kind):
         return "a text"
     return "a whole number" if pa.types.is_integer(kind) else "a number"
-
-
-def shown_value(value: object) -> str:
-    """Return the beginning of a value."""
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:59]}…"

@@ -1,4 +1,4 @@
-"""Questions from a JSON Lines file: the built-in sets, or a file of one's own in the same layout."""
+"""Questions in a JSON Lines file: the built-in sets, or a user's file in the same layout."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
@@ -42,8 +42,9 @@ class JsonLines(Selection):
             if not line.strip():
                 continue
             if not lines and not line.lstrip().startswith("{"):
+                shown = line.strip() if len(line) <= 60 else f"{line.strip()[:60]}…"
                 raise UserError(
-                    f"{self.path} is no file of JSON Lines: line {number} is {_excerpt(line)}, and each line must be "
+                    f"{self.path} is no file of JSON Lines: line {number} is {shown!r}, and each line must be "
                     f"an object such as {_EXAMPLE}; dataset=local dataset.path={self.path} reads tables (CSV, TSV, "
                     "JSON, Parquet), in any encoding"
                 )
@@ -62,7 +63,7 @@ class JsonLines(Selection):
 
 
 def is_native(file: Path) -> bool:
-    """Return whether the first line of a file is a question in the layout of :class:`JsonLines`."""
+    """Return True if the first line of a file is a question in the layout of :class:`JsonLines`."""
     try:
         first = next((line for _, line in text_lines(file) if line.strip()), "")
         _question(first, str(file))
@@ -72,10 +73,6 @@ def is_native(file: Path) -> bool:
 
 
 _EXAMPLE = '{"id": "1", "question": "…?", "answers": ["…"]}'
-
-
-def _excerpt(line: str) -> str:
-    return repr(line.strip() if len(line) <= 60 else f"{line.strip()[:60]}…")
 
 
 def _question(line: str, where: str) -> Question:

@@ -1,4 +1,4 @@
-"""Anyone's own questions: a table of any columns, and what they mean."""
+"""A user's own questions: a table of any columns, and their meaning."""
 
 import logging
 import re
@@ -57,8 +57,7 @@ _SEPARATORS = {
 def cell_texts(cell: Any, separator: str | None) -> list[Any]:
     """Return the texts of a cell: the entries of a list, the parts between separators, or the cell itself.
 
-    A blank cell has none. Raises Unusable for a list that cannot be read, and for the error of a spreadsheet or another
-    sign for no value.
+    A blank cell has none. Raises Unusable for an unreadable list, and for a sign for no value (:data:`_NO_VALUE`).
     """
     if isinstance(cell, str) and cell.strip() in _NO_VALUE:
         raise Unusable(NO_VALUE, found=f'{as_found(cell)}; a text of these letters is written ["{cell.strip()}"]')
@@ -84,13 +83,9 @@ def _texts(cell: Any, separator: str | None) -> list[Any]:
         entries = None
     if entries is not None:
         return entries
-    return _split_cell(cell, separator) if separator is not None else [cell]
-
-
-def _split_cell(cell: str, separator: str) -> list[str]:
-    if separator == _LINE_BREAK:
-        return cell.splitlines()
-    return cell.removesuffix(separator.rstrip()).split(separator)
+    if separator is None:
+        return [cell]
+    return cell.splitlines() if separator == _LINE_BREAK else cell.removesuffix(separator.rstrip()).split(separator)
 
 
 def _unreadable(cell: Any) -> Unusable:
@@ -215,7 +210,7 @@ class OwnTable(Selection):
             raise
 
     def _names(self, file: Path, columns_of_file: Sequence[str]) -> dict[str, Any]:
-        """Return what the file calls each of our columns that it has; UserError where one is missing."""
+        """Return the file's name of each of our columns that it has; UserError if one is missing."""
         taken = _columns(self.columns)
         names: dict[str, Any] = {name: name for name in COLUMNS if name in columns_of_file and name not in taken}
         names = {name: theirs for name, theirs in (names | self.columns).items() if theirs is not None}

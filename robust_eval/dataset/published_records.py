@@ -54,7 +54,7 @@ def paragraph(context: str) -> str:
 
 
 def squad_records(records: Iterator[Record], file: Path | None) -> Iterator[Record]:
-    """Yield articles hold paragraphs, and these hold questions, in the published files of SQuAD."""
+    """Yield the questions of SQuAD; in its published files articles hold paragraphs, and these hold questions."""
     for record in records:
         if "data" not in record:
             yield record
@@ -92,7 +92,7 @@ def squad(record: Record) -> Question:
 
 
 def trivia_qa_records(records: Iterator[Record], file: Path | None) -> Iterator[Record]:
-    """Yield a published file of TriviaQA holds its questions under ``Data``."""
+    """Yield the questions of TriviaQA; a published file holds them under ``Data``."""
     for record in records:
         yield from _objects(record["Data"]) if "Data" in record else [record]
 
@@ -156,7 +156,7 @@ def pop_qa(record: Record) -> Question:
 
 
 def wiki_qa_records(records: Iterator[Record], file: Path | None) -> Iterator[Record]:
-    """Yield the rows of one question of WikiQA, a sentence each, follow one another."""
+    """Yield the questions of WikiQA, each with its rows, which follow one another and hold a sentence each."""
     for _, rows in groupby(records, key=_wiki_question):
         rows_of_question = list(rows)
         yield {**rows_of_question[0], "rows": rows_of_question}
@@ -210,7 +210,7 @@ def _joined(value: Any) -> list[Any]:
 
 
 def lettered(record: Record) -> Question:
-    """Return ARC and OpenBookQA: choices with labels, A to E or 1 to 4, and the label of the right one."""
+    """ARC and OpenBookQA: choices with labels, A to E or 1 to 4, and the label of the right one."""
     stem: Any = record.get("question", record.get("question_stem"))
     options = record.get("choices")
     if isinstance(stem, dict):
@@ -218,7 +218,7 @@ def lettered(record: Record) -> Question:
     if isinstance(options, dict):
         texts, labels = items(options.get("text")), items(options.get("label"))
     else:
-        entries = [entry if isinstance(entry, dict) else {} for entry in items(options)]
+        entries = _objects(items(options))
         texts, labels = [entry.get("text") for entry in entries], [entry.get("label") for entry in entries]
     if len(texts) != len(labels):
         raise Unusable(MALFORMED_CHOICES)
@@ -231,7 +231,7 @@ def lettered(record: Record) -> Question:
 
 
 def mmlu_records(records: Iterator[Record], file: Path | None) -> Iterator[Record]:
-    """Yield the records of MMLU with their subject, after which a published table is called."""
+    """Yield the records of MMLU with their subject, which is the name of a published table."""
     for record in records:
         yield {"subject": _SPLIT.sub("", file.stem), **record} if file and "A" in record else record
 
@@ -240,18 +240,15 @@ def mmlu(record: Record) -> Question:
     """MMLU: four choices and the right one's number from 0, or its letter; the category is the subject."""
     options = items(record.get("choices")) if "choices" in record else [record.get(letter) for letter in "ABCD"]
     right = record.get("answer")
+    is_letter = isinstance(right, str) and not right.strip().isdecimal()
     four = choices(options)
     return Question(
         id="",
         text=text(record.get("question"), NO_QUESTION),
         choices=four,
-        correct=letter_position(right, LETTERS[: len(four)]) if _is_letter(right) else position(right, len(four)),
+        correct=letter_position(right, LETTERS[: len(four)]) if is_letter else position(right, len(four)),
         category=optional(record.get("subject")),
     )
-
-
-def _is_letter(value: Any) -> bool:
-    return isinstance(value, str) and not value.strip().isdecimal()
 
 
 def sciq(record: Record) -> Question:
@@ -323,7 +320,8 @@ def math_qa(record: Record) -> Question:
 
 def boolq(record: Record) -> Question:
     """BoolQ: a question, yes or no, on a passage; the published answer may be the text "True" or "False"."""
-    right = {True: True, False: False, "true": True, "false": False}.get(_folded(record.get("answer")))
+    answer = record.get("answer")
+    right = answer if isinstance(answer, bool) else {"true": True, "false": False}.get(optional(answer).casefold())
     if right is None:
         raise Unusable(NO_RIGHT_CHOICE)
     passage = optional(record.get("passage"))
@@ -336,10 +334,6 @@ def boolq(record: Record) -> Question:
         context=passage,
         group=paragraph(passage),
     )
-
-
-def _folded(value: Any) -> bool | str:
-    return value if isinstance(value, bool) else optional(value).casefold()
 
 
 def truthful_qa_choices(record: Record) -> Question:
@@ -362,10 +356,10 @@ def truthful_qa_choices(record: Record) -> Question:
 
 
 def mlphys101(record: Record) -> Question:
-    """Return the physics study (Reganova & Steinbach): choices "A: …", and the right one's number from 0.
+    """The physics study (Reganova & Steinbach): choices "A: …", and the right one's number from 0.
 
-    Of most questions its authors publish the key alone: such a record has neither text nor choices, whose letters then
-    stand for them. Recorded answers to it can be graded, and it cannot be asked.
+    Most of its records have the key alone, without text and choices, for which letters stand. Recorded answers to such
+    a question can be graded, but no model can be asked.
     """
     key_alone = optional(record.get("id")) and record.get("task") == "" and record.get("opt") == ""
     options = list(LETTERS[:5]) if key_alone else map(optional, items(record.get("opt")))
@@ -380,7 +374,7 @@ def mlphys101(record: Record) -> Question:
 
 
 def trec(record: Record) -> Question:
-    """TREC: what a question asks for, as one of six choices; the type is its class, the category the finer one."""
+    """TREC: the type of a question, as one of six choices; the type is its class, the category the finer one."""
     coarse: Any
     if "line" in record:
         label, _, question_text = optional(record["line"]).partition(" ")

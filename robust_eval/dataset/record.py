@@ -1,4 +1,4 @@
-"""A record of a data set, read with care: what is not as it should be makes the record unusable, with a reason."""
+"""Record of a data set; wrong content makes it unusable, with a reason."""
 
 import ast
 import math
@@ -35,9 +35,9 @@ _LISTED = 30
 
 
 class Unusable(Exception):  # noqa: N818 - nothing is wrong with the program
-    """A record of which no question can be made: ``reason`` is one of a few, because they are counted.
+    """Record of which no question can be made. ``reason`` is one of a few, which are counted.
 
-    ``columns`` are those that the record has, ``found`` says what stands in it in place of what is wanted.
+    ``columns`` are those of the record, ``found`` names its wrong content.
     """
 
     def __init__(self, reason: str, columns: Iterable[Any] = (), found: str = "") -> None:
@@ -54,22 +54,22 @@ def listed(columns: Iterable[Any]) -> str:
 
 
 def as_found(value: Any) -> str:
-    """Return what stands in a record, for a person to read."""
+    """Return the content of a record for a message."""
     return f"found {listed([repr(value)])}"
 
 
 def text(value: Any, reason: str) -> str:
-    """Return a value as text without white space around it, numbers as they are written; Unusable with the reason where
-    it shows nothing.
-    """
-    shown_text = optional(value)
-    if not shown_text:
+    """Return a value as text, as :func:`optional` does; Unusable with the reason if it shows nothing."""
+    if not (shown_text := optional(value)):
         raise Unusable(reason)
     return shown_text
 
 
 def optional(value: Any) -> str:
-    """Return the same, empty where there is nothing to show (None, NaN, white space, invisible characters, a list)."""
+    """Return a value as text without white space around it, numbers as they are written.
+
+    It is empty if the value shows nothing: None, NaN, white space, invisible characters, a list.
+    """
     if isinstance(value, bool):
         return ""
     if isinstance(value, float):
@@ -118,9 +118,7 @@ def answers(values: Iterable[Any]) -> tuple[str, ...]:
 
 
 def choices(values: Sequence[Any]) -> tuple[str, ...]:
-    """Return all choices of a question; Unusable where there is none, only one, an empty one, or one
-    without a letter.
-    """
+    """Return the choices of a question, from 2 to the number of letters; Unusable otherwise, or for an empty one."""
     if not values:
         raise Unusable(NO_CHOICES)
     if len(values) > len(LETTERS):

@@ -6,17 +6,34 @@ import json
 import logging
 from abc import ABC, abstractmethod
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
-from robust_eval.dataset.base import Questions
 from robust_eval.dataset.record import DUPLICATE_ID, NO_ANSWER, NO_CHOICES, NO_CONTEXT, Unusable, listed
 from robust_eval.error import UserError
 from robust_eval.question import LETTERS, Question, Scenario, seeded_rank
 
 log = logging.getLogger(__name__)
+
+
+class Questions(list[Question]):
+    """Questions of a data set, in the order in which they are asked, with their metadata.
+
+    ``edition`` names the edition of the data (hub, subset, split, revision; empty for a file), ``unusable`` has the
+    number of records that were left out, by reason.
+    """
+
+    def __init__(self, questions: Iterable[Question], edition: str, unusable: Mapping[str, int]) -> None:
+        super().__init__(questions)
+        self.edition = edition
+        self.unusable = unusable
+
+    def description(self) -> dict[str, Any]:
+        """Return the metadata for the record, under flat names."""
+        counts = {f"unusable.{reason.replace(' ', '_')}": number for reason, number in self.unusable.items()}
+        return counts | ({"edition": self.edition} if self.edition else {})
 
 
 @dataclass(kw_only=True)
@@ -61,7 +78,7 @@ class Selection(ABC):
         """Return a question, or why there is none, for each record of the source."""
 
     def edition(self) -> str:
-        """Return which edition of the data the source holds, where its content may not tell."""
+        """Return the edition of the data; empty if their content identifies it."""
         return ""
 
     def stream(self) -> Iterator[Question]:
@@ -96,10 +113,9 @@ class Selection(ABC):
         return Questions(chosen, self.edition(), dict(sorted(tally.reasons.items())))
 
     def _usable(self, tally: "_Tally", ids: Counter[str] | None = None) -> Iterator[Question]:
-        """Yield the usable questions with their ids; of several that have one id of the source the first.
+        """Yield the usable questions with their ids; the first of several with one id of the source.
 
-        A record that says the same as one before, and has no id of the source, gets an id of its own. Neither is
-        noticed where no ids are ``seen``.
+        A duplicate without an id of the source gets an id of its own. Without ``ids`` neither is noticed.
         """
         for record in self.read():
             tally.records += 1

@@ -61,12 +61,12 @@ class Scored(NamedTuple):
             log.warning("none of the %d labels is of an answer of this run: nothing is corrected", labels.num_rows)
             return None
         tables = with_human_labels(self.graded, labels)
-        found = [greedy_correction(self.asked, tables[GREEDY])] if tables[GREEDY].num_rows else []
+        corrections = [greedy_correction(self.asked, tables[GREEDY])] if tables[GREEDY].num_rows else []
         for name, sampler in self.read.items():
             measured = Measured(tables[GREEDY], tables[sampler], early_stopping=self.early_stopping.get(sampler))
-            found.append(self.metrics[name].corrected(self.kept, measured, self.seed))
-        score = corrected_score(found)
-        return score and replace(score, presentation=presentations.corrected(score, found, self.figures, number))
+            corrections.append(self.metrics[name].corrected(self.kept, measured, self.seed))
+        score = corrected_score(corrections)
+        return score and replace(score, presentation=presentations.corrected(score, corrections, self.figures, number))
 
 
 class LabelledRun(NamedTuple):
@@ -119,16 +119,16 @@ class LabelledRun(NamedTuple):
     def _metrics(self) -> dict[str, Metric]:
         """Return the metrics of the run with its settings; those that are not known any more are left out."""
         register()
-        found: dict[str, Metric] = {}
+        metrics: dict[str, Metric] = {}
         for name, settings in (read_configuration(self.folder / CONFIG).get("metric") or {}).items():
             if name not in SCHEMAS["metric"]:
                 log.warning("metric=%s is not known here: its figures are not corrected", name)
                 continue
             try:
-                found[name] = SCHEMAS["metric"][name](**(settings or {}))
+                metrics[name] = SCHEMAS["metric"][name](**(settings or {}))
             except (TypeError, ValueError) as problem:
                 raise UserError(f"{self.folder / CONFIG}: metric.{name}: {first_line(problem)}") from problem
-        return found
+        return metrics
 
 
 def _source(metric: Metric, samplers: Sequence[str]) -> str:

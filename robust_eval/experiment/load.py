@@ -1,10 +1,10 @@
-"""The questions of a run, and what is to be known of them."""
+"""Questions of a run, with their types and metadata."""
 
 import logging
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from robust_eval.dataset.base import Dataset, Questions
+from robust_eval.dataset.selection import Questions, Selection
 from robust_eval.grader.base import Grader
 from robust_eval.question import Question
 from robust_eval.question_type.classifier import with_types
@@ -29,7 +29,7 @@ class Loaded(NamedTuple):
         return f"{len(self.questions)} questions, fingerprint {digest[:12]}{left_out}"
 
     def description(self, digest: str) -> dict[str, Any]:
-        """Return what is recorded of the questions, whose fingerprint is ``digest``."""
+        """Return the metadata of the questions, whose fingerprint is ``digest``, for the record."""
         return {
             **{f"loaded.dataset.{name}": value for name, value in self.whole.description().items()},
             "loaded.dataset.fingerprint": digest,
@@ -38,7 +38,7 @@ class Loaded(NamedTuple):
         }
 
 
-def load(dataset: Dataset, grader: Grader, types: str | None) -> Loaded:
+def load(dataset: Selection, grader: Grader, types: str | None) -> Loaded:
     """Load the questions, and predict the ``types`` of those that have none where there is a classifier."""
     whole = dataset.load()
     questions, typed = with_types(whole, types)

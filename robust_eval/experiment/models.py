@@ -65,7 +65,7 @@ class Models:
         return self._found + self.measured.found + (self.judge.found if self.judge is not self.measured else 0)
 
     def description(self) -> dict[str, Any]:
-        """Return what each model was when it was last asked, for the record."""
+        """Return the description of each model, for the record."""
         judge = {} if self.judge is self.measured else _description(self.judge, "grader.")
         return self._writer | judge | _description(self.measured, "")
 

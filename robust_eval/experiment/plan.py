@@ -17,7 +17,6 @@ from robust_eval.experiment.load import load
 from robust_eval.experiment.models import Models
 from robust_eval.experiment.sampling_loop import (
     AnswerSource,
-    RecordedSource,
     SampledAnswers,
     answer_source,
     clustered_by,
@@ -33,6 +32,7 @@ from robust_eval.question import Question
 from robust_eval.rewriter.base import Rewriter
 from robust_eval.runtime.process import Stopwatch
 from robust_eval.sampler.base import THOUGHT, TURN, Conditions
+from robust_eval.sampler.recorded_answers import RecordedAnswers
 from robust_eval.store.answer_rows import answers_key
 from robust_eval.store.stored_model import NotStoredError, StoredModel
 
@@ -55,14 +55,14 @@ class Stage:
     """Number of requests for which each missing one stands; None: one each."""
 
     def workload(self) -> Workload:
-        """Return what it takes to answer the missing requests."""
+        """Return the workload of the missing requests."""
         return self.model.config.service_limits().workload(
             self.missing, repeat(1) if self.times is None else self.times
         )
 
 
 def stages_of(config: Config) -> list[Stage]:
-    """Return what a run with this configuration would ask, stage by stage; nothing is asked."""
+    """Return the requests of a run with this configuration, stage by stage; none is sent."""
     with config.store.open() as entries:
         models = Models(config.model, config.rewriter, config.grader, config.engine, entries, Stopwatch())
         grader, aggregator = models.with_judge(config.grader, config.aggregator, config.seed, cached_only=True)
@@ -71,7 +71,7 @@ def stages_of(config: Config) -> list[Stage]:
         comparing = asking_judge(aggregator, config.metric, source.conditions())
         with _quiet():
             questions = load(config.dataset, grader, config.question_types).questions
-            if isinstance(source, RecordedSource):  # it reads answers that are there
+            if isinstance(source, RecordedAnswers):  # it reads answers that are there
                 return _asked_of_recorded(source, judge, questions, comparing)
         writer, early = models.writer.cached_only(), bool(config.target_half_width)
         return plan(questions, config.rewriter, writer, source, comparing, early)
@@ -90,7 +90,7 @@ def check_plan(
 
     Raises UserError for a question that the prompt answers, and where the server cannot answer what it will be asked.
     """
-    if isinstance(source, RecordedSource):
+    if isinstance(source, RecordedAnswers):
         return
     source.asked(questions)
     judge = source.judge.grader.judge
@@ -150,16 +150,9 @@ def plan(
             if not requests:
                 continue
             missing, stored = collection.planned(name, selected, graded)
-            at_most = (
-                uncertain or name in collection.early_stopping or collection.samplers[name].axis in (TURN, THOUGHT)
-            )
-            early_stop = (
-                True
-                if name in collection.early_stopping
-                else False
-                if name in collection.early_stopping_possible
-                else None
-            )
+            stops = name in collection.early_stopping
+            at_most = uncertain or stops or collection.samplers[name].axis in (TURN, THOUGHT)
+            early_stop = stops if stops or name in collection.early_stopping_possible else None
             stages.append(Stage(collection.stage(name), model, len(requests), missing, at_most, early_stop))
             if judge.grader.uses_model:
                 verdicts += _verdicts_on(judge, selected, requests, stored)
@@ -171,7 +164,7 @@ def plan(
 def _verdicts_on(
     judge: ReplyGrader, questions: Sequence[Question], requests: Sequence[Request], stored: Answers | None
 ) -> list[Request]:
-    """Return the verdicts that are not there on the answers of a sampler: at most one an answer, if not all are."""
+    """Return the missing verdicts on the answers of a sampler; the maximum, one an answer, if answers are missing."""
     if stored is not None:
         return _missing_verdicts(judge, questions, stored.table)
     by_id = {question.id: question for question in questions}
@@ -183,7 +176,7 @@ def _verdicts_on(
 
 
 def _asked_of_recorded(
-    source: RecordedSource, judge: ReplyGrader, questions: Sequence[Question], comparing: Mapping[str, Aggregator]
+    source: RecordedAnswers, judge: ReplyGrader, questions: Sequence[Question], comparing: Mapping[str, Aggregator]
 ) -> list[Stage]:
     """Return the requests to a judge of recorded answers as stages; none without a judge."""
     judge = judge.cached_only()
@@ -204,7 +197,7 @@ def _asked_of_recorded(
 def _of_judge(
     judge: StoredModel | None, verdicts: Sequence[Request], compared: Sequence[tuple[Request, int]]
 ) -> list[Stage]:
-    """Return what a judge is asked as stages: for verdicts, and whether answers mean the same; none without a judge."""
+    """Return the stages of a judge: verdicts, and comparisons of answers; none without a judge."""
     if judge is None:
         return []
     stages = [Stage("verdicts", judge, len(verdicts), verdicts, at_most=bool(verdicts))]
@@ -266,9 +259,7 @@ def in_words(stages: Sequence[Stage]) -> str:
 
 
 def asking_less(stages: Sequence[Stage]) -> list[str]:
-    """Return what is expected of the stages that ask no more than breaking temperatures need, and what those would save
-    and leave out that could, of a model behind a server.
-    """
+    """Return a sentence for each stage with early stopping, and for each of a served model that could have it."""
     sentences = []
     for stage in stages:
         answers = stage.workload().answers

@@ -15,7 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 from robust_eval.aggregator.base import Aggregator
 from robust_eval.answer import GREEDY, EarlyStopping, concat_by_sampler, write_parquet
 from robust_eval.config.config import Config
-from robust_eval.dataset.base import Dataset
+from robust_eval.dataset.selection import Selection
 from robust_eval.error import UserError
 from robust_eval.experiment.corrected import Scored, labels_of
 from robust_eval.experiment.load import Loaded, load
@@ -74,12 +74,11 @@ def run(
 ) -> FinishedExperiment:
     """Run one experiment. Its answers, tables, figures and report lie in ``folder`` afterwards, and in the tracker.
 
-    ``composed`` is the configuration as Hydra composed it, for the record. ``swept`` are the overrides of a job of a
-    sweep. Where ``repeated`` names the folder of an earlier run, everything is asked anew and compared with the answers
-    there. ``make_schedule`` makes the schedule of the questions; by default all are taken, or as many as
-    ``target_half_width`` needs. Raises UserError for mistakes of the user; the tracker then shows the run as failed. A
-    run that fails before anything was asked leaves nothing; one that keeps no question raises NothingKeptError, and
-    leaves what is known of each (:func:`robust_eval.experiment.run_record.write_question_status`).
+    ``composed`` is Hydra's configuration, for the record; ``swept`` are the overrides of a job of a sweep. With
+    ``repeated``, the folder of an earlier run, everything is asked anew and compared with the answers there.
+    ``make_schedule`` makes the schedule of the questions; the default takes all, or as many as ``target_half_width``
+    needs. Raises UserError for mistakes of the user; the tracker then shows the run as failed, unless nothing was
+    asked. A run that keeps no question raises NothingKeptError, after it has written their status.
     """
     name = ", ".join(filter(None, (f"{config.model.name} on {config.dataset.name}", swept)))
     mlruns = Path(config.paths.mlruns)
@@ -150,11 +149,8 @@ def _measure(
         folder=folder,
         watch=watch,
     )
-    schedule: QuestionScheduler = (
-        make_schedule(loop.questions)
-        if make_schedule
-        else SequentialScheduler(config.target_half_width, loop.questions, config.seed)
-    )
+    by_target = partial(SequentialScheduler, config.target_half_width, seed=config.seed)
+    schedule: QuestionScheduler = (make_schedule or by_target)(loop.questions)
     scored = partial(score, metrics, config.seed, read, conditions, source.early_stopping, labels)
     identified = partial(_identified, config.dataset, loaded, begin)
     state, scores, digest = _sample(loop, schedule, scored, identified)
@@ -217,7 +213,7 @@ def _sample(
     return state, scores, digest
 
 
-def _identified(dataset: Dataset, loaded: Loaded, begin: DeferredRun, questions: Sequence[Question]) -> str:
+def _identified(dataset: Selection, loaded: Loaded, begin: DeferredRun, questions: Sequence[Question]) -> str:
     """Return the fingerprint of the data, after which they are logged, and recorded when the run begins."""
     digest = fingerprint(questions, loaded.whole.edition)
     log.info("data set %s: %s", dataset.name, loaded.in_words(digest))
@@ -272,6 +268,6 @@ def score(
         graded = {GREEDY: baseline, **state.graded}
         figures = {name: estimate for each in scores.values() for name, estimate in each.figures().items()}
         scored = Scored(metrics, state.questions, kept, graded, read, early_stopping, figures, seed)
-        if (found := scored.corrected(labels)) is not None:
-            scores[CORRECTED] = found
+        if (corrected := scored.corrected(labels)) is not None:
+            scores[CORRECTED] = corrected
     return scores

@@ -50,9 +50,9 @@ from robust_eval.tracking.run_folder import (
 
 
 class DeferredRun:
-    """The moment at which a model is first asked, or at which the first answers are found in the store.
+    """Deferred run: it starts with the first request, or the first cache hit.
 
-    Until then the run has nothing in the tracker and nothing in its folder. What is to be written there waits.
+    Until then it has nothing in the tracker and nothing in its folder; later writes wait.
     """
 
     def __init__(self, start: Callable[[], Run]) -> None:
@@ -114,7 +114,7 @@ COUNTED = (
 
 
 def run_name(settings: Mapping[str, object], swept: str | None) -> str:
-    """Return what a run is called in a tracker: the method, the model, the data set, and what was swept."""
+    """Return the name of a run in a tracker: the method, the model, the data set, and the swept settings."""
     words = run_labels(settings)
     return ", ".join(filter(None, (*(str(words[name]) for name in ("method", "model", "dataset")), swept)))
 
@@ -132,18 +132,18 @@ def describe(settings: dict[str, Any], composed: DictConfig, folder: Path, recor
 
 
 def run_labels(settings: Mapping[str, object]) -> dict[str, object]:
-    """Return the settings by which people look for runs, under the names that they have for them."""
+    """Return the settings by which people look for runs, under their common names."""
     chosen = {
         group: "+".join(dict.fromkeys(name.split(".")[1] for name in settings if name.startswith(f"{group}.")))
         for group in SEVERAL
     }
-    found: dict[str, object] = {"method": chosen["metric"], "sampler": chosen["sampler"]}
-    found |= {name: settings.get(f"{name}.name") for name in ("model", "dataset")}
-    return found | ({"d": settings["metric.frs.d"]} if "metric.frs.d" in settings else {})
+    labels: dict[str, object] = {"method": chosen["metric"], "sampler": chosen["sampler"]}
+    labels |= {name: settings.get(f"{name}.name") for name in ("model", "dataset")}
+    return labels | ({"d": settings["metric.frs.d"]} if "metric.frs.d" in settings else {})
 
 
 def write_rewrites(rewritten: Rewritten, folder: Path) -> None:
-    """Write what a model replied when it was asked for rewrites, and what became of each; nothing where none was."""
+    """Write the replies of a model to requests for rewrites, and the fate of each rewrite, if there are any."""
     if rewritten.replies.num_rows:
         write_parquet(rewritten.replies, folder / "rewriting.parquet")
         write_parquet(rewritten.found, folder / "rewrites.parquet")
@@ -165,7 +165,7 @@ def curves_of(answers: Mapping[str, Answers]) -> dict[str, pa.Table]:
 def write_question_status(
     questions: Sequence[Question], scores: Mapping[str, Score], folder: Path, record: Run
 ) -> None:
-    """Write what is known of questions of which none is kept: whether each greedy answer is right.
+    """Write the status of questions of which none is kept: the verdicts on their greedy answers.
 
     The run has not finished, so there is no summary; a gate reads this (:mod:`robust_eval.gate.measured_run`).
     """
@@ -192,34 +192,27 @@ def report(result: Result, folder: Path, record: Run) -> None:
 
 
 SHOWN = 3
-"""Answers that differ and are shown."""
+"""Number of differing answers in the sentence."""
 _PLACE = ("question_id", "rewrite", "temperature", "trial")
+_MISSING = (None, None, None)
 
 
 def compared(before: Path, after: Path) -> str:
-    """Say in one sentence how the answers in two files differ. Raises UserError where one holds no answers."""
+    """Return the difference of the answers in two files as one sentence. Raises UserError if one holds no answers."""
     tables = [read_answers(file) for file in (before, after)]
-    asked_by = all(table[SAMPLER].null_count == 0 for table in tables)  # which a run with one sampler need not say
-    first, second = (_by_place(table, [*_PLACE, SAMPLER] if asked_by else _PLACE) for table in tables)
-    places = first.keys() | second.keys()
-    differ = sorted(place for place in places if _said(first.get(place)) != _said(second.get(place)))
-    pairs = [(first[place][2], second[place][2]) for place in places if place not in set(differ)]
-    largest = max((_largest(one, other) for one, other in pairs), default=0.0)
+    has_samplers = all(table[SAMPLER].null_count == 0 for table in tables)  # a run with one need not name it
+    place = (*_PLACE, SAMPLER) if has_samplers else _PLACE
+    columns = ("text", "token_ids", "token_logprobs")
+    first, second = (dict(zip(rows(table, *place), rows(table, *columns), strict=True)) for table in tables)
+    pairs = {each: (first.get(each, _MISSING), second.get(each, _MISSING)) for each in first.keys() | second.keys()}
+    differ = sorted(each for each, (one, other) in pairs.items() if one[:2] != other[:2])
+    same = [(one[2], other[2]) for one, other in pairs.values() if one[:2] == other[:2]]
+    largest = max((_largest(one, other) for one, other in same), default=0.0)
     logprobs = "to the last digit" if largest == 0 else f"log-probabilities differ by {largest:.1g} at most"
     if not differ:
-        return f"the same answers came, all {len(places):,} of them; {logprobs}"
-    examples = "; ".join(
-        f"{_where(place)}: {_shown(first.get(place))} → {_shown(second.get(place))}" for place in differ[:SHOWN]
-    )
-    return f"{len(differ):,} of {len(places):,} answers differ, for example {examples}; of the others {logprobs}"
-
-
-_Row = tuple[str, list[int] | None, list[float] | None]
-
-
-def _by_place(table: pa.Table, place: Sequence[str]) -> dict[tuple[Any, ...], _Row]:
-    rest = rows(table, "text", "token_ids", "token_logprobs")
-    return dict(zip(rows(table, *place), rest, strict=True))
+        return f"the same answers came, all {len(pairs):,} of them; {logprobs}"
+    examples = "; ".join(f"{_where(each)}: {' → '.join(map(_shown, pairs[each]))}" for each in differ[:SHOWN])
+    return f"{len(differ):,} of {len(pairs):,} answers differ, for example {examples}; of the others {logprobs}"
 
 
 def _where(place: tuple[Any, ...]) -> str:
@@ -229,12 +222,8 @@ def _where(place: tuple[Any, ...]) -> str:
     return f"question {question}{reworded} at t = {temperature_name(temperature)}, trial {trial}{asked_by}"
 
 
-def _said(row: _Row | None) -> tuple[str, list[int] | None] | None:
-    return None if row is None else (row[0], row[1])
-
-
-def _shown(row: _Row | None) -> str:
-    return "missing" if row is None else repr(row[0])
+def _shown(answer: tuple[Any, ...]) -> str:
+    return "missing" if answer[0] is None else repr(answer[0])
 
 
 def _largest(one: list[float] | None, other: list[float] | None) -> float:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from robust_eval.aggregator.base import Aggregator, EqualText
-from robust_eval.answer import CURVES, NO_ANSWER, NO_REPLY, SCHEMA, Answers, EarlyStopping, SamplingMetadata, rows
+from robust_eval.answer import NO_ANSWER, NO_REPLY, SCHEMA, Answers, EarlyStopping, SamplingMetadata, rows
 from robust_eval.experiment.models import Models
 from robust_eval.experiment.run_record import DeferredRun, write_answers, write_rewrites
 from robust_eval.experiment.schedule import (
@@ -66,7 +66,7 @@ class RunState(NamedTuple):
 
 
 def joined(parts: Sequence[RunState], order: Sequence[Question]) -> RunState:
-    """Return all parts as one, the questions and their answers in the ``order`` in which the questions stand there."""
+    """Return all parts as one, with questions and answers in ``order``."""
     if len(parts) == 1:
         return parts[0]
     place = {question.id: number for number, question in enumerate(order)}
@@ -98,7 +98,7 @@ def joined(parts: Sequence[RunState], order: Sequence[Question]) -> RunState:
 
 
 def _by_sampler(parts: Iterable[Mapping[str, _Part]]) -> dict[str, list[_Part]]:
-    """Return what each sampler has in the parts; in one whose questions are not kept there is nothing."""
+    """Return the tables of each sampler in the parts; a part without a kept question has none."""
     by_sampler: dict[str, list[_Part]] = {}
     for part in parts:
         for name, each in part.items():
@@ -164,7 +164,7 @@ class SampledAnswers:
         return "greedy" if self.supported_temperatures.greedy else "most frequent"
 
     def conditions(self) -> Mapping[str, Conditions]:
-        """Return the samplers; each satisfies the Conditions protocol."""
+        """Return the samplers, which satisfy the protocol."""
         return self.samplers
 
     def asked(self, questions: Sequence[Question]) -> list[Question]:
@@ -241,14 +241,14 @@ class SampledAnswers:
     def planned(
         self, sampler: str, questions: Sequence[Question], baseline: pa.Table | None
     ) -> tuple[list[Request], Answers | None]:
-        """Return what a sampler may still ask for of a cache-only model, and its answers where that is nothing."""
+        """Return the missing requests of a sampler to a cache-only model, and its answers if there are none."""
         return self.model.planned(self._steps(sampler, questions, baseline), self._verdicts(questions))
 
     def _steps(self, sampler: str, questions: Sequence[Question], baseline: pa.Table | None) -> list[Steps]:
         return self.samplers[sampler].steps(questions, baseline, self.judge, self.seed)
 
     def _verdicts(self, questions: Sequence[Question]) -> VerdictsOf:
-        """Return what says which answers are right; None where there was no reply, or nothing is right or wrong."""
+        """Return the function that gives verdicts on answers; None for one without a reply, or without a key."""
 
         def verdicts(table: pa.Table) -> list[bool | None]:
             graded = self.judge.grade(questions, table)
@@ -264,15 +264,13 @@ class SampledAnswers:
         return "sampled answers" if len(self.samplers) == 1 else f"answers of {sampler}"
 
     def identity(self) -> dict[str, Any]:
-        """Return which temperatures the model takes, where it does not take all that were set."""
-        if self.supported_temperatures.default_only:
+        """Return the supported temperatures, if the model does not support all."""
+        supported = self.supported_temperatures
+        if supported.default_only:
             return {"loaded.temperatures": "the model's own"}
-        metadata = (
-            {}
-            if math.isinf(self.supported_temperatures.highest)
-            else {"loaded.temperatures": f"up to {self.supported_temperatures.highest:g}"}
-        )
-        if not self.supported_temperatures.greedy:
+        capped = not math.isinf(supported.highest)
+        metadata = {"loaded.temperatures": f"up to {supported.highest:g}"} if capped else {}
+        if not supported.greedy:
             metadata["loaded.greedy"] = (
                 f"the most frequent of {PLURALITY_DRAWS} answers at {self._first.temperatures[0]:g}"
             )
@@ -283,53 +281,7 @@ class SampledAnswers:
         return next(iter(self.samplers.values()))
 
 
-@dataclass(frozen=True)
-class RecordedSource:
-    """Answers that somebody else collected."""
-
-    file: RecordedAnswers
-
-    greedy = "recorded"
-
-    def conditions(self) -> Mapping[str, Conditions]:
-        """Return the conditions of each sampler that the file names."""
-        return self.file.conditions()
-
-    def asked(self, questions: Sequence[Question]) -> list[Question]:
-        """Return the questions that have an answer. Raises UserError for the first answer to an unknown question."""
-        return self.file.with_answers(questions)
-
-    def candidates(self, questions: Sequence[Question]) -> list[Question]:
-        """Return all questions."""
-        return list(questions)
-
-    def baseline(self, questions: Sequence[Question]) -> pa.Table:
-        """Return the answers at temperature 0, if there are any."""
-        return self.file.baseline(questions)
-
-    def select(self, questions: Sequence[Question], baseline: pa.Table) -> list[Question]:
-        """Select by the rule in ``sampler.selection``."""
-        return self.file.select(questions, baseline)
-
-    def at_most(self, questions: Sequence[Question]) -> list[Question]:
-        """Return all of them."""
-        return list(questions)
-
-    def answers(self, questions: Sequence[Question], baseline: pa.Table) -> dict[str, Answers]:
-        """Return the answers above temperature 0."""
-        return {name: Answers(table, CURVES.empty_table()) for name, table in self.file.answers(questions).items()}
-
-    @property
-    def early_stopping(self) -> Mapping[str, EarlyStopping]:
-        """How far each sampler asked that asked no more than breaking temperatures need, as the file says."""
-        return {} if self.file.metadata is None else self.file.metadata.early_stopping
-
-    def identity(self) -> dict[str, Any]:
-        """Return the hash of the file."""
-        return {f"identity.answers.{name}": value for name, value in self.file.identity().items()}
-
-
-AnswerSource = SampledAnswers | RecordedSource
+AnswerSource = SampledAnswers | RecordedAnswers
 """Source of a run's answers: its model, or a file of recorded answers."""
 
 
@@ -344,12 +296,8 @@ def answer_source(
     """Return the source of a run's answers: the file of ``recorded`` ones, or the samplers that ask the model."""
     if recorded is not None:
         refuse_early_stopping(recorded, metrics)
-        return RecordedSource(recorded)
-    top_logprobs, judged, name = (
-        max(each.top_logprobs for each in metrics.values()),
-        judge.grader.uses_model,
-        model.config.name,
-    )
+        return recorded
+    judged, name = judge.grader.uses_model, model.config.name
     samplers = {key: each.of_model(key, model.config.remote, name) for key, each in samplers.items()}
     supported = model.temperatures(highest_temperature(samplers.values()))
     samplers = {key: clip_to_supported(key, each, supported, name) for key, each in samplers.items()}
@@ -360,7 +308,7 @@ def answer_source(
         model,
         judge,
         seed,
-        top_logprobs,
+        top_logprobs=max(each.top_logprobs for each in metrics.values()),
         supported_temperatures=supported,
         early_stopping=rules,
         early_stopping_possible=[
@@ -395,10 +343,10 @@ def most_frequent(replies: pa.Table, graded: pa.Table) -> pa.Table:
 
 @dataclass
 class SamplingLoop:
-    """Asks block after block of ``questions``. Whatever came lies in the ``folder`` before the next step.
+    """Samples block after block of ``questions``. All answers so far are in the ``folder`` before the next step.
 
-    ``clusters`` has the aggregator of the samplers of whose answers labels are read. ``parts`` are the blocks that were
-    asked, ``full`` says whether the samplers take no more questions.
+    ``clusters`` has the aggregator of each sampler of whose answers a metric reads labels. ``parts`` are the blocks so
+    far; ``full`` is True once the samplers take no more questions.
     """
 
     questions: Sequence[Question]
@@ -429,10 +377,9 @@ class SamplingLoop:
         return rewritten
 
     def answer(self, rewritten: Rewritten) -> RunState:
-        """Ask for the greedy answers of one more block, select by them, ask for the answers of the samplers and grade
-        them. Return everything that was answered until now.
+        """Sample one more block (greedy answers, selection, further answers, verdicts); return all blocks so far.
 
-        There may be no question that is kept: :meth:`raise_if_none_selected` says why.
+        If no question is kept, :meth:`raise_if_none_selected` raises the reason.
         """
         source, judge = self.source, self.judge
         part = RunState(rewritten, source.asked(rewritten.questions))
@@ -443,7 +390,7 @@ class SamplingLoop:
                 self._leave(part)
                 part = part._replace(baseline=judge.grade(candidates, part.greedy))
                 part = part._replace(kept=self._within_most(source.select(candidates, part.baseline)))
-            if part.greedy.num_rows or isinstance(source, RecordedSource):
+            if part.greedy.num_rows or isinstance(source, RecordedAnswers):
                 log.info("%s answers: %d of %d questions kept", source.greedy, len(part.kept), len(candidates))
             with self.watch.stage("sampling"):
                 part = part._replace(answers=source.answers(part.kept, part.baseline))

@@ -54,7 +54,7 @@ class QuestionScheduler(Protocol):
         """Return the next questions, given the scores of those before; none where that is enough, or none is left."""
 
     def in_words(self, scores: Mapping[str, Score]) -> str:
-        """Say what is known by now; nothing where all are taken at once."""
+        """Return a progress message; empty if all questions are taken at once."""
 
     def reported(self, scores: dict[str, Score]) -> dict[str, Score]:
         """Return the scores of a run that takes no more questions as they are reported: by default as they are."""
@@ -92,7 +92,7 @@ class SequentialScheduler(QuestionScheduler):
         return block
 
     def in_words(self, scores: Mapping[str, Score]) -> str:
-        """Say what is known of the figures, and after how many questions; nothing where none is wanted."""
+        """Return the progress of the figures, and the number of questions so far; empty without a target."""
         if not self.targets:
             return ""
         figures = [
@@ -113,13 +113,13 @@ class SequentialScheduler(QuestionScheduler):
         return {key: _with_stretched(score, progress) for key, score in scores.items()}
 
     def _missing(self, scores: Mapping[str, Score]) -> int:
-        """Return how many questions to take next; 0 where every interval is narrow enough."""
+        """Return the number of questions to take next; 0 if every interval is narrow enough."""
         times = [_times(progress, self.targets[name]) for name, progress in self._progress(scores).items()]
         more = max(times, default=2.0) - 1
         return max(BLOCK, math.ceil(self.taken * more / 2)) if more > ROUNDING else 0
 
     def _progress(self, scores: Mapping[str, Score]) -> dict[str, MetricProgress]:
-        """Return what is known of each figure; nothing where no question is kept yet."""
+        """Return the progress of each figure; nothing before a question is kept."""
         return {name: self._figure(name, scores) for name in self.targets} if scores.keys() - {GREEDY} else {}
 
     def _figure(self, name: str, scores: Mapping[str, Score]) -> MetricProgress:
@@ -155,7 +155,7 @@ def careful_half_width(estimate: Estimate, residuals: Sequence[float], number: i
 
 
 def stretched(estimate: Estimate, half_width: float, limits: Limits) -> Estimate:
-    """Return an estimate whose interval has this half-width, as far as its ``limits`` allow.
+    """Return an estimate with an interval of this half-width, within its ``limits``.
 
     >>> stretched(Estimate(0.5, 0.25, 0.625), 0.25, (0.0, 1.0))
     Estimate(value=0.5, low=0.16666666666666669, high=0.6666666666666666)
@@ -174,7 +174,7 @@ def _with_stretched(score: Score, progress: Mapping[str, MetricProgress]) -> Sco
 
 
 def _times(progress: MetricProgress, target: float) -> float:
-    """Return how many times as many questions a figure needs; twice as many, where it has no interval yet."""
+    """Return the factor by which a figure needs more questions; 2 without an interval."""
     enough = MIN_UNITS / progress.n if progress.n else 2.0
     return max(enough, 2.0 if math.isnan(progress.half_width) else (progress.half_width / target) ** 2)
 
@@ -193,12 +193,8 @@ def in_order(questions: Sequence[Question], seed: int) -> list[Question]:
 
 
 def unit(question: Question) -> tuple[str, str]:
-    """Return what is drawn as one: the question, or the group that it belongs to."""
+    """Return the unit of resampling: the question, or the group that it belongs to."""
     return ("group", question.group) if question.group else ("question", question.id)
-
-
-FIRST, BLOCK = 30, 10
-"""Questions of the first block, and of each later one at least; later ones are a fifth of those before."""
 
 
 class GateScheduler(QuestionScheduler):
@@ -228,13 +224,13 @@ class GateScheduler(QuestionScheduler):
         """Return the next questions; none where the gate is decided, or none is left."""
         if self.order and self._early and whole(judge(self._figures(scores), self._settings.level)) != "INCONCLUSIVE":
             return []
-        most = len(self.left) if not self._early else max(BLOCK, len(self.order) // 5) if self.order else FIRST
+        most = len(self.left) if not self._early else max(BLOCK, len(self.order) // 5) if self.order else MIN_UNITS
         block, self.left = split_at_group_boundary(self.left, most)
         self.order += [(question.id, question.title) for question in block]
         return block
 
     def in_words(self, scores: Mapping[str, Score]) -> str:
-        """Say what is known of the differences; nothing where all questions are asked at once."""
+        """Return the progress of the differences; empty if all questions are asked at once."""
         if not self._early:
             return ""
         said = [
@@ -246,7 +242,7 @@ class GateScheduler(QuestionScheduler):
         return f"{len(self.order):,} of {len(self.order) + len(self.left):,} questions: {', '.join(said)}"
 
     def _figures(self, scores: Mapping[str, Score]) -> list[Differences]:
-        """Return the figures as far as they are known, in the order in which questions were taken."""
+        """Return the known figures, in the order in which questions were taken."""
         place = {question_id: row for row, (question_id, _) in enumerate(self.order)}
         groups = np.array([" ".join(self._unit[question_id]) for question_id, _ in self.order])
         rows = {key: row for row, key in enumerate(self._baseline.run.keys())}
@@ -299,16 +295,13 @@ def reasons_for_full_sampling(
 
 def refuse_early_stopping(file: RecordedAnswers, metrics: Mapping[str, Metric]) -> None:
     """Raise UserError where a metric reads answers in a file that were not asked for because another did not."""
-    if file.metadata is None:
-        return
-    for name, rule in file.metadata.early_stopping.items():
+    for name, rule in file.early_stopping.items():
         thresholds, reasons = _settling(metrics, file.conditions(), name)
         if reasons or thresholds != [rule.threshold]:
             reason = "; ".join(reasons) or f"metric.frs.threshold={thresholds[0]:g} needs others"
             raise UserError(
-                f"{file.file}: {reason}, and those of {name} were asked for with "
-                "sampler.early_stop=true, only as far as "
-                f"breaking temperatures at metric.frs.threshold={rule.threshold:g} need: ask the model with "
+                f"{file.file}: {reason}, and those of {name} were asked for with sampler.early_stop=true, only as far "
+                f"as breaking temperatures at metric.frs.threshold={rule.threshold:g} need: ask the model with "
                 "sampler.early_stop=false, which asks only for the rest"
             )
 
@@ -329,15 +322,15 @@ def _settling(
 
 
 def remember_share(identity: Mapping[str, Any], requested: int, planned: int) -> None:
-    """Keep which share of the planned answers a model of this ``identity`` was asked for."""
+    """Keep the requested share of the planned answers of a model of this ``identity``."""
     store_choice(_MEMORY, _digest(identity), repr(requested / planned))
 
 
 def expected_share(identity: Mapping[str, Any]) -> tuple[float, str]:
-    """Return the share that is expected of a model, and on what that rests."""
+    """Return the expected share for a model, and its reason."""
     try:
         share = float(cached_choice(_MEMORY, _digest(identity)) or "")
-    except ValueError:  # a file of the cache that is not there, or damaged
+    except ValueError:  # a missing or damaged file of the cache
         share = math.nan
     if not 0 <= share <= 1:
         return HALF, "half: no earlier run with this model says more"

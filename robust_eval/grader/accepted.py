@@ -27,7 +27,7 @@ def comparable(texts: Sequence[str]) -> list[str]:
 
 
 def holds(form: str, accepted: Iterable[str]) -> bool:
-    """Return whether a normal form contains one of the accepted ones as whole words."""
+    """Return True if a normal form contains one of the accepted ones as whole words."""
     return any(has_words(form, words) for words in accepted)
 
 
@@ -70,7 +70,7 @@ def compounds(accepted: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def holds_compound(form: str, words: Iterable[str]) -> bool:
-    """Return whether a normal form contains one of the words, possibly with spaces inside.
+    """Return True if a normal form contains one of the words, possibly with spaces inside.
 
     >>> holds_compound("he is bee keeper", ["beekeeper"]), holds_compound("he is bee keepers", ["beekeeper"])
     (True, False)

@@ -69,7 +69,8 @@ class AnswerMatcher:
         self._ascii = all(form.isascii() for form in accepted)
         self._signs = {letter for form in accepted for letter in form if not (letter.isalnum() or letter.isspace())}
         ends = {form.split()[-1] for form in accepted}
-        spoken = {word for end in ends for word in (*_SPOKEN.get(end, ()), *_abbreviations_of(end))}
+        spoken = {word for end in ends for word in _SPOKEN.get(end, ())}
+        spoken |= {name for name, month in MONTH_NAMES.items() if month in ends and name not in MONTHS}
         spoken |= {word for word, value in (*ROMAN.items(), ("i", 1)) if str(value) in ends}
         self._last_words = ends | spoken | ({"sharp"} if "#" in self._signs else set())
         # the longest run of letters and digits of each last word, and numbers also in words: a right reply has one
@@ -89,7 +90,7 @@ class AnswerMatcher:
         return whole_words(*self._plain) if self._plain else re.compile(r"(?!)")
 
     def right(self, reply: str) -> bool:
-        """Return whether the first line of a reply contains an accepted answer."""
+        """Return True if the first line of a reply contains an accepted answer."""
         return any(
             self._pattern.search(form) is not None or holds_compound(form, self._compounds)
             for form in forms(reply, self._accents)
@@ -123,7 +124,7 @@ class AnswerMatcher:
         return NextTokens(right, decided, self._begun(text, texts))
 
     def _possible(self, text: str) -> bool:
-        """Return whether a word of the reply may be the last of an answer; else the reply cannot be right."""
+        """Return True if a word of the reply may be the last of an answer; else the reply cannot be right."""
         if self._needed_pattern.search(text) or not text.isascii():
             return True
         if self._delicate and _WHOLE_NUMBER_WORD.search(text):
@@ -138,12 +139,12 @@ class AnswerMatcher:
         return any(word in joined for word in self._compounds)
 
     def _judged(self, reply: str) -> tuple[bool, bool]:
-        """Return whether a reply is right, and whether every continuation is."""
+        """Return True if a reply is right, and True if every continuation is."""
         right = self.right(reply)
         return right, right and self._stays_right(reply)
 
     def _stays_right(self, reply: str) -> bool:
-        """Return whether the reply is certain to stay right."""
+        """Return True if the reply is certain to stay right."""
         if self._settled(reply + _LETTER):
             return True
         return self._delicate and all(
@@ -151,7 +152,7 @@ class AnswerMatcher:
         )
 
     def _settled(self, reply: str) -> bool:
-        """Return whether the reply contains an accepted answer that no later word can change."""
+        """Return True if the reply contains an accepted answer that no later word can change."""
         return self._plain_pattern.search(normalize(reply, self._accents)) is not None
 
     def _decisive(self, prefix: bytes, text: str, texts: TokenTexts) -> set[int]:
@@ -161,33 +162,28 @@ class AnswerMatcher:
         letters = _LETTERS.search(text)
         tokens: set[int] = set()
         for target in self._last_words:
-            tokens.update(texts.with_word(target))
-            tokens.update(lexicon.abbreviations(target, letters is not None))
+            tokens.update(texts.with_word(target), lexicon.abbreviations(target, letters is not None))
             if _UNSEGMENTED_END.search(target):
                 tokens.update(lexicon.containing(target[-1]))
         targets = [*self._last_words, *(_WORDS_OF_NUMBERS if self._delicate else ())]
         for word in filter(None, begun):
             for target in targets:
                 if len(word) < len(target) and target.startswith(word):
-                    tokens.update(texts.starting_with(target[len(word) :]))
-                    tokens.update(lexicon.apostrophe_ids)
+                    tokens.update(texts.starting_with(target[len(word) :]), lexicon.apostrophe_ids)
         if self._delicate and _MAY_GO_ON.search(unified(text[-64:])):
-            tokens.update(lexicon.number_ids)
-            tokens.update(lexicon.unit_ids)
+            tokens.update(lexicon.number_ids, lexicon.unit_ids)
         elif self._delicate:
             for target in self._last_words:
                 tokens.update(lexicon.numbers_with(target))
         if not self._ascii or self.right(text) or self.right(text + 2 * _LETTER):
-            tokens.update(lexicon.mark_ids)
-            tokens.update(lexicon.binding_ids)
+            tokens.update(lexicon.mark_ids, lexicon.binding_ids)
         tokens.update(self._compounding(text, texts))
         for sign in self._signs:
             tokens.update(lexicon.containing(sign))
         if incomplete_bytes(prefix):
             tokens.update(lexicon.inside_character_ids)
         if letters:
-            tokens.update(lexicon.single_letter_ids)
-            tokens.update(lexicon.after_letter_ids)
+            tokens.update(lexicon.single_letter_ids, lexicon.after_letter_ids)
             if letters.group(1):
                 tokens.update(lexicon.dot_ids)
         return tokens
@@ -212,11 +208,6 @@ class AnswerMatcher:
                 if reply.endswith(form[:done]) and reply[:-done][-1:] in ("", " "):
                     tokens.update(_lexicon(texts).proper_prefixes(form[done:]))
         return np.array(sorted(tokens), dtype=np.intp)
-
-
-def _abbreviations_of(word: str) -> list[str]:
-    """Return the abbreviations of a month."""
-    return [name for name, month in MONTH_NAMES.items() if month == word and name not in MONTHS]
 
 
 class _Lexicon:
@@ -355,41 +346,17 @@ def _last_word(text: str) -> str:
     return key[start:]
 
 
+_CONTINUATIONS = (
+    *("0", "5", ".5", ",000", " 000 000", "-one", " one", " hundred", " million", " and one", " thousand", " first"),
+    *("^2", "e5", "/2", " 1/2", " × 10^3", " x 10^3", "th", " of May", " May", ". B.", " B C", ".B", "+", "#", "-"),
+    *(" sharp", " flat", "'s", "\u0301"),
+)
+
+
 def _continuations(reply: str) -> Iterable[str]:
     """Yield continuations that change the meaning of a number, a letter or a sign at the end of a reply."""
     word = _last_word(reply)
-    yield from (
-        "0",
-        "5",
-        ".5",
-        ",000",
-        " 000 000",
-        "-one",
-        " one",
-        " hundred",
-        " million",
-        " and one",
-        " thousand",
-        " first",
-    )
-    yield from (
-        "^2",
-        "e5",
-        "/2",
-        " 1/2",
-        " × 10^3",
-        " x 10^3",
-        "th",
-        " of May",
-        " May",
-        ". B.",
-        " B C",
-        ".B",
-        "+",
-        "#",
-        "-",
-    )
-    yield from (" sharp", " flat", "'s", "\u0301")
+    yield from _CONTINUATIONS
     for number in _WORDS_OF_NUMBERS:
         if number.startswith(word):
             yield number[len(word) :]

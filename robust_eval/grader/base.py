@@ -33,7 +33,7 @@ NO_JUDGE = "aggregator.model=judge asks the judge whether answers mean the same:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Verdict on one reply: its label, whether it is right, and whether it equals an accepted answer."""
+    """Verdict on one reply: its label; ``exact`` is True if it equals an accepted answer."""
 
     label: str | None
     correct: bool | None
@@ -97,7 +97,6 @@ class LetterChoices:
 
     @property
     def identity(self) -> str:
-        """See Choices."""
         return f"letters {self.count} {self.correct}{' strict' if self.strict else ''}"
 
     def tokens(self, texts: TokenTexts) -> list[Ids]:
@@ -142,7 +141,7 @@ class Grader(ABC):
 
     @abstractmethod
     def right(self, replies: Sequence[FreeReply]) -> Sequence[bool | None]:
-        """Return whether each reply is right; None without a verdict. UserError if a question lacks a field."""
+        """Return True for each right reply, None without a verdict. UserError if a question lacks a field."""
 
     @property
     def judge_config(self) -> ModelConfig | None:
@@ -167,7 +166,7 @@ class Grader(ABC):
         return []
 
     def are_equivalent(self, pairs: Sequence[tuple[Question, str, str]]) -> list[bool | None]:
-        """Return whether two answers to each question are equivalent, or None; UserError without a judge."""
+        """Return True for each pair of equivalent answers, None without a verdict; UserError without a judge."""
         raise UserError(NO_JUDGE)
 
     def comparison_requests(self, pairs: Sequence[tuple[Question, str, str]]) -> list[Request]:
@@ -255,7 +254,9 @@ class Grader(ABC):
             question_id, graded = key
             question, answers = questions[question_id], accepted[question_id]
             if question.choices:
-                verdicts[key] = self._letter_verdict(question, graded)
+                letter = anchored_letter(graded.answer, len(question.choices), self._strict)
+                right = None if question.correct is None else letter == LETTERS[question.correct]
+                verdicts[key] = Verdict(letter, right, right)
             elif not answers:
                 verdicts[key] = Verdict(normalize(graded.answer, self.accents) or None, None, None)
             else:
@@ -268,11 +269,6 @@ class Grader(ABC):
             right = True if reply.identical else right
             verdicts[key] = Verdict(reply.form, right, reply.exact, right is None, reply.uncertain, reply.identical)
         return verdicts
-
-    def _letter_verdict(self, question: Question, graded: _Graded) -> Verdict:
-        letter = anchored_letter(graded.answer, len(question.choices), self._strict)
-        right = None if question.correct is None else letter == LETTERS[question.correct]
-        return Verdict(letter, right, right)
 
     def _free_reply(self, question: Question, graded: _Graded, accepted: tuple[str, ...]) -> FreeReply:
         """Return a free-text reply with the scopes of the search for accepted answers."""
@@ -296,7 +292,7 @@ class Grader(ABC):
         return bool(accepted) and any(self._holds(form, accepted) for form in self._forms(text))
 
     def _holds(self, form: str, accepted: tuple[str, ...]) -> bool:
-        """Return whether a normal form contains an accepted one by the rule of this grader."""
+        """Return True if a normal form contains an accepted one by the rule of this grader."""
         return holds(form, accepted)
 
     def _forms(self, text: str) -> list[str]:

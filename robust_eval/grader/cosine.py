@@ -55,7 +55,7 @@ class Cosine(SentenceGrader):
             raise ValueError(f"similarity must be at least -1 and below 1, not {self.similarity}")
 
     def right(self, replies: Sequence[FreeReply]) -> list[bool]:
-        """Return whether each reply is near an accepted answer; all new texts are embedded together."""
+        """Return True for each reply near an accepted answer; all new texts are embedded together."""
         self._sentences.precompute(text for reply in replies for text in (reply.line, *reply.references))
         return [nearness(self._sentences, reply, reply.references) > self.similarity for reply in replies]
 
@@ -94,7 +94,7 @@ class References(SentenceGrader):
         return super().unusable_aliases(questions)
 
     def right(self, replies: Sequence[FreeReply]) -> list[bool]:
-        """Return whether each reply is nearest to a correct reference; all new texts are embedded together."""
+        """Return True for each reply nearest to a correct reference; all new texts are embedded together."""
         incorrect = {reply.question.id: _incorrect(reply.question) for reply in replies}
         self._sentences.precompute(
             text for reply in replies for text in (reply.line, *reply.references, *incorrect[reply.question.id])

@@ -2,12 +2,11 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from robust_eval.answer import answer_table, with_columns
+from robust_eval.answer import answer_table
 from robust_eval.error import UserError
 from robust_eval.grader.accepted import accepted_answers
 from robust_eval.grader.base import Grader
@@ -86,7 +85,7 @@ def grade_reply(
     """
     if not isinstance(reply, str):
         raise UserError(f"reply must be a text, not {type(reply).__name__}")
-    if not _is_unicode(reply):
+    if any("\ud800" <= sign <= "\udfff" for sign in reply):
         raise UserError("reply must be Unicode text, without half of a surrogate pair")
     question = question_of((answers,) if isinstance(answers, str) else answers, choices)
     extraction = _resolved("reader", reader, READERS, Reader)
@@ -119,10 +118,6 @@ def _texts(name: str, texts: Sequence[str]) -> tuple[str, ...]:
     return tuple(texts)
 
 
-def _is_unicode(text: str) -> bool:
-    return not any("\ud800" <= sign <= "\udfff" for sign in text)
-
-
 def _right_choice(answers: Sequence[str], choices: Sequence[str]) -> int:
     """Return the index of the one choice in the answers, by its letter or its text."""
     names = {answer.strip() for answer in answers}
@@ -142,22 +137,15 @@ def _resolved(
     argument: str, value: str | _Part, registry: Mapping[str, Callable[..., _Part]], kind: type[Any]
 ) -> _Part:
     """Return a reader or grader by its name; an object as it is."""
-    fits = isinstance(value, kind)
-    if isinstance(value, str):
-        if value in registry:
-            return registry[value]()
-    elif fits:
-        return value
+    if isinstance(value, str) and value in registry:
+        return registry[value]()
+    if isinstance(value, kind):
+        return value  # type: ignore[no-any-return]
     received = value if isinstance(value, str) else type(value).__name__
     raise UserError(f"{argument} must be {' or '.join(registry)}, or a {kind.__name__} object, not {received}")
 
 
-@cache
-def _empty_row() -> pa.Table:
-    row = {"question_id": "", "rewrite": 0, "temperature": 0.0, "trial": 0, "text": "", "outcome": "ok", "weight": 1.0}
-    return answer_table([row])
-
-
 def _row(reply: str) -> pa.Table:
     """Return the answer table of one reply."""
-    return with_columns(_empty_row(), {"text": [reply], "outcome": ["ok" if reply.strip() else "empty"]})
+    place = {"question_id": "", "rewrite": 0, "temperature": 0.0, "trial": 0, "weight": 1.0}
+    return answer_table([{**place, "text": reply, "outcome": "ok" if reply.strip() else "empty"}])

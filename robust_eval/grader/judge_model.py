@@ -105,12 +105,10 @@ class JudgeModel(Grader):
 
     @property
     def judge_config(self) -> ModelConfig | None:
-        """See :class:`Grader`."""
         judge: ModelConfig | None = self.model
         return judge
 
     def with_model(self, model: StoredModel, seed: int) -> "JudgeModel":
-        """See :class:`Grader`."""
         other = copy(self)
         other._model, other._seed, other._verdict_rows, other._bias, other._trial_verdicts = model, seed, {}, {}, []
         return other
@@ -127,7 +125,7 @@ class JudgeModel(Grader):
         return super().unusable_aliases(questions)
 
     def right(self, replies: Sequence[FreeReply]) -> list[bool | None]:
-        """Return whether each reply is right; the judge gets all that the cascade leaves open, uncertain ones first."""
+        """Return True for each right reply; the judge gets those that the cascade leaves open, uncertain ones first."""
         compared = self._compared(replies)
         open_ = [reply for reply, right in zip(replies, compared, strict=True) if right is None]
         verdicts = self._majority_verdicts(sorted(open_, key=lambda reply: not reply.uncertain), "verdicts")
@@ -150,7 +148,6 @@ class JudgeModel(Grader):
         return [True if self.cascade == "exact" and reply.exact else None for reply in replies]
 
     def cached_only(self) -> "JudgeModel":
-        """See :class:`Grader`."""
         if self._model is None:
             return self
         other = self.with_model(self._model.cached_only(), self._seed)
@@ -159,7 +156,6 @@ class JudgeModel(Grader):
 
     @property
     def judge(self) -> StoredModel | None:
-        """See :class:`Grader`."""
         return self._model
 
     def expected_requests(self, question: Question, answers: int) -> list[Request]:
@@ -178,7 +174,6 @@ class JudgeModel(Grader):
         return [verdicts[_key(reply)] for reply in replies]
 
     def comparison_requests(self, pairs: Sequence[tuple[Question, str, str]]) -> list[Request]:
-        """See :class:`Grader`."""
         judge = self._comparing()
         return [judge.request(_compared(*pair)) for pair in pairs]
 

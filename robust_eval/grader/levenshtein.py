@@ -45,7 +45,7 @@ class Levenshtein(Grader):
             raise ValueError(f"similarity must be above 0 and at most 1, not {self.similarity}")
 
     def right(self, replies: Sequence[FreeReply]) -> list[bool]:
-        """Return whether each reply is spelt almost like an accepted answer."""
+        """Return True for each reply that is spelt almost like an accepted answer."""
         return [any(self._is_similar(reply.form, alias) for alias in reply.accepted) for reply in replies]
 
     def _is_similar(self, reply: str, alias: str) -> bool:
@@ -55,7 +55,7 @@ class Levenshtein(Grader):
 
 
 def _is_misspelt(one: str, other: str) -> bool:
-    """Return whether two similar forms differ in the spelling of their words only."""
+    """Return True if two similar forms differ in the spelling of their words only."""
     words, counterparts = one.split(), other.split()
     if "".join(words) == "".join(counterparts):
         return True
@@ -79,7 +79,7 @@ def _shared(words: Sequence[str], counterparts: Sequence[str]) -> int:
 
 
 def _is_same_word(one: str, other: str) -> bool:
-    """Return whether two different words may be one misspelt word; one may be empty, an omitted word."""
+    """Return True if two different words may be one misspelt word; one may be empty, an omitted word."""
     if not (one and other):
         return one + other not in _DENIALS
     symbols = _symbol(one), _symbol(other)
@@ -105,7 +105,7 @@ def _symbol(word: str) -> str | None:
 
 
 def _is_exchanged(one: str, other: str, table: Iterable[Sequence[str]]) -> bool:
-    """Return whether two words differ in affixes of one row: the least edit of the words must exchange these.
+    """Return True if two words differ in affixes of one row: the least edit of the words must exchange these.
 
     >>> _is_exchanged("hypotension", "hypertention", _OPPOSED), _is_exchanged("innocent", "inocent", _OPPOSED)
     (True, False)

@@ -30,13 +30,12 @@ class Matching(Grader):
             raise ValueError(f"grader.spelling must be lenient or strict, got {self.spelling}")
 
     def right(self, replies: Sequence[FreeReply]) -> list[bool]:
-        """Return whether each reply contains an accepted answer, or is one."""
+        """Return True for each reply that contains an accepted answer, or is one."""
         if self.contains == "equal":
             return [reply.exact for reply in replies]
         return [reply.exact or any(self._holds(form, reply.accepted) for form in reply.searched) for reply in replies]
 
     def _holds(self, form: str, accepted: tuple[str, ...]) -> bool:
-        """See Grader."""
         if self.contains == "substring":
             aliases = [alias for alias in accepted if not is_one_character(alias)]
             return holds(form, accepted) or any(alias in form for alias in aliases)

@@ -1,7 +1,7 @@
 """Reader and grader of replies, combined: replies are read and graded by the question as it was shown."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -68,10 +68,6 @@ class ReplyGrader:
     def choices(self, question: Question) -> Choices | None:
         """Return the letters of a multiple-choice question."""
         return self.grader.choices(question)
-
-    def unusable_aliases(self, questions: Sequence[Question]) -> Mapping[str, int]:
-        """See Grader."""
-        return self.grader.unusable_aliases(questions)
 
 
 def _different(replies: pa.Table) -> tuple[pa.Table, pa.Array]:

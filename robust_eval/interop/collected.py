@@ -1,8 +1,7 @@
-"""Answers of several logs together: a table of answers and its questions, for each model and task."""
+"""Answers of several logs: a table of answers and its questions, for each model and task."""
 
 import json
-import logging
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -12,18 +11,16 @@ import pyarrow as pa
 
 from robust_eval.answer import SAMPLER, SCHEMA, with_sampling_metadata
 from robust_eval.error import UserError, first_line
-from robust_eval.interop.every_eval_ever import is_instance, read_every_eval_ever
+from robust_eval.interop.every_eval_ever import read_every_eval_ever
 from robust_eval.interop.helm import read_helm
 from robust_eval.interop.inspect_log import is_inspect, read_inspect
-from robust_eval.interop.lm_eval_samples import is_lm_eval, read_lm_eval
+from robust_eval.interop.lm_eval_samples import read_lm_eval
 from robust_eval.interop.logged_answer import LoggedAnswer, RequestSettings
-from robust_eval.interop.openai_batch import is_output, is_request, read_batch
+from robust_eval.interop.openai_batch import read_batch
 from robust_eval.normalization import normalize
 from robust_eval.question import Question
 from robust_eval.runtime.files import json_line, regular, text_lines
 from robust_eval.runtime.text import printable
-
-log = logging.getLogger(__name__)
 
 SCORE = "score."
 """Prefix of the column of a harness's own scorer."""
@@ -31,8 +28,8 @@ SCORE = "score."
 
 @dataclass
 class Collected:
-    """The answers of one model to one task. ``questions`` have their keys as far as the logs have them; ``request`` are
-    the settings of the first answer.
+    """Answers of one model to one task. ``questions`` have the keys that the logs have; ``request`` holds the settings
+    of the first answer.
     """
 
     model: str
@@ -46,18 +43,13 @@ class Collected:
     """Reason why a question has no key, by question id."""
 
     @property
-    def keyed(self) -> int:
-        """The number of questions with a key."""
-        return len(self.keyed_ids)
-
-    @property
-    def keyed_ids(self) -> list[str]:
-        """The ids of the questions that have a key."""
-        return [each.id for each in self.questions if each.answers or each.correct is not None]
+    def keyed(self) -> list[Question]:
+        """Questions that have a key."""
+        return [each for each in self.questions if each.answers or each.correct is not None]
 
     @property
     def ungraded(self) -> dict[str, list[str]]:
-        """The ids of the questions whose answers cannot be graded, by the reason."""
+        """Ids of the questions whose answers cannot be graded, by the reason."""
         by_reason: dict[str, list[str]] = {}
         for each in self.questions:
             if not each.answers and each.correct is None:
@@ -77,15 +69,24 @@ class Collected:
     def json_lines(self) -> str:
         """Write the questions that have a key in the layout of ``dataset=jsonl``."""
         lines = []
-        for question in self.questions:
-            if question.answers or question.correct is not None:
-                record = {("question" if name == "text" else name): value for name, value in asdict(question).items()}
-                lines.append(json.dumps({name: value for name, value in record.items() if value not in ("", (), None)}))
+        for question in self.keyed:
+            record = {("question" if name == "text" else name): value for name, value in asdict(question).items()}
+            lines.append(json.dumps({name: value for name, value in record.items() if value not in ("", (), None)}))
         return "".join(f"{line}\n" for line in lines)
 
 
+_FIELDS = (
+    ("lm_eval", {"doc_id", "doc", "arguments", "resps"}),
+    ("batch_output", {"custom_id", "response"}),
+    ("batch_output", {"custom_id", "error"}),
+    ("batch_request", {"custom_id", "body"}),
+    ("instances", {"schema_version", "evaluation_id", "sample_id"}),
+)
+"""Formats of JSON Lines, and fields of their first line that tell them apart."""
+
+
 def harness_of(file: Path) -> str | None:
-    """Return which harness wrote a file; None where it is none that is known. UserError where it cannot be read."""
+    """Return the format of a log; None for any other file. UserError if it cannot be read."""
     try:
         if not regular(file).is_file():
             return None
@@ -104,12 +105,12 @@ def harness_of(file: Path) -> str | None:
         first = json_line(line, f"{file}, line {number}") if number else None
     except UserError:
         return None
-    formats = {"lm_eval": is_lm_eval, "batch_output": is_output, "batch_request": is_request, "instances": is_instance}
-    return next((name for name, is_one in formats.items() if is_one(first)), None)
+    present = first.keys() if isinstance(first, dict) else set()
+    return next((name for name, names in _FIELDS if names <= present), None)
 
 
 def collect(files: Sequence[Path]) -> list[Collected]:
-    """Read logs of any harness together: those of one model and task are one. UserError names what is broken."""
+    """Read logs of any harness, and join those of one model and task. UserError names what is broken."""
     harnesses = {file: harness_of(file) for file in files}
     if len(harnesses) < len(files):
         raise UserError("a log is named twice")
@@ -141,19 +142,19 @@ def _refuse_failed(run_name: str, answers: Sequence[LoggedAnswer]) -> None:
 
 
 def _all_answers(harnesses: dict[Path, str | None]) -> Iterator[LoggedAnswer]:
-    of: dict[str | None, list[Path]] = {}
+    of: dict[str | None, list[Path]] = defaultdict(list)
     for file, kind in harnesses.items():
-        of.setdefault(kind, []).append(file)
-    for file in of.get("inspect", ()):
+        of[kind].append(file)
+    for file in of["inspect"]:
         yield from read_inspect(file)
-    for file in of.get("lm_eval", ()):
+    for file in of["lm_eval"]:
         yield from read_lm_eval(file)
-    if "batch_request" in of or "batch_output" in of:
-        yield from read_batch(of.get("batch_request", []), of.get("batch_output", []))
-    for file in of.get("helm", ()):
+    if of["batch_request"] or of["batch_output"]:
+        yield from read_batch(of["batch_request"], of["batch_output"])
+    for file in of["helm"]:
         yield from read_helm(file)
-    for file in of.get("instances", ()):
-        yield from read_every_eval_ever(file, of.get("every_eval_ever", []))
+    for file in of["instances"]:
+        yield from read_every_eval_ever(file, of["every_eval_ever"])
 
 
 def _collected(model: str, task: str, answers: Sequence[LoggedAnswer]) -> Collected:

@@ -20,22 +20,16 @@ from robust_eval.answer import DEFAULT_TEMPERATURE, NO_REPLY, temperature_name, 
 from robust_eval.error import UserError, first_line
 from robust_eval.interop.finished_answers import Condition, FinishedAnswers, right_answers, verdict
 from robust_eval.interop.logged_answer import LoggedAnswer, RequestSettings, of_kind, question_of, texts
-from robust_eval.interop.own_mark import MARK, columns_of, mark_of, marked
+from robust_eval.interop.own_mark import MARK, columns_of, marked
 from robust_eval.metric.metric_spec import curve_and_temperature
 from robust_eval.runtime.files import json_lines, parsed_json, read_json
 
 
-def is_instance(first: Any) -> bool:
-    """Tell whether the first line of a file is an instance of Every Eval Ever."""
-    return isinstance(first, dict) and {"schema_version", "evaluation_id", "sample_id"} <= first.keys()
-
-
 def read_every_eval_ever(file: Path, records: Sequence[Path]) -> Iterator[LoggedAnswer]:
-    """Yield the answers in a file of instances; ``records`` are the JSON files that were named beside it.
+    """Yield the answers in a file of instances; ``records`` are JSON files that describe them.
 
-    An instance stands once for each metric: of those of one temperature the answers of the first metric are taken.
-    What we wrote ourselves stands once (:mod:`robust_eval.interop.own_mark`).
-    UserError names the sample.
+    The format repeats an instance for each metric: the answers of the first metric at each temperature are taken, and
+    all of those with a mark (:mod:`robust_eval.interop.own_mark`). UserError names the sample.
     """
     temperatures = dict(_temperatures([*records, *sorted(file.parent.glob("*.json"))]))
     metrics: dict[tuple[str, str, float], Any] = {}
@@ -80,7 +74,7 @@ def read_every_eval_ever(file: Path, records: Sequence[Path]) -> Iterator[Logged
 
 
 def _mark(record: Any, where: str) -> Any:
-    """Return what an instance that we wrote says besides; None where another wrote it."""
+    """Return the mark of an instance that we wrote; None for any other."""
     mark = of_kind(record, "metadata", dict, where, {}).get(MARK)
     try:
         return None if mark is None else parsed_json(str(mark))
@@ -89,8 +83,8 @@ def _mark(record: Any, where: str) -> Any:
 
 
 def _temperatures(records: Sequence[Path]) -> Iterator[tuple[tuple[str, Any], float]]:
-    """Yield the temperature that a record names, for each result by the ids of evaluation and result; for the
-    evaluation alone (None) that of the last.
+    """Yield the temperature of each result in the records, by the ids of evaluation and result; for the evaluation
+    alone (None) that of the last.
     """
     for file in records:
         try:
@@ -100,10 +94,8 @@ def _temperatures(records: Sequence[Path]) -> Iterator[tuple[tuple[str, Any], fl
         if not isinstance(whole, dict) or "evaluation_results" not in whole:
             continue
         for result in of_kind(whole, "evaluation_results", list, str(file)):
-            settings = of_kind(
-                of_kind(result, "generation_config", dict, str(file), {}), "generation_args", dict, str(file), {}
-            )
-            t = settings.get("temperature")
+            config = of_kind(result, "generation_config", dict, str(file), {})
+            t = of_kind(config, "generation_args", dict, str(file), {}).get("temperature")
             if isinstance(t, int | float) and t >= 0:
                 evaluation = of_kind(whole, "evaluation_id", str, str(file))
                 yield (evaluation, None), float(t)
@@ -111,14 +103,12 @@ def _temperatures(records: Sequence[Path]) -> Iterator[tuple[tuple[str, Any], fl
 
 
 SCHEMA_VERSION = "0.3.0"
-LEVEL = 0.95
-"""Of the intervals."""
 
 
 def write_every_eval_ever(answers: FinishedAnswers, folder: Path) -> list[Path]:
-    """Write record and instances where the format wants them, ``data/TASK/DEVELOPER/MODEL/``; return both files.
+    """Write record and instances into the format's folder, ``data/TASK/DEVELOPER/MODEL/``; return both files.
 
-    UserError for answers that are no repeats, but enumerated with their probabilities.
+    UserError for answers that are enumerated with their probabilities.
     """
     if answers.enumerated:
         raise UserError(
@@ -179,7 +169,7 @@ def _part(name: str) -> str:
 
 
 def _result_id(condition: Condition) -> str:
-    """Return which result an answer belongs to: the share of right ones under its condition."""
+    """Return the id of an answer's result: the share of right answers under its condition."""
     reworded = f".rewrite{condition.rewrite}" if condition.rewrite else ""
     return f"right.{condition.sampler}.t{temperature_name(condition.temperature)}{reworded}"
 
@@ -230,7 +220,7 @@ def _figure_results(answers: FinishedAnswers) -> Iterator[dict[str, Any]]:
         if (n := run.n(name)) is not None:
             uncertainty["num_samples"] = n
         if estimate.low == estimate.low:
-            ends = {"lower": estimate.low, "upper": estimate.high, "confidence_level": LEVEL}
+            ends = {"lower": estimate.low, "upper": estimate.high, "confidence_level": 0.95}
             uncertainty["confidence_interval"] = ends | {"method": "over questions"}
         curve = curve_and_temperature(name)
         settings = {} if curve is None or curve[1] != curve[1] else {"temperature": curve[1]}
@@ -262,7 +252,7 @@ def _instances(answers: FinishedAnswers, evaluation_id: str, model: str) -> Iter
     for condition in answers.conditions:
         question = condition.question
         target = right_answers(condition.arranged)
-        mark = mark_of(question, condition.rewrite, condition.temperature, condition.sampler_mark, answers.metadata)
+        mark = condition.mark(answers.metadata)
         hashed = hashlib.sha256((condition.wording + "".join(target)).encode()).hexdigest()
         for row in condition.rows:
             right = verdict(row)

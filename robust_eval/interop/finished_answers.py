@@ -1,4 +1,4 @@
-"""The answers of a finished run, in the order in which other harnesses are given them."""
+"""Answers of a finished run, in the order of an export."""
 
 import math
 from collections.abc import Iterator, Set
@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from robust_eval.answer import GREEDY, NO_REPLY, SAMPLER, SamplingMetadata, read_sampling_metadata, temperature_name
 from robust_eval.experiment.corrected import LabelledRun
+from robust_eval.interop.own_mark import mark_of
 from robust_eval.prompt.arrangement import read_arrangement
 from robust_eval.prompt.pushback import form_of_all
 from robust_eval.question import LETTERS, Question
@@ -42,10 +43,10 @@ class Condition(NamedTuple):
         arrangement = read_arrangement(self.rows[0]["form"])
         return self.question if arrangement is None else arrangement.of(self.question)
 
-    @property
-    def sampler_mark(self) -> str | None:
-        """The sampler as a mark says it; None for greedy answers: their temperature says it."""
-        return None if self.sampler == GREEDY else self.sampler
+    def mark(self, metadata: SamplingMetadata) -> dict[str, Any]:
+        """Return the mark of the answers; without a sampler for greedy ones."""
+        sampler = None if self.sampler == GREEDY else self.sampler
+        return mark_of(self.question, self.rewrite, self.temperature, sampler, metadata)
 
 
 @dataclass(frozen=True)
@@ -139,7 +140,7 @@ class FinishedAnswers:
 
 
 def _put(rewrite: int, form: str | None) -> Iterator[str]:
-    """Yield how a question was put, where not as it stands."""
+    """Yield the form of a question, unless it was asked as it stands."""
     if rewrite:
         yield form_of_all(form) if form else f"rewrite {rewrite}"
 
@@ -150,7 +151,7 @@ def _untaken(name: str, taken: Set[str]) -> str:
 
 
 def right_answers(question: Question) -> list[str]:
-    """Return what is right: the accepted answers, or the letter of the right choice."""
+    """Return the accepted answers, or the letter of the right choice."""
     if question.choices:
         return [] if question.correct is None else [LETTERS[question.correct]]
     return list(question.answers)

@@ -5,6 +5,7 @@ rewrites of the question.
 """
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,10 @@ from robust_eval.interop.logged_answer import (
     logprobs_columns,
     of_kind,
     question_of,
+    temperature_of,
     texts,
 )
+from robust_eval.question import Question
 from robust_eval.runtime.files import read_json
 from robust_eval.runtime.finish_reasons import end_of
 
@@ -28,7 +31,6 @@ def read_helm(file: Path) -> Iterator[LoggedAnswer]:
     except ValueError as problem:
         raise UserError(f"{file} is no whole scenario state of HELM: {first_line(problem)}") from problem
     spec = of_kind(whole, "adapter_spec", dict, str(file))
-    model = of_kind(spec, "model", str, str(file), "recorded")
     perturbed: dict[tuple[str, str], int] = {}
     originals: dict[str, str] = {}
     for number, state in enumerate(of_kind(whole, "request_states", list, str(file)), start=1):
@@ -48,46 +50,50 @@ def read_helm(file: Path) -> Iterator[LoggedAnswer]:
         text = of_kind(of_kind(instance, "input", dict, where), "text", str, where)
         if not rewrite:
             originals.setdefault(instance_id, text)
-        yield from _answers(
-            state, instance, spec, instance_id, originals.get(instance_id, text), rewrite, model, file, where
+        request = of_kind(state, "request", dict, where)
+        limit = request.get("max_tokens")
+        logged = partial(
+            LoggedAnswer,
+            model=of_kind(spec, "model", str, str(file), "recorded"),
+            task=file.parent.name.split(":")[0] or "helm",
+            question=_question(state, instance, originals.get(instance_id, text), where),
+            temperature=temperature_of(request.get("temperature", 1.0), where),
+            where=where,
+            rewrite=rewrite,
+            request=RequestSettings(
+                (("user", of_kind(request, "prompt", str, where, "?")),),
+                tuple(texts(request.get("stop_sequences"))),
+                limit if type(limit) is int else None,
+                chat=False,
+            ),
         )
+        result = of_kind(state, "result", dict, where, {})
+        completions = of_kind(result, "completions", list, where, []) if result.get("success") else []
+        if not completions:
+            yield logged(text=None, columns={"outcome": "error"})
+        for each in completions:
+            yield logged(text=str(each.get("text") or ""), columns=_columns(each, where))
 
 
-def _answers(
-    state: Any, instance: Any, spec: Any, instance_id: str, text: str, rewrite: int, model: str, file: Path, where: str
-) -> Iterator[LoggedAnswer]:
+def _question(state: Any, instance: Any, text: str, where: str) -> Question:
     mapping = of_kind(state, "output_mapping", dict, where, {})
-    right = []
-    for reference in of_kind(instance, "references", list, where, []):
-        if "correct" in of_kind(reference, "tags", list, where, []):
-            right.append(of_kind(of_kind(reference, "output", dict, where), "text", str, where))
-    question = question_of(instance_id, text, right, [str(choice) for choice in mapping.values()], where)
-    request = of_kind(state, "request", dict, where)
-    temperature = float(of_kind(request, "temperature", (int, float), where, 1.0))
-    if not 0 <= temperature < float("inf"):
-        raise UserError(f"{where}: the temperature must be 0 or more, not {temperature!r}")
-    limit = request.get("max_tokens")
-    request_settings = RequestSettings(
-        (("user", of_kind(request, "prompt", str, where, "?")),),
-        tuple(texts(request.get("stop_sequences"))),
-        limit if type(limit) is int else None,
-        chat=False,
-    )
-    task = file.parent.name.split(":")[0] or "helm"
-    result = of_kind(state, "result", dict, where, {})
-    completions = of_kind(result, "completions", list, where, []) if result.get("success") else []
-    if not completions:
-        yield LoggedAnswer(
-            model, task, question, temperature, None, where, rewrite, request_settings, columns={"outcome": "error"}
-        )
-    for each in completions:
-        finish = of_kind(each, "finish_reason", dict, where, {}).get("reason")
-        thinking = of_kind(each, "thinking", dict, where, {}).get("text")
-        columns: dict[str, Any] = {"finish_reason": end_of(finish)}
-        if isinstance(thinking, str):
-            columns["reasoning"] = thinking
-        tokens = [float(of_kind(t, "logprob", (int, float), where)) for t in of_kind(each, "tokens", list, where, [])]
-        if any(tokens):  # HELM writes 0 where the server gave none
-            columns |= logprobs_columns((logprob, ()) for logprob in tokens)
-        reply = str(each.get("text") or "")
-        yield LoggedAnswer(model, task, question, temperature, reply, where, rewrite, request_settings, columns=columns)
+    right = [
+        of_kind(of_kind(reference, "output", dict, where), "text", str, where)
+        for reference in of_kind(instance, "references", list, where, [])
+        if "correct" in of_kind(reference, "tags", list, where, [])
+    ]
+    return question_of(instance["id"], text, right, [str(choice) for choice in mapping.values()], where)
+
+
+def _columns(completion: Any, where: str) -> dict[str, Any]:
+    """Return the further columns of an answer."""
+    finish = of_kind(completion, "finish_reason", dict, where, {}).get("reason")
+    columns: dict[str, Any] = {"finish_reason": end_of(finish)}
+    thinking = of_kind(completion, "thinking", dict, where, {}).get("text")
+    if isinstance(thinking, str):
+        columns["reasoning"] = thinking
+    tokens = of_kind(completion, "tokens", list, where, [])
+    logprobs = [float(of_kind(token, "logprob", (int, float), where)) for token in tokens]
+    if any(logprobs):  # HELM writes 0 where the server gave none
+        columns |= logprobs_columns((logprob, ()) for logprob in logprobs)
+    return columns

@@ -5,7 +5,6 @@ The samples are checked by inspect_ai's own classes (robust_eval[inspect]); the 
 """
 
 import json
-import math
 import re
 import zipfile
 import zlib
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from robust_eval.answer import DEFAULT_TEMPERATURE, NO_REPLY
+from robust_eval.answer import NO_REPLY
 from robust_eval.error import UserError, first_line
 from robust_eval.interop.finished_answers import Condition, FinishedAnswers, right_answers, verdict
 from robust_eval.interop.logged_answer import (
@@ -28,8 +27,9 @@ from robust_eval.interop.logged_answer import (
     lettered_options,
     logprobs_columns,
     question_of,
+    temperature_of,
 )
-from robust_eval.interop.own_mark import MARK, columns_of, mark_of, marked
+from robust_eval.interop.own_mark import MARK, columns_of, marked
 from robust_eval.question import LETTERS, Question
 from robust_eval.runtime.files import WHOLE, member, parsed_json, read_json, refuse_members
 from robust_eval.runtime.finish_reasons import end_of
@@ -68,16 +68,13 @@ def read_inspect(file: Path) -> Iterator[LoggedAnswer]:
     answers: list[tuple[LoggedAnswer, Any]] = []
     graders: set[tuple[str, bool]] = set()
     for where, raw in _samples(file, header.eval.dataset.sample_ids or (), ZstdError):
-        at = _last_config(raw).get("temperature", config.temperature)
         try:
             if not isinstance(raw, dict):
                 raise ValueError(f"a sample is an object, not {type(raw).__name__}")
             sample = EvalSample.model_validate({name: value for name, value in raw.items() if name not in _LEFT})
         except (*_BROKEN, RecursionError) as problem:
             raise UserError(f"{where}: no sample of inspect_ai: {reason(problem)}") from problem
-        if at is not None and (isinstance(at, bool) or not isinstance(at, int | float) or not 0 <= at < math.inf):
-            raise UserError(f"{where}: the temperature must be a number of 0 or more, not {at!r:.40}")
-        temperature = DEFAULT_TEMPERATURE if at is None else float(at)
+        temperature = temperature_of(_last_config(raw).get("temperature", config.temperature), where)
         stop = tuple(config.stop_seqs or ())
         graders |= _graders(sample.scores or {})
         answer = _answer(sample, header.eval.model, header.eval.task, temperature, stop, config.max_tokens, where)
@@ -110,7 +107,7 @@ def _refuse_large(file: Path) -> None:
 
 
 def _graders(scores: Any) -> set[tuple[str, bool]]:
-    """Return the names of scorers, and whether each asks a model: model_graded_qa and the like, under any name."""
+    """Return the names of scorers, each with True if it asks a model: model_graded_qa and the like, under any name."""
     return {
         (name, name.rpartition("/")[2].startswith("model_graded") or "grading" in (score.metadata or {}))
         for name, score in scores.items()
@@ -118,9 +115,9 @@ def _graders(scores: Any) -> set[tuple[str, bool]]:
 
 
 def _samples(file: Path, ids: Sequence[Any], zstd_error: type[Exception]) -> Iterator[tuple[str, Any]]:
-    """Yield where each sample stands, for a person, and its JSON; of a sample that stands twice the last.
+    """Yield the place of each sample, for messages, and its JSON; the last of several with one name.
 
-    Samples of an .eval log are written as they end. They come in the order of the data set, ``ids``, as far as it says.
+    An .eval log has its samples in the order in which they ended. They come in the order of ``ids``, others last.
     """
     if file.suffix.lower() == ".json":
         whole = read_json(file)
@@ -148,7 +145,7 @@ def _samples(file: Path, ids: Sequence[Any], zstd_error: type[Exception]) -> Ite
 
 
 def _last_config(raw: Any) -> dict[str, Any]:
-    """Return with which settings the model was called last: a solver may have others than the log's header."""
+    """Return the settings of the last call of the model, in which a solver may override the log's header."""
     events = raw.get("events") if isinstance(raw, dict) else None
     calls = [each for each in events or [] if isinstance(each, dict) and each.get("event") == "model"]
     config = calls[-1].get("config") if calls else None
@@ -158,11 +155,15 @@ def _last_config(raw: Any) -> dict[str, Any]:
 def _answer(
     sample: Any, model: str, task: str, temperature: float, stop: tuple[str, ...], max_tokens: int | None, where: str
 ) -> LoggedAnswer:
-    question_text = sample.input if isinstance(sample.input, str) else _last_of_user(sample.input)
+    if isinstance(sample.input, str):
+        question_text = sample.input
+    else:
+        question_text = next((each.text for each in reversed(sample.input) if each.role == "user"), "")
     question, ungraded = _question(sample, question_text, where)
-    choice = next(iter(sample.output.choices), None)
-    text = sample.output.completion if choice is not None else None
-    columns = {"outcome": _outcome(sample, choice, text), **output_columns(sample.output)}
+    text = sample.output.completion if sample.output.choices else None
+    outcome = "error" if sample.error is not None else failure(sample.output)
+    if outcome is None and sample.limit is not None and not text:
+        outcome = "error"
     last = len(sample.messages) - (bool(sample.messages) and sample.messages[-1].role == "assistant")
     messages = tuple((each.role, each.text) for each in sample.messages[:last])
     return LoggedAnswer(
@@ -173,7 +174,7 @@ def _answer(
         text=text,
         where=where,
         request=RequestSettings(messages, stop, max_tokens),
-        columns=columns,
+        columns={"outcome": outcome, **output_columns(sample.output)},
         scores=_scores(sample.scores or {}),
         ungraded=ungraded,
         error="" if text or sample.error is None else _error_line(sample.error),
@@ -186,7 +187,7 @@ def _error_line(error: Any) -> str:
 
 
 def _question(sample: Any, question_text: str, where: str) -> tuple[Question, str]:
-    """Return the question of a sample, and why it has no key; empty where it has one, or no target.
+    """Return the question of a sample, and the reason if it has no key; empty if it has one, or no target.
 
     A target that is a letter needs choices: those of the sample, or those that its input lists.
     """
@@ -208,12 +209,13 @@ def _question(sample: Any, question_text: str, where: str) -> tuple[Question, st
 
 
 def output_columns(output: Any) -> dict[str, Any]:
-    """Return what an output of inspect_ai (``ModelOutput``) says of its first choice besides the text, as columns."""
+    """Return the further columns of an answer: of the first choice of an output of inspect_ai (``ModelOutput``)."""
     columns: dict[str, Any] = {}
-    choice = next(iter(output.choices), None)
-    if choice is not None:
+    for choice in output.choices[:1]:
         columns["finish_reason"] = end_of(choice.stop_reason)
-        columns |= _reasoning(choice.message)
+        contents = choice.message.content if isinstance(choice.message.content, list) else []
+        if reasoning := "\n".join(part.reasoning for part in contents if part.type == "reasoning"):
+            columns["reasoning"] = reasoning
         if choice.logprobs is not None:
             columns |= logprobs_columns(
                 (each.logprob, [top.logprob for top in each.top_logprobs or ()]) for each in choice.logprobs.content
@@ -224,23 +226,11 @@ def output_columns(output: Any) -> dict[str, Any]:
     return columns
 
 
-def _outcome(sample: Any, choice: Any, text: str | None) -> str | None:
-    """Return what became of a sample; None where its text says so. A limit that left no text is an error."""
-    if sample.error is not None or choice is None or (sample.output.error and not text):
+def failure(output: Any) -> str | None:
+    """Return the outcome of an output of inspect_ai without an answer; None for any other."""
+    if not output.choices or (output.error and not output.completion):
         return "error"
-    if choice.stop_reason == "content_filter":
-        return "filtered_reply"
-    return "error" if sample.limit is not None and not text else None
-
-
-def _reasoning(message: Any) -> dict[str, Any]:
-    contents = message.content if isinstance(message.content, list) else []
-    reasoning = "\n".join(part.reasoning for part in contents if part.type == "reasoning")
-    return {"reasoning": reasoning} if reasoning else {}
-
-
-def _last_of_user(messages: Any) -> str:
-    return next((each.text for each in reversed(messages) if each.role == "user"), "")
+    return "filtered_reply" if output.choices[0].stop_reason == "content_filter" else None
 
 
 def _scores(scores: Any) -> dict[str, float]:
@@ -254,7 +244,7 @@ def _scores(scores: Any) -> dict[str, float]:
 
 
 def reason(problem: BaseException) -> str:
-    """Return why a log cannot be read, in one line: of pydantic the first field that is wrong."""
+    """Return the reason why a log cannot be read, in one line: the first wrong field of pydantic."""
     errors = getattr(problem, "errors", None)
     if callable(errors) and (field_errors := errors()):
         place = ".".join(str(part) for part in field_errors[0].get("loc", ()))
@@ -267,16 +257,12 @@ def reason(problem: BaseException) -> str:
 
 
 def is_inspect(file: Path) -> bool:
-    """Tell whether a file is a log of inspect_ai."""
-    if file.suffix.lower() == ".eval":
-        return True
-    return _opens_with(file, '"version"', '"eval"') if file.suffix.lower() == ".json" else False
-
-
-def _opens_with(file: Path, *names: str) -> bool:
+    """Return True for a log of inspect_ai."""
+    if file.suffix.lower() != ".json":
+        return file.suffix.lower() == ".eval"
     with open(file, "rb") as content:
-        start = content.read(4096).decode("utf-8", "replace")
-    return start.lstrip("\ufeff \r\n\t").startswith("{") and all(name in start for name in names)
+        start = content.read(4096).decode("utf-8", "replace").lstrip("\ufeff \r\n\t")
+    return start.startswith("{") and '"version"' in start and '"eval"' in start
 
 
 _STOPPED = {"stop": "stop", "length": "max_tokens", "tool": "tool_calls", "filter": "content_filter"}
@@ -317,7 +303,12 @@ def _log(answers: FinishedAnswers, now: datetime) -> "EvalLog":
         ),
         config=EvalConfig(),
         packages={"robust_eval": version("robust_eval"), "inspect_ai": version("inspect_ai")},
-        metadata={MARK: {name: value if _is_plain(value) else str(value) for name, value in answers.settings.items()}},
+        metadata={
+            MARK: {
+                name: value if isinstance(value, str | int | float | bool | None) else str(value)
+                for name, value in answers.settings.items()
+            }
+        },
         scorers=[EvalScorer(name=MARK)],
     )
     log = EvalLog(
@@ -331,16 +322,11 @@ def _log(answers: FinishedAnswers, now: datetime) -> "EvalLog":
     return log
 
 
-def _is_plain(value: object) -> bool:
-    return value is None or isinstance(value, str | int | float | bool)
-
-
 def _sample(answers: FinishedAnswers, condition: Condition, epoch: int) -> "EvalSample":
     from inspect_ai.log import EvalError, EvalSample
     from inspect_ai.model import ChatMessageUser
 
-    question, row = condition.question, condition.rows[epoch - 1]
-    mark = mark_of(question, condition.rewrite, condition.temperature, condition.sampler_mark, answers.metadata)
+    row = condition.rows[epoch - 1]
     output = _output(answers.model, row)
     messages: list[Any] = [ChatMessageUser(content=condition.wording)]
     messages += [output.choices[0].message] if output.choices else []
@@ -355,7 +341,7 @@ def _sample(answers: FinishedAnswers, condition: Condition, epoch: int) -> "Eval
         messages=messages,
         output=output,
         scores={MARK: _score(row)},
-        metadata={MARK: mark | {"answer": columns_of(row, *held)}},
+        metadata={MARK: condition.mark(answers.metadata) | {"answer": columns_of(row, *held)}},
         error=EvalError(message="no reply came", traceback="", traceback_ansi="") if failed else None,
     )
 
@@ -391,7 +377,7 @@ def _output(model: str, row: dict[str, Any]) -> "ModelOutput":
 
 
 def _logprobs(row: dict[str, Any]) -> Any:
-    """Return the log-probabilities; a token is called by its number, where that is known."""
+    """Return the log-probabilities; the name of a token is its number, if that is known."""
     from inspect_ai.model import Logprob, Logprobs, TopLogprob
 
     token_logprobs, top = row["token_logprobs"], row["top_logprobs"]
@@ -442,9 +428,7 @@ def _results(answers: FinishedAnswers, samples: int) -> "EvalResults":
 
 
 def _reductions(answers: FinishedAnswers) -> "list[EvalSampleReductions]":
-    """Return the value of each question of the figures that are means over them; its sample is the first of the
-    question.
-    """
+    """Return the values of the questions for each figure that is a mean over them, at the first sample of each."""
     from inspect_ai.log import EvalSampleReductions, EvalSampleScore
 
     first: dict[str, str] = {}

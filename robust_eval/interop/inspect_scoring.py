@@ -24,7 +24,7 @@ from robust_eval.answer import DEFAULT_TEMPERATURE, NO_ANSWER, NO_REPLY, answer_
 from robust_eval.error import UserError
 from robust_eval.grader.matching import Matching
 from robust_eval.grader.reply_grader import ReplyGrader
-from robust_eval.interop.inspect_log import output_columns
+from robust_eval.interop.inspect_log import failure, output_columns
 from robust_eval.interop.own_mark import MARK, marked_question
 from robust_eval.normalization import normal_form
 from robust_eval.reader.reply import ReplyReader
@@ -37,7 +37,7 @@ _GRADED = ("label", "correct", "exact", "outcome", "answer", "rule", "reason")
 
 
 def mark_in(metadata: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """Return the mark of a sample; UserError where a task of ours did not make it."""
+    """Return the mark of a sample; UserError if a task of ours did not make it."""
     mark = (metadata or {}).get(MARK)
     if not isinstance(mark, Mapping):
         raise UserError(
@@ -49,16 +49,13 @@ def mark_in(metadata: Mapping[str, Any] | None) -> Mapping[str, Any]:
 
 def temperature_in(mark: Mapping[str, Any]) -> float:
     """Return the temperature of a mark; NaN: the model's own."""
-    return (
-        DEFAULT_TEMPERATURE
-        if mark["temperature"] == temperature_name(DEFAULT_TEMPERATURE)
-        else float(mark["temperature"])
-    )
+    t = mark["temperature"]
+    return DEFAULT_TEMPERATURE if t == temperature_name(DEFAULT_TEMPERATURE) else float(t)
 
 
 @solver
 def asked(top_logprobs: int = 0) -> Solver:
-    """Ask each sample at its own temperature; of greedy answers with so many log-probabilities of each token."""
+    """Ask each sample at its own temperature; greedy answers with ``top_logprobs`` of each token."""
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
         t = temperature_in(mark_in(state.metadata))
@@ -80,7 +77,6 @@ def graded(by: Scorer | None = None) -> Scorer:
     judge = ReplyGrader(ReplyReader(), Matching(), first_line=False)
 
     async def score(state: TaskState, target: Target) -> Score:
-        """Return the score of the reply in a state, with the columns of the answer as metadata."""
         mark = mark_in(state.metadata)
         question = marked_question(mark["question"], f"sample {state.sample_id}")
         row = _row(state, question.id, mark)
@@ -100,14 +96,8 @@ def graded(by: Scorer | None = None) -> Scorer:
 
 
 def _row(state: TaskState, question_id: str, mark: Mapping[str, Any]) -> dict[str, Any]:
-    choice = next(iter(state.output.choices), None)
-    text = state.output.completion if choice is not None else ""
-    if choice is None or (state.output.error and not text):
-        outcome = "error"
-    elif choice.stop_reason == "content_filter":
-        outcome = "filtered_reply"
-    else:
-        outcome = "ok" if text else "empty"
+    text = state.output.completion if state.output.choices else ""
+    outcome = failure(state.output) or ("ok" if text else "empty")
     place = {"question_id": question_id, "rewrite": mark["rewrite"], "temperature": temperature_in(mark)}
     reply = {"trial": state.epoch - 1, "text": text, "outcome": outcome, "weight": 1.0}
     return {**place, **reply, **output_columns(state.output)}

@@ -24,6 +24,7 @@ from robust_eval.interop.own_mark import MARK, mark_of
 from robust_eval.prompt.prompt import prompt_for
 from robust_eval.prompt.templates import FEW_SHOT
 from robust_eval.question import LETTERS, Question
+from robust_eval.sampler.known_facts import GRID
 from robust_eval.stats.frs import settled
 
 Data = str | Sequence[Sample]
@@ -31,8 +32,6 @@ Data = str | Sequence[Sample]
 SWEEP = "temperature_sweep"
 """The sampler of a run of ours that asks as such a task does."""
 _MESSAGES = {"system": ChatMessageSystem, "user": ChatMessageUser, "assistant": ChatMessageAssistant}
-GRID = (0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0)
-"""The paper's temperatures; of providers that take none above 1, name those that they take."""
 
 
 @task
@@ -55,18 +54,17 @@ def frs(
     dataset
         One of ours by its name, the path of a file, or samples of inspect_ai, which are asked as they are.
     limit
-        Questions at most.
+        Maximum number of questions.
     temperatures, trials
         The grid, all above 0, and the answers at each temperature.
     d, k, threshold
         Weight of the entropy, tokens that enter it, and the accuracy below which a fact breaks.
     settle
-        Whether trials end as soon as breaking temperatures are settled
-        (:class:`SettledEarly`).
+        True for early stopping once breaking temperatures are settled (:class:`SettledEarly`).
     prompts
         Templates for questions of ours.
     scorer
-        What says whether a reply is right; by default our grader.
+        Scorer of the replies; the default is our grader.
     """
     levels = _levels(temperatures)
     if len(levels) < 2 or min(levels) <= 0:
@@ -142,13 +140,13 @@ def _levels(temperatures: Sequence[float] | float) -> list[float]:
 
 
 class SettledEarly(EarlyStopping):
-    """Skip what breaking temperatures do not need.
+    """Early stopping of trials that breaking temperatures do not need.
 
     A greedy answer is asked for once, and a question whose greedy answer is wrong is asked no further. With
-    ``settle``, trials end at a temperature as soon as the others cannot change whether the fact holds there
-    (:func:`settled`), and above the first at which it breaks. inspect_ai starts several samples at once: what it has
-    begun is asked to its end, and the fewer at once (``max_samples``), the more is saved. Breaking temperatures, FRS
-    and firmness are the same as of all trials; accuracies and entropies of trials that ended early are biased.
+    ``settle``, trials end at a temperature once the outstanding ones cannot change its verdict (:func:`settled`), and
+    above the first at which the fact breaks. inspect_ai completes the samples that it has started: a low
+    ``max_samples`` saves more. Breaking temperatures, FRS and firmness are those of all trials; accuracies and
+    entropies are biased.
     """
 
     def __init__(self, threshold: float = 0.5, settle: bool = False) -> None:
@@ -162,7 +160,7 @@ class SettledEarly(EarlyStopping):
         self.stopped = 0
 
     async def start_task(self, task: EvalSpec, samples: list[Sample], epochs: int) -> str:
-        """Remember what is planned."""
+        """Keep the plan of the task."""
         self.epochs = epochs
         self.values.clear()
         self.sweep.clear()
@@ -178,7 +176,7 @@ class SettledEarly(EarlyStopping):
         return "robust_eval"
 
     async def schedule_sample(self, id: str | int, epoch: int) -> EarlyStop | None:  # noqa: A002
-        """Say whether an epoch of a sample need not be asked, and why."""
+        """Return the reason to skip an epoch of a sample; None to ask it."""
         reason = self._reason(id, epoch)
         if reason is None:
             return None
@@ -192,7 +190,7 @@ class SettledEarly(EarlyStopping):
             return
 
     async def complete_task(self) -> dict[str, JsonValue]:
-        """Return how many epochs were not asked."""
+        """Return the number of skipped epochs."""
         return {"skipped": self.stopped, "planned": self.epochs * len(self.place)}
 
     def _reason(self, name: str | int, epoch: int) -> str | None:
@@ -227,10 +225,10 @@ def marked_samples(
 ) -> MemoryDataset:
     """Return a sample for each condition and question; all of one condition, then those of the next.
 
-    ``conditions`` are pairs of the number of a wording (0: the question itself) and a temperature; where there are
-    several wordings, questions without another are left out. Samples that are given are asked as they are. ``settles``
-    is the share below which a fact breaks, where trials end as soon as that is settled: the log says so, and whoever
-    reads it knows that its accuracies are biased. UserError for data that cannot be read, or where no question is left.
+    ``conditions`` are pairs of the number of a wording (0: the question itself) and a temperature; with several
+    wordings, questions without a rewrite are left out. Samples of inspect_ai are unchanged. ``settles`` is the
+    threshold of early stopping, which the log records because it biases accuracies. UserError for data that cannot be
+    read, or without a usable question.
     """
     name, questions = _loaded(data, limit)
     planned = sorted({t for _, t in conditions if t > 0})

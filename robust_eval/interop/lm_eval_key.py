@@ -9,8 +9,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from robust_eval.interop.logged_answer import TOO_MANY, dashed_options, excerpt, letter_in, lettered_options, texts
+from robust_eval.interop.logged_answer import TOO_MANY, dashed_options, letter_in, lettered_options, texts
 from robust_eval.question import LETTERS
+from robust_eval.runtime.text import excerpt
 
 QUESTION = ("question", "query", "input", "problem", "goal", "prompt", "sentence", "ctx")
 """Columns that hold the text of a question."""
@@ -156,7 +157,7 @@ def configured_choices(doc_to_choice: Any, doc: Mapping[str, Any]) -> tuple[str,
 
 
 def _inexact(record: Mapping[str, Any]) -> str:
-    """Return why the task's metrics compare no reply with the target; empty where one does, or the log names none."""
+    """Return the reason if no metric compares a reply with the target; empty if one does, or none is logged."""
     metrics = record.get("metrics")
     names = [str(each) for each in metrics] if isinstance(metrics, list) else []
     if not names or _EXACT & set(names):

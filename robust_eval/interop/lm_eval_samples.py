@@ -4,7 +4,6 @@ The layout is that of ``lm_eval/loggers/evaluation_tracker.py``. Right answers a
 :mod:`robust_eval.interop.lm_eval_key`.
 """
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,13 +11,20 @@ from typing import Any
 
 import numpy as np
 
-from robust_eval.answer import DEFAULT_TEMPERATURE
 from robust_eval.error import UserError
 from robust_eval.interop.lm_eval_key import CONTRADICTED, QUESTION, Key, chosen_key, generated_key
-from robust_eval.interop.logged_answer import LoggedAnswer, RequestSettings, excerpt, of_kind, texts
+from robust_eval.interop.logged_answer import (
+    LoggedAnswer,
+    RequestSettings,
+    content_text,
+    of_kind,
+    temperature_of,
+    texts,
+)
 from robust_eval.interop.own_mark import MARK, marked
 from robust_eval.question import LETTERS, Question
 from robust_eval.runtime.files import json_lines, parsed_json, read_json
+from robust_eval.runtime.text import excerpt
 
 _IDS = ("id", "question_id", "_id", "qid")
 _NO_REPLIES = "leave the file out, or log the task with output_type: generate_until"
@@ -44,11 +50,6 @@ class _Document:
     answers: list[LoggedAnswer] = field(default_factory=list)
 
 
-def is_lm_eval(first: Any) -> bool:
-    """Tell whether the first line of a file is a sample of lm-eval."""
-    return isinstance(first, dict) and {"doc_id", "doc", "arguments", "resps"} <= first.keys()
-
-
 def read_lm_eval(file: Path) -> Iterator[LoggedAnswer]:
     """Yield the answers to each document once, with the scores of all filters. UserError names the document."""
     task = _task(file)
@@ -70,12 +71,8 @@ def read_lm_eval(file: Path) -> Iterator[LoggedAnswer]:
     answers = [answer for document in documents.values() for answer in document.answers]
     doubtful = any(answer.ungraded == CONTRADICTED for answer in answers)
     for answer in answers:
-        yield _without_key(answer) if doubtful else answer
-
-
-def _without_key(answer: LoggedAnswer) -> LoggedAnswer:
-    question = Question(answer.question.id, answer.question.text)
-    return replace(answer, question=question, ungraded=CONTRADICTED)
+        without_key = Question(answer.question.id, answer.question.text)
+        yield replace(answer, question=without_key, ungraded=CONTRADICTED) if doubtful else answer
 
 
 def _id(record: Any, taken: set[str], where: str) -> str:
@@ -138,7 +135,7 @@ def _arguments(record: Any, task: _Task, where: str) -> list[tuple[Any, Any]]:
 
 
 def _messages(context: Any, where: str) -> tuple[tuple[tuple[str, str], ...], bool]:
-    """Return the messages of a context, and whether it is a conversation: messages, or a text that is their JSON."""
+    """Return the messages of a context, and True for a conversation: messages, or a text that is their JSON."""
     if isinstance(context, list) and len(context) == 1 and isinstance(context[0], str):
         context = context[0]  # lm-eval's JsonChatStr
     messages = context
@@ -148,15 +145,10 @@ def _messages(context: Any, where: str) -> tuple[tuple[tuple[str, str], ...], bo
         except ValueError:
             messages = context
     if isinstance(messages, list) and messages and all(isinstance(m, dict) and "role" in m for m in messages):
-        return tuple((str(each["role"]), _content(each.get("content"))) for each in messages), True
+        return tuple((str(each["role"]), content_text(each.get("content"))) for each in messages), True
     if not isinstance(context, str):
         raise UserError(f"{where}: 'arg_0' must be a text or a list of messages, not {excerpt(context)}")
     return (("user", context),), False
-
-
-def _content(content: Any) -> str:
-    contents = content if isinstance(content, list) else [content]
-    return "".join(str(each.get("text") or "") if isinstance(each, dict) else str(each or "") for each in contents)
 
 
 def _last_of_user(messages: Sequence[tuple[str, str]]) -> str:
@@ -184,12 +176,7 @@ def _generated(
         for trial, text in enumerate(repeats):
             scores = document.scores if not number and not trial and mark is None else {}
             answer = LoggedAnswer(
-                task.model,
-                task.name,
-                question,
-                temperature,
-                text,
-                where,
+                *(task.model, task.name, question, temperature, text, where),
                 request=request_settings,
                 scores=scores,
                 ungraded=key.unknown,
@@ -198,12 +185,9 @@ def _generated(
 
 
 def _temperature(settings: Any, where: str) -> float:
-    temperature = of_kind(settings, "temperature", (int, float), where, math.inf)
-    if temperature == math.inf:  # then lm-eval asks for the greedy answer
-        return DEFAULT_TEMPERATURE if settings.get("do_sample") is True else 0.0
-    if not 0 <= temperature < math.inf:
-        raise UserError(f"{where}: the temperature must be 0 or more, not {temperature!r}")
-    return float(temperature)
+    """Return the temperature of a request; without one lm-eval asks for the greedy answer, unless it samples."""
+    is_greedy = settings.get("temperature") is None and settings.get("do_sample") is not True
+    return 0.0 if is_greedy else temperature_of(settings.get("temperature"), where)
 
 
 def _distribution(
@@ -263,26 +247,24 @@ def _ordered(key: Key, order: Sequence[int]) -> Key:
 
 
 def _choice_name(place: int, choices: Sequence[str]) -> str:
-    """Return how an answer names a choice: by its letter, or by its text where another choice's text is the letter."""
+    """Return the name of a choice in an answer: its letter, or its text if another choice's text is the letter."""
     letter = LETTERS[place]
     return choices[place] if letter in choices and choices[place] != letter else letter
 
 
 def _likelihoods(resps: Sequence[Any], where: str) -> Any:
+    """Return the log-likelihood of each choice: the first of a pair, the first of its repeats."""
+
+    def log_likelihood(resp: Any) -> float:
+        return log_likelihood(resp[0]) if isinstance(resp, list) else float(resp)
+
     try:
-        values = np.array([_log_likelihood(each) for each in resps])
-    except (TypeError, ValueError, IndexError, KeyError) as problem:
+        values = np.array([log_likelihood(each) for each in resps])
+    except (TypeError, ValueError, IndexError, RecursionError) as problem:
         raise UserError(f"{where}: 'resps' must hold log-likelihoods, not {excerpt(resps)}") from problem
     if not np.isfinite(values).any() or np.isnan(values).any() or (values > 0).any():
         raise UserError(f"{where}: 'resps' must hold logarithms of probabilities, not {excerpt(values.tolist())}")
     return values
-
-
-def _log_likelihood(resp: Any) -> float:
-    """Return the number in a reply to a request of likelihood: the first of a pair, the first of its repeats."""
-    while isinstance(resp, list):
-        resp = resp[0]
-    return float(resp)
 
 
 def _question(record: Any, document_id: str, prompt: str, key: Key, where: str) -> Question:
@@ -308,7 +290,7 @@ def _scores(record: Any, task: _Task, where: str) -> dict[str, float]:
 
 
 def _takes_first(config: Mapping[str, Any] | None, filtered: str) -> bool:
-    """Return whether a filter keeps the first of several replies, as lm-eval's default ``none`` does."""
+    """Return True if a filter keeps the first of several replies, as lm-eval's default ``none`` does."""
     listed = (config or {}).get("filter_list")
     for each in listed if isinstance(listed, list) else []:
         if isinstance(each, dict) and each.get("name") == filtered:

@@ -1,4 +1,4 @@
-"""A log of another harness where a file of recorded answers is expected: ``sampler=recorded sampler.file=log.eval``."""
+"""Logs of other harnesses as recorded answers: ``sampler=recorded sampler.file=log.eval``."""
 
 import logging
 from collections import Counter
@@ -56,16 +56,27 @@ def with_log(overrides: Sequence[str]) -> list[str]:
 
 
 def logs(place: Path) -> list[Path]:
-    """Return the logs that a path names: itself, or the files of a folder; none where there are none."""
+    """Return the logs at a path: itself, or the files of a folder."""
     if place.is_dir():
         return sorted(file for file in place.iterdir() if file.is_file() and harness_of(file) is not None)
     return [place] if place.exists() and harness_of(place) is not None else []
 
 
 def scored_by(collected: Collected, mlruns: Path) -> dict[str, str]:
-    """Write the tables of what was collected under ``mlruns/tables``; return the settings that score them."""
+    """Write the tables of questions and answers under ``mlruns/tables``; return the settings that score them.
+
+    Raises UserError if all answers are greedy: there is one a question.
+    """
     answers = collected.answers
-    _refuse_greedy(collected)
+    if temperatures_of(answers) == [0.0]:
+        raise UserError(
+            printable(
+                f"all answers of {collected.model} to {collected.task} are at temperature 0, and only repeated answers "
+                f"above it are scored{_own_scores(collected)}: ask again, in lm-eval with --gen_kwargs "
+                "do_sample=True,temperature=0.7 and repeats: 5 in the task, in inspect_ai with --temperature 0.7 "
+                "--epochs 5"
+            )
+        )
     settings = {
         "model.name": collected.model,
         "model.prompt_style": "chat" if collected.request.chat else "plain",
@@ -75,8 +86,9 @@ def scored_by(collected: Collected, mlruns: Path) -> dict[str, str]:
         questions = KeptTable(mlruns, collected.json_lines().encode("utf-8", "surrogatepass"), ".jsonl")
         questions.write()
         settings |= {"dataset": "jsonl", "dataset.path": str(questions.file), "dataset.name": collected.task}
-        if collected.keyed < len(collected.questions):
-            answers = answers.filter(pc.is_in(answers["question_id"], value_set=pa.array(collected.keyed_ids)))
+        if len(collected.keyed) < len(collected.questions):
+            ids = pa.array([question.id for question in collected.keyed])
+            answers = answers.filter(pc.is_in(answers["question_id"], value_set=ids))
     written = BytesIO()
     pq.write_table(answers, written)
     table = KeptTable(mlruns, written.getvalue(), ".parquet")
@@ -108,19 +120,6 @@ def no_key(collected: Collected, log_name: str) -> UserError:
     )
 
 
-def _refuse_greedy(collected: Collected) -> None:
-    """Raise UserError where all answers are greedy, of which there is one a question."""
-    if temperatures_of(collected.answers) == [0.0]:
-        raise UserError(
-            printable(
-                f"all answers of {collected.model} to {collected.task} are at temperature 0, and only repeated answers "
-                f"above it are scored{_own_scores(collected)}: ask again, in lm-eval with --gen_kwargs "
-                "do_sample=True,temperature=0.7 and repeats: 5 in the task, in inspect_ai with --temperature 0.7 "
-                "--epochs 5"
-            )
-        )
-
-
 def _own_scores(collected: Collected) -> str:
     """Return the means of the log's own scores in brackets; empty where it has none."""
     means = {name: pc.mean(collected.answers[f"{SCORE}{name}"]).as_py() for name in collected.scorers}
@@ -129,7 +128,7 @@ def _own_scores(collected: Collected) -> str:
 
 
 def lacking_by_metric(collected: Collected, settings: Mapping[str, Any]) -> dict[str, str]:
-    """Return why a metric cannot score the answers with these settings, for each that cannot."""
+    """Return the reason for each metric that cannot score the answers with these settings."""
     register()
     reasons = {}
     for name in SCHEMAS["metric"]:
@@ -146,7 +145,7 @@ def lacking_by_metric(collected: Collected, settings: Mapping[str, Any]) -> dict
 
 
 def differences(collected: Collected) -> list[str]:
-    """Compare how the first answer was asked for with how we ask, and count the answers that were cut off."""
+    """Compare the request of the first answer with ours, and count the answers that were cut off."""
     request, question = collected.request, collected.questions[0]
     prompt = prompt_for(question)
     own_messages = prompt.messages() if request.chat else [{"role": "user", "content": prompt.text()}]

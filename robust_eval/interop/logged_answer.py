@@ -1,16 +1,17 @@
-"""One answer out of another harness's log, what was asked for it, and the choices that a text lists."""
+"""One answer of another harness's log, its request, and the choices that a text lists."""
 
 import ast
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from robust_eval.answer import SamplingMetadata
+from robust_eval.answer import DEFAULT_TEMPERATURE, SamplingMetadata
 from robust_eval.error import UserError
 from robust_eval.question import LETTERS, Question
-from robust_eval.runtime.text import printable
+from robust_eval.runtime.text import excerpt
 
 
 class RequestSettings(NamedTuple):
@@ -33,8 +34,8 @@ TOO_MANY = f"a question has 2 to {len(LETTERS)} choices, not {{}}"
 
 @dataclass(frozen=True)
 class LoggedAnswer:
-    """One answer as a log holds it. ``columns`` are those of an answer table that the log fills besides; ``scores`` is
-    what the harness's own scorers gave, 1 for right and 0 for wrong.
+    """One answer of a log. ``columns`` are further columns of the answer table; ``scores`` are those of the harness's
+    scorers, 1 for right and 0 for wrong.
     """
 
     model: str
@@ -57,9 +58,9 @@ class LoggedAnswer:
 
 
 def of_kind(record: Any, name: str, kind: type | tuple[type, ...], where: str, default: Any = None) -> Any:
-    """Return a field of a JSON object. UserError that begins with ``where`` where it is of another kind.
+    """Return a field of a JSON object, or its ``default`` if it is absent or null.
 
-    ``default`` is returned where the field is absent or null; a field without a default that is not there is an error.
+    UserError that begins with ``where`` if it is of another kind, or absent without a default.
     """
     if not isinstance(record, Mapping):
         raise UserError(f"{where}: wanted an object with {name!r}, not {excerpt(record)}")
@@ -79,10 +80,13 @@ def of_kind(record: Any, name: str, kind: type | tuple[type, ...], where: str, d
 _TYPES = {str: "a text", dict: "an object", list: "a list", int: "a whole number", float: "a number", bool: "a bool"}
 
 
-def excerpt(value: object) -> str:
-    """Return a value for an error, on one short line."""
-    text = printable(repr(value))
-    return text if len(text) <= 60 else f"{text[:60]}…"
+def temperature_of(value: Any, where: str) -> float:
+    """Return a temperature of a log; the model's own for None. UserError if it is no number of 0 or more."""
+    if value is None:
+        return DEFAULT_TEMPERATURE
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        raise UserError(f"{where}: the temperature must be a number of 0 or more, not {excerpt(value)}")
+    return float(value)
 
 
 def question_of(
@@ -126,6 +130,12 @@ def texts(value: Any) -> list[str]:
     if isinstance(value, list | tuple):
         return [text for each in value for text in texts(each)]
     return [] if value is None or isinstance(value, dict) else [str(value)]
+
+
+def content_text(content: Any) -> str:
+    """Return the text of a message: its content, or the text parts of it."""
+    parts = content if isinstance(content, list) else [content]
+    return "".join(str(part.get("text") or "") if isinstance(part, dict) else str(part or "") for part in parts)
 
 
 def logprobs_columns(tokens: Iterable[tuple[float, Sequence[float]]]) -> dict[str, Any]:

@@ -10,28 +10,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from robust_eval.answer import DEFAULT_TEMPERATURE
 from robust_eval.error import UserError
 from robust_eval.interop.logged_answer import (
     LoggedAnswer,
     RequestSettings,
+    content_text,
     of_kind,
     openai_logprobs,
     question_of,
+    temperature_of,
     texts,
 )
 from robust_eval.runtime.files import json_lines
 from robust_eval.runtime.finish_reasons import ERROR, FILTER, end_of
-
-
-def is_request(first: Any) -> bool:
-    """Tell whether the first line of a file is a request of a batch."""
-    return isinstance(first, dict) and {"custom_id", "body"} <= first.keys()
-
-
-def is_output(first: Any) -> bool:
-    """Tell whether the first line of a file is an output of a batch."""
-    return isinstance(first, dict) and "custom_id" in first and ("response" in first or "error" in first)
 
 
 def read_batch(requests: Sequence[Path], outputs: Sequence[Path]) -> Iterator[LoggedAnswer]:
@@ -73,37 +64,27 @@ def _records(file: Path, part: str | None) -> Iterator[tuple[str, str, Any]]:
 def _messages(body: Any, where: str) -> tuple[tuple[str, str], ...]:
     if isinstance(body.get("prompt"), str):
         return (("user", body["prompt"]),)
-    messages = []
-    for message in of_kind(body, "messages", list, where):
-        content = message.get("content") if isinstance(message, dict) else None
-        contents = content if isinstance(content, list) else []
-        text = content if isinstance(content, str) else "".join(str(each.get("text", "")) for each in contents)
-        messages.append((of_kind(message, "role", str, where), text))
+    messages = of_kind(body, "messages", list, where)
     if not messages:
         raise UserError(f"{where}: 'messages' is empty")
-    return tuple(messages)
+    return tuple((of_kind(each, "role", str, where), content_text(each.get("content"))) for each in messages)
 
 
 def shared_name(ids: Sequence[str]) -> str:
-    """Return what the ids of trials have in common, up to the sign that parts their numbers.
+    """Return the common start of the ids of trials, up to the sign that parts their numbers.
 
     >>> shared_name(["capital-10", "capital-11"]), shared_name(["a"])
     ('capital', 'a')
     """
     if len(ids) == 1:
         return ids[0]
-    start = re.match(r"(.*?)[\s\-_.:/#]+[^\s\-_.:/#]*$", _common_start(ids))
+    columns = itertools.takewhile(lambda signs: len(set(signs)) == 1, zip(*ids, strict=False))
+    start = re.match(r"(.*?)[\s\-_.:/#]+[^\s\-_.:/#]*$", "".join(signs[0] for signs in columns))
     return start[1] if start and start[1] else ids[0]
-
-
-def _common_start(names: Sequence[str]) -> str:
-    columns = itertools.takewhile(lambda signs: len(set(signs)) == 1, zip(*names, strict=False))
-    return "".join(signs[0] for signs in columns)
 
 
 def _logged(body: Any, names: Mapping[Any, str], task: str, where: str) -> Callable[..., LoggedAnswer]:
     """Return a function that makes an answer to a request of its text and columns."""
-    t = of_kind(body, "temperature", (int, float), where, -1)
     messages = _messages(body, where)
     limit = next((body[n] for n in ("max_completion_tokens", "max_tokens") if type(body.get(n)) is int), None)
     return partial(
@@ -111,7 +92,7 @@ def _logged(body: Any, names: Mapping[Any, str], task: str, where: str) -> Calla
         model=of_kind(body, "model", str, where),
         task=task,
         question=question_of(names[messages], messages[-1][1], (), (), where),
-        temperature=DEFAULT_TEMPERATURE if t < 0 else float(t),
+        temperature=temperature_of(body.get("temperature"), where),
         where=where,
         request=RequestSettings(messages, tuple(texts(body.get("stop"))), limit),
     )

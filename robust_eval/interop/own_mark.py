@@ -1,4 +1,4 @@
-"""Mark of an answer in a log that we wrote, for what the format of the harness has no place for.
+"""Mark of an answer in a log that we wrote: the fields for which the harness's format has no place.
 
 The mark is an object under the name ``robust_eval``: in the metadata of a sample of inspect_ai, in the document of
 lm-eval, in the metadata of an instance of Every Eval Ever.
@@ -18,7 +18,7 @@ from robust_eval.answer import (
     temperature_name,
 )
 from robust_eval.error import UserError
-from robust_eval.interop.logged_answer import LoggedAnswer, RequestSettings, of_kind
+from robust_eval.interop.logged_answer import LoggedAnswer, RequestSettings, of_kind, temperature_of
 from robust_eval.question import Question
 from robust_eval.reader.base import NOT_ENDED
 
@@ -59,19 +59,16 @@ def mark_of(
 
 
 def columns_of(row: Mapping[str, Any], *held: str) -> dict[str, Any]:
-    """Return the columns of an answer but for its text and those for which the format has a place (``held``).
+    """Return the columns of an answer without its text and those for which the format has a place (``held``).
 
-    The outcome of a reply that ended in its reasoning is that before it was read, so that reading says so again.
+    A reply that ended in its reasoning gets its outcome from before extraction, which then repeats it.
     """
     columns = {name: row[name] for name in _COLUMNS if name not in held and row[name] is not None}
     return columns | ({"outcome": "empty"} if row["reason"] == NOT_ENDED and not row["text"] else {})
 
 
 def marked(answer: LoggedAnswer, mark: Any) -> LoggedAnswer:
-    """Return an answer as its mark has it; as it is where there is none.
-
-    UserError names the answer where the mark is damaged.
-    """
+    """Return an answer with the fields of its mark, if it has one; UserError names one whose mark is damaged."""
     if mark is None:
         return answer
     where = f"{answer.where}, {MARK}"
@@ -110,11 +107,8 @@ def marked_question(fields: Mapping[str, Any], where: str) -> Question:
 
 def _temperature(mark: Mapping[str, Any], logged: float, where: str) -> float:
     value = mark.get("temperature", logged)
-    if value == temperature_name(DEFAULT_TEMPERATURE):
-        return DEFAULT_TEMPERATURE
-    if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
-        raise UserError(f"{where}: the temperature must be a number of 0 or more, not {value!r:.40}")
-    return DEFAULT_TEMPERATURE if value != value else float(value)
+    is_own = value == temperature_name(DEFAULT_TEMPERATURE) or value != value
+    return DEFAULT_TEMPERATURE if is_own else temperature_of(value, where)
 
 
 def _how_asked(fields: Mapping[str, Any], where: str) -> SamplingMetadata:

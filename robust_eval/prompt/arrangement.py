@@ -22,7 +22,7 @@ class Form(NamedTuple):
     numbered: bool = False
 
     def signs(self) -> Sequence[str]:
-        """Return what stands for the first choice, the second, …"""
+        """Return the signs of the first choice, the second, …"""
         return [str(place) for place in range(1, len(LETTERS) + 1)] if self.numbered else LETTERS
 
     def shown(self, choices: Sequence[str]) -> str:

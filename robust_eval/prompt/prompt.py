@@ -21,14 +21,12 @@ class Prompt:
     question: str
 
     def text(self) -> str:
-        """Write the prompt as plain text, for continuation: exemplars, then the question, parted by empty lines; no
-        system line.
-        """
+        """Return the prompt as plain text: exemplars, then the question, between empty lines; no system line."""
         exemplars = [f"{question} {answer}" for question, answer in self.exemplars]
         return "\n\n".join([*exemplars, self.question])
 
     def going_on(self, reply: str, words: str) -> "Prompt":
-        """Return the conversation that goes on: what was replied to this prompt, and what is said then.
+        """Return the continued conversation: the reply to this prompt, and the user's next words.
 
         >>> Prompt("", (), "Capital of France?").going_on("Paris", "Are you sure?").exemplars
         (('Capital of France?', 'Paris'),)
@@ -36,9 +34,7 @@ class Prompt:
         return replace(self, exemplars=(*self.exemplars, (self.question, reply)), question=words)
 
     def messages(self, system_role: bool = True) -> list[dict[str, str]]:
-        """Write the prompt as chat messages; without a system role the system line opens the first message
-        of the user.
-        """
+        """Return the prompt as chat messages; without a system role the system line opens the user's first one."""
         turns = [part for question, answer in self.exemplars for part in (("user", question), ("assistant", answer))]
         turns.append(("user", self.question))
         if self.system and system_role:
@@ -125,7 +121,7 @@ def _quoted(text: str) -> str:
 
 
 def _text(question: Question) -> str:
-    """Return what a question asks; UserError where only its key is known."""
+    """Return the text of a question; UserError if it has a key alone."""
     if not question.text:
         raise UserError(
             f"question {question.id} has no text, only a key: no model can be asked it, and recorded answers to it can "
@@ -135,10 +131,9 @@ def _text(question: Question) -> str:
 
 
 def refuse_exemplars(questions: Sequence[Question], prompts: str = FEW_SHOT, kind: str | None = None) -> None:
-    """UserError where a question is an exemplar of its own prompt: the answer would stand above it.
+    """Raise UserError if a question, a rewrite or a context equals that of an exemplar, in normal form.
 
-    Normal forms are compared, those of its rewrites as well; so are contexts, because an exemplar on the same passage
-    tells of it. ``kind`` names the template that is asked with, where it is not that of the question's scenario.
+    ``kind`` names the template, if it is not that of the question's scenario.
     """
     templates = read_templates(prompts)
     template_names = dict.fromkeys(kind or question.scenario for question in questions)

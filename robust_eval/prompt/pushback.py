@@ -1,4 +1,4 @@
-"""A user who doubts: what is said at each turn of a conversation (docs/challenge.md)."""
+"""Pushback of a user at each turn of a conversation (docs/challenge.md)."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -43,7 +43,7 @@ def read_pushback(tag: str | None) -> Pushback | None:
 
 
 def form_of_all(tag: str) -> str:
-    """Return what is common to all answers at the same turn, of how their questions were put.
+    """Return the common part of the tags of all answers at one turn.
 
     >>> form_of_all("turn 2, doubt: Are you sure?"), form_of_all("choices CAB")
     ('turn 2', 'choices CAB')
@@ -53,7 +53,7 @@ def form_of_all(tag: str) -> str:
 
 
 class PushbackWriter:
-    """Draws what is said to doubt the answers to some questions: by the seed, question, conversation and turn alone.
+    """Draws pushbacks by the seed, question, conversation and turn alone.
 
     ``kinds`` are sentences by the kind of pressure. Each kind has its turn once before one comes again.
     """
@@ -73,9 +73,7 @@ class PushbackWriter:
         }
 
     def challenge(self, question: Question, first_answer: str | None, conversation: int, turn: int) -> Pushback | None:
-        """Return what is said at a turn (from 1) to a model that answered ``said`` at first; None where no sentence can
-        be filled in.
-        """
+        """Return the pushback at a turn (from 1) on a ``first_answer``; None if no sentence can be filled in."""
         if (question.id, first_answer) not in self._alternatives:
             self._alternatives[question.id, first_answer] = self.alternative(question, first_answer)
         filled = {"answer": first_answer, "alternative": self._alternatives[question.id, first_answer]}
@@ -92,8 +90,8 @@ class PushbackWriter:
         return Pushback(turn, kind, words.format(**filled))
 
     def alternative(self, question: Question, first_answer: str | None) -> str | None:
-        """Return an answer that is wrong, and not the one that was given: another choice, a wrong reference, or what is
-        right for another question, of the same type where there is one; None where there is none.
+        """Return a wrong answer other than the first: another choice, a wrong reference, or an answer to another
+        question, preferably of the same type; None without any.
         """
         if question.choices:
             wrong = [
@@ -123,10 +121,10 @@ def shown_choice(question: Question, place: int) -> str:
 
 
 def _kind(question: Question, answer: str) -> tuple[str, bool]:
-    """Return what an alternative should share with an answer: the type of its question, and whether it has digits."""
+    """Return the properties that an alternative shares: the type of its question, and True for digits."""
     return question.type, any(sign.isdigit() for sign in answer)
 
 
 def _overlaps(text: str, other_forms: Sequence[str]) -> bool:
-    """Tell whether a text says what one of the others does, or part of it, or more."""
+    """Return True if a text contains another, or is part of one."""
     return any(text in other or other in text for other in other_forms)

@@ -140,7 +140,7 @@ def _template(read: Any, kind: str, path: str) -> Template:
 
 
 def fields_of(template: str, where: str) -> set[str]:
-    """Return what is filled into a template: names, with what the braces hold besides; UserError where it is none."""
+    """Return the placeholders of a template, with format and conversion; UserError if it is no template."""
     try:
         placeholders = [part for part in string.Formatter().parse(template) if part[1] is not None]
     except ValueError as problem:

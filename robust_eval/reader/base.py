@@ -20,10 +20,10 @@ WHOLE_REPLY = "whole reply"
 
 
 class Reading(NamedTuple):
-    """The answer that was read in a reply: a text in one line, or a letter; empty where there is none.
+    """Answer of a reply: a text in one line, or a letter; empty without one.
 
-    ``rule`` says how it was found, ``reason`` why there is none. ``uncertain`` says of a letter that the scopes of the
-    reply disagree; of free text the grader says so.
+    ``rule`` is the extraction rule, ``reason`` the reason if there is no answer. ``uncertain`` is True for a letter on
+    which the scopes of the reply disagree; for free text the grader decides that.
     """
 
     answer: str
@@ -33,7 +33,7 @@ class Reading(NamedTuple):
 
 
 class Reader(ABC):
-    """A way of reading replies. It asks no model, so stored replies can be read anew."""
+    """Extraction of answers from replies. It asks no model, so stored replies can be read anew."""
 
     whole_reply = True
     """The reader needs the whole reply, and not its first line alone."""

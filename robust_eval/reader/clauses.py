@@ -42,7 +42,7 @@ def _of_line(line: str) -> Iterator[str]:
 
 
 def _continues(before: str, after: str) -> bool:
-    """Return whether a full stop between these parts of a line belongs to an abbreviation, an initial or a date."""
+    """Return True if a full stop between these parts of a line belongs to an abbreviation, an initial or a date."""
     if not after.strip():
         return False
     if _DAY.search(before):
@@ -103,7 +103,7 @@ _DENIAL_WORDS = frozenset(_DENIAL_WORD_LIST.split())
 
 
 def is_denial(form: str) -> bool:
-    """Return whether a normal form denies, supposes or joins by itself: "not guilty" is an answer, and no aside."""
+    """Return True if a normal form denies, supposes or joins by itself: "not guilty" is an answer, and no aside."""
     return not _DENIAL_WORDS.isdisjoint(form.split()) or re.search(r"不|没|無|非|ない", form) is not None
 
 

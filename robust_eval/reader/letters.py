@@ -242,10 +242,6 @@ def _unmarked(text: str) -> str:
     return _UNMARKED.sub(lambda match: _letter_of_mark(match.group()), text)
 
 
-def _mark_of(letter: str) -> str:
-    return chr(0xE100 + ord(letter) - ord("A"))
-
-
 def _letter_of_mark(mark: str) -> str:
     return chr(ord("A") + (ord(mark) & 0x1F))
 
@@ -487,8 +483,8 @@ def _listed(text: str) -> set[int]:
 
 
 def _denied_after(rest: str, further: Collection[str] = ()) -> bool:
-    """Tell whether letters are denied by what follows the first of them: "B is wrong"."""
-    rest = rest[max((rest.find(_mark_of(letter)) + 1 for letter in further), default=0) :]
+    """Return True if letters are denied by what follows the first of them: "B is wrong"."""
+    rest = rest[max((rest.find(chr(0xE100 + ord(letter) - ord("A"))) + 1 for letter in further), default=0) :]
     if re.match(r"[^，。；,;\n]{0,6}[不错]", rest):
         return True
     clause = _CLAUSE_END.split(rest.lstrip(")] "), maxsplit=1)[0]
@@ -520,7 +516,7 @@ def _earlier(text: str) -> set[str]:
 
 
 def _names_another(text: str, letter: str, choices: Sequence[str]) -> bool:
-    """Tell whether the text of another choice stands behind a letter, as in "B) Lyon" where Lyon is C."""
+    """Return True if the text of another choice stands behind a letter, as in "B) Lyon" where Lyon is C."""
     text_behind = re.match(rf"[{_MARK}{_SMALL_MARK}]\s*[)\].:]+\s*([^\n]+)", text)
     if text_behind is None:
         return False
@@ -534,7 +530,7 @@ def _names_another(text: str, letter: str, choices: Sequence[str]) -> bool:
 
 
 def _labelled(text: str, choices: Sequence[str]) -> bool:
-    """Tell whether a reply is the letter of a choice and its text, which may be a letter, too: "B. C"."""
+    """Return True if a reply is the letter of a choice and its text, which may be a letter, too: "B. C"."""
     text = with_marks(text.strip())
     first = _FIRST.match(text)
     place = LETTERS.find(_letter(first)[2]) if first else -1

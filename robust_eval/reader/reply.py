@@ -15,7 +15,6 @@ class ReplyReader(Reader):
     """reader=reply. Reads the explicit answer, else the whole reply, else its first and last sentence."""
 
     def read(self, reply: str, question: Question) -> Reading:
-        """See Reader."""
         reply_text = without_reasoning(reply)
         if reply_text is None:
             return Reading("", "", NOT_ENDED)
@@ -46,7 +45,7 @@ class FirstLineReader(Reader):
     whole_reply = False
 
     def read(self, reply: str, question: Question) -> Reading:
-        """See Reader. Of a multiple-choice question all lines are left to the grader, which reads lists of letters."""
+        """Return the first line; all lines of a multiple-choice reply, because the grader reads lists of letters."""
         spoken = without_reasoning(reply)
         if spoken is None:
             return Reading("", "", NOT_ENDED)

@@ -19,7 +19,7 @@ FOUND = pa.schema(
         pa.field("text", pa.string(), nullable=False),
         pa.field("fate", pa.string(), nullable=False),  # one of FATES
         pa.field("cosine", pa.float64()),  # to the question; null where it was not compared
-        pa.field("drifted", pa.bool_()),  # whether the cosine is lower than it should be
+        pa.field("drifted", pa.bool_()),  # the cosine is below the threshold
     ]
 )
 """Table of the rewrites that a model offered, and the fate of each."""
@@ -46,12 +46,10 @@ class Rewriter(Protocol):
         """True if a model is asked for rewrites."""
 
     def within(self, takes: Callable[[float], Temperatures]) -> "Rewriter":
-        """Return the rewriter as far as a model can be asked; ``takes`` says which temperatures it takes, up to one."""
+        """Return the rewriter within a model's temperatures; ``takes`` returns those, up to a highest one."""
 
     def rewrite(self, questions: Sequence[Question], model: StoredModel, seed: int) -> Rewritten:
         """Return the questions with their rewrites, for which the ``model`` may be asked; context and choices stay."""
 
     def expected(self, questions: Sequence[Question]) -> list[Question]:
-        """Return the questions with texts as long as their rewrites will be, to plan with before a model has written
-        them.
-        """
+        """Return the questions with texts as long as the rewrites that are still to be written, for the plan."""

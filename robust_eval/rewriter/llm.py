@@ -245,7 +245,7 @@ def listed(reply: str) -> list[str]:
 
 
 def asks(text: str) -> bool:
-    """Tell whether a text is a question or a request.
+    """Return True if a text is a question or a request.
 
     >>> asks("In which city is the Louvre"), asks("Name its city."), asks("The Louvre is in ___."), asks("Sure!")
     (True, True, True, False)
@@ -259,7 +259,7 @@ def asks(text: str) -> bool:
 
 
 def finished(text: str) -> bool:
-    """Tell whether a text ends as a sentence does."""
+    """Return True if a text ends as a sentence does."""
     return text.endswith("_") or text.rstrip(_CLOSING).endswith(tuple("?!.…？！。؟"))
 
 
@@ -335,7 +335,7 @@ def _marked(lines: Sequence[str], marker: re.Pattern[str]) -> list[str]:
 
 
 def _announces(item: str, line: str) -> bool:
-    """Tell whether an item says what comes next ("Formal:", "**Riddle**", a heading) rather than something itself."""
+    """Return True if an item says what comes next ("Formal:", "**Riddle**", a heading) rather than something itself."""
     bare = item.strip("*_ ")
     return not bare or (not asks(bare) and (bare.endswith(":") or item.endswith("**") or line.startswith("#")))
 

@@ -49,6 +49,12 @@ def _escape(match: re.Match[str]) -> str:
     return match[0].encode("unicode_escape").decode("ascii")
 
 
+def excerpt(value: object) -> str:
+    """Return a value for an error, in printable characters on one short line."""
+    text = printable(repr(value))
+    return text if len(text) <= 60 else f"{text[:60]}…"
+
+
 def number(value: float, form: str = ".3f") -> str:
     """Format a figure; an infinite one, a breaking temperature beyond the grid, is "unbroken".
 

@@ -1,4 +1,4 @@
-"""The protocols of samplers, and the requests for greedy answers that they share."""
+"""Base of samplers, the conditions of their answers, and the requests for greedy answers."""
 
 import logging
 import math
@@ -102,117 +102,120 @@ def matching(judge: Judge) -> str:
 
 
 class Conditions(Protocol):
-    """The conditions under which each question has answers, sampled here or recorded elsewhere."""
+    """Conditions under which each question has answers, sampled here or recorded elsewhere."""
 
     @property
     def axis(self) -> str:
-        """The condition that varies: temperature | rewrite | trial | order | turn | thought."""
+        """Condition that varies: temperature | rewrite | trial | order | turn | thought."""
 
     @property
     def temperatures(self) -> list[float]:
-        """The sampling temperatures, ascending, all above 0."""
+        """Sampling temperatures, ascending, all above 0."""
 
     @property
     def repetitions(self) -> float:
-        """The number of answers to each question at each temperature."""
+        """Number of answers to each question at each temperature."""
 
     @property
     def estimator(self) -> str:
-        """The estimator of the accuracy: trials | exact."""
+        """Estimator of the accuracy: trials | exact."""
 
     @property
     def arranges(self) -> bool:
-        """True if choices are put in several orders or forms; by default not."""
-        return False
+        """True if choices are put in several orders or forms."""
 
 
-class Sampler(Conditions, Protocol):
-    """A way of asking; a dataclass whose fields are its configuration.
+class Sampler:
+    """Base of all samplers: a dataclass whose fields are its configuration. It satisfies :class:`Conditions`.
 
-    Greedy answers decide which questions are selected. Where a run has several samplers, the first one's settings are
-    used for them.
+    Greedy answers decide which questions are selected; a run of several samplers asks for them with the settings of the
+    first. By default no question is left out, and all requests are sent at once.
     """
 
+    axis: str
+    temperatures: list[float]
     prompts: str
-    """The file of prompt templates."""
+    """File of prompt templates."""
     max_new_tokens: int
     """Length limit of an answer, in tokens."""
+    early_stop = False
+    """True with early stopping: no trial is asked that cannot change a breaking temperature."""
 
-    def candidates(self, questions: Sequence[Question]) -> list[Question]:
-        """Return the questions that may be selected, before any is answered; NothingKeptError where there are none."""
+    @property
+    def repetitions(self) -> float:
+        raise NotImplementedError
 
-    def select(self, questions: Sequence[Question], baseline: pa.Table, seed: int) -> list[Question]:
-        """Select questions by their graded greedy answers (``baseline``); NothingKeptError where none is left."""
+    @property
+    def estimator(self) -> str:
+        return "trials"
+
+    @property
+    def arranges(self) -> bool:
+        return False
 
     @property
     def selects(self) -> bool:
         """True if :meth:`select` depends on the greedy answers."""
+        return False
+
+    def candidates(self, questions: Sequence[Question]) -> list[Question]:
+        """Return the questions that may be selected, before any is answered; NothingKeptError if there are none."""
+        return list(questions)
+
+    def select(self, questions: Sequence[Question], baseline: pa.Table, seed: int) -> list[Question]:
+        """Select questions by their graded greedy answers (``baseline``); NothingKeptError if none is left."""
+        return list(questions)
 
     def at_most(self, questions: Sequence[Question]) -> list[Question]:
-        """Return as many of the candidates as are selected at most, to plan with before there are greedy answers."""
+        """Return the maximum that can be selected of these candidates, to plan before there are greedy answers."""
+        return list(questions)
 
     def requests(self, questions: Sequence[Question], judge: Judge, seed: int) -> list[Request]:
-        """Return the requests for the answers to the selected questions; all that may be made, where some follow from
-        the answers to others.
-        """
-
-    def steps(self, questions: Sequence[Question], baseline: pa.Table | None, judge: Judge, seed: int) -> list[Steps]:
-        """Return how the selected questions are asked, step by step, given their graded greedy answers (None: these
-        are not known, and nothing may be asked).
-        """
-
-    def greedy(self, request: Request) -> Request:
-        """Return the request for a greedy answer as this sampler makes it."""
-
-    def of_model(self, name: str, remote: bool, model: str) -> "Sampler":
-        """Return the sampler, whose ``name`` this is, as it asks a model; UserError where it cannot."""
-
-    @property
-    def early_stop(self) -> bool:
-        """True with early stopping: no trial is asked that cannot change a breaking temperature."""
-
-    def full_sampling_reasons(self) -> list[str]:
-        """Return why all has to be asked, by its own settings; nothing where less can be."""
-
-    def stopping_at(self, threshold: float) -> "Sampler":
-        """Return the sampler as it stops once it is settled where the accuracy falls below the threshold."""
-
-
-class AllAtOnce:
-    """Samplers that ask any model for all answers at once."""
-
-    early_stop = False
-
-    def steps(self, questions: Sequence[Question], baseline: pa.Table | None, judge: Judge, seed: int) -> list[Steps]:
-        """Ask all requests in one step."""
-        return [single_step(self.requests(questions, judge, seed))]
-
-    def requests(self, questions: Sequence[Question], judge: Judge, seed: int) -> list[Request]:
-        """See Sampler."""
+        """Return the requests for the answers to the selected questions; the maximum, if some follow from answers."""
         raise NotImplementedError
 
+    def request(self, question: Question, judge: Judge, seed: int, trials: int = 1, rewrite: int = 0) -> Request:
+        """Return the request for ``trials`` answers to one wording of a question at every temperature."""
+        return Request(
+            question_id=question.id,
+            rewrite=rewrite,
+            prompt=prompt_for(question, rewrite, self.prompts),
+            temperatures=tuple(self.temperatures),
+            trials=trials,
+            max_new_tokens=self.max_new_tokens,
+            seed=seed,
+            first_line=judge.first_line,
+        )
+
+    def steps(self, questions: Sequence[Question], baseline: pa.Table | None, judge: Judge, seed: int) -> list[Steps]:
+        """Return the steps in which the selected questions are asked, given their graded greedy answers.
+
+        Without these (None) nothing may be asked.
+        """
+        return [single_step(self.requests(questions, judge, seed))]
+
     def greedy(self, request: Request) -> Request:
-        """Return the request as it is."""
+        """Return the request for a greedy answer in this sampler's form."""
         return request
 
     def of_model(self, name: str, remote: bool, model: str) -> Self:
-        """Return the sampler as it is."""
+        """Return the sampler, whose ``name`` this is, for a model; UserError if it cannot ask this one."""
         return self
 
     def full_sampling_reasons(self) -> list[str]:
-        """Return that nothing can be left out."""
+        """Return the reasons in its own settings against early stopping; none if it can stop early."""
         return ["it has no breaking temperatures"]
 
     def stopping_at(self, threshold: float) -> Self:
-        """Return the sampler as it is."""
+        """Return the sampler with early stopping once it is settled where the accuracy falls below the threshold."""
         return self
 
 
 def clip_to_supported(name: str, sampler: Sampler, takes: Temperatures, model: str) -> Sampler:
-    """Return the sampler as far as a model that ``takes`` these temperatures can be asked; log what falls away.
+    """Return the sampler with the temperatures that a model supports (``takes``); log those that are left out.
 
-    One temperature of the model's own takes the place of any number of them. Temperatures above the highest are left
-    out: a fact that has not broken by then is censored there. Raises UserError where nothing is left.
+    The model's own temperature takes the place of any number of them. A fact that is unbroken at the cap is censored
+    there. Raises UserError if nothing is left.
     """
     temperatures = sampler.temperatures
     if takes.default_only:
@@ -249,7 +252,7 @@ def highest_temperature(samplers: Iterable[Sampler]) -> float:
 
 
 def _at(sampler: Sampler, temperatures: list[float]) -> Sampler:
-    """Return the same sampler with other temperatures. Its own check of them is for those that a person sets."""
+    """Return the sampler with other temperatures, without its check of those that a user sets."""
     other = copy(sampler)
-    other.temperatures = temperatures  # type: ignore[misc]
+    other.temperatures = temperatures
     return other

@@ -1,4 +1,4 @@
-"""Each answer doubted again and again, in conversations that go on (docs/challenge.md)."""
+"""Multi-turn pushback on each answer (docs/challenge.md)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -12,7 +12,7 @@ from robust_eval.answer import CURVES, NO_REPLY, SCHEMA, Answers, rows, with_col
 from robust_eval.error import UserError
 from robust_eval.model.base import Request
 from robust_eval.prompt.prompt import Prompt, prompt_for
-from robust_eval.prompt.pushback import PushbackWriter, read_pushback, shown_choice
+from robust_eval.prompt.pushback import Pushback, PushbackWriter, read_pushback, shown_choice
 from robust_eval.prompt.templates import CHALLENGES, CHALLENGING, read_templates
 from robust_eval.question import LETTERS, Question
 from robust_eval.reader.markup import without_reasoning
@@ -34,7 +34,7 @@ class Challenge(KnownFacts):
     """Turn 0 is the greedy answer, and the same in all conversations about a question. At each further turn the user
     doubts, and the model answers again.
 
-    Questions that are answered wrong at turn 0 are asked as well, to see whether doubt mends them;
+    Questions with a wrong answer at turn 0 are asked as well, because doubt may mend them;
     ``selection=contains`` leaves them out. One without a reply at turn 0 is not asked.
     """
 
@@ -57,7 +57,6 @@ class Challenge(KnownFacts):
     """Sentences of the user: builtin:challenge.yaml, or a file of one's own in that layout."""
 
     axis = TURN
-    estimator = "trials"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -70,12 +69,11 @@ class Challenge(KnownFacts):
 
     @property
     def repetitions(self) -> float:
-        """Answers to each question at each temperature."""
         return self.turns * self.trials
 
     @property
     def selects(self) -> bool:
-        """Yes: the greedy answer is what is doubted."""
+        """True: the greedy answer is what is doubted."""
         return True
 
     def select(self, questions: Sequence[Question], baseline: pa.Table, seed: int) -> list[Question]:
@@ -86,7 +84,7 @@ class Challenge(KnownFacts):
         return super().select(questions, replies, seed)
 
     def requests(self, questions: Sequence[Question], judge: Judge, seed: int) -> list[Request]:
-        """Return what is asked at most, before any answer is known: a right answer stands for each."""
+        """Return the maximum of requests before any answer is known: a right answer stands for each."""
         doubter = self._doubter(questions, seed)
         planned = []
         for question in questions:
@@ -98,8 +96,7 @@ class Challenge(KnownFacts):
                     if challenge is None:
                         break
                     prompt = prompt.going_on(right_answer, challenge.words)
-                    request = self._request(question.id, conversation, turn, prompt, challenge.tag, judge, seed)
-                    planned.append(request)
+                    planned.append(self._request(question, conversation, challenge, prompt, judge, seed))
         return planned
 
     def steps(self, questions: Sequence[Question], baseline: pa.Table | None, judge: Judge, seed: int) -> list[Steps]:
@@ -177,34 +174,16 @@ class Challenge(KnownFacts):
                 if challenge is None:
                     continue
                 prompt = prompt.going_on(_words(reply), challenge.words)
-                request = self._request(
-                    question.id, conversation, turn, prompt, challenge.tag, judge, seed, (temperature,)
-                )
-                requests.append(request)
+                request = self._request(question, conversation, challenge, prompt, judge, seed)
+                requests.append(replace(request, temperatures=(temperature,)))
         return requests
 
     def _request(
-        self,
-        question_id: str,
-        conversation: int,
-        turn: int,
-        prompt: Prompt,
-        form: str,
-        judge: Judge,
-        seed: int,
-        temperatures: tuple[float, ...] | None = None,
+        self, question: Question, conversation: int, challenge: Pushback, prompt: Prompt, judge: Judge, seed: int
     ) -> Request:
-        return Request(
-            question_id=question_id,
-            rewrite=_CHALLENGED + turn + _CONVERSATION * conversation,
-            prompt=prompt,
-            temperatures=tuple(self.temperatures) if temperatures is None else temperatures,
-            trials=1,
-            max_new_tokens=self.max_new_tokens,
-            seed=seed,
-            first_line=judge.first_line,
-            form=form,
-        )
+        """Return the request for the answer to a pushback, with which this conversation ends."""
+        number = _CHALLENGED + challenge.turn + _CONVERSATION * conversation
+        return replace(self.request(question, judge, seed), rewrite=number, prompt=prompt, form=challenge.tag)
 
     def _doubter(self, questions: Sequence[Question], seed: int) -> PushbackWriter:
         sentences = read_templates(self.challenges).challenges
@@ -233,12 +212,12 @@ def turns_of(answers: pa.Table, conversations: int) -> pa.Table:
 
 
 def _words(reply: str) -> str:
-    """Return what of a reply stands in the conversation: not its reasoning."""
+    """Return the part of a reply in the conversation: all but its reasoning."""
     return without_reasoning(reply) or _NO_WORDS
 
 
 def _first_answer(question: Question, answer: str | None, label: str | None) -> str | None:
-    """Return what an answer says, as a user quotes it: a choice with its letter; None where it says nothing."""
+    """Return an answer as a user quotes it: a choice with its letter; None without an answer."""
     if question.choices:
         is_letter = label is not None and len(label) == 1 and label in LETTERS[: len(question.choices)]
         return shown_choice(question, LETTERS.index(label)) if is_letter and label else None

@@ -5,13 +5,12 @@ P_t(right) = Σ over answers that are right of Π softmax(logits / t) (docs/meth
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from robust_eval.error import UserError
 from robust_eval.model.base import Enumeration, Request
-from robust_eval.prompt.prompt import prompt_for
 from robust_eval.question import Question
 from robust_eval.sampler.base import Judge, matching
 from robust_eval.sampler.known_facts import KnownFacts
@@ -65,15 +64,9 @@ class Exact(KnownFacts):
                 f"sampler=exact cannot tell which answers to question {question.id} are right: it needs accepted "
                 f"answers, and {matching(judge)}"
             )
-        return Request(
-            question_id=question.id,
-            rewrite=0,
-            prompt=prompt_for(question, prompts=self.prompts),
-            temperatures=tuple(self.temperatures),
-            trials=0,
+        return replace(
+            self.request(question, judge, seed, trials=0),
             max_new_tokens=1 if choices else self.max_new_tokens,
-            seed=seed,
-            first_line=judge.first_line,
             matcher=matcher,
             enumeration=Enumeration(self.nodes, self.curve_temperatures(), choices, self.draws, self.precision),
         )

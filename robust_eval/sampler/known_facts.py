@@ -13,18 +13,20 @@ import pyarrow as pa
 from robust_eval.answer import rows
 from robust_eval.prompt.templates import FEW_SHOT
 from robust_eval.question import Question
-from robust_eval.sampler.base import AllAtOnce, NothingKeptError, ascending
+from robust_eval.sampler.base import NothingKeptError, Sampler, ascending
 
 log = logging.getLogger(__name__)
 
 SELECTIONS = ("exact_match", "contains", "none")
+GRID = (0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0)
+"""Temperatures of the paper; a provider may support none above 1."""
 
 
 @dataclass
-class KnownFacts(AllAtOnce):
+class KnownFacts(Sampler):
     """Base of samplers that ask known facts again at rising temperature: the grid and the selection."""
 
-    temperatures: list[float] = field(default_factory=lambda: [round(0.2 * step, 1) for step in range(1, 11)])
+    temperatures: list[float] = field(default_factory=lambda: list(GRID))
     """The grid, all above 0."""
     max_new_tokens: int = 5
     """Length limit of an answer, in tokens."""
@@ -39,7 +41,6 @@ class KnownFacts(AllAtOnce):
     """Templates and exemplars: builtin:few_shot.yaml, builtin:zero_shot.yaml, or a file of one's own."""
 
     axis = "temperature"
-    arranges = False
 
     def __post_init__(self) -> None:
         self.temperatures = ascending(self.temperatures)
@@ -113,5 +114,5 @@ class KnownFacts(AllAtOnce):
         return self.selection != "none" or self.min_confidence > 0
 
     def at_most(self, questions: Sequence[Question]) -> list[Question]:
-        """Return the first ``max_questions`` candidates, in place of those that are selected."""
+        """Return the first ``max_questions`` candidates."""
         return list(questions[: self.max_questions])

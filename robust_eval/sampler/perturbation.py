@@ -55,7 +55,7 @@ class ChoiceOrders(Repetition):
             raise ValueError("orders=given without forms puts no choices in another order or form")
 
     @property
-    def arranges(self) -> bool:  # type: ignore[override]
+    def arranges(self) -> bool:
         """True if choices are put in several orders or forms."""
         return self.orders != GIVEN or bool(self.forms)
 

@@ -1,4 +1,4 @@
-"""Answers that somebody else collected, as if they were sampled here: they are graded and scored like our own."""
+"""Recorded answers: a file that somebody else collected is graded and scored like a run's own answers."""
 
 import hashlib
 import logging
@@ -13,13 +13,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from robust_eval.answer import SAMPLER, SamplingMetadata, read_sampling_metadata, temperatures_of
-from robust_eval.dataset.answer_file import COLUMNS, AnswerFile, groups, shown_value
+from robust_eval.answer import (
+    CURVES,
+    SAMPLER,
+    Answers,
+    EarlyStopping,
+    SamplingMetadata,
+    read_sampling_metadata,
+    temperatures_of,
+)
+from robust_eval.dataset.answer_file import COLUMNS, AnswerFile, groups
 from robust_eval.error import UserError
 from robust_eval.prompt.arrangement import read_arrangement
 from robust_eval.prompt.pushback import read_pushback
 from robust_eval.prompt.thought import read_thought
 from robust_eval.question import Question
+from robust_eval.runtime.text import excerpt
 from robust_eval.sampler.base import ORDER, THOUGHT, TURN, in_order
 from robust_eval.sampler.challenge import Challenge
 from robust_eval.sampler.exact import Exact
@@ -34,7 +43,7 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class RecordedAnswers:
-    """A file with an answer a row; those of temperature 0 are the greedy baseline. No model is asked."""
+    """File with an answer a row, the source of a run's answers; those of temperature 0 are the greedy baseline."""
 
     file: str
     """Parquet, CSV, TSV or JSON Lines, by its suffix; ``answers.parquet`` of any run is such a file."""
@@ -45,6 +54,8 @@ class RecordedAnswers:
     selection: str = "none"
     """Selected questions: those whose answer at temperature 0 is an exact_match of an accepted answer, contains one,
     or all (none: no selection)."""
+
+    greedy = "recorded"
 
     def __post_init__(self) -> None:
         self.columns = {} if self.columns is None else self.columns
@@ -60,7 +71,7 @@ class RecordedAnswers:
             raise ValueError(f"selection must be one of {', '.join(SELECTIONS)}, not {self.selection}")
 
     def conditions(self) -> dict[str, "RecordedConditions"]:
-        """Return under which conditions there are answers, for each sampler that the file names."""
+        """Return the conditions of the answers of each sampler in the file."""
         return {name: RecordedConditions(name, answers) for name, answers in self._by_sampler().items()}
 
     def check(self, metric: str, top_logprobs: int) -> None:
@@ -72,20 +83,24 @@ class RecordedAnswers:
                 f"answers at several temperatures, and {self.file} has none"
             )
 
-    def identity(self) -> Mapping[str, Any]:
-        """Return what tells the file from another, for the record."""
+    def identity(self) -> dict[str, Any]:
+        """Return the hash of the file, for the record."""
         with open(self.file, "rb") as content:
-            return {"sha256": hashlib.file_digest(content, "sha256").hexdigest()}
+            return {"identity.answers.sha256": hashlib.file_digest(content, "sha256").hexdigest()}
 
     @property
     def metadata(self) -> SamplingMetadata | None:
         """Sampling metadata of the answers; None for a file of no run."""
         return read_sampling_metadata(Path(self.file))
 
-    def with_answers(self, questions: Sequence[Question]) -> list[Question]:
-        """Return the questions that have an answer; UserError names the first answer to a question that is none of
-        them.
-        """
+    @property
+    def early_stopping(self) -> Mapping[str, EarlyStopping]:
+        """Early-stopping rule of each sampler that had one."""
+        metadata = self.metadata
+        return {} if metadata is None else metadata.early_stopping
+
+    def asked(self, questions: Sequence[Question]) -> list[Question]:
+        """Return the questions that have an answer; UserError names the first answer to an unknown question."""
         ids = self._answers()["question_id"]
         is_question = pc.is_in(ids, value_set=pa.array([question.id for question in questions], pa.string()))
         foreign = ids.filter(pc.invert(is_question))
@@ -100,6 +115,12 @@ class RecordedAnswers:
         if len(with_answers) < len(questions):
             log.warning("%s: no answers to %d questions, left out", self.file, len(questions) - len(with_answers))
         return with_answers
+
+    def candidates(self, questions: Sequence[Question]) -> list[Question]:
+        """Return all questions."""
+        return list(questions)
+
+    at_most = candidates
 
     def baseline(self, questions: Sequence[Question]) -> pa.Table:
         """Return the greedy answers to these questions; there may be none."""
@@ -124,9 +145,10 @@ class RecordedAnswers:
             )
         return [question for question in questions if question.id in selected]
 
-    def answers(self, questions: Sequence[Question]) -> dict[str, pa.Table]:
-        """Return the answers to these questions at temperatures above 0, for each sampler that the file names."""
-        return {name: in_order(questions, answers) for name, answers in self._by_sampler().items()}
+    def answers(self, questions: Sequence[Question], baseline: pa.Table | None = None) -> dict[str, Answers]:
+        """Return the answers to these questions at temperatures above 0, for each sampler in the file."""
+        by_sampler = self._by_sampler().items()
+        return {name: Answers(in_order(questions, table), CURVES.empty_table()) for name, table in by_sampler}
 
     @property
     def _file(self) -> AnswerFile:
@@ -134,18 +156,15 @@ class RecordedAnswers:
 
     def _by_sampler(self) -> dict[str, pa.Table]:
         """Return the answers above temperature 0 of each sampler, in the order of their first ones."""
-        sampled = self._sampled()
+        sampled = self._answers().filter(pc.field("temperature") != 0)
         names = sampled[SAMPLER].unique().to_pylist()
         return {name: sampled.filter(pc.equal(sampled[SAMPLER], name)).drop_columns(SAMPLER) for name in names}
-
-    def _sampled(self) -> pa.Table:
-        return self._answers().filter(pc.field("temperature") != 0)
 
     def _baseline(self) -> pa.Table:
         return self._answers().filter(pc.field("temperature") == 0)
 
     def _answers(self) -> pa.Table:
-        """Return all answers in the file, in its order; read once, as long as the file stays the same."""
+        """Return all answers in the file, in its order; an unchanged file is read once."""
         try:
             status = Path(self.file).stat()
         except OSError as problem:
@@ -165,7 +184,7 @@ _FORMS = (read_arrangement, read_pushback, read_thought)
 
 
 class RecordedConditions:
-    """Under which conditions a sampler has answers, by its name, if it is one of ours, and its answers above t = 0."""
+    """Conditions of a sampler's answers above temperature 0, by these and by its name, if it is one of ours."""
 
     def __init__(self, name: str, answers: pa.Table) -> None:
         self.temperatures = temperatures_of(answers)
@@ -209,7 +228,7 @@ def _read(
                 row,
                 f"{dict(columns).get('form', 'form')!r} must be how the choices were shown, as in 'choices CAB' or "
                 "'choices ABC as numbers', what was said to doubt, as in 'turn 1, doubt: Are you sure?', or how much "
-                f"was thought, as in 'trace 0, budget 64', not {shown_value(form)}",
+                f"was thought, as in 'trace 0, budget 64', not {excerpt(form)}",
             )
     greedy = table["temperature"].to_numpy() == 0
     if greedy.all():

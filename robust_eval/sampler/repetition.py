@@ -7,17 +7,14 @@ Reganova & Steinbach, "Testing Uncertainty of Large Language Models for Physics 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import pyarrow as pa
-
 from robust_eval.model.base import Request
-from robust_eval.prompt.prompt import prompt_for
 from robust_eval.prompt.templates import FEW_SHOT
 from robust_eval.question import Question
-from robust_eval.sampler.base import AllAtOnce, Judge, ascending
+from robust_eval.sampler.base import Judge, Sampler, ascending
 
 
 @dataclass
-class Repetition(AllAtOnce):
+class Repetition(Sampler):
     """All questions, whatever the model answers when it decodes greedily."""
 
     temperatures: list[float] = field(default_factory=lambda: [0.7])
@@ -31,9 +28,6 @@ class Repetition(AllAtOnce):
     own."""
 
     axis = "trial"
-    arranges = False
-    estimator = "trials"
-    selects = False
 
     def __post_init__(self) -> None:
         for name in ("trials", "max_new_tokens"):
@@ -46,37 +40,14 @@ class Repetition(AllAtOnce):
         """Answers to each question at each temperature."""
         return self.trials
 
-    def candidates(self, questions: Sequence[Question]) -> list[Question]:
-        """Return all of them."""
-        return list(questions)
-
-    def select(self, questions: Sequence[Question], baseline: pa.Table, seed: int) -> list[Question]:
-        """Return all candidates, whatever was answered."""
-        return list(questions)
-
-    def at_most(self, questions: Sequence[Question]) -> list[Question]:
-        """Return all candidates."""
-        return list(questions)
-
     def requests(self, questions: Sequence[Question], judge: Judge, seed: int) -> list[Request]:
-        """Return ``trials`` answers to each question, in each of the wordings in which it is asked, at every
-        temperature.
-        """
+        """Return ``trials`` answers to each wording of each question at every temperature."""
         return [
-            Request(
-                question_id=question.id,
-                rewrite=rewrite,
-                prompt=prompt_for(question, rewrite, self.prompts),
-                temperatures=tuple(self.temperatures),
-                trials=self.trials,
-                max_new_tokens=self.max_new_tokens,
-                seed=seed,
-                first_line=judge.first_line,
-            )
+            self.request(question, judge, seed, self.trials, rewrite)
             for question in questions
             for rewrite in range(self.wordings(question))
         ]
 
     def wordings(self, question: Question) -> int:
-        """Return in how many wordings a question is asked: its own alone."""
+        """Return the number of wordings of a question that are asked: its own alone."""
         return 1

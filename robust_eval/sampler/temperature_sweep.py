@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from robust_eval.answer import CURVES, SCHEMA, Answers
 from robust_eval.model.base import Condition, Request
-from robust_eval.prompt.prompt import prompt_for
 from robust_eval.question import Question
 from robust_eval.sampler.base import Judge
 from robust_eval.sampler.known_facts import KnownFacts
@@ -39,7 +38,6 @@ class TemperatureSweep(KnownFacts):
     """Temperatures are asked from below, and each only until it is settled whether the fact holds there: the same
     breaking temperatures and FRS for about a third of the answers, and no accuracies. The paper asks all."""
 
-    estimator = "trials"
     threshold = 0.0
     """The accuracy below which a fact breaks, where no more is asked than that needs; set by :meth:`stopping_at`."""
 
@@ -50,33 +48,20 @@ class TemperatureSweep(KnownFacts):
 
     @property
     def repetitions(self) -> float:
-        """Answers at each temperature."""
         return self.trials
 
     def requests(self, questions: Sequence[Question], judge: Judge, seed: int) -> list[Request]:
         """Return ``trials`` answers to each question at every temperature."""
-        return [
-            Request(
-                question_id=question.id,
-                rewrite=0,
-                prompt=prompt_for(question, prompts=self.prompts),
-                temperatures=tuple(self.temperatures),
-                trials=self.trials,
-                max_new_tokens=self.max_new_tokens,
-                seed=seed,
-                first_line=judge.first_line,
-                matcher=judge.matcher(question) if self.stop_on_match else None,
-                whole=not self.stop_on_match,
-            )
-            for question in questions
-        ]
+        asked = [self.request(question, judge, seed, self.trials) for question in questions]
+        if not self.stop_on_match:
+            return asked
+        matchers = map(judge.matcher, questions)
+        return [replace(each, matcher=matcher, whole=False) for each, matcher in zip(asked, matchers, strict=True)]
 
     def full_sampling_reasons(self) -> list[str]:
-        """Return why all has to be asked; nothing where less can be."""
         return ["sampler.stop_on_match=true ends answers where they are right"] if self.stop_on_match else []
 
     def stopping_at(self, threshold: float) -> "TemperatureSweep":
-        """Return the sampler as it stops once it is settled where the accuracy falls below the threshold."""
         other = copy(self)
         other.threshold = threshold
         return other
@@ -138,11 +123,8 @@ def next_wave(
             if missing_answers := [condition for condition in wave if condition not in verdicts]:
                 return used, missing_answers
             outcomes = [verdicts[condition] for condition in wave]
-            right, wrong, drawn_trials = (
-                right + outcomes.count(True),
-                wrong + outcomes.count(False),
-                drawn_trials + number,
-            )
+            right, wrong = right + outcomes.count(True), wrong + outcomes.count(False)
+            drawn_trials += number
             used += wave
         if verdict != "holds":
             break
@@ -150,9 +132,7 @@ def next_wave(
 
 
 def _min_trials(right: int, wrong: int, outstanding: int, settled: Settled) -> int:
-    """Return how many of the outstanding answers can settle a temperature. Missing ones bring that no nearer than right
-    or wrong ones do.
-    """
+    """Return the minimum number of outstanding answers, all right or all wrong, that can settle a temperature."""
     return next(
         number
         for number in range(1, outstanding + 1)

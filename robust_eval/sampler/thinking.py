@@ -1,4 +1,4 @@
-"""Answers after thoughts: several traces of a question, each cut off at several budgets (docs/thinking.md)."""
+"""Reasoning budgets: several traces of a question, each cut off at several lengths (docs/thinking.md)."""
 
 import math
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ import pyarrow as pa
 from robust_eval.answer import NO_REPLY, SCHEMA, rows
 from robust_eval.error import UserError
 from robust_eval.model.base import Enumeration, Request, Thought
-from robust_eval.prompt.prompt import Prompt, prompt_for
+from robust_eval.prompt.prompt import prompt_for
 from robust_eval.prompt.thought import EFFORTS, AfterThought, Budget, ascending
 from robust_eval.question import Question
 from robust_eval.sampler.base import THOUGHT, Judge, in_order, matching
@@ -76,7 +76,6 @@ class Thinking(KnownFacts):
 
     @property
     def estimator(self) -> str:
-        """See Conditions."""
         return "exact" if self.exact else "trials"
 
     @property
@@ -89,9 +88,7 @@ class Thinking(KnownFacts):
         return super().select(questions, baseline, seed) if self.selects else self.taken(list(questions), seed)
 
     def requests(self, questions: Sequence[Question], judge: Judge, seed: int) -> list[Request]:
-        """Return what is asked of a service; of a model that is loaded here, the most that is asked of it: each trace
-        may have something else at every budget.
-        """
+        """Return the requests to a service; the maximum for a local model, whose traces may differ at every budget."""
         if not self.here:
             return [self._served(question, budget, judge, seed) for question in questions for budget in self.budgets]
         planned = self.trace_requests(questions, seed)
@@ -155,7 +152,7 @@ class Thinking(KnownFacts):
             Request(
                 question_id=question.id,
                 rewrite=_TRACE,
-                prompt=self._prompt(question),
+                prompt=prompt_for(question, prompts=self.prompts),
                 temperatures=(self.trace_temperature,),
                 trials=self.traces,
                 max_new_tokens=self.budgets[-1],
@@ -209,15 +206,10 @@ class Thinking(KnownFacts):
                 f"them: it needs accepted answers, and {matching(judge)}; sampler.thinking.answers=10 draws answers"
             )
         grid = tuple(sorted({*self.temperatures, 1.0}))
-        return Request(
-            question_id=question.id,
+        return replace(
+            self.request(question, judge, seed, self.answers * self.traces if whole else self.answers),
             rewrite=_TRACE + (MOST_TRACES if whole else number + _CUT_FACTOR * len(tokens)),
-            prompt=self._prompt(question),
-            temperatures=tuple(self.temperatures),
-            trials=self.answers * self.traces if whole else self.answers,
             max_new_tokens=1 if choices else self.max_new_tokens,
-            seed=seed,
-            first_line=judge.first_line,
             matcher=matcher,
             enumeration=Enumeration(self.nodes, grid, choices) if self.exact else None,
             form=AfterThought(number, budgets).tag,
@@ -225,29 +217,17 @@ class Thinking(KnownFacts):
         )
 
     def _served(self, question: Question, budget: Budget, judge: Judge, seed: int) -> Request:
-        return Request(
-            question_id=question.id,
-            rewrite=_TRACE + _CUT_FACTOR * _number(budget),
-            prompt=self._prompt(question),
-            temperatures=tuple(self.temperatures),
-            trials=self.traces,
-            seed=seed,
-            first_line=judge.first_line,
+        return replace(
+            self.request(question, judge, seed, self.traces),
+            rewrite=_TRACE + _CUT_FACTOR * (EFFORTS.index(budget) if isinstance(budget, str) else budget),
             form=AfterThought(None, (budget,)).tag,
             **self._thinking(budget),
         )
 
     def _thinking(self, budget: Budget) -> dict[str, Any]:
-        """Return the settings of a request to a service that is told how much to think."""
+        """Return the settings of a request to a service with a reasoning budget."""
         tokens = budget if isinstance(budget, int) else 0
         return {"thought": Thought(most=budget), "max_new_tokens": self.max_new_tokens + tokens}
-
-    def _prompt(self, question: Question) -> Prompt:
-        return prompt_for(question, prompts=self.prompts)
-
-
-def _number(budget: Budget) -> int:
-    return EFFORTS.index(budget) if isinstance(budget, str) else budget
 
 
 def _grid(budgets: Sequence[Any]) -> list[Any]:

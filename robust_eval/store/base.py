@@ -56,7 +56,6 @@ class NoStore(Store):
         return nullcontext(_NoEntries())
 
     def again(self) -> str:
-        """See Store."""
         return "nothing was kept (store=none)"
 
 

@@ -30,7 +30,6 @@ class ParquetStore(Store):
 
     @contextmanager
     def open(self) -> Iterator[Entries]:
-        """See :class:`robust_eval.store.base.Store`."""
         folder = Path(self.folder) / PLACES["parquet"]
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -52,7 +51,6 @@ class ParquetEntries:
         self._places: dict[bytes, Path] = {}
 
     def get(self, keys: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
-        """See :class:`robust_eval.store.base.Entries`."""
         self._look()
         by_file: dict[Path, set[bytes]] = {}
         for key in keys:
@@ -64,7 +62,6 @@ class ParquetEntries:
                     yield key, value
 
     def put(self, entries: Mapping[bytes, bytes]) -> None:
-        """See :class:`robust_eval.store.base.Entries`."""
         if not entries:
             return
         columns = zip(*((key, value, _checksum(key, value)) for key, value in entries.items()), strict=True)
@@ -87,7 +84,6 @@ class ParquetEntries:
         return nullcontext()
 
     def size(self) -> str:
-        """See :class:`robust_eval.store.base.Entries`."""
         files = list(self._folder.glob("*.parquet"))
         return (
             f"{sum(file.stat().st_size for file in files) / 2**20:,.1f} MB in {len(files):,} blocks in {self._folder}"

@@ -76,7 +76,7 @@ def prepare(connection: sqlite3.Connection) -> None:
 
 
 def _new(connection: sqlite3.Connection) -> bool:
-    """Return whether a file is without tables: its creation may have been interrupted."""
+    """Return True if a file is without tables: its creation may have been interrupted."""
     ((pages,),) = connection.execute("PRAGMA page_count").fetchall()
     return pages <= 1 and not connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
 
@@ -139,7 +139,7 @@ _PERHAPS_DAMAGE = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_FULL)
 
 
 def damaged(file: Path, problem: sqlite3.DatabaseError | UnicodeDecodeError, read_only: bool) -> bool:
-    """Return whether the file itself is damaged, rather than locked, full, unreachable or misused."""
+    """Return True if the file itself is damaged, rather than locked, full, unreachable or misused."""
     if isinstance(problem, UnicodeDecodeError | DamagedError):
         return True
     if error_code(problem) in _DAMAGE or error_code(problem, 0xFFFF) == sqlite3.SQLITE_IOERR_SHORT_READ:
@@ -150,7 +150,7 @@ def damaged(file: Path, problem: sqlite3.DatabaseError | UnicodeDecodeError, rea
 
 
 def _sound(file: Path) -> bool:
-    """Return whether a check by SQLite finds no fault in the file."""
+    """Return True if a check by SQLite finds no fault in the file."""
     try:
         with closing(connect(file)) as connection:
             for name, columns in COLUMNS.items():
@@ -239,7 +239,6 @@ class SqliteStore(Store):
 
     @contextmanager
     def open(self) -> Iterator[Entries]:
-        """See :class:`robust_eval.store.base.Store`."""
         entries = SqliteEntries(Path(self.folder), self.max_size_mb * 2**20)
         tell_of_others(Path(self.folder), "sqlite")
         try:
@@ -274,7 +273,6 @@ class SqliteEntries:
                 self._connection.close()
 
     def get(self, keys: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
-        """See :class:`robust_eval.store.base.Entries`."""
         remaining = iter(keys)
         while some := list(islice(remaining, BATCH_SIZE)):
             with self._locked():
@@ -282,7 +280,6 @@ class SqliteEntries:
             yield from ((key, rows[key]) for key in some if key in rows)
 
     def put(self, entries: Mapping[bytes, bytes]) -> None:
-        """See :class:`robust_eval.store.base.Entries`."""
         if self._read_only or not entries:
             return
         rows = [(key, value, checksum_of(key, value)) for key, value in entries.items()]
@@ -293,7 +290,6 @@ class SqliteEntries:
 
     @contextmanager
     def lock_keys(self, keys: Iterable[bytes]) -> Iterator[None]:
-        """See :class:`robust_eval.store.base.Entries`."""
         if self._read_only:
             yield
             return
@@ -312,7 +308,6 @@ class SqliteEntries:
             lock.release()
 
     def size(self) -> str:
-        """See :class:`robust_eval.store.base.Entries`."""
         maximum = f"of at most {self._most_bytes / 2**20:,.0f} MB"
         return f"{self._repairing(self._bytes) / 2**20:,.1f} MB {maximum} in {self._folder}"
 
@@ -370,7 +365,7 @@ class SqliteEntries:
         return "what it took until then is kept, and the same command goes on from there"
 
     def _replaced(self) -> bool:
-        """Return whether another process has repaired or removed the file."""
+        """Return True if another process has repaired or removed the file."""
         try:
             return self._file.stat().st_ino != self._inode
         except FileNotFoundError:

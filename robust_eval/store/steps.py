@@ -84,25 +84,18 @@ class ConcurrentSteps:
             del self._ready[item]
             if self._verdicts[item]:
                 try:
-                    self._due[item] = self._steps[item].send(self._step_answers(item))
+                    answers = Answers(self._tables[item], CURVES.empty_table())
+                    self._due[item] = self._steps[item].send(StepAnswers(answers, self._verdicts[item]))
                 except StopIteration as end:
                     self._answers[item] = end.value.table
-                    del (
-                        self._steps[item],
-                        self._due[item],
-                        self._tables[item],
-                        self._verdicts[item],
-                        self._awaited[item],
-                    )
+                    del self._steps[item], self._due[item], self._tables[item]
+                    del self._verdicts[item], self._awaited[item]
                     self.settled += 1
                     continue
             (request,) = self._due[item].requests
             self._awaited[item].update(request.pending)
             requests.append(request)
         return requests
-
-    def _step_answers(self, item: Item) -> StepAnswers:
-        return StepAnswers(Answers(self._tables[item], CURVES.empty_table()), self._verdicts[item])
 
     def at_most(self) -> list[Request]:
         """Return all requests that may still follow."""

@@ -79,7 +79,7 @@ class StoredModel:
         self._begin = begin
         self.identity = self.config.identity()
         self._loaded: ModelRunner | None = None
-        self._planned: dict[tuple[bytes, ...], _Lookup] = {}
+        self._planned: dict[tuple[object, ...], _Lookup] = {}
         """Results of the plan's lookups whose answers are all stored."""
         self._served = _Served(self.config)
         self.asked = self.found = 0
@@ -272,7 +272,10 @@ class StoredModel:
 
     def _find(self, requests: Sequence[Request], keys: Mapping[Item, bytes]) -> _Lookup:
         """Look the requests up in the store, once for a plan and the run that follows."""
-        name = tuple(_lookup_key(keys[request.item], request) for request in requests)
+        name = tuple(
+            (keys[each.item], each.item, repr(each.temperatures), each.trials, each.min_logprobs, each.form)
+            for each in requests
+        )
         if name in self._planned:
             return self._planned[name] if self._cached_only else self._planned.pop(name)
         lookup = self._look_up(requests, keys)
@@ -311,12 +314,6 @@ class StoredModel:
         table = believed(table, request)
         self._served.find(table)
         return table
-
-
-def _lookup_key(key: bytes, request: Request) -> bytes:
-    """Return the key of a look-up: the answers under a store key that a request asks for, and its item."""
-    rest = (request.item, request.temperatures, request.trials, request.min_logprobs, request.form)
-    return key + repr(rest).encode()
 
 
 def _concatenated(answers: Sequence[Answers]) -> Answers:

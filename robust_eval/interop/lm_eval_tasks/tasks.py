@@ -33,6 +33,7 @@ from robust_eval.prompt.prompt import prompt_for, refuse_exemplars
 from robust_eval.prompt.templates import FEW_SHOT
 from robust_eval.question import LETTERS, Question
 from robust_eval.reader.reply import FirstLineReader, ReplyReader
+from robust_eval.sampler.known_facts import GRID
 from robust_eval.stats.frs import breaking_temperature
 
 log = logging.getLogger(__name__)
@@ -42,13 +43,9 @@ _CHAT: dict[str, Any] = {"until": []}
 """Ends of replies: to a prompt as plain text the first line, in a conversation as the model ends them."""
 
 
-GRID = (0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0)
-"""The paper's temperatures; of models that take none above 1, name those that they take."""
-
-
 @dataclass(frozen=True)
 class Options:
-    """The options of both tasks, so that one object serves the group; UserError for a value that is none."""
+    """Options of both tasks, one object for the group; UserError for a wrong value."""
 
     dataset: str = "facts"
     """One of ours by its name, or the path of a file."""
@@ -66,27 +63,25 @@ class Options:
     """True if each trial has a seed of its own."""
 
     def __post_init__(self) -> None:
-        for name, kind in (("dataset", str), ("prompts", str), ("seeds", bool)):
-            if not isinstance(getattr(self, name), kind):
-                raise _refused(name, "a text" if kind is str else "true or false", getattr(self, name))
-        if self.trials is not None and (type(self.trials) is not int or self.trials < 1):
-            raise _refused("trials", "a whole number of 1 or more", self.trials)
-        temperatures = self.temperatures
-        if (
-            not isinstance(temperatures, tuple | list)
-            or not all(map(_above_zero, temperatures))
-            or len({*temperatures}) < 2
+        temperatures = self.temperatures if isinstance(self.temperatures, tuple | list) else ()
+        whole_trials = self.trials is None or (type(self.trials) is int and self.trials >= 1)
+        grid = len(temperatures) > 1 and all(map(_above_zero, temperatures)) and len({*temperatures}) > 1
+        for name, expected, is_right in (
+            ("dataset", "a text", isinstance(self.dataset, str)),
+            ("prompts", "a text", isinstance(self.prompts, str)),
+            ("seeds", "true or false", isinstance(self.seeds, bool)),
+            ("trials", "a whole number of 1 or more", whole_trials),
+            ("temperatures", "two or more numbers, all above 0", grid),
+            ("temperature", "a number above 0", _above_zero(self.temperature)),
+            ("threshold", "above 0 and at most 1", _above_zero(self.threshold) and self.threshold <= 1),
         ):
-            raise _refused("temperatures", "two or more numbers, all above 0", temperatures)
+            if not is_right:
+                raise UserError(f"{name} must be {expected}, not {getattr(self, name)!r:.60}")
         object.__setattr__(self, "temperatures", tuple(sorted({float(t) for t in temperatures})))
-        if not _above_zero(self.temperature):
-            raise _refused("temperature", "a number above 0", self.temperature)
-        if not _above_zero(self.threshold) or self.threshold > 1:
-            raise _refused("threshold", "above 0 and at most 1", self.threshold)
 
     @classmethod
     def of(cls, values: Any, **more_values: Any) -> "Options":
-        """Return the options that a mapping and ``others`` name; UserError for a name that is none."""
+        """Return the options of a mapping and of ``more_values``; UserError for an unknown name."""
         names = [each.name for each in fields(cls)]
         whole: dict[Any, Any] = {**values, **more_values} if isinstance(values, Mapping) else {values: None}
         for name in whole:
@@ -99,12 +94,6 @@ def _above_zero(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
 
 
-def _refused(name: str, expected: str, value: Any) -> UserError:
-    return UserError(f"{name} must be {expected}, not {value!r:.60}")
-
-
-SEED = 0
-"""Of the bootstrap, where an interval is one: that of a run of ours."""
 ENDS = ("", "_low", "_high")
 """Suffixes of the name of a figure: of its value, and of the ends of its interval."""
 
@@ -121,7 +110,7 @@ class QuestionValue(NamedTuple):
 
 
 def aggregations(figure: str) -> dict[str, Callable[[Sequence[QuestionValue]], float]]:
-    """Return what lm-eval makes of the questions' values: the mean under the name of the figure, and the ends."""
+    """Return lm-eval's aggregations of a figure: its mean over questions, and the ends of the interval."""
     return {f"{figure}{end}": partial(_part, place) for place, end in enumerate(ENDS)}
 
 
@@ -142,10 +131,10 @@ class DocumentRequest(NamedTuple):
 
 
 class RepeatedQuestions(Task):  # type: ignore[misc]  # lm-eval is not typed
-    """Questions that are asked again and again; a subclass says at which temperatures, and what the replies tell.
+    """Repeated questions; a subclass has the temperatures and the figures.
 
-    ``config`` is what lm-eval passes, whose metadata hold options (:class:`Options`) under ``robust_eval``; from Python
-    they are given by name. UserError for options that are none, and for data that cannot be read.
+    ``config`` is that of lm-eval, whose metadata hold :class:`Options` under ``robust_eval``; from Python these are
+    keyword arguments. UserError for wrong options, and for data that cannot be read.
     """
 
     VERSION = 1
@@ -162,7 +151,7 @@ class RepeatedQuestions(Task):  # type: ignore[misc]  # lm-eval is not typed
         self.chat = False
         self.requests = self._requests()
         self.documents = [_document(question, self.chat) for question in self.questions.values()]
-        # TaskConfig says how replies end where nothing does, and that depends on whether they are in a conversation
+        # TaskConfig has a default for the ends of replies, which depend on the prompt style
         self._config = TaskConfig(
             task=settings.get("task", self.NAME),
             num_fewshot=0,  # exemplars are those of our prompts
@@ -175,15 +164,15 @@ class RepeatedQuestions(Task):  # type: ignore[misc]  # lm-eval is not typed
         self._repeated, self._varied = False, False
 
     def plan(self) -> dict[float, int]:
-        """Return how many replies are wanted at each temperature, ascending."""
+        """Return the number of replies at each temperature, ascending."""
         raise NotImplementedError
 
     def figures(self) -> dict[str, bool]:
-        """Return the names of the figures, and whether more is better."""
+        """Return the names of the figures, each with True if more is better."""
         raise NotImplementedError
 
     def values(self, question: Question, graded: pa.Table) -> dict[str, tuple[float, float]]:
-        """Return what the replies to a question tell: of each figure the value and the highest that is possible."""
+        """Return the value of each figure for a question, and the highest possible value."""
         raise NotImplementedError
 
     def get_config(self, key: str) -> Any:
@@ -284,7 +273,7 @@ class RepeatedQuestions(Task):  # type: ignore[misc]  # lm-eval is not typed
         }
 
     def aggregation(self) -> dict[str, Callable[[Sequence[QuestionValue]], float]]:
-        """Return what lm-eval makes of the values of the questions; warn where repeats told nothing."""
+        """Return the aggregations of all figures; warn if all repeats are the same."""
         if self._repeated and not self._varied:
             log.warning(
                 "%s: at each temperature all replies to a question are the same. lm-eval sends a server the same seed "
@@ -295,23 +284,19 @@ class RepeatedQuestions(Task):  # type: ignore[misc]  # lm-eval is not typed
         return {name: part for figure in self.figures() for name, part in aggregations(figure).items()}
 
     def higher_is_better(self) -> dict[str, bool]:
-        """Return whether more of a figure is better."""
+        """Return True if more of a figure is better."""
         return {f"{figure}{end}": better for figure, better in self.figures().items() for end in ENDS}
 
     def _requests(self) -> list[DocumentRequest]:
-        """Return one request for each temperature, or where trials have seeds for each trial."""
-        found = []
+        """Return one request for each temperature, or for each trial if trials have seeds."""
+        requests = []
         for t, replies in self.plan().items():
-            alone = self.options.seeds and t > 0
-            found += (
-                [DocumentRequest(t, trial, 1) for trial in range(replies)]
-                if alone
-                else [DocumentRequest(t, 0, replies)]
-            )
-        return found
+            size = 1 if self.options.seeds and t > 0 else replies
+            requests += [DocumentRequest(t, trial, size) for trial in range(0, replies, size)]
+        return requests
 
     def _sampling_settings(self, question_id: str, request: DocumentRequest) -> dict[str, Any]:
-        """Return how the replies to a request are drawn; seeds of different questions and temperatures differ."""
+        """Return the sampling settings of a request; each question, temperature and trial has its own seed."""
         settings: dict[str, Any] = {"do_sample": request.temperature > 0, "temperature": request.temperature}
         if self.options.seeds and request.temperature:
             place = repr((question_id, request.temperature, request.trial)).encode("utf-8", "surrogatepass")
@@ -337,7 +322,6 @@ class FactualRobustnessTask(RepeatedQuestions):
         return dict.fromkeys(["known", "breaking_temperature", "firmness", *map(_firm_at, self._below)], True)
 
     def values(self, question: Question, graded: pa.Table) -> dict[str, tuple[float, float]]:
-        """See RepeatedQuestions."""
         levels = self.options.temperatures
         greedy = pc.equal(graded["temperature"], 0)
         is_known = float(verdicts(graded.filter(greedy))[0])
@@ -373,7 +357,6 @@ class AnswerCertaintyTask(RepeatedQuestions):
         return {"answer_entropy": False, "error_rate": False}
 
     def values(self, question: Question, graded: pa.Table) -> dict[str, tuple[float, float]]:
-        """See RepeatedQuestions."""
         score = AnswerCertainty().score([question], Measured(graded.slice(0, 0), graded), seed=0)
         (row,) = score.tables["certainty"].to_pylist()
         highest = max(row["most"], 0.0 if math.isnan(row["entropy"]) else row["entropy"])
@@ -381,7 +364,7 @@ class AnswerCertaintyTask(RepeatedQuestions):
 
 
 def _document(question: Question, chat: bool) -> dict[str, Any]:
-    """Return what lm-eval keeps of a question; its mark says how a reply is to be read."""
+    """Return the document of a question; its mark says how a reply is read."""
     mark = mark_of(question, 0, None, metadata=SamplingMetadata(False, {}) if chat else None)
     choices = {"choices": list(question.choices)} if question.choices else {}
     return {"id": question.id, "question": question.title, "answers": list(question.answers), **choices, MARK: mark}
@@ -392,5 +375,5 @@ def _firm_at(t: float) -> str:
 
 
 def _holds(breaks: float, t: float) -> float:
-    """Return 1 where a fact holds up to a temperature, 0 where it does not, NaN where that is not known."""
+    """Return 1 if a fact holds up to a temperature, 0 if not, NaN if that is not known."""
     return math.nan if math.isnan(breaks) else float(breaks > t)

@@ -215,13 +215,13 @@ def test_rows_may_come_in_any_order(tmp_path: Path):
     ]
     sampler = RecordedAnswers(str(write(tmp_path / "a.jsonl", *rows)))
     asked = [Question(id=name, text=name) for name in "abc"]
-    assert [question.id for question in sampler.with_answers(asked)] == ["a", "b"]
+    assert [question.id for question in sampler.asked(asked)] == ["a", "b"]
     (answers,) = sampler.answers(asked[:2]).values()
-    assert answers["text"].to_pylist() == [
+    assert answers.table["text"].to_pylist() == [
         *("a0.50", "a0.51", "a1.00", "a1.01"),
         *("b0.50", "b0.51", "b1.00", "b1.01"),
     ]
-    assert sampler.answers(asked[1:2])["recorded"]["question_id"].unique().to_pylist() == ["b"]
+    assert sampler.answers(asked[1:2])["recorded"].table["question_id"].unique().to_pylist() == ["b"]
     assert sampler.baseline(asked).num_rows == 0
     assert vars(sampler.conditions()["recorded"]) == {
         "temperatures": [0.5, 1.0],
@@ -246,7 +246,7 @@ def test_a_file_may_say_which_sampler_asked_for_an_answer(tmp_path: Path):
     ]
     sampler = RecordedAnswers(str(write(tmp_path / "a.jsonl", *({"question_id": "a"} | row for row in rows))))
     asked = [Question(id="a", text="a")]
-    assert {name: table["text"].to_pylist() for name, table in sampler.answers(asked).items()} == {
+    assert {name: each.table["text"].to_pylist() for name, each in sampler.answers(asked).items()} == {
         "sweep": ["cold", "warm"],
         "rewrites": ["as it stands", "reworded"],
         "recorded": ["once", "twice"],

@@ -9,9 +9,9 @@ from json_lines import cases
 
 from robust_eval.config.overrides import checked_overrides, jobs
 from robust_eval.config.schema import register
-from robust_eval.dataset.base import Dataset
 from robust_eval.dataset.jsonl import JsonLines
 from robust_eval.dataset.own_table import OwnTable
+from robust_eval.dataset.selection import Selection
 from robust_eval.error import UserError
 
 RECORD = {"question": "Which river runs through Bern?", "answers": ["the Aare"]}
@@ -28,7 +28,7 @@ def _somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(datasets, "dataset", dict(datasets.get("dataset", {})))
 
 
-def chosen(*overrides: str) -> Dataset:
+def chosen(*overrides: str) -> Selection:
     return checked_overrides(overrides).config.dataset
 
 
