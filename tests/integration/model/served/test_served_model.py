@@ -929,7 +929,7 @@ def test_log_probabilities_that_are_not_needed_are_not_missed(known: Callable[[C
 @pytest.mark.usefixtures("probing")
 def test_a_server_is_asked_once_a_day_what_it_can_do_and_its_draws_pass_every_test(proxy: Proxy, caplog: Any):
     model = config(proxy.base_url).load()
-    requests = questions(5, temperatures=(0.5, 2.0), trials=5, max_new_tokens=8)
+    requests = questions(8, temperatures=(0.5, 2.0), trials=6, max_new_tokens=8)
     model.check(requests)
     assert model.capabilities(2.0) == replace(LLAMA, probed_for=2.0)
     sent = len(proxy.bodies)
@@ -938,7 +938,7 @@ def test_a_server_is_asked_once_a_day_what_it_can_do_and_its_draws_pass_every_te
     config(proxy.base_url).load().check(questions(1))
     assert len(proxy.bodies) == sent
     replies = [reply for block in model.complete(requests, {each.item for each in requests}) for reply in block]
-    assert sum(len(reply.completions) for reply in replies) == 5 * 2 * 5
+    assert sum(len(reply.completions) for reply in replies) == 8 * 2 * 6
     can, watch = model.capabilities(2.0), model._watch
     assert (can.faithful, can.seed, can.choices) == (True, True, 10)
     assert watch is not None
