@@ -115,7 +115,7 @@ def has_greedy_answers(log: Path) -> bool:
 
 
 def has_all_answers(log: Path) -> bool:
-    return (log.with_suffix("") / "answers.parquet").exists()
+    return (log.with_suffix("") / "graded.parquet").exists()  # the others are written before they are all there
 
 
 def test_a_run_that_is_stopped_again_and_again_says_how_to_go_on_and_ends_with_the_same_table(
