@@ -69,7 +69,7 @@ class Worker:
         silence_tqdm()
 
     def __call__(self, batch: pa.Table) -> pa.Table:
-        return one_row(pickle.dumps(self.outcome(pickle.loads(batch[ASKED][0].as_py()))))
+        return pa.table({CAME: [pickle.dumps(self.outcome(pickle.loads(batch[ASKED][0].as_py())))]})
 
     def outcome(self, blocks: list[Block]) -> Outcome:
         """Return what comes of these blocks."""
@@ -173,8 +173,3 @@ def streamed(
         for name in names:  # one that waits for room to return would take it from the next ones
             with suppress(ValueError):
                 ray.kill(ray.get_actor(name))
-
-
-def one_row(came: bytes) -> pa.Table:
-    """Return an actor's output as a table of one row."""
-    return pa.table({CAME: [came]})

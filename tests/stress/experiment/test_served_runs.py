@@ -4,14 +4,10 @@ import contextlib
 import json
 import logging
 import os
+import signal
 import sqlite3
-import subprocess
-import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +17,13 @@ import pyarrow.parquet as pq
 import pytest
 from api_server import api_server
 from experiments import run_experiment
+from fading_server import FadingServer
 from fault_proxy import FaultProxy
+from scripted_server import Body, Scripted, ScriptedServer, scripted_server
+from shell import Shell
 
 from robust_eval.config.overrides import checked_overrides
-from robust_eval.config.schema import PROJECT, register
+from robust_eval.config.schema import register
 from robust_eval.error import UserError
 from robust_eval.model.served import completions
 from robust_eval.runtime import measured_choices
@@ -35,34 +34,6 @@ KEY = "sk-planted-0123456789"
 SWEEP = ["sampler.temperature_sweep.temperatures=[0.5,1.0,2.0]", "sampler.temperature_sweep.trials=3"]
 REPETITION = ["sampler.repetition.trials=4", "sampler.repetition.max_new_tokens=6"]
 PERTURBATION = ["sampler.perturbation.rewrites=2", "sampler.perturbation.max_new_tokens=6"]
-
-
-@contextmanager
-def echo(status: int, message: str) -> Iterator[str]:
-    """The base URL of a server that refuses everything, and says ``message`` with the key of the request in it."""
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["content-length"]))
-            said = message.format(self.headers["authorization"].removeprefix("Bearer "))
-            content = json.dumps({"error": {"message": said, "type": "invalid_request_error", "code": said}}).encode()
-            self.send_response(status)
-            self.send_header("content-length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-        def log_message(self, *_: Any) -> None: ...
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}/v1"
-        finally:
-            server.shutdown()
-            thread.join()
 
 
 @pytest.fixture(scope="module")
@@ -88,10 +59,10 @@ def ask(tmp_path_factory: pytest.TempPathFactory, proxy: FaultProxy) -> Ask:
     """Run an experiment with the model behind the server; all share a store."""
     mlruns = tmp_path_factory.mktemp("mlruns")
 
-    def run(*overrides: str, folder: Path | None = None) -> tuple[Result, Path]:
+    def run(*overrides: str) -> tuple[Result, Path]:
         register()
-        place = folder or tmp_path_factory.mktemp("run")
-        settings = ["dataset.limit=12", "tracking=none", f"paths.mlruns={mlruns}"]
+        place = tmp_path_factory.mktemp("run")
+        settings = ["dataset.limit=8", "tracking=none", f"paths.mlruns={mlruns}"]
         if not any(line.startswith("model=") for line in overrides):
             settings += ["model=openai_compatible", f"model.base_url={proxy.base_url}", "model.model=smollm2"]
         checked = checked_overrides([*settings, *overrides])
@@ -140,7 +111,7 @@ def figures(result: Result) -> dict[str, float]:
 
 def test_a_model_behind_a_server_is_found_as_robust_as_the_same_one_in_this_process(ask: Ask):
     settings = [
-        "dataset.limit=24",
+        "dataset.limit=16",
         "sampler.selection=contains",
         "sampler.temperatures=[0.5,1.0,2.0]",
         "sampler.trials=4",
@@ -196,43 +167,47 @@ class Crash:
         return self.whole(*arguments)
 
 
+@pytest.fixture
+def fading(tmp_path: Path) -> Iterator[tuple[ScriptedServer, list[str]]]:
+    """A server that wants a key, and the settings of a tracked run that asks it."""
+    with scripted_server(FadingServer()) as server:
+        yield (
+            server,
+            [
+                *("model=openai_compatible", f"model.base_url={server.url}", "model.model=m", "model.retries=0"),
+                *("model.api_key_env=PLANTED_KEY", "tracking=mlflow", f"paths.mlruns={tmp_path / 'mlruns'}"),
+                *("dataset.limit=6", *SWEEP),
+            ],
+        )
+
+
 @pytest.mark.parametrize("end", ["success", "key refused", "bad requests", "crash"])
 def test_a_key_is_found_nowhere_whatever_becomes_of_the_run(
-    ask: Ask,
-    proxy: FaultProxy,
+    fading: tuple[ScriptedServer, list[str]],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     capfd: pytest.CaptureFixture[str],
     end: str,
 ):
+    server, settings = fading
     monkeypatch.setenv("PLANTED_KEY", KEY)
     monkeypatch.setattr(measured_choices, "cache_folder", lambda: tmp_path / "cache")
     caplog.set_level(logging.DEBUG)
     folder = tmp_path / "run"
     folder.mkdir()
-    settings = [
-        "model.api_key_env=PLANTED_KEY",
-        "model.retries=0",
-        f"paths.mlruns={tmp_path / 'mlruns'}",
-        "tracking=mlflow",
-        "sampler.selection=contains",
-        *SWEEP,
-    ]
-
-    def run(*more: str) -> None:
-        ask(*settings, *more, folder=folder)
-
     if end == "success":
-        run()
+        run_experiment(folder, *settings)
+        assert server.received[-1].headers["authorization"] == f"Bearer {KEY}"
     elif end == "crash":
         monkeypatch.setattr(completions, "completions", Crash(after=15))
         with pytest.raises(RuntimeError, match="what nobody expects"):
-            run()
+            run_experiment(folder, *settings)
     else:
-        status, message = (401, "Incorrect API key provided: {}.") if end == "key refused" else (400, "Who is {}?")
-        with echo(status, message) as url, pytest.raises(UserError) as problem:
-            run(f"model.base_url={url}")
+        status, said = (401, f"Incorrect API key provided: {KEY}.") if end == "key refused" else (400, f"Who is {KEY}?")
+        server.answer = lambda _: (status, {}, {"error": {"message": said, "type": "invalid", "code": said}})
+        with pytest.raises(UserError) as problem:
+            run_experiment(folder, *settings)
         assert "…" in str(problem.value)
         assert KEY not in str(problem.value)
     printed = "".join(capfd.readouterr())
@@ -252,28 +227,31 @@ def test_a_key_is_found_nowhere_whatever_becomes_of_the_run(
 
 
 def test_a_key_is_in_no_file_of_the_home_and_in_no_argument_of_a_process_that_is_killed(
-    proxy: FaultProxy, tmp_path: Path
+    fading: tuple[ScriptedServer, list[str]], shell: Shell, tmp_path: Path
 ):
-    sent = len(proxy.log)
-    settings = [
-        *("model=openai_compatible", f"model.base_url={proxy.base_url}"),
-        *("model.model=smollm2", "model.api_key_env=PLANTED_KEY", "sampler.selection=contains", *SWEEP),
-        *("dataset.limit=8", f"paths.mlruns={tmp_path / 'mlruns'}"),
-    ]
-    command = [sys.executable, "run.py", *settings]
-    surroundings = os.environ | {"PLANTED_KEY": KEY, "HOME": str(tmp_path)}
-    with subprocess.Popen(
-        command, cwd=PROJECT, env=surroundings, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as process:
-        while process.poll() is None:
-            assert KEY not in arguments_of_all_processes()
-            if len(proxy.log) > sent + 20:
-                process.kill()
-            time.sleep(0.1)
-        assert process.stdout is not None
-        said = process.stdout.read()
-    assert process.returncode == -9, said
-    assert KEY not in said
+    server, settings = fading
+    served, waiting, killed = FadingServer(), threading.Event(), threading.Event()
+
+    def answer(body: Body) -> Scripted:
+        """Nothing any more, once twenty answers have come."""
+        if served.answered.total() == 20:
+            waiting.set()
+            killed.wait(60)
+        return served(body)
+
+    def kill(process: int) -> None:
+        waiting.wait(60)
+        arguments = arguments_of_all_processes()
+        os.kill(process, signal.SIGKILL)
+        killed.set()
+        assert KEY not in arguments
+
+    server.answer = answer
+    ended = shell.python(
+        ["run.py", *settings, "model.max_concurrency=1"], meanwhile=kill, PLANTED_KEY=KEY, HOME=str(tmp_path)
+    )
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    assert KEY not in ended.stdout + ended.stderr
     assert holding(tmp_path, "PLANTED_KEY")  # the search looks where it should
     assert holding(tmp_path, KEY) == []
 

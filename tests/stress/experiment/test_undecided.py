@@ -12,7 +12,7 @@ from shell import Shell
 from robust_eval.error import UserError
 from robust_eval.runtime import measured_choices
 
-KILLS = 4
+KILLS = 2
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +30,7 @@ def served() -> Iterator[ScriptedServer]:
 def test_a_run_whose_key_is_refused_again_and_again_asks_for_nothing_twice(served: ScriptedServer, tmp_path: Path):
     undisturbed = ask(served, tmp_path, UNDECIDED, store="undisturbed")
     served.answer = server = FadingServer()
-    for part in range(4):
+    for part in range(2):
         server.requests, server.ends_after = 0, 24
         with pytest.raises(UserError, match="no such key"):
             ask(served, tmp_path, UNDECIDED)

@@ -48,7 +48,7 @@ def requests() -> list[Request]:
     """Of two questions about facts, and two about one passage, which is evaluated once; without exemplars, which would
     take most of the time."""
     passages = JsonLines("passages", str(BUILTIN / "passages.jsonl")).load()[:2]
-    sweep = TemperatureSweep(temperatures=[0.4, 1.0, 1.6], trials=4, max_new_tokens=3, prompts="builtin:zero_shot.yaml")
+    sweep = TemperatureSweep(temperatures=[0.4, 1.6], trials=4, max_new_tokens=3, prompts="builtin:zero_shot.yaml")
     return sweep.requests([*facts(), *passages], Matching(), seed=5)
 
 
@@ -70,7 +70,7 @@ def test_answers_are_the_same_at_any_batch_size_in_any_order_and_in_two_processe
     embedded: TransformersModel, shell: Shell, capsys: pytest.CaptureFixture[str]
 ):
     asked = requests()
-    reference = token_ids(at_once(embedded, 12 * 4), asked)
+    reference = token_ids(at_once(embedded, 8 * 4), asked)
     shuffled = random.Random(1).sample(asked, len(asked))
     found = {
         "one question at once, in another order": token_ids(at_once(embedded, 1), shuffled),
@@ -85,14 +85,14 @@ def test_answers_are_the_same_at_any_batch_size_in_any_order_and_in_two_processe
         differ = sum(one != other for one, other in pairs)
         with capsys.disabled():
             print(f"\n{way}: {differ} of {len(pairs)} answers differ")
-        assert differ <= 1  # of 96: a draw may fall where rounding decides; another seed changes 80 of them
+        assert differ <= 1  # of 32: a draw may fall where rounding decides; another seed changes most of them
 
 
 def test_enumerations_at_any_batch_size_differ_by_less_than_their_error(embedded: TransformersModel):
-    asked = Exact(nodes=24).requests(facts(), Matching(), seed=5)
+    asked = Exact(nodes=10).requests(facts(), Matching(), seed=5)
     together, alone = (
         {reply.request.question_id: reply.curve for reply in answered(at_once(embedded, most), asked)}
-        for most in (24 * 2, 1)
+        for most in (10 * 2, 1)
     )
     for name, curve in together.items():  # rounding may keep another one of the prefixes that are left to chance
         difference = np.abs(curve.accuracy - alone[name].accuracy)
@@ -106,8 +106,8 @@ import resource, sys
 sys.path[:0] = ["tests/support", "tests/integration/model/local"]
 from asking import answered
 from test_reproducibility import large_vocabulary, sweep_of
-for count, reply in enumerate(answered(large_vocabulary(), sweep_of(180)), start=1):
-    if count in (60, 180):
+for count, reply in enumerate(answered(large_vocabulary(), sweep_of(60)), start=1):
+    if count in (20, 60):
         print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 """
 
@@ -132,6 +132,6 @@ def test_memory_does_not_grow_with_the_number_of_questions():
     done = subprocess.run(
         [sys.executable, "-c", MEASURED], cwd=PROJECT, capture_output=True, text=True, check=True, timeout=300
     )
-    after_60, after_180 = map(int, done.stdout.split())
-    logits_of_the_last_tokens = (180 - 60) * 48 * 40_000 * 4
-    assert after_180 - after_60 < 0.05 * logits_of_the_last_tokens
+    after_20, after_60 = map(int, done.stdout.split())
+    logits_of_the_last_tokens = (60 - 20) * 48 * 40_000 * 4
+    assert after_60 - after_20 < 0.05 * logits_of_the_last_tokens

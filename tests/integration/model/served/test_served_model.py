@@ -239,6 +239,13 @@ def instant() -> Iterator[str]:
         yield url
 
 
+@pytest.fixture
+def instant_proxy(instant: str) -> Iterator[Proxy]:
+    """One that injects nothing, in front of the stub server."""
+    with Proxy(instant) as started:
+        yield started
+
+
 # ---------------------------------------------------------------------------------------------------- faults
 
 
@@ -246,11 +253,11 @@ def test_under_every_fault_each_answer_comes_once_and_is_that_of_an_undisturbed_
     instant: str, known: Callable[[Capabilities], None], store: SqliteStore
 ):
     known(TWO)
-    requests = questions(40)
+    requests = questions(20)
     undisturbed = ask(config(instant), NoStore(), requests)
     faults = [fault for fault in FAULTS if fault not in UNHELPFUL]
-    with Proxy(instant, faults=faults, rate=0.2, seed=2, retry_after=0.1, slow=0.1) as proxy:
-        model = config(proxy.base_url, timeout=2)
+    with Proxy(instant, faults=faults, rate=0.25, seed=2, retry_after=0.1, slow=0.1) as proxy:
+        model = config(proxy.base_url, timeout=1)
         table = ask(model, store, requests)
         log, bodies = proxy.log, proxy.bodies
         assert ask(model, store, requests) == table
@@ -466,7 +473,7 @@ def test_ctrl_c_while_answers_are_waited_for_ends_at_once_and_keeps_what_came(
     requests = questions(REQUESTS)
     main = threading.main_thread().ident
     assert main is not None
-    with stub.stub_server(seconds=0.3) as url, Proxy(url) as proxy:
+    with stub.stub_server(seconds=0.1) as url, Proxy(url) as proxy:
         whole = ask(config(url), NoStore(), requests)
         proxy.on_request = lambda number: signal.pthread_kill(main, signal.SIGINT) if number == 10 else None
         start = time.monotonic()
@@ -483,9 +490,9 @@ def test_ctrl_c_while_answers_are_waited_for_ends_at_once_and_keeps_what_came(
 
 @pytest.mark.usefixtures("interruptible")
 def test_no_interrupt_is_lost_and_no_healthy_store_set_aside_whenever_it_comes(instant: str, tmp_path: Path):
-    ended = interrupted(instant, tmp_path, 100, seed=1)
+    ended = interrupted(instant, tmp_path, 40, seed=1)
     counted = {name: ended[name] for name in ("raised", "lost", "with other answers", "set aside")}
-    assert counted == {"raised": 100, "lost": 0, "with other answers": 0, "set aside": 0}, ended
+    assert counted == {"raised": 40, "lost": 0, "with other answers": 0, "set aside": 0}, ended
     assert ended["runs that ended"] > 0  # how many depends on the machine
 
 
@@ -508,32 +515,36 @@ def test_what_a_server_counts_or_nests_without_end_is_an_error_like_others(
     assert len(warning) < 400
 
 
-def test_more_trials_and_other_temperatures_ask_only_for_what_is_new(proxy: Proxy, store: SqliteStore):
-    model = config(proxy.base_url)
+def test_more_trials_and_other_temperatures_ask_only_for_what_is_new(instant_proxy: Proxy, store: SqliteStore):
+    model = config(instant_proxy.base_url)
     few = questions(4, trials=3)
     first = ask(model, store, few)
     assert first["weight"].to_pylist() == [1 / 3] * 24
-    assert asked(proxy.bodies) == 24
-    proxy.forget()
+    assert asked(instant_proxy.bodies) == 24
+    instant_proxy.forget()
     more = questions(4, temperatures=(0.5, 0.7, 1.0), trials=5)
     table = ask(model, store, more)
-    assert Counter(body["temperature"] for body in proxy.bodies for _ in range(body["n"])) == {0.5: 8, 0.7: 20, 1.0: 8}
+    assert Counter(body["temperature"] for body in instant_proxy.bodies for _ in range(body["n"])) == {
+        0.5: 8,
+        0.7: 20,
+        1.0: 8,
+    }
     assert list(rows(table, *PLACE)) == places(more)
     assert table["weight"].to_pylist() == [1 / 5] * 60
-    proxy.forget()
+    instant_proxy.forget()
     assert ask(model, store, few) == first
-    assert proxy.bodies == []
+    assert instant_proxy.bodies == []
     fresh = ask(model, NoStore(), more)
     assert list(rows(table, *WHAT)) == list(rows(fresh, *WHAT))
 
 
-def test_a_judge_needs_no_curve_of_a_server(proxy: Proxy, store: SqliteStore):
-    judged = questions(2, matcher=AnswerMatcher(["lion"]))
-    table = ask(config(proxy.base_url), store, judged)
-    sent = len(proxy.bodies)
-    assert ask(config(proxy.base_url), store, judged) == table
-    assert ask(config(proxy.base_url), store, questions(2, matcher=AnswerMatcher(["cat"]))) == table
-    assert len(proxy.bodies) == sent
+def test_a_judge_needs_no_curve_of_a_server(instant_proxy: Proxy, store: SqliteStore):
+    judged, model = questions(2, matcher=AnswerMatcher(["lion"])), config(instant_proxy.base_url)
+    table = ask(model, store, judged)
+    sent = len(instant_proxy.bodies)
+    assert ask(model, store, judged) == table
+    assert ask(model, store, questions(2, matcher=AnswerMatcher(["cat"]))) == table
+    assert len(instant_proxy.bodies) == sent
 
 
 def test_answers_do_not_depend_on_how_many_are_asked_for_together(proxy: Proxy, known: Callable[[Capabilities], None]):
@@ -1110,20 +1121,20 @@ def stats(url: str) -> Body:
 def test_no_more_requests_are_in_flight_than_allowed(known: Callable[[Capabilities], None]):
     known(replace(LLAMA, choices=1))
     with stub.stub_server(seconds=0.05) as url:
-        ask(config(url, max_concurrency=12), NoStore(), questions(40))
-        assert stats(url) == {"requests": 320, "most_in_flight": 12, "refused": 0}
+        ask(config(url, max_concurrency=4), NoStore(), questions(10))
+        assert stats(url) == {"requests": 80, "most_in_flight": 4, "refused": 0}
 
 
 def test_a_limit_of_the_server_is_found_and_costs_no_answer(known: Callable[[Capabilities], None]):
     known(replace(LLAMA, choices=1))
-    requests = questions(40)
+    requests = questions(20)
     with stub.stub_server(seconds=0.05, limit=10) as url:
         table = ask(config(url, max_concurrency=64), NoStore(), requests)
         said = stats(url)
     assert list(rows(table, *PLACE)) == places(requests)
     assert set(table["outcome"].to_pylist()) == {"ok"}
     assert said["most_in_flight"] == 10
-    assert 0 < said["refused"] == said["requests"] - 320
+    assert 0 < said["refused"] == said["requests"] - 160
 
 
 def test_a_limit_of_requests_a_minute_is_kept(known: Callable[[Capabilities], None], instant: str):
@@ -1180,7 +1191,7 @@ def test_the_status_says_how_many_are_under_way_and_what_was_spent(known: Callab
 
 
 def test_a_bad_question_with_many_answers_stops_nobody_else(known: Callable[[Capabilities], None]):
-    """One of forty, at the beginning, with twenty answers: those that are refused come back first."""
+    """One of twelve, at the beginning, with twenty answers: those that are refused come back first."""
     known(replace(LLAMA, choices=1))
 
     def says(body: Body, headers: Mapping[str, str]) -> tuple[int, Any]:
@@ -1189,7 +1200,7 @@ def test_a_bad_question_with_many_answers_stops_nobody_else(known: Callable[[Cap
         return 200, good(body)
 
     with scripted(says) as url:
-        table = ask(config(url), NoStore(), questions(40, trials=10))
+        table = ask(config(url), NoStore(), questions(12, trials=10))
     errors = table.filter(pc.equal(table["outcome"], "error"))
     assert list(rows(errors, *PLACE)) == places([question(0, trials=10)])
 

@@ -19,7 +19,7 @@ from toy_served import CAN, request, stored, stored_model
 
 from robust_eval.store.sqlite import SqliteStore
 
-KILLS, QUESTIONS = 4, 6
+KILLS, QUESTIONS = 2, 4
 FIRST = 10
 """The number of the first question: texts then have the order of numbers, in which they are asked."""
 ASK = """

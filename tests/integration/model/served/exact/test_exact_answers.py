@@ -46,7 +46,7 @@ def replies(model: ServedModel, requests: Sequence[Request]) -> list[Reply]:
 
 @pytest.mark.parametrize(("digits", "ids"), [(4, True), (6, False)])
 def test_bounds_hold_the_truth_and_close_points_are_near_it(digits: int, ids: bool) -> None:
-    for language in range(5):
+    for language in range(3):
         table = Table(language)
         with served(TableServer(table, shown=7, digits=digits, ids=ids)) as (model, _):
             (reply,) = replies(model, [request()])
@@ -236,8 +236,8 @@ def test_a_run_against_llama_cpp_has_curves_of_facts_and_the_letters_of_multiple
     with api_server(slots=2) as url:
         model = ("model=openai_compatible", f"model.base_url={url}", "model.model=m", "model.prompt_style=plain")
         small = ("sampler=exact", "sampler.exact.nodes=6", "sampler.exact.draws=2", "sampler.exact.selection=none")
-        grid = ("sampler.exact.temperatures=[0.5,1.0,1.6]", "tracking=none", f"paths.mlruns={tmp_path}")
-        for data, questions in (("facts", 2), ("physics", 2)):
+        grid = ("sampler.exact.temperatures=[0.5,1.6]", "tracking=none", f"paths.mlruns={tmp_path}")
+        for data, questions in (("facts", 1), ("physics", 1)):
             asked = (*model, *small, *grid, f"dataset={data}", f"dataset.limit={questions}", "metric=[frs,certainty]")
             (tmp_path / data).mkdir()
             result = run_experiment(tmp_path / data, *asked)
