@@ -157,7 +157,7 @@ def test_a_server_that_is_not_there_stops_no_run(
     assert [words.partition(": ")[2].partition(uri)[0] for words in said(caplog)] == ["", "not all of this run is in "]
 
 
-def test_a_run_in_a_fresh_store_prints_nothing_and_a_disk_that_is_full_while_one_is_made_is_one_sentence(
+def test_a_fresh_store_prints_nothing_and_on_a_full_disk_one_sentence(
     tmp_path: Path,
 ):
     code = (
