@@ -15,6 +15,7 @@ os.environ.setdefault("TQDM_DISABLE", "1")  # as the command does before librari
 import pytest
 from kept_databases import kept_databases
 from kept_models import kept_models
+from kept_options import kept_options
 from shell import Shell
 
 
@@ -34,9 +35,9 @@ def common_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _models_and_databases_are_kept(common_folder: Path) -> Iterator[None]:
-    """The embedded model is loaded once for all runs in this process, and one database of MLflow made."""
-    with kept_models(), kept_databases(common_folder):
+def _models_databases_and_options_are_kept(common_folder: Path) -> Iterator[None]:
+    """The embedded model is loaded once for all runs in this process, one database of MLflow made, options composed."""
+    with kept_models(), kept_databases(common_folder), kept_options():
         yield
 
 

@@ -38,6 +38,7 @@ QUICK: dict[str, Any] = {"experiment": "certainty", "tracking": "none", "sampler
 def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("robust_eval.report.figures.CATALOGUE", [])  # most of the time of a small run
+    monkeypatch.setattr("robust_eval.report.comparison_figures.save_comparison_figures", lambda compared, folder: [])
 
 
 @pytest.fixture(scope="module")
@@ -251,40 +252,42 @@ def test_it_works_in_two_threads_one_after_the_other(paris: Callable):
 # --- reading, comparing, scoring --------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def two(paris: Callable) -> tuple[Evaluation, Evaluation]:
-    rome = FunctionModel(lambda prompts, temperature: ["Rome"] * len(prompts), "rome", "1")
-    run = robust_eval.run(model=paris, dataset=QUESTIONS, **QUICK)
-    return run, robust_eval.run(model=rome, dataset=QUESTIONS, **QUICK)
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> list[Evaluation]:
+    """Runs of models that know one town each."""
+    where = {"dataset.name": "<b>mine</b>", "paths.mlruns": str(tmp_path_factory.mktemp("two") / "mlruns")}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("robust_eval.report.figures.CATALOGUE", [])
+        models = [
+            FunctionModel(lambda prompts, temperature, town=town: [town] * len(prompts), town.lower(), "1")
+            for town in ("Paris", "Rome")
+        ]
+        return [robust_eval.run(model=model, dataset=QUESTIONS, **QUICK, **where) for model in models]
 
 
-def test_a_finished_run_is_read_from_its_folder(two: tuple[Evaluation, Evaluation]):
+def test_a_finished_run_is_read_from_its_folder(two: list[Evaluation]):
     run, _ = two
     again = robust_eval.load(str(run.folder))
     pd.testing.assert_frame_equal(again.figures, run.figures)
     assert repr(again) == repr(run)
 
 
-def test_what_is_printed_says_the_headline(two: tuple[Evaluation, Evaluation]):
+def test_what_is_printed_or_shown_in_a_notebook_says_the_headline_and_escapes_what_others_wrote(two: list[Evaluation]):
     run, _ = two
     lines = repr(run).splitlines()
-    assert lines[0] == "paris on local: 2 of 2 questions kept"
+    assert lines[0] == "paris on <b>mine</b>: 2 of 2 questions kept"
     assert lines[1].split("  ")[-1] == " questions" or lines[1].endswith("questions")
     assert any(line.split()[:5] == ["error", "rate", "at", "t", "="] and " 0.500 " in line for line in lines)
     assert lines[-2:] == [
         "Some intervals rest on 2 questions alone: with fewer than 30 they are rough.",
         f"folder: {run.folder}",
     ]
-
-
-def test_a_notebook_shows_the_headline_as_a_table_and_escapes_what_others_wrote(paris: Callable):
-    run = robust_eval.run(model=paris, dataset=QUESTIONS, **QUICK, **{"dataset.name": "<b>mine</b>"})
     shown = run._repr_html_()
     assert shown.startswith("<p>paris on &lt;b&gt;mine&lt;/b&gt;: 2 of 2 questions kept</p><table")
     assert "<td>0.500</td>" in shown
 
 
-def test_runs_are_compared_by_themselves_or_by_their_folders(two: tuple[Evaluation, Evaluation], tmp_path: Path):
+def test_runs_are_compared_by_themselves_or_by_their_folders(two: list[Evaluation], tmp_path: Path):
     compared = robust_eval.compare(two, folder="beside")
     by_folder = robust_eval.compare([run.folder for run in two])
     for name in ("runs", "pairs", "questions"):
@@ -295,7 +298,7 @@ def test_runs_are_compared_by_themselves_or_by_their_folders(two: tuple[Evaluati
     assert by_folder.folder.is_relative_to(tmp_path / "mlruns" / "comparisons")
     verdict, what, _ = repr(compared).splitlines()
     assert verdict.startswith("paris and rome share too few independent questions for a verdict (30 are needed). ")
-    assert what == "2 runs of paris and rome on local."
+    assert what == "2 runs of paris and rome on <b>mine</b>."
     assert compared._repr_html_().startswith(
         "<p>paris and rome share too few independent questions for a verdict (30 are needed). "
     )
@@ -303,7 +306,7 @@ def test_runs_are_compared_by_themselves_or_by_their_folders(two: tuple[Evaluati
 
 
 def test_a_report_is_shown_below_the_cell_of_a_notebook_and_else_in_the_browser(
-    two: tuple[Evaluation, Evaluation], monkeypatch: pytest.MonkeyPatch
+    two: list[Evaluation], monkeypatch: pytest.MonkeyPatch
 ):
     run, _ = two
     opened: list[str] = []

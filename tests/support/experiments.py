@@ -1,16 +1,12 @@
 """Compose and run an experiment in this process, and print what it found, as the command does."""
 
-import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 
 import hydra
 import pytest
-from hydra._internal.config_loader_impl import ConfigLoaderImpl
-from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig
 
 from robust_eval.config.config import Config
@@ -31,28 +27,10 @@ runpy.run_path("run.py", run_name="__main__")
 
 
 def composed(*overrides: str) -> DictConfig:
-    """Compose the settings with these overrides.
-
-    Hydra composes the options that are chosen, which takes a fifth of a second, and then sets the others: so here as
-    well, but the same options are composed once.
-    """
+    """Compose the settings with these overrides."""
     register()
-    parsed = OverridesParser.create().parse_overrides(list(overrides))
-    choices = tuple(str(each.input_line) for each in parsed if _chooses(str(each.key_or_group)))
-    settings = copy.deepcopy(_options(choices))
-    ConfigLoaderImpl._apply_overrides_to_config([each for each in parsed if each.input_line not in choices], settings)
-    return settings
-
-
-def _chooses(key: str) -> bool:
-    """Whether a setting says which options there are: that of a group, or one of Hydra itself."""
-    return (CONF / key).is_dir() or key.startswith("hydra")
-
-
-@cache
-def _options(choices: Sequence[str]) -> DictConfig:
     with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-        return hydra.compose("config", list(choices))
+        return hydra.compose("config", list(overrides))
 
 
 def configuration(*overrides: str) -> Config:

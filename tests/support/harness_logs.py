@@ -1,7 +1,6 @@
-"""Logs made by the real harnesses: ``python tests/support/harness_logs.py inspect FOLDER`` (or ``lm-eval``)."""
+"""Logs of one quiz that inspect_ai and lm-eval write."""
 
 import json
-import sys
 from pathlib import Path
 
 import yaml
@@ -12,14 +11,14 @@ QUESTIONS = [
     {"id": "no", "question": "What is the capital of Norway?", "answers": ["Oslo"]},
 ]
 GRID = [0.0, 0.2, 0.8, 1.4, 1.6, 2.0]
-EPOCHS = 20
+EPOCHS = 10
 CHOICES = ["Rome", "Paris", "Oslo"]
 
 
 def reply(question: str, temperature: float, epoch: int, model: str) -> str:
     """What the scripted model says: right at temperature 0, and less and less often above."""
     right = next(each["answers"][0] for each in QUESTIONS if each["question"] in question)
-    wrong_below = {"Paris": 2, "Rome": 7, "Oslo": 11}[right] + (model == "mockllm/small")
+    wrong_below = {"Paris": 1, "Rome": 4, "Oslo": 6}[right] + (model == "mockllm/small")
     return right if epoch > temperature * wrong_below else "I am not sure"
 
 
@@ -116,7 +115,3 @@ def make_lm_eval(folder: Path) -> None:
     tracker.save_results_aggregated(results=found, samples=samples)
     for name, own_samples in samples.items():
         tracker.save_results_samples(task_name=name, samples=own_samples)
-
-
-if __name__ == "__main__":
-    {"inspect": make_inspect, "lm-eval": make_lm_eval}[sys.argv[1]](Path(sys.argv[2]))

@@ -1,4 +1,4 @@
-"""Our tasks evaluated by inspect_ai in a process of its own: ``python tests/support/inspect_evals.py FOLDER``.
+"""Logs of inspect_ai, made in a process of its own: ``python tests/support/inspect_evals.py FOLDER < scorers.json``.
 
 inspect_ai sets up the logging of its process, and leaves warnings that end tests.
 """
@@ -14,7 +14,7 @@ LEVELS = [0.8, 1.4]
 
 
 def evaluate(folder: Path) -> None:
-    """Leave a log of each task in a folder of its name, and how many requests each took in ``requests.json``."""
+    """Leave a log of each of our tasks in a folder of its name, and the requests of each in ``requests.json``."""
     import inspect_ai
     from inspect_ai import Epochs, Task
     from inspect_ai.dataset import MemoryDataset, Sample
@@ -63,4 +63,11 @@ def evaluate(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    evaluate(Path(sys.argv[1]))
+    import harness_logs
+    import inspect_scorers
+
+    place = Path(sys.argv[1])
+    harness_logs.make_inspect(place / "logs")
+    for case in json.load(sys.stdin):
+        inspect_scorers.make(case, place / "scorers" / case["name"])
+    evaluate(place / "tasks")

@@ -1,10 +1,8 @@
-"""Logs of inspect_ai's own scorers: ``python tests/support/inspect_scorers.py FOLDER < scorers.json``.
+"""Logs of inspect_ai's own scorers.
 
 A scripted model replies to each sample; a reply of null is an error. A log is left in a folder of the case's name.
 """
 
-import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -52,8 +50,3 @@ def _output(text: str) -> ModelOutput:
     output = ModelOutput.from_content("mockllm/scripted", text, stop_reason="stop")
     output.usage = ModelUsage(input_tokens=9, output_tokens=1, total_tokens=10)  # else inspect_ai fetches a tokenizer
     return output
-
-
-if __name__ == "__main__":
-    for each in json.load(sys.stdin):
-        make(each, Path(sys.argv[1]) / each["name"])

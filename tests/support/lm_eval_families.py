@@ -1,16 +1,14 @@
-"""Logs of lm-eval's own tasks: ``python tests/support/lm_eval_families.py FOLDER < families.json``.
+"""Logs of lm-eval's own tasks.
 
 Each family is the task's real YAML on documents of ours, answered by a model that follows a script. A family leaves
-``samples_*.jsonl`` and ``results_*.json`` in FOLDER/NUMBER/scripted.
+``samples_*.jsonl`` and ``results_*.json`` in the folder ``scripted`` of its own.
 """
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import lm_eval
-import lm_eval.evaluator
 import yaml
 from lm_eval.api.model import LM
 from lm_eval.loggers import EvaluationTracker
@@ -90,9 +88,3 @@ class _Loader(yaml.SafeLoader):
 
 
 _Loader.add_constructor("!function", lambda loader, node: None)
-
-
-if __name__ == "__main__":
-    lm_eval.evaluator.add_env_info = lambda results: None  # it asks pip and the graphics card
-    for number, each in enumerate(json.load(sys.stdin)):
-        make(each, Path(sys.argv[1]) / str(number))

@@ -1,13 +1,14 @@
-"""Our tasks evaluated by lm-eval in a process of its own: ``python tests/support/lm_evals.py FOLDER < page.json``.
+"""All logs of lm-eval, made in a process of its own: ``python tests/support/lm_evals.py FOLDER < wanted.json``.
 
-lm-eval sets up the logging of its process, and leaves warnings that end tests. The input is the code of a page and its
-commands, which are run in FOLDER/page.
+lm-eval sets up the logging of its process, and leaves warnings that end tests. The input is the families of its own
+tasks, the code of a page and the page's commands, which are run in FOLDER/tasks/page.
 """
 
 import contextlib
 import json
 import logging
 import os
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,13 +32,10 @@ OPTIONS = {"dataset": "quiz.jsonl", "temperatures": LEVELS, "trials": TRIALS}
 
 
 def evaluate(folder: Path, code: str, commands: Sequence[Sequence[str]]) -> None:
-    """Leave samples and results of each run in a folder of its name, and in ``said.json`` what was logged, sent, and
-    printed by the code.
+    """Evaluate our tasks: leave samples and results of each run in a folder of its name, and in ``said.json`` what was
+    logged, sent, and printed by the code.
     """
-    import lm_eval.evaluator
-
-    lm_eval.evaluator.add_env_info = lambda results: None  # it asks pip and the graphics card, for a second each time
-    (folder / "page").mkdir()
+    (folder / "page").mkdir(parents=True)
     for place in (folder, folder / "page"):
         (place / "quiz.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in [*QUIZ, UNKNOWN]))
     os.chdir(folder)
@@ -102,20 +100,42 @@ def _logged() -> Any:
 
 
 def _page(code: str, commands: Sequence[Sequence[str]]) -> str:
-    """Run the commands as the shell does, and then the code; return what the code printed."""
+    """Run the commands as the shell does, and then the code; return what the code printed.
+
+    The model is one that always says "lol", which needs no file.
+    """
     from lm_eval.__main__ import cli_evaluate
     from lm_eval.tasks._index import TaskIndex
 
     build = TaskIndex.build
     TaskIndex.build = staticmethod(lambda paths: build(paths[-1:]))  # reading all of its own takes seconds
+    instead = {"$TASKS": _tasks(), "hf": "dummy", "logs/gpt2": "logs"}
     for words in commands:
-        sys.argv = list(words)
+        words = [instead.get(word, word) for word in words]
+        sys.argv = words if "--limit" in words else [*words, "--limit", "3"]
         cli_evaluate()
     with contextlib.redirect_stdout(Path("printed.txt").open("w")) as printed:
-        exec(code, {})
+        exec(code.replace('"hf"', '"dummy"'), {})
         printed.close()
     return Path("printed.txt").read_text()
 
 
+def _tasks() -> str:
+    """What the page's command prints for the variable TASKS."""
+    words = [sys.executable, "-m", "robust_eval.interop.lm_eval_tasks"]
+    return subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+
+
 if __name__ == "__main__":
-    evaluate(Path(sys.argv[1]), *json.load(sys.stdin))
+    import harness_logs
+    import lm_eval.evaluator
+    import lm_eval_families
+
+    lm_eval.evaluator.add_env_info = lambda results: None  # it asks pip and the graphics card, for a second each time
+    place = Path(sys.argv[1])
+    families, code, commands = json.load(sys.stdin)
+    harness_logs.make_lm_eval(place / "logs")
+    (place / "families").mkdir()
+    for number, family in enumerate(families):
+        lm_eval_families.make(family, place / "families" / str(number))
+    evaluate(place / "tasks", code, commands)

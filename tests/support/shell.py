@@ -27,6 +27,7 @@ from typing import Any
 import torch
 from kept_databases import kept_databases
 from kept_models import kept_models
+from kept_options import kept_options
 
 from robust_eval.engine import thread_count
 from robust_eval.report import figures as report_figures
@@ -109,7 +110,7 @@ def serve(listener: socket.socket) -> None:
     """Serve each connection in a fork, until the last has ended."""
     os.dup2(2, 1)  # what loading says is no answer
     thread_count.fastest_threads = lambda: 1  # a fork of a process whose OpenMP has had more threads hangs with its own
-    with kept_models(), kept_databases(Path(listener.getsockname()).parent):
+    with kept_models(), kept_databases(Path(listener.getsockname()).parent), kept_options():
         _load()
         forks = dict([_accepted(listener)])
         while forks:

@@ -138,8 +138,8 @@ def test_a_run_against_itself_passes_and_says_that_the_answers_are_identical(
     assert "The answers of both runs are identical." in capsys.readouterr().out
 
 
-def test_a_candidate_that_knows_nothing_fails_on_knowledge_run_here_or_before(
-    gated: Gate, server: ScriptedServer, place: Path
+def test_a_candidate_that_knows_nothing_fails_on_knowledge_and_as_a_baseline_gates_knowledge_alone(
+    gated: Gate, server: ScriptedServer, place: Path, capsys: pytest.CaptureFixture[str]
 ):
     server.answer = Server(known=QUESTIONS)
     status, found = gated("dataset.limit=60")
@@ -155,6 +155,11 @@ def test_a_candidate_that_knows_nothing_fails_on_knowledge_run_here_or_before(
     status, again = gated(str(folder))
     assert status == 1
     assert again["figures"] == found["figures"]
+    (place / "out" / "verdict.json").unlink()
+    assert gated("mlruns/runs/base", baseline=str(folder)) == (2, {})
+    assert "has not by question; it kept no question" in " ".join(capsys.readouterr().err.split())
+    status, found = gated("mlruns/runs/base", "gate.metrics={accuracy.greedy: 0.02}", baseline=str(folder))
+    assert (status, found["outcome"], found["figures"][0]["difference"]) == (0, "PASS", 1)
 
 
 def test_a_candidate_that_knows_nothing_is_not_asked_for_longer_than_it_takes(gated: Gate, server: ScriptedServer):
@@ -162,19 +167,6 @@ def test_a_candidate_that_knows_nothing_is_not_asked_for_longer_than_it_takes(ga
     status, found = gated("early_stop=true")
     assert (status, found["outcome"]) == (1, "FAIL")
     assert found["asked"] == {"taken": 30, "left": QUESTIONS - 30}
-
-
-def test_a_baseline_that_kept_no_question_gates_knowledge_alone(
-    gated: Gate, server: ScriptedServer, place: Path, capsys: pytest.CaptureFixture[str]
-):
-    server.answer = Server(known=QUESTIONS)
-    gated("dataset.limit=60")
-    (folder,) = (file.parent for file in place.glob("mlruns/runs/*/*/questions.parquet"))
-    (place / "out" / "verdict.json").unlink()
-    assert gated("mlruns/runs/base", baseline=str(folder)) == (2, {})
-    assert "has not by question; it kept no question" in " ".join(capsys.readouterr().err.split())
-    status, found = gated("mlruns/runs/base", "gate.metrics={accuracy.greedy: 0.02}", baseline=str(folder))
-    assert (status, found["outcome"], found["figures"][0]["difference"]) == (0, "PASS", 1)
 
 
 def test_candidates_in_mlflow_get_the_verdict_and_are_found_by_their_ids(

@@ -5,8 +5,6 @@ import math
 import re
 import shlex
 import shutil
-import subprocess
-import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -21,31 +19,10 @@ from robust_eval.cli.main import COMMANDS
 from robust_eval.config.schema import PROJECT
 from robust_eval.error import UserError
 
-MAKER = Path(harness_logs.__file__)
-
 
 @pytest.fixture(scope="module")
-def inspect_logs(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("inspect")
-    subprocess.run([sys.executable, str(MAKER), "inspect", str(folder)], check=True)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def lm_eval_logs(tmp_path_factory) -> list[Path]:
-    folder = tmp_path_factory.mktemp("lm_eval")
-    subprocess.run([sys.executable, str(MAKER), "lm-eval", str(folder)], check=True, capture_output=True)
-    return sorted(folder.glob("out/*/samples_*.jsonl"))
-
-
-@pytest.fixture(autouse=True)
-def _no_figures(monkeypatch):
-    monkeypatch.setattr("robust_eval.report.figures.CATALOGUE", [])  # most of the time of a small run
-
-
-@pytest.fixture
-def _here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def inspect_logs(inspect_folder: Path) -> Path:
+    return inspect_folder / "logs"
 
 
 def rows(model: str) -> list[dict]:
@@ -61,12 +38,11 @@ def rows(model: str) -> list[dict]:
     return found
 
 
-@pytest.mark.usefixtures("_here")
 def test_logs_of_inspect_give_the_figures_of_the_same_answers_to_the_last_digit(inspect_logs: Path):
     (loaded,) = robust_eval.load_answers(inspect_logs / "large")
     assert loaded.metrics == ["frs", "certainty", "agreement"]
     temperatures = ", ".join(f"{t:g}" for t in harness_logs.GRID)
-    assert repr(loaded) == f"mockllm/large on task: 303 answers to 3 questions at temperature {temperatures}"
+    assert repr(loaded) == f"mockllm/large on task: 153 answers to 3 questions at temperature {temperatures}"
     assert loaded.differences == [
         "their prompt is not ours, it is 'user: What is the capital of France?' (fr)",
         "a reply ended at ['\\n\\n'], where with us no string ends one",
@@ -88,12 +64,11 @@ def test_logs_of_inspect_give_the_figures_of_the_same_answers_to_the_last_digit(
     same = (found[numbers] == measured[numbers]) | (found[numbers].isna() & measured[numbers].isna())
     assert same.index[~same.all(axis=1)].tolist() == []
     breaking = theirs.table("frs").set_index("question_id")["breaking_temperature"].to_dict()
-    assert breaking["it"] == 1.6  # of 20 epochs the first 7 t are wrong, more than half above 10/7
+    assert breaking["it"] == 1.6  # of 10 epochs the first 4 t are wrong, more than half above 5/4 and at 1.4 five alone
     assert breaking["fr"] == math.inf  # unbroken
-    assert loaded.agreement(theirs) == ["their scorer includes and ours agree on 303 of 303 answers"]
+    assert loaded.agreement(theirs) == ["their scorer includes and ours agree on 153 of 153 answers"]
 
 
-@pytest.mark.usefixtures("_here")
 def test_a_log_is_a_file_of_recorded_answers(inspect_logs: Path):
     run = robust_eval.run(
         ["sampler=recorded", f"sampler.file={inspect_logs / 'large'}", "metric=certainty", "tracking=none"]
@@ -106,7 +81,6 @@ def test_a_log_is_a_file_of_recorded_answers(inspect_logs: Path):
     assert str(caught.value).endswith("robust-eval import both scores each and compares them")
 
 
-@pytest.mark.usefixtures("_here")
 def test_several_models_become_several_runs_and_a_comparison(inspect_logs: Path, monkeypatch, capsys):
     folders = [str(inspect_logs / name) for name in ("large", "small")]
     monkeypatch.setattr("sys.argv", ["import", *folders, "metric=frs", "tracking=none"])
@@ -118,7 +92,6 @@ def test_several_models_become_several_runs_and_a_comparison(inspect_logs: Path,
     assert "mockllm/small" in page.read_text()
 
 
-@pytest.mark.usefixtures("_here")
 def test_what_is_lacking_is_said_before_anything_is_scored(inspect_logs: Path, monkeypatch, capsys):
     logs = [str(inspect_logs / "large" / "large-0.2.eval")]
     monkeypatch.setattr("sys.argv", ["import", *logs, "metric=frs", "tracking=none"])
@@ -128,7 +101,6 @@ def test_what_is_lacking_is_said_before_anything_is_scored(inspect_logs: Path, m
     assert not Path("mlruns/runs").exists()
 
 
-@pytest.mark.usefixtures("_here")
 def test_tables_are_written_for_sampler_recorded(inspect_logs: Path, monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["import", str(inspect_logs / "small"), "--output", "tables"])
     main()
@@ -137,8 +109,8 @@ def test_tables_are_written_for_sampler_recorded(inspect_logs: Path, monkeypatch
     assert run.title == "mockllm/small on questions: 3 of 3 questions kept"
 
 
-@pytest.mark.usefixtures("_here")
-def test_lm_eval_repeats_are_all_kept_and_filters_are_one(lm_eval_logs: list[Path]):
+def test_lm_eval_repeats_are_all_kept_and_filters_are_one(lm_eval_folder: Path):
+    lm_eval_logs = sorted(lm_eval_folder.glob("logs/out/*/samples_*.jsonl"))
     generated, chosen = robust_eval.load_answers(*lm_eval_logs)
     lines = [json.loads(line) for line in lm_eval_logs[0].read_text().splitlines()]
     assert len(lines) == 6  # three documents, two filters
@@ -160,8 +132,7 @@ def test_lm_eval_repeats_are_all_kept_and_filters_are_one(lm_eval_logs: list[Pat
     assert figures["certainty.error_rate.t1"] == pytest.approx(error, abs=1e-12)
 
 
-def test_every_command_of_the_page_runs(inspect_logs: Path, tmp_path: Path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
+def test_every_command_of_the_page_runs(inspect_logs: Path, monkeypatch, capsys):
     large, small = (inspect_logs / name / f"{name}-0.2.eval" for name in ("large", "small"))
     Path("logs").mkdir()
     shutil.copy(large, "logs/a.eval")
@@ -188,98 +159,86 @@ def test_every_command_of_the_page_runs(inspect_logs: Path, tmp_path: Path, monk
     assert len(list(Path("tables").rglob("answers.parquet"))) == 2
 
 
-def changed(change: Callable[[dict], object]) -> Callable[[Path, str], None]:
-    """Change the JSON of one sample of an .eval log."""
+SAMPLE = "samples/it_epoch_1.json"
 
-    def damage(file: Path, member: str) -> None:
+
+def members(change: Callable[[dict[str, bytes]], object]) -> Callable[[Path], object]:
+    """Change the members of a log."""
+
+    def damage(file: Path) -> None:
         with zipfile.ZipFile(file) as parts:
             whole = {name: parts.read(name) for name in parts.namelist()}
-        sample = json.loads(whole[member])
-        change(sample)
-        whole[member] = json.dumps(sample).encode()
-        _rewrite(file, whole)
+        change(whole)
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as parts:
+            for name, content in whole.items():
+                parts.writestr(name, content)
 
     return damage
 
 
-def raw(content: bytes) -> Callable[[Path, str], None]:
-    def damage(file: Path, member: str) -> None:
-        with zipfile.ZipFile(file) as parts:
-            whole = {name: parts.read(name) for name in parts.namelist()}
-        _rewrite(file, whole | {member: content})
-
-    return damage
+def raw(content: bytes) -> Callable[[Path], object]:
+    return members(lambda whole: whole.update({SAMPLE: content}))
 
 
-def without(*names: str) -> Callable[[Path, str], None]:
-    def damage(file: Path, member: str) -> None:
-        with zipfile.ZipFile(file) as parts:
-            whole = {name: parts.read(name) for name in parts.namelist() if name not in names}
-        _rewrite(file, whole)
+def sample(**values: object) -> Callable[[Path], object]:
+    """Change the values of one sample; those that are ``...`` go."""
 
-    return damage
+    def change(whole: dict[str, bytes]) -> None:
+        changed = json.loads(whole[SAMPLE]) | values
+        whole[SAMPLE] = json.dumps({name: each for name, each in changed.items() if each is not ...}).encode()
 
-
-def _rewrite(file: Path, whole: dict[str, bytes]) -> None:
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as parts:
-        for name, content in whole.items():
-            parts.writestr(name, content)
+    return members(change)
 
 
-def cut(share: float) -> Callable[[Path, str], None]:
-    return lambda file, member: file.write_bytes(file.read_bytes()[: int(file.stat().st_size * share)]) and None
+def cut(share: float) -> Callable[[Path], object]:
+    return lambda file: file.write_bytes(file.read_bytes()[: int(file.stat().st_size * share)])
 
 
-def flipped(file: Path, member: str) -> None:
+def flipped(file: Path) -> None:
     """Damage the compressed bytes of a sample, which the archive's checksum notices."""
     with zipfile.ZipFile(file) as parts:
-        place = parts.getinfo(member).header_offset + 30 + len(member) + 40
+        place = parts.getinfo(SAMPLE).header_offset + 30 + len(SAMPLE) + 40
     content = bytearray(file.read_bytes())
     content[place : place + 8] = bytes(255 - byte for byte in content[place : place + 8])
     file.write_bytes(content)
 
 
-BROKEN = {
-    "cut at a half": (cut(0.5), ""),
-    "cut at the end": (cut(0.999), ""),
-    "empty": (cut(0), ""),
-    "no header": (without("header.json", "_journal/start.json"), ""),
-    "flipped bytes": (flipped, "sample it epoch 1"),
-    "cut sample": (raw(b'{"id": "it", "epoch'), "sample it epoch 1"),
-    "not UTF-8": (raw(b"\xff\xfe\x00"), "sample it epoch 1"),
-    "empty sample": (raw(b""), "sample it epoch 1"),
-    "a list": (raw(b"[1, 2]"), "sample it epoch 1"),
-    "deep": (raw(b"[" * 100_000), "sample it epoch 1"),
-    "no id": (changed(lambda sample: sample.pop("id")), "sample it epoch 1"),
-    "no epoch": (changed(lambda sample: sample.pop("epoch")), "sample it epoch 1"),
-    "input of another kind": (changed(lambda sample: sample.update(input=7)), "sample it epoch 1"),
-    "empty input": (changed(lambda sample: sample.update(input=" ")), "sample it epoch 1"),
-    "target of another kind": (changed(lambda sample: sample.update(target={"a": 1})), "sample it epoch 1"),
-    "target that is no choice": (changed(lambda sample: sample.update(choices=["a", "b"])), "sample it epoch 1"),
-    "one choice": (changed(lambda sample: sample.update(choices=["Rome"])), "sample it epoch 1"),
-    "output of another kind": (changed(lambda sample: sample.update(output=[])), "sample it epoch 1"),
-    "scores of another kind": (changed(lambda sample: sample.update(scores=["x"])), "sample it epoch 1"),
-    "temperature of another kind": (
-        changed(lambda sample: sample.update(events=[{"event": "model", "config": {"temperature": "hot"}}])),
-        "sample it epoch 1",
-    ),
-    "negative temperature": (
-        changed(lambda sample: sample.update(events=[{"event": "model", "config": {"temperature": -1}}])),
-        "sample it epoch 1",
-    ),
-    "messages of another kind": (changed(lambda sample: sample.update(messages=[{"role": 1}])), "sample it epoch 1"),
+BROKEN_WHOLE = {
+    "cut at a half": cut(0.5),
+    "cut at the end": cut(0.999),
+    "empty": cut(0),
+    "no header": members(lambda whole: [whole.pop(name, None) for name in ("header.json", "_journal/start.json")]),
+}
+BROKEN_SAMPLE = {
+    "flipped bytes": flipped,
+    "cut sample": raw(b'{"id": "it", "epoch'),
+    "not UTF-8": raw(b"\xff\xfe\x00"),
+    "empty sample": raw(b""),
+    "a list": raw(b"[1, 2]"),
+    "deep": raw(b"[" * 100_000),
+    "no id": sample(id=...),
+    "no epoch": sample(epoch=...),
+    "input of another kind": sample(input=7),
+    "empty input": sample(input=" "),
+    "target of another kind": sample(target={"a": 1}),
+    "target that is no choice": sample(choices=["a", "b"]),
+    "one choice": sample(choices=["Rome"]),
+    "output of another kind": sample(output=[]),
+    "scores of another kind": sample(scores=["x"]),
+    "temperature of another kind": sample(events=[{"event": "model", "config": {"temperature": "hot"}}]),
+    "negative temperature": sample(events=[{"event": "model", "config": {"temperature": -1}}]),
+    "messages of another kind": sample(messages=[{"role": 1}]),
 }
 
 
-@pytest.mark.parametrize("kind", BROKEN)
+@pytest.mark.parametrize("kind", [*BROKEN_WHOLE, *BROKEN_SAMPLE])
 def test_a_broken_log_ends_in_a_sentence_with_the_sample(inspect_logs: Path, tmp_path: Path, kind: str):
     file = tmp_path / "broken.eval"
     shutil.copy(inspect_logs / "large" / "large-0.0.eval", file)
-    damage, where = BROKEN[kind]
-    damage(file, "samples/it_epoch_1.json")
+    (BROKEN_WHOLE | BROKEN_SAMPLE)[kind](file)
     with pytest.raises(UserError) as caught:
         robust_eval.load_answers(file)
     said = str(caught.value)
     assert said.startswith(str(file))
-    assert where in said
     assert "\n" not in said
+    assert kind in BROKEN_WHOLE or "sample it epoch 1" in said

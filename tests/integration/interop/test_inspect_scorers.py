@@ -1,11 +1,8 @@
 """Logs of inspect_ai with each of its scorers: the error rate is that of the log's exact scorer."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
-import inspect_scorers
 import pytest
 
 import robust_eval
@@ -15,18 +12,8 @@ CASES = {case["name"]: case for case in json.loads(Path(__file__).with_name("ins
 
 
 @pytest.fixture(scope="module")
-def logs(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("scorers")
-    words = [sys.executable, inspect_scorers.__file__, str(folder)]
-    ran = subprocess.run(words, input=json.dumps(list(CASES.values())), text=True, capture_output=True)
-    assert ran.returncode == 0, ran.stderr
-    return folder
-
-
-@pytest.fixture(autouse=True)
-def _here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("robust_eval.report.figures.CATALOGUE", [])  # most of the time of a small run
+def logs(inspect_folder: Path) -> Path:
+    return inspect_folder / "scorers"
 
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if not case.keys() & {"refused", "ungraded"}])

@@ -2,12 +2,9 @@
 
 import json
 import math
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
-import inspect_evals
 import pytest
 from capitals_server import RIGHT, WRONG_OF_TEN, score
 from inspect_ai.log import EvalLog, read_eval_log
@@ -17,22 +14,14 @@ import robust_eval
 
 
 @pytest.fixture(scope="module")
-def evaluated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("evaluated")
-    subprocess.run([sys.executable, inspect_evals.__file__, str(folder)], timeout=240, check=True)
-    return folder
+def evaluated(inspect_folder: Path) -> Path:
+    return inspect_folder / "tasks"
 
 
 @pytest.fixture(scope="module")
 def requests(evaluated: Path) -> dict[str, list[dict[str, Any]]]:
     found: dict[str, list[dict[str, Any]]] = json.loads((evaluated / "requests.json").read_text())
     return found
-
-
-@pytest.fixture(autouse=True)
-def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("robust_eval.report.figures.CATALOGUE", [])
 
 
 def log_in(folder: Path) -> EvalLog:

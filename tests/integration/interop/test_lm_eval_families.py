@@ -2,13 +2,9 @@
 
 import json
 import math
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
-import lm_eval_families
 import pytest
 
 import robust_eval
@@ -20,23 +16,12 @@ REFUSED = [family["family"] for family in FAMILIES if "refused" in family]
 
 
 @pytest.fixture(scope="module")
-def logs(tmp_path_factory) -> dict[str, Path]:
+def logs(lm_eval_folder: Path) -> dict[str, Path]:
     """Return the samples of each family."""
-    folder = tmp_path_factory.mktemp("families")
-    environment = os.environ | {"HF_HUB_OFFLINE": "1", "HF_DATASETS_CACHE": str(folder / "cache")}
-    words = [sys.executable, lm_eval_families.__file__, str(folder)]
-    ran = subprocess.run(words, input=json.dumps(FAMILIES), text=True, capture_output=True, env=environment)
-    assert ran.returncode == 0, ran.stderr
     found = {}
     for number, family in enumerate(FAMILIES):
-        (found[family["family"]],) = (folder / str(number) / "scripted").glob("samples_*.jsonl")
+        (found[family["family"]],) = (lm_eval_folder / "families" / str(number) / "scripted").glob("samples_*.jsonl")
     return found
-
-
-@pytest.fixture(autouse=True)
-def _here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("robust_eval.report.figures.CATALOGUE", [])  # most of the time of a small run
 
 
 def own_error_rate(samples: Path, metric: str) -> float:

@@ -4,12 +4,9 @@ import json
 import math
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
-import lm_evals
 import pytest
 from capitals_server import RIGHT, WRONG_OF_TEN, breaking
 from lm_evals import LEVELS, QUIZ, TRIALS, UNKNOWN
@@ -20,36 +17,19 @@ from robust_eval.config.schema import PROJECT
 from robust_eval.interop.lm_eval_tasks.tasks import ENDS
 
 PAGE = (PROJECT / "docs" / "lm_eval.md").read_text(encoding="utf-8")
-(CODE,) = re.findall(r"^```python\n(.*?)^```$", PAGE, re.M | re.S)
 COMMANDS = [shlex.split(line) for line in re.findall(r"^((?:lm_eval|robust-eval) .+)$", PAGE, re.M)]
-TASKS = subprocess.run(
-    [sys.executable, "-m", "robust_eval.interop.lm_eval_tasks"], capture_output=True, text=True, check=True
-).stdout.strip()
-INSTEAD = {"$TASKS": TASKS, "hf": "dummy", "logs/gpt2": "logs"}
-"""What the page's commands are run with: a model that always says "lol", which needs no file."""
 Figures = dict[str, list[float]]
 
 
 @pytest.fixture(scope="module")
-def evaluated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("evaluated")
-    asked = [words if "--limit" in words else [*words, "--limit", "3"] for words in COMMANDS if words[0] == "lm_eval"]
-    commands = [[INSTEAD.get(word, word) for word in words] for words in asked]
-    page = json.dumps([CODE.replace('"hf"', '"dummy"'), commands])
-    subprocess.run([sys.executable, lm_evals.__file__, str(folder)], input=page, text=True, timeout=400, check=True)
-    return folder
+def evaluated(lm_eval_folder: Path) -> Path:
+    return lm_eval_folder / "tasks"
 
 
 @pytest.fixture(scope="module")
 def said(evaluated: Path) -> dict[str, Any]:
     found: dict[str, Any] = json.loads((evaluated / "said.json").read_text())
     return found
-
-
-@pytest.fixture(autouse=True)
-def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("robust_eval.report.figures.CATALOGUE", [])
 
 
 def results(folder: Path, task: str) -> Figures:

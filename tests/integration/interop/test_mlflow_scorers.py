@@ -10,6 +10,7 @@ import pytest
 import robust_eval
 from robust_eval.config.schema import PROJECT
 from robust_eval.interop.mlflow_scorers import accuracy, answer_entropy, breaking_temperature, firmness
+from robust_eval.tracking import mlflow_tracker
 
 pytestmark = pytest.mark.filterwarnings("ignore::Warning:mlflow")  # of what it calls in pandas, and of its own hints
 REPLIES = {
@@ -21,8 +22,8 @@ REPLIES = {
 
 @pytest.fixture(autouse=True)
 def _tracked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MLFLOW_ENABLE_ASYNC_TRACE_LOGGING", "false")
+    mlflow_tracker._make_database(tmp_path / "mlflow.db")  # a copy of one that is kept
     before = mlflow.get_tracking_uri()
     mlflow.set_tracking_uri(f"sqlite:///{tmp_path}/mlflow.db")
     yield

@@ -18,7 +18,7 @@ from robust_eval.runs.comparison import compare
 from robust_eval.runs.finished_runs import FinishedRun, read_run
 from robust_eval.stats.interval import bootstrap, bootstrap_draws
 
-SIZES = (5, 29, 30, 6000)
+SIZES = (5, 29, 30, 2500)
 SHOWN = re.compile(r"([+-]?\d[\d.]*%?) to ([+-]?\d[\d.]*%?)")
 WARNING = "with fewer than 30 they are rough"
 

@@ -1,20 +1,27 @@
-"""The page that compares runs, opened in a browser."""
+"""The page that compares runs, and that of a verdict, opened in a browser."""
 
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from browser import NARROW, WIDE, Opened
 from contrast import hardly_seen
 from experiments import without_figures
+from gated import gated_run
 from playwright.sync_api import Browser
 from recorded_run import recorded_run
 
+from robust_eval.gate.decision import GateSettings, decide, differences
+from robust_eval.gate.measured_run import refuse_incomparable
+from robust_eval.gate.single_facts import single_facts
+from robust_eval.gate.verdict_files import Report, write_verdict
 from robust_eval.report.comparison_page import write_comparison
 from robust_eval.runs.comparison import compare
 from robust_eval.runs.finished_runs import read_run
 
 HOSTILE = "</script><script>window.hacked = true</script> \u202e" + "a\u0301\u0336" * 3000
+VERDICT_TEXT = f" <script>alert(1)</script> {'x' * 200} אבג"
 
 
 @pytest.fixture(scope="module")
@@ -67,12 +74,36 @@ def test_the_comparison_opens_without_trouble_fits_the_screen_and_is_accessible(
     page.evaluate("document.querySelectorAll('details').forEach((each) => each.open = true)")
     assert page.evaluate("document.documentElement.scrollWidth") == width
     assert opened.violations() == []
-    for scheme in ("light", "dark"):
-        page.emulate_media(color_scheme=scheme)
-        assert hardly_seen(page) == [], scheme
+    assert hardly_seen(page) == []
     assert opened.troubles == []
     assert page.evaluate("window.hacked") is None
     cells = page.locator("div.text")
     assert cells.count() > 20
     assert cells.evaluate_all("(cells) => Math.max(...cells.map((each) => each.offsetHeight))") < 250
     page.close()
+
+
+def test_the_page_opens_with_the_verdict_and_fits_a_phone(browser: Browser, tmp_path: Path):
+    settings = GateSettings()
+    one = gated_run(tmp_path / "one", 200, text=VERDICT_TEXT)
+    other = gated_run(
+        tmp_path / "other", 200, known=lambda number: number >= 30, frs=lambda number: 0.75, text=VERDICT_TEXT
+    )
+    shared = refuse_incomparable(one, other)
+    decision = decide(one, other, differences(one, other, shared, settings), settings)
+    report = Report(decision, "one", "other", ("m", "m"), 0.95, len(shared), single_facts(one, other, shared))
+    write_verdict(report, tmp_path / "out", False)
+    looks: list[tuple[int, Any]] = [(WIDE, "light"), (NARROW, "dark")]
+    for width, scheme in looks:
+        opened = Opened(browser, tmp_path / "out" / "verdict.html", width, scheme)
+        heading = opened.page.locator("h1")
+        assert heading.inner_text().startswith("FAIL: the candidate is worse by more than the margin in knowledge")
+        assert heading.bounding_box()["y"] < 100  # type: ignore[index]
+        assert opened.page.get_by_role("heading", level=2).all_inner_texts() == [
+            "Figures",
+            "Facts that were forgotten: 30",
+        ]
+        assert opened.page.evaluate("document.documentElement.scrollWidth") <= width
+        assert opened.violations() == []
+        assert opened.troubles == []
+        opened.page.close()

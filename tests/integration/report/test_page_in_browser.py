@@ -1,10 +1,12 @@
 """The page of a run, opened and used in a browser."""
 
 import json
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,6 +20,7 @@ from recorded_run import TEMPERATURES, recorded_run
 from robust_eval.answer import SCHEMA, rows
 from robust_eval.report.page import page_script, write_page
 from robust_eval.runtime.text import number, printable_lines
+from robust_eval.tracking.result import Result
 
 QUESTIONS = 60
 KEPT = QUESTIONS - 9  # each seventh is answered wrong
@@ -34,11 +37,19 @@ HOSTILE = {
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of a run of all three methods."""
+def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Path]:
+    """A run of all three methods, and the page with figures that it wrote."""
     folder = tmp_path_factory.mktemp("benign") / "run"
-    recorded_run(folder, QUESTIONS, text=["plain"], metrics=METRICS)
-    return folder / "run" / "report.html"
+    result = recorded_run(folder, QUESTIONS, text=["plain"], metrics=METRICS)
+    return result, folder / "run" / "report.html"
+
+
+@pytest.fixture(scope="module")
+def report(ran: tuple[Result, Path]) -> Path:
+    """The page of the run without figures, which opens in half the time."""
+    result, page = ran
+    write_page(result, [], bare := page.with_name("bare.html"))
+    return bare
 
 
 @pytest.fixture(scope="module")
@@ -74,9 +85,9 @@ def changed(table: pa.Table, row: int, **values: object) -> pa.Table:
 
 
 @pytest.fixture(params=[(WIDE, "light"), (NARROW, "dark")], ids=str)
-def opened(request: pytest.FixtureRequest, browser: Browser, report: Path) -> Iterator[Opened]:
+def opened(request: pytest.FixtureRequest, browser: Browser, ran: tuple[Result, Path]) -> Iterator[Opened]:
     width, scheme = request.param
-    found = Opened(browser, report, width, scheme)
+    found = Opened(browser, ran[1], width, scheme)
     yield found
     found.page.close()
 
@@ -100,13 +111,12 @@ def test_the_page_opens_without_trouble_fits_the_screen_is_accessible_and_all_ca
     width = opened.page.viewport_size["width"]
     assert opened.page.evaluate("document.documentElement.scrollWidth") == width
     assert opened.violations() == []
-    for scheme in ("light", "dark"):
-        opened.page.emulate_media(color_scheme=scheme)
-        assert hardly_seen(opened.page) == [], scheme
+    assert hardly_seen(opened.page) == []
     assert opened.troubles == []
 
 
-def test_what_can_hardly_be_seen_is_found(page: Page):
+def test_what_can_hardly_be_seen_is_found(browser: Browser, ran: tuple[Result, Path]):
+    page = Opened(browser, ran[1]).page
     open_everything(page)
     page.add_style_tag(
         content=".note { opacity: 0.5; color: #888; } .rule .band { background: #cfe; } dt { font-size: 8px; }"
@@ -115,6 +125,7 @@ def test_what_can_hardly_be_seen_is_found(page: Page):
         "document.querySelector('.drawn [id*=FillBetween] path, .drawn [id*=patch_5] path').style.stroke = 'none'"
     )
     assert {found.partition(" ")[0] for found in hardly_seen(page)} == {"text", "mark", "height"}
+    page.close()
 
 
 def test_nothing_moves_under_the_reader_when_a_drawing_comes(opened: Opened):
@@ -170,7 +181,7 @@ def test_numbers_are_rounded_in_the_page_as_they_are_everywhere(page: Page, repo
     assert written == [number(value) for value in halves]
 
 
-def test_a_click_on_a_column_sorts_and_another_turns_it_round_with_undefined_values_last(page: Page):
+def test_a_click_on_a_column_sorts_and_another_turns_it_round_unbroken_facts_first_undefined_values_last(page: Page):
     page.get_by_role("button", name="Show 10 more").click()
     head(page, "question").click()
     head(page, "FRS (d = 1)").click()
@@ -183,19 +194,16 @@ def test_a_click_on_a_column_sorts_and_another_turns_it_round_with_undefined_val
     assert falling[KEPT:] == ["unknown"] * (QUESTIONS - KEPT)
     assert falling[:KEPT] == rising[:KEPT][::-1]
     assert page.locator("th[aria-sort=descending]").count() == 1
-
-
-def test_unbroken_facts_are_above_all_breaking_temperatures(page: Page):
     head(page, "t_b").click()
     head(page, "t_b").click()
     values = column(page, "t_b")
     assert values[0] == "unbroken"
-    broken = [float(value) for value in values if value not in ("unbroken", "–")]
+    broken = [float(value) for value in values if value not in ("unbroken", "unknown", "–")]
     assert broken == sorted(broken, reverse=True)
     assert set(broken) <= set(TEMPERATURES)
 
 
-def test_searching_looks_into_questions_answers_and_ids(page: Page):
+def test_searching_looks_into_questions_answers_and_ids_and_filters_leave_what_they_name(page: Page):
     page.get_by_label("search").fill("plain FACT 12")
     assert listed(page) == [12]
     page.get_by_label("search").fill("wrong 2")
@@ -205,9 +213,7 @@ def test_searching_looks_into_questions_answers_and_ids(page: Page):
     page.get_by_label("search").fill("nothing like it")
     assert listed(page) == []
     assert page.get_by_role("status").inner_text() == "0 of 0 questions shown, out of 60."
-
-
-def test_filters_leave_what_they_name(page: Page):
+    page.get_by_label("search").fill("")
     page.locator("#filter-status").select_option("not kept, wrong")
     assert listed(page) == [*range(0, 60, 7)]
     page.locator("#filter-type").select_option("NUM")
@@ -247,7 +253,7 @@ def test_an_opened_question_shows_its_curve_and_all_its_answers(page: Page):
     assert tables["Answers: repetition"] == [[f"answer 5{READ}", "✓ right", "4"], [f"wrong 0{READ}", "✗ wrong", "1"]]
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(WIDE, "light"), (WIDE, "dark"), (NARROW, "dark")])
+@pytest.mark.parametrize(("width", "scheme"), [(WIDE, "light"), (NARROW, "dark")])
 def test_an_opened_question_shows_what_was_extracted_of_a_reply_and_marks_uncertain_ones(
     browser: Browser, doubted: Path, width: int, scheme: str
 ):
@@ -313,8 +319,8 @@ def test_points_open_their_question_and_a_rectangle_lists_those_inside(page: Pag
     assert set(column(page, "t_b")) == {"unbroken"}
 
 
-def test_what_is_printed_is_light_and_leaves_out_what_only_a_screen_can_do(browser: Browser, report: Path):
-    opened = Opened(browser, report, scheme="dark")
+def test_what_is_printed_is_light_and_leaves_out_what_only_a_screen_can_do(browser: Browser, ran: tuple[Result, Path]):
+    opened = Opened(browser, ran[1], scheme="dark")
     opened.page.emulate_media(media="print", color_scheme="dark")
     assert opened.page.evaluate("getComputedStyle(document.body).color") == "rgb(27, 29, 33)"
     assert not opened.page.locator("nav").is_visible()
@@ -346,7 +352,8 @@ def test_texts_of_questions_and_answers_change_nothing_but_the_text_shown(
     browser: Browser, report: Path, tmp_path: Path
 ):
     texts = list(HOSTILE.values())
-    recorded_run(tmp_path / "run", QUESTIONS, text=texts, wrong=texts, metrics=METRICS)
+    with without_figures():
+        recorded_run(tmp_path / "run", QUESTIONS, text=texts, wrong=texts, metrics=METRICS)
     benign = Opened(browser, report)
     hostile = Opened(browser, tmp_path / "run" / "run" / "report.html")
     assert json.loads(shape(hostile)) == json.loads(shape(benign))
@@ -367,3 +374,121 @@ def test_texts_of_questions_and_answers_change_nothing_but_the_text_shown(
         assert shown.inner_text()[:35] == f"What is fact {place + 5}? {printable_lines(text)}"[:35]
     for opened in (benign, hostile):
         opened.page.close()
+
+
+# --- links to questions, and what the page says first --------------------------------------------------------------
+
+
+def opened_at(browser: Browser, report: Path, address: str, width: int = 1400) -> Opened:
+    opened = Opened(browser, report, width)
+    opened.page.goto("about:blank")
+    opened.page.goto(f"{report.as_uri()}#{address}")
+    opened.page.wait_for_selector("table.questions tbody tr", state="attached")
+    return opened
+
+
+def test_a_link_opens_its_question_with_filters_and_sort(browser: Browser, report: Path):
+    opened = opened_at(browser, report, f"q=q33&type=HUM&sort={quote('-question')}")
+    page = opened.page
+    assert page.locator("button[aria-expanded=true] bdi").inner_text() == "What is fact 33? plain"
+    shown = listed(page)
+    assert {place % 4 for place in shown} == {1}
+    assert page.locator("th[aria-sort=descending]").inner_text().strip() == "question"
+    assert page.locator("#filter-type").input_value() == "HUM"
+    assert opened.troubles == []
+    page.close()
+
+
+def test_kinds_of_questions_are_listed_alone_and_stand_in_the_address(browser: Browser, report: Path):
+    """Every seventh question is answered wrong; the earlier a question, the sooner it breaks."""
+    opened = opened_at(browser, report, "")
+    page = opened.page
+    facts = pq.read_table(report.parent / "frs.parquet").to_pylist()
+    breaking = {int(fact["question_id"][1:]): fact["breaking_temperature"] for fact in facts}
+    boxes = page.locator("label.kind").all_inner_texts()
+    unbroken = [number for number, t in breaking.items() if math.isinf(t)]
+    assert [" ".join(text.split()) for text in boxes][:3] == [
+        f"kept {len(facts)}",
+        f"unknown {60 - len(facts)}",
+        f"firm {len(unbroken)}",
+    ]
+    page.get_by_role("checkbox", name="firm").check()
+    assert sorted(listed(page)) == unbroken
+    assert page.evaluate("location.hash") == "#only=firm"
+    page.get_by_role("checkbox", name="firm").uncheck()
+    page.get_by_role("checkbox", name="unknown").check()
+    assert sorted(listed(page)) == list(range(0, 60, 7))
+    page.get_by_role("checkbox", name="kept").check()
+    assert listed(page) == []
+    page.close()
+    page = opened_at(browser, report, "broken=1.4&only=kept&sort=t_b").page
+    assert page.locator("#filter-broken").input_value() == "1.4"
+    assert page.get_by_role("checkbox", name="kept").is_checked()
+    assert sorted(listed(page)) == [number for number, t in breaking.items() if t <= 1.4]
+    page.close()
+
+
+def test_cut_replies_and_disagreement_are_kinds_where_there_are_any(
+    browser: Browser, ran: tuple[Result, Path], tmp_path: Path
+):
+    result, _ = ran
+    sweep = result.graded["temperature_sweep"]
+    ends = ["length" if name == "q5" else "stop" for name in sweep["question_id"].to_pylist()]
+    place = sweep.schema.get_field_index("finish_reason")
+    ended = sweep.set_column(place, sweep.schema.field(place), pa.array(ends))
+    write_page(replace(result, graded={**result.graded, "temperature_sweep": ended}), [], tmp_path / "report.html")
+    opened = opened_at(browser, tmp_path / "report.html", "only=cut", NARROW)
+    page = opened.page
+    assert listed(page) == [5]
+    page.locator("table.questions button.question").click()
+    said = page.locator(".detail .note").all_inner_texts()
+    assert any(re.fullmatch(r"Ended by the length limit: \d+ right, \d+ wrong\.", line) for line in said)
+    first = page.locator(".detail table.counts td.number:not(:empty)").first
+    box = first.bounding_box() or {}
+    assert first.evaluate("(cell) => getComputedStyle(cell, '::before').content") == '"t = 0.2: "'
+    assert 0 <= box["x"] <= NARROW - box["width"]  # on the screen without scrolling
+    page.get_by_text("the settings that it was asked with").click()
+    assert page.locator(".detail dd").get_by_text("made-up").is_visible()
+    page.get_by_text("the replies as they came").first.click()
+    assert page.locator(".raw pre").first.inner_text() == "answer 5"
+    page.get_by_role("checkbox", name="cut").uncheck()
+    page.get_by_role("checkbox", name="disagreement").check()
+    table = result.tables["agreement"].to_pylist()
+    apart = {row["question_id"] for row in table if row["certainty"] < 1}
+    apart |= {row["question_id"] for row in result.tables["certainty"].to_pylist() if row["entropy"] > 0}
+    if len(apart) > 50:
+        page.get_by_role("button", name="Show ").click()
+    assert sorted(listed(page)) == sorted(int(name[1:]) for name in apart)
+    assert opened.troubles == []
+    page.close()
+
+
+def test_what_is_opened_stands_in_the_address(browser: Browser, report: Path):
+    opened = opened_at(browser, report, "")
+    page = opened.page
+    page.get_by_label("search").fill("q12")
+    page.locator("table.questions button.question").first.click()
+    assert page.evaluate("location.hash") == "#q=q12&search=q12"
+    assert opened.troubles == []
+    page.close()
+
+
+def test_beside_another_run_a_question_stands_alone(browser: Browser, report: Path):
+    opened = opened_at(browser, report, "q=q33&alone=1", NARROW)
+    assert opened.page.locator(".detail").is_visible()
+    assert not opened.page.locator("h1").is_visible()
+    assert opened.page.locator("table.questions > tbody > tr:visible").count() == 1
+    opened.page.close()
+
+
+def test_the_first_screen_says_what_came_out_as_the_summary_has_it(browser: Browser, report: Path):
+    summary = json.loads((report.parent / "summary.json").read_text())
+    page = Opened(browser, report).page
+    said = page.locator(".headline p").all_inner_texts()
+    assert said[0].startswith(f"It answers {number(summary['accuracy.greedy'], '.0%')} (")
+    assert summary["frs.breaking_temperature.median"] is None  # more than half are unbroken
+    assert said[2] == "It still holds more than half of the 51 known facts at t = 2."
+    assert len(said) == 5  # of the whole and of each method, and nothing of one kind of questions
+    assert page.locator(".scale strong").inner_text() == number(summary["frs.d1"])
+    assert page.locator(".scale dt").all_inner_texts()[0] == "0.143"  # H = 1, t_b = 0.2: f = −1 / 1.2
+    page.close()

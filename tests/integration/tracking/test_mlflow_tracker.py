@@ -157,14 +157,25 @@ def test_a_server_that_is_not_there_stops_no_run(
     assert [words.partition(": ")[2].partition(uri)[0] for words in said(caplog)] == ["", "not all of this run is in "]
 
 
-def test_a_run_in_a_fresh_store_prints_nothing(tmp_path: Path):
+def test_a_fresh_store_prints_nothing_and_on_a_full_disk_one_sentence(
+    tmp_path: Path,
+):
     code = (
-        "import sys; from pathlib import Path; from robust_eval.tracking.mlflow_tracker import Mlflow\n"
-        "with Mlflow().run('quiet', Path(sys.argv[1])) as run:\n"
+        "import os, resource, sys; from pathlib import Path\n"
+        "from robust_eval.tracking.mlflow_tracker import Mlflow; from robust_eval.error import UserError\n"
+        "with Mlflow().run('quiet', Path(sys.argv[1], 'quiet')) as run:\n"
         "    run.parameters({'a': 1}); run.scores([], {'b': 1})\n"
+        "os.dup2(os.open(os.devnull, os.O_WRONLY), 2)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 17, resource.RLIM_INFINITY))\n"
+        "try:\n"
+        "    with Mlflow().run('full', Path(sys.argv[1], 'full')): raise AssertionError('never reached')\n"
+        "except UserError as problem: print(problem)\n"
     )
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
-    assert done.stdout + done.stderr == ""
+    said = "(sqlite3.OperationalError) disk I/O error"
+    assert done.stdout == f"tracking: sqlite:///{tmp_path}/full/mlflow.db cannot be used: {said}\n"
+    assert done.stderr == ""
+    assert not list((tmp_path / "full").glob("mlflow.db*"))
 
 
 @pytest.fixture
@@ -270,21 +281,6 @@ def test_a_disk_that_is_full_from_the_start_fails_the_run_in_one_sentence(shell:
     )
     assert runs(tmp_path)["full"].info.status == "FAILED"
     assert not list(tmp_path.glob("reserve-*"))
-
-
-def test_a_disk_that_is_full_while_the_database_is_made_is_one_sentence(tmp_path: Path):
-    code = (
-        "import resource, sys; from pathlib import Path\n"
-        "from robust_eval.tracking.mlflow_tracker import Mlflow; from robust_eval.error import UserError\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 17, resource.RLIM_INFINITY))\n"
-        "try:\n"
-        "    with Mlflow().run('full', Path(sys.argv[1])): raise AssertionError('never reached')\n"
-        "except UserError as problem: print(problem)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True)
-    said = "(sqlite3.OperationalError) disk I/O error"
-    assert done.stdout == f"tracking: sqlite:///{tmp_path}/mlflow.db cannot be used: {said}\n", done.stderr
-    assert not list(tmp_path.glob("mlflow.db*"))
 
 
 def test_runs_and_jobs_that_were_killed_are_marked_when_the_next_one_begins(shell: Shell, tmp_path: Path):
