@@ -15,8 +15,9 @@ from omegaconf import OmegaConf
 from robust_eval.cli.arguments import add_output, add_tracker, command_parser
 from robust_eval.cli.repeat import candidate_overrides
 from robust_eval.cli.run import write_error
-from robust_eval.config.overrides import as_meant, composed_in, own_folder
-from robust_eval.config.schema import CONF, register
+from robust_eval.config.groups import option_folders
+from robust_eval.config.overrides import as_meant, composed_in
+from robust_eval.config.schema import register
 from robust_eval.error import OutageError, UserError, first_line
 from robust_eval.experiment.run import run as run_experiment
 from robust_eval.experiment.schedule import GateScheduler
@@ -125,8 +126,9 @@ def _called(words: Sequence[str]) -> Called:
         raise UserError(
             f"{DECIDED} says how many questions a candidate is asked, and {candidates[0]} has been asked already"
         )
-    folders = [CONF] if (mine := own_folder()) is None else [CONF, mine]
-    return Called(gate_settings(gate_lines, folders), next(iter(candidates), None), overrides, bool(early_stop))
+    return Called(
+        gate_settings(gate_lines, option_folders()), next(iter(candidates), None), overrides, bool(early_stop)
+    )
 
 
 def _report(

@@ -9,8 +9,9 @@ from typing import Any
 import yaml
 from omegaconf import OmegaConf
 
+from robust_eval.config.groups import CONF
 from robust_eval.config.overrides import as_meant, as_override
-from robust_eval.config.schema import CONF, SCHEMAS, configuration_file
+from robust_eval.config.schema import SCHEMAS, configuration_file
 from robust_eval.error import UserError
 from robust_eval.model.served.openai import OpenAI
 from robust_eval.tracking.flat_settings import SEVERAL, flat

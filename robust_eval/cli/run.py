@@ -18,9 +18,10 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from robust_eval.cli.help import chosen_words, print_overview
+from robust_eval.cli.help import print_overview
 from robust_eval.cli.repeat import repeated_run, repeating_overrides
 from robust_eval.config.config import Config
+from robust_eval.config.groups import CONF
 from robust_eval.config.objects import to_config
 from robust_eval.config.overrides import (
     Checked,
@@ -30,7 +31,7 @@ from robust_eval.config.overrides import (
     several_values,
     with_own_options,
 )
-from robust_eval.config.schema import CONF, register
+from robust_eval.config.schema import register
 from robust_eval.error import UserError, first_line
 from robust_eval.interop.log_as_answers import with_log
 from robust_eval.runtime.process import command, print_error
@@ -145,7 +146,8 @@ def _print_choices(checked: Checked) -> None:
     }
     chosen |= {group: [str(name) for name in checked.composed[group]] for group in SEVERAL}
     shown = [group for group in sorted(chosen) if not group.startswith("hydra/")]
-    print("#", *(chosen_words(group.rpartition("@")[2], chosen[group]) for group in shown))
+    names = {group: chosen[group][0] if len(chosen[group]) == 1 else f"[{','.join(chosen[group])}]" for group in shown}
+    print("#", *(f"{group.rpartition('@')[2]}={name}" for group, name in names.items()))
 
 
 def _refuse_options(arguments: Sequence[str]) -> None:

@@ -24,17 +24,15 @@ from yaml import YAMLError
 
 from robust_eval.config.composition_errors import composition_error, nearest, no_setting
 from robust_eval.config.config import Config
+from robust_eval.config.groups import CONF, option_folders, options, own_folder
 from robust_eval.config.objects import leave_out_unchosen, to_config
-from robust_eval.config.schema import CONF, SCHEMAS, Schema, register
+from robust_eval.config.schema import SCHEMAS, Schema, register
 from robust_eval.dataset.file_formats import KINDS
 from robust_eval.dataset.jsonl import is_native
 from robust_eval.error import UserError
 from robust_eval.question import Question
-from robust_eval.runtime.registry import REGISTRY
 from robust_eval.tracking.flat_settings import SEVERAL
 
-GROUPS = (*SCHEMAS, "experiment")
-"""The groups of options."""
 _CLOSING = {"[": "]", "{": "}", "'": "'", '"': '"'}
 """Closing sign of a value that begins so, in Hydra's grammar."""
 
@@ -123,8 +121,7 @@ def named_questions(dataset: str, limit: int | None = None) -> tuple[str, list[Q
 
 def composed_in(folder: Path, overrides: Sequence[str]) -> tuple[Config, DictConfig]:
     """Return the configuration of one run that a file ``config.yaml`` in a folder and these overrides make."""
-    elsewhere = [CONF] if (user_folder := own_folder()) is None else [CONF, user_folder]
-    places = ",".join(f"'file://{place.resolve()}'" for place in elsewhere)
+    places = ",".join(f"'file://{place.resolve()}'" for place in option_folders())
     with hydra.initialize_config_dir(str(folder), version_base="1.3"):
         search = f"hydra.searchpath=[{places}]"
         composed = _without_hydra(_compose([search, *overrides], lambda: _compose([search])))
@@ -168,20 +165,6 @@ def with_own_options(overrides: Sequence[str], folder: Path | None = None) -> li
         raise UserError(f"--config-dir: there is no folder {where}")
     address = QuotedString(f"file://{where.resolve()}", Quote.single).with_quotes()
     return [*overrides, f"hydra.searchpath=[{address}]"]
-
-
-def own_folder() -> Path | None:
-    """Return ``./conf``, where it holds options of one's own: files in a folder of the name of a group."""
-    folder = Path("conf")
-    has_options = any(True for group in GROUPS for _ in (folder / group).glob("*.yaml"))
-    return folder if has_options and folder.resolve() != CONF else None
-
-
-def options(group: str) -> list[str]:
-    """Return the names of the options of a group: of this package, registered ones, and those in ``./conf``."""
-    folders = [CONF] if (user_folder := own_folder()) is None else [CONF, user_folder]
-    files = {file.stem for folder in folders for file in (folder / group).glob("*.yaml")}
-    return sorted(files | set(REGISTRY.get(group, {})))
 
 
 def as_meant(line: str) -> str:
