@@ -1,7 +1,7 @@
 """Shell completion: ``robust-eval completion bash`` prints what a shell must read for it.
 
-The shell then asks ``robust-eval completion SHELL WORD…`` what may stand in place of the last word; bash passes its
-line and the part of it that it completes. Where nothing is printed, the shell completes files.
+The shell then asks ``robust-eval completion SHELL WORD…`` the candidates for the last word; bash passes its line
+and the part of it that it completes. Where nothing is printed, the shell completes files.
 """
 
 import argparse
@@ -49,7 +49,7 @@ _RUN_OVERRIDES = ("cancel_batches=", "dry_run=", "repeat=")
 
 
 def main() -> None:
-    """Print the script of a shell; with words after its name, what may stand in place of the last of them."""
+    """Print the script of a shell; with words after its name, the candidates for the last of them."""
     parser = command_parser(
         "completion",
         "Print what a shell must read so that Tab completes the words of robust-eval.",
@@ -69,7 +69,7 @@ def main() -> None:
 
 
 def for_bash(line: str, part: str) -> list[str]:
-    """Return what may stand in place of the last ``part`` of a line: bash parts words at = and at quotes."""
+    """Return the candidates for the last ``part`` of a line: bash parts words at = and at quotes."""
     for closing in ("", "'", '"'):
         try:
             words = shlex.split(f"{line}{closing}")[1:]
@@ -84,7 +84,7 @@ def for_bash(line: str, part: str) -> list[str]:
 
 
 def completions(words: Sequence[str]) -> list[str]:
-    """Return what may stand in place of the last of the words that follow the name of the program, sorted."""
+    """Return the candidates for the last of the words that follow the name of the program, sorted."""
     *before, word = words
     return sorted({each for each in _candidates(before, word) if each.startswith(word)})
 

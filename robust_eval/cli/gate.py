@@ -134,7 +134,7 @@ def _called(words: Sequence[str]) -> Called:
 def _report(
     arguments: argparse.Namespace, call: Called, tracked: TrackedRuns, place: Path
 ) -> tuple[Report, MeasuredRun | None, str | None]:
-    """Return what is decided, the candidate if it was measured, and the URI of the tracker that has it."""
+    """Return the report, the candidate if it was measured, and the URI of the tracker that has it."""
     settings, uri = call.settings, arguments.uri
     try:
         baseline = _named(arguments.baseline, arguments.mlruns, tracked)
@@ -250,7 +250,7 @@ def _print(report: Report, folder: Path) -> None:
 
 
 def baseline() -> None:
-    """Do what the first word says; exit with 2 and a sentence after a mistake."""
+    """Set, show or list baselines; exit with 2 and a sentence after a mistake."""
     arguments = _baseline_parser().parse_args()
     mlruns = arguments.mlruns
     with command(mistake=2):

@@ -38,7 +38,7 @@ REQUIRED = "…"
 
 
 def main() -> None:
-    """Print what the words name; without words, the whole on one screen.
+    """Explain groups, options and commands; without words, print an overview on one screen.
 
     Exits with status 1 and a sentence where a word is the name of nothing.
     """
@@ -58,7 +58,7 @@ def main() -> None:
 
 
 def print_overview() -> None:
-    """Print what robust_eval does, examples, the groups with their options, and the commands."""
+    """Print the purpose of robust_eval, examples, the groups with their options, and the commands."""
     name = Path(sys.argv[0]).name
     program = {"run.py": "python run.py", "__main__.py": "python -m robust_eval"}.get(name, "robust-eval")
     _print(["Measure how firmly a language model holds the facts that it answers right.", ""])
