@@ -209,7 +209,7 @@ class LoadedAnswers:
     """The answers of one model to one task, out of logs of another harness.
 
     ``answers`` has a row for each answer (docs/recorded_answers.md) with the scores of the harness's own scorers
-    (``score.NAME``), ``questions`` one for each question with its key, as far as the logs have it.
+    (``score.NAME``), ``questions`` one for each question with its key, if the logs have it.
     """
 
     def __init__(self, collected: Collected) -> None:
@@ -525,6 +525,6 @@ def _as_html(head: Sequence[str], table: pd.DataFrame, foot: Sequence[str]) -> s
 
 
 def _in_notebook() -> bool:
-    """Return whether a kernel of Jupyter runs this process."""
+    """Return True if a kernel of Jupyter runs this process."""
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     return getattr(shell, "kernel", None) is not None

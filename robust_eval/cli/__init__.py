@@ -1,1 +1,1 @@
-"""Commands: one file each, and what stands between a command line and the program."""
+"""Commands, one file each."""

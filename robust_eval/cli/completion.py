@@ -1,63 +1,55 @@
-"""Words that Tab completes: ``robust-eval completion bash`` prints what a shell must read for it.
+"""Shell completion: ``robust-eval completion bash`` prints what a shell must read for it.
 
-The shell then asks ``robust-eval completion SHELL WORD…`` what may stand in place of the last word; bash, which parts
-words at = and :, passes its whole line and the signs at which it does so. Where nothing is printed, it completes files.
+The shell then asks ``robust-eval completion SHELL WORD…`` the candidates for the last word; bash passes its line
+and the part of it that it completes. Where nothing is printed, the shell completes files.
 """
 
 import argparse
-from collections.abc import Iterable, Iterator, Sequence
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Sequence
 
 from robust_eval.cli.arguments import command_parser
-from robust_eval.cli.help import Catalogue, catalogue
 from robust_eval.cli.main import COMMANDS
+from robust_eval.config.groups import CONF, GROUPS, UNGROUPED, options
 from robust_eval.runtime.process import command
+from robust_eval.tracking.flat_settings import SEVERAL, flat
 
 SCRIPTS = {
     "bash": """\
 _robust_eval() {
     local IFS=$'\\n'
-    COMPREPLY=($("$1" completion bash -- "${COMP_LINE:0:COMP_POINT}" "$COMP_WORDBREAKS" 2>/dev/null))
+    COMPREPLY=($("$1" completion bash -- "${COMP_LINE:0:COMP_POINT}" "$2" 2>/dev/null))
     case "${COMPREPLY[0]-}" in *[=.]) compopt -o nospace ;; esac
 }
 complete -o bashdefault -o default -F _robust_eval robust-eval
 """,
     "zsh": """\
-#compdef robust-eval
 _robust_eval() {
-    local -a found
-    found=(${(f)"$("${(Q)words[1]}" completion zsh -- "${(@Q)words[2,CURRENT-1]}" "${(Q)PREFIX}" 2>/dev/null)"})
-    if (( $#found )); then
-        compadd -- "${(@)found:#*[=.]}"
-        compadd -S '' -- "${(@M)found:#*[=.]}"
-    else
-        compset -P '*='
-        _files
-    fi
+    local -a words_found
+    words_found=(${(f)"$("${(Q)words[1]}" completion zsh -- "${(@Q)words[2,CURRENT-1]}" "${(Q)PREFIX}" 2>/dev/null)"})
+    compadd -- "${(@)words_found:#*[=.]}"
+    compadd -S '' -- "${(@M)words_found:#*[=.]}"
+    (( $#words_found )) || { compset -P '*='; _files }
 }
-if [[ $funcstack[1] == _robust_eval ]]; then  # it is a file of $fpath, which is read when it is first wanted
-    _robust_eval "$@"
-else
-    compdef _robust_eval robust-eval
-fi
+compdef _robust_eval robust-eval
 """,
     "fish": """\
 function __robust_eval
     set -l words (commandline -opc)
-    set -g __robust_eval_found ($words[1] completion fish -- $words[2..] (commandline -ct) 2>/dev/null)
-    set -q __robust_eval_found[1]
+    set -g __robust_eval_words ($words[1] completion fish -- $words[2..] (commandline -ct) 2>/dev/null)
+    set -q __robust_eval_words[1]
 end
-complete -c robust-eval -f -n __robust_eval -a '$__robust_eval_found'
+complete -c robust-eval -f -n __robust_eval -a '$__robust_eval_words'
 """,
 }
 """Script of each shell; it calls the program that stands on its line."""
-_OPTIONS = ("--cfg", "--help", "--hydra-help", "--multirun", "-m")
-_WITH_OVERRIDES = ("run", "ask")
-_OF_A_RUN = ("cancel_batches", "dry_run", "repeat")
-"""Words of a command line of a run beside settings."""
+_RUN_OVERRIDES = ("cancel_batches=", "dry_run=", "repeat=")
+"""Overrides of a run that are no settings."""
 
 
 def main() -> None:
-    """Print the script of a shell; with words after its name, what may stand in place of the last of them."""
+    """Print the script of a shell; with words after its name, the candidates for the last of them."""
     parser = command_parser(
         "completion",
         "Print what a shell must read so that Tab completes the words of robust-eval.",
@@ -71,107 +63,82 @@ def main() -> None:
         if not arguments.words:
             print(SCRIPTS[arguments.shell], end="")
             return
-        if arguments.shell == "bash":
-            line, breaks = arguments.words
-            words_to_print = for_bash(line, breaks, catalogue())
-        else:
-            words_to_print = completions(arguments.words, catalogue())
-        print("".join(f"{each}\n" for each in words_to_print), end="")
+        bash = arguments.shell == "bash"
+        found = for_bash(*arguments.words) if bash else completions(arguments.words)
+        print("".join(f"{word}\n" for word in found), end="")
 
 
-def completions(words: Sequence[str], known: Catalogue) -> list[str]:
-    """Return what may stand in place of the last of the words that follow the name of the program, sorted."""
+def for_bash(line: str, part: str) -> list[str]:
+    """Return the candidates for the last ``part`` of a line: bash parts words at = and at quotes."""
+    for closing in ("", "'", '"'):
+        try:
+            words = shlex.split(f"{line}{closing}")[1:]
+            break
+        except ValueError:  # of an open quote
+            continue
+    else:
+        return []
+    if line[-1:].isspace() and not closing:
+        words.append("")
+    return [word[len(words[-1]) - len(part) :] for word in completions(words)] if words else []
+
+
+def completions(words: Sequence[str]) -> list[str]:
+    """Return the candidates for the last of the words that follow the name of the program, sorted."""
     *before, word = words
-    return sorted(each for each in set(_candidates(before, word, known)) if each.startswith(word))
+    return sorted({each for each in _candidates(before, word) if each.startswith(word)})
 
 
-def for_bash(line: str, breaks: str, known: Catalogue) -> list[str]:
-    """Return what may stand behind the last sign of the ``line``, up to the cursor, at which bash parts words."""
-    words, start = _words(line, breaks)
-    return [each[start:] for each in completions(words[1:], known)] if len(words) > 1 else []
-
-
-def _words(line: str, breaks: str) -> tuple[list[str], int]:
-    """Split a line of bash into words without their quotes; also return where, in the last, bash begins to complete."""
-    words, start, quote, escaped = [""], 0, "", False
-    for sign in line:
-        if escaped or (quote and sign not in (quote, "\\" if quote == '"' else quote)):
-            words[-1] += sign
-            escaped = False
-        elif sign == "\\":
-            escaped = True
-        elif sign in "'\"":
-            quote = "" if quote else sign
-            start = len(words[-1])
-        elif sign.isspace():
-            if words[-1]:
-                words.append("")
-            start = 0
-        else:
-            words[-1] += sign
-            start = len(words[-1]) if sign in breaks else start
-    return words, start
-
-
-def _candidates(before: Sequence[str], word: str, known: Catalogue) -> Iterable[str]:
+def _candidates(before: Sequence[str], word: str) -> Iterable[str]:
     """Return words that may stand behind others; some do not begin as ``word`` does."""
     first = before[0] if before else "run"
     if first == "help":
-        return [*known.groups, *(f"{group}={name}" for group, each in known.groups.items() for name in each.options)]
+        return [*GROUPS, *(f"{group}={name}" for group in GROUPS for name in options(group))]
     if first == "completion":
         return SCRIPTS
-    if first in COMMANDS and first not in _WITH_OVERRIDES:
+    if first in COMMANDS and first not in ("run", "ask"):
         return ()
-    commands = () if before else COMMANDS
     if word.startswith("-"):
-        return _OPTIONS
+        return ("--cfg", "--help", "--hydra-help", "--multirun", "-m")
     if before and before[-1] in ("--cfg", "-c"):
         return ("all", "hydra", "job")
     key, equals, value = word.partition("=")
-    return _values(key, value, known) if equals else [*commands, *_next_parts(word, _keys(before, known))]
+    if equals:
+        if key in ("dry_run", "cancel_batches"):
+            return (f"{key}=false", f"{key}=true")
+        group = "model" if key in ("rewriter.model", "grader.model") else key
+        head = value[: max(value.rfind(","), value.rfind("[")) + 1]
+        return [f"{key}={head}{name}" for name in options(group)] if group in GROUPS else ()
+    if "." in word:
+        depth = word.count(".") + 1
+        return [
+            ".".join(name.split(".")[:depth]) + ("." if name.count(".") >= depth else "=") for name in _settings(before)
+        ]
+    names = [*(f"{group}{end}" for group in GROUPS for end in "=."), *(f"{name}=" for name in UNGROUPED), "paths."]
+    return [*names, *_RUN_OVERRIDES, *(() if before else COMMANDS)]
 
 
-def _values(key: str, value: str, known: Catalogue) -> list[str]:
-    """Return the overrides of a key with each of its options in place of the last one that the value begins to name."""
-    if key in ("dry_run", "cancel_batches"):
-        return [f"{key}=false", f"{key}=true"]
-    group = known.groups.get("model" if key in ("rewriter.model", "grader.model") else key)
-    head = value[: max(value.rfind(","), value.rfind("[")) + 1]
-    return [f"{key}={head}{name}" for name in group.options] if group else []
+def _settings(before: Sequence[str]) -> list[str]:
+    """Return the settings of the options that the words before choose, or of the default ones where they choose none
+    that there is; those of one sampler or metric also without its name.
+    """
+    import hydra
+    from omegaconf import OmegaConf
 
+    from robust_eval.config.overrides import with_own_options
+    from robust_eval.config.schema import register
 
-def _keys(before: Sequence[str], known: Catalogue) -> Iterator[str]:
-    """Yield the names of all that can be set, of the options that the words before choose."""
-    yield from (*_OF_A_RUN, *known.others, *known.groups)
-    for name, options in _chosen(before, known).items():
-        group = known.groups[name]
-        having = [setting for option in options for setting in group.options[option].settings]
-        for option in options:
-            for setting in group.options[option].settings:
-                if not group.several or having.count(setting) == 1:
-                    yield f"{name}.{setting}"
-                if group.several:
-                    yield f"{name}.{option}.{setting}"
-
-
-def _chosen(before: Sequence[str], known: Catalogue) -> dict[str, list[str]]:
-    """Return the options of each group that a command line chooses: by its words, an option among these, or at all."""
-    said = {key: value.strip("[]").split(",") for key, _, value in (word.partition("=") for word in before)}
-    chosen: dict[str, list[str]] = {}
-    for name, group in known.groups.items():
-        found = [option for option in said.get(name, group.chosen) if option in group.options]
-        chosen |= {name: found} | {
-            other: options
-            for option in found
-            for other, options in group.options[option].chooses.items()
-            if other not in said
-        }
-    return chosen
-
-
-def _next_parts(word: str, keys: Iterable[str]) -> Iterator[str]:
-    """Yield the keys that go on from a word, each up to its next dot; a whole one ends in =."""
-    for key in keys:
-        if key.startswith(word):
-            rest, dot, _ = key[len(word) :].partition(".")
-            yield f"{word}{rest}{dot or '='}"
+    register()
+    chosen = [word for word in before if word.partition("=")[0] in GROUPS]
+    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+        try:
+            composed = hydra.compose("config", with_own_options(chosen))
+        except Exception:  # of words that nobody has finished
+            composed = hydra.compose("config")
+    names = list(flat(OmegaConf.to_container(composed)))
+    short = [
+        f"{group}.{rest}"
+        for group, _, rest in (each.split(".", 2) for each in names if each.count(".") > 1)
+        if group in SEVERAL
+    ]
+    return [*names, *(name for name, count in Counter(short).items() if count == 1)]

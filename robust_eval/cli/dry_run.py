@@ -20,7 +20,7 @@ from robust_eval.runtime.console import log_plainly
 
 
 def dry_run(checked: Checked, multirun: bool) -> None:
-    """Show what would be asked. Nothing is asked, and no file is written."""
+    """Show the requests of a run. Nothing is asked, and no file is written."""
     if checked.swept and not multirun:
         raise several_values(checked)
     log_plainly()
@@ -32,7 +32,7 @@ def dry_run(checked: Checked, multirun: bool) -> None:
 
 
 def print_plan(plans: Mapping[str, Sequence[Stage]]) -> None:
-    """Print what runs would ask, stage by stage.
+    """Print the requests of runs, stage by stage.
 
     ``plans`` maps the overrides that tell a run from the others to its stages.
     """
@@ -76,7 +76,7 @@ def print_plan(plans: Mapping[str, Sequence[Stage]]) -> None:
 
 
 def _other_price(cost: float, terms: Sequence[ServiceLimits]) -> str:
-    """Say what it costs by batches where it is asked without, and the other way round; empty where nothing tells."""
+    """Return the cost by batches of requests without, and the other way round; empty where it is unknown."""
     shares = {each.batch_price_share for each in terms if each.max_concurrency}
     if len(shares) != 1 or not all(each.max_concurrency for each in terms) or len({each.batch for each in terms}) != 1:
         return ""

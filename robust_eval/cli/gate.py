@@ -15,8 +15,9 @@ from omegaconf import OmegaConf
 from robust_eval.cli.arguments import add_output, add_tracker, command_parser
 from robust_eval.cli.repeat import candidate_overrides
 from robust_eval.cli.run import write_error
-from robust_eval.config.overrides import as_meant, composed_in, own_folder
-from robust_eval.config.schema import CONF, register
+from robust_eval.config.groups import option_folders
+from robust_eval.config.overrides import as_meant, composed_in
+from robust_eval.config.schema import register
 from robust_eval.error import OutageError, UserError, first_line
 from robust_eval.experiment.run import run as run_experiment
 from robust_eval.experiment.schedule import GateScheduler
@@ -125,14 +126,15 @@ def _called(words: Sequence[str]) -> Called:
         raise UserError(
             f"{DECIDED} says how many questions a candidate is asked, and {candidates[0]} has been asked already"
         )
-    folders = [CONF] if (mine := own_folder()) is None else [CONF, mine]
-    return Called(gate_settings(gate_lines, folders), next(iter(candidates), None), overrides, bool(early_stop))
+    return Called(
+        gate_settings(gate_lines, option_folders()), next(iter(candidates), None), overrides, bool(early_stop)
+    )
 
 
 def _report(
     arguments: argparse.Namespace, call: Called, tracked: TrackedRuns, place: Path
 ) -> tuple[Report, MeasuredRun | None, str | None]:
-    """Return what is decided, the candidate if it was measured, and the URI of the tracker that has it."""
+    """Return the report, the candidate if it was measured, and the URI of the tracker that has it."""
     settings, uri = call.settings, arguments.uri
     try:
         baseline = _named(arguments.baseline, arguments.mlruns, tracked)
@@ -248,7 +250,7 @@ def _print(report: Report, folder: Path) -> None:
 
 
 def baseline() -> None:
-    """Do what the first word says; exit with 2 and a sentence after a mistake."""
+    """Set, show or list baselines; exit with 2 and a sentence after a mistake."""
     arguments = _baseline_parser().parse_args()
     mlruns = arguments.mlruns
     with command(mistake=2):

@@ -1,9 +1,9 @@
-"""Compare graders with what people say of answers: ``robust-eval graders RUN``.
+"""Compare graders with human labels: ``robust-eval graders RUN``.
 
 RUN is the folder of a run that was labelled (``robust-eval label``), or a file with a reply and the verdict of a person
 in each line (:mod:`robust_eval.labels.verdict_records`). Graders have their default settings, and grade what the run
 read in a reply (of a file, what reader=reply reads). Beside them stand the verdicts of the run, the default grader with
-reader=first_line, and bare containment, which calls right what holds an accepted answer anywhere, in capitals or not.
+reader=first_line, and bare containment, which calls a reply right if it holds an accepted answer, in any case.
 """
 
 import argparse
@@ -80,8 +80,8 @@ def main() -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = command_parser(
         "graders",
-        "Compare graders with what people say of answers: accuracy, F1 and Cohen's κ, what each gets wrong "
-        "by temperature and data set, and the replies on which they differ.",
+        "Compare graders with human labels: accuracy, F1 and Cohen's κ, the errors of each by temperature and data "
+        "set, and the replies on which they differ.",
     )
     parser.add_argument(
         "words",
@@ -95,35 +95,29 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def records_of(sources: Sequence[Path]) -> list[Record]:
-    """Return what people said in all sources; UserError where one says nothing."""
-    records: list[Record] = []
-    for source in sources:
-        if source.is_dir():
-            labelled = LabelledRun.read(source)
-            if not (source / LABELS_FILE).is_file():
-                raise UserError(
-                    f"{source} has no labels: say of some answers whether they are right, robust-eval label"
-                )
-            tables = with_human_labels(labelled.by_sampler(), read_labels(source / LABELS_FILE))
-            data = str(labelled.run.settings["dataset.name"])
-            new_records = labelled_records(tables, labelled.questions, data, len(records) + 1)
-            if not new_records:
-                raise UserError(f"none of the labels in {source} says right or wrong of an answer of the run")
-        else:
-            new_records = [
-                _numbered(record, len(records) + place)
-                for place, record in enumerate(read_records_of_people(source), start=1)
-            ]
-        records += new_records
+    """Return the human verdicts of all sources, numbered; UserError where one has none."""
+    records = [
+        record for source in sources for record in (_of_run if source.is_dir() else read_records_of_people)(source)
+    ]
+    return [
+        replace(record, question=replace(record.question, id=str(place)))
+        for place, record in enumerate(records, start=1)
+    ]
+
+
+def _of_run(folder: Path) -> list[Record]:
+    labelled, file = LabelledRun.read(folder), folder / LABELS_FILE
+    if not file.is_file():
+        raise UserError(f"{folder} has no labels: label some answers as right or wrong with robust-eval label")
+    tables = with_human_labels(labelled.by_sampler(), read_labels(file))
+    records = labelled_records(tables, labelled.questions, str(labelled.run.settings["dataset.name"]))
+    if not records:
+        raise UserError(f"none of the labels in {folder} says right or wrong of an answer of the run")
     return records
 
 
-def _numbered(record: Record, number_of: int) -> Record:
-    return replace(record, question=replace(record.question, id=str(number_of)))
-
-
 def compared(records: Sequence[Record]) -> Verdicts:
-    """Return the verdicts of the run, of each grader that has replies to grade, and of what they are compared with."""
+    """Return the verdicts of the run, of each grader that has replies to grade, and of the two simple rules."""
     choices = [record for record in records if record.question.choices]
     free = [record for record in records if not record.question.choices]
     verdicts: Verdicts = {}
@@ -137,7 +131,7 @@ def compared(records: Sequence[Record]) -> Verdicts:
         verdicts["letters"] = graded(Matching(), ReplyReader(), choices)  # as every grader does
     if free:
         verdicts[FIRST_LINE] = graded(Matching(), FirstLineReader(), free, anew=True)
-        verdicts[BARE] = {record.question.id: contained(record) for record in free}
+        verdicts[BARE] = {record.question.id: _holds_answer(record) for record in free}
     return verdicts
 
 
@@ -155,14 +149,13 @@ def asked(settings: Sequence[str], records: Sequence[Record]) -> Verdicts:
         return {grader_name: graded(grader, ReplyReader(), records)}
 
 
-def contained(record: Record) -> bool:
-    """Tell whether a reply holds an accepted answer, whatever else it says."""
+def _holds_answer(record: Record) -> bool:
     return any(answer.casefold() in record.reply.casefold() for answer in record.question.answers)
 
 
 def graded(grader: Grader, reader: Reader, records: Sequence[Record], anew: bool = False) -> dict[str, bool]:
-    """Return the verdicts of a grader on what a run read in the replies; ``anew``, and for those of no run, on what the
-    ``reader`` reads.
+    """Return the verdicts of a grader on the answers that a run extracted; ``anew``, and without a run, on those of the
+    ``reader``.
     """
     answers = answer_table(
         {
@@ -184,34 +177,26 @@ def graded(grader: Grader, reader: Reader, records: Sequence[Record], anew: bool
 
 
 def shown(records: Sequence[Record], verdicts: Verdicts, show: int) -> dict[str, float]:
-    """Print how far each grader agrees with people; return the figures."""
+    """Print the agreement of each grader with people; return the figures."""
     console = terminal()
     by_id = {record.question.id: record for record in records}
     right = sum(record.right for record in records)
     console.print(f"{len(records):,} replies, {right:,} of them right")
     figures: dict[str, float] = {"replies": len(records), "right": right}
     table = titled("Graders beside people")
-    for name in (
-        "grader",
-        "replies",
-        "accuracy",
-        "95 % interval",
-        "F1",
-        "κ",
-        "wrong of called right",
-        "right of called wrong",
-    ):
-        table.add_column(name, justify="left" if name == "grader" else "right")
-    for name, found in verdicts.items():
-        agreement = agreement_on([by_id[line] for line in found], found)
+    columns = ("replies", "accuracy", "95 % interval", "F1", "κ", "wrong of called right", "right of called wrong")
+    table.add_column("grader")
+    for name in columns:
+        table.add_column(name, justify="right")
+    for name, of_grader in verdicts.items():
+        agreement = agreement_on([by_id[line] for line in of_grader], of_grader)
         table.add_row(name, *agreement_row(agreement))
         figures |= {f"{name}: {figure}": value for figure, value in agreement.figures().items()}
     console.print(table)
     if "references" not in verdicts:
         console.print("references is left out: not every question without choices has references that are wrong")
     if any(record.slice for record in records):
-        for each in _by_slice(records, verdicts, figures):
-            console.print(each)
+        console.print(*_by_slice(records, verdicts, figures), sep="\n")
     for name, lines in disagreements(records, verdicts).items():
         console.print(f"{name}: {len(lines):,} of {len(verdicts[name]):,} verdicts differ")
         for line in lines[: max(0, show)]:
@@ -220,7 +205,7 @@ def shown(records: Sequence[Record], verdicts: Verdicts, show: int) -> dict[str,
 
 
 def agreement_on(records: Sequence[Record], verdicts: Mapping[str, bool]) -> Agreement:
-    """Return how far a grader agrees with people on some records."""
+    """Return the agreement of a grader with people on some records."""
     called_right = [verdicts[record.question.id] for record in records]
     return Agreement.of([record.right for record in records], called_right, [record.weight for record in records])
 
@@ -270,7 +255,7 @@ def disagreements(records: Sequence[Record], verdicts: Mapping[str, Mapping[str,
 
 
 def described(record: Record, verdict: bool) -> str:
-    """Return a reply with what people and a grader say of it, in one line."""
+    """Return a reply with the verdicts of people and of a grader, in one line."""
     question = record.question
     if question.correct is None:
         accepted = " | ".join(question.answers)
@@ -349,53 +334,44 @@ def _standard_input() -> str:
 
 
 def _accepted_answers(reply: str, arguments: argparse.Namespace, grader: Grader) -> list[dict[str, Any]]:
-    """Return each accepted answer of a free-text question: its normalised form, and whether the reply matches it."""
+    """Return each accepted answer of a free-text question with its normalised form, and True if the reply matches it
+    alone.
+    """
     if arguments.choices:
         return []
-    return [
-        {"answer": answer, "normalised": normalize(answer), "matches": _matches(reply, answer, arguments, grader)}
-        for answer in arguments.answers
-    ]
-
-
-def _matches(reply: str, answer: str, arguments: argparse.Namespace, grader: Grader) -> bool:
-    """Tell whether a reply is right by one accepted answer alone; one of which nothing is left matches nothing."""
-    if not normalize(answer):
-        return False
-    return grade_reply(reply, [answer], reader=arguments.reader, grader=grader).correct is True
+    entries = []
+    for answer in arguments.answers:
+        form = normalize(answer)
+        matches = form and grade_reply(reply, [answer], reader=arguments.reader, grader=grader).correct is True
+        entries.append({"answer": answer, "normalised": form, "matches": bool(matches)})
+    return entries
 
 
 def _grade_lines(
     graded: GradedReply, accepted: Sequence[dict[str, Any]], arguments: argparse.Namespace
 ) -> Iterator[str]:
-    """Yield what a person reads."""
-    yield from _entry("extracted answer", [graded.answer or f"none ({graded.reason or 'the reply is empty'})"])
-    if graded.rule:
-        yield from _entry("rule", [graded.rule])
+    """Yield names, each with its values on lines of their own."""
+    none = f"none ({graded.reason or 'the reply is empty'})"
+    entries = {"extracted answer": [graded.answer or none], "rule": [graded.rule] if graded.rule else []}
     if graded.answer:
         name = "letter" if arguments.choices else "normalised form"
-        yield from _entry(name, [graded.label or f"none ({graded.reason or 'nothing is left'})"])
+        entries[name] = [graded.label or f"none ({graded.reason or 'nothing is left'})"]
     if arguments.choices:
         right = question_of(arguments.answers, arguments.choices).correct
-        shown = [
+        entries["choices"] = [
             f"{LETTERS[place]}) {choice}{' (right)' if place == right else ''}"
             for place, choice in enumerate(arguments.choices)
         ]
-        yield from _entry("choices", shown)
-    elif accepted:
-        yield from _entry("accepted answers", [_accepted_words(entry) for entry in accepted])
+    entries["accepted answers"] = [
+        f"{entry['answer']} ("
+        + (f"normalised: {entry['normalised']}" if entry["normalised"] else "nothing is left when it is normalised")
+        + f"){', matches' if entry['matches'] else ''}"
+        for entry in accepted
+    ]
     verdicts = {True: "right", False: "wrong", None: "none: --answers does not say what is right"}
-    yield from _entry("verdict", [verdicts[graded.correct]])
+    entries["verdict"] = [verdicts[graded.correct]]
     doubt = "yes: the extracted answer and the whole reply disagree on right or wrong; a person or a judge can decide"
-    yield from _entry("uncertain", [doubt if graded.uncertain else "no"])
-
-
-def _accepted_words(entry: dict[str, Any]) -> str:
-    form = f"normalised: {entry['normalised']}" if entry["normalised"] else "nothing is left when it is normalised"
-    return f"{entry['answer']} ({form}){', matches' if entry['matches'] else ''}"
-
-
-def _entry(name: str, values: Sequence[str]) -> Iterator[str]:
-    """Yield a name with its values, a line each."""
-    for place, value in enumerate(values):
-        yield f"{'' if place else f'{name}:':{_WIDTH}}{printable(value)}"
+    entries["uncertain"] = [doubt if graded.uncertain else "no"]
+    for name, values in entries.items():
+        for place, value in enumerate(values):
+            yield f"{'' if place else f'{name}:':{_WIDTH}}{printable(value)}"

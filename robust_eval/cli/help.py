@@ -1,124 +1,44 @@
 """Help on options and settings: ``robust-eval --help``, ``help model``, ``help model=recorded``."""
 
-import json
-import shutil
+import ast
+import inspect
+import re
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
-from hashlib import sha256
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields, is_dataclass
+from itertools import pairwise
 from pathlib import Path
-from textwrap import wrap
-from typing import Any
+from textwrap import dedent, wrap
+from typing import Any, NamedTuple
+
+import yaml
+from rich.padding import Padding
+from rich.table import Table
 
 from robust_eval.cli.arguments import command_parser
 from robust_eval.cli.main import COMMANDS
+from robust_eval.config.groups import CONF, GROUPS, description, first_sentence, option_text, options
 from robust_eval.error import UserError
-from robust_eval.runtime.cache import cache_folder, read_cached, write_cached
 from robust_eval.runtime.console import Console
-from robust_eval.runtime.files import parsed_json
 from robust_eval.runtime.process import command
-from robust_eval.runtime.registry import REGISTRY
+from robust_eval.tracking.flat_settings import SEVERAL
 
-WIDEST = 110
-"""Columns of a line, however wide the terminal is."""
-_EXAMPLES = {
-    "": "built-in facts, small model",
-    "model=transformers model.path=FOLDER": "a model of your own",
-    "dataset=quiz.csv": "questions of your own",
-    "model=gpt4o_mini dry_run=true": "what it would ask and cost",
-    "-m model=smollm2_135m,qwen25_3b": "a sweep, and a comparison",
-    "repeat=FOLDER": "an earlier run again",
-}
-_INDENT = "  "
-
-
-@dataclass
-class Option:
-    """An option of a group: what it is, the names of its settings, and the options of other groups that it chooses."""
-
-    says: str
-    settings: list[str]
-    chooses: dict[str, list[str]]
-
-
-@dataclass
-class Group:
-    """A group: what it decides, what is chosen without being asked for, and what there is to choose."""
-
-    says: str
-    chosen: list[str]
-    several: bool
-    options: dict[str, Option]
-
-
-@dataclass
-class Catalogue:
-    """All groups, and the settings that belong to none."""
-
-    groups: dict[str, Group]
-    others: list[str]
-
-
-def catalogue() -> Catalogue:
-    """Return what there is, from the cache if nothing has changed since: no setting, no class, nothing installed.
-
-    Parts that a script registers are known to that script alone, and are not cached.
-    """
-    if any(REGISTRY.values()):
-        return _made()
-    own = Path("conf").resolve()  # which may bring options, too
-    key = sha256(f"{__file__} {sys.prefix} {own if own.is_dir() else ''}".encode()).hexdigest()[:16]
-    file = cache_folder() / f"options-{key}.json"
-    try:
-        found = parsed_json(read_cached(file) or "null")
-        if found is not None and all(_state(name) == state for name, state in found["sources"].items()):
-            return _read(found)
-    except (ValueError, KeyError, TypeError, AttributeError):  # of another version, or damaged
-        pass
-    from robust_eval.config import documented
-
-    made = _made()
-    packages = [folder for folder in sys.path if folder.endswith("-packages")]  # what is installed may bring options
-    places = [__file__, *packages, *map(str, documented.sources())]
-    write_cached(file, json.dumps({"sources": {name: _state(name) for name in places}, **asdict(made)}))
-    return made
-
-
-def _state(name: str) -> int:
-    """Return when a file or folder was changed; 0 where there is none."""
-    try:
-        return Path(name).stat().st_mtime_ns
-    except OSError:
-        return 0
-
-
-def _read(found: dict[str, Any]) -> Catalogue:
-    groups = {}
-    for group, entry in found["groups"].items():
-        options = {name: Option(**option) for name, option in entry.pop("options").items()}
-        groups[group] = Group(**entry, options=options)
-    return Catalogue(groups, found["others"])
-
-
-def _made() -> Catalogue:
-    from robust_eval.config import documented
-    from robust_eval.config.overrides import options
-    from robust_eval.config.schema import register
-    from robust_eval.tracking.flat_settings import SEVERAL
-
-    register()
-    groups = {}
-    for group, (says, chosen) in documented.groups().items():
-        options_of_group = {}
-        for name in options(group):
-            words = documented.sentence(documented.description(group, name))
-            options_of_group[name] = Option(words, documented.names(group, name), documented.choices(group, name))
-        groups[group] = Group(says, chosen, group in SEVERAL, options_of_group)
-    return Catalogue(groups, documented.other_names())
+_EXAMPLES = (
+    ("", "the built-in facts"),
+    ("model=transformers model.path=FOLDER", "a model of your own"),
+    ("dataset=quiz.csv", "questions of your own"),
+    ("model=gpt4o_mini dry_run=true", "what it would ask and cost"),
+    ("-m model=smollm2_135m,qwen25_3b", "a sweep, and a comparison"),
+    ("repeat=FOLDER", "an earlier run again"),
+)
+_SHOWN = 9
+"""Options of a group in the overview."""
+REQUIRED = "…"
+"""The value of a setting that must be given."""
 
 
 def main() -> None:
-    """Print what the words name; without words, the whole on one screen.
+    """Explain groups, options and commands; without words, print an overview on one screen.
 
     Exits with status 1 and a sentence where a word is the name of nothing.
     """
@@ -130,128 +50,152 @@ def main() -> None:
             sys.argv[1:] = ["--help"]
             COMMANDS[words[0]].run()
         elif words:
-            known = catalogue()
-            Console().print("\n\n".join("\n".join(_explained(word, known)) for word in words))
+            for place, word in enumerate(words):
+                _print([""] * bool(place))
+                _explain(word)
         else:
             print_overview()
 
 
 def print_overview() -> None:
-    """Print what robust_eval does, examples, the groups with their options, and the commands."""
-    Console().print("\n".join(_overview(catalogue(), _program())))
-
-
-def _overview(known: Catalogue, program: str) -> Iterator[str]:
-    yield from _folded("Measure how firmly a language model holds the facts that it answers right.", "")
-    yield ""
-    examples = [(f"{program} {words}".rstrip(), says) for words, says in _EXAMPLES.items()]
-    yield from _columns(examples, _width() * 2 // 3)
-    yield ""
-    yield from _folded(f"Choose with GROUP=OPTION ({program} help GROUP says more):", "")
-    longest = max(map(len, known.groups))
-    for name, group in known.groups.items():
-        yield from _group_lines(group, f"{_INDENT}{name:{longest}}  ")
-    yield ""
-    yield from _folded(
+    """Print the purpose of robust_eval, examples, the groups with their options, and the commands."""
+    name = Path(sys.argv[0]).name
+    program = {"run.py": "python run.py", "__main__.py": "python -m robust_eval"}.get(name, "robust-eval")
+    _print(["Measure how firmly a language model holds the facts that it answers right.", ""])
+    _print_columns((f"{program} {words}".rstrip(), purpose) for words, purpose in _EXAMPLES)
+    _print(["", f"Choose with GROUP=OPTION ({program} help GROUP says more):"])
+    _print_columns((name, _summary(name)) for name in GROUPS)
+    how = (
         f"Set with GROUP.SETTING=VALUE: {program} help model=transformers explains the settings of an option, "
-        f"{program} --cfg job shows all of a run. Quote what has signs of the shell: 'metric=[frs,certainty]'.",
-        "",
+        f"{program} --cfg job shows all of a run. Quote what has signs of the shell: 'metric=[frs,certainty]'."
     )
-    yield ""
-    yield from _folded(f"Commands ({program} COMMAND --help; Hydra's own options: --hydra-help):", "")
-    yield from _columns([(name, each.says) for name, each in COMMANDS.items()], _width() // 2)
+    _print(["", how, "", f"Commands ({program} COMMAND --help; Hydra's own options: --hydra-help):"])
+    _print_columns((name, each.says) for name, each in COMMANDS.items())
 
 
-def _group_lines(group: Group, head: str) -> list[str]:
-    """Return two lines at most: what a group decides, and its options, those that are chosen by themselves first."""
-    names = [*group.chosen, *(name for name in group.options if name not in group.chosen)]
-    for shown in range(len(names), 0, -1):
-        left = f", … {len(names) - shown} more" if shown < len(names) else ""
-        lines = wrap(f"{group.says}: {', '.join(names[:shown])}{left}", _width() - len(head), break_on_hyphens=False)
-        if len(lines) <= 2:
-            break
-    return [f"{head}{lines[0]}", *(f"{' ' * len(head)}{line}" for line in lines[1:])]
+def _summary(group: str) -> str:
+    """Return the purpose of a group, and its options, the default ones first."""
+    purpose, defaults = GROUPS[group]
+    names = [*defaults, *(name for name in options(group) if name not in defaults)]
+    more = [f"… {len(names) - _SHOWN} more"] if len(names) > _SHOWN else []
+    return f"{purpose}: {', '.join([*names[:_SHOWN], *more])}"
 
 
-def _explained(word: str, known: Catalogue) -> Iterator[str]:
-    """Yield the lines that explain a group, or an option of it."""
-    name, equals, option = word.partition("=")
-    if name not in known.groups:
-        raise UserError(_unknown(word, known))
-    group = known.groups[name]
+def _explain(word: str) -> None:
+    """Print the options of a group, or the settings of one of them."""
+    group, equals, option = word.partition("=")
+    if group not in GROUPS:
+        raise UserError(_unknown(group))
     if not equals:
-        yield f"{name}: {group.says}"
-        yield ""
-        chosen = {each: " (the default)" if each in group.chosen else "" for each in group.options}
-        rows = [(f"{name}={each}", f"{group.options[each].says}{mark}") for each, mark in chosen.items()]
-        yield from _columns(rows, _width() // 2)
+        purpose, defaults = GROUPS[group]
+        _print([f"{group}: {purpose}", ""])
+        marks = dict.fromkeys(defaults, " (the default)")
+        names = options(group)
+        _print_columns(
+            (f"{group}={name}", first_sentence(description(group, name)) + marks.get(name, "")) for name in names
+        )
         return
-    if option not in group.options:
+    if option not in options(group):
         from robust_eval.config.overrides import no_option
 
-        raise UserError(no_option(name, option))
-    yield from _option_lines(name, option, known)
+        raise UserError(no_option(group, option))
+    _print([word, *description(group, option)])
+    text = option_text(group, option)
+    if chosen := re.findall(r"override /(\w+)\S*: (\[.*?\]|\w+)", text):
+        _print([f"It chooses {' '.join(f'{other}={name}' for other, name in chosen)}".replace(", ", ",")])
+    if rows := settings(group, option):
+        _print([""])
+        _print_columns((f"{each.name}={each.value}", each.purpose) for each in rows)
+    elif "\n\n" in text:
+        _print(["", *text.partition("\n\n")[2].rstrip().splitlines()])
+    if any(each.value == REQUIRED for each in rows):
+        _print([f"  ({REQUIRED} must be given)"])
+    if rows and f"{group}.{option}." in rows[0].name:
+        short = rows[0].name.replace(f".{option}.", ".")
+        _print([f"{short} does as well, where no other chosen {group} has that setting."])
 
 
-def _option_lines(group: str, option: str, known: Catalogue) -> Iterator[str]:
-    from robust_eval.config import documented
-    from robust_eval.config.schema import register
-
-    register()
-    yield f"{group}={option}"
-    for line in documented.description(group, option):
-        yield from [line] if line.startswith(" ") else _folded(line, "")
-    chooses = known.groups[group].options[option].chooses
-    if chooses:
-        chosen = " ".join(chosen_words(name, names) for name, names in chooses.items())
-        yield from _folded(f"It chooses {chosen}", "")
-    settings = documented.settings(group, option)
-    yield from [""] if settings else []
-    yield from _columns([(f"{each.name}={each.value}", each.says) for each in settings], _width() // 2)
-    if any(each.value == documented.NEEDED for each in settings):
-        yield f"{_INDENT}({documented.NEEDED} must be given)"
-    if known.groups[group].several and settings:
-        short = settings[0].name.replace(f".{option}.", ".")
-        yield from _folded(f"{short} does as well, where no other chosen {group} has that setting.", "")
-
-
-def chosen_words(group: str, options: Sequence[str]) -> str:
-    """Return the override that chooses these options of a group."""
-    return f"{group}={options[0]}" if len(options) == 1 else f"{group}=[{','.join(options)}]"
-
-
-def _unknown(word: str, known: Catalogue) -> str:
+def _unknown(name: str) -> str:
     from robust_eval.config.composition_errors import nearest
 
-    name = word.partition("=")[0]
-    groups_with = [f"{group}={name}" for group, each in known.groups.items() if name in each.options]
-    suggestion = f" (did you mean {groups_with[0]}?)" if groups_with else nearest(name, [*known.groups, *COMMANDS])
-    return f"there is no group {name}{suggestion}; there are {', '.join(known.groups)}"
+    groups_with = [f"{group}={name}" for group in GROUPS if name in options(group)]
+    suggestion = f" (did you mean {groups_with[0]}?)" if groups_with else nearest(name, [*GROUPS, *COMMANDS])
+    return f"there is no group {name}{suggestion}; there are {', '.join(GROUPS)}"
 
 
-def _columns(rows: Sequence[tuple[str, str]], most: int) -> Iterator[str]:
-    """Yield lines with two columns; where the first is longer than ``most``, the second begins on the next line."""
-    wide = max((len(left) for left, _ in rows if len(left) <= most), default=0)
-    indent = f"{_INDENT}{' ' * wide}  "
-    for left, right in rows:
-        lines = list(_folded(right, indent)) if right else []
-        if lines and len(left) <= wide:
-            lines[0] = f"{_INDENT}{left:{wide}}  {lines[0].lstrip()}"
-            yield from lines
+class Setting(NamedTuple):
+    """A setting as it is named on the command line, its value, and its docstring."""
+
+    name: str
+    value: str
+    purpose: str
+
+
+def settings(group: str, option: str) -> list[Setting]:
+    """Return the settings of an option, with the values that they have when it is chosen; those of a preset are in its
+    file.
+    """
+    import hydra
+
+    from robust_eval.config.overrides import with_own_options
+    from robust_eval.config.schema import SCHEMAS, register
+
+    register()
+    if group not in SCHEMAS:
+        return []
+    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+        node = hydra.compose("config", with_own_options([f"{group}={option}"]))[group]
+    return list(_settings(node[option], f"{group}.{option}") if group in SEVERAL else _settings(node, group))
+
+
+def _settings(node: Any, place: str) -> Iterator[Setting]:
+    from omegaconf import OmegaConf
+
+    docstrings = field_docstrings(OmegaConf.get_type(node))
+    values: Any = OmegaConf.to_container(node, resolve=False)
+    for name, child in node.items_ex(resolve=False):
+        if OmegaConf.is_dict(child) and is_dataclass(OmegaConf.get_type(child)):
+            yield from _settings(child, f"{place}.{name!s}")
         else:
-            yield f"{_INDENT}{left}"
-            yield from lines
+            yield Setting(f"{place}.{name!s}", _written(values[name]), docstrings.get(str(name), ""))
 
 
-def _folded(text: str, indent: str) -> list[str]:
-    return wrap(text, _width(), initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
+def field_docstrings(schema: Any) -> dict[str, str]:
+    """Return the text under each field of a dataclass and of those that it extends."""
+    docstrings = {}
+    for each in reversed(inspect.getmro(schema)):
+        if not is_dataclass(each) or not fields(each):
+            continue
+        try:
+            (definition,) = ast.parse(dedent(inspect.getsource(each))).body
+        except OSError:  # a class that was written in an interpreter or a notebook
+            continue
+        assert isinstance(definition, ast.ClassDef)
+        for entry, below in pairwise(definition.body):
+            if isinstance(entry, ast.AnnAssign) and isinstance(below, ast.Expr) and isinstance(entry.target, ast.Name):
+                docstrings[entry.target.id] = " ".join(ast.literal_eval(below.value).split())
+    return docstrings
 
 
-def _width() -> int:
-    return min(shutil.get_terminal_size().columns, WIDEST)
+def _written(value: Any) -> str:
+    """Return a value as it is written on the command line."""
+    if isinstance(value, str):
+        return REQUIRED if value == "???" else value
+    return str(yaml.safe_dump([value], default_flow_style=True, width=10_000, allow_unicode=True)).strip()[1:-1]
 
 
-def _program() -> str:
-    """Return how this program was called: an example that is copied does the same."""
-    name = Path(sys.argv[0]).name
-    return {"run.py": "python run.py", "__main__.py": "python -m robust_eval"}.get(name, "robust-eval")
+def _print(lines: Sequence[str]) -> None:
+    """Print paragraphs, wrapped; indented ones as they are."""
+    console = Console()
+    for line in lines:
+        folded = [line] if line.startswith(" ") else wrap(line, console.width, break_on_hyphens=False)
+        console.print("\n".join(folded))
+
+
+def _print_columns(rows: Iterable[tuple[str, str]]) -> None:
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(overflow="fold")
+    table.add_column(overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    Console().print(Padding(table, (0, 0, 0, 2), expand=False), soft_wrap=False)

@@ -19,10 +19,11 @@ import yaml
 
 from robust_eval.api import LoadedAnswers, compare, load_answers
 from robust_eval.cli.arguments import add_output, command_parser, split_arguments
+from robust_eval.dataset.file_formats import read_records
 from robust_eval.error import UserError, first_line
 from robust_eval.question import LETTERS
 from robust_eval.runtime.console import Console
-from robust_eval.runtime.files import parsed_json, text_lines
+from robust_eval.runtime.files import text_lines
 from robust_eval.runtime.process import command
 
 
@@ -154,42 +155,31 @@ def answer_lists(path: Path, choices: int) -> list[list[str | None]]:
     executed.
     """
     lists = []
-    for number, line in text_lines(path):
-        line = line.rstrip("\r\n")
-        where = f"{path}, line {number}"
+    for number, text in text_lines(path):
+        line, where = text.rstrip("\r\n"), f"{path}, line {number}"
         if len(line) > MOST_CHARACTERS:
             raise UserError(f"{where}: longer than {MOST_CHARACTERS:,} characters, which is no list of answers")
         try:
             with warnings.catch_warnings(action="ignore"):  # of escapes in texts that are no letters anyway
                 letters = ast.literal_eval(line)
-        except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError) as problem:
-            raise UserError(f"{where}: wanted {_LISTS}, not {line[:40]!r}") from problem
+        except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
+            letters = None
         if not isinstance(letters, list) or not letters:
             raise UserError(f"{where}: wanted {_LISTS}, not {line[:40]!r}")
-        for letter in letters:
-            if letter is not None and (not isinstance(letter, str) or letter not in tuple(LETTERS[:choices])):
-                shown = repr(letter[:40]) if isinstance(letter, str) else f"a {type(letter).__name__}"
-                raise UserError(
-                    f"{where}: {shown} is none of the {choices} choices, A to {LETTERS[choices - 1]} "
-                    "(--choices), nor None"
-                )
+        if wrong := [letter for letter in letters if letter not in (None, *LETTERS[:choices])]:
+            shown = repr(wrong[0][:40]) if isinstance(wrong[0], str) else f"a {type(wrong[0]).__name__}"
+            raise UserError(
+                f"{where}: {shown} is none of the {choices} choices, A to {LETTERS[choices - 1]} (--choices), nor None"
+            )
         lists.append(letters)
     return lists
 
 
 def question_ids(path: Path) -> list[str]:
     """Return the ids of the questions, in the order of the file; UserError where one is missing, or stands twice."""
-    lines = [line for _, line in text_lines(path)]
-    try:
-        if lines and lines[0].lstrip().startswith("["):
-            questions = parsed_json("".join(lines))
-        else:
-            questions = [parsed_json(line) for line in lines if line.strip()]
-    except ValueError as problem:
-        raise UserError(f"{path} is neither a JSON list nor JSON Lines: {first_line(problem)}") from problem
     ids: dict[str, int] = {}
-    for number, question in enumerate(questions, start=1):
-        question_id = question.get("id") if isinstance(question, dict) else None
+    for number, question in enumerate(read_records(path), start=1):
+        question_id = question.get("id")
         if not isinstance(question_id, str) or not question_id:
             raise UserError(f'{path}, question {number}: wanted an object with an id, {{"id": "…"}}')
         if question_id in ids:

@@ -117,7 +117,7 @@ def _in_terminal(labelling: Labelling, name: str) -> None:
 
 
 def _after(key: str, item: LabelItem, labelling: Labelling) -> LabelItem | None:
-    """Do what a key says; return the reply that comes next."""
+    """Label the reply, or go back, by a key; return the next reply."""
     if key in KEYS:
         labelling.label(item.number, KEYS[key], item.label)
     elif key == "b":

@@ -33,7 +33,7 @@ COMMANDS = {
     "ask": Command("ask", "ask one question live, in several wordings"),
     "label": Command("label", "say which answers are right, to correct the figures"),
     "grade": Command("graders:grade_one", "grade one reply, and show why it is right or wrong"),
-    "graders": Command("graders", "compare graders with what people say of answers"),
+    "graders": Command("graders", "compare graders with human labels"),
     "plot": Command("compare:plot", "draw every figure of a run on one page"),
     "import": Command("import_logs", "score logs of other harnesses, or lists of letters"),
     "export": Command("export_run", "write a run for other harnesses, or as CSV"),
@@ -46,7 +46,7 @@ COMMANDS = {
 
 
 def main() -> None:
-    """Do what the first argument names; without the name of a command, measure a model.
+    """Run the command that the first argument names; without one, measure a model.
 
     Exits with status 1 and a sentence where the first argument is a word that is no command.
     """

@@ -9,8 +9,9 @@ from typing import Any
 import yaml
 from omegaconf import OmegaConf
 
+from robust_eval.config.groups import CONF
 from robust_eval.config.overrides import as_meant, as_override
-from robust_eval.config.schema import CONF, SCHEMAS, configuration_file
+from robust_eval.config.schema import SCHEMAS, configuration_file
 from robust_eval.error import UserError
 from robust_eval.model.served.openai import OpenAI
 from robust_eval.tracking.flat_settings import SEVERAL, flat
@@ -31,7 +32,7 @@ READ = (
     *("path", "hub", "subsets", "split", "revision", "file", "originals", "prompts", "challenges"),
     *("cross_encoder", "sentences", "question_types", "labels"),
 )
-"""Settings that name what is read: files, and models and data sets of a hub."""
+"""Settings that name inputs: files, and models and data sets of a hub."""
 _OF_MODELS = ("aggregator.model", "grader.model")
 """The same, where the value is a text: elsewhere a model is an option, and what a server calls it."""
 _STORE = "${paths.mlruns}/store"
@@ -95,7 +96,7 @@ def _key(line: str) -> str:
 
 
 def _chosen(default: str, lines: Sequence[str]) -> bool:
-    """Tell whether lines choose an option of the group of a default."""
+    """Return True if lines choose an option of the group of a default."""
     return any(line.lstrip("+").startswith(f"{default.partition('=')[0]}=") for line in lines)
 
 
@@ -152,7 +153,8 @@ def _refuse_places(
     own, known = folder.is_relative_to(mlruns), _known()
     providers = {f"{path}.model" for path, name in schemas if name == "model/inspect"}
 
-    def trusted(key: str, value: object) -> bool:
+    def is_trusted(key: str, value: object) -> bool:
+        """Return True for a value that cannot run code, send anything away, or name what is read or written."""
         name = key.rpartition(".")[2]
         if key in providers:
             return False
@@ -168,7 +170,7 @@ def _refuse_places(
 
     wanted = {}
     for key, value in {"paths.mlruns": theirs, **dict(_nodes(whole))}.items():
-        if key not in said and not trusted(key, value):
+        if key not in said and not is_trusted(key, value):
             wanted[key] = value
         elif key in said and key.rpartition(".")[2] in ADDRESSES and isinstance(value, dict):
             value.clear()

@@ -1,4 +1,4 @@
-"""Check a command line, run what it asks for, and say in one sentence what is wrong."""
+"""Runs and sweeps: the command line is checked first, and an error is one sentence."""
 
 import logging
 import os
@@ -18,9 +18,10 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from robust_eval.cli.help import chosen_words, print_overview
+from robust_eval.cli.help import print_overview
 from robust_eval.cli.repeat import repeated_run, repeating_overrides
 from robust_eval.config.config import Config
+from robust_eval.config.groups import CONF
 from robust_eval.config.objects import to_config
 from robust_eval.config.overrides import (
     Checked,
@@ -30,7 +31,7 @@ from robust_eval.config.overrides import (
     several_values,
     with_own_options,
 )
-from robust_eval.config.schema import CONF, register
+from robust_eval.config.schema import register
 from robust_eval.error import UserError, first_line
 from robust_eval.interop.log_as_answers import with_log
 from robust_eval.runtime.process import command, print_error
@@ -41,10 +42,6 @@ from robust_eval.tracking.run_folder import COMPARISON, CONFIG, ERROR, finished_
 
 log = logging.getLogger(__name__)
 
-DRY_RUN = "dry_run="
-"""Override of a run that only shows its requests."""
-CANCEL = "cancel_batches="
-"""Override of a run that only cancels its batches."""
 _FLAGS = (
     *(("--help", "-h"), ("--hydra-help",), ("--version",), ("--resolve",)),
     *(("--run", "-r"), ("--multirun", "-m"), ("--shell-completion", "-sc")),
@@ -66,7 +63,7 @@ def launch(composed: DictConfig) -> None:
 
 
 def main() -> None:
-    """Check the command line, then launch what Hydra makes of it: a run, or with ``-m`` the jobs of a sweep.
+    """Check the command line, then launch a run with Hydra, or with ``-m`` the jobs of a sweep.
 
     Exits with status 1 and a sentence where the command line is wrong, or a job of a sweep failed.
     """
@@ -86,22 +83,17 @@ def main() -> None:
     with command():
         if known.shell_completion:
             raise UserError("what makes Tab work is printed by robust-eval completion bash, zsh or fish")
-        dry, cancelling = (_taken_out(known, name) for name in (DRY_RUN, CANCEL))
+        dry, cancelling = (_flag(known, name) for name in ("dry_run", "cancel_batches"))
         repeats = [line for line in known.overrides if line.startswith("repeat=")]
         if not repeats:
             given = known.overrides
             known.overrides = with_own_options(with_log(given), known.config_dir and Path(known.config_dir))
             place = sys.argv.index(given[0], 1) if given else 1  # Hydra reads overrides that stand together
             sys.argv[place:place] = known.overrides[len(given) :]
-        if cancelling and _wanted(cancelling[-1]):
-            from robust_eval.cli.dry_run import cancel_batches
+        if dry or cancelling:
+            from robust_eval.cli.dry_run import cancel_batches, dry_run  # it takes a second
 
-            cancel_batches(checked_overrides(known.overrides), known.multirun)
-            return
-        if dry and _wanted(dry[-1]):
-            from robust_eval.cli.dry_run import dry_run  # it takes a second
-
-            dry_run(checked_overrides(known.overrides), known.multirun)
+            (cancel_batches if cancelling else dry_run)(checked_overrides(known.overrides), known.multirun)
             return
         if repeats:
             with TemporaryDirectory() as copy:
@@ -145,7 +137,8 @@ def _print_choices(checked: Checked) -> None:
     }
     chosen |= {group: [str(name) for name in checked.composed[group]] for group in SEVERAL}
     shown = [group for group in sorted(chosen) if not group.startswith("hydra/")]
-    print("#", *(chosen_words(group.rpartition("@")[2], chosen[group]) for group in shown))
+    names = {group: chosen[group][0] if len(chosen[group]) == 1 else f"[{','.join(chosen[group])}]" for group in shown}
+    print("#", *(f"{group.rpartition('@')[2]}={name}" for group, name in names.items()))
 
 
 def _refuse_options(arguments: Sequence[str]) -> None:
@@ -165,7 +158,7 @@ def _refuse_options(arguments: Sequence[str]) -> None:
 
 
 def _known_options(arguments: Sequence[str]) -> Namespace:
-    """Return what Hydra's own options say. Raises UserError where one cannot be read, or would skip every check."""
+    """Parse Hydra's own options. Raises UserError where one cannot be read, or would skip every check."""
     parser = ArgumentParser(add_help=False, exit_on_error=False)
     parser.add_argument("overrides", nargs="*")
     for flag in _FLAGS:
@@ -188,16 +181,12 @@ def _known_options(arguments: Sequence[str]) -> Namespace:
     return known
 
 
-def _taken_out(known: Namespace, name: str) -> list[str]:
-    """Return the overrides that begin so, which are none of Hydra's, and take them from the command line."""
-    lines = [line for line in known.overrides if line.startswith(name)]
+def _flag(known: Namespace, name: str) -> bool:
+    """Take the overrides of this name from the command line, which are none of Hydra's; return the last one's value."""
+    lines = [line for line in known.overrides if line.startswith(f"{name}=")]
     known.overrides = [line for line in known.overrides if line not in lines]
     sys.argv[1:] = [argument for argument in sys.argv[1:] if argument not in lines]
-    return lines
-
-
-def _wanted(line: str) -> bool:
-    name, _, value = line.lower().partition("=")
+    value = lines[-1].partition("=")[2].lower() if lines else "false"
     if value not in ("true", "false"):
         raise UserError(f"{name} must be true or false, not {value or 'empty'}")
     return value == "true"

@@ -1,1 +1,1 @@
-"""The configuration: the schemas of its groups, what is checked of it, and the objects that it describes."""
+"""Configuration: the schemas of its groups, its checks, and the objects of a run."""

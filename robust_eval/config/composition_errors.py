@@ -1,4 +1,4 @@
-"""Sentences for what Hydra and OmegaConf refuse: the setting, its value, and what it takes."""
+"""Sentences for the errors of Hydra and OmegaConf: the setting, its value, and the fix."""
 
 import difflib
 import re
@@ -30,10 +30,17 @@ RENAMED = {
     "until": "target_half_width",
 }
 """New names of settings."""
+_SENTENCES = {
+    r"(?:Ambiguous value for argument|Sweep parameters) '([^']+)'": "{0} has several values: name one",
+    r"Could not append to config. An item is already at '([^']+)'": "{0} has a value: write {0}=…, without the +",
+    r"Multiple values for ([^.]+)\.": "{0} is chosen already: write {0}=…, without the +",
+    r"Could not delete (?:from config. )?'([^']+)'": "~{0}: there is nothing of this name to leave out",
+}
+"""Sentences for messages of Hydra that name one setting."""
 
 
 def composition_error(problem: Exception, chosen: DictConfig | None = None) -> str:
-    """Return one sentence about what cannot be composed; ``chosen`` has the settings of the options that are chosen."""
+    """Return one sentence for an error of composition; ``chosen`` has the settings of the chosen options."""
     if isinstance(problem, OmegaConfBaseException):
         return _refused(problem)
     if isinstance(problem, yaml.MarkedYAMLError) and problem.problem_mark is not None:
@@ -53,14 +60,9 @@ def composition_error(problem: Exception, chosen: DictConfig | None = None) -> s
         return f"{file[1]}={file[2]}: {_refused(cause)}"
     if file := re.match(r"In '(\w+)/([^']+)': Could not override '([^']+)'. No match", message):
         return f"{file[1]}={file[2]}: its defaults override {file[3]}, which is no group of options"
-    if line := re.match(r"(?:Ambiguous value for argument|Sweep parameters) '([^']+)'", message):
-        return f"{line[1]} has several values: name one"
-    if key := re.match(r"Could not append to config. An item is already at '([^']+)'", message):
-        return f"{key[1]} has a value: write {key[1]}=…, without the +"
-    if key := re.match(r"Multiple values for ([^.]+)\.", message):
-        return f"{key[1]} is chosen already: write {key[1]}=…, without the +"
-    if key := re.match(r"Could not delete (?:from config. )?'([^']+)'", message):
-        return f"~{key[1]}: there is nothing of this name to leave out"
+    for pattern, sentence in _SENTENCES.items():
+        if match := re.match(pattern, message):
+            return sentence.format(match[1])
     return first_line(problem)
 
 
@@ -94,7 +96,7 @@ def _no_such(key: str, chosen: DictConfig | None) -> str:
 
 
 def _refused(problem: OmegaConfBaseException) -> str:
-    """Return the setting and what OmegaConf says of its value."""
+    """Return the setting and the message of OmegaConf about its value."""
     key, parent = problem.full_key or "", problem.parent_node
     where, _, name = key.rpartition(".")
     if isinstance(problem, ConfigKeyError | ConfigAttributeError) and isinstance(parent, DictConfig):

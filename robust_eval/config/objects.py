@@ -1,6 +1,5 @@
-"""The objects that a composed configuration describes, and what is refused before anything is loaded."""
+"""Objects of a composed configuration, with the checks that come before anything is loaded."""
 
-from collections.abc import Sequence
 from dataclasses import fields, is_dataclass, replace
 
 from omegaconf import DictConfig, OmegaConf, open_dict
@@ -8,11 +7,12 @@ from omegaconf.errors import InterpolationToMissingValueError, MissingMandatoryV
 
 from robust_eval.config.composition_errors import composition_error, nearest, no_setting
 from robust_eval.config.config import Config
+from robust_eval.config.groups import UNGROUPED
 from robust_eval.config.schema import SCHEMAS, Schema, schemas_of
 from robust_eval.error import UserError, first_line
 from robust_eval.metric import greedy, profile
 from robust_eval.metric.answer_sources import names_of, sources
-from robust_eval.metric.metric_spec import MetricSpec, is_name
+from robust_eval.metric.metric_spec import is_name
 from robust_eval.sampler.base import ORDER, THOUGHT, TURN
 from robust_eval.sampler.recorded_answers import RecordedAnswers
 from robust_eval.tracking.flat_settings import SEVERAL
@@ -22,9 +22,40 @@ def to_config(composed: DictConfig) -> Config:
     """Turn a composed configuration into objects. Raises UserError that names the setting which makes no sense."""
     leave_out_unchosen(composed)
     _refuse_unknown(composed)
-    names = [entry.name for entry in fields(Schema)]
+    _refuse_untyped(composed)
+    schema = _instance("", composed)
+    assert isinstance(schema, Schema)
+    recorded = [sampler for sampler in schema.sampler.values() if isinstance(sampler, RecordedAnswers)]
+    if recorded and len(schema.sampler) > 1:
+        raise UserError(
+            f"sampler=recorded stands alone, because nothing is asked: it cannot be one of {','.join(schema.sampler)}"
+        )
+    target = schema.target_half_width
+    if target is not None and not (isinstance(target, dict) and target):
+        raise UserError(f"target_half_width={target}: it must name figures, as target_half_width={{frs.d1: 0.02}} does")
+    settings = {entry.name: getattr(schema, entry.name) for entry in fields(Schema)}
+    settings["target_half_width"] = target or {}
+    if recorded:
+        settings |= {"sampler": {}, "recorded": recorded[0]}
     try:
-        nodes = {name: composed[name] for name in names if name not in SEVERAL}
+        config = _as_profile(Config(**settings))
+    except ValueError as problem:
+        raise UserError(first_line(problem)) from problem
+    _check_other_models(config, ",".join(schema.sampler))
+    _check_target(config)
+    if any(sampler.estimator == "exact" for sampler in config.sampler.values()):
+        config = replace(config, model=config.model.for_probabilities())
+    if config.recorded is None:
+        _check_samplers(config, ",".join(schema.sampler))
+    else:
+        _check_recorded(config, config.recorded)
+    return config
+
+
+def _refuse_untyped(composed: DictConfig) -> None:
+    """Raise UserError for a part of the configuration that is no option, or has a value that its class refuses."""
+    try:
+        nodes = {entry.name: composed[entry.name] for entry in fields(Schema) if entry.name not in SEVERAL}
     except OmegaConfBaseException as problem:
         raise UserError(composition_error(problem)) from problem
     for group in SEVERAL:
@@ -37,37 +68,18 @@ def to_config(composed: DictConfig) -> Config:
             if not is_dataclass(OmegaConf.get_type(node)) and path != "target_half_width":
                 raise UserError(_no_schema(path))
             _instance(path, node)
-        elif path not in ("seed", "target_half_width", "question_types", "labels"):
+        elif path not in UNGROUPED:
             none = f", or {path}=none" if path in ("store", "tracking") else ""
             value = "null" if node is None else node
             raise UserError(f"{path} must be one of its options, not {value}{none}: see conf/{path.split('.')[0]}/")
-    whole = _instance("", composed)
-    assert isinstance(whole, Schema)
-    sampler_names = ",".join(whole.sampler)
-    recorded = [sampler for sampler in whole.sampler.values() if isinstance(sampler, RecordedAnswers)]
-    if recorded and len(whole.sampler) > 1:
-        raise UserError(f"sampler=recorded stands alone, because nothing is asked: it cannot be one of {sampler_names}")
-    if whole.target_half_width is not None and not (
-        isinstance(whole.target_half_width, dict) and whole.target_half_width
-    ):
-        raise UserError(
-            f"target_half_width={whole.target_half_width}: it must name figures, as "
-            f"target_half_width={{frs.d1: 0.02}} does"
-        )
-    settings = {entry.name: getattr(whole, entry.name) for entry in fields(Schema)}
-    settings["target_half_width"] = whole.target_half_width or {}
-    if recorded:
-        settings |= {"sampler": {}, "recorded": recorded[0]}
-    try:
-        config = Config(**settings)
-    except ValueError as problem:
-        raise UserError(first_line(problem)) from problem
-    config = _as_profile(config)
+
+
+def _check_other_models(config: Config, sampler_names: str) -> None:
+    """Raise UserError unless rewriter and judge have models that can be asked, where they need some."""
     if config.rewriter.asks and not any(sampler.axis == "rewrite" for sampler in config.sampler.values()):
         raise UserError(
-            f"rewriter=llm writes rewrites, which sampler={sampler_names} does not ask: choose "
-            "sampler=perturbation, or "
-            "rewriter=recorded"
+            f"rewriter=llm writes rewrites, which sampler={sampler_names} does not ask: choose sampler=perturbation, "
+            "or rewriter=recorded"
         )
     if config.rewriter.model is not None and config.rewriter.model.recorded:
         raise UserError("rewriter.model=recorded cannot be asked for rewrites: choose another model")
@@ -82,18 +94,10 @@ def to_config(composed: DictConfig) -> Config:
             f"grader.model: the answers of model {judge.name} are recorded, and it cannot be asked for verdicts: "
             "choose a model that judges, grader.model=…"
         )
-    _check_target(config)
-    if any(sampler.estimator == "exact" for sampler in config.sampler.values()):
-        config = replace(config, model=config.model.for_probabilities())
-    if config.recorded is None:
-        _check_samplers(config, sampler_names)
-    else:
-        _check_recorded(config, config.recorded)
-    return config
 
 
 def leave_out_unchosen(composed: DictConfig) -> list[str]:
-    """Take from a composed configuration what a preset sets of options that are not chosen, and return their paths:
+    """Drop the settings of options that a preset sets and nobody chose, and return their paths:
     ``experiment=smoke`` sets trials of a temperature sweep, and ``sampler=exact`` makes none.
     """
     paths = []
@@ -116,8 +120,7 @@ def _no_schema(path: str) -> str:
 
 
 def _as_profile(config: Config) -> Config:
-    """Return the configuration without what stands beside all three methods of a profile and has no answers: a profile
-    is of as many methods as there are answers for.
+    """Drop from the metrics of a profile, and its samplers, those that this model or data set cannot support.
 
     These are the metric of orders where no choices are put in other orders, and samplers of conversations, with their
     metrics, where a model is asked with plain text.
@@ -174,7 +177,10 @@ def _check_samplers(config: Config, sampler_names: str) -> None:
 
 
 def _check_target(config: Config) -> None:
-    """Raise UserError where questions cannot be taken until a figure is known, as far as its declaration tells."""
+    """Raise UserError unless each figure of target_half_width is a mean over questions that the run measures.
+
+    A metric of somebody's own may declare no figures; then any name may be one of its.
+    """
     if not config.target_half_width:
         return
     if config.recorded is not None:
@@ -182,38 +188,23 @@ def _check_target(config: Config) -> None:
             "target_half_width=… says how many questions a model is asked, and sampler=recorded asks none: leave it out"
         )
     read = sources(config.metric, config.sampler)
-    figures: dict[str, Sequence[MetricSpec]] = {
-        name: getattr(metric, "figures", ()) for name, metric in config.metric.items()
-    }  # somebody's own may say none
-    declared_by = {figure: name for name, own in figures.items() for figure in own}
     common = [greedy.FIGURE, *(profile.FIGURES if {*profile.METHODS} <= config.metric.keys() else ())]
-    specs = [*common, *declared_by]
-
-    def names(figure: MetricSpec) -> list[str]:
-        metric = declared_by.get(figure)
-        if metric is None:
-            return [figure.name]
-        return names_of(figure, config.metric[metric], config.sampler[read[metric]].temperatures)
-
-    measured = [name for figure in specs if figure.mean for name in names(figure)]
+    names = {spec: [spec.name] for spec in common}
+    for metric, scoring in config.metric.items():
+        temperatures = config.sampler[read[metric]].temperatures
+        names |= {spec: names_of(spec, scoring, temperatures) for spec in getattr(scoring, "figures", ())}
+    declares_all = all(getattr(scoring, "figures", ()) for scoring in config.metric.values())
+    means = [name for spec, names_of_spec in names.items() if spec.mean for name in names_of_spec]
     for name in config.target_half_width:
-        figure = next((each for each in specs if each.for_name(name)), None)
-        if figure is None and all(figures.values()):
-            raise UserError(f"target_half_width names {name}, which is no figure of this run{nearest(name, measured)}")
-        if figure is not None and not figure.mean:
-            label = (figure.for_name(name) or figure).label
-            raise UserError(
-                f"target_half_width names {name} ({label}), which is no mean over questions, as an "
-                "interval that ends a run must "
-                f"be; these are: {', '.join(measured).replace('{}', 'N')}"
-            )
-        if figure is not None and (own := names(figure)) and not any(is_name(name, each) for each in own):
-            measured_names = [each.replace("{}", "N") for each in own]
-            raise UserError(
-                f"target_half_width names {name}, which this run does not "
-                f"measure{nearest(name, measured_names)}; it measures "
-                f"{', '.join(measured_names)}"
-            )
+        spec = next((each for each in names if each.for_name(name)), None)
+        if any(is_name(name, each) for each in means) or (spec is None and not declares_all):
+            continue
+        label = "" if spec is None or spec.mean else f" ({(spec.for_name(name) or spec).label})"
+        readable = [each.replace("{}", "N") for each in means]
+        raise UserError(
+            f"target_half_width names {name}{label}, which is no mean over questions that this run "
+            f"measures{'' if label else nearest(name, readable)}; these are {', '.join(readable)}"
+        )
 
 
 def _check_recorded(config: Config, recorded: RecordedAnswers) -> None:

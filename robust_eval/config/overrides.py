@@ -24,17 +24,15 @@ from yaml import YAMLError
 
 from robust_eval.config.composition_errors import composition_error, nearest, no_setting
 from robust_eval.config.config import Config
+from robust_eval.config.groups import CONF, option_folders, options, own_folder
 from robust_eval.config.objects import leave_out_unchosen, to_config
-from robust_eval.config.schema import CONF, SCHEMAS, Schema, register
+from robust_eval.config.schema import SCHEMAS, Schema, register
 from robust_eval.dataset.file_formats import KINDS
 from robust_eval.dataset.jsonl import is_native
 from robust_eval.error import UserError
 from robust_eval.question import Question
-from robust_eval.runtime.registry import REGISTRY
 from robust_eval.tracking.flat_settings import SEVERAL
 
-GROUPS = (*SCHEMAS, "experiment")
-"""The groups of options."""
 _CLOSING = {"[": "]", "{": "}", "'": "'", '"': '"'}
 """Closing sign of a value that begins so, in Hydra's grammar."""
 
@@ -61,7 +59,7 @@ def checked_overrides(overrides: Sequence[str]) -> Checked:
     The name of an option may be left out where only one chosen option has the setting: ``sampler.trials=20`` is
     ``sampler.temperature_sweep.trials=20``. Quotes may be left out, too (:func:`as_meant`). Each value of a sweep is
     checked by itself. Options may stand in folders of one's own (``hydra.searchpath``). A file of questions, and a
-    folder of such files, is an option of ``dataset``. Raises UserError with what is wrong and the nearest right name.
+    folder of such files, is an option of ``dataset``. Raises UserError with the mistake and the nearest right name.
     """
     parsed = OverridesParser.create().parse_overrides(_of_group([as_meant(without_slash(line)) for line in overrides]))
     with hydra.initialize_config_dir(str(CONF), job_name="run", version_base="1.3"):
@@ -70,22 +68,26 @@ def checked_overrides(overrides: Sequence[str]) -> Checked:
         choices = [override for override in parsed if _chooses(override)]
         not_hydra = [override for override in parsed if not _is_hydra(override)]
         elsewhere = [str(override.input_line) for override in parsed if _is_searchpath(override)]
-        for name in _data_sets(choices):
-            offer(name, _folders(parsed))
-        chosen = cache(lambda: _compose([*elsewhere, *(_first(override) for override in choices)]))
+        for override in choices:
+            if override.key_or_group == "dataset" and not override.is_delete():
+                for value in _values(override):
+                    offer(value.text if isinstance(value, QuotedString) else str(value), _folders(parsed))
+        chosen = cache(lambda: _compose([*elsewhere, *(_lines_of_jobs(override)[0] for override in choices)]))
         expanded = {id(override): _expanded(override, chosen) for override in not_hydra if override not in choices}
-        single = [_first(override, expanded.get(id(override))) for override in not_hydra]
+        lines_of_jobs = [_lines_of_jobs(override, expanded.get(id(override))) for override in not_hydra]
         of_hydra = [str(override.input_line) for override in parsed if _is_hydra(override)]
-        for variant in _variants(not_hydra, single, expanded):
+        for variant in _variants(lines_of_jobs):
             whole = _compose([*of_hydra, *variant], chosen)
             composed = _without_hydra(whole)
             config = to_config(composed)
     _check_writable(Path(config.paths.mlruns))
     lines = [expanded.get(id(override), str(override.input_line)) for override in parsed]
-    sweeps = [override.is_sweep_override() and not _is_hydra(override) for override in parsed]
-    swept = [line for line, sweep in zip(lines, sweeps, strict=True) if sweep]
-    values = [len(list(o.sweep_string_iterator())) for o, sweep in zip(parsed, sweeps, strict=True) if sweep]
-    return Checked(lines, config, composed, whole, swept, math.prod(values))
+    swept = [
+        line
+        for line, override in zip(lines, parsed, strict=True)
+        if override.is_sweep_override() and not _is_hydra(override)
+    ]
+    return Checked(lines, config, composed, whole, swept, math.prod(map(len, lines_of_jobs)))
 
 
 def several_values(checked: Checked) -> UserError:
@@ -98,7 +100,7 @@ def several_values(checked: Checked) -> UserError:
 def composed_run(overrides: Sequence[str]) -> tuple[Config, DictConfig]:
     """Return the configuration of one run, as objects and as Hydra composed it.
 
-    Raises UserError as :func:`checked_overrides` does, for a sweep, and for what belongs to the command line.
+    Raises UserError as :func:`checked_overrides` does, for a sweep, and for overrides of the command line alone.
     """
     for line in overrides:
         key = line.partition("=")[0].lstrip("+~")
@@ -123,8 +125,7 @@ def named_questions(dataset: str, limit: int | None = None) -> tuple[str, list[Q
 
 def composed_in(folder: Path, overrides: Sequence[str]) -> tuple[Config, DictConfig]:
     """Return the configuration of one run that a file ``config.yaml`` in a folder and these overrides make."""
-    elsewhere = [CONF] if (user_folder := own_folder()) is None else [CONF, user_folder]
-    places = ",".join(f"'file://{place.resolve()}'" for place in elsewhere)
+    places = ",".join(f"'file://{place.resolve()}'" for place in option_folders())
     with hydra.initialize_config_dir(str(folder), version_base="1.3"):
         search = f"hydra.searchpath=[{places}]"
         composed = _without_hydra(_compose([search, *overrides], lambda: _compose([search])))
@@ -170,24 +171,10 @@ def with_own_options(overrides: Sequence[str], folder: Path | None = None) -> li
     return [*overrides, f"hydra.searchpath=[{address}]"]
 
 
-def own_folder() -> Path | None:
-    """Return ``./conf``, where it holds options of one's own: files in a folder of the name of a group."""
-    folder = Path("conf")
-    has_options = any(True for group in GROUPS for _ in (folder / group).glob("*.yaml"))
-    return folder if has_options and folder.resolve() != CONF else None
-
-
-def options(group: str) -> list[str]:
-    """Return the names of the options of a group: of this package, registered ones, and those in ``./conf``."""
-    folders = [CONF] if (user_folder := own_folder()) is None else [CONF, user_folder]
-    files = {file.stem for folder in folders for file in (folder / group).glob("*.yaml")}
-    return sorted(files | set(REGISTRY.get(group, {})))
-
-
 def as_meant(line: str) -> str:
     """Quote each text of an override that Hydra's grammar does not take without quotes: ``dataset.separator=;``.
 
-    Commas separate the values of a sweep, as always. Raises UserError for what is not an override, and for a list, a
+    Commas separate the values of a sweep, as always. Raises UserError for a text that is no override, and for a list, a
     mapping or a quoted text that is not closed.
     """
     key, equals, value = line.partition("=")
@@ -240,20 +227,14 @@ def jobs(overrides: Sequence[str]) -> Iterator[tuple[list[str], Config]]:
     whole = OverridesParser.create().parse_overrides(list(overrides))
     parsed = [each for each in whole if not _is_hydra(each)]
     elsewhere = [str(each.input_line) for each in whole if _is_searchpath(each)]
-    values = [
-        [f"{each.key_or_group}={value}" for value in each.sweep_string_iterator()]
-        if each.is_sweep_override()
-        else [str(each.input_line)]
-        for each in parsed
-    ]
     with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-        for lines in itertools.product(*values):
+        for lines in itertools.product(*map(_lines_of_jobs, parsed)):
             differing = [line for line, each in zip(lines, parsed, strict=True) if each.is_sweep_override()]
             yield differing, to_config(_without_hydra(_compose([*elsewhere, *lines])))
 
 
 def _compose(overrides: Sequence[str], chosen: Callable[[], DictConfig] | None = None) -> DictConfig:
-    """Compose the configuration. What is wrong is told apart by the settings that the options have (``chosen``)."""
+    """Compose the configuration. Errors name the settings of the chosen options (``chosen``)."""
     try:
         composed = hydra.compose("config", list(overrides), return_hydra_config=True)
     except MissingConfigException as problem:
@@ -291,7 +272,7 @@ def _of_group(lines: Sequence[str]) -> list[str]:
 
 
 def _chooses(override: Override) -> bool:
-    """Return whether an override chooses an option of a group instead of setting a value."""
+    """Return True if an override chooses an option of a group instead of setting a value."""
     return not _is_hydra(override) and (CONF / str(override.key_or_group)).is_dir()
 
 
@@ -300,7 +281,7 @@ def _is_hydra(override: Override) -> bool:
 
 
 def _is_searchpath(override: Override) -> bool:
-    """Return whether an override names other folders that hold options."""
+    """Return True if an override names other folders that hold options."""
     return str(override.key_or_group) == "hydra.searchpath"
 
 
@@ -332,36 +313,31 @@ def _refuse_kind(override: Override) -> None:
             raise UserError(f"{key} must be one of {', '.join(options(key))}, not null")
         if isinstance(value, list) and key not in SEVERAL:
             raise UserError(f"{key} takes one option, not {line!r}")
-        values: Any = override.sweep_iterator() if override.is_sweep_override() else [value]
-        for name in chain(*(each if isinstance(each, list) else [each] for each in values)):
+        for name in chain(*(each if isinstance(each, list) else [each] for each in _values(override))):
             if not isinstance(name, str | QuotedString | dict):
                 raise UserError(no_option(key, str(name)))
 
 
-def _data_sets(choices: Sequence[Override]) -> Iterator[str]:
-    """Yield what the command line says after ``dataset=``, each value of a sweep."""
-    for override in choices:
-        if override.key_or_group == "dataset" and not override.is_delete():
-            values: Any = override.sweep_iterator() if override.is_sweep_override() else [override.value()]
-            yield from (value.text if isinstance(value, QuotedString) else str(value) for value in values)
-
-
-def _first(override: Override, line: str | None = None) -> str:
-    """Return the override itself, or the one that the first job of a sweep has."""
-    text = line if line is not None else str(override.input_line)
+def _lines_of_jobs(override: Override, line: str | None = None) -> list[str]:
+    """Return an override with each of its values in a sweep; of others one line."""
+    line = str(override.input_line) if line is None else line
     if not override.is_sweep_override():
-        return text
-    return f"{text.split('=', 1)[0]}={next(iter(override.sweep_string_iterator()))}"
+        return [line]
+    return [f"{line.partition('=')[0]}={value}" for value in override.sweep_string_iterator()]
 
 
-def _variants(overrides: Sequence[Override], single: list[str], expanded: dict[int, str]) -> Iterator[list[str]]:
+def _variants(lines_of_jobs: Sequence[Sequence[str]]) -> Iterator[list[str]]:
     """Yield the overrides of the first job, and then those overrides with each other value of each sweep."""
-    yield single
-    for index, override in enumerate(overrides):
-        if override.is_sweep_override():
-            key = expanded.get(id(override), str(override.input_line)).split("=", 1)[0]
-            for value in list(override.sweep_string_iterator())[1:]:
-                yield [*single[:index], f"{key}={value}", *single[index + 1 :]]
+    first = [lines[0] for lines in lines_of_jobs]
+    yield first
+    for place, lines in enumerate(lines_of_jobs):
+        for line in lines[1:]:
+            yield [*first[:place], line, *first[place + 1 :]]
+
+
+def _values(override: Override) -> Iterator[Any]:
+    """Yield the values of an override, each of a sweep."""
+    yield from override.sweep_iterator() if override.is_sweep_override() else [override.value()]
 
 
 def _expanded(override: Override, chosen: Callable[[], DictConfig]) -> str:

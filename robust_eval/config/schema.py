@@ -22,6 +22,8 @@ from robust_eval.aggregator.base import Aggregator, EqualText
 from robust_eval.aggregator.clusters import Clusters
 from robust_eval.aggregator.entailment import Entailment
 from robust_eval.config.config import Paths
+from robust_eval.config.groups import CONF as CONF
+from robust_eval.config.groups import PROJECT as PROJECT
 from robust_eval.dataset.jsonl import JsonLines
 from robust_eval.dataset.own_table import OwnTable
 from robust_eval.dataset.published import Published
@@ -65,13 +67,6 @@ from robust_eval.store.sqlite import SqliteStore
 from robust_eval.tracking.base import Tracking, Untracked
 from robust_eval.tracking.flat_settings import SEVERAL
 from robust_eval.tracking.mlflow_tracker import Mlflow
-
-PROJECT = Path(__file__).resolve().parents[2]
-"""The folder that holds the package; of a clone it holds run.py and conf/ as well."""
-CONF = next(
-    folder for folder in (PROJECT / "robust_eval" / "conf", PROJECT / "conf") if (folder / "config.yaml").is_file()
-)
-"""The files of settings: inside the package where it is installed, at the top of a clone."""
 
 _MODELS: dict[str, type[ModelConfig]] = {
     "transformers": Transformers,

@@ -1,7 +1,7 @@
 """Replies with human verdicts: from a file with one record a line, or from a labelled run."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,9 +33,9 @@ class RunReading(NamedTuple):
 
 @dataclass(frozen=True)
 class Record:
-    """Reply with the verdict of a person; the id of the question is the number of the record.
+    """Reply with the verdict of a person.
 
-    ``weight`` is one over the probability with which it was drawn, ``run`` what a run made of it, if it is of one.
+    ``weight`` is one over the probability with which it was drawn, ``run`` its reading in a run, if it is of one.
     """
 
     question: Question
@@ -46,33 +46,21 @@ class Record:
     run: RunReading | None = None
 
 
-def labelled_records(
-    graded: Mapping[str, pa.Table], questions: Mapping[str, Question], data: str, first: int = 1
-) -> list[Record]:
+def labelled_records(graded: Mapping[str, pa.Table], questions: Mapping[str, Question], data: str) -> list[Record]:
     """Return the labelled answers of tables with human labels
-    (:func:`robust_eval.labels.human_labels.with_human_labels`); ``data`` names the data set, and ``first`` is the
-    number of the first record.
+    (:func:`robust_eval.labels.human_labels.with_human_labels`); ``data`` names the data set.
     """
     records: list[Record] = []
-    columns = (
-        "question_id",
-        "text",
-        "temperature",
-        "answer",
-        "rule",
-        "reason",
-        "outcome",
-        HUMAN_LABEL,
-        HUMAN_LABEL_WEIGHT,
-    )
+    columns = ("question_id", "text", "temperature", "answer", "rule", "reason", "outcome")
     for table in graded.values():
-        for row, verdict in zip(rows(table, *columns), verdicts(table).tolist(), strict=True):
+        for row, verdict in zip(
+            rows(table, *columns, HUMAN_LABEL, HUMAN_LABEL_WEIGHT), verdicts(table).tolist(), strict=True
+        ):
             question_id, text, temperature, answer, rule, reason, outcome, person, weight = row
             if person == person and verdict == verdict:
-                question = replace(questions[question_id], id=str(first + len(records)))
                 of_run = RunReading(answer, rule, reason, outcome, verdict == 1)
                 part = f"{data}, t = {temperature_name(temperature)}"
-                records.append(Record(question, text, person == 1, part, weight, of_run))
+                records.append(Record(questions[question_id], text, person == 1, part, weight, of_run))
     return records
 
 

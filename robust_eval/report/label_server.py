@@ -70,6 +70,7 @@ class _LabelPages:
         }
 
     def page(self, nonce: str) -> str:
+        """Return the page, whose script has this nonce."""
         return template("label.html.jinja").render(name=self.name, nonce=nonce)
 
     def _label(self, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -108,6 +109,7 @@ class _RequestHandler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
+        """Send the page to whoever knows its address."""
         if not self._names_this_machine() or self.path != f"/{self.pages.secret}/":
             self._answer(HTTPStatus.NOT_FOUND, b"", "text/plain")
             return
@@ -120,6 +122,7 @@ class _RequestHandler(BaseHTTPRequestHandler):
         self._answer(HTTPStatus.OK, page, "text/html; charset=utf-8", policy)
 
     def do_POST(self) -> None:
+        """Do an action of the page, and send its new state."""
         action = self.path.removeprefix(f"/{self.pages.secret}/")
         length = self.headers.get("Content-Length", "")
         is_valid = (
@@ -140,7 +143,7 @@ class _RequestHandler(BaseHTTPRequestHandler):
         self._answer(HTTPStatus.OK, json.dumps(answer).encode("utf-8"), "application/json")
 
     def _names_this_machine(self) -> bool:
-        """Return whether the Host header is local, which prevents DNS rebinding."""
+        """Return True if the Host header is local, which prevents DNS rebinding."""
         return self.headers.get("Host", "").rpartition(":")[0] in ("127.0.0.1", "localhost")
 
     def _answer(self, status: HTTPStatus, body: bytes, kind: str, policy: str = "default-src 'none'") -> None:

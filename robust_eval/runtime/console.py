@@ -89,7 +89,7 @@ def progress(stage: str, total: int, unit: str, transient: bool = False) -> Iter
 
 
 def shows_bars(console: RichConsole) -> bool:
-    """Return whether bars can be drawn: at a terminal, or in a notebook that has the package for it."""
+    """Return True if bars can be drawn: at a terminal, or in a notebook that has the package for it."""
     return console.is_terminal or (console.is_jupyter and find_spec("ipywidgets") is not None)
 
 

@@ -63,12 +63,11 @@ def resend_lost_interrupts() -> Iterator[None]:
     """
 
     def hook(unraisable: "sys.UnraisableHookArgs") -> None:
+        """Send the signal again; pass any other exception on."""
         if isinstance(unraisable.exc_value, KeyboardInterrupt):
             number = signal.SIGTERM if isinstance(unraisable.exc_value, Terminated) else signal.SIGINT
             main = threading.main_thread().ident
-            threading.Timer(
-                RESEND_DELAY, signal.pthread_kill, [main, number]
-            ).start()  # wakes it where it waits as well
+            threading.Timer(RESEND_DELAY, signal.pthread_kill, [main, number]).start()  # which wakes it, too
         else:
             previous_hook(unraisable)
 

@@ -139,7 +139,7 @@ def _names_a_secret(name: str) -> bool:
 
 
 def holds_password(address: str) -> bool:
-    """Return whether an address holds a password, a user name for a web server, or a secret in its query.
+    """Return True if an address holds a password, a user name for a web server, or a secret in its query.
 
     >>> holds_password("https://me:abc@host/path"), holds_password("postgresql://me@host/runs")
     (True, False)

@@ -192,6 +192,6 @@ def integer_steps(temperatures: Sequence[float]) -> tuple[str, list[int]]:
 
 
 def _is_headline(score: Score, name: str) -> bool:
-    """Return whether a figure is a headline, primary or short one, or its metric declares none."""
+    """Return True if a figure is a headline, primary or short one, or its metric declares none."""
     about = score.about(name)
     return not score.declared if about is None else bool(about.shown == HEADLINE or about.primary or about.short)

@@ -6,7 +6,7 @@ import pytest
 
 UNIT = Path(__file__).parent
 SLOW = (
-    *("aggregator/test_clusters.py", "benchmarks", "cli/test_catalogue.py", "config/test_documented.py"),
+    *("aggregator/test_clusters.py", "benchmarks", "cli/test_completion.py", "cli/test_help.py"),
     *("config/test_overrides.py", "config/test_path_as_dataset.py", "dataset/test_fuzzed.py"),
     *("dataset/test_published.py", "engine/test_thread_count.py", "experiment/test_until.py"),
     *("grader/test_answer_matcher.py", "labels/test_label_sample.py", "metric/test_agreement_metric.py"),

@@ -85,23 +85,20 @@ def test_a_line_that_is_not_utf_8_is_named(tmp_path: Path):
     [
         ("", " holds no questions"),
         ("[]", " holds no questions"),
-        ('[{"id": "a"}', " is neither a JSON list nor JSON Lines: Expecting ',' delimiter: line 1 column 13 (char 12)"),
-        ("[" * 100_000, None),
+        ('[{"id": "a"}', ": broken JSON (Expecting ',' delimiter: line 1 column 13 (char 12))"),
+        ("[" * 100_000, ": broken JSON (nested too deep: line 1 column 1 (char 0))"),
         ('[{"id": "a"}, {"name": "b"}]', ', question 2: wanted an object with an id, {"id": "…"}'),
         ('{"id": "a"}\n{"id": 2}', ', question 2: wanted an object with an id, {"id": "…"}'),
         ('["a"]', ', question 1: wanted an object with an id, {"id": "…"}'),
         ('{"id": "a"}\n{"id": "a"}', ", question 2: id 'a' has question 1 already"),
     ],
 )
-def test_questions_without_ids_are_refused(tmp_path: Path, text: str, sentence: str | None):
+def test_questions_without_ids_are_refused(tmp_path: Path, text: str, sentence: str):
     file = tmp_path / "questions.json"
     file.write_text(text)
     with pytest.raises(UserError) as problem:
         question_ids(file)
-    if sentence is None:
-        assert str(problem.value).startswith(f"{file} is neither a JSON list nor JSON Lines: ")
-    else:
-        assert str(problem.value) == f"{file}{sentence}"
+    assert str(problem.value) == f"{file}{sentence}"
 
 
 @pytest.mark.parametrize(

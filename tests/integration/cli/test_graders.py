@@ -72,4 +72,4 @@ def test_a_run_without_labels_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(sys, "argv", ["graders", str(tmp_path / "run")])
     with pytest.raises(SystemExit):
         command.main()
-    assert "has no labels: say of some answers whether they are right, robust-eval label" in capsys.readouterr().err
+    assert "has no labels: label some answers as right or wrong with robust-eval label" in capsys.readouterr().err
