@@ -435,11 +435,17 @@ def test_the_smoke_preset_runs_from_the_command_line(command: Command, tiny_fold
     assert "Traceback" not in process.stdout + process.stderr
 
 
-def test_mistakes_on_the_command_line_exit_with_one_sentence(command: Command, tmp_path: Path):
-    process = command("sampler.trails=3", f"paths.mlruns={tmp_path}")
-    assert process.returncode == 1
-    assert process.stdout == ""
-    assert process.stderr.startswith("error: there is no setting sampler.temperature_sweep.trails (did you mean ")
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("sampler.trails=3", "error: there is no setting sampler.temperature_sweep.trails (did you mean "),
+        ("dry_run=maybe", "error: dry_run must be true or false, not maybe\n"),
+    ],
+)
+def test_mistakes_on_the_command_line_exit_with_one_sentence(command: Command, tmp_path: Path, setting: str, said: str):
+    process = command(setting, f"paths.mlruns={tmp_path}")
+    assert (process.returncode, process.stdout) == (1, "")
+    assert process.stderr.startswith(said)
     assert process.stderr.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
 
