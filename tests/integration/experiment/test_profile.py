@@ -17,6 +17,7 @@ from tiny_model import KNOWN, plain_settings, save_tiny_model
 from robust_eval.config.overrides import checked_overrides
 from robust_eval.config.schema import register
 from robust_eval.error import UserError
+from robust_eval.plot.figure_registry import registered
 from robust_eval.tracking.result import Result
 
 Ask = Callable[..., tuple[Result, Path]]
@@ -35,17 +36,21 @@ def ask(tmp_path_factory: pytest.TempPathFactory) -> Ask:
     mlruns = tmp_path_factory.mktemp("mlruns")
     tiny = [*plain_settings(save_tiny_model(tmp_path_factory.mktemp("model"), letters=True)), *KNOWN]
 
-    def run(*overrides: str) -> tuple[Result, Path]:
+    def run(*overrides: str, figures: bool = False) -> tuple[Result, Path]:
         folder = tmp_path_factory.mktemp("run")
         settings = [*tiny, "engine.threads=1", "tracking=none", f"paths.mlruns={mlruns}"]
-        return run_experiment(folder, *settings, *overrides), folder
+        return run_experiment(folder, *settings, *overrides, figures=figures), folder
 
     return run
 
 
 @pytest.fixture(scope="module")
 def profiled(ask: Ask) -> tuple[Result, Path]:
-    return ask(*PROFILE)
+    """A run of all three that draws what they make of each fact, and no other figure."""
+    with pytest.MonkeyPatch.context() as patch:
+        entries = [entry for entry in registered() if entry.name == "frs_by_entropy_and_rewording"]
+        patch.setattr("robust_eval.report.figures.CATALOGUE", entries)
+        return ask(*PROFILE, figures=True)
 
 
 def by_question(result: Result, metric: str, questions: set[str]) -> dict[str, list[float]]:
@@ -151,6 +156,7 @@ def right(graded: pa.Table, question_id: str, temperature: float | None = None) 
 
 def test_the_report_shows_all_three_and_where_they_disagree(profiled: tuple[Result, Path]):
     _, folder = profiled
+    assert (folder / "figures" / "frs_by_entropy_and_rewording.png").stat().st_size > 10_000
     page = (folder / "report.html").read_text()
     assert "The questions on which the three methods disagree most" in page
     assert 'aria-label="Every fact under three kinds of pressure. ' in page

@@ -1,4 +1,4 @@
-"""Answer certainty under repetition: whole runs of a tiny model on the built-in physics questions."""
+"""Answer certainty under repetition: whole runs of the embedded model on the built-in physics questions."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,44 +7,24 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import torch
 from experiments import run_experiment
 from scipy import stats
-from tiny_model import byte_tokenizer, plain_settings, save_tiny_model
-from transformers import AutoModelForCausalLM
 
 from robust_eval.report.wording import sentence
 from robust_eval.tracking.result import Result
 
 Ask = Callable[..., tuple[Result, Path]]
-TRIALS = 2000
-SHORT = "sampler.repetition.prompts=builtin:zero_shot.yaml"
-
-
-def _of_choices(folder: Path) -> Path:
-    """Write a tiny model whose replies are mostly the letters of five choices."""
-    model = AutoModelForCausalLM.from_pretrained(save_tiny_model(folder, letters=True))
-    with torch.no_grad():
-        model.get_output_embeddings().weight[byte_tokenizer().convert_tokens_to_ids([*"ABCDE"]), 0] += 4.5
-    model.save_pretrained(folder)
-    return folder
+TRIALS = 5000
 
 
 @pytest.fixture(scope="module")
 def ask(tmp_path_factory: pytest.TempPathFactory) -> Ask:
     """Run experiment=certainty; all runs share a store."""
     mlruns = tmp_path_factory.mktemp("mlruns")
-    tiny = plain_settings(_of_choices(tmp_path_factory.mktemp("model")))
 
     def run(*overrides: str, figures: bool = False) -> tuple[Result, Path]:
         folder = tmp_path_factory.mktemp("run")
-        settings = [
-            "experiment=certainty",
-            *tiny,
-            "engine.threads=1",
-            "tracking=none",
-            f"paths.mlruns={mlruns}",
-        ]
+        settings = ["experiment=certainty", "engine.threads=1", "tracking=none", f"paths.mlruns={mlruns}"]
         return run_experiment(folder, *settings, *overrides, figures=figures), folder
 
     return run
@@ -62,7 +42,7 @@ def shares(folder: Path) -> dict[str, dict[str | None, float]]:
 
 def test_repetition_and_the_exact_distribution_agree_within_sampling_error(ask: Ask):
     """One token is an answer, so that what is drawn is what is enumerated: the letters, and everything else."""
-    few = ("dataset.limit=2",)
+    few = ("dataset.limit=2", "model.prompt_style=plain")
     once = ("prompts=builtin:zero_shot.yaml", "max_new_tokens=1")
     repeated, drawn = ask(*few, *(f"sampler.repetition.{setting}" for setting in (f"trials={TRIALS}", *once)))
     whole = ("selection=none", "temperatures=[0.7]", *once)
@@ -88,7 +68,7 @@ def test_repetition_and_the_exact_distribution_agree_within_sampling_error(ask: 
 
 
 def test_a_run_as_the_paper_has_it(ask: Ask):
-    result, folder = ask("dataset.limit=6", "sampler.repetition.max_new_tokens=1", SHORT, figures=True)
+    result, folder = ask("dataset.limit=6", "sampler.repetition.prompts=builtin:physics.yaml", figures=True)
     graded = pq.read_table(folder / "graded.parquet")
     sampled = graded.filter(pa.compute.equal(graded["temperature"], 0.7)).to_pylist()
     assert len(sampled) == 6 * 20
@@ -121,7 +101,7 @@ def test_a_run_as_the_paper_has_it(ask: Ask):
 
 
 def test_free_text_has_clusters_as_labels(ask: Ask):
-    _, folder = ask("dataset=facts", "dataset.limit=3", "aggregator=clusters", "sampler.repetition.trials=6", SHORT)
+    _, folder = ask("dataset=facts", "dataset.limit=3", "aggregator=clusters", "sampler.repetition.trials=6")
     graded = pq.read_table(folder / "graded.parquet")
     assert graded["ensemble"].null_count == 3  # the greedy answers have no vote
     table = pq.read_table(folder / "certainty.parquet").to_pylist()
