@@ -16,9 +16,19 @@ from scripted_server import Body, ScriptedServer, scripted_server
 from robust_eval.error import UserError
 from robust_eval.tracking.result import Result
 
-CERTAINTY = ["experiment=certainty", "dataset=facts", "dataset.limit=3", "sampler.repetition.trials=4"]
-MULTIQA = ["experiment=multiqa", "dataset=facts", "dataset.limit=3", "dataset.shuffle=true", "aggregator=text"]
+FEW = ["dataset=facts", "dataset.limit=3"]
+CERTAINTY = ["experiment=certainty", *FEW, "sampler.repetition.trials=3"]
 ROOM = ["sampler.repetition.max_new_tokens=64"]
+BOTH = [
+    *("experiment=certainty", *FEW, "dataset.shuffle=true", "sampler=[repetition,perturbation]"),
+    *(
+        "metric=[certainty,agreement]",
+        "aggregator=text",
+        "sampler.repetition.trials=3",
+        "sampler.perturbation.rewrites=2",
+    ),
+    *(*ROOM, "sampler.perturbation.max_new_tokens=64"),
+]
 OWN = ("openai", "no temperature")
 
 
@@ -35,9 +45,9 @@ def server(dialect: str) -> Iterator[ScriptedServer]:
 
 @pytest.fixture(scope="module")
 def repeated(server: ScriptedServer, tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Path]:
-    """A run in which each question is asked again and again."""
+    """A run in which each question is asked again and again, and in other words."""
     folder = tmp_path_factory.mktemp("repeated") / "run"
-    return ask(server, folder, *CERTAINTY, *ROOM), folder
+    return ask(server, folder, *BOTH), folder
 
 
 def ask(server: ScriptedServer, folder: Path, *overrides: str) -> Result:
@@ -46,7 +56,7 @@ def ask(server: ScriptedServer, folder: Path, *overrides: str) -> Result:
     return run_experiment(folder, *served, "tracking=none", f"paths.mlruns={folder.parent}", *overrides)
 
 
-def test_each_question_is_asked_again_and_again(dialect: str, repeated: tuple[Result, Path]):
+def test_each_question_is_asked_again_and_again_and_in_other_words(dialect: str, repeated: tuple[Result, Path]):
     result, _ = repeated
     table = result.graded["repetition"]
     own = dialect in OWN
@@ -55,11 +65,14 @@ def test_each_question_is_asked_again_and_again(dialect: str, repeated: tuple[Re
     assert all(read in (*FACTS_SAID, "Xanadu", "It is Xanadu.") for read in table["answer"].to_pylist())
     assert sum(table["correct"].to_pylist()) > table.num_rows / 2
     figures = result.summary()
-    at = "own" if own else "t0.7"
-    assert figures[f"certainty.entropy.{at}"] is not None
+    assert figures[f"certainty.entropy.{'own' if own else 't0.7'}"] is not None
+    assert set(result.graded["perturbation"]["outcome"].to_pylist()) == {"ok"}
+    at = "own" if own else "t1"
+    assert 0 <= figures[f"agreement.worst.{at}"] <= figures[f"agreement.best.{at}"] <= 1
     assert ("accuracy.greedy" in figures) == (not own)
     thinks = DIALECTS[dialect].thinks
-    assert figures["tokens.answering.reasoning"] == (40 * (table.num_rows + result.baseline.num_rows) if thinks else 0)
+    asked = result.baseline.num_rows + sum(each.num_rows for each in result.graded.values())
+    assert figures["tokens.answering.reasoning"] == (40 * asked if thinks else 0)
     if dialect in ("deepseek", "vllm", "mistral"):
         assert set(table["reasoning"].to_pylist()) == {THOUGHT}
 
@@ -67,19 +80,13 @@ def test_each_question_is_asked_again_and_again(dialect: str, repeated: tuple[Re
 FACTS_SAID = [text for fact in FACTS for text in (fact.answers[0], f"It is {fact.answers[0]}.")]
 
 
-def test_each_question_is_asked_in_other_words(dialect: str, server: ScriptedServer, tmp_path: Path):
-    result = ask(server, tmp_path / "run", *MULTIQA, "sampler.perturbation.max_new_tokens=64")
-    at = "own" if dialect in OWN else "t1"
-    assert set(result.graded["perturbation"]["outcome"].to_pylist()) == {"ok"}
-    assert 0 <= result.summary()[f"agreement.worst.{at}"] <= result.summary()[f"agreement.best.{at}"] <= 1
-
-
+@pytest.mark.parametrize("dialect", ["openai", "mistral"], scope="module", indirect=True)
 def test_a_second_run_asks_nothing_and_a_recorded_one_says_the_same(
     server: ScriptedServer, repeated: tuple[Result, Path], tmp_path: Path
 ):
     first, folder = repeated
     asked = len(server.received)
-    again = ask(server, folder.with_name("again"), *CERTAINTY, *ROOM, "reader=first_line", "seed=0")
+    again = ask(server, folder.with_name("again"), *BOTH, "reader=first_line", "seed=0")
     assert (len(server.received), again.prompts_asked) == (asked, 0)  # read in another way, and not asked again
     recorded = run_experiment(
         tmp_path,
@@ -88,9 +95,10 @@ def test_a_second_run_asks_nothing_and_a_recorded_one_says_the_same(
             f"sampler.recorded.file={folder / 'answers.parquet'}",
             "model=recorded",
             "model.name=m",
-            "metric=certainty",
+            "metric=[certainty,agreement]",
+            "aggregator=text",
         ),
-        *("dataset=facts", "dataset.limit=3", "tracking=none", f"paths.mlruns={tmp_path}"),
+        *(*FEW, "dataset.shuffle=true", "tracking=none", f"paths.mlruns={tmp_path}"),
     )
     assert _figures(recorded) == _figures(first)
 
@@ -176,9 +184,9 @@ def test_a_range_of_temperatures_that_ends_at_one_censors_facts_there(tmp_path: 
         result = ask(
             server,
             tmp_path / "run",
-            "dataset.limit=12",
+            "dataset.limit=6",
             "sampler.temperature_sweep.selection=contains",
-            *("sampler.temperature_sweep.max_new_tokens=64", "sampler.temperature_sweep.trials=3"),
+            *("sampler.temperature_sweep.max_new_tokens=64", "sampler.temperature_sweep.trials=2"),
         )
     table = result.tables["frs_accuracy"]
     assert sorted(set(table["temperature"].to_pylist())) == [0.2, 0.4, 0.6, 0.8, 1.0]
@@ -194,9 +202,9 @@ def test_where_temperature_0_is_refused_the_most_frequent_answer_stands_for_the_
 ):
     settings = ["sampler.temperature_sweep.selection=contains", "sampler.temperature_sweep.max_new_tokens=64"]
     with scripted_server(with_logprobs(replace(DIALECTS["tags"], thinks=False), 0.1, 2)) as server:
-        result = ask(server, tmp_path / "run", "dataset.limit=12", *settings, "sampler.temperature_sweep.trials=2")
-    assert result.baseline["temperature"].to_pylist() == [0.2] * 12
-    assert len(result.kept) > 6
+        result = ask(server, tmp_path / "run", "dataset.limit=6", *settings, "sampler.temperature_sweep.trials=2")
+    assert result.baseline["temperature"].to_pylist() == [0.2] * 6
+    assert len(result.kept) > 3
     assert result.description["loaded.greedy"] == "the most frequent of 5 answers at 0.2"
     assert "m takes no temperature 0: the most frequent of 5 answers stands for the greedy one" in caplog.messages
 

@@ -2,19 +2,16 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from experiments import run_experiment
+from experiments import configuration, run_experiment
 from scripted_server import Body, ScriptedServer, scripted_server
 
-from robust_eval.config.overrides import Checked, checked_overrides
-from robust_eval.config.schema import register
 from robust_eval.experiment.plan import stages_of, total
 from robust_eval.runtime import measured_choices
-from robust_eval.tracking.result import Result
 
 Reply = tuple[int, dict[str, str], Any]
 QUESTIONS = ["Which city is the capital of France?", "Who wrote Emma?", "What is the largest ocean?", "Who is Waldo?"]
@@ -60,45 +57,39 @@ def measured() -> Iterator[ScriptedServer]:
 
 
 @pytest.fixture
-def checked(
+def settings(
     writer: ScriptedServer, measured: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., Checked]:
-    """The configuration of both models, and of four questions."""
+) -> list[str]:
+    """Those of both models, and of four questions."""
     monkeypatch.setattr(measured_choices, "cache_folder", lambda: tmp_path / "cache")
     file = tmp_path / "questions.jsonl"
     records = [
         {"id": f"q{number}", "question": text, "answers": ["Paris"]} for number, text in enumerate(QUESTIONS, start=1)
     ]
     file.write_text("".join(json.dumps(record) + "\n" for record in records))
-    register()
-    settings = [
+    return [
         *("experiment=multiqa", "aggregator=text", "tracking=none", f"paths.mlruns={tmp_path / 'mlruns'}"),
         *("dataset=jsonl", "dataset.name=four", f"dataset.path={file}", "dataset.limit=4"),
         *("model=openai_compatible", f"model.base_url={measured.url}", "model.model=measured"),
-        *("rewriter=llm", "rewriter.rewrites=2", "sampler.rewrites=2", "rewriter.model=openai_compatible"),
+        *(
+            "rewriter=llm",
+            "rewriter.rewrites=2",
+            "sampler.perturbation.rewrites=2",
+            "model@rewriter.model=openai_compatible",
+        ),
         *(f"rewriter.model.base_url={writer.url}", "rewriter.model.model=writer"),
         *("model.prompt_price=1", "model.completion_price=3"),
     ]
-    return lambda *overrides: checked_overrides([*settings, *overrides])
-
-
-@pytest.fixture
-def run(checked: Callable[..., Checked], tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Result]:
-    def run(*overrides: str) -> Result:
-        lines = checked(*overrides).overrides
-        return run_experiment(tmp_path_factory.mktemp("run"), *lines)
-
-    return run
 
 
 def test_filters_are_counted_by_stage_and_never_asked_again(
-    run: Callable[..., Result],
-    checked: Callable[..., Checked],
+    settings: list[str],
+    tmp_path_factory: pytest.TempPathFactory,
     writer: ScriptedServer,
     measured: ScriptedServer,
     capsys: pytest.CaptureFixture[str],
 ):
-    before = stages_of(checked().config)
+    before = stages_of(configuration(*settings))
     assert [(stage.name, len(stage.missing), stage.at_most) for stage in before] == [
         ("rewrites, attempt 1", 4, False),
         ("greedy answers", 4, True),
@@ -107,7 +98,7 @@ def test_filters_are_counted_by_stage_and_never_asked_again(
     assert total(before).cost is None  # the price of the writer is not known
     assert writer.received == measured.received == []
 
-    result = run()
+    result = run_experiment(tmp_path_factory.mktemp("run"), *settings)
     counts = result.counts()
     assert [question.id for question in result.kept] == ["q1", "q2", "q3"]  # the last has no rewrites
     outcomes = {name: count for name, count in counts.items() if "outcomes." in name and count}
@@ -131,12 +122,12 @@ def test_filters_are_counted_by_stage_and_never_asked_again(
     assert "; this run cost 0.00" in shown
 
     asked = len(writer.received), len(measured.received)
-    assert total(stages_of(checked().config)).answers == 0
-    again = run()
+    assert total(stages_of(configuration(*settings))).answers == 0
+    again = run_experiment(tmp_path_factory.mktemp("run"), *settings)
     assert (len(writer.received), len(measured.received)) == asked
     same = {name: count for name, count in again.counts().items() if "outcomes." in name and count}
     assert same == outcomes
-    more = stages_of(checked("sampler.trials=3").config)
+    more = stages_of(configuration(*settings, "sampler.perturbation.trials=3"))
     assert [(stage.name, stage.requests, len(stage.missing), stage.at_most) for stage in more] == [
         ("sampled answers", 9, 9, False)
     ]

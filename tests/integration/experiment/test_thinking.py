@@ -47,7 +47,7 @@ def lines_of(server: ScriptedServer, folder: Path) -> list[str]:
 @pytest.fixture(scope="module")
 def ran(server: ScriptedServer, tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Path, list[str]]:
     folder, lines = tmp_path_factory.mktemp("run"), lines_of(server, tmp_path_factory.mktemp("data"))
-    return run_experiment(folder, *lines, figures=True), folder, lines
+    return run_experiment(folder, *lines), folder, lines
 
 
 def test_a_server_is_told_how_much_to_think_and_budgets_are_found_that_are_enough(
@@ -72,8 +72,6 @@ def test_a_server_is_told_how_much_to_think_and_budgets_are_found_that_are_enoug
     assert figures["thinking.plurality.own"].value == figures["thinking.accuracy.own"].value
     assert math.isnan(figures["thinking.share_between.own"].value)  # one answer with each thought
     assert "after 3 reasoning traces with a budget of none, low, high" in (folder / "report.html").read_text()
-    assert (folder / "figures" / "accuracy_by_budget.png").is_file()
-    assert not (folder / "figures" / "variance_of_questions.png").exists()
     answers = [row for row in pq.read_table(folder / "graded.parquet").to_pylist() if row["form"]]
     assert {row["form"] for row in answers} == {f"budget {effort}" for effort in EFFORTS}
     assert [row["reasoning"] for row in answers if row["form"] == "budget high"] == ["hm high"] * K * QUESTIONS
@@ -191,7 +189,7 @@ class BruteForce:
         return between, within
 
 
-ASKED = ["Six?", "How many?", "Where?", "Really?", "Why?"]
+ASKED = ["Six?", "How many?", "Where?", "Why?"]
 
 
 def tiny_settings(folder: Path, data: Path) -> list[str]:
@@ -232,7 +230,7 @@ def test_shares_of_the_variance_and_budgets_are_those_of_all_thoughts_and_answer
     assert figures["thinking.share_within.t1"].value == pytest.approx(1 - figures["thinking.share_between.t1"].value)
     accuracy = np.array([[forced.accuracy(budget) for budget in (0, 1, 2)] for forced in truth])
     np.testing.assert_array_equal(of_question["breaking_budget"], breaking_budget(accuracy, [0, 1, 2], 0.09))
-    np.testing.assert_array_equal(of_question["breaking_budget"], [0, 1, math.inf, math.inf, math.nan])
+    np.testing.assert_array_equal(of_question["breaking_budget"], [0, 1, math.inf, math.nan])
 
 
 def test_drawn_answers_are_stored_and_the_same_trace_is_cut_off_at_every_budget(folder: Path, tmp_path: Path):

@@ -3,6 +3,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from json_lines import cases
 
 from robust_eval.dataset.jsonl import JsonLines
 from robust_eval.grader.answer_matcher import AnswerMatcher
@@ -16,52 +17,11 @@ from robust_eval.question import Question
 
 BUILTIN = JsonLines(name="facts", path="builtin:facts.jsonl")
 
-BY_HAND = [
-    (("Paris",), b" Par"),
-    (("Rome", "Roman", "Romania"), b" Rom"),
-    (("Romania", "Roman"), b" The Romania"),
-    (("The Beatles",), b" the"),
-    (("a hundred years", "100 years"), b" a"),
-    (("King's College",), b" King"),
-    (("Newton's laws",), b" Newton's"),
-    (("Jean-Paul Sartre",), b" Jean-"),
-    (("Tim Berners-Lee", "Berners-Lee"), b" Tim Berners"),
-    (("Trinidad and Tobago",), b" Trinidad and Tob"),
-    (("21", "twenty-one"), b" twenty"),
-    (("8",), b" eight hundred and"),
-    (("1000",), b" 1,"),
-    (("1000",), b" 1,000"),
-    (("3.14",), b" 3."),
-    (("3",), b" 3"),
-    (("-5",), b" -"),
-    (("5",), b" it is "),
-    (("U.S.A.", "United States"), b" U.S"),
-    (("USA",), b" U.S.A"),
-    (("K", "kelvin"), b" K"),
-    (("K",), b" the K."),
-    (("'s", "Paris"), b" the capital'"),
-    (("'s", "Paris"), b" the capital i"),
-    (("café",), b" caf"),
-    (("café",), b" caf\xc3"),
-    (("São Paulo",), b" Sa"),
-    (("東京", "Tokyo"), "東".encode() + b"\xe4\xba"),
-    (("Straße",), b" Stra"),
-    (("6", "six", "carbon"), b" six"),
-]
-MORE = [
-    (("Paris",), b""),
-    (("Roman",), b" Roman"),
-    (("the Netherlands", "Holland"), b" It is called the Nether"),
-    (("Newton",), b" Isaac Newton"),
-    (("twenty",), b" twenty"),
-    (("100",), b" one"),
-    (("5 million",), b" five"),
-    (("1945",), b" 194"),
-    (("1",), b" 1,00"),
-    (("U.S.",), b" the U."),
-    (("K",), b""),
-    (("cafe",), b" cafe"),
-]
+BY_HAND, MORE = (
+    [(tuple(answers), prefix.encode("latin-1")) for answers, prefix in cases(__file__, test)]
+    for test in ("by_hand", "more")
+)
+"""Answers, and beginnings of replies, whose bytes the data file has as Latin-1."""
 RANDOM = 8
 """Pairs of a built-in fact and a beginning of a reply."""
 OTHERS = 500

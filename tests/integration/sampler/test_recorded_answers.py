@@ -79,31 +79,39 @@ def by_condition(file: Path) -> pa.Table:
 
 
 TINY = ["model=transformers", "model.name=tiny", "model.prompt_style=plain", "engine.threads=1"]
+SHORT = "prompts=builtin:zero_shot.yaml"
 RUNS = {
     "temperatures": [
-        "dataset.limit=5",
+        "dataset.limit=3",
         "sampler.temperature_sweep.temperatures=[0.2,1.0,2.0]",
         "sampler.temperature_sweep.trials=3",
         "sampler.temperature_sweep.selection=none",
-        "sampler.temperature_sweep.max_questions=4",
+        "sampler.temperature_sweep.max_questions=2",
+        f"sampler.temperature_sweep.{SHORT}",
         "metric=[frs,certainty,agreement]",
     ],
     "rewrites": [
         "sampler=perturbation",
         "sampler.perturbation.temperatures=[0.5,1.0]",
-        "sampler.perturbation.rewrites=3",
-        "dataset=passages",
-        "dataset.limit=3",
+        "sampler.perturbation.rewrites=2",
+        "sampler.perturbation.max_new_tokens=4",
+        f"sampler.perturbation.{SHORT}",
+        "dataset=physics",
         "metric=[agreement,certainty,frs]",
     ],
-    "letters": ["sampler=repetition", "sampler.repetition.trials=5", "dataset=physics", "metric=[certainty,agreement]"],
-    "exact": ["sampler=exact", "sampler.exact.selection=none", "sampler.exact.nodes=20", "metric=[frs,certainty]"],
+    "exact": [
+        "sampler=exact",
+        "sampler.exact.selection=none",
+        "sampler.exact.nodes=20",
+        f"sampler.exact.{SHORT}",
+        "metric=[frs,certainty]",
+    ],
 }
 
 
 @pytest.mark.parametrize("kind", RUNS)
 def test_the_answers_of_a_run_give_its_figures(ask: Ask, tiny_folder: Path, tmp_path: Path, kind: str):
-    settings = ["dataset.limit=4", *RUNS[kind]]
+    settings = ["dataset.limit=2", *RUNS[kind]]
     first, folder = ask(*TINY, f"model.path={tiny_folder}", *settings)
     answers = read_answers(folder / "answers.parquet")
     files = [folder / "answers.parquet"]
@@ -373,84 +381,18 @@ WRONG_ROWS["huge cell"] = {
     "sentence": ", line 2: 'text' has 100,001 characters, and more than 100,000 are no answer",
 }
 """Rows of a file of answers, and what is said of them behind its name."""
-WRONG_FILES: Mapping[str, tuple[str, bytes, str]] = {
-    "empty": ("a.jsonl", b"", " cannot be read: Empty JSON file"),
-    "nested without end": (
-        "a.jsonl",
-        b'{"question_id": "facts-001", "text": "a", "temperature": 1, "more": '
-        + b"[" * 100_000
-        + b"]" * 100_000
-        + b"}",
-        ", line 1: broken JSON (nested too deep at column 1)",
-    ),
-    "blank": ("a.jsonl", b"\n\n", " holds no answers"),
-    "no rows": ("a.csv", b"question_id,text,temperature\n", " holds no answers"),
-    "empty table": ("a.csv", b"", " holds no answers"),
-    "broken JSON": (
-        "a.jsonl",
-        json.dumps(ROW).encode() + b'\n\n{"question_id": \n',
-        ", line 3: broken JSON (Expecting value at column 17)",
-    ),
-    "a list": ("a.jsonl", b"[1, 2]\n", ", line 1: an answer is a JSON object, not '[1, 2]'"),
-    "key twice": (
-        "a.jsonl",
-        b'{"question_id": "a", "text": "b", "text": "c", "temperature": 1}\n',
-        ", line 1: broken JSON ('text' stands twice)",
-    ),
-    "Latin-1": (
-        "a.jsonl",
-        json.dumps(ROW).encode() + b'\n{"question_id": "facts-001", "temperature": 1, "text": "Bogot\xe1"}\n',
-        (
-            ", line 2: not UTF-8 (invalid continuation byte at byte 62); as cp1252 it reads "
-            """'": 1, "text": "Bogotá"}': save the file as UTF-8"""
-        ),
-    ),
-    "Latin-1 in a table": (
-        "a.csv",
-        b"question_id,temperature,text\nfacts-001,1,Bogot\xe1\n",
-        (
-            ", line 2: not UTF-8 (invalid continuation byte at byte 18); as cp1252 it reads 'facts-001,1,Bogotá': "
-            "save the file as UTF-8"
-        ),
-    ),
-    "half a character": (
-        "a.tsv",
-        "question_id\ttext\ttemperature\n".encode("utf-16")[:-1],
-        ": not UTF-16 (truncated data)",
-    ),
-    "unclosed quote": (
-        "a.csv",
-        b'question_id,text,temperature\nfacts-001,a,1\nfacts-001,"a,1\nfacts-001,b,1\n',
-        ", line 3: a quote opens here and is not closed; a quote that is part of a text is doubled, in double quotes",
-    ),
-    "text after a quote": (
-        "a.csv",
-        b'question_id,text,temperature\nfacts-001,"Let it be" of course,1\n',
-        ", line 2: text follows a closing quote; a quote that is part of a text is doubled, in double quotes",
-    ),
-    "column twice": (
-        "a.csv",
-        b"question_id,text,temperature,text\nfacts-001,a,1,b\n",
-        " has several columns of the name 'text'",
-    ),
-    "short row": (
-        "a.csv",
-        b"question_id,text,temperature\nfacts-001,a,1\nfacts-001,a\n",
-        ", line 3: 2 fields, where the header has 3; a text with a ',' needs double quotes around it",
-    ),
-    "word for a number": (
-        "a.csv",
-        b"question_id,text,temperature\n" + b"facts-001,a,1\n" * 1000 + b"facts-001,a,hot\n",
-        ", row 1002: 'temperature' must be a number, not 'hot'",
-    ),
-    "code for a list": (
-        "a.csv",
-        b"question_id,text,temperature,token_logprobs\nfacts-001,a,1,[-1]\nfacts-001,a,1,open('x')\n",
-        ", row 3: 'token_logprobs' must be a list of numbers, not \"open('x')\"",
-    ),
-    "half a Parquet file": ("a.parquet", b"PAR1\x15\x04\x15", " cannot be read: Parquet file size is 7 bytes, "),
-    "another format": ("a.xlsx", b"PK", ""),
+WRONG_FILES = {case["kind"]: case for case in json_lines(CASES / "wrong_files.jsonl")}
+WRONG_FILES["nested without end"] = {
+    "name": "a.jsonl",
+    "content": '{"question_id": "a", "text": "a", "temperature": 1, "more": ' + "[" * 100_000 + "]" * 100_000 + "}",
+    "sentence": "{}, line 1: broken JSON (nested too deep at column 1)",
 }
+WRONG_FILES["word for a number"] = {
+    "name": "a.csv",
+    "content": "question_id,text,temperature\n" + "facts-001,a,1\n" * 1000 + "facts-001,a,hot\n",
+    "sentence": "{}, row 1002: 'temperature' must be a number, not 'hot'",
+}
+"""Names and bytes (as Latin-1) of files of answers, and the beginning of what is said of them."""
 
 
 def refusal(ask: Ask, file: Path) -> str:
@@ -467,15 +409,12 @@ def test_a_row_that_is_wrong_is_named(ask: Ask, tmp_path: Path, kind: str):
 
 @pytest.mark.parametrize("kind", WRONG_FILES)
 def test_a_file_that_is_wrong_is_refused(ask: Ask, tmp_path: Path, kind: str):
-    name, content, sentence = WRONG_FILES[kind]
-    (tmp_path / name).write_bytes(content)
-    said = refusal(ask, tmp_path / name)
-    if kind == "another format":
-        assert said == f"sampler.recorded.file must end in .parquet, .csv, .tsv, .jsonl; {tmp_path / name} does not"
-    elif kind == "half a Parquet file":
-        assert said.startswith(f"{tmp_path / name}{sentence}")
-    else:
-        assert said == f"{tmp_path / name}{sentence}"
+    case = WRONG_FILES[kind]
+    file = tmp_path / case["name"]
+    file.write_bytes(case["content"].encode("latin-1"))
+    expected = case["sentence"].format(file)
+    said = refusal(ask, file)
+    assert said.startswith(expected) if kind == "half a Parquet file" else said == expected
 
 
 def test_a_parquet_file_that_was_cut_is_refused(ask: Ask, tmp_path: Path):
@@ -511,12 +450,3 @@ def test_what_cannot_be_scored_is_said_first(ask: Ask, tmp_path: Path, case: Map
     else:
         beginnings = (f"the answers in {file} cannot be scored: metric=", "none of the 1 questions")
         assert str(problem.value).startswith(beginnings)
-
-
-def test_a_model_that_is_a_name_cannot_be_asked(ask: Ask):
-    with pytest.raises(UserError) as problem:
-        ask("model=recorded", "model.name=gpt")
-    assert str(problem.value) == (
-        "model=recorded cannot be asked, as sampler=temperature_sweep does: choose another model, or sampler=recorded "
-        "sampler.file=…"
-    )

@@ -101,7 +101,7 @@ def test_every_layout_is_fuzzed():
 
 
 @pytest.mark.parametrize("layout", sorted(LAYOUTS))
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(data=st.data())
 def test_any_record_is_a_question_or_counted(layout, data):
     record = st.dictionaries(st.sampled_from(NAMES[layout]), values(), max_size=len(NAMES[layout]))
@@ -118,7 +118,7 @@ def test_any_record_is_a_question_or_counted(layout, data):
         assert "\n" not in load(dataset)
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(
     rows=st.lists(
         st.dictionaries(st.sampled_from(["question", "answers", "choices", "correct", "id"]), cells), max_size=5
@@ -137,7 +137,7 @@ def test_any_row_of_a_table_is_a_question_or_counted(rows, correct, separator):
         assert said == "nothing" or "add 'dataset.separator=" in said  # the first row is good
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     content=st.one_of(
         st.binary(max_size=60), st.text(max_size=60).map(lambda text: text.encode("utf-8", "surrogatepass"))

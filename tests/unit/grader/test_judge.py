@@ -25,7 +25,7 @@ REPLIES = st.fixed_dictionaries(
 )
 
 
-@settings(deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(REPLIES, min_size=1, max_size=12))
 def test_replies_are_graded_together_as_each_is_by_itself(replies: list[dict]):
     same = {"rewrite": 0, "temperature": 1.0, "weight": 1.0}

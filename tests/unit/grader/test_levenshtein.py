@@ -14,7 +14,7 @@ from robust_eval.question import Question
 JUDGED = [
     json.loads(line) for line in Path(__file__).with_name("judged_spellings.jsonl").read_text("utf-8").splitlines()
 ]
-PROPERTY = settings(max_examples=200, deadline=None, database=None, derandomize=True)
+PROPERTY = settings(max_examples=50, deadline=None, database=None, derandomize=True)
 PROCESS = Question("process", "By which process do plants make sugar?", answers=("Photosynthesis", "the Calvin cycle"))
 FORCE = Question("force", "What is the unit of force?", choices=("joule", "newton"), correct=1)
 OPEN = Question("open", "What is your favourite colour?")
