@@ -72,7 +72,7 @@ def main() -> None:
     command = Command(__doc__)
     command.add_argument("--runs", type=int, default=4)
     command.add_argument("--questions", type=int, default=100_000)
-    options = command.options(questions=40)
+    options = command.options(runs=2, questions=40)
     with tempfile.TemporaryDirectory() as scratch:
         found = measure(options.runs, options.questions, Path(scratch))
     print(f"{options.runs} runs of {options.questions:,} questions")

@@ -30,6 +30,7 @@ from kept_models import kept_models
 from kept_options import kept_options
 
 from robust_eval.engine import thread_count
+from robust_eval.plot.figure_registry import registered
 from robust_eval.report import figures as report_figures
 
 PROJECT = Path(__file__).parents[2]
@@ -64,7 +65,8 @@ class Shell:
     ) -> subprocess.CompletedProcess[str]:
         """What ``python WORDS`` does in a folder, while ``meanwhile`` is called with its process.
 
-        Without ``figures`` a run draws none of its own, which saves most of the time of a small one.
+        Without ``figures`` neither runs nor comparisons draw any, which saves most of their time, and ``plot`` draws
+        one of the method.
         """
         asked = {"words": words, "folder": str(folder), "environment": environment, "figures": figures}
         self._lines.write(json.dumps(asked) + "\n")
@@ -157,11 +159,15 @@ def _load() -> None:
     import robust_eval.cli.compare
     import robust_eval.model.served.served_model  # noqa: F401
     from robust_eval.model.local.sentences import sentence_transformer
+    from robust_eval.runs.findings import read_findings
 
     sentence_transformer(SENTENCES)
     with tempfile.TemporaryDirectory() as scratch:
         (folder := Path(scratch, "run")).mkdir()
-        run_experiment(folder, "experiment=smoke", "dataset.limit=6", f"paths.mlruns={scratch}", figures=True)
+        run_experiment(folder, "experiment=smoke", "dataset.limit=6", f"paths.mlruns={scratch}")
+        run = read_findings(folder)
+        entries = [entry for entry in registered() if entry.allowed and entry.allowed(run)][:1]
+        report_figures.save_entries(entries, run, Path(scratch, "figures"))
 
 
 def _run(words: list[str], folder: str, environment: dict[str, str], figures: bool) -> Iterator[Any]:
@@ -174,7 +180,11 @@ def _run(words: list[str], folder: str, environment: dict[str, str], figures: bo
             faulthandler.dump_traceback_later(HANGS, exit=True, file=2)
             os.environ.update(environment)
             if not figures:
+                from robust_eval.report import comparison_figures  # matplotlib, which the server has loaded
+
                 report_figures.CATALOGUE = []
+                comparison_figures.save_comparison_figures = lambda compared, folder: []
+                registered()[:] = [entry for entry in registered() if entry.allowed is None][:1]
             os._exit(_status(words, folder))
         yield child
         _, status = os.waitpid(child, 0)

@@ -2,9 +2,7 @@
 
 import importlib
 import math
-import os
 import signal
-import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
@@ -12,13 +10,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from shell import Shell
 from statsmodels.stats.proportion import proportion_confint
+from tiny_model import plain_settings, save_tiny_model
 
 from robust_eval.aggregator.base import ENSEMBLE
 from robust_eval.answer import CURVES, NO_ANSWER, NO_REPLY, Answers, answer_table
 from robust_eval.cli.ask import AnswerCluster, clusters_of
 from robust_eval.config.overrides import Checked, checked_overrides
-from robust_eval.config.schema import PROJECT
 from robust_eval.model.base import Request, Temperatures
 from robust_eval.model.local.transformers import Transformers
 from robust_eval.normalization import normalize
@@ -90,7 +89,7 @@ def checked(overrides: tuple[str, ...]) -> Checked:
 
 @pytest.fixture(scope="module")
 def mlruns(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What all asks share, so that the embedded model is asked once."""
+    """What all asks share, so that the model is asked once."""
     return tmp_path_factory.mktemp("mlruns")
 
 
@@ -476,24 +475,29 @@ def test_ctrl_c_ends_it_with_its_status(ask: Ask, script: Script):
 
 
 @pytest.fixture
-def loads(monkeypatch: pytest.MonkeyPatch, embedded: object) -> list[str]:
-    """The models that are loaded; it is the embedded one, whatever its name."""
+def loads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The models that are loaded."""
     names: list[str] = []
+    load = Transformers.load
 
-    def load(config: Transformers) -> object:
+    def counted(config: Transformers) -> object:
         names.append(config.name)
-        return embedded
+        return load(config)
 
-    monkeypatch.setattr(Transformers, "load", load)
+    monkeypatch.setattr(Transformers, "load", counted)
     return names
 
 
-REAL = (FRANCE, "rewriter=recorded")
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
+    """What asks a model that is there."""
+    model = save_tiny_model(tmp_path_factory.mktemp("tiny"), letters=True)
+    return (FRANCE, "rewriter=recorded", *plain_settings(model))
 
 
-def test_the_embedded_model_is_asked_once(ask: Ask, loads: list[str]):
-    first, second = ask(*REAL), ask(*REAL)
-    assert loads == ["smollm2-135m"]
+def test_a_model_is_asked_once(ask: Ask, loads: list[str], real: tuple[str, ...]):
+    first, second = ask(*real), ask(*real)
+    assert loads == ["tiny"]
     assert (first.status, first.error) == (0, "")
     assert second == first
     wordings, clusters = first.tables[WORDINGS], first.tables[CLUSTERS]
@@ -512,9 +516,11 @@ def test_the_embedded_model_is_asked_once(ask: Ask, loads: list[str]):
     assert clusters[0][1].endswith("(voted for)")
 
 
-def test_nothing_but_answers_is_left_behind(ask: Ask, mlruns: Path, loads: list[str], monkeypatch: pytest.MonkeyPatch):
+def test_nothing_but_answers_is_left_behind(
+    ask: Ask, mlruns: Path, real: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.chdir(mlruns)
-    ask(*REAL)
+    ask(*real)
     assert [file.name for file in mlruns.iterdir()] == ["store"]
 
 
@@ -529,23 +535,7 @@ def test_rewrites_of_the_data_set_in_a_file_are_no_cause_for_a_warning(
     assert caplog.messages == []
 
 
-def environment() -> dict[str, str]:
-    return os.environ | {"COLUMNS": "200", "TERM": "dumb", "NO_COLOR": "1"}
-
-
-COMMAND = [sys.executable, "-m", "robust_eval", "ask"]
-
-
-def test_the_command_in_a_process_of_its_own(mlruns: Path, ask: Ask, loads: list[str]):
-    options = [*REAL]
-    here = ask(*options)
-    done = subprocess.run(
-        [*COMMAND, *options, f"paths.mlruns={mlruns}"],
-        cwd=PROJECT,
-        env=environment(),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert said(done.returncode, done.stdout, done.stderr) == here
+def test_the_command_as_a_user_gives_it(mlruns: Path, ask: Ask, shell: Shell, real: tuple[str, ...]):
+    words = ["-m", "robust_eval", "ask", *real, f"paths.mlruns={mlruns}"]
+    done = shell.python(words, TERM="dumb", NO_COLOR="1")
+    assert said(done.returncode, done.stdout, done.stderr) == ask(*real)

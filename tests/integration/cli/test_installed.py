@@ -26,17 +26,58 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return next(place.glob("*.whl")), next(place.glob("*.tar.gz"))
 
 
+PLUGIN = """
+from dataclasses import dataclass
+
+import robust_eval
+from robust_eval import MetricSpec, Score
+
+
+@dataclass
+class Halves(robust_eval.Metric):
+    weight: float = 0.5
+
+    axis = "trial"
+
+    def check(self, temperatures, repetitions):
+        pass
+
+    def score(self, questions, measured, seed):
+        score = Score([question.id for question in questions], declared=[MetricSpec("halves", "what a plugin counts")])
+        right = robust_eval.grid(score.question_ids, measured.graded).correct[:, 0]
+        score.add_mean("halves", right * self.weight, None)
+        return score
+"""
+"""A metric of somebody else."""
+
+
 @pytest.fixture(scope="module")
-def installed(built: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A virtual environment with the wheel, which sees what else is installed here, but not this repository."""
+def plugin(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A package of somebody else, which names a metric as an entry point."""
+    folder = tmp_path_factory.mktemp("plugin")
+    (folder / "halves.py").write_text(PLUGIN)
+    (folder / "pyproject.toml").write_text(
+        '[project]\nname = "halves"\nversion = "1"\n[project.entry-points."robust_eval.metrics"]\n'
+        'halves = "halves:Halves"\n[build-system]\nrequires = ["hatchling"]\nbuild-backend = "hatchling.build"\n'
+        '[tool.hatch.build]\ninclude = ["halves.py"]\n'
+    )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def installed(built: tuple[Path, Path], plugin: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A virtual environment with the wheel and a plugin, which sees what else is installed here, but not this
+    repository.
+    """
     place = tmp_path_factory.mktemp("venv")
     venv.create(place, symlinks=True)
     (site,) = place.glob("lib/python*/site-packages")
     # Of a folder that is named here no .pth file is read, as that of an editable installation.
     (site / "tested.pth").write_text(sysconfig.get_path("purelib") + "\n")
     pip = [sys.executable, "-m", "pip", "--python", str(place / "bin" / "python"), "--disable-pip-version-check"]
+    offline = ["--quiet", "--no-deps", "--no-index", "--no-build-isolation"]
     # compiled once, and not by each command anew
-    subprocess.run([*pip, "install", "--quiet", "--compile", "--no-deps", "--no-index", str(built[0])], check=True)
+    subprocess.run([*pip, "install", *offline, "--compile", str(built[0]), str(plugin)], check=True)
     return place
 
 
@@ -90,18 +131,22 @@ def test_the_descriptions_of_both_are_those_that_the_index_takes(built: tuple[Pa
 FEW = ("dataset.limit=2", "sampler.selection=none", "sampler.trials=1", "sampler.temperatures=[0.5,2.0]")
 
 
-def test_a_sweep_of_the_embedded_model_is_found_by_python(run: tuple[Run, Path], installed: Path):
+def test_a_run_with_a_metric_of_a_plugin_is_found_by_python(run: tuple[Run, Path], installed: Path):
     command, folder = run
-    swept = command("-m", "metric.frs.d=1,2", *FEW)
-    assert swept.returncode == 0, swept.stdout + swept.stderr
-    (sweep,) = folder.glob("mlruns/sweeps/*/*")
-    assert (sweep / "comparison" / "comparison.html").is_file()
+    place = folder / "mlruns" / "plugin"
+    ran = command("metric=[frs,halves]", "metric.halves.weight=2", *FEW, f"hydra.run.dir={place}")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "what a plugin counts" in ran.stdout
+    assert f"report:  {place / 'report.html'}" in ran.stdout
+    assert (place / "report.html").is_file()
     assert (folder / "mlruns" / "mlflow.db").is_file()
     program = f"""
 import robust_eval
 import robust_eval.config.schema as schema
+from robust_eval.report import figures
 
-run = robust_eval.run(["metric.frs.d=1", *{FEW}])
+figures.CATALOGUE = []  # the command has drawn them
+run = robust_eval.run(["tracking=none", *{FEW}])
 print(schema.__file__, schema.CONF)
 print(int(run.figures.set_index("name").loc["prompts.asked", "value"]), run.folder)
 """
@@ -111,60 +156,12 @@ print(int(run.figures.set_index("name").loc["prompts.asked", "value"]), run.fold
     where, told = ran.stdout.splitlines()
     assert where.split() == [str(site / "robust_eval" / name) for name in ("config/schema.py", "conf")]
     asked, written = told.split()
-    assert asked == "0"  # the sweep above has asked the same
+    assert asked == "0"  # the command has asked the same
     assert Path(written).is_relative_to(folder / "mlruns" / "runs")
 
 
-PLUGIN = """
-from dataclasses import dataclass
-
-import robust_eval
-from robust_eval import MetricSpec, Score
-
-
-@dataclass
-class Halves(robust_eval.Metric):
-    weight: float = 0.5
-
-    axis = "trial"
-
-    def check(self, temperatures, repetitions):
-        pass
-
-    def score(self, questions, measured, seed):
-        score = Score([question.id for question in questions], declared=[MetricSpec("halves", "what a plugin counts")])
-        right = robust_eval.grid(score.question_ids, measured.graded).correct[:, 0]
-        score.add_mean("halves", right * self.weight, None)
-        return score
-"""
-
-
-@pytest.fixture
-def plugin(installed: Path, tmp_path: Path) -> Iterator[None]:
-    """A package of somebody else, which names a metric as an entry point, beside ours."""
-    (tmp_path / "halves.py").write_text(PLUGIN)
-    (tmp_path / "pyproject.toml").write_text(
-        '[project]\nname = "halves"\nversion = "1"\n[project.entry-points."robust_eval.metrics"]\n'
-        'halves = "halves:Halves"\n[build-system]\nrequires = ["hatchling"]\nbuild-backend = "hatchling.build"\n'
-        '[tool.hatch.build]\ninclude = ["halves.py"]\n'
-    )
-    pip = [sys.executable, "-m", "pip", "--python", str(installed / "bin" / "python"), "--disable-pip-version-check"]
-    offline = ["--quiet", "--no-deps", "--no-index", "--no-build-isolation"]
-    subprocess.run([*pip, "install", *offline, str(tmp_path)], check=True)
-    yield
-    subprocess.run([*pip, "uninstall", "--quiet", "--yes", "halves"], check=True)
-
-
-@pytest.mark.usefixtures("plugin")
-def test_a_package_with_an_entry_point_brings_an_option(run: tuple[Run, Path]):
-    command, folder = run
-    place = folder / "mlruns" / "plugin"
-    ran = command("metric=[frs,halves]", "metric.halves.weight=2", *FEW, f"hydra.run.dir={place}")
-    assert ran.returncode == 0, ran.stderr
-    assert "what a plugin counts" in ran.stdout
-    assert f"report:  {place / 'report.html'}" in ran.stdout
-    assert (place / "report.html").is_file()
-    wrong = command("metric=[frs,halfs]", *FEW, "tracking=none")
+def test_an_option_that_neither_we_nor_a_plugin_have_is_answered_with_those_of_both(run: tuple[Run, Path]):
+    wrong = run[0]("metric=[frs,halfs]", *FEW, "tracking=none")
     assert wrong.stderr == (
         "error: there is no metric=halfs (did you mean halves?); there are agreement, certainty, challenge, frs, "
         "halves, order, thinking\n"

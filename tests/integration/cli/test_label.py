@@ -155,7 +155,9 @@ def test_whole_questions_correct_the_vote_the_worst_and_the_best_rater(run: Path
         assert found[f"agreement.corrected.plurality.t{t:g}"] == pytest.approx(voted, abs=1e-12)
 
 
-def test_some_labels_correct_in_every_place_where_figures_are_shown(run: Path, label: Label, tmp_path: Path):
+def test_some_labels_correct_in_every_place_where_figures_are_shown(
+    run: Path, label: Label, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     by_truth(run, size=150)
     printed = label(run, "--sample", 150, "--labeller", "ann")
 
@@ -171,6 +173,7 @@ def test_some_labels_correct_in_every_place_where_figures_are_shown(run: Path, l
 
     read = read_run(run)
     assert {"accuracy_corrected.t1", "frs.corrected.d1", "agreement.corrected.accuracy.t1"} <= {*read.headline}
+    monkeypatch.setattr("robust_eval.report.comparison_figures.save_comparison_figures", lambda *_: [])
     write_comparison(compare([read, read_run(run)]), tmp_path / "compared")
     assert "accuracy, corrected by labels at t = 1" in (tmp_path / "compared" / "comparison.html").read_text()
 

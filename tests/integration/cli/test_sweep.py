@@ -25,7 +25,9 @@ FIGURES = (
 COUNTING = """
 import pathlib, runpy, sys
 from transformers.models.llama.modeling_llama import LlamaModel
+from robust_eval.report import figures
 forward, passes = LlamaModel.forward, []
+figures.CATALOGUE = []  # the comparison has its own
 def counted(*arguments, **options):
     passes.append(1)
     return forward(*arguments, **options)
@@ -50,6 +52,13 @@ for command in json.loads(sys.argv[1]):
         os._exit(0)
 print(json.dumps([os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]))
 """
+SUBMITTED = """
+import runpy, submitit
+executor = submitit.AutoExecutor
+submitit.AutoExecutor = lambda cluster, **options: executor(cluster="debug", **options)
+runpy.run_path("run.py", run_name="__main__")
+"""
+"""Jobs of submitit run in this process; those of joblib have processes of their own."""
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +96,7 @@ def swept(shell: Shell, models: list[Path], tmp_path_factory: pytest.TempPathFac
     folder = tmp_path_factory.mktemp("swept")
     overrides = [f"model.path={models[0]},{models[1]}", f"metric.frs.d={','.join(D)}"]
     counted = ["-c", COUNTING, str(folder / "passes"), "-m", *settings(folder / "mlruns", *overrides)]
-    done = shell.python(counted, figures=False)  # the comparison has its own
+    done = shell.python(counted)
     assert done.returncode == 0, done.stderr
     return folder / "mlruns", folder / "passes", done.stdout
 
@@ -97,7 +106,7 @@ def test_a_sweep_asks_each_model_once(shell: Shell, models: list[Path], swept: t
     single = []
     for number, model in enumerate(models):
         alone = settings(tmp_path / f"single{number}", f"model.path={model}", "tracking=none")
-        done = shell.python(["-c", COUNTING, str(tmp_path / "passes"), *alone], figures=False)
+        done = shell.python(["-c", COUNTING, str(tmp_path / "passes"), *alone])
         assert done.returncode == 0, done.stderr
         single.append(int((tmp_path / "passes").read_text()))
     assert int(passes.read_text()) == sum(single) > 0
@@ -184,11 +193,10 @@ def test_the_comparison_of_a_sweep_can_be_made_again(
     }
     arguments = [*chosen[named], "--mlruns", str(mlruns), "--output", str(tmp_path / "again")]
     monkeypatch.setattr(sys, "argv", ["report", *arguments])
-    once = (folder / "comparison.md").read_text()
-    if named != "folder":
-        # the graded answers are not fetched from MLflow, so that the greedy ones are missing
-        once = re.sub(r"!\[.*\]\(.*\)\n\n", "", re.sub(r" “.*?” [✓✗] \w+ (?=\|)", " ", once))
-        monkeypatch.setattr("robust_eval.report.comparison_figures.save_comparison_figures", lambda *_: [])
+    monkeypatch.setattr("robust_eval.report.comparison_figures.save_comparison_figures", lambda *_: [])
+    once = re.sub(r"!\[.*\]\(.*\)\n\n", "", (folder / "comparison.md").read_text())
+    if named != "folder":  # the graded answers are not fetched from MLflow, so that the greedy ones are missing
+        once = re.sub(r" “.*?” [✓✗] \w+ (?=\|)", " ", once)
     report()
     assert (tmp_path / "again" / "comparison.md").read_text() == once
     assert f"comparison: {tmp_path / 'again' / 'comparison.html'}" in capsys.readouterr().out
@@ -273,7 +281,7 @@ def test_a_sweep_of_which_no_job_has_asked_anything_leaves_nothing(
     command: Callable[..., subprocess.CompletedProcess[str]], models: list[Path], tmp_path: Path
 ):
     missing = f"dataset=jsonl dataset.path={tmp_path}/none.jsonl dataset.name=none".split()
-    done = command("-m", *settings(tmp_path / "mlruns", f"model.path={models[0]},{models[1]}", *missing))
+    done = command("-m", *settings(tmp_path / "mlruns", f"model.path={models[0]},{models[1]}", *missing), figures=False)
     assert done.returncode == 1
     reason = f"the data file {tmp_path}/none.jsonl cannot be read: No such file or directory"
     assert done.stderr.splitlines()[-1] == f"error: 2 of 2 jobs failed before anything was asked: 0, 1: {reason}"
@@ -284,13 +292,15 @@ def test_a_sweep_of_which_no_job_has_asked_anything_leaves_nothing(
 
 
 @pytest.mark.parametrize(
-    ("launcher", "contains", "devices"),
-    [("joblib", "word,equal", ["0", "1"]), ("submitit_local", "word", ["0"])],
+    ("program", "launcher", "contains", "devices"),
+    [(["run.py"], "joblib", "word,equal", ["0", "1"]), (["-c", SUBMITTED], "submitit_local", "word", ["0"])],
+    ids=["joblib", "submitit"],
 )
-def test_jobs_in_processes_of_their_own_share_a_fresh_store_and_database_and_have_a_device_each(
-    command: Callable[..., subprocess.CompletedProcess[str]],
+def test_jobs_of_launchers_share_a_fresh_store_and_database_and_have_a_device_each(
+    shell: Shell,
     models: list[Path],
     tmp_path: Path,
+    program: list[str],
     launcher: str,
     contains: str,
     devices: list[str],
@@ -300,7 +310,7 @@ def test_jobs_in_processes_of_their_own_share_a_fresh_store_and_database_and_hav
     swept = [f"model.path={models[0]}", f"grader.contains={contains}", f"hydra/launcher={launcher}"]
     swept += ["metric=certainty"]  # of which each job draws the fewest figures
     swept += ["+hydra.job.env_set.CUDA_VISIBLE_DEVICES=${own_device:2}", f"hydra.sweep.dir={tmp_path / 'sweep'}"]
-    done = command("-m", *settings(tmp_path, *swept))
+    done = shell.python([*program, "-m", *settings(tmp_path, *swept)], figures=False)
     assert done.returncode == 0, done.stderr
     environments = [tmp_path / "sweep" / str(job) / "environment.json" for job in range(len(devices))]
     assert [json.loads(file.read_text())["devices"] for file in environments] == devices

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -25,21 +26,25 @@ WITH_COMMANDS = [
     *FIRST,
     *(name for name, text in PAGES.items() if "\n```sh\n" in text and name not in (*FIRST, *TESTED_ELSEWHERE)),
 ]
-RUN = (*FIRST, "recorded_answers.md")
-"""Pages whose measurements run, the first of each kind; those of others are planned, unless they leave what a later
-command reads.
+RUN = (*FIRST, "recorded_answers.md", "extend.md")
+"""Pages whose measurements run, the first of each kind; those of others are planned. One that names its folder has that
+of a run of its kind, if there is one, because a later command reads it.
 """
+SMOKE = "python run.py experiment=smoke"
+"""The quickstart says what it shows: it runs as it stands."""
+OF_THE_CLONE = {"make ui": "$(BIN)/mlflow ui ", "source .venv/bin/activate": "VENV := .venv\n"}
+"""A server, which would not end, and an environment, of which the tests have one, by what the Makefile has of them."""
 LIMITS = {"experiment=multiqa": 2, "experiment=certainty": 1}
 """Questions that a command of an experiment asks at most; of any other :data:`LIMIT`."""
 LIMIT = 6
 """Of the first six facts, the embedded model knows one."""
 PHYSICS = PROJECT.parent / "shared" / "data" / "physics_mcq"
-KINDS = ("experiment=", "sampler=", "metric=", "aggregator=", "grader=")
-"""The groups that decide what a run does."""
+KINDS = ("-m", "experiment=", "sampler=", "metric=", "aggregator=", "grader", "model=mine", "dry_run=")
+"""The words that decide what a run does."""
 PLANNED = ("experiment=profile",)
 """Kinds that tests/integration/experiment runs."""
-LEAVES = ("hydra.run.dir=", "dry_run=")
 FEWER = {
+    "sampler=typed": "sampler.max_new_tokens=6 sampler.prompts=builtin:zero_shot.yaml",
     "experiment=multiqa": "sampler.perturbation.rewrites=2 sampler.perturbation.max_new_tokens=6 "
     "sampler.perturbation.prompts=builtin:zero_shot.yaml",
     "sampler.selection=none": "sampler.trials=2",
@@ -58,18 +63,6 @@ MOST_DATA_SETS = 2
 """Data sets that a sweep goes through."""
 MOST_D = 2
 """Values of ``metric.frs.d`` that a sweep goes through."""
-
-
-@pytest.fixture(scope="module")
-def mlruns(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One for all pages, so that what one has asked is not asked by another."""
-    return tmp_path_factory.mktemp("documented") / "mlruns"
-
-
-@pytest.fixture(scope="module")
-def ran() -> set[tuple[str, ...]]:
-    """The kinds of runs that need not run any more."""
-    return {PLANNED}
 
 
 @pytest.fixture(scope="module")
@@ -119,11 +112,11 @@ def write_blocks(page: str, folder: Path) -> None:
 
 def small_program(text: str) -> str:
     """A program that runs nothing but an experiment, with as few questions and answers as :func:`small` gives it."""
-    text = text.replace('["experiment=smoke"]', f'["experiment=smoke", "dataset.limit={LIMIT}"]')
+    text = text.replace('["experiment=smoke"]', f'["tracking=none", "experiment=smoke", "dataset.limit={LIMIT}"]')
     for experiment, limit in LIMITS.items():
         alone = f'["{experiment}"], **'
         if alone in text:
-            text = text.replace(alone, f"{json.dumps([experiment, *FEWER[experiment].split()])}, **")
+            text = text.replace(alone, f"{json.dumps(['tracking=none', experiment, *FEWER[experiment].split()])}, **")
             text = re.sub(r'("dataset\.limit": )\d+', rf"\g<1>{limit}", text)
     return text
 
@@ -166,7 +159,7 @@ def small(words: list[str]) -> list[str]:
     prompts = any(".prompts=" in word for word in words)
     unknown = (*([".prompts="] if prompts else []), *(["sampler.trials="] if "sampler=exact" in words else []))
     fewer = [] if dry else [word for word in next(fitting, []) if not any(key in word for key in unknown)]
-    limited = any(word.startswith("dataset.limit=") for word in words)
+    limited = any(word.startswith(("dataset.limit=", "sampler=recorded")) for word in words)
     few = [] if limited else [f"dataset.limit={limit}"]
     shuffled = [SHUFFLED] if "experiment=multiqa" in words else []
     return [*changed, *fewer, *few, *shuffled, *([] if "-m" in words else ["tracking=none"])]
@@ -189,73 +182,90 @@ def _data_here(name: str) -> str:
     return {"multiple_choice": "physics", "extractive": "passages", "abstractive": "facts"}[settings["scenario"]]
 
 
-def run(line: str, shell: Shell, place: Path, mlruns: Path, plan: bool = False) -> subprocess.CompletedProcess[str]:
-    """Run a command of a page as it stands, but for what :func:`small` says and where it leaves what it makes.
+class Commands:
+    """Commands of the pages, each run once in one folder."""
 
-    With ``plan`` a measurement is planned, in this process, and not run.
-    """
-    words = shlex.split(line.replace("REPOSITORY", str(PROJECT)))
-    if words[0] == "source":
-        assert f"VENV := {Path(words[1]).parts[0]}\n" in (PROJECT / "Makefile").read_text()
-        return subprocess.CompletedProcess(words, 0)  # the tests run in a virtual environment of their own
-    if words[0] == "make":  # what it would run, without installing anything
-        dry = [words[0], "--dry-run", "--no-print-directory", "--old-file=install", *words[1:]]
-        outside = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
-        shown = subprocess.run(dry, cwd=PROJECT, env=outside, capture_output=True, text=True, check=True).stdout
-        if words[1:] == ["ui"]:  # a server, which would not end
-            assert ".venv/bin/mlflow ui" in shown
+    def __init__(self, shell: Shell, place: Path) -> None:
+        self.shell = shell
+        self.place = place
+        self.finished: dict[tuple[str, ...], Path] = {PLANNED: place}
+        """The folder of a run of each kind."""
+        self._results: dict[str, subprocess.CompletedProcess[str]] = {}
+
+    def run(self, line: str, page: str) -> subprocess.CompletedProcess[str]:
+        """Run a command of a page as it stands, but for what :func:`small` says."""
+        if line.startswith("make ") and line != "make ui":
+            line = made_by(line)
+        if line not in self._results:
+            self._results[line] = self._ran(line, page)
+        return self._results[line]
+
+    def _ran(self, line: str, page: str) -> subprocess.CompletedProcess[str]:
+        words = shlex.split(line.replace("REPOSITORY", str(PROJECT)))
+        if line in OF_THE_CLONE:
+            assert OF_THE_CLONE[line] in (PROJECT / "Makefile").read_text()
             return subprocess.CompletedProcess(words, 0)
-        words = shlex.split(shown.strip().removeprefix(".venv/bin/"))
-    if words[0] == "robust-eval":  # the command of an installed package
-        words = ["python", "-m", "robust_eval", *words[1:]]
-    assert words[0] == "python", f"nothing says how to run {line!r}"
-    program, arguments = words[1:3] if words[1] == "-m" else words[1:2], words[3:] if words[1] == "-m" else words[2:]
-    if program == ["run.py"]:
-        program = [str(PROJECT / "run.py")]
-        as_it_stands = [word for word in arguments if "=" in word and not word.startswith("dry_run=")]
-        checked_overrides([*as_it_stands, f"paths.mlruns={mlruns}"])
-    named = arguments[0] if program[-1] == "robust_eval" and arguments[0] in COMMANDS else ""
-    runs = program[-1].endswith(("run.py", "mine.py")) or (program[-1] == "robust_eval" and not named)
-    if runs and "model=dice" not in arguments:
-        arguments = [*small(arguments), f"paths.mlruns={mlruns}"]
-        overrides = [word for word in arguments if word != "-m"]
-        if plan and all("=" in word for word in overrides):
-            for _, config in jobs(checked_overrides(overrides).overrides):
-                stages_of(config)
-            return subprocess.CompletedProcess(words, 0)
-    elif program[-1].endswith("mine.py") or named == "ask":
-        arguments = [*arguments, f"paths.mlruns={mlruns}"]
-    elif named == "train-question-types":
-        arguments = [*arguments, "--encoder", SENTENCES, "--epochs", "1"]
-    elif named == "compare":
-        arguments = [*arguments, "--mlruns", str(mlruns)]
-    return shell.python([*program, *arguments], place, figures=False)
+        if words[0] == "robust-eval":  # the command of an installed package
+            words = ["python", "-m", "robust_eval", *words[1:]]
+        assert words[0] == "python", f"nothing says how to run {line!r}"
+        of_module = 1 + (words[1] == "-m")
+        program, arguments = words[1 : 1 + of_module], words[1 + of_module :]
+        kind = tuple(word for word in arguments if word.startswith(KINDS))
+        measures = program in (["run.py"], ["-m", "robust_eval"]) and not COMMANDS.keys() & {*arguments[:1]}
+        if program == ["run.py"]:
+            checked_overrides([word for word in arguments if "=" in word and not word.startswith("dry_run=")])
+            program = [str(PROJECT / "run.py")]
+        if line != SMOKE and (measures or program == ["mine.py"]):
+            arguments = small(arguments)
+        elif arguments[:1] == ["train-question-types"]:
+            arguments = [*arguments, "--encoder", SENTENCES, "--epochs", "1"]
+        if not measures or not all("=" in word or word == "-m" for word in arguments):
+            return self.shell.python([*program, *arguments], self.place, figures=False)
+        folder = next((word.partition("=")[2] for word in arguments if word.startswith("hydra.run.dir=")), "")
+        known = kind in self.finished
+        if known and folder:
+            shutil.copytree(self.finished[kind], self.place / folder)
+        if page != FRONT and (known or not (page in RUN or folder)):
+            return planned(arguments)
+        ran = self.shell.python([*program, *arguments], self.place, figures=False)
+        self.finished[kind] = self.place / (folder or max(self.place.glob("mlruns/runs/[0-9]*/*"), default=""))
+        return ran
+
+
+def made_by(line: str) -> str:
+    """The command that make would run, without installing anything."""
+    words = shlex.split(line)
+    dry = [words[0], "--dry-run", "--no-print-directory", "--old-file=install", *words[1:]]
+    outside = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    shown = subprocess.run(dry, cwd=PROJECT, env=outside, capture_output=True, text=True, check=True).stdout
+    return shown.strip().removeprefix(".venv/bin/")
+
+
+def planned(arguments: list[str]) -> subprocess.CompletedProcess[str]:
+    """Plan a measurement in this process."""
+    settings = [word for word in arguments if word != "-m" and not word.startswith("dry_run=")]
+    for _, config in jobs(checked_overrides(settings).overrides):
+        stages_of(config)
+    return subprocess.CompletedProcess(arguments, 0)
+
+
+@pytest.fixture(scope="module")
+def documented(shell: Shell, place: Path) -> Commands:
+    return Commands(shell, place)
+
+
+@pytest.fixture(autouse=True)
+def _in_the_folder(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    register()
+    monkeypatch.chdir(place)
 
 
 @pytest.mark.parametrize("page", WITH_COMMANDS)
-def test_every_command_of_a_page_runs(
-    page: str,
-    shell: Shell,
-    place: Path,
-    mlruns: Path,
-    ran: set[tuple[str, ...]],
-    monkeypatch: pytest.MonkeyPatch,
-):
-    register()
-    monkeypatch.chdir(place)
+def test_every_command_of_a_page_runs(page: str, documented: Commands, place: Path):
     write_blocks(page, place)
     for line in commands(page):
-        words = shlex.split(line)
-        kind = tuple(word for word in words if _decides(word))
-        measures = "run.py" in words
-        plan = measures and not any(word.startswith(LEAVES) for word in words) and (page not in RUN or kind in ran)
-        ran |= {kind} if measures and not plan else set()
-        result = run(line, shell, place, mlruns, plan=plan)
+        result = documented.run(line, page)
         assert result.returncode == 0, f"{line}\n{result.stdout}{result.stderr}"
-
-
-def _decides(word: str) -> bool:
-    return word == "-m" or word.startswith(KINDS)
 
 
 @pytest.mark.skipif(not PHYSICS.is_dir(), reason="the published answers are not at hand")
@@ -278,30 +288,19 @@ def test_the_published_answers_to_the_physics_questions_give_the_rows_of_the_pag
     assert found == [*rows[:4], (*rows[4][:2], rows[3][2])]
 
 
-def test_a_command_that_is_wrong_is_found(shell: Shell, place: Path, mlruns: Path):
-    ran = shell.python([str(PROJECT / "run.py"), "metric.frs.dd=3", f"paths.mlruns={mlruns}"], place)
-    assert (ran.returncode, ran.stderr.split(";")[0]) == (
-        1,
-        "error: there is no setting metric.frs.dd (did you mean metric.frs.d?)",
-    )
-    with pytest.raises(AssertionError, match="nothing says how to run 'curl somewhere'"):
-        run("curl somewhere", shell, place, mlruns)
-
-
-def test_the_quickstart_knows_what_the_terminal_says(shell: Shell, place: Path, mlruns: Path):
-    ran = shell.python([str(PROJECT / "run.py"), "experiment=smoke", f"paths.mlruns={mlruns}"], place, figures=False)
+def test_the_quickstart_knows_what_the_terminal_says(documented: Commands):
+    ran = documented.run(SMOKE, "quickstart.md")
     first, _, _ = PAGES["quickstart.md"].partition("## The first measurement")
     named = re.findall(r"^\| `(.+?)` \|", first, flags=re.MULTILINE)
     assert len(named) == 8
     assert [words for words in named if words not in ran.stdout + ran.stderr] == []
 
 
-def test_the_readme_shows_what_its_experiments_say(shell: Shell, place: Path, mlruns: Path):
-    register()
+def test_the_readme_shows_what_its_experiments_say(documented: Commands):
     shown = re.findall(r"^```sh\n(python run\.py [^\n]+)\n```\n+```text\n(.*?)^```$", PAGES[FRONT], re.M | re.S)
     assert len(shown) == [kind for kind, _ in fences(FRONT)].count("text") == 1
     for line, text in shown:
-        ran = run(line, shell, place, mlruns)
+        ran = documented.run(line, FRONT)
         named = re.findall(r"^│ (\S.*?) +│", text, flags=re.MULTILINE)
         assert len(named) >= 3
         assert [label for label in named if f"│ {label} " not in ran.stdout] == []

@@ -7,14 +7,15 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 import yaml
 from junitparser import JUnitXml
 from shell import Shell
+from tiny_model import KNOWN, plain_settings, save_tiny_model
 
 from robust_eval.config.schema import PROJECT
 
 PAGE = (PROJECT / "docs" / "gate.md").read_text(encoding="utf-8")
-FEW = ["dataset.limit=6", "tracking=none"]
 
 
 def job(file: str) -> list[str]:
@@ -38,12 +39,16 @@ def _lines(found: object) -> Iterator[str]:
             yield from _lines(each)
 
 
-def test_the_documented_job_runs_in_an_empty_folder(shell: Shell, tmp_path: Path):
+def test_the_documented_job_runs_in_an_empty_folder(
+    shell: Shell, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+):
+    tiny = plain_settings(save_tiny_model(tmp_path_factory.mktemp("tiny"), letters=True))
+    few = [*tiny, *KNOWN, "dataset.limit=6", "sampler.trials=2", "tracking=none"]
     statuses = []
     for line in job(".github/workflows/gate.yml"):
         words = shlex.split(line)
         if words[0] == "robust-eval":
-            run = ["-m", "robust_eval", *words[1:], *(FEW if "=" in words[1] else [])]
+            run = ["-m", "robust_eval", *words[1:], *(few if "=" in words[1] else [])]
             done = shell.python(run, tmp_path, figures=False)
             statuses.append(done.returncode)
             assert done.returncode in (0, 3), f"{line}\n{done.stdout}{done.stderr}"
