@@ -68,14 +68,14 @@ def test_it_is_made_anew_when_something_was_installed_or_a_source_has_changed(
     assert making == [1, 1, 1]
 
 
-@pytest.mark.parametrize("damaged", ["", "{", "[]", "{}", '{"sources": {}}', '{"sources": {}, "groups": {"model": 1}}'])
-def test_a_damaged_one_is_made_anew(cache: Path, making: list[int], damaged: str):
+def test_a_damaged_one_is_made_anew(cache: Path, monkeypatch: pytest.MonkeyPatch):
     found = catalogue()
+    monkeypatch.setattr(module, "_made", lambda: found)
     (file,) = cache.iterdir()
-    file.write_text(damaged)
-    assert catalogue() == found
-    assert making == [1, 1]
-    assert json.loads(file.read_text())["others"] == found.others
+    for damaged in ("", "{", "[]", "{}", '{"sources": {}}', '{"sources": {}, "groups": {"model": 1}}'):
+        file.write_text(damaged)
+        assert catalogue() == found
+        assert json.loads(file.read_text())["others"] == found.others
 
 
 def test_without_a_cache_it_is_made_each_time(making: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
