@@ -7,8 +7,7 @@ import pytest
 
 UNIT = Path(__file__).parent
 SLOW = (
-    *("benchmarks", "cli/test_catalogue.py", "cli/test_graders.py", "config/test_documented.py"),
-    *("config/test_overrides.py", "config/test_path_as_dataset.py", "dataset/test_fuzzed.py"),
+    *("benchmarks", "cli/test_catalogue.py", "cli/test_graders.py", "config", "dataset/test_fuzzed.py"),
     *("dataset/test_published.py", "engine/test_thread_count.py", "grader/test_answer_matcher.py"),
     *("interop/test_inspect_scoring.py", "interop/test_inspect_tasks.py", "interop/test_lm_eval_tasks.py"),
     *("model/local", "model/served/exact", "model/test_generation.py", "model/test_token_texts.py", "plot"),
