@@ -20,7 +20,7 @@ PYTEST := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE HF_HUB_OFFLINE=1 $(BIN)/pyth
 
 # No model, no server and no browser.
 test-fast: install
-	$(PYTEST) tests/unit robust_eval -m "not slow" $(ARGS)
+	$(PYTEST) tests/unit -m "not slow" $(ARGS)
 
 test: install
 	$(PYTEST) $(ARGS)

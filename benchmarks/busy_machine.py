@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.table import Table
 from support.command import Command, write_figures
 
-from robust_eval.config.schema import PROJECT
+from robust_eval.config.groups import PROJECT
 
 CASES: dict[str, tuple[dict[str, str], list[str]]] = {
     "sleep": ({"OMP_WAIT_POLICY": "PASSIVE"}, []),

@@ -29,7 +29,7 @@ import psutil
 from support.command import Command, write_figures
 from support.counted_model import tiny
 
-from robust_eval.config.schema import PROJECT
+from robust_eval.config.groups import PROJECT
 from robust_eval.dataset.jsonl import JsonLines
 from robust_eval.engine.local import Local
 from robust_eval.engine.ray.actors import Actors

@@ -22,8 +22,7 @@ from robust_eval.aggregator.base import Aggregator, EqualText
 from robust_eval.aggregator.clusters import Clusters
 from robust_eval.aggregator.entailment import Entailment
 from robust_eval.config.config import Paths
-from robust_eval.config.groups import CONF as CONF
-from robust_eval.config.groups import PROJECT as PROJECT
+from robust_eval.config.groups import CONF
 from robust_eval.dataset.jsonl import JsonLines
 from robust_eval.dataset.own_table import OwnTable
 from robust_eval.dataset.published import Published

@@ -235,12 +235,11 @@ def holm(p_values: Sequence[float]) -> Floats:
     >>> holm([0.01, 0.04, 0.03]).round(2).tolist()
     [0.03, 0.06, 0.06]
     """
-    from statsmodels.stats.multitest import multipletests  # it takes a second, which only comparisons need
-
     values = np.asarray(p_values, dtype=float)
-    corrected, defined = np.full(len(values), np.nan), ~np.isnan(values)
-    if defined.any():
-        corrected[defined] = multipletests(values[defined], method="holm")[1]
+    ascending = np.argsort(values)[: np.count_nonzero(~np.isnan(values))]  # NaN come last
+    factors = np.arange(len(ascending), 0, -1)
+    corrected = np.full(len(values), np.nan)
+    corrected[ascending] = np.minimum(np.maximum.accumulate(values[ascending] * factors), 1)
     return corrected
 
 

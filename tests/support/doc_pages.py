@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from robust_eval.config.schema import PROJECT
+from robust_eval.config.groups import PROJECT
 
 DOCS = PROJECT / "docs"
 FRONT = "../README.md"

@@ -11,7 +11,7 @@ from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig
 
-from robust_eval.config.schema import CONF
+from robust_eval.config.groups import CONF
 
 
 @contextmanager

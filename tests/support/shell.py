@@ -24,14 +24,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import torch
 from kept_databases import kept_databases
 from kept_models import kept_models
 from kept_options import kept_options
-
-from robust_eval.engine import thread_count
-from robust_eval.plot.figure_registry import registered
-from robust_eval.report import figures as report_figures
 
 PROJECT = Path(__file__).parents[2]
 HANGS = 600
@@ -110,6 +105,8 @@ def _started(address: str) -> "subprocess.Popen[bytes]":
 
 def serve(listener: socket.socket) -> None:
     """Serve each connection in a fork, until the last has ended."""
+    from robust_eval.engine import thread_count  # imports torch
+
     os.dup2(2, 1)  # what loading says is no answer
     thread_count.fastest_threads = lambda: 1  # a fork of a process whose OpenMP has had more threads hangs with its own
     with kept_models(), kept_databases(Path(listener.getsockname()).parent), kept_options():
@@ -159,6 +156,8 @@ def _load() -> None:
     import robust_eval.cli.compare
     import robust_eval.model.served.served_model  # noqa: F401
     from robust_eval.model.local.sentences import sentence_transformer
+    from robust_eval.plot.figure_registry import registered
+    from robust_eval.report import figures as report_figures
     from robust_eval.runs.findings import read_findings
 
     sentence_transformer(SENTENCES)
@@ -180,7 +179,9 @@ def _run(words: list[str], folder: str, environment: dict[str, str], figures: bo
             faulthandler.dump_traceback_later(HANGS, exit=True, file=2)
             os.environ.update(environment)
             if not figures:
-                from robust_eval.report import comparison_figures  # matplotlib, which the server has loaded
+                from robust_eval.plot.figure_registry import registered
+                from robust_eval.report import comparison_figures
+                from robust_eval.report import figures as report_figures
 
                 report_figures.CATALOGUE = []
                 comparison_figures.save_comparison_figures = lambda compared, folder: []
@@ -196,6 +197,8 @@ def _run(words: list[str], folder: str, environment: dict[str, str], figures: bo
 
 def _status(words: list[str], folder: str) -> int:
     """Run a Python command in this process; its exit status."""
+    import torch  # in memory already, unlike in a process that tests and starts no server
+
     status = 0
     torch.set_num_threads(1)  # renews a pool that a fork breaks: where several threads did so at once, one would fail
     try:

@@ -7,7 +7,7 @@ from importlib import import_module
 import pytest
 
 import robust_eval
-from robust_eval.config.schema import PROJECT
+from robust_eval.config.groups import PROJECT
 
 PUBLIC = {
     "robust_eval.stats.factual_robustness_score": ["entropy", "breaking_temperature", "d", "unbroken"],

@@ -12,7 +12,7 @@ import pytest
 from shell import Shell
 from support.command import write_figures
 
-from robust_eval.config.schema import PROJECT
+from robust_eval.config.groups import PROJECT
 
 NUMBER = re.compile(r"(?<![\w.])-?\d[\d,]*(?:\.\d+)?(?: ?%)?")
 NEEDS_CHROMIUM = {"report"}

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from robust_eval.config.schema import PROJECT
+from robust_eval.config.groups import PROJECT
 
 bash = pytest.mark.skipif(not shutil.which("bash"), reason="bash is not installed")
 

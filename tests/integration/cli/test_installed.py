@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from robust_eval.config.schema import PROJECT
+from robust_eval.config.groups import PROJECT
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -143,11 +143,12 @@ def test_a_run_with_a_metric_of_a_plugin_is_found_by_python(run: tuple[Run, Path
     program = f"""
 import robust_eval
 import robust_eval.config.schema as schema
+from robust_eval.config import groups
 from robust_eval.report import figures
 
 figures.CATALOGUE = []  # the command has drawn them
 run = robust_eval.run(["tracking=none", *{FEW}])
-print(schema.__file__, schema.CONF)
+print(schema.__file__, groups.CONF)
 print(int(run.figures.set_index("name").loc["prompts.asked", "value"]), run.folder)
 """
     ran = command("-c", program, program="python")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from experiments import RUN_WITHOUT_FIGURES
 
-from robust_eval.config.schema import PROJECT
+from robust_eval.config.groups import PROJECT
 
 STAGES = {"greedy answers", "answers of temperature_sweep", "answers of perturbation", "rewrites, attempt 1"}
 RUN = [

@@ -15,8 +15,9 @@ from shell import SENTENCES, Shell
 from tiny_model import save_tiny_model
 
 from robust_eval.cli.main import COMMANDS
+from robust_eval.config.groups import CONF, PROJECT
 from robust_eval.config.overrides import checked_overrides, jobs
-from robust_eval.config.schema import CONF, PROJECT, register
+from robust_eval.config.schema import register
 from robust_eval.dataset.jsonl import JsonLines
 from robust_eval.experiment.plan import stages_of
 

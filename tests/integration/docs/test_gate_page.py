@@ -13,7 +13,7 @@ from junitparser import JUnitXml
 from shell import Shell
 from tiny_model import KNOWN, plain_settings, save_tiny_model
 
-from robust_eval.config.schema import PROJECT
+from robust_eval.config.groups import PROJECT
 
 PAGE = (PROJECT / "docs" / "gate.md").read_text(encoding="utf-8")
 

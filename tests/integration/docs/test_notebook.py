@@ -6,7 +6,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from robust_eval.config.schema import PROJECT
+from robust_eval.config.groups import PROJECT
 
 SMALL = """\
 from robust_eval.plot.figure_registry import registered

@@ -9,8 +9,9 @@ import pytest
 from experiments import composed
 from omegaconf import OmegaConf
 
+from robust_eval.config.groups import CONF, PROJECT
 from robust_eval.config.overrides import checked_overrides
-from robust_eval.config.schema import CONF, PROJECT, register
+from robust_eval.config.schema import register
 
 PAGE = (PROJECT / "docs" / "scaling.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from robust_eval.config.schema import PROJECT
+from robust_eval.config.groups import PROJECT
 
 MAKERS = Path(__file__).parents[2] / "support"
 SCORERS = Path(__file__).with_name("inspect_scorers.json")

@@ -16,7 +16,7 @@ import pytest
 import robust_eval
 from robust_eval.cli.import_logs import main
 from robust_eval.cli.main import COMMANDS
-from robust_eval.config.schema import PROJECT
+from robust_eval.config.groups import PROJECT
 from robust_eval.error import UserError
 
 

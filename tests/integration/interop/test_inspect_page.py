@@ -15,7 +15,7 @@ from capitals_server import RIGHT, breaking, capitals_server, score
 from inspect_ai.log import read_eval_log
 
 from robust_eval.cli.import_logs import main as import_logs
-from robust_eval.config.schema import PROJECT
+from robust_eval.config.groups import PROJECT
 
 PAGE = (PROJECT / "docs" / "inspect.md").read_text(encoding="utf-8")
 COMMANDS = [shlex.split(line) for line in re.findall(r"^((?:inspect|robust-eval) .+)$", PAGE, re.M)]

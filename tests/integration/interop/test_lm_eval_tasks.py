@@ -13,7 +13,7 @@ from lm_evals import LEVELS, QUIZ, TRIALS, UNKNOWN
 
 import robust_eval
 from robust_eval.cli.import_logs import main as import_logs
-from robust_eval.config.schema import PROJECT
+from robust_eval.config.groups import PROJECT
 from robust_eval.interop.lm_eval_tasks.tasks import ENDS
 
 PAGE = (PROJECT / "docs" / "lm_eval.md").read_text(encoding="utf-8")

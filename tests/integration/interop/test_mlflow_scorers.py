@@ -8,7 +8,7 @@ import mlflow
 import pytest
 
 import robust_eval
-from robust_eval.config.schema import PROJECT
+from robust_eval.config.groups import PROJECT
 from robust_eval.interop.mlflow_scorers import accuracy, answer_entropy, breaking_temperature, firmness
 from robust_eval.tracking import mlflow_tracker
 

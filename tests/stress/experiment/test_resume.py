@@ -18,7 +18,7 @@ RUN = """
 import logging, os, resource, signal, sys
 import hydra
 from robust_eval.cli import run as command_line
-from robust_eval.config.schema import CONF
+from robust_eval.config.groups import CONF
 from robust_eval.report import figures
 figures.CATALOGUE = []  # they would take most of the time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # it is ignored by what a shell starts in the background

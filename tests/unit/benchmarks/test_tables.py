@@ -5,7 +5,7 @@ from support.command import without_paths
 from support.result_tables import FIGURES, TABLES
 from tables import MARKED, MARKED_FIGURE, PAGES, RESULTS
 
-from robust_eval.config.schema import PROJECT
+from robust_eval.config.groups import PROJECT
 
 
 def test_what_the_documentation_says_is_what_the_files_of_runs_say():

@@ -1,3 +1,4 @@
+from itertools import zip_longest
 from pathlib import Path
 
 import hydra
@@ -8,6 +9,7 @@ from hydra.core.override_parser.types import QuotedString
 from json_lines import cases
 from omegaconf import OmegaConf
 
+from robust_eval.config.groups import CONF
 from robust_eval.config.objects import to_config
 from robust_eval.config.overrides import (
     as_meant,
@@ -18,7 +20,7 @@ from robust_eval.config.overrides import (
     options,
     with_own_options,
 )
-from robust_eval.config.schema import CONF, SCHEMAS, register, repeatable
+from robust_eval.config.schema import SCHEMAS, register, repeatable
 from robust_eval.error import UserError
 from robust_eval.tracking.flat_settings import flat
 
@@ -45,9 +47,6 @@ def test_options_may_stand_in_a_folder_of_ones_own(tmp_path: Path):
     assert (swept.jobs, swept.config.dataset.name) == (3, "facts")
     assert [config.dataset.name for _, config in jobs(swept.overrides)] == ["quiz", "riddles", "facts"]
     assert message(elsewhere[1], "dataset=quiz").startswith("there is no dataset=quiz; there are ")
-
-
-# NEWPLACE
 
 
 @pytest.mark.parametrize(
@@ -93,13 +92,11 @@ def test_a_text_needs_no_quotes_whatever_signs_it_has(text: str, sign: str):
     assert as_meant(line) == line
 
 
-@pytest.mark.parametrize(
-    "line", ["dataset.path=quiz (a, b).csv", "+dataset.path=C:\\;\\", '++dataset.path=mine\'s; "x"']
-)
-def test_such_a_text_is_what_is_composed(line: str, tmp_path: Path):
-    checked = checked_overrides(["dataset=local", line, f"paths.mlruns={tmp_path}"])
-    assert (checked.config.dataset.path, checked.jobs) == (line.partition("=")[2], 1)
-    assert configuration(*checked.overrides).dataset.path == line.partition("=")[2]
+def test_such_a_text_is_what_is_composed(tmp_path: Path):
+    text = 'mine\'s (a, b); "x" \\'
+    checked = checked_overrides(["dataset=local", f"++dataset.path={text}", f"paths.mlruns={tmp_path}"])
+    assert (checked.config.dataset.path, checked.jobs) == (text, 1)
+    assert configuration(*checked.overrides).dataset.path == text
 
 
 def test_a_text_that_could_be_read_stays_as_it_was(tmp_path: Path):
@@ -149,34 +146,41 @@ def test_the_only_option_of_a_group_may_be_left_out(tmp_path: Path):
     ]
 
 
-@pytest.mark.parametrize(
-    "file",
-    sorted(path for group in [*SCHEMAS, "experiment"] for path in (CONF / group).glob("*.yaml")),
-    ids=lambda p: p.stem,
-)
-def test_every_configuration_file_composes_and_says_what_it_is(file: Path, tmp_path: Path):
-    needs_path = ("jsonl", "local", "mlphys101", "transformers")
-    extra = [f"{file.parent.name}.path=x"] if file.stem in needs_path and file.parent.name != "engine" else []
-    extra += ["model.model=x", "model.base_url=http://localhost/v1"] if file.stem == "openai_compatible" else []
-    extra += ["model.model=anthropic/x"] if file.stem == "inspect" else []
-    # frs, the metric of config.yaml, needs several temperatures
-    extra += ["metric=agreement"] if file.stem in ("perturbation", "repetition", "llm") else []
-    extra += ["metric=agreement"] if file.parent.name == "sampler" and file.stem == "order" else []
-    extra += ["sampler=order"] if file.parent.name == "metric" and file.stem == "order" else []
-    doubting = ["sampler=challenge", "metric=challenge", "model.prompt_style=chat"]
-    extra += doubting if file.stem == "challenge" and file.parent.name != "experiment" else []
-    thinking = ["sampler=thinking", "metric=thinking", "model.prompt_style=chat"]
-    extra += thinking if file.stem == "thinking" and file.parent.name != "experiment" else []
-    extra += ["sampler=perturbation"] if file.stem == "llm" else []
-    extra += ["model@grader.model=smollm2_135m"] if file.stem == "judge" else []
-    if file.stem == "recorded" and file.parent.name in ("model", "sampler"):
-        answers = tmp_path / "answers.jsonl"
-        answers.write_text('{"question_id": "facts-001", "text": "Paris"}\n' * 2)
-        recorded = [f"sampler.recorded.file={answers}", "sampler.recorded.temperature=1", "model.name=x"]
-        extra += ["sampler=recorded", *recorded, "metric=agreement"]
-    assert configuration(f"{file.parent.name}={file.stem}", *extra)
-    opening = file.read_text().splitlines()[0:3]
-    assert any(line.startswith("# ") and not line.startswith("# @") for line in opening)
+AGREEMENT, RECORDED = "metric=agreement", ["sampler.recorded.temperature=1", "model.name=x", "metric=agreement"]
+NEEDED = {
+    **dict.fromkeys(("dataset=jsonl", "dataset=local", "dataset=mlphys101"), ("dataset.path=x",)),
+    "model=transformers": ["model.path=x"],
+    "model=openai_compatible": ["model.model=x", "model.base_url=http://localhost/v1"],
+    "model=inspect": ["model.model=anthropic/x"],
+    "model=recorded": ["sampler=recorded", *RECORDED],
+    "sampler=recorded": RECORDED,
+    **dict.fromkeys(("sampler=perturbation", "sampler=repetition", "sampler=order"), (AGREEMENT,)),
+    "sampler=challenge": ["metric=challenge", "model.prompt_style=chat"],
+    "sampler=thinking": ["metric=thinking", "model.prompt_style=chat"],
+    "metric=order": ["sampler=order"],
+    "metric=challenge": ["sampler=challenge", "model.prompt_style=chat"],
+    "metric=thinking": ["sampler=thinking", "model.prompt_style=chat"],
+    "rewriter=llm": ["sampler=perturbation", AGREEMENT],
+    "grader=judge": ["model@grader.model=smollm2_135m"],
+}
+"""What an option cannot do without; frs, the metric of config.yaml, needs several temperatures."""
+OPTIONS = {group: sorted(file.stem for file in (CONF / group).glob("*.yaml")) for group in [*SCHEMAS, "experiment"]}
+BESIDE = ("dataset", "model", "reader", "aggregator", "store", "tracking")
+"""Groups an option of which has any option of the others beside it."""
+ALONE = [[f"{group}={name}"] for group in OPTIONS if group not in BESIDE for name in OPTIONS[group]]
+TOGETHER = zip_longest(*([f"{group}={name}" for name in OPTIONS[group]] for group in BESIDE))
+
+
+@pytest.mark.parametrize("chosen", [*ALONE, *([each for each in row if each] for row in TOGETHER)], ids=" ".join)
+def test_every_configuration_file_composes_and_says_what_it_is(chosen: list[str], tmp_path: Path):
+    extra = [line for each in chosen for line in NEEDED.get(each, ())]
+    if any(each.endswith("=recorded") and not each.startswith("rewriter") for each in chosen):
+        (tmp_path / "answers.jsonl").write_text('{"question_id": "facts-001", "text": "Paris"}\n' * 2)
+        extra.append(f"sampler.recorded.file={tmp_path / 'answers.jsonl'}")
+    assert configuration(*chosen, *extra)
+    for each in chosen:
+        opening = (CONF / f"{each.replace('=', '/')}.yaml").read_text().splitlines()[0:3]
+        assert any(line.startswith("# ") and not line.startswith("# @") for line in opening)
 
 
 def test_a_group_takes_several_metrics():
@@ -240,10 +244,9 @@ def test_models_that_rewrite_are_swept(tmp_path: Path):
     assert checked.config.rewriter.model.name == "qwen-2.5-3b"
 
 
-@pytest.mark.parametrize("sampler", ["temperature_sweep", "exact"])
-def test_rewrites_are_not_written_for_a_sampler_that_does_not_ask_them(sampler: str):
-    assert message("rewriter=llm", f"sampler={sampler}") == (
-        f"rewriter=llm writes rewrites, which sampler={sampler} does not ask: choose sampler=perturbation, or "
+def test_rewrites_are_not_written_for_a_sampler_that_does_not_ask_them():
+    assert message("rewriter=llm", "sampler=exact") == (
+        "rewriter=llm writes rewrites, which sampler=exact does not ask: choose sampler=perturbation, or "
         "rewriter=recorded"
     )
 
@@ -253,9 +256,8 @@ def test_a_model_that_rewrites_needs_its_path():
     assert message(*WRITES, "rewriter.model=transformers") == expected
 
 
-@pytest.mark.parametrize("sign", ["", "+", "++"])
-def test_a_model_that_rewrites_is_an_option_whatever_sign_stands_before_it(sign: str, tmp_path: Path):
-    checked = checked_overrides([*WRITES, f"{sign}rewriter.model=smollm2_360m", f"paths.mlruns={tmp_path}"])
+def test_a_model_that_rewrites_is_an_option_whatever_sign_stands_before_it(tmp_path: Path):
+    checked = checked_overrides([*WRITES, "++rewriter.model=smollm2_360m", f"paths.mlruns={tmp_path}"])
     assert checked.config.rewriter.model.name == "smollm2-360m"
 
 

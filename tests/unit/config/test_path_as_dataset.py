@@ -41,7 +41,6 @@ def written(path: str, text: str = TABLE) -> str:
 @pytest.mark.parametrize(
     ("path", "text"),
     [
-        ("quiz.csv", TABLE),
         ("quiz.tsv", TABLE.replace(",", "\t")),
         ("quiz.json", json.dumps([RECORD])),
         ("quiz.jsonl", json.dumps(RECORD)),
@@ -61,7 +60,7 @@ def test_so_is_a_table_of_parquet():
     assert chosen("dataset=quiz.parquet") == OwnTable(name="quiz", path="quiz.parquet")
 
 
-@pytest.mark.parametrize("path", ["quizzes", "quizzes/", "./quizzes", "{}/quizzes", "{}/quizzes/", "my quizzes/"])
+@pytest.mark.parametrize("path", ["quizzes/", "./quizzes", "{}/my quizzes"])
 def test_so_is_a_folder_of_files(path: str, tmp_path: Path):
     path = path.format(tmp_path)
     written(f"{path}/quiz.csv")
@@ -72,7 +71,7 @@ def test_so_is_the_folder_in_which_one_stands(tmp_path: Path):
     assert chosen("dataset=.", "paths.mlruns=mlruns") == OwnTable(name=tmp_path.name, path=".")
 
 
-@pytest.mark.parametrize("path", ["my/quiz.csv", "./quiz.csv", "../quiz.csv", "{}/quiz.csv", "my//quiz.csv"])
+@pytest.mark.parametrize("path", ["my//quiz.csv", "../quiz.csv", "{}/quiz.csv"])
 def test_a_file_may_lie_anywhere(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "inner").mkdir()
     monkeypatch.chdir(tmp_path / "inner")
@@ -80,7 +79,7 @@ def test_a_file_may_lie_anywhere(path: str, tmp_path: Path, monkeypatch: pytest.
     assert chosen(f"dataset={path}") == OwnTable(name="quiz", path=path)
 
 
-@pytest.mark.parametrize("name", ["quiz (1)", "a=b", "O'Brien", "my quiz; yours", "a@b", "ü", "2024"])
+@pytest.mark.parametrize("name", ["quiz (1); a=b", "O'Brien", "a@b ü", "2024"])
 def test_a_path_needs_no_quotes_whatever_signs_it_has(name: str):
     assert chosen(f"dataset={written(f'{name}.csv')}") == OwnTable(name=name, path=f"{name}.csv")
 
@@ -104,7 +103,7 @@ def test_settings_of_the_data_set_are_given_beside_it():
     assert found == OwnTable(name="pub", path="quiz.csv", columns={"question": "prompt"}, limit=5)
 
 
-@pytest.mark.parametrize("experiment", ["certainty", "multiqa", "profile", "smoke"])
+@pytest.mark.parametrize("experiment", ["multiqa", "smoke"])
 def test_it_takes_the_place_of_the_data_set_of_an_experiment(experiment: str):
     found = chosen(f"experiment={experiment}", f"dataset={written('quiz.csv')}")
     assert (type(found), found.name) == (OwnTable, "quiz")

@@ -9,7 +9,7 @@ from experiments import configuration
 from json_lines import cases
 from omegaconf import OmegaConf
 
-from robust_eval.config.schema import CONF, PROJECT
+from robust_eval.config.groups import CONF, PROJECT
 from robust_eval.dataset.published import LAYOUTS, Published
 from robust_eval.error import UserError
 from robust_eval.question import Scenario

@@ -4,7 +4,7 @@ import re
 
 import grimp
 
-from robust_eval.config.schema import PROJECT
+from robust_eval.config.groups import PROJECT
 
 PAGE = PROJECT / "docs" / "development" / "architecture.md"
 DRAWN = re.compile("(?<=<!--imports-->\n).*(?=<!---->)", re.S)

@@ -3,7 +3,7 @@
 import yaml
 
 from robust_eval import __version__
-from robust_eval.config.schema import PROJECT
+from robust_eval.config.groups import PROJECT
 
 CITATION = yaml.safe_load((PROJECT / "CITATION.cff").read_text(encoding="utf-8"))
 

@@ -5,8 +5,8 @@ import re
 import pytest
 from experiments import configuration
 
+from robust_eval.config.groups import CONF, PROJECT
 from robust_eval.config.overrides import checked_overrides
-from robust_eval.config.schema import CONF, PROJECT
 from robust_eval.dataset import published
 from robust_eval.error import UserError
 from robust_eval.prompt.prompt import prompt_for, refuse_exemplars

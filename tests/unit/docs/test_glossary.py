@@ -3,7 +3,7 @@
 import ast
 import re
 
-from robust_eval.config.schema import PROJECT
+from robust_eval.config.groups import PROJECT
 
 PAGE = (PROJECT / "docs" / "glossary.md").read_text(encoding="utf-8")
 TERMS = [[cell.strip() for cell in row.strip("|").split("|")] for row in re.findall(r"^\|.*\|$", PAGE, re.M)[2:]]

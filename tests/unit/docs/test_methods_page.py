@@ -3,7 +3,7 @@
 import re
 from importlib import import_module
 
-from robust_eval.config.schema import PROJECT
+from robust_eval.config.groups import PROJECT
 
 PAGE = (PROJECT / "docs" / "methods.md").read_text(encoding="utf-8")
 

@@ -5,7 +5,7 @@ import re
 import pytest
 from graded_replies import graded_replies
 
-from robust_eval.config.schema import PROJECT
+from robust_eval.config.groups import PROJECT
 from robust_eval.grader.matching import Matching
 
 PAGE = (PROJECT / "docs" / "development" / "normal_forms.md").read_text(encoding="utf-8")

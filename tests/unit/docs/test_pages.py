@@ -7,7 +7,8 @@ import pytest
 from doc_pages import DOCS, FRONT, LAYOUTS, PAGES, TESTED_ELSEWHERE, fences
 from omegaconf import DictConfig, OmegaConf
 
-from robust_eval.config.schema import CONF, PROJECT, SCHEMAS
+from robust_eval.config.groups import CONF, PROJECT
+from robust_eval.config.schema import SCHEMAS
 from robust_eval.plot.figure_registry import registered
 from robust_eval.tracking.flat_settings import SEVERAL
 

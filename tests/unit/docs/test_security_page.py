@@ -2,7 +2,7 @@
 
 import re
 
-from robust_eval.config.schema import PROJECT
+from robust_eval.config.groups import PROJECT
 
 PAGE = (PROJECT / "docs" / "security.md").read_text(encoding="utf-8")
 PROOFS = {

@@ -9,7 +9,7 @@ from gated import gated_run
 from junitparser import JUnitXml
 from markdown_it import MarkdownIt
 
-from robust_eval.config.schema import CONF, PROJECT
+from robust_eval.config.groups import CONF, PROJECT
 from robust_eval.error import UserError
 from robust_eval.gate.baselines import baseline_named, baselines, set_baseline
 from robust_eval.gate.decision import GateSettings, decide, differences, gate_settings

@@ -314,25 +314,9 @@ def test_estimator_and_threshold_reach_the_score(options, breaking):
     assert found == pytest.approx(breaking, nan_ok=True)
 
 
-def test_initial_entropy_is_that_of_the_k_largest_log_probabilities():
-    probabilities = [[0.5, 0.2, 0.1, 0.05], [0.9, 0.05, 0.03, 0.01]]
-    baseline = answer_table([answer("a", top_logprobs=np.log(probabilities).tolist(), answer_tokens=2)])
-    for k in (2, 3, 4):
-        expected = np.mean([stats.entropy(row[:k], base=k) for row in probabilities])
-        assert FactualRobustness(k=k).initial_entropy(["a"], baseline) == pytest.approx([expected], rel=1e-6)
-
-
 def alone(value):
     """The estimate of one question alone."""
     return value, *degenerate_interval(value, 1, SHARE)
-
-
-def test_a_tie_of_probabilities_holds_whatever_the_rounding():
-    right = [0.35, 0.1, 0.05]
-    assert right[0] + right[1] + right[2] != 0.5
-    rows = [answer("a", 0.2, True, weight=weight) for weight in right]
-    rows += [answer("a", 0.2, False, weight=0.5), *trials("a", 0.4, 4)]
-    assert score_one(rows).tables["frs"]["breaking_temperature"].to_pylist() == [math.inf]
 
 
 def test_a_run_without_any_reply_is_undefined_and_counted():

@@ -62,19 +62,19 @@ def test_the_list_is_long_and_of_many_kinds():
 def test_what_people_read_is_read_or_uncertain():
     cases = [(entry["reply"], entry["choices"], entry["letter"]) for entry in JUDGED]
     cases += [(entry["reply"], entry["choices"], entry["want"]) for entry in MORE if not entry.get("template")]
-    assert wrong_and_sure(cases) == []
-    readings = [read(reply, choices) for reply, choices, _ in cases]
-    differ = sum((found.answer or None) != wanted for found, (*_, wanted) in zip(readings, cases, strict=True))
-    assert differ <= 0.01 * len(cases)
-    assert sum(found.uncertain for found in readings) <= 0.2 * len(cases)
+    readings = [(reply, wanted, read(reply, choices)) for reply, choices, wanted in cases]
+    differ = [(*case, found) for *case, found in readings if (found.answer or None) != case[1]]
+    assert [each for each in differ if not each[2].uncertain] == []
+    assert len(differ) <= 0.01 * len(cases)
+    assert sum(found.uncertain for *_, found in readings) <= 0.2 * len(cases)
 
 
 def test_another_name_of_a_letter_is_read_as_that_name():
     cases = [
         (renamed(entry["reply"], order), UNITS, order[0] if entry["want"] == "X" else entry["want"])
-        for entry, order in product(TEMPLATES, permutations("ABCD"))
+        for entry, order in product(TEMPLATES, list(permutations("ABCD"))[1::5])
     ]
-    assert len(cases) > 2_000
+    assert len(cases) > 400
     assert wrong_and_sure(cases) == []
 
 
@@ -94,7 +94,7 @@ def test_the_text_of_a_choice_is_that_choice(entry: dict[str, Any], place: int, 
 
 def test_a_sentence_that_does_not_answer_changes_no_letter():
     cases = []
-    for entry, (letter, other) in product(SENTENCES, permutations("ABCD", 2)):
+    for entry, (letter, other) in product(SENTENCES, ("AC", "BA", "CD", "DB")):
         sentence = entry["sentence"].replace("{other}", other)
         before, after = entry["where"] != "after", entry["where"] != "before"
         for reply in (f"The answer is {letter}.", f"{letter}."):

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from json_lines import cases
 
-from robust_eval.config.schema import PROJECT
+from robust_eval.config.groups import PROJECT
 from robust_eval.error import UserError
 from robust_eval.question import Question
 from robust_eval.rewriter.recorded_rewrites import RecordedRewrites, distinct

@@ -136,7 +136,7 @@ def test_a_curve_of_few_labels_holds_the_truth_where_errors_change_with_the_temp
     chance, rate = 0.95 - 0.85 * grid, 0.95 - 0.3 * grid
     temperatures, questions = np.tile(grid, 200), np.repeat(np.arange(200), 10)
     held = np.zeros(10)
-    for _ in range(150):
+    for _ in range(60):
         right = (generator.random((200, 10)) < chance).astype(float)
         verdicts = np.where(generator.random((200, 10)) < rate, right, 1 - right).ravel()
         labels = np.full(2000, np.nan)
@@ -144,7 +144,7 @@ def test_a_curve_of_few_labels_holds_the_truth_where_errors_change_with_the_temp
         labels[chosen] = right.ravel()[chosen]
         curve = corrected_curve(verdicts, labels, temperatures, questions=questions)
         held += [curve[t].low <= truth <= curve[t].high for t, truth in zip(grid, chance, strict=True)]
-    assert held.min() / 150 >= 0.9  # 0.67 at the first one by labels of neighbours as they are
+    assert held.min() / 60 >= 0.85  # 0.67 at the first one by labels of neighbours as they are
 
 
 def test_three_labels_and_a_line_leave_no_interval():
@@ -245,9 +245,10 @@ def unbroken_in_some_resamples(at_the_end):
     verdicts, none = np.tile([0.0, 1.0], 3000), np.zeros(6000, dtype=int)
     sure = label_counts(verdicts, verdicts, none, np.tile(np.arange(4), 1500), np.ones(6000), (1, 4))
     grid = np.array([0.2, 0.4, 0.6, 0.8])
-    return break_intervals(lambda breaking, _: [float(np.median(breaking))], LabelledGrid(right, replies, grid, sure))[
-        0
-    ]
+    estimates = break_intervals(
+        lambda breaking, _: [float(np.median(breaking))], LabelledGrid(right, replies, grid, sure), resamples=200
+    )
+    return estimates[0]
 
 
 def test_a_median_of_which_some_resamples_are_unbroken_has_no_upper_end():
@@ -277,8 +278,8 @@ def test_trials_that_are_alike_at_all_temperatures_are_resampled_whole():
 
     for trials, share in ((alike, stats.binom.sf(4, 10, 0.6)), (None, stats.binom.sf(4, 10, 0.6) ** 6)):
         draws.clear()
-        break_intervals(kept, LabelledGrid(right, replies, grid, sure), resamples=1000, trials=trials)
-        assert np.mean(draws[:-1]) == pytest.approx(share, abs=0.05)
+        break_intervals(kept, LabelledGrid(right, replies, grid, sure), resamples=200, trials=trials)
+        assert np.mean(draws[:-1]) == pytest.approx(share, abs=0.07)
 
 
 def test_labels_that_halve_an_interval():

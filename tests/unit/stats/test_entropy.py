@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from robust_eval.config.schema import PROJECT
+from robust_eval.config.groups import PROJECT
 from robust_eval.stats.entropy import FAMILIES, answer_entropy, entropy_of, miller_madow
 
 RECORDED = PROJECT.parent / "shared" / "data" / "physics_mcq"

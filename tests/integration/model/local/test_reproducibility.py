@@ -14,7 +14,7 @@ from asking import answered
 from shell import Shell
 from tiny_model import byte_tokenizer
 
-from robust_eval.config.schema import PROJECT
+from robust_eval.config.groups import PROJECT
 from robust_eval.dataset.jsonl import JsonLines
 from robust_eval.grader.matching import Matching
 from robust_eval.model.base import Request
