@@ -1,4 +1,4 @@
-"""Measure how firmly a language model holds its facts: ``python run.py`` or ``python run.py experiment=smoke``."""
+"""Measure how robustly a language model knows what it gets right: ``python run.py`` or ``python run.py experiment=smoke``."""
 
 from robust_eval.cli.main import main
 

@@ -61,7 +61,7 @@ def print_overview() -> None:
     """Print the purpose of robust_eval, examples, the groups with their options, and the commands."""
     name = Path(sys.argv[0]).name
     program = {"run.py": "python run.py", "__main__.py": "python -m robust_eval"}.get(name, "robust-eval")
-    _print(["Measure how firmly a language model holds the facts that it answers right.", ""])
+    _print(["Measure how robustly a language model knows what it gets right.", ""])
     _print_columns((f"{program} {words}".rstrip(), purpose) for words, purpose in _EXAMPLES)
     _print(["", f"Choose with GROUP=OPTION ({program} help GROUP says more):"])
     _print_columns((name, _summary(name)) for name in GROUPS)

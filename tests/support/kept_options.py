@@ -32,7 +32,8 @@ def kept_options() -> Iterator[None]:
         key = (str(settings), *(str(each.input_line) for each in choices))
         if key not in lists:
             lists[key] = defaults_list(repo, config_name, choices, **settings)
-        return replace(lists[key], config_overrides=[each for each in overrides_list if each not in choices])
+        set_values = [each for each in overrides_list if each not in choices and not each.is_sweep_override()]
+        return replace(lists[key], config_overrides=set_values)
 
     def once(self: ConfigLoaderImpl, defaults: list[Any], repo: Any) -> DictConfig:
         if not any(defaults is each.defaults for each in lists.values()):
