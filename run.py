@@ -1,4 +1,7 @@
-"""Measure how robustly a language model knows what it gets right: ``python run.py`` or ``python run.py experiment=smoke``."""
+"""Measure how robustly a language model knows what it gets right.
+
+``python run.py`` measures the default model, ``python run.py experiment=smoke`` tries it in seconds.
+"""
 
 from robust_eval.cli.main import main
 

@@ -30,7 +30,7 @@ def test_the_overview_stands_on_one_screen_and_names_every_group(said, columns: 
     assert len(lines) <= 48
     assert max(map(len, lines)) <= columns
     assert lines[:3] == [
-        "Measure how firmly a language model holds the facts that it answers right.",
+        "Measure how robustly a language model knows what it gets right.",
         "",
         "  robust-eval                                       the built-in facts",
     ]
