@@ -134,7 +134,8 @@ def place(tmp_path_factory: pytest.TempPathFactory, written: Path) -> Path:
 def small(words: list[str]) -> list[str]:
     """A command with models and data that are here in place of those that are not, few questions and few answers.
 
-    What a dry run would ask of a service is seen without it. Single runs are not tracked, to save time; sweeps are.
+    What a dry run would ask of a service is seen without it. Single runs are not tracked, to save time; sweeps are, and
+    the runs of the README, which it compares.
     """
     dry = "dry_run=true" in words
     limit = next((most for experiment, most in LIMITS.items() if experiment in words), LIMIT)
@@ -217,7 +218,7 @@ class Commands:
             checked_overrides([word for word in arguments if "=" in word and not word.startswith("dry_run=")])
             program = [str(PROJECT / "run.py")]
         if line != SMOKE and (measures or program == ["mine.py"]):
-            arguments = small(arguments)
+            arguments = [word for word in small(arguments) if page != FRONT or word != "tracking=none"]
         elif arguments[:1] == ["train-question-types"]:
             arguments = [*arguments, "--encoder", SENTENCES, "--epochs", "1"]
         if not measures or not all("=" in word or word == "-m" for word in arguments):

@@ -317,7 +317,11 @@ def test_a_block_whose_process_ends_or_fails_is_tried_again_by_another(address: 
 def test_actors_keep_the_limit_of_a_server_and_the_budget_together(
     address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(ServedModel, "capabilities", lambda *_: CAN)
+    def capabilities(model: ServedModel, *_: object) -> Capabilities:
+        model._capabilities = CAN
+        return CAN
+
+    monkeypatch.setattr(ServedModel, "capabilities", capabilities)
     under_way, most = [], []
 
     def answer(body: dict[str, Any]) -> tuple[int, dict[str, str], Any]:
