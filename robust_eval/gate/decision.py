@@ -189,7 +189,8 @@ def differences(
         if any(np.nanmin(each, initial=0) < 0 or np.nanmax(each, initial=0) > 1 for each in values):
             raise UserError(f"gate.metrics names {name}, whose values do not lie between 0 and 1")
         sign = 1 if about.more_is_better else -1
-        figures.append(Differences(name, about.words, margin, *values, groups, sign, looks, largest))
+        label = f"{about.construct} ({about.words})" if about.construct else about.words
+        figures.append(Differences(name, label, margin, *values, groups, sign, looks, largest))
     return figures
 
 

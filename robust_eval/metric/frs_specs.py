@@ -21,6 +21,7 @@ FRS = share_spec(
     of_question="FRS, d = {}",
     tie_breaker="frs.breaking_temperature",
     explained="FRS, the Factual Robustness Score, is between 0 and 1, higher where facts are held more firmly.",
+    construct="firmness",
     setting="metric.frs.d",
     comparison=ComparisonView(
         caption="Mean FRS for each d",

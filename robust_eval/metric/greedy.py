@@ -19,6 +19,7 @@ FIGURE = share_spec(
     "accuracy.greedy",
     "accuracy of all greedy answers",
     short="greedy accuracy",
+    construct="knowledge",
 )
 
 GUESSING = MetricSpec(

@@ -152,6 +152,8 @@ class MetricSpec:
     number in its name: comparisons see from it where facts break."""
     is_threshold: bool = False
     """True if it is the place where the fact of a question breaks."""
+    construct: str = ""
+    """The measured quantity in a word ("firmness"), which precedes its label in a gate's verdict."""
     setting: str = ""
     """The setting that the number in its name is of ("metric.mine.k"): runs that differ in it alone score the same
     answers, and comparisons take them together."""

@@ -10,6 +10,7 @@ from gated import gated_run
 from robust_eval.error import OutageError, UserError
 from robust_eval.gate.decision import Decision, Differences, GateSettings, decide, differences, judge, sentence, whole
 from robust_eval.gate.measured_run import MeasuredRun, read_measured, refuse_incomparable
+from robust_eval.metric.metric_spec import MetricSpec
 from robust_eval.stats.verdicts import confidence_sequence, verdict
 
 SETTINGS = GateSettings()
@@ -216,6 +217,14 @@ def test_a_candidate_that_knows_nothing_fails_on_knowledge(tmp_path: Path):
     assert (alone.outcome, alone.figures[0].difference) == ("PASS", 1)
 
 
+@pytest.mark.parametrize(("measures", "label"), [("", "mine (points)"), ("memory", "memory (mine (points))")])
+def test_a_figure_is_called_by_what_its_metric_says_that_it_measures(tmp_path: Path, measures: str, label: str):
+    one, other = gated_run(tmp_path / "one", 3), gated_run(tmp_path / "other", 3)
+    mine = MetricSpec("frs.d{}", "mine", unit="points", more_is_better=True, construct=measures)
+    one = replace(one, run=replace(one.run, declared=[mine]))
+    assert [each.label for each in decided(one, other, GateSettings({"frs.d1": 0.02})).figures] == [label]
+
+
 @pytest.mark.parametrize(
     ("name", "said"), [("frs.d2", "which one has not by question; it has"), ("nothing", "which one has not")]
 )
@@ -232,7 +241,7 @@ def test_no_fact_known_to_both_is_inconclusive_for_firmness(tmp_path: Path):
     assert found.outcome == "INCONCLUSIVE"
     assert found.figures[1].n == 0
     assert math.isnan(found.figures[1].difference)
-    assert found.reasons[1] == "mean FRS, d = 1: no fact has it in both runs, so nothing is known."
+    assert found.reasons[1] == "firmness (mean FRS, d = 1): no fact has it in both runs, so nothing is known."
 
 
 def test_a_run_that_ended_early_or_is_damaged_says_so(tmp_path: Path):

@@ -72,8 +72,12 @@ def test_a_figure_that_no_fact_has_is_an_error_that_says_so(tmp_path: Path):
     (suite,) = JUnitXml.fromfile(str(tmp_path / "out" / "junit.xml"))
     messages = {case.name: [(type(each).__name__, each.message) for each in case.result] for case in suite}
     assert messages["accuracy.greedy"][0][0] == "Failure"
-    assert messages["frs.d1"] == [("Error", "mean FRS, d = 1: no fact has it in both runs, so nothing is known.")]
-    assert "| mean FRS, d = 1 | INCONCLUSIVE | 0 | undefined |" in (tmp_path / "out" / "verdict.md").read_text()
+    assert messages["frs.d1"] == [
+        ("Error", "firmness (mean FRS, d = 1): no fact has it in both runs, so nothing is known.")
+    ]
+    assert (
+        "| firmness (mean FRS, d = 1) | INCONCLUSIVE | 0 | undefined |" in (tmp_path / "out" / "verdict.md").read_text()
+    )
 
 
 class Cells(HTMLParser):
@@ -103,7 +107,7 @@ def test_the_markdown_is_a_table_in_a_renderer(tmp_path: Path):
     html = markdown.render(text)
     assert text.startswith("# INCONCLUSIVE: nothing is decided.\n")
     assert html.count("<table>") == 3
-    assert "<td>accuracy of all greedy answers</td>" in html
+    assert "<td>knowledge (accuracy of all greedy answers)</td>" in html
     assert "<script>" not in html
     assert "<a " not in html
 
