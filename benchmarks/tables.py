@@ -18,7 +18,8 @@ from support.result_tables import FIGURES, TABLES, Figures, cell
 
 PROJECT = Path(__file__).parents[1]
 RESULTS = PROJECT / "benchmarks" / "results"
-PAGES = [PROJECT / "README.md", *sorted((PROJECT / "docs").rglob("*.md"))]
+DOCS = PROJECT / "docs"
+PAGES = [PROJECT / "README.md", *sorted(DOCS.glob("*.md")), DOCS / "development" / "benchmarks.md"]
 MARKED = re.compile(r"(?ms)^<!-- table (\w+) -->\n(.*?)^<!-- end of table -->$")
 MARKED_FIGURE = re.compile(r"<!--(\w+)-->([^<]*)<!---->")
 VERSIONS = ("torch", "transformers")

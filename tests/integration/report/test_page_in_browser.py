@@ -353,9 +353,10 @@ def test_texts_of_questions_and_answers_change_nothing_but_the_text_shown(
 ):
     texts = list(HOSTILE.values())
     with without_figures():
-        recorded_run(tmp_path / "run", QUESTIONS, text=texts, wrong=texts, metrics=METRICS)
+        result = recorded_run(tmp_path / "run", QUESTIONS, text=texts, wrong=texts, metrics=METRICS)
+    write_page(result, [], tmp_path / "run" / "hostile.html")
     benign = Opened(browser, report)
-    hostile = Opened(browser, tmp_path / "run" / "run" / "report.html")
+    hostile = Opened(browser, tmp_path / "run" / "hostile.html")
     assert json.loads(shape(hostile)) == json.loads(shape(benign))
     figures = benign.page.locator("table.questions tbody td.number").all_inner_texts()
     assert hostile.page.locator("table.questions tbody td.number").all_inner_texts() == figures

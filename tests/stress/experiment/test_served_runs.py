@@ -111,7 +111,7 @@ def figures(result: Result) -> dict[str, float]:
 
 def test_a_model_behind_a_server_is_found_as_robust_as_the_same_one_in_this_process(ask: Ask):
     settings = [
-        "dataset.limit=16",
+        "dataset.limit=24",
         "sampler.selection=contains",
         "sampler.temperatures=[0.5,1.0,2.0]",
         "sampler.trials=4",
