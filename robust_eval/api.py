@@ -218,7 +218,7 @@ class LoadedAnswers:
 
     @cached_property
     def answers(self) -> pd.DataFrame:
-        """The answers."""
+        """The answers of the log, a row each (columns: docs/run_folder.md)."""
         return self.collected.answers.to_pandas()
 
     @cached_property

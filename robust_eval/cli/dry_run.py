@@ -52,7 +52,7 @@ def print_plan(plans: Mapping[str, Sequence[Stage]]) -> None:
         console.print(_plan_table(stages, served, bool(whole.cost)))
     if cached := sum(stage.requests - len(stage.missing) for stage in stages):
         console.print(f"The answers to {cached:,} other prompts are in the store.")
-    console.print("Tokens read are estimated; those written are as many as there may be at most.")
+    console.print("Prompt tokens are estimated; completion tokens are the maximum.")
     if any(stage.at_most for stage in stages):
         console.print("At most (≤): how many it will be follows from answers that are not there yet.")
     for sentence in asking_less(stages) if len(plans) == 1 else ():

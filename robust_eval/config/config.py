@@ -79,11 +79,11 @@ class Config:
 
     @property
     def judge(self) -> ReplyGrader:
-        """Reader and grader of the replies of the model.
+        """Reader and grader of the model's replies.
 
-        A reply ends with its first line where no more is read, but for a conversation with a server, which answers
-        whole: what was paid for can so be read in another way later. A file of recorded answers that a run left
-        says itself how the model was prompted.
+        If the reader reads only the first line, a reply ends there, except in a conversation with a server: that is
+        stored whole, so that another reader can read it later without a new request. Recorded answers of a run have
+        the prompt style of that run.
         """
         asked = None if self.recorded is None else self.recorded.metadata
         chat = self.model.service_limits().chat if asked is None else not asked.first_lines

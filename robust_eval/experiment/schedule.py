@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 
 BLOCK = 10
-"""Questions that are taken at least before the intervals are looked at again."""
+"""Minimum number of questions between two looks at the intervals."""
 _NORMAL = NormalDist().inv_cdf(0.975)
 
 

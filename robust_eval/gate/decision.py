@@ -198,7 +198,7 @@ def refuse_unmeasured(run: MeasuredRun, figure: str) -> None:
     """Raise UserError if a run lacks a figure by question."""
     if figure not in run.run.question_metrics:
         available = "it kept no question" if run.kept_nothing else f"it has {', '.join(run.run.headline_means)}"
-        raise UserError(f"gate.metrics names {figure}, which {run.name} has not by question; {available}")
+        raise UserError(f"gate.metrics names {figure}, which {run.name} lacks for single questions; {available}")
 
 
 def decide(

@@ -1,4 +1,4 @@
-"""Presentation of a score to people, declared by its metric."""
+"""Presentation of a score to people."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

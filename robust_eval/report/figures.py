@@ -29,9 +29,7 @@ def save_figures(result: Result, folder: Path) -> list[SavedFigure]:
 
 def save_entries(entries: Iterable[RegisteredFigure], run: Findings, folder: Path) -> list[SavedFigure]:
     """Draw registered figures into ``folder``."""
-    from robust_eval.plot.figure_files import (
-        save,  # matplotlib takes half a second, which nobody need spend who draws nothing
-    )
+    from robust_eval.plot.figure_files import save  # matplotlib takes half a second to import
     from robust_eval.plot.style import figure
 
     folder.mkdir(parents=True, exist_ok=True)

@@ -20,8 +20,8 @@ log = logging.getLogger(__name__)
 
 
 class NothingKeptError(UserError):
-    """No question can be asked, or none is selected. Another block of questions may have some; of all questions it is
-    what is wrong with the run.
+    """No question can be asked, or none is selected. A run goes on to the next block of questions, and ends with it
+    only after the last.
     """
 
 

@@ -34,7 +34,7 @@ class KnownFacts(Sampler):
     """Selected questions: those whose greedy answer is an exact_match of an accepted answer, contains one, or all
     (none: no selection, for curves; a question that is answered wrong has no FRS)."""
     max_questions: int = 1000
-    """Questions that go on at most, taken in seeded order."""
+    """Maximum number of selected questions, in seeded order."""
     min_confidence: float = 0.0
     """Lowest mean token probability of a greedy answer that goes on."""
     prompts: str = FEW_SHOT

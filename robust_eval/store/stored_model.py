@@ -259,8 +259,8 @@ class StoredModel:
         if self._loaded is not None:
             return self._loaded.description()
         for _, value in self._entries.get([description_key(self.identity)]):
-            known_temperatures: dict[str, Any] = json.loads(value)
-            return known_temperatures
+            stored: dict[str, Any] = json.loads(value)
+            return stored
         return {"name": self.config.name, **self.identity}
 
     def _model(self) -> ModelRunner:

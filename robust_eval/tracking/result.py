@@ -37,8 +37,8 @@ class Result:
     (:data:`robust_eval.answer.CURVES`). ``sources`` maps each metric to the sampler of its answers, ``scores`` to its
     score; the score ``greedy`` is the accuracy of the baseline, if there is one. ``tokenizer`` is the file of the
     model's tokenizer, if there is one. ``prompts_asked`` counts the prompts sent to models in this run,
-    ``prompts_found`` the cache hits. ``unasked`` counts the questions skipped by ``until``. ``origin`` has the command,
-    time, environment and id of the run.
+    ``prompts_found`` the cache hits. ``unasked`` counts the questions skipped by ``target_half_width``. ``origin``
+    has the command, time, environment and id of the run.
     """
 
     name: str

@@ -165,7 +165,7 @@ def test_a_plan_is_shown_with_what_is_not_known_of_it(plan: Plan, capsys: pytest
         "│ greedy answers  │     100 │      100 │",
         "│ sampled answers │ ≤ 3,000 │    3,000 │",
         "│ together        │ ≤ 3,100 │    3,100 │",
-        "Tokens read are estimated; those written are as many as there may be at most.",
+        "Prompt tokens are estimated; completion tokens are the maximum.",
         "At most (≤): how many it will be follows from answers that are not there yet.",
         "Each answer counts as a request: whether one brings several is asked when the run begins.",
         "Time: 7 min at least, by the limits for a minute.",

@@ -211,7 +211,7 @@ def test_a_candidate_that_knows_nothing_fails_on_knowledge(tmp_path: Path):
     found = decided(one, other)
     assert [(each.outcome, each.n) for each in found.figures] == [("FAIL", 60), ("INCONCLUSIVE", 0)]
     assert found.outcome == "FAIL"
-    with pytest.raises(UserError, match="which other has not by question; it kept no question"):
+    with pytest.raises(UserError, match="which other lacks for single questions; it kept no question"):
         decided(other, one)
     alone = decided(other, one, GateSettings({"accuracy.greedy": 0.02}))
     assert (alone.outcome, alone.figures[0].difference) == ("PASS", 1)
@@ -226,7 +226,8 @@ def test_a_figure_is_called_by_what_its_metric_says_that_it_measures(tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("name", "said"), [("frs.d2", "which one has not by question; it has"), ("nothing", "which one has not")]
+    ("name", "said"),
+    [("frs.d2", "which one lacks for single questions; it has"), ("nothing", "which one lacks for single questions")],
 )
 def test_a_figure_that_is_not_there_is_refused(tmp_path: Path, name: str, said: str):
     one, other = gated_run(tmp_path / "one", 3), gated_run(tmp_path / "other", 3)
