@@ -121,12 +121,14 @@ def _messages() -> Iterator[list[tuple[int, str]]]:
     handler = logging.Handler()
     handler.emit = lambda record: said.append((record.levelno, record.getMessage()))  # type: ignore[method-assign]
     logger = logging.getLogger("robust_eval")
+    level = logger.level
     logger.setLevel(logging.INFO)
     logger.addHandler(handler)
     try:
         yield said
     finally:
         logger.removeHandler(handler)
+        logger.setLevel(level)
 
 
 ASKED, CAME = "asked", "came"

@@ -157,7 +157,7 @@ def test_a_candidate_that_knows_nothing_fails_on_knowledge_and_as_a_baseline_gat
     assert again["figures"] == found["figures"]
     (place / "out" / "verdict.json").unlink()
     assert gated("mlruns/runs/base", baseline=str(folder)) == (2, {})
-    assert "has not by question; it kept no question" in " ".join(capsys.readouterr().err.split())
+    assert "lacks for single questions; it kept no question" in " ".join(capsys.readouterr().err.split())
     status, found = gated("mlruns/runs/base", "gate.metrics={accuracy.greedy: 0.02}", baseline=str(folder))
     assert (status, found["outcome"], found["figures"][0]["difference"]) == (0, "PASS", 1)
 
