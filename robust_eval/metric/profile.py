@@ -39,14 +39,14 @@ class PerturbationShare(NamedTuple):
 
 def first_failure(perturbations: Sequence[PerturbationShare]) -> list[str | None]:
     """Return for each fact the perturbation that it withstands least, of those that break it. Ties are joined, as
-    "doubt, order"; a fact that withstands all has an empty name, an unknown one None.
+    "pushback, order"; a fact that withstands all has an empty name, an unknown one None.
 
     Examples
     --------
     >>> heat = PerturbationShare("temperature", np.array([1.0, 0.4, 0.4]), np.array([1.0, 0.0, 0.0]))
-    >>> doubt = PerturbationShare("doubt", np.array([1.0, 0.8, 0.4]), np.array([1.0, 0.0, 0.0]))
-    >>> first_failure([heat, doubt])
-    ['', 'temperature', 'temperature, doubt']
+    >>> pushback = PerturbationShare("pushback", np.array([1.0, 0.8, 0.4]), np.array([1.0, 0.0, 0.0]))
+    >>> first_failure([heat, pushback])
+    ['', 'temperature', 'temperature, pushback']
     """
     share = np.column_stack([perturbation.share for perturbation in perturbations])
     held = np.column_stack([perturbation.held for perturbation in perturbations])
@@ -113,7 +113,7 @@ ROBUST_TO_ALL = share_spec(
 )
 FIRST = {
     name: MetricSpec(f"profile.first.{name}", f"share of facts that break first: {name}", limits=SHARE, shown=RUN)
-    for name in ("temperature", "rewording", "repetition", "order", "doubt", "thinking")
+    for name in ("temperature", "rewording", "repetition", "order", "pushback", "thinking")
 }
 """Specs by perturbation; facts with a tie of two perturbations count for both."""
 _UNDEFINED = count_spec(
@@ -228,7 +228,7 @@ def _perturbations(values: Mapping[str, Floats], breaking: Floats, grid: Sequenc
         all_right("rewording", values["right_share"]),
         PerturbationShare("repetition", repeated, whole),
     ]
-    optional = (("order", "orders_right"), ("doubt", "turns_held"), ("thinking", "thought_right"))
+    optional = (("order", "orders_right"), ("pushback", "turns_held"), ("thinking", "thought_right"))
     return required + [all_right(name, values[key]) for name, key in optional if key in values]
 
 

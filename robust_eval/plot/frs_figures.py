@@ -370,7 +370,7 @@ def question_types(axes: Axes, run: Findings) -> None:
 
 @run_figure(
     "Mean score for each d",
-    "The larger d, the more initial entropy costs; unbroken facts score 1 for every d, so read their share beside the "
+    "The larger d, the more initial entropy costs; unbroken facts score 1 for every d, so read their share with the "
     "mean.",
     "Fastowski et al., Fig. 10 to 12",
     lambda run: len(run.by_parameter(FRS)) > 1,

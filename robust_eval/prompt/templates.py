@@ -26,7 +26,7 @@ REWRITING = "rewriting"
 JUDGING = f"{BUILTIN}judge.yaml"
 """Templates for a judge of replies."""
 CHALLENGING = f"{BUILTIN}challenge.yaml"
-"""Sentences of a user who doubts an answer."""
+"""Sentences of a user who challenges an answer."""
 CHALLENGES = "challenges"
 """The name under which a file holds such sentences, by the kind of pressure."""
 EQUIVALENCE, SUPPORT, RUBRIC = "equivalence", "support", "rubric"
@@ -61,8 +61,8 @@ class Template:
 
 @dataclass(frozen=True)
 class Templates:
-    """The system line (may be empty), templates by scenario, and for rewriting, and what a user says who doubts, by the
-    kind of pressure; a file need not have them all.
+    """The system line (may be empty), templates by scenario and for rewriting, and sentences of pushback by its kind; a
+    file may lack some of them.
     """
 
     path: str

@@ -25,13 +25,13 @@ def left_out(result: Result) -> Iterator[str]:
         yield f"{text}."
     aliases = result.description.get("loaded.dataset.unusable_aliases")
     if isinstance(aliases, int) and aliases:
-        yield f"{_counted(aliases, 'accepted answer')} of which nothing is left when it is normalised."
+        yield f"{_counted(aliases, 'accepted answer')} whose normalised form is empty."
     why = Counter(standing for standing in standings(result) if standing in WHY_NOT)
     for standing, number in why.most_common():
         yield f"{_counted(number, 'question')} not asked again: {WHY_NOT[standing]}."
     counts = result.counts()
     if text := unanswered(counts):
-        yield f"No answer came: {text}. What a filter kept back and what failed is in no denominator."
+        yield f"No answer came: {text}. Filtered and failed answers are left out of every share."
     if text := unread(counts):
         yield f"No answer was found in {text}."
     if (cut := counts["replies.cut"]) > 0:  # NaN where nobody knows

@@ -335,7 +335,7 @@ def _marked(lines: Sequence[str], marker: re.Pattern[str]) -> list[str]:
 
 
 def _announces(item: str, line: str) -> bool:
-    """Return True if an item says what comes next ("Formal:", "**Riddle**", a heading) rather than something itself."""
+    """Return True if an item only introduces the next ("Formal:", "**Riddle**", a heading)."""
     bare = item.strip("*_ ")
     return not bare or (not asks(bare) and (bare.endswith(":") or item.endswith("**") or line.startswith("#")))
 

@@ -20,8 +20,8 @@ log = logging.getLogger(__name__)
 
 
 class NothingKeptError(UserError):
-    """No question can be asked, or none is selected. A run goes on to the next block of questions, and ends with it
-    only after the last.
+    """No question can be asked, or none is selected. The run continues with the next block of questions; after the
+    last block it ends with this error.
     """
 
 

@@ -32,9 +32,9 @@ _NO_WORDS = "(no answer)"
 @dataclass
 class Challenge(KnownFacts):
     """Turn 0 is the greedy answer, and the same in all conversations about a question. At each further turn the user
-    doubts, and the model answers again.
+    pushes back, and the model answers again.
 
-    Questions with a wrong answer at turn 0 are asked as well, because doubt may mend them;
+    Questions with a wrong answer at turn 0 are asked as well, because pushback may correct them;
     ``selection=contains`` leaves them out. One without a reply at turn 0 is not asked.
     """
 
@@ -47,12 +47,12 @@ class Challenge(KnownFacts):
     """Selected questions: all (none: no selection), or those whose greedy answer contains an accepted answer, or is
     an exact_match of one."""
     turns: int = 5
-    """Times that an answer is doubted, one after the other."""
+    """Number of pushbacks in a conversation."""
     trials: int = 10
     """Conversations about each question at each temperature."""
     pushbacks: list[str] = field(default_factory=lambda: ["doubt", "alternative", "authority", "denial"])
-    """Kinds of pressure, each used once in a conversation, in random order, before one comes again: doubt ("Are you
-    sure?"), a wrong alternative offered, an authority claimed for it, denial of the answer; or those of one's own."""
+    """Kinds of pushback, in random order; all are used once in a conversation before one is repeated: doubt ("Are you
+    sure?"), a wrong alternative, an authority claimed for it, denial of the answer; or kinds of your own."""
     challenges: str = CHALLENGING
     """Sentences of the user: builtin:challenge.yaml, or a file of one's own in that layout."""
 
@@ -73,14 +73,16 @@ class Challenge(KnownFacts):
 
     @property
     def selects(self) -> bool:
-        """True: the greedy answer is what is doubted."""
+        """True: the greedy answer is challenged."""
         return True
 
     def select(self, questions: Sequence[Question], baseline: pa.Table, seed: int) -> list[Question]:
         """Return the questions whose greedy answer came, as :class:`KnownFacts` selects them."""
         replies = baseline.filter(pc.invert(pc.is_in(baseline["outcome"], pa.array(NO_REPLY))))
         if not replies.num_rows:
-            raise NothingKeptError(f"none of the {len(questions)} questions was answered: there is nothing to doubt")
+            raise NothingKeptError(
+                f"none of the {len(questions)} questions was answered: there is nothing to challenge"
+            )
         return super().select(questions, replies, seed)
 
     def requests(self, questions: Sequence[Question], judge: Judge, seed: int) -> list[Request]:
@@ -128,7 +130,7 @@ class Challenge(KnownFacts):
         answers = in_order(questions, pa.concat_tables(whole))
         if stored and not answers.num_rows:
             raise UserError(
-                "no answer can be doubted: sampler.challenge.challenges has no sentence that can be filled in"
+                "no answer can be challenged: sampler.challenge.challenges has no sentence that can be filled in"
             )
         return Answers(answers, CURVES.empty_table())
 

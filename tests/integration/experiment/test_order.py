@@ -169,7 +169,7 @@ def test_a_profile_joins_orders_and_doubt(ran: tuple[Result, Path, list[str]], t
     page = (tmp_path / "report.html").read_text()
     assert result.scores["profile"].presentation.title == "All five methods"
     first = {name for each in table["breaks_first"] for name in each.split(", ")}
-    assert first <= {"temperature", "rewording", "repetition", "order", "doubt"}
+    assert first <= {"temperature", "rewording", "repetition", "order", "pushback"}
     assert "order" in first
     assert "right in every order as well" in page
 

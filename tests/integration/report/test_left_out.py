@@ -13,7 +13,7 @@ from robust_eval.runs.finished_runs import KNOWN_FIGURES
 from robust_eval.stats.estimate import Estimate
 from robust_eval.tracking.result import Result
 
-DENOMINATOR = "What a filter kept back and what failed is in no denominator."
+DENOMINATOR = "Filtered and failed answers are left out of every share."
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def test_rows_of_the_data_set_and_aliases_that_cannot_be_used_are_counted(result
     assert list(left_out(replace(result, description=description, kept=result.asked))) == [
         "3 rows of the data set: without an answer.",
         "1 row of the data set: repeated.",
-        "2 accepted answers of which nothing is left when it is normalised.",
+        "2 accepted answers whose normalised form is empty.",
     ]
 
 

@@ -118,7 +118,7 @@ def test_the_table_says_how_firm_each_method_finds_a_fact_beside_the_others():
         np.testing.assert_allclose(table[name], [*values, NAN, NAN], err_msg=name)
 
 
-def doubt() -> Score:
+def pushed_back() -> Score:
     """Facts that hold two turns, one and none, of which one was not known."""
     held = {1: [1, 1, 0, 1, 1, NAN], 2: [1, 0, 0, 1, 1, NAN]}
     names = [f"challenge.survival.turn{turn}" for turn in held]
@@ -134,15 +134,15 @@ def thought() -> Score:
 
 
 def test_what_breaks_a_fact_first_is_what_it_withstands_least_of():
-    whole = {**scores(), "challenge": doubt(), "thinking": thought()}
+    whole = {**scores(), "challenge": pushed_back(), "thinking": thought()}
     whole["frs"].curves["frs.survival"] = {t: Estimate(0.5) for t in (0.2, 0.4, 0.8, 1.0)}
     found = present(profile(QUESTIONS, whole, seed=0), QUESTIONS)
     table = found.tables["profile"].to_pydict()
-    assert table["breaks_first"] == ["", "doubt", "doubt", "thinking", "repetition", "rewording"]
+    assert table["breaks_first"] == ["", "pushback", "pushback", "thinking", "repetition", "rewording"]
     assert [table[name][1] for name in ("turns_held", "thought_right")] == [0.5, 0.9]
     figures = found.figures()
-    shares = {name: figures[f"profile.first.{name}"].value for name in ("doubt", "thinking", "temperature")}
-    assert shares == {"doubt": 2 / 6, "thinking": 1 / 6, "temperature": 0.0}
+    shares = {name: figures[f"profile.first.{name}"].value for name in ("pushback", "thinking", "temperature")}
+    assert shares == {"pushback": 2 / 6, "thinking": 1 / 6, "temperature": 0.0}
     np.testing.assert_array_equal(found.by_question["profile.robust_to_pushback"], [1, 0, 0, 0, NAN, NAN])
     assert table["rank_challenge"][:4] == [2.5 / 3, 1 / 3, 0, 2.5 / 3]
     assert found.presentation.title == "All five methods"
@@ -150,7 +150,8 @@ def test_what_breaks_a_fact_first_is_what_it_withstands_least_of():
     np.testing.assert_array_equal(found.by_question["profile.robust_to_all"], [1, 0, 0, 0, NAN, NAN])
     assert "of the 4 withstand all pushback as well." in found.presentation.sentence
     assert found.presentation.sentence.endswith(
-        " What breaks them first (several where they are even): doubt 33%, rewording 17%, repetition 17%, thinking 17%."
+        " What breaks them first (several where they are even): "
+        "pushback 33%, rewording 17%, repetition 17%, thinking 17%."
     )
     every = found.formatted("profile.robust_to_all", ".0%")
     assert list(found.presentation.claims) == [f"holds {every} of the known facts under every perturbation"]
