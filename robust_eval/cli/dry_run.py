@@ -9,7 +9,6 @@ from robust_eval.experiment.plan import (
     Stage,
     asking_less,
     deduplicated,
-    duration,
     in_words,
     stages_of,
     total,
@@ -17,6 +16,7 @@ from robust_eval.experiment.plan import (
 from robust_eval.model.workload import ServiceLimits, Workload
 from robust_eval.report.terminal import terminal, titled
 from robust_eval.runtime.console import log_plainly
+from robust_eval.runtime.text import duration
 
 
 def dry_run(checked: Checked, multirun: bool) -> None:

@@ -31,6 +31,7 @@ from robust_eval.model.workload import Workload
 from robust_eval.question import Question
 from robust_eval.rewriter.base import Rewriter
 from robust_eval.runtime.process import Stopwatch
+from robust_eval.runtime.text import duration
 from robust_eval.sampler.base import THOUGHT, TURN, Conditions
 from robust_eval.sampler.recorded_answers import RecordedAnswers
 from robust_eval.store.answer_rows import answers_key
@@ -279,18 +280,6 @@ def asking_less(stages: Sequence[Stage]) -> list[str]:
 def total(stages: Iterable[Stage]) -> Workload:
     """Return the sum of what the stages take."""
     return sum((stage.workload() for stage in stages), start=Workload())
-
-
-def duration(seconds: float) -> str:
-    """Format a time, rounded up.
-
-    >>> duration(30), duration(5400), duration(200_000)
-    ('30 s', '1 h 30 min', '55 h 34 min')
-    """
-    if seconds < 60:
-        return f"{math.ceil(seconds)} s"
-    hours, minutes = divmod(math.ceil(seconds / 60), 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min"
 
 
 @contextmanager

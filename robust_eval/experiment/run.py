@@ -42,7 +42,7 @@ from robust_eval.metric.score import Measured, Metric, Score
 from robust_eval.question import Question, fingerprint
 from robust_eval.report.presentations import present
 from robust_eval.rewriter.base import Rewritten
-from robust_eval.runtime.console import silence_tqdm
+from robust_eval.runtime.console import heartbeat, silence_tqdm
 from robust_eval.runtime.process import Stopwatch, origin
 from robust_eval.sampler.base import Conditions
 from robust_eval.store.base import Entries, NoStore
@@ -87,7 +87,7 @@ def run(
     settings = flat(OmegaConf.to_container(composed, resolve=True))
     watch = Stopwatch()
     silence_tqdm()
-    with owned(folder, composed), ExitStack() as recorded:
+    with owned(folder, composed), heartbeat(lambda: f"{name}: still running"), ExitStack() as recorded:
 
         def start() -> Run:
             with watch.stage("tracking"):

@@ -2,6 +2,7 @@
 
 import copy
 import logging
+import math
 import os
 import signal
 import sys
@@ -9,6 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from importlib.util import find_spec
+from threading import Event, Thread
+from time import monotonic
 from typing import Any, NoReturn
 
 from rich import console
@@ -16,7 +19,12 @@ from rich.console import Console as RichConsole
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.text import Text
 
-from robust_eval.runtime.text import printable, printable_lines
+from robust_eval.runtime.text import duration, printable, printable_lines
+
+log = logging.getLogger(__name__)
+
+HEARTBEAT = 60.0
+"""Seconds between the lines on a stage where no bar is drawn."""
 
 
 class Console(console.Console):
@@ -56,10 +64,11 @@ class Formatter(logging.Formatter):
 
 
 def log_plainly() -> None:
-    """Log warnings and errors to standard error, without time or logger name."""
+    """Log warnings, errors and the progress of stages to standard error, without time or logger name."""
     handler = logging.StreamHandler()
     handler.setFormatter(Formatter("%(message)s"))
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
+    log.setLevel(logging.INFO)
 
 
 def _indented(text: str) -> str:
@@ -72,56 +81,127 @@ def silence_tqdm() -> None:
         os.environ.setdefault(switch, "1")
 
 
+class Pace:
+    """Progress of a stage by a ``clock`` in seconds: the part that is done, the rate, and the time left at that rate.
+
+    The rate is that of the time up to the last step: between the steps of a model that answers block by block, the time
+    left counts down.
+    """
+
+    def __init__(self, stage: str, total: float, unit: str, clock: Callable[[], float] = monotonic) -> None:
+        self._stage, self._total, self._unit, self._clock = stage, total, unit, clock
+        self._done, self._status = 0.0, ""
+        self._start = self._last_step = clock()
+
+    def advance(self, increment: float, status: str = "") -> None:
+        """Add the ``increment`` that is done now."""
+        self._done, self._status = self._done + increment, printable(status)
+        if increment:
+            self._last_step = self._clock()
+
+    def rate(self) -> str:
+        """Return the rate in words; empty before the first step."""
+        seconds = self._last_step - self._start
+        if not self._done or not seconds:
+            return ""
+        rate = self._done / seconds
+        return f"{rate:.1f} {self._unit}/s" if rate >= 1 else f"{1 / rate:.1f} s per {self._unit.removesuffix('s')}"
+
+    def seconds_left(self) -> float | None:
+        """Return the time left; None before the first step, and where a step takes longer than all that was left."""
+        if not self._done:
+            return None
+        left = self._start + (self._last_step - self._start) * self._total / self._done - self._clock()
+        return left if left >= 0 else 0.0 if math.isclose(self._done, self._total) else None
+
+    def in_words(self) -> str:
+        """Return what is done and left: "sampled answers: 84 of 203 (41 %), about 9 min left"."""
+        seconds = self.seconds_left()
+        so_far = f"{duration(self._clock() - self._start)} so far"
+        time = so_far if seconds is None else f"about {duration(seconds)} left"
+        percent = 100 * self._done / max(self._total, 1)
+        done = f"{self._stage}: {self._done:,.0f} of {self._total:,} ({percent:.0f} %)"
+        return ", ".join(filter(None, [done, time, self._status]))
+
+
+_stages: list[Callable[[], str]] = []
+"""Descriptions of the stages under way in this process, the innermost last."""
+
+
 @contextmanager
-def progress(stage: str, total: int, unit: str, transient: bool = False) -> Iterator[Callable[[float, str], None]]:
-    """Show a bar with rate and time left. Yields a function of the increment and a status text.
+def heartbeat(describe: Callable[[], str]) -> Iterator[None]:
+    """Log once a minute the description of the innermost stage under way, where nobody sees a bar."""
+    _stages.append(describe)
+    ended = None
+    if len(_stages) == 1 and not shows_bars(Console(stderr=True)):
+        ended = Event()
+        Thread(target=_beat, args=[ended], daemon=True).start()
+    try:
+        yield
+    finally:
+        if ended is not None:
+            ended.set()
+        _stages.remove(describe)
+
+
+def _beat(ended: Event) -> None:
+    while not ended.wait(HEARTBEAT):
+        for describe in _stages[-1:]:
+            log.info(describe())
+
+
+@contextmanager
+def progress(
+    stage: str, total: int, unit: str, transient: bool = False, clock: Callable[[], float] = monotonic
+) -> Iterator[Callable[[float, str], None]]:
+    """Show a bar with rate and time left; without a terminal, log a line a minute. Yields a function of the increment
+    and a status text.
 
     A ``transient`` bar is removed when it is done.
     """
     console = Console(stderr=True)
-    with Progress(*columns(unit), console=console, disable=not shows_bars(console), transient=transient) as bar:
+    pace = Pace(printable(stage), total, unit, clock)
+    with (
+        heartbeat(pace.in_words),
+        Progress(*columns(pace), console=console, disable=not shows_bars(console), transient=transient) as bar,
+    ):
         task = bar.add_task(printable(stage), total=total, status="")
 
-        def advance(share: float, status: str = "") -> None:
-            bar.update(task, advance=share, status=printable(status))
+        def advance(increment: float, status: str = "") -> None:
+            pace.advance(increment, status)
+            bar.update(task, advance=increment, status=printable(status))
 
         yield advance
 
 
 def shows_bars(console: RichConsole) -> bool:
     """Return True if bars can be drawn: at a terminal, or in a notebook that has the package for it."""
-    return console.is_terminal or (console.is_jupyter and find_spec("ipywidgets") is not None)
+    at_terminal = console.is_interactive and console.file.isatty()  # rich believes FORCE_COLOR that there is one
+    return at_terminal or (console.is_jupyter and find_spec("ipywidgets") is not None)
 
 
-def columns(unit: str) -> list[ProgressColumn]:
+def columns(pace: Pace) -> list[ProgressColumn]:
     """Return the columns of a bar, from left to right."""
     return [
         TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
-        _Rate(unit),
-        _TimeLeft(),
+        _Words(pace.rate),
+        _Words(lambda: _clock_time(pace.seconds_left())),
         TextColumn("{task.fields[status]}", markup=False),
     ]
 
 
-class _Rate(ProgressColumn):
-    """Rate over the whole step: blocks differ in size, so a momentary rate would jump."""
+class _Words(ProgressColumn):
+    """Text that changes with time."""
 
-    def __init__(self, unit: str) -> None:
+    def __init__(self, text: Callable[[], str]) -> None:
         super().__init__()
-        self._unit = unit
+        self._text = text
 
     def render(self, task: Task) -> Text:
-        rate = task.completed / task.elapsed if task.elapsed else 0.0
-        return Text(f"{rate:{'.1f' if rate >= 1 else '.2g'}} {self._unit}/s" if rate else "")
+        return Text(self._text())
 
 
-class _TimeLeft(ProgressColumn):
-    """Time left at this rate; known when the first block is done."""
-
-    def render(self, task: Task) -> Text:
-        if not task.completed or task.remaining is None or task.elapsed is None:
-            return Text("-:--:--", style="progress.remaining")
-        seconds = task.remaining * task.elapsed / task.completed
-        return Text(str(timedelta(seconds=round(max(seconds, 0)))), style="progress.remaining")
+def _clock_time(seconds: float | None) -> str:
+    return "-:--:--" if seconds is None else str(timedelta(seconds=round(seconds)))

@@ -23,8 +23,8 @@ from rich.text import Text
 
 import robust_eval
 from robust_eval.error import UserError
-from robust_eval.runtime.console import Console
-from robust_eval.runtime.text import printable, printable_lines
+from robust_eval.runtime.console import Console, heartbeat
+from robust_eval.runtime.text import duration, printable, printable_lines
 
 RESEND_DELAY = 0.05
 """Seconds after which an interrupt that Python has discarded is sent again."""
@@ -215,7 +215,8 @@ class Stopwatch:
         start = time.perf_counter()
         before, self._inner = self._inner, 0.0
         try:
-            yield
+            with heartbeat(lambda: f"{name}: {duration(time.perf_counter() - start)} so far"):
+                yield
         finally:
             seconds = time.perf_counter() - start
             self.seconds[name] = round(self.seconds.get(name, 0.0) + seconds - self._inner, 3)

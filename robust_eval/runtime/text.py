@@ -84,6 +84,18 @@ def signed(value: float) -> str:
     return f"+{text}" if float(text) > 0 else text
 
 
+def duration(seconds: float) -> str:
+    """Format a time, rounded up.
+
+    >>> duration(30), duration(5400), duration(200_000)
+    ('30 s', '1 h 30 min', '55 h 34 min')
+    """
+    if seconds < 60:
+        return f"{math.ceil(seconds)} s"
+    hours, minutes = divmod(math.ceil(seconds / 60), 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min"
+
+
 _WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^a-zA-Z0-9]+")
 """End of a word of a name: ``x-api-key``, ``X_API_KEY`` and ``xApiKey`` have the same three."""
 _SECRETS = frozenset(

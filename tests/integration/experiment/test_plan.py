@@ -12,7 +12,7 @@ from tiny_model import KNOWN, plain_settings, save_tiny_model
 
 from robust_eval.cli.dry_run import print_plan
 from robust_eval.error import UserError
-from robust_eval.experiment.plan import Stage, deduplicated, duration, in_words, stages_of, total
+from robust_eval.experiment.plan import Stage, deduplicated, in_words, stages_of, total
 from robust_eval.runtime import measured_choices
 from robust_eval.tracking.result import Result
 
@@ -208,10 +208,3 @@ def test_a_plan_of_a_sweep_is_refused_in_one_sentence(
     done = command("dry_run=true", "seed=1,2", f"paths.mlruns={tmp_path}")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("error: seed=1,2 has several values, which is a sweep: add -m\n")
-
-
-@pytest.mark.parametrize(
-    ("seconds", "said"), [(0.2, "1 s"), (59.5, "60 s"), (61, "2 min"), (3600, "1 h 0 min"), (100_000, "27 h 47 min")]
-)
-def test_times_are_rounded_up(seconds: float, said: str):
-    assert duration(seconds) == said

@@ -5,6 +5,8 @@ import re
 import signal
 import sys
 from importlib.machinery import ModuleSpec
+from queue import Queue
+from typing import Any
 
 import pytest
 from rich.console import Console as RichConsole
@@ -13,7 +15,7 @@ from rich.table import Table
 from unseen import HOSTILE, unseen
 
 from robust_eval.runtime import console as module
-from robust_eval.runtime.console import Console, Formatter, columns, log_plainly, progress, shows_bars
+from robust_eval.runtime.console import Console, Formatter, Pace, columns, heartbeat, log_plainly, progress, shows_bars
 
 
 def test_texts_cells_and_titles_of_others_do_nothing_but_be_seen(
@@ -92,12 +94,14 @@ class Clock:
 def shown(blocks: list[tuple[float, float]], total: float) -> list[str]:
     """Count, rate and time left at first, and after blocks of so many seconds and answers each."""
     clock = Clock()
+    pace = Pace("answers", total, "prompts", clock)
     console = RichConsole(file=io.StringIO(), width=200)
-    bar = Progress(*columns("prompts"), console=console, get_time=clock, disable=True)
+    bar = Progress(*columns(pace), console=console, get_time=clock, disable=True)
     task = bar.add_task("answers", total=total, status="")
     seen = []
     for seconds, answers in [(0.0, 0.0), *blocks]:
         clock.now += seconds
+        pace.advance(answers)
         bar.update(task, advance=answers)
         with console.capture() as text:
             console.print(bar.get_renderable())
@@ -114,33 +118,114 @@ def test_the_time_left_is_known_after_the_first_block():
     ]
 
 
-def test_a_slow_step_has_a_rate_and_hours():
-    assert shown([(1000, 1)], total=11)[-1] == "1/11 0.001 prompts/s 2:46:40"
+def test_the_time_left_counts_down_while_a_block_is_computed():
+    assert shown([(60, 20), (100, 0), (79, 0), (2, 0)], total=80)[1:] == [
+        "20/80 3.0 s per prompt 0:03:00",
+        "20/80 3.0 s per prompt 0:01:20",
+        "20/80 3.0 s per prompt 0:00:01",
+        "20/80 3.0 s per prompt -:--:--",
+    ]
+
+
+def test_nothing_is_left_when_all_is_done():
+    assert shown([(10, 20), (1, 0)], total=20)[-1] == "20/20 2.0 prompts/s 0:00:00"
+
+
+def test_a_slow_step_has_seconds_for_each_prompt_and_hours():
+    assert shown([(1000, 1)], total=11)[-1] == "1/11 1000.0 s per prompt 2:46:40"
 
 
 def test_work_that_takes_no_time_has_no_rate_and_nothing_left():
     assert shown([(0, 5)], total=10)[-1] == "5/10 0:00:00"
 
 
+def terminal() -> io.StringIO:
+    file = io.StringIO()
+    file.isatty = lambda: True
+    return file
+
+
 @pytest.mark.parametrize(
     ("settings", "widgets", "bars"),
     [
-        ({"force_terminal": True}, False, True),
-        ({"force_terminal": False}, True, False),
+        ({"file": terminal()}, False, True),
+        ({"file": terminal(), "_environ": {"TERM": "dumb"}}, True, False),
+        ({"force_terminal": True}, True, False),
         ({"force_jupyter": True}, True, True),
         ({"force_jupyter": True}, False, False),
     ],
-    ids=["terminal", "file", "notebook", "notebook without ipywidgets"],
+    ids=[
+        "terminal",
+        "terminal that moves no cursor",
+        "file with FORCE_COLOR",
+        "notebook",
+        "notebook without ipywidgets",
+    ],
 )
 def test_bars_are_drawn_where_they_can_be(
-    settings: dict[str, bool], widgets: bool, bars: bool, monkeypatch: pytest.MonkeyPatch
+    settings: dict[str, Any], widgets: bool, bars: bool, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(module, "find_spec", lambda name: ModuleSpec(name, None) if widgets else None)
-    assert shows_bars(RichConsole(file=io.StringIO(), **settings)) == bars
+    assert shows_bars(RichConsole(**({"file": io.StringIO()} | settings))) == bars
 
 
-def test_nothing_is_written_where_nobody_looks(capsys: pytest.CaptureFixture[str]):
-    with progress("answers", total=2, unit="prompts") as advance:
-        advance(1, "half")
-        advance(1, "whole")
+class Minutes:
+    """Event for which a heartbeat waits; a test says when a minute has passed."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self._passed: Queue[bool] = Queue()
+        self._waits: Queue[float] = Queue()
+
+    def wait(self, seconds: float) -> bool:
+        self._waits.put(seconds)
+        return self._passed.get()
+
+    def set(self) -> None:
+        self._passed.put(True)
+
+    def pass_one(self) -> None:
+        """Let a minute pass, and return when the heartbeat waits for the next."""
+        self.clock.now += self._waits.get()
+        self._passed.put(False)
+        self._waits.put(self._waits.get())
+
+
+@pytest.fixture
+def minutes(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> Minutes:
+    caplog.set_level(logging.INFO, module.__name__)
+    minutes = Minutes()
+    monkeypatch.setattr(module, "Event", lambda: minutes)
+    return minutes
+
+
+def test_without_a_terminal_a_line_a_minute_says_what_is_done_and_left(
+    minutes: Minutes, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+):
+    with progress("sampled answers", total=203, unit="prompts", clock=minutes.clock) as advance:
+        minutes.pass_one()
+        advance(84, "64 requests in flight")
+        minutes.pass_one()
+        minutes.pass_one()
+    assert caplog.messages == [
+        "sampled answers: 0 of 203 (0 %), 1 min so far",
+        "sampled answers: 84 of 203 (41 %), about 25 s left, 64 requests in flight",
+        "sampled answers: 84 of 203 (41 %), 3 min so far, 64 requests in flight",
+    ]
     assert capsys.readouterr() == ("", "")
+
+
+def test_the_line_is_on_the_innermost_stage(minutes: Minutes, caplog: pytest.LogCaptureFixture):
+    with heartbeat(lambda: "the run"):
+        minutes.pass_one()
+        with heartbeat(lambda: "scoring: 90 % done"):
+            minutes.pass_one()
+        minutes.pass_one()
+    assert caplog.messages == ["the run", "scoring: 90 % done", "the run"]
+
+
+def test_a_bar_needs_no_lines(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(module, "shows_bars", lambda console: True)
+    monkeypatch.setattr(module, "Thread", None)
+    with heartbeat(lambda: "the run"):
+        pass

@@ -8,7 +8,15 @@ from hypothesis import strategies as st
 from json_lines import cases
 from unseen import HOSTILE, OF_SCRIPTS, unseen
 
-from robust_eval.runtime.text import holds_password, number, printable, printable_lines, secret_setting, signed
+from robust_eval.runtime.text import (
+    duration,
+    holds_password,
+    number,
+    printable,
+    printable_lines,
+    secret_setting,
+    signed,
+)
 
 ANY = st.text(st.characters())  # also halves of characters
 KEPT = {*OF_SCRIPTS, *"\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2\U000110bd\U000110cd"} | {
@@ -106,3 +114,10 @@ def test_what_is_no_text_is_no_secret():
 @pytest.mark.parametrize(("address", "holds"), cases(__file__, "an_address_with_a_password_is_told_from_others"))
 def test_an_address_with_a_password_is_told_from_others(address: str, holds: bool):
     assert holds_password(address) == holds
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(0.2, "1 s"), (59.5, "60 s"), (61, "2 min"), (3600, "1 h 0 min"), (100_000, "27 h 47 min")]
+)
+def test_times_are_rounded_up(seconds: float, said: str):
+    assert duration(seconds) == said
