@@ -6,4 +6,4 @@
 from robust_eval.cli.main import main
 
 if __name__ == "__main__":
-    main()
+    main(default="run")

@@ -1,4 +1,4 @@
-"""Compare finished runs: ``robust-eval compare --experiment NAME``, or run ids, or folders."""
+"""Finished runs: ``robust-eval compare --experiment NAME`` (or run ids, or folders), ``plot`` and ``show``."""
 
 import argparse
 import tempfile
@@ -10,7 +10,8 @@ from robust_eval.error import UserError, first_line
 from robust_eval.plot.figure_registry import registered
 from robust_eval.report.comparison_page import write_comparison
 from robust_eval.report.figures import save_entries
-from robust_eval.report.terminal import print_comparison
+from robust_eval.report.terminal import print_comparison, print_figures, terminal
+from robust_eval.report.wording import headline_of_finished
 from robust_eval.runs.comparison import compare
 from robust_eval.runs.findings import read_findings
 from robust_eval.runs.finished_runs import FinishedRun, read_run
@@ -78,3 +79,16 @@ def plot() -> None:
         except OSError as problem:
             raise UserError(f"the figures cannot be written to {folder}: {first_line(problem)}") from problem
         Console().print(f"figures: {folder}")
+
+
+def show() -> None:
+    """Print the main figures of the run that the arguments name, or all headline figures."""
+    parser = command_parser("show", "Figures of a finished run.")
+    parser.add_argument("run", type=Path, metavar="RUN", help="folder of a finished run")
+    parser.add_argument("--all", action="store_true", help="all figures, not only the main ones")
+    arguments = parser.parse_args()
+    with command():
+        run = read_run(arguments.run)
+        kept = int(run.kept().sum())
+        title = f"{run.settings['model.name']} on {run.settings['dataset.name']}: {kept} of {run.asked} questions kept"
+        print_figures(title, headline_of_finished(run), arguments.run, terminal(), arguments.all)

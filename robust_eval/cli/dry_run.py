@@ -72,7 +72,7 @@ def print_plan(plans: Mapping[str, Sequence[Stage]]) -> None:
     if whole.cost and (sentence := _other_price(whole.cost, terms)):
         console.print(sentence)
     for budget in {each.budget for each in terms if each.budget is not None and (whole.cost or 0) > each.budget}:
-        console.print(f"The budget of {budget:,.2f} may end the run before, which then can be continued.")
+        console.print(f"The budget of {budget:,.2f} USD may end the run before, which then can be continued.")
 
 
 def _other_price(cost: float, terms: Sequence[ServiceLimits]) -> str:
@@ -82,14 +82,20 @@ def _other_price(cost: float, terms: Sequence[ServiceLimits]) -> str:
         return ""
     share = shares.pop()
     if not terms[0].batch:
-        return f"As batches, where the service takes them (model.batch=true), it costs at most {cost * share:,.3f}."
-    return f"Without batches (model.batch=false) it costs at most {cost / share:,.3f}." if share else ""
+        return f"As batches, where the service takes them (model.batch=true), it costs at most {cost * share:,.3f} USD."
+    return f"Without batches (model.batch=false) it costs at most {cost / share:,.3f} USD." if share else ""
 
 
 def _plan_table(stages: Sequence[Stage], served: bool, priced: bool) -> Table:
     table = titled("What would be asked")
     table.add_column("", overflow="fold")
-    columns = ["answers", *(["requests"] if served else []), "tokens read", "written", *(["cost"] if priced else [])]
+    columns = [
+        "answers",
+        *(["requests"] if served else []),
+        "tokens read",
+        "written",
+        *(["USD"] if priced else []),
+    ]
     for name in columns:
         table.add_column(name, justify="right")
 

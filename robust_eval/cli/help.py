@@ -24,7 +24,7 @@ from robust_eval.runtime.process import command
 from robust_eval.tracking.flat_settings import SEVERAL
 
 _EXAMPLES = (
-    ("", "the built-in facts"),
+    ("run", "the built-in facts"),
     ("model=transformers model.path=FOLDER", "a model of your own"),
     ("dataset=quiz.csv", "questions of your own"),
     ("model=gpt4o_mini dry_run=true", "what it would ask and cost"),
@@ -66,8 +66,8 @@ def print_overview() -> None:
     _print(["", f"Choose with GROUP=OPTION ({program} help GROUP says more):"])
     _print_columns((name, _summary(name)) for name in GROUPS)
     how = (
-        f"Set with GROUP.SETTING=VALUE: {program} help model=transformers explains the settings of an option, "
-        f"{program} --cfg job shows all of a run. Quote what has signs of the shell: 'metric=[frs,certainty]'."
+        f"Set with GROUP.SETTING=VALUE ({program} help model=transformers, {program} --cfg job). "
+        "Quote what has signs of the shell: 'metric=[frs,certainty]'."
     )
     _print(["", how, "", f"Commands ({program} COMMAND --help; Hydra's own options: --hydra-help):"])
     _print_columns((name, each.says) for name, each in COMMANDS.items())

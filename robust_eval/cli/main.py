@@ -26,7 +26,7 @@ class Command(NamedTuple):
 
 
 COMMANDS = {
-    "run": Command("run", "measure a model, as without the name of a command"),
+    "run": Command("run", "measure a model; may be left out before settings"),
     "compare": Command("compare", "compare finished runs"),
     "gate": Command("gate", "may a candidate replace its baseline?"),
     "baseline": Command("gate:baseline", "name runs to gate by"),
@@ -34,6 +34,7 @@ COMMANDS = {
     "label": Command("label", "say which answers are right, to correct the figures"),
     "grade": Command("graders:grade_one", "grade one reply, and show why it is right or wrong"),
     "graders": Command("graders", "compare graders with human labels"),
+    "show": Command("compare:show", "print the figures of a finished run"),
     "plot": Command("compare:plot", "draw every figure of a run on one page"),
     "import": Command("import_logs", "score logs of other harnesses, or lists of letters"),
     "export": Command("export_run", "write a run for other harnesses, or as CSV"),
@@ -45,13 +46,13 @@ COMMANDS = {
 """Every command by its name."""
 
 
-def main() -> None:
-    """Run the command that the first argument names; without one, measure a model.
+def main(default: str = "help") -> None:
+    """Run the command that the first argument names: ``run`` before settings, ``default`` without arguments.
 
     Exits with status 1 and a sentence where the first argument is a word that is no command.
     """
     silence_tqdm()
-    name = next(iter(sys.argv[1:]), "run")
+    name = next(iter(sys.argv[1:]), default)
     if name in ("--help", "-h", "--version"):
         sys.argv[1:] = []
         name = "version" if name == "--version" else "help"

@@ -249,7 +249,7 @@ def in_words(stages: Sequence[Stage]) -> str:
     if not whole.answers:
         return "nothing, every answer is there"
     bound = "at most " if any(stage.at_most for stage in stages) else ""
-    cost = "" if whole.cost is None else f", a cost of at most {whole.cost:,.2f}"
+    cost = "" if whole.cost is None else f", a cost of at most {whole.cost:,.2f} USD"
     reasoning = f" ({whole.reasoning_tokens:,} of them for reasoning)" if whole.reasoning_tokens else ""
     time = f", {duration(whole.seconds)} at least" if whole.seconds else ""
     return (

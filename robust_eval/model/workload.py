@@ -18,8 +18,8 @@ class Spending:
     """Tokens used, cost reserved for requests under way, prices and the budget.
 
     ``prompt_price``, ``completion_price`` and ``cached_price`` (of prompt tokens that the service had in its cache) are
-    for a million tokens, in the currency of ``budget``. A price of None is unknown, but that of cached tokens is then
-    the one of prompt tokens; a budget of None is no limit. ``share`` of the prices is paid: batches cost less.
+    for a million tokens, in US dollars as ``budget``. A price of None is unknown, but that of cached tokens is then the
+    one of prompt tokens; a budget of None is no limit. ``share`` of the prices is paid: batches cost less.
 
     Raises
     ------

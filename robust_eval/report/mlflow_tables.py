@@ -13,7 +13,7 @@ from robust_eval.report.comparison_page import pairs_as_data, runs_as_data, sent
 from robust_eval.report.comparison_tables import pair_table, runs_table, shortened
 from robust_eval.report.markdown import escaped, lines
 from robust_eval.report.question_table import sample
-from robust_eval.report.wording import few, few_kept, figure_table, sentence
+from robust_eval.report.wording import few, few_kept, figure_table, headline, sentence
 from robust_eval.runs.comparison import Comparison
 from robust_eval.runs.question_status import standings
 from robust_eval.tracking.result import Result
@@ -27,7 +27,7 @@ ROWS = 1000
 
 def run_note(result: Result) -> str:
     """Return the note of a run: a sentence and the headline figures."""
-    table = figure_table("Figures", result.scores.values())
+    table = figure_table("Figures", [row for score in result.scores.values() for row in headline(score)])
     return _note([sentence(result), few_kept(result)], [table], "report.html")
 
 

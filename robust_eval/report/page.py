@@ -64,6 +64,11 @@ def write_page(result: Result, figures: Sequence[SavedFigure], path: Path) -> No
     """Write the page, with the SVG files of the figures embedded."""
     columns = number_columns(result)
     selection = chosen(result, columns, MAX_QUESTIONS)
+    tables = {
+        score.presentation.title or name: headline(score)
+        for name, score in result.scores.items()
+        if not score.presentation.tables_alone
+    }
     page = template("page.html.jinja").render(
         result=result,
         headline=sentence(result),
@@ -71,16 +76,12 @@ def write_page(result: Result, figures: Sequence[SavedFigure], path: Path) -> No
         claims=claims(result),
         scale=next((score.presentation.scale for score in result.scores.values() if score.presentation.scale), None),
         warned=list(warnings(result)),
-        main=[row for score in result.scores.values() for row in main_figures(score)],
+        main=main_figures([row for rows_of_metric in tables.values() for row in rows_of_metric]),
         few=few,
         bounds=bounds,
         setup=_setup(result),
         corrected=corrected_part(result.scores.get(CORRECTED)),
-        tables={
-            score.presentation.title or name: headline(score)
-            for name, score in result.scores.items()
-            if not score.presentation.tables_alone
-        },
+        tables=tables,
         figures=[(figure.entry, drawing(figure.svg, figure.entry.name)) for figure in figures],
         closer=len(columns) > 1,
         chosen=selection,

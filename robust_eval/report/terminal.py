@@ -1,7 +1,9 @@
 """Terminal output before a run samples, and at the end of a run, a job of a sweep, and a comparison."""
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from shlex import quote
 
 import pyarrow.compute as pc
 from rich.console import JustifyMethod, OverflowMethod
@@ -14,12 +16,16 @@ from robust_eval.report.comparison_tables import figure_cell
 from robust_eval.report.left_out import not_known, unanswered, unasked, unread
 from robust_eval.report.opening import opening
 from robust_eval.report.warnings import of_draws, of_letters, remedy, uncertain
-from robust_eval.report.wording import few, few_kept, figure_table, sentence
+from robust_eval.report.wording import Row, few, few_kept, figure_table, headline, main_figures
 from robust_eval.runs.comparison import Comparison
 from robust_eval.runtime.console import Console
 from robust_eval.tracking.result import Result
 from robust_eval.tracking.run_folder import COMPARISON_PAGE, GRADED
 
+NARROW = 72
+"""Columns of a console below which a table of figures has no column for intervals."""
+WIDE = 200
+"""Columns of a console that is no terminal."""
 WORD = 40
 """Maximum characters of an unbroken word in a label."""
 
@@ -27,10 +33,10 @@ WORD = 40
 def print_summary(result: Result, folder: Path, store: str, ui_command: str | None) -> None:
     """Print the headline figures, and the paths of the files."""
     title = f"{result.name}: {len(result.kept)} of {len(result.candidates())} questions kept"
-    shown = [score for score in result.scores.values() if not score.presentation.tables_alone]
+    figures = [score for score in result.scores.values() if not score.presentation.tables_alone]
     console = terminal()
     console.print()
-    console.print(printed(figure_table(title, shown), overflow="ellipsis"))
+    print_figures(title, [row for score in figures for row in headline(score)], folder, console)
     if warning := few_kept(result):
         console.print(warning)
     if text := unasked(result):
@@ -57,6 +63,22 @@ def print_summary(result: Result, folder: Path, store: str, ui_command: str | No
     console.print(f"store:   {store}")
     if ui_command:
         console.print(f"tracker: {ui_command}")
+
+
+def print_figures(title: str, rows: Sequence[Row], folder: Path, console: Console, whole: bool = False) -> None:
+    """Print the main figures of the run in a folder, and the command that shows the others; the ``whole`` prints all.
+
+    In a narrow window the interval stands below the value.
+    """
+    shown = rows if whole else main_figures(rows)
+    if console.width < NARROW:
+        cells = [[Cell(row.label), Cell(row.value, row.interval), Cell(row.questions)] for row in shown]
+        table = Table(title, ["figure", "value, 95 % interval", "n"], cells)
+    else:
+        table = figure_table(title, shown)
+    console.print(printed(table))
+    if len(shown) < len(rows):
+        console.print(f"{len(rows) - len(shown)} more: robust-eval show {quote(str(folder))} --all")
 
 
 def print_tables(score: Score, console: Console) -> None:
@@ -89,14 +111,17 @@ def _spent(counts: Mapping[str, float], cost: object) -> str:
             reasoning = f" ({reasoning_tokens:,.0f} of them reasoning)" if reasoning_tokens else ""
             cache_text = f" ({cached:,.0f} of them from a cache)" if cached else ""
             stages.append(f"{stage} {prompt:,.0f}{cache_text} + {completion:,.0f}{reasoning}")
-    price = "" if cost is None else f"; this run cost {cost:,.4f}"
+    price = "" if cost is None else f"; this run cost {cost:,.4f} USD"
     return f"tokens (prompt + completion): {', '.join(stages)}{price}" if stages else ""
 
 
 def print_job(result: Result, folder: Path) -> None:
-    """Print a job of a sweep in one sentence."""
-    text = " ".join(filter(None, [sentence(result), few_kept(result)]))
-    terminal().print(f"{result.name}: {text} ({folder / 'report.html'})")
+    """Print a job of a sweep in one line: the figure that represents it, and its report."""
+    rows = [row for score in result.scores.values() for row in headline(score)]
+    row = min(rows, key=lambda row: row.rank)
+    interval = f" ({row.interval})" if row.interval else ""
+    kept = f"{len(result.kept)} of {len(result.candidates())} questions kept"
+    terminal().print(f"{result.name}: {kept}; {row.label}: {row.value}{interval}; {folder / 'report.html'}")
 
 
 def print_comparison(compared: Comparison, folder: Path) -> None:
@@ -142,5 +167,8 @@ def titled(title: str) -> RichTable:
 
 
 def terminal() -> Console:
-    """Return the console where results are shown."""
-    return Console()
+    """Return the console where results are shown. Tables have all the width that they need where there is no window."""
+    console = Console()
+    if "COLUMNS" not in os.environ and not any(map(os.isatty, range(3))):
+        console.width = WIDE
+    return console

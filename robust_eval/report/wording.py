@@ -3,16 +3,28 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from robust_eval.metric.metric_spec import DETAIL
+from robust_eval.metric.metric_spec import (
+    DETAIL,
+    HEADLINE,
+    MetricSpec,
+    curve_and_temperature,
+    headline_temperatures,
+    point,
+)
 from robust_eval.metric.presentation import Cell, Table
 from robust_eval.metric.score import Score, question_groups
 from robust_eval.prompt.arrangement import GIVEN
 from robust_eval.question import QUESTION_TYPES
+from robust_eval.runs.finished_runs import FinishedRun
 from robust_eval.runs.question_status import standings
 from robust_eval.runtime.text import number
-from robust_eval.stats.estimate import interval
+from robust_eval.stats.estimate import Estimate, interval
 from robust_eval.stats.interval import MIN_UNITS, independent
 from robust_eval.tracking.result import Result
+
+MAX_ROWS = 12
+"""Maximum number of main figures."""
+_FIRST, _SECOND, _NUMBERED, _OTHER, _NEVER = range(5)
 
 
 class Row(NamedTuple):
@@ -23,6 +35,8 @@ class Row(NamedTuple):
     interval: str
     questions: str
     """Number of its questions, or empty."""
+    rank: int = _OTHER
+    """Place among the figures from which the main ones are taken, the lowest first."""
 
 
 def headline(score: Score) -> list[Row]:
@@ -30,32 +44,63 @@ def headline(score: Score) -> list[Row]:
     figures = score.figures()
     declared = {name: about for name in score.headline().figures() if (about := score.about(name))}
     names = [name for name, about in declared.items() if about.shown != DETAIL]
-    return [_row(score, name) for name in names or figures]
+    if not names:
+        return [_row(name, None, figures[name], score.n(name), score.reasons.get(name)) for name in figures]
+    ranks = _ranks(score.declared, names)
+    return [
+        _row(name, declared[name], figures[name], score.n(name), score.reasons.get(name), ranks.get(name, _NEVER))
+        for name in names
+    ]
 
 
-def figure_table(title: str, scores: Iterable[Score]) -> Table:
-    """Return the headline figures of scores as a table."""
-    rows = [[*map(Cell, row)] for score in scores for row in headline(score)]
-    return Table(title, ["figure", "value", "95 % interval", "questions"], rows)
+def headline_of_finished(run: FinishedRun) -> list[Row]:
+    """Return the headline figures of a finished run."""
+    points = {point(name, t) for name, curve in run.curves.items() for t in headline_temperatures(curve)}
+    declared = {
+        name: about
+        for name in run.figures
+        if (about := run.about(name)) and about.shown != DETAIL and (name in points or not curve_and_temperature(name))
+    }
+    ranks = _ranks(run.declared, list(declared))
+    return [
+        _row(name, about, run.figures[name], run.n(name), None, ranks.get(name, _NEVER))
+        for name, about in declared.items()
+    ]
 
 
-def _row(score: Score, name: str) -> Row:
-    about, estimate, n = score.about(name), score.figures()[name], score.n(name)
-    label, form = (about.words, about.form) if about and about.shown != DETAIL else (name, ".3f")
-    value = score.reasons.get(name) or number(estimate.value, form)
-    return Row(label, value, interval(estimate), "" if n is None else f"{n:,}")
+def figure_table(title: str, rows: Iterable[Row]) -> Table:
+    """Return figures as a table."""
+    cells = [[*map(Cell, row[:4])] for row in rows]
+    return Table(title, ["figure", "value", "95 % interval", "n"], cells)
 
 
-def main_figures(score: Score) -> list[Row]:
-    """Return the main figures among :func:`headline`: primary ones and those with a short heading, of a curve the point
-    nearest to t = 1.
+def _row(
+    name: str, about: MetricSpec | None, estimate: Estimate, n: int | None, reason: str | None, rank: int = _OTHER
+) -> Row:
+    label, form = (about.words, about.form) if about else (name, ".3f")
+    return Row(label, reason or number(estimate.value, form), interval(estimate), "" if n is None else f"{n:,}", rank)
+
+
+def _ranks(declared: Iterable[MetricSpec], names: Sequence[str]) -> dict[str, int]:
+    """Return the ranks of the main figures among these: first the primary ones, then those with a short heading, the
+    primary ones at further numbers, and other means. Of a curve it is the point nearest to t = 1.
     """
-    figure_names = []
-    for figure in score.declared:
-        if (figure.primary or figure.short) and figure.shown != DETAIL:
-            names = figure.standing(score.figures())
-            figure_names += names if "{}" in figure.name else names[:1]
-    return [_row(score, name) for name in figure_names]
+    ranks: dict[str, int] = {}
+    for figure in declared:
+        standing = figure.standing(names)
+        if figure.primary and figure.numbered:
+            ranks |= dict.fromkeys(standing, _NUMBERED)
+        if figure.primary or figure.short or (figure.mean and figure.shown == HEADLINE and not figure.numbered):
+            ranks |= dict.fromkeys(standing[:1], _FIRST if figure.primary else _SECOND if figure.short else _OTHER)
+    return ranks
+
+
+def main_figures(rows: Sequence[Row]) -> list[Row]:
+    """Return the main figures among these, in their order; all of at most :data:`MAX_ROWS`."""
+    if len(rows) <= MAX_ROWS:
+        return list(rows)
+    places = sorted((place for place, row in enumerate(rows) if row.rank != _NEVER), key=lambda place: rows[place].rank)
+    return [rows[place] for place in sorted(places[:MAX_ROWS])]
 
 
 def sentence(result: Result) -> str:

@@ -54,6 +54,7 @@ class Formatter(logging.Formatter):
         return super().format(record)
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
+        record.message = record.message.replace("\t", " ").strip()  # Hydra indents the jobs of a sweep by a tab
         return printable(super().formatMessage(record))
 
     def formatException(self, ei: Any) -> str:  # noqa: N802

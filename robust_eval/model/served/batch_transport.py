@@ -217,7 +217,7 @@ class BatchTransport:
                 price = self._max_price(call)
                 if not self.spending.allows(whole + price):
                     if not names and not has_batches:
-                        self._attempts.end_over_budget(f"{self.spending.spent:.4f}")
+                        self._attempts.end_over_budget(f"{self.spending.spent:.4f} USD")
                     return names, b"".join(lines), whole
                 body = service.body(
                     call.request.prompt, capabilities.system_role, request_body(self.settings, capabilities, call)

@@ -65,13 +65,13 @@ class ServiceSettings(ModelConfig):
     max_error_rate: float = 0.1
     """Maximum share of questions whose answer fails after all retries; a run above it stops, and can be resumed."""
     prompt_price: float | None = None
-    """Price of a million tokens of prompts; null: unknown."""
+    """Price of a million tokens of prompts, in US dollars; null: unknown."""
     completion_price: float | None = None
-    """Price of a million tokens of completions; null: unknown."""
+    """Price of a million tokens of completions, in US dollars; null: unknown."""
     cached_price: float | None = None
-    """Price of a million prompt tokens from the service's cache; null: the price of other prompt tokens."""
+    """Price of a million cached prompt tokens, in US dollars; null: the price of other prompt tokens."""
     budget: float | None = None
-    """Maximum cost of a run, in the currency of the prices; a run stops before it, and can be resumed."""
+    """Maximum cost of a run, in US dollars; a run stops before it, and can be resumed."""
 
     remote = True
 

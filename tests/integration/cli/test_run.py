@@ -88,6 +88,13 @@ def test_help_is_the_overview_wherever_it_is_asked_for(shell: Shell, tmp_path: P
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_command_alone_is_answered_with_help(shell: Shell, tmp_path: Path):
+    shown = shell.python(["-m", "robust_eval"], tmp_path)
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert shown.stdout == shell.python(["-m", "robust_eval", "--help"], tmp_path).stdout
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_options_of_hydra_are_told_by_its_own_help(shell: Shell):
     assert shell.python(["run.py", "--hydra-help"]).stdout.startswith("Hydra (")
 

@@ -294,7 +294,7 @@ def test_the_quickstart_knows_what_the_terminal_says(documented: Commands):
     ran = documented.run(SMOKE, "quickstart.md")
     first, _, _ = PAGES["quickstart.md"].partition("## The first measurement")
     named = re.findall(r"^\| `(.+?)` \|", first, flags=re.MULTILINE)
-    assert len(named) == 8
+    assert len(named) == 9
     assert [words for words in named if words not in ran.stdout + ran.stderr] == []
 
 

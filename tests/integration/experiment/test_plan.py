@@ -84,7 +84,7 @@ def test_a_plan_asks_nothing_and_says_what_the_run_then_asks(
     assert figures["tokens.answering.completion"] <= total(before).completion_tokens
     (said,) = [record.message for record in caplog.records if record.message.startswith("to be asked: ")]
     assert said.startswith("to be asked: 54 answers in 18 requests, about ")  # four answers come with one request
-    assert said.endswith(" a cost of at most 0.00, 1 s at least")
+    assert said.endswith(" a cost of at most 0.00 USD, 1 s at least")
     again = len(server.received)
     assert counts(plan(*SWEEP)) == [("sampled answers", 6, 0, False)]
     assert in_words(plan(*SWEEP)) == "nothing, every answer is there"
@@ -174,7 +174,7 @@ def test_a_plan_is_shown_with_what_is_not_known_of_it(plan: Plan, capsys: pytest
     print_plan({"": plan(*priced, "model.budget=0.01")})
     shown = capsys.readouterr().out
     assert "Time: no limit is set; 64 requests at once of one second each would take " in shown
-    assert "The budget of 0.01 may end the run before, which then can be continued." in shown
+    assert "The budget of 0.01 USD may end the run before, which then can be continued." in shown
 
 
 @pytest.mark.parametrize(

@@ -16,11 +16,13 @@ from experiments import configuration, run_experiment
 from own_metric import Held
 from tiny_model import save_tiny_model
 
-from robust_eval.cli.compare import plot
+from robust_eval.cli.compare import plot, show
 from robust_eval.error import UserError
 from robust_eval.metric.frs_specs import FRS
 from robust_eval.plot.figure_files import save
 from robust_eval.plot.figure_registry import RegisteredFigure, registered
+from robust_eval.report.terminal import print_summary
+from robust_eval.report.wording import headline
 from robust_eval.runs.findings import findings, read_findings
 from robust_eval.tracking.result import Result
 
@@ -148,6 +150,46 @@ def test_places_are_shortened_and_texts_are_not(tmp_path: Path):
     assert paths
     assert not any(re.search(r"\.\d{3}", path) for path in paths)
     plt.close(canvas)
+
+
+def figure_rows(text: str) -> list[list[str]]:
+    """The rows of the first table of figures in a terminal's text."""
+    table, _, _ = text.partition("└")
+    return [[cell.strip() for cell in line.split("│")[1:-1]] for line in table.splitlines() if line.startswith("│")]
+
+
+def test_a_run_ends_with_twelve_figures_and_a_command_shows_them_and_the_others(
+    ran: tuple[Result, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    result, folder = ran
+    monkeypatch.setenv("COLUMNS", "200")
+    print_summary(result, folder, "store", None)
+    ended = capsys.readouterr().out
+
+    def shown(*options: str) -> str:
+        monkeypatch.setattr(sys, "argv", ["robust-eval show", str(folder), *options])
+        show()
+        return capsys.readouterr().out
+
+    main, every = figure_rows(ended), figure_rows(shown("--all"))
+    assert len(main) == 12
+    assert figure_rows(shown()) == main
+    assert [row for row in every if row in main] == main
+    assert f"\n{len(every) - 12} more: robust-eval show {folder} --all\n" in ended
+    assert len(every) == sum(len(headline(score)) for score in result.scores.values())
+    assert "more:" not in shown("--all")
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80])
+def test_the_table_of_figures_fits_its_window(
+    ran: tuple[Result, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], columns: int
+):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr(sys, "argv", ["robust-eval show", str(ran[1])])
+    show()
+    table, _, _ = capsys.readouterr().out.partition("└")
+    assert max(map(len, table.splitlines()[1:])) <= columns
+    assert "…" not in table
 
 
 def test_a_link_in_a_folder_does_not_say_where_figures_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys):

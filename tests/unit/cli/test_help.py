@@ -32,7 +32,7 @@ def test_the_overview_stands_on_one_screen_and_names_every_group(said, columns: 
     assert lines[:3] == [
         "Measure how robustly a language model knows what it gets right.",
         "",
-        "  robust-eval                                       the built-in facts",
+        "  robust-eval run                                   the built-in facts",
     ]
     assert "  metric      how scored: frs, agreement, certainty, challenge, order, thinking" in lines
     assert {line.split()[0] for line in lines if line.startswith("  ")} >= {*SCHEMAS, "experiment", "compare", "help"}
@@ -85,7 +85,9 @@ def test_every_setting_has_a_docstring(group: str):
 
 def test_a_setting_has_the_value_of_its_option_and_the_docstring_of_its_class():
     found = {setting.name: setting for setting in settings("model", "gpt4o_mini")}
-    assert found["model.completion_price"][1:] == ("0.6", "Price of a million tokens of completions; null: unknown.")
+    price = found["model.completion_price"]
+    assert price.value == "0.6"
+    assert price.purpose == "Price of a million tokens of completions, in US dollars; null: unknown."
 
 
 @dataclass

@@ -5,8 +5,10 @@ import pyarrow as pa
 import pytest
 from json_lines import cases
 
+from robust_eval.metric.metric_spec import RUN, MetricSpec
+from robust_eval.metric.score import Score
 from robust_eval.question import Question
-from robust_eval.report.wording import asked_words, few
+from robust_eval.report.wording import asked_words, few, headline, main_figures
 from robust_eval.stats.estimate import Estimate, bounds, interval, with_interval
 
 
@@ -26,6 +28,34 @@ def test_below_30_questions_an_interval_is_a_warning(questions, grouped, said):
 
 def test_from_30_questions_on_and_of_none_nothing_is_said():
     assert [few(n, grouped) for n in (0, 30, 6000) for grouped in (False, True)] == [""] * 6
+
+
+def test_the_main_figures_are_first_those_that_stand_for_a_run_then_other_means_at_temperature_1():
+    specs = [
+        MetricSpec("first.d{}", "score {}", primary=True),
+        MetricSpec("first.mean", "mean"),
+        MetricSpec("first.count", "count", shown=RUN, mean=False),
+        MetricSpec("second.curve", "curve", short="curve"),
+        MetricSpec("second.kappa", "κ", mean=False),
+        MetricSpec("second.place{}", "place {}"),
+    ]
+    names = ["first.count", *(f"first.d{d}" for d in range(9)), *(f"second.place{place}" for place in range(3))]
+    score = Score(
+        values=dict.fromkeys([*names, "second.kappa", "first.mean"], Estimate(0.5)),
+        curves={"second.curve": dict.fromkeys((0.2, 1.0, 2.0), Estimate(0.5))},
+        declared=specs,
+    )
+    rows = headline(score)
+    assert len(rows) == 18
+    scores = [f"score {d}" for d in range(9)]
+    assert [row.label for row in main_figures(rows)] == [*scores, "mean", "curve at t = 1"]
+    more = Score(values={f"first.d{d}": Estimate(0.5) for d in range(20)}, declared=specs)
+    assert [row.label for row in main_figures(headline(more))] == [f"score {d}" for d in range(12)]
+
+
+def test_few_figures_are_all_main_figures():
+    rows = headline(Score(values={f"mine.{place}": Estimate(0.5) for place in range(12)}))
+    assert main_figures(rows) == rows
 
 
 def test_bounds_have_the_digits_that_tell_them_apart():

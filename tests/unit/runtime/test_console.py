@@ -60,6 +60,10 @@ def test_a_message_is_one_line_whatever_it_quotes():
     assert unseen(said) == set()
 
 
+def test_an_indented_message_begins_at_the_margin():
+    assert Formatter("[HYDRA] %(message)s").format(record("\t#0 : seed=0\tdone")) == "[HYDRA] #0 : seed=0 done"
+
+
 def test_no_line_of_a_traceback_looks_like_one_of_the_log():
     try:
         raise ValueError(f"first{HOSTILE}\nINFO forged")

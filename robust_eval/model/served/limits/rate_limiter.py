@@ -351,7 +351,7 @@ class LocalRateLimiter:
                 self._settled.clear()
                 await self._settled.wait()
             if not self.spending.allows(price):
-                raise OverBudgetError(f"{self.spending.spent:.4f}")
+                raise OverBudgetError(f"{self.spending.spent:.4f} USD")
             self.spending.reserved.append(price)
             try:
                 yield permit
@@ -373,7 +373,8 @@ class LocalRateLimiter:
     def status(self) -> str:
         """Return requests in flight and the cost so far."""
         window = f"{self._paces[-1].in_flight} at once" if self._paces else ""
-        return ", ".join(filter(None, (window, f"cost {self.spending.spent:.4f}" if self.spending.has_prices else "")))
+        cost = f"cost {self.spending.spent:.4f} USD" if self.spending.has_prices else ""
+        return ", ".join(filter(None, (window, cost)))
 
     def description(self) -> dict[str, Any]:
         """Return the figures of all queues together."""

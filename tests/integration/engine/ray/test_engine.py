@@ -340,7 +340,9 @@ def test_actors_keep_the_limit_of_a_server_and_the_budget_together(
             """The answers, each of which costs 5."""
             return ask(engine, OpenAI("served", "served", **settings, max_concurrency=3, budget=budget), asked, store)
 
-        with pytest.raises(UserError, match=r"^the budget of 100 is spent .*\(100\.0000 so far\); .* in the store$"):
+        with pytest.raises(
+            UserError, match=r"^the budget of 100 USD is spent .*\(100\.0000 USD so far\); .* in the store$"
+        ):
             run(Ray(address, actors=2, block_size=5), 100)
         assert len(server.received) == 20
         assert run(Local(), 1000)["text"].to_pylist() == ["Paris"] * 40

@@ -375,8 +375,8 @@ def undisturbed(instant: str) -> pa.Table:
             {},
             {"prompt_price": 0.0, "completion_price": 1e6, "budget": 90.0},
             (
-                r"the budget of 90 is spent but for what one more request may cost \(\d+\.0000 so far\); a larger "
-                "model.budget goes on; what was answered is in the store"
+                r"the budget of 90 USD is spent but for what one more request may cost \(\d+\.0000 USD so far\); a "
+                "larger model.budget goes on; what was answered is in the store"
             ),
         ),
         (
@@ -422,11 +422,11 @@ def test_a_budget_is_never_exceeded(instant: str, known: Callable[[Capabilities]
     model = config(instant, prompt_price=1e6, completion_price=1e6, budget=500.0).load()
     requests = questions(REQUESTS)
     model.check(requests)
-    with pytest.raises(UserError, match="the budget of 500 is spent"):
+    with pytest.raises(UserError, match="the budget of 500 USD is spent"):
         list(model.complete(requests, {request.item for request in requests}))
     assert 300 < model.spending.spent <= 500
     assert model.description()["cost"] == model.spending.spent
-    assert model.status().endswith(f"cost {model.spending.spent:.4f}")
+    assert model.status().endswith(f"cost {model.spending.spent:.4f} USD")
 
 
 @pytest.mark.parametrize("problem", [RuntimeError("the disk fell out"), KeyboardInterrupt()], ids=["crash", "Ctrl-C"])
@@ -1179,12 +1179,12 @@ def test_the_description_says_what_the_server_can_do_and_how_it_kept_up(
 def test_the_status_says_how_many_are_under_way_and_what_was_spent(known: Callable[[Capabilities], None], instant: str):
     known(TWO)
     free, priced = config(instant).load(), config(instant, prompt_price=1e6, completion_price=0.0).load()
-    assert (free.status(), priced.status()) == ("", "cost 0.0000")
+    assert (free.status(), priced.status()) == ("", "cost 0.0000 USD")
     for model in (free, priced):
         model.check(questions(2))
         list(model.complete(questions(2), {request.item for request in questions(2)}))
     assert free.status() == "0 at once"
-    assert priced.status() == f"0 at once, cost {priced.spending.spent:.4f}"
+    assert priced.status() == f"0 at once, cost {priced.spending.spent:.4f} USD"
 
 
 # ------------------------------------------------------------------------------------- servers that go wrong
@@ -1272,7 +1272,7 @@ def test_a_budget_counts_answers_that_were_lost_on_the_way(known: Callable[[Capa
     known(TWO)
     with Proxy(instant, faults=["truncated"], rate=0.7, seed=1) as proxy:
         priced = config(proxy.base_url, max_concurrency=2, prompt_price=0.0, completion_price=1e6, budget=60.0)
-        with pytest.raises(UserError, match="the budget of 60 is spent"):
+        with pytest.raises(UserError, match="the budget of 60 USD is spent"):
             ask(priced, NoStore(), questions(REQUESTS))
         billed = sum(stub.answer(body, chat=True)["usage"]["completion_tokens"] for body in proxy.good)
     assert billed <= 60
@@ -1282,7 +1282,7 @@ def test_a_budget_ends_a_run_also_where_the_server_counts_no_tokens(known: Calla
     known(TWO)
     with scripted(lambda body, headers: (200, good(body) | {"usage": None})) as url:
         priced = config(url, prompt_price=0.0, completion_price=1e6, budget=60.0)
-        with pytest.raises(UserError, match="the budget of 60 is spent"):
+        with pytest.raises(UserError, match="the budget of 60 USD is spent"):
             ask(priced, NoStore(), questions(REQUESTS))
 
 

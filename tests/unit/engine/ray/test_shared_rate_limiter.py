@@ -24,7 +24,7 @@ def test_what_the_service_counts_is_paid_and_what_was_reserved_is_free_again():
         number = await gate.enter(10, 10)
         waiting = asyncio.ensure_future(gate.enter(20, 10))
         await gate.leave(number, Noted(kind="succeeded", counted=[(5, 3)]))
-        with pytest.raises(OverBudgetError, match=r"^8\.0000$"):
+        with pytest.raises(OverBudgetError, match=r"^8\.0000 USD$"):
             await waiting
         await gate.leave(await gate.enter(10, 10), Noted(kind="succeeded", counted=[(10, 2)]))
         assert (await gate.description())["cost"] == 20
