@@ -53,9 +53,9 @@ def main(default: str = "help") -> None:
     """
     silence_tqdm()
     name = next(iter(sys.argv[1:]), default)
-    if name in ("--help", "-h", "--version"):
+    if name in ("--help", "-h") or "--version" in sys.argv:
+        name = "version" if "--version" in sys.argv else "help"
         sys.argv[1:] = []
-        name = "version" if name == "--version" else "help"
     elif name in COMMANDS:
         sys.argv[1:2] = []
     elif re.fullmatch(r"\w[\w-]*", name):

@@ -43,7 +43,7 @@ from robust_eval.tracking.run_folder import COMPARISON, CONFIG, ERROR, finished_
 log = logging.getLogger(__name__)
 
 _FLAGS = (
-    *(("--help", "-h"), ("--hydra-help",), ("--version",), ("--resolve",)),
+    *(("--help", "-h"), ("--hydra-help",), ("--resolve",)),
     *(("--run", "-r"), ("--multirun", "-m"), ("--shell-completion", "-sc")),
 )
 _VALUES = (

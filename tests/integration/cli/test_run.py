@@ -2,6 +2,7 @@
 
 import sys
 from contextlib import nullcontext
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,13 @@ def test_the_command_alone_is_answered_with_help(shell: Shell, tmp_path: Path):
     assert (shown.returncode, shown.stderr) == (0, "")
     assert shown.stdout == shell.python(["-m", "robust_eval", "--help"], tmp_path).stdout
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("words", [["--version"], ["seed=1", "--version"], ["compare", "--version"]], ids=" ".join)
+def test_the_version_is_that_of_this_program_wherever_it_is_asked_for(shell: Shell, tmp_path: Path, words: list[str]):
+    shown = shell.python(["-m", "robust_eval", *words], tmp_path)
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert shown.stdout.startswith(f"robust_eval {version('robust_eval')}\n")
 
 
 def test_the_options_of_hydra_are_told_by_its_own_help(shell: Shell):
