@@ -1,11 +1,11 @@
 """Opening of a comparison: the better of two runs, or that they cannot be distinguished; of many runs a ranking."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from robust_eval.runs.comparison import MARGIN, Comparison, Pair
-from robust_eval.runs.contrast import cautions, contrast, differing, truncation
+from robust_eval.runs.contrast import cautions, contrast, differing, listed, truncation
 from robust_eval.runs.finished_runs import scoring_settings
 from robust_eval.runtime.text import number, signed
 from robust_eval.stats.interval import MIN_UNITS
@@ -76,7 +76,7 @@ def _scored_differently(compared: Comparison) -> Iterator[str]:
         which = f"Runs that differ in {names} alone" if names else "Some runs"
         yield f"{which} are the same answers scored differently, and stand here as one."
         return
-    values = _listed(settings)
+    values = listed(settings)
     yield (
         f"These {len(compared.runs)} runs are the same answers scored differently{f' ({values})' if values else ''}: "
         f"{NOT_FIRMER}"
@@ -97,7 +97,7 @@ def _without_verdict(compared: Comparison, pairs: Sequence[Pair]) -> Iterator[st
     """Yield the reasons for which pairs have no verdict, those of the same answers first."""
     of = {kind: [pair for pair in pairs if pair.unjudged == kind] for kind in ("scored", "truncated", "few")}
     scored = [
-        _listed(
+        listed(
             differing(
                 [compared.measurements[place] for place in sorted({place for pair in part for place in pair[:2]})]
             )
@@ -111,18 +111,13 @@ def _without_verdict(compared: Comparison, pairs: Sequence[Pair]) -> Iterator[st
         )
     if of["truncated"]:
         places = sorted({place for pair in of["truncated"] for place in pair[:2]})
-        values = _listed(truncation(differing([compared.measurements[place] for place in places])))
+        values = listed(truncation(differing([compared.measurements[place] for place in places])))
         yield f"Truncation differs ({values}): {TRUNCATED} Those that differ in it are not ranked against one another."
     if of["few"]:
         yield (
             f"There is no verdict on {len(of['few'])} of the pairs, which share fewer than {MIN_UNITS} independent "
             "questions."
         )
-
-
-def _listed(settings: Mapping[str, Sequence[object]]) -> str:
-    """Return settings with their different values: "metric.frs.d=1 and 5"."""
-    return ", ".join(f"{name}={' and '.join(dict.fromkeys(map(str, each)))}" for name, each in settings.items())
 
 
 def _verdict(compared: Comparison, pair: Pair, family: int) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from robust_eval.runs.finished_runs import FinishedRun, settings_that_count
+from robust_eval.runs.finished_runs import FinishedRun, setting_value, settings_that_count
 
 _SCORING = ("metric", "metric.", "grader.", "reader.", "aggregator.", "question_types", "labels")
 """Prefixes of the settings that determine scores, and not answers."""
@@ -40,7 +40,13 @@ class Contrast(NamedTuple):
     @property
     def words(self) -> str:
         """Settings with both values: "metric.frs.d=1 and 5"."""
-        return ", ".join(f"{name}={' and '.join(map(str, values))}" for name, values in self.settings.items())
+        return listed(self.settings)
+
+
+def listed(settings: Differing) -> str:
+    """Return settings with their different values: "metric.frs.d=1 and 5"."""
+    words = {name: dict.fromkeys(setting_value(name, value) for value in values) for name, values in settings.items()}
+    return ", ".join(f"{name}={' and '.join(values)}" for name, values in words.items())
 
 
 def contrast(one: FinishedRun, other: FinishedRun) -> Contrast:

@@ -440,8 +440,24 @@ def _labels(settings: Sequence[Mapping[str, Any]], lead: str, always: bool) -> l
         settings, [], [name for name in names if name not in group_names]
     )
     lead_names = [lead] if always or not chosen or _count_distinct(settings, [lead]) > 1 else []
-    words = {name: "" if name == lead else f"{_short(name, names)}=" for name in [*lead_names, *chosen]}
-    return [", ".join(f"{word}{each[name]}" for name, word in words.items() if name in each) for each in settings]
+    short = {name: "" if name == lead else _short(name, names) for name in [*lead_names, *chosen]}
+    return [
+        ", ".join(_setting_label(name, word, each[name]) for name, word in short.items() if name in each)
+        for each in settings
+    ]
+
+
+def _setting_label(name: str, word: str, value: Any) -> str:
+    """Return a setting as a part of a label: "facts", "limit 100" and "all", "top_k=50"."""
+    text = setting_value(name, value)
+    if name.endswith(".limit"):
+        return text if value is None else f"{word} {text}"
+    return f"{word}={text}" if word else text
+
+
+def setting_value(name: str, value: Any) -> str:
+    """Return the value of a setting in words: None is "all" for a limit, and "none" for others."""
+    return str(value) if value is not None else "all" if name.endswith(".limit") else "none"
 
 
 def _short(name: str, names: Sequence[str]) -> str:

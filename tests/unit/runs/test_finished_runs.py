@@ -410,10 +410,13 @@ def test_labels_say_what_was_measured_and_on_what_apart():
 
 
 def test_parts_of_one_data_set_are_told_apart():
-    labels = Labels([run(), run(dataset__limit=10)])
+    labels = Labels([run(dataset__limit=None), run(dataset__limit=10)])
     assert labels.subjects == ["small", "small"]
-    assert len(set(labels.datasets)) == 2
-    assert "limit=10" in labels.datasets[1]
+    assert labels.datasets == ["facts, all", "facts, limit 10"]
+
+
+def test_a_setting_without_a_value_is_called_none():
+    assert Labels([run(model__top_k=None), run(model__top_k=5)]).whole == ["top_k=none", "top_k=5"]
 
 
 def test_equal_settings_with_other_values_are_numbered():
