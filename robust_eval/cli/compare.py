@@ -34,13 +34,14 @@ def main() -> None:
             write_comparison(compared, folder)
         except OSError as problem:
             raise UserError(f"the comparison cannot be written to {folder}: {first_line(problem)}") from problem
-        print_comparison(compared, folder)
+        print_comparison(compared, folder, arguments.all)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = command_parser("compare", "Compare finished runs.")
     parser.add_argument("runs", nargs="*", metavar="RUN", help="folder of a run or of a sweep, or its id in MLflow")
     parser.add_argument("--experiment", metavar="NAME", help="all finished runs of this MLflow experiment")
+    parser.add_argument("--all", action="store_true", help="print all runs and figures, not only the main ones")
     add_tracker(parser)
     add_output(parser, "where the comparison is written")
     return parser

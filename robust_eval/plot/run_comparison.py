@@ -91,14 +91,19 @@ def differences(axes: Axes, comparisons: Mapping[str, Difference], label: str, t
 
     ``comparisons`` is in the order from the top; ``label`` says what is subtracted.
     """
-    value, low, high = np.array([(each.value, each.low, each.high) for each in comparisons.values()]).T
-    at = np.arange(len(comparisons))
-    errors = np.maximum([value - low, high - value], 0)
     axes.axvline(0, color=GREY, linewidth=1)
+    estimates = {name: Estimate(each.value, each.low, each.high) for name, each in comparisons.items()}
+    intervals(axes, estimates, label, title)
+
+
+def intervals(axes: Axes, estimates: Mapping[str, Estimate], label: str, title: str) -> None:
+    """Draw estimates with their 95 % intervals, one below the other, in the order from the top."""
+    value, errors = values_and_whiskers(estimates.values())
+    at = np.arange(len(estimates))
     axes.errorbar(value, at, xerr=errors, fmt="o", color=BLUE, markersize=5, capsize=2)
-    words = ["\n".join(textwrap.wrap(name, 40, max_lines=3, placeholder=" …")) for name in comparisons]
+    words = ["\n".join(textwrap.wrap(name, 40, max_lines=3, placeholder=" …")) for name in estimates]
     axes.set_yticks(at, words, fontsize=9, parse_math=False)
-    axes.set(xlabel=label, ylim=(len(comparisons) - 0.5, -0.5))
+    axes.set(xlabel=label, ylim=(len(estimates) - 0.5, -0.5))
     axes.set_title(title, parse_math=False)
     fig = root(axes)
     width, _ = fig.get_size_inches()

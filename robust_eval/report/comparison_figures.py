@@ -20,6 +20,7 @@ from robust_eval.plot.figure_files import save
 from robust_eval.plot.figure_registry import registered
 from robust_eval.plot.frs_figures import Facts, certainty_bins, draw_densities
 from robust_eval.plot.style import figure
+from robust_eval.report.opening import letters
 from robust_eval.runs.comparison import Comparison
 from robust_eval.runs.finished_runs import FinishedRun
 from robust_eval.stats.estimate import Estimate
@@ -73,6 +74,7 @@ def save_comparison_figures(compared: Comparison, folder: Path) -> list[SavedCom
 
 def _drawings(compared: Comparison) -> Iterator[Drawing]:
     """Yield all figures, in the order of the page."""
+    yield from _headline(compared)
     datasets = list(dict.fromkeys(compared.names.datasets))
     ends = ["", *(f"_{place + 1}" for place in range(1, len(datasets)))]
     for dataset, end in zip(datasets, ends, strict=True):
@@ -91,6 +93,25 @@ def _drawings(compared: Comparison) -> Iterator[Drawing]:
         yield from _reply_certainty(runs, dataset, end)
         yield from _facts(runs, dataset, end)
         yield from _entropies(runs, dataset, end)
+
+
+def _headline(compared: Comparison) -> Iterator[Drawing]:
+    """Yield the headline figure of all measurements that have it, with the letters of their significance groups."""
+    name = next((pair.headline for pair in compared.pairs if pair.headline), "")
+    groups = letters(compared)
+    estimates = {
+        f"{label} ({groups[place]})" if groups else label: run.figures[name]
+        for place, (label, run) in enumerate(zip(compared.names.whole, compared.measurements, strict=True))
+        if name in run.figures
+    }
+    if len(estimates) < 2:
+        return
+    label = compared.words(name)
+    caption = f"{label[:1].upper()}{label[1:]}, by run"
+    reading = "Each run with its 95 % interval."
+    if groups:
+        reading += " Runs that share a letter cannot be distinguished."
+    yield Drawing("headline", "", caption, _bind(plot.intervals, estimates, label, caption), reading=reading)
 
 
 def _curves(compared: Comparison, dataset: str, end: str) -> Iterator[Drawing]:

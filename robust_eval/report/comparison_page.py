@@ -79,9 +79,11 @@ def _listed(words: Sequence[str]) -> str:
 
 
 def _markdown(paragraphs: Sequence[str], tables: Sequence[Table], drawings: Sequence[tuple[str, Path]]) -> str:
-    sections = ["# Comparison", *(escaped(words) for words in paragraphs if words)]
-    sections += [f"![{escaped(caption)}]({file.as_posix()})" for caption, file in drawings]
-    for table in tables:
+    first, *others = tables
+    pictures = [f"![{escaped(caption)}]({file.as_posix()})" for caption, file in drawings]
+    sections = ["# Comparison", *section(first), *pictures[:1]]
+    sections += [*(escaped(words) for words in paragraphs if words), *pictures[1:]]
+    for table in others:
         sections += section(table)
     return "\n\n".join(sections) + "\n"
 

@@ -2,20 +2,25 @@
 
 import math
 from collections.abc import Iterator
+from functools import partial
+from itertools import islice
 
 from robust_eval.metric.frs_tables import PAPER_N, cut_size
-from robust_eval.metric.metric_spec import ComparisonView, MetricSpec
+from robust_eval.metric.metric_spec import ComparisonView, MetricSpec, point
 from robust_eval.metric.presentation import Cell, Table
+from robust_eval.report.opening import letters
 from robust_eval.report.wording import type_name
 from robust_eval.runs.comparison import Comparison, Pair
 from robust_eval.runs.shared_questions import SharedQuestions
 from robust_eval.runtime.text import number, signed
-from robust_eval.stats.estimate import Estimate, bounds, interval
+from robust_eval.stats.estimate import UNDEFINED, Estimate, bounds, interval
 from robust_eval.stats.significance import Difference
 from robust_eval.tracking.run_folder import QUESTIONS
 
 MAX_QUESTIONS = 25
 """Maximum number of questions in each table of the largest differences."""
+MAX_RUNS, MAX_FIGURES = 6, 4
+"""Maximum numbers of runs and of figures in the table with which a comparison opens."""
 MAX_CHARACTERS = 300
 """Maximum characters of a question or an answer."""
 
@@ -27,6 +32,7 @@ _QUOTED = "In quotation marks: the greedy answers, with the verdicts on them."
 
 def comparison_tables(compared: Comparison) -> Iterator[Table]:
     """Yield all tables, in the order of the page."""
+    yield opening_table(compared)
     yield runs_table(compared)
     for figure, view in compared.views:
         if figure.numbered and any(run.by_number(figure) for run in compared.measurements):
@@ -42,6 +48,64 @@ def comparison_tables(compared: Comparison) -> Iterator[Table]:
         yield _cost_table(compared)
     for pair in compared.pairs:
         yield _difference_table(compared, pair)
+
+
+def opening_table(
+    compared: Comparison, max_figures: int | None = MAX_FIGURES, max_runs: int | None = MAX_RUNS
+) -> Table:
+    """Return the table with which a comparison opens: the main figures of the runs, of more than ``max_runs`` the best,
+    and the letters of their significance groups.
+    """
+    headings = dict(islice(_short_headings(compared).items(), max_figures))
+    places = list(range(len(compared.runs)))
+    if max_runs is not None and len(places) > max_runs:
+        places = sorted(sorted(places, key=partial(_place, compared, next(iter(headings))))[:max_runs])
+    groups = letters(compared) if len(compared.runs) == len(compared.measurements) else {}
+    rows = [
+        [
+            Cell(compared.labels[place], page=run.page),
+            *([Cell(groups[place])] if groups else []),
+            Cell(f"{int(run.kept().sum())} of {run.asked}"),
+            *(figure_cell(run.figures.get(name), run.n(name)) for name in headings),
+        ]
+        for place in places
+        for run in [compared.runs[place]]
+    ]
+    notes = ["Runs that share a letter cannot be distinguished."] if groups else []
+    if len(rows) < len(compared.runs):
+        notes.append(f"The best {len(rows)} of {len(compared.runs)}; all of them follow below.")
+    title = "1 run" if len(compared.runs) == 1 else f"{len(compared.runs)} runs"
+    header = ["run", *(["group"] if groups else []), "kept", *headings.values()]
+    return Table(title, header, rows, 2 if groups else 1, " ".join(notes))
+
+
+def _place(compared: Comparison, figure: str, place: int) -> float:
+    """Return the sort key of a run by a figure, the best first; those without it come last."""
+    value = compared.runs[place].figures.get(figure, UNDEFINED).value
+    about = compared.about(figure)
+    ahead = value if about is not None and about.more_is_better is False else -value
+    return math.inf if math.isnan(value) else ahead
+
+
+def _short_headings(compared: Comparison) -> dict[str, str]:
+    """Return figures with their short headings, first the one by which runs are compared; of a curve at t = 1. Without
+    any, the first headline figures.
+    """
+    measured = {name for run in compared.runs for name in run.figures}
+    declared = {figure.name: figure for run in compared.runs for figure in run.declared if figure.short}
+    firsts = {next(iter(scores)) for run in compared.runs if (scores := run.scores())}
+    first_d = f", d = {firsts.pop():g}" if len(firsts) == 1 else ""
+    headings = {
+        name: f"{figure.short.replace(', first d', first_d)}{at}"
+        for figure in declared.values()
+        for name, at in ((figure.name, ""), (point(figure.name, 1), ", t = 1"))
+        if name in measured
+    }
+    leading = next((pair.headline for pair in compared.pairs if pair.headline), "")
+    if all(leading in run.figures for run in compared.runs):
+        first = {leading: headings.get(leading, compared.words(leading))}
+        headings = first | {name: words for name, words in headings.items() if words not in first.values()}
+    return headings or {name: compared.words(name) for name in compared.runs[0].headline_means[:3]}
 
 
 def runs_table(compared: Comparison) -> Table:

@@ -198,8 +198,22 @@ def _difference(compared: Comparison, pair: Pair, family: int, better_first: boo
     return text[0].upper() + text[1:]
 
 
-def _ranking(compared: Comparison, figure: str, pairs: Sequence[Pair]) -> Ranking:
-    """Rank measurements by their mean difference from the others, each on the questions that both have."""
+def letters(compared: Comparison) -> dict[int, str]:
+    """Return the letters of the significance groups by measurement; empty where a pair of them has no verdict."""
+    number = len(compared.measurements)
+    figures = {pair.headline for pair in compared.pairs}
+    whole = number > 1 and len(compared.pairs) == number * (number - 1) // 2 and len(figures) == 1
+    figure = next(iter(figures), None)
+    if not whole or figure is None or any(pair.unjudged for pair in compared.pairs):
+        return {}
+    ranked, _ = _ranked(compared, figure, compared.pairs)
+    return {each.measurement: each.letters for each in ranked}
+
+
+def _ranked(compared: Comparison, figure: str, pairs: Sequence[Pair]) -> tuple[list[Ranked], list[list[int]]]:
+    """Rank measurements by their mean difference from the others, each on the questions that both have; return also the
+    significance groups.
+    """
     members = sorted({place for pair in pairs for place in (pair.first, pair.second)})
     about = compared.about(figure)
     sign = -1 if about is not None and about.more_is_better is False else 1
@@ -211,16 +225,23 @@ def _ranking(compared: Comparison, figure: str, pairs: Sequence[Pair]) -> Rankin
     members.sort(key=lambda place: -sum(lead[place]) / len(lead[place]))
     different = [(pair.first, pair.second) for pair in pairs if pair.is_significant]
     groups = compact_letter_display(members, different)
-    letters = {
-        place: "".join(_letter(rank) for rank, group in enumerate(groups) if place in group) for place in members
-    }
+    ranked = [
+        Ranked(place, "".join(_letter(rank) for rank, group in enumerate(groups) if place in group))
+        for place in members
+    ]
+    return ranked, groups
+
+
+def _ranking(compared: Comparison, figure: str, pairs: Sequence[Pair]) -> Ranking:
+    """Rank measurements, and say it in a sentence."""
+    ranked, groups = _ranked(compared, figure, pairs)
     best = [compared.names.whole[place] for place in groups[0]]
     n = [pair.differences[figure].n for pair in pairs]
     shared = f"{min(n):,}" if min(n) == max(n) else f"{min(n):,} to {max(n):,}"
     if len(groups) == 1:
-        start = f"None of the {len(members)} can be distinguished from any other by {compared.words(figure)}"
+        start = f"None of the {len(ranked)} can be distinguished from any other by {compared.words(figure)}"
     elif len(best) == 1:
-        start = f"{best[0]} is ahead of all {len(members) - 1} others in {compared.words(figure)}"
+        start = f"{best[0]} is ahead of all {len(ranked) - 1} others in {compared.words(figure)}"
     else:
         start = (
             f"{', '.join(best[:-1])} and {best[-1]} are ahead in {compared.words(figure)}, and cannot be "
@@ -230,7 +251,7 @@ def _ranking(compared: Comparison, figure: str, pairs: Sequence[Pair]) -> Rankin
         f"{start} ({len(pairs)} pairs, each on the {shared} questions that both kept). Two count as different where p "
         f"is below {LEVEL:g} after Holm's correction for all pairs and the 95 % interval leaves out 0."
     )
-    return Ranking(text, [Ranked(place, letters[place]) for place in members])
+    return Ranking(text, ranked)
 
 
 def _letter(rank: int) -> str:

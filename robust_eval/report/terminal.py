@@ -9,10 +9,9 @@ import pyarrow.compute as pc
 from rich.console import JustifyMethod, OverflowMethod
 from rich.table import Table as RichTable
 
-from robust_eval.metric.metric_spec import point
 from robust_eval.metric.presentation import Cell, Table
 from robust_eval.metric.score import Score
-from robust_eval.report.comparison_tables import figure_cell
+from robust_eval.report.comparison_tables import MAX_FIGURES, MAX_RUNS, opening_table
 from robust_eval.report.left_out import not_known, unanswered, unasked, unread
 from robust_eval.report.opening import opening
 from robust_eval.report.warnings import of_draws, of_letters, remedy, uncertain
@@ -28,6 +27,8 @@ WIDE = 200
 """Columns of a console that is no terminal."""
 WORD = 40
 """Maximum characters of an unbroken word in a label."""
+LABEL, KEPT, FIGURE = 12, 14, 18
+"""Minimum columns of a label, of the number of questions that a run kept, and of a figure with its interval."""
 
 
 def print_summary(result: Result, folder: Path, store: str, ui_command: str | None) -> None:
@@ -124,41 +125,24 @@ def print_job(result: Result, folder: Path) -> None:
     terminal().print(f"{result.name}: {kept}; {row.label}: {row.value}{interval}; {folder / 'report.html'}")
 
 
-def print_comparison(compared: Comparison, folder: Path) -> None:
-    """Print the main figures of all runs, and the path of the page."""
-    headings = _short_headings(compared)
-    rows = [
-        [
-            Cell(label),
-            Cell(f"{sum(run.questions['kept'].to_pylist())} of {run.asked}"),
-            *(figure_cell(run.figures.get(name), run.n(name)) for name in headings),
-        ]
-        for label, run in zip(compared.labels, compared.runs, strict=True)
-    ]
-    title = "1 run" if len(compared.runs) == 1 else f"{len(compared.runs)} runs"
+def print_comparison(compared: Comparison, folder: Path, whole: bool = False) -> None:
+    """Print the main figures of the runs, as many as fit, the ``whole`` of all runs; the verdict, and the path of the
+    page.
+    """
     console = terminal()
+    words = [word for label in compared.labels for word in label.split() or [""]]  # none is broken but very long ones
+    longest = min(WORD, max(map(len, words)))
+    fitting = max(1, (console.width - max(longest, LABEL) - KEPT) // FIGURE)
+    table = opening_table(compared, *((None, None) if whole else (min(fitting, MAX_FIGURES), MAX_RUNS)))
     console.print()
+    console.print(printed(table, min_width=longest))
+    if len(table.rows) < len(compared.runs):
+        console.print(f"{len(compared.runs) - len(table.rows)} more: robust-eval compare RUN … --all")
     for text in opening(compared)[0]:
         console.print(text)
-    words = [word for label in compared.labels for word in label.split() or [""]]  # none is broken but very long ones
-    table = Table(title, ["run", "kept", *headings.values()], rows)
-    console.print(printed(table, min_width=min(WORD, max(map(len, words)))))
     if warning := few(*compared.smallest_sample):
         console.print(warning)
     console.print(f"comparison: {folder / COMPARISON_PAGE}")
-
-
-def _short_headings(compared: Comparison) -> dict[str, str]:
-    """Return figures with their short headings; of a curve at t = 1. Without any, the first headline figures."""
-    measured = {name for run in compared.runs for name in run.figures}
-    declared = {figure.name: figure for run in compared.runs for figure in run.declared if figure.short}
-    headings = {
-        name: f"{figure.short}{at}"
-        for figure in declared.values()
-        for name, at in ((figure.name, ""), (point(figure.name, 1), ", t = 1"))
-        if name in measured
-    }
-    return headings or {name: compared.words(name) for name in compared.runs[0].headline_means[:3]}
 
 
 def titled(title: str) -> RichTable:

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 from comparison_by_hand import measured
 
+from robust_eval.report.comparison_tables import opening_table
 from robust_eval.report.opening import opening
+from robust_eval.report.terminal import print_comparison
 from robust_eval.runs.comparison import compare
 from robust_eval.runs.contrast import contrast, differing
 from robust_eval.runs.finished_runs import GreedyAnswer
@@ -111,6 +113,48 @@ def test_many_runs_are_ranked_in_groups_that_cannot_be_told_apart():
         "questions that both kept). Two count as different where p is below 0.05 after Holm's correction for all pairs "
         "and the 95 % interval leaves out 0."
     )
+
+
+def test_a_comparison_opens_with_the_best_six_runs_and_the_letters_of_their_groups():
+    runs = [run(by / 10, 0.02 if by == 4 else 0.001 * (by % 3), f"model {by}") for by in (3, 1, 4, 0, 5, 2, 4.005, 6)]
+    table = opening_table(compare(runs))
+    assert table.title == "8 runs"
+    assert table.header == ["run", "group", "kept", "mean FRS, d = 1"]
+    assert [[row[0].value, row[1].value] for row in table.rows] == [
+        ["model 3", "d"],
+        ["model 4", "c"],
+        ["model 5", "b"],
+        ["model 2", "e"],
+        ["model 4.005", "c"],
+        ["model 6", "a"],
+    ]
+    assert table.note == (
+        "Runs that share a letter cannot be distinguished. The best 6 of 8; all of them follow below."
+    )
+    assert len(opening_table(compare(runs), None, None).rows) == 8
+
+
+def test_without_a_verdict_on_a_pair_there_are_no_letters():
+    few = [run(n=29), run(0.1, n=29, name="large")]
+    scored = [run(grader__contains="word"), run(0.01, 0.02, grader__contains="nothing")]
+    assert [opening_table(compare(runs)).header[1] for runs in (few, scored)] == ["kept", "kept"]
+    assert [opening_table(compare(runs[:1])).header[1] for runs in (few, scored)] == ["kept", "kept"]
+
+
+@pytest.mark.parametrize("columns", [60, 80, 200])
+def test_in_the_terminal_the_table_fits_and_names_the_flag_for_the_other_runs(
+    tmp_path, capsys, monkeypatch, columns: int
+):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    compared = compare([run(by / 10, 0.001, f"model {by}") for by in range(8)])
+    print_comparison(compared, tmp_path)
+    table, _, rest = capsys.readouterr().out.partition("┘\n")
+    assert max(map(len, table.splitlines())) <= columns
+    assert rest.startswith("2 more: robust-eval compare RUN … --all\n")
+    print_comparison(compared, tmp_path, whole=True)
+    whole, _, rest = capsys.readouterr().out.partition("┘\n")
+    assert all(f"model {by}" in whole for by in range(8))
+    assert "more" not in rest
 
 
 def test_of_three_runs_each_pair_has_a_sentence_with_a_corrected_p_value():
