@@ -65,8 +65,8 @@ def opening_table(
         [
             Cell(compared.labels[place], page=run.page),
             *([Cell(groups[place])] if groups else []),
-            Cell(f"{int(run.kept().sum())} of {run.asked}"),
             *(figure_cell(run.figures.get(name), run.n(name)) for name in headings),
+            Cell(f"{int(run.kept().sum())} of {run.asked}"),
         ]
         for place in places
         for run in [compared.runs[place]]
@@ -75,7 +75,7 @@ def opening_table(
     if len(rows) < len(compared.runs):
         notes.append(f"The best {len(rows)} of {len(compared.runs)}; all of them follow below.")
     title = "1 run" if len(compared.runs) == 1 else f"{len(compared.runs)} runs"
-    header = ["run", *(["group"] if groups else []), "kept", *headings.values()]
+    header = ["run", *(["group"] if groups else []), *headings.values(), "kept"]
     return Table(title, header, rows, 2 if groups else 1, " ".join(notes))
 
 
@@ -88,7 +88,7 @@ def _place(compared: Comparison, figure: str, place: int) -> float:
 
 
 def _short_headings(compared: Comparison) -> dict[str, str]:
-    """Return figures with their short headings, first the one by which runs are compared; of a curve at t = 1. Without
+    """Return figures with their short headings, first the primary one; of a curve at t = 1. Without
     any, the first headline figures.
     """
     measured = {name for run in compared.runs for name in run.figures}
@@ -101,7 +101,7 @@ def _short_headings(compared: Comparison) -> dict[str, str]:
         for name, at in ((figure.name, ""), (point(figure.name, 1), ", t = 1"))
         if name in measured
     }
-    leading = next((pair.headline for pair in compared.pairs if pair.headline), "")
+    leading = next((pair.leading for pair in compared.pairs if pair.leading), "")
     if all(leading in run.figures for run in compared.runs):
         first = {leading: headings.get(leading, compared.words(leading))}
         headings = first | {name: words for name, words in headings.items() if words not in first.values()}

@@ -19,7 +19,7 @@ from robust_eval.cli.run import write_error
 from robust_eval.error import UserError
 
 FIGURES = (
-    *("frs_by_d", "accuracy_by_temperature", "survival", "differences", "most_robust_by_type"),
+    *("headline", "frs_by_d", "accuracy_by_temperature", "survival", "differences", "most_robust_by_type"),
     *("reply_certainty", "entropy_by_breaking_temperature", "frs_by_entropy_and_breaking", "frs_density"),
 )
 COUNTING = """

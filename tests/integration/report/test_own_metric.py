@@ -109,7 +109,7 @@ def test_a_comparison_in_the_terminal_and_on_its_page_shows_it(
     print_comparison(compared, written)
     heading = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("┃"))
     assert [cell.strip() for cell in heading.strip("┃").split("┃")] == [
-        *("run", "kept", "right every time, t = 1", "greedy accuracy"),
+        *("run", "right every time, t = 1", "greedy accuracy", "kept"),
     ]
     assert LABELS[2] in (written / "comparison.html").read_text(encoding="utf-8")
     assert "held.t1" in pq.read_table(written / "questions.parquet").column_names
