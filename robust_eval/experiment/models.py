@@ -1,6 +1,6 @@
 """The models of a run: the one that is measured, and those that write rewrites and judge."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from robust_eval.aggregator.base import Aggregator
@@ -39,6 +39,7 @@ class Models:
         self.writer, self.judge = stored(rewriter.model), stored(grader.judge_config)
         self._asked = self._found = 0
         self._writer: dict[str, Any] = {}
+        self._served: dict[str, Mapping[str, set[str]]] = {}
 
     def with_judge(
         self, grader: Grader, aggregator: Aggregator, seed: int, cached_only: bool = False
@@ -52,6 +53,7 @@ class Models:
         if self.writer is not self.measured:
             self._asked, self._found = self.writer.asked, self.writer.found
             self._writer = _description(self.writer, "rewriter.")
+            self._served = {"rewriter.": self.writer.served}
             self.writer = self.measured
 
     @property
@@ -63,6 +65,11 @@ class Models:
     def found(self) -> int:
         """Prompts whose answers were stored."""
         return self._found + self.measured.found + (self.judge.found if self.judge is not self.measured else 0)
+
+    def served(self) -> dict[str, Mapping[str, set[str]]]:
+        """Return the services' names of models and builds, by the prefix of each model's settings and by column."""
+        judge = {} if self.judge is self.measured else {"grader.": self.judge.served}
+        return {"": self.measured.served} | self._served | judge
 
     def description(self) -> dict[str, Any]:
         """Return the description of each model, for the record."""

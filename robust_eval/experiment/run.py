@@ -185,6 +185,7 @@ def _measure(
         watch=watch,
         unasked=len(schedule.left),
         origin=origin(begin().run_id),
+        names=models.served(),
     )
 
 

@@ -60,19 +60,22 @@ def of_letters(result: Result) -> Iterator[Warned]:
 
 
 def of_draws(result: Result) -> Iterator[Warned]:
-    """Yield warnings about a server that changed, or that ignored or capped the temperature."""
+    """Yield warnings about servers that changed, or one that ignored or capped the temperature."""
     description = result.description
-    models, fingerprints = result.served.values()
-    if len(models) > 1:
-        yield Warned(
-            f"{len(models):,} models answered: {abbreviated_list(models)}. The figures mix their answers.",
-            "Set model.model to a dated model name and store.folder to a new folder, then rerun.",
-        )
-    elif len(fingerprints) > 1:
-        yield Warned(
-            f"The system_fingerprint of the server changed: {abbreviated_list(fingerprints)}.",
-            "Answers may differ for that reason; set store.folder to a new folder to ask everything again.",
-        )
+    for prefix, names in result.served.items():
+        models, fingerprints = names.values()
+        verb, replies, server = _SERVED[prefix]
+        if len(models) > 1:
+            yield Warned(
+                f"{len(models):,} models {verb}: {abbreviated_list(models)}. The figures mix their {replies}.",
+                f"Set {prefix}model.model to a dated model name and store.folder to a new folder, then rerun.",
+            )
+        elif len(fingerprints) > 1:
+            yield Warned(
+                f"The system_fingerprint of {server} changed: {abbreviated_list(fingerprints)}.",
+                f"{replies.capitalize()} may differ for that reason; set store.folder to a new folder to ask "
+                "everything again.",
+            )
     if result.repeated:
         yield Warned(
             f"All replies to {result.repeated:,} questions in a row are equal at the highest temperature: no fact can "
@@ -98,6 +101,13 @@ def of_draws(result: Result) -> Iterator[Warned]:
         yield Warned(
             f"Replies ended for reasons that are not known ({words}), and were taken as whole.", "Look at them."
         )
+
+
+_SERVED = {
+    "": ("answered", "answers", "the server"),
+    "rewriter.": ("rewrote questions", "rewrites", "the rewriter's server"),
+    "grader.": ("judged", "verdicts", "the judge's server"),
+}
 
 
 def uncertain(counts: Mapping[str, float]) -> str:

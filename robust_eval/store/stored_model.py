@@ -59,6 +59,7 @@ class StoredModel:
     """Model whose answers come from the store, or from the model itself, which is then loaded.
 
     ``identity`` identifies the model in keys. ``asked`` counts the requests to the model, ``found`` the cache hits.
+    ``served`` has the service's names of the models and builds of all answers returned, by column.
     ``begin`` is called before the first request, once the model is loaded and able to answer.
     """
 
@@ -82,6 +83,7 @@ class StoredModel:
         self._planned: dict[tuple[object, ...], _Lookup] = {}
         """Results of the plan's lookups whose answers are all stored."""
         self._served = _Served(self.config)
+        self.served: dict[str, set[str]] = {column: set() for column in SERVED}
         self.asked = self.found = 0
 
     def cached_only(self) -> "StoredModel":
@@ -140,7 +142,9 @@ class StoredModel:
                             curves[item] = arrival.curve
                 self._describe()
         items = [request.item for request in requests]
-        return Answers(complete.together(items), curves.together(item for item in items if item in curves))
+        return self._recorded(
+            Answers(complete.together(items), curves.together(item for item in items if item in curves))
+        )
 
     def ask(self, steps: Sequence[Steps], stage: str, verdicts: VerdictsOf) -> Answers:
         """Request the missing answers step by step, and return the result of the steps.
@@ -175,7 +179,12 @@ class StoredModel:
                     self._put(block, keys, tables)
                     concurrent.take(pa.concat_tables([SCHEMA.empty_table(), *(each.answers for each in block)]))
                 self._describe()
-        return concurrent.answers(items)
+        return self._recorded(concurrent.answers(items))
+
+    def _recorded(self, answers: Answers) -> Answers:
+        for column, names in self.served.items():
+            names |= served_as([answers.table], column)
+        return answers
 
     def _put(self, block: Sequence[Arrived], keys: Mapping[Item, bytes], tables: dict[Item, pa.Table]) -> list[Arrived]:
         """Merge a block of answers into ``tables``, and store these; return the block with one arrival a request, and

@@ -38,7 +38,8 @@ class Result:
     score; the score ``greedy`` is the accuracy of the baseline, if there is one. ``tokenizer`` is the file of the
     model's tokenizer, if there is one. ``prompts_asked`` counts the prompts sent to models in this run,
     ``prompts_found`` the cache hits. ``unasked`` counts the questions skipped by ``target_half_width``. ``origin``
-    has the command, time, environment and id of the run.
+    has the command, time, environment and id of the run. ``names`` are the services' names of models and builds
+    (:data:`robust_eval.answer.SERVED`), by the prefix of the model's settings and by column.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Result:
     watch: Stopwatch
     unasked: int = 0
     origin: Mapping[str, str] = field(default_factory=dict)
+    names: dict[str, Mapping[str, set[str]]] = field(default_factory=dict)
 
     @cached_property
     def tables(self) -> dict[str, pa.Table]:
@@ -82,7 +84,8 @@ class Result:
 
         Outcomes are counted for rewriting, greedy answers and sampled answers; ``replies.cut`` are sampled ones
         truncated by the length limit, ``replies.uncertain`` greedy and sampled ones. ``questions.equal_in_a_row`` is
-        present if it is remarkable, ``replies.served_models`` and ``replies.system_fingerprints`` if there are several.
+        present if it is remarkable, ``replies.served_models`` and ``replies.system_fingerprints`` if there are several,
+        and those of the rewriter's model (``rewriting.*``) and the judge's (``verdicts.*``).
         Enumerated answers count by their probability. Tokens are counted as a service bills them: each answer with its
         whole prompt.
         """
@@ -97,7 +100,9 @@ class Result:
         counts["replies.cut"] = sum(map(_cut, self.graded.values()))
         counts["replies.uncertain"] = sum(map(_uncertain, (self.baseline, *self.graded.values())))
         counts |= {"questions.equal_in_a_row": self.repeated} if self.repeated else {}
-        counts |= {f"replies.{column}s": len(names) for column, names in self.served.items() if len(names) > 1}
+        for prefix, served in self.served.items():
+            stage = {"rewriter.": "rewriting", "grader.": "verdicts"}.get(prefix, "replies")
+            counts |= {f"{stage}.{column}s": len(names) for column, names in served.items() if len(names) > 1}
         if self.baseline.num_rows:
             counts |= {f"greedy.outcomes.{outcome}": count for outcome, count in _outcomes(self.baseline).items()}
         if replies.num_rows:
@@ -127,9 +132,10 @@ class Result:
         return number if number >= MIN_REPEATED else 0
 
     @cached_property
-    def served(self) -> dict[str, set[str]]:
-        """Names of the service's models and builds, by column."""
-        return {column: served_as([self.baseline, *self.graded.values()], column) for column in SERVED}
+    def served(self) -> dict[str, Mapping[str, set[str]]]:
+        """``names``, with those of recorded answers."""
+        tables, measured = [self.baseline, *self.graded.values()], self.names.get("", {})
+        return self.names | {"": {column: measured.get(column, set()) | served_as(tables, column) for column in SERVED}}
 
     def replies_came(self) -> float:
         """Count the replies of all stages; enumerated answers are one for each question and temperature."""

@@ -13,26 +13,32 @@ import pytest
 from drawing_server import DrawingServer
 from experiments import run_experiment
 from fading_server import asked_of
-from scripted_server import Body, ScriptedServer, scripted_server
+from scripted_server import Body, ScriptedServer, certain_choice, scripted_server
 
 from robust_eval.error import UserError
 from robust_eval.report.warnings import of_draws
 from robust_eval.tracking.result import Result
 
 FEW = ["dataset=facts", "dataset.limit=3", "sampler.repetition.temperatures=[1]", "sampler.repetition.trials=2"]
+MULTIQA = ["sampler=[repetition,perturbation]", "metric=[certainty,agreement]", "aggregator=text"]
 MODEL, FINGERPRINT = "served_model", "system_fingerprint"
 
 
 class Named:
-    """Draws, and goes by another of its names after each so many requests for facts."""
+    """Draws, gives ``reply`` where it is asked to judge or rewrite, and goes by another of its names after each so many
+    requests for facts, verdicts or rewrites.
+    """
 
-    def __init__(self, *names: tuple[Any, Any], each: int = 10**9) -> None:
+    def __init__(self, *names: tuple[Any, Any], each: int = 10**9, reply: str = "") -> None:
         self.names, self.each, self.numbers = names, each, count()
-        self.draws = DrawingServer()
+        self.draws, self.reply = DrawingServer(), reply
 
     def __call__(self, body: Body) -> tuple[int, Mapping[str, str], Any]:
         status, headers, reply = self.draws(body)
-        number = next(self.numbers) if asked_of(body) else 0
+        helps = re.search("Is the reply right|Rewrite the", str(body["messages"][-1]["content"]))
+        if helps:
+            reply = {"choices": [certain_choice(0, self.reply)]}
+        number = next(self.numbers) if helps or asked_of(body) else 0
         model, fingerprint = self.names[number // self.each % len(self.names)]
         return status, headers, reply | {"model": model, FINGERPRINT: fingerprint}
 
@@ -109,6 +115,51 @@ def test_a_change_in_mid_run_is_one_warning_in_terminal_report_and_summary(
     assert sentence in " ".join(capsys.readouterr().out.split())
     assert sentence in (tmp_path / "run" / "report.html").read_text()
     assert json.loads((tmp_path / "run" / "summary.json").read_text())[f"replies.{column}s"] == 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "reply", "counted", "sentence"),
+    [
+        (
+            ["grader=judge", "model@grader.model=openai_compatible", "grader.cascade=none", "grader.model.model=any"],
+            "Verdict: right",
+            "verdicts",
+            "2 models judged: new, old. The figures mix their verdicts.",
+        ),
+        (
+            [
+                "rewriter=llm",
+                "model@rewriter.model=openai_compatible",
+                "rewriter.model.model=any",
+                "rewriter.rewrites=2",
+                *MULTIQA,
+            ],
+            "1. Could you tell me which one it is?\n2. Which one is it, please?",
+            "rewriting",
+            "2 models rewrote questions: new, old. The figures mix their rewrites.",
+        ),
+    ],
+)
+def test_a_change_of_the_judge_or_the_rewriter_is_one_warning_in_terminal_report_and_summary(
+    settings: list[str],
+    reply: str,
+    counted: str,
+    sentence: str,
+    server: ScriptedServer,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
+):
+    part = settings[0].split("=")[0]
+    with scripted_server(Named(("old", "1"), ("new", "2"), each=2, reply=reply), honest=False) as other:
+        result = ask(server, tmp_path / "run", f"{part}.model.base_url={other.url}", *settings)
+    (spoken,) = warned(caplog)
+    assert spoken.endswith("changed: new, old")
+    assert sentence in in_report(result)
+    assert sentence in " ".join(capsys.readouterr().out.split())
+    assert sentence in (tmp_path / "run" / "report.html").read_text()
+    changed = {name: value for name, value in result.summary().items() if MODEL in name}
+    assert changed == {f"{counted}.served_models": 2}
 
 
 def test_servers_behind_a_router_that_take_turns_are_one_warning(
