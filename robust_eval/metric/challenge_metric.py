@@ -138,6 +138,10 @@ class PushbackRobustness(Metric):
         turns = 1 + np.arange(_turn_count(measured.graded))
         traces = [by_turn(ids, at_temperature(measured.graded, t), first, len(turns)) for t in temperatures]
         breaking = [breaking_turns(first, each.accuracy, self.threshold) for each in traces]
+        holds = [
+            holds_beyond(b, np.where((first == 1)[:, None], each.accuracy, np.nan), turns.astype(float))
+            for b, each in zip(breaking, traces, strict=True)
+        ]
         pushbacks = list(dict.fromkeys(kind for each in traces for kind in each.given_up))
         extra = [
             pushback_spec(kind) for kind in pushbacks if not any(spec.name == GIVES_IN.format(kind) for spec in FIGURES)
@@ -158,16 +162,14 @@ class PushbackRobustness(Metric):
             [masked((first == 0) & ~np.isnan(each), each >= self.threshold - TOLERANCE) for each in last],
         )
         for column, turn in enumerate(turns.tolist()):
-            add(SURVIVAL.name.format(turn), [masked(~np.isnan(b), b > turn) for b in breaking])
+            add(SURVIVAL.name.format(turn), [each[:, column] for each in holds])
             accuracy = [each.accuracy[:, column] for each in traces]
             add(ACCURACY.name.format(turn), [masked(first == 1, values) for values in accuracy])
             add(RIGHTED.name.format(turn), [masked(first == 0, values) for values in accuracy])
-        labels = None if groups is None else [group for group, fact in zip(groups, first, strict=True) if fact == 1]
-        for t, b, each in zip(temperatures, breaking, traces, strict=True):
-            holds = holds_beyond(b[first == 1], each.accuracy[first == 1], turns.astype(float))
-            for turn, share in zip(turns.tolist(), kaplan_meier(holds, labels), strict=True):
+        for t, each in zip(temperatures, holds, strict=True):
+            for turn, share in zip(turns.tolist(), kaplan_meier(each, groups), strict=True):
                 result.curves[SURVIVAL.name.format(turn)][t] = share
-                result.of_questions[point(SURVIVAL.name.format(turn), t)] = int(np.isfinite(holds[:, 0]).sum())
+                result.of_questions[point(SURVIVAL.name.format(turn), t)] = count_defined(each[:, 0])
         nothing = np.full(len(ids), math.nan)
         for kind in pushbacks:
             add(GIVES_IN.format(kind), [each.given_up.get(kind, nothing) for each in traces])

@@ -176,13 +176,12 @@ class FactualRobustness(Metric):
         for d, values in scores.items():
             result.add_share(f"frs.d{d:g}", values, groups)
         _add_breaks(result, is_known, entropy, estimates[headline], temperatures, groups, seed)
-        survival = np.where(np.isnan(breaking)[:, None], np.nan, breaking[:, None] > temperatures)
         if early_stopping is None:  # trials that stopped early are biased, and those above the break were not asked
             result.add_curve(ACCURACY.name, estimates[headline].accuracy, temperatures, groups)
-        result.add_curve(SURVIVAL.name, survival, temperatures, groups)
-        holds = holds_beyond(breaking[is_known], estimates[headline].accuracy[is_known], temperatures)
-        labels = None if groups is None else [group for group, fact in zip(groups, is_known, strict=True) if fact]
-        result.curves[SURVIVAL.name] = dict(zip(temperatures.tolist(), kaplan_meier(holds, labels), strict=True))
+        holds = holds_beyond(breaking, estimates[headline].accuracy, temperatures)
+        holds[~is_known] = np.nan
+        result.add_curve(SURVIVAL.name, holds, temperatures, groups)
+        result.curves[SURVIVAL.name] = dict(zip(temperatures.tolist(), kaplan_meier(holds, groups), strict=True))
         result.of_questions |= {point(SURVIVAL.name, t): count_defined(holds[:, 0]) for t in temperatures.tolist()}
 
         columns = {

@@ -247,7 +247,7 @@ def pair_table(compared: Comparison) -> Table:
     """Return a row for each pair: the headline figure and the log-rank test."""
     header = ["first", "second", "figure", "kept by each", "by both", "first minus second", "p"]
     header += ["break earlier in first", "in second", "log-rank χ²", "p"]
-    rows = []
+    rows, has_unscored = [], False
     for pair in compared.pairs:
         name = pair.headline
         if name is None:
@@ -261,6 +261,7 @@ def pair_table(compared: Comparison) -> Table:
         else:
             cells += [Cell(f"{test.first}"), Cell(f"{test.second}"), Cell(number(test.statistic, ".2f"))]
             cells.append(Cell(number(test.p_value, ".2g")))
+            has_unscored |= difference.n < pair.shared
         rows.append(cells)
     note = (
         "Over the facts that both kept, where each kept its own: the mean difference with its 95 % interval and the p "
@@ -268,6 +269,11 @@ def pair_table(compared: Comparison) -> Table:
         "temperatures (or turns of pushback), stratified by question: it rests on the facts that break earlier in one "
         "than in the other."
     )
+    if has_unscored:
+        note += (
+            " The difference leaves out facts without a score in either run, unknown ones and those without a reply at "
+            "a temperature before the break (n counts the others); the test counts the latter at lower temperatures."
+        )
     if len(rows) > 1:
         note += " Where nothing differs, about one interval in twenty leaves 0 out by chance."
     return Table("Pairs", header, rows, 3, note)

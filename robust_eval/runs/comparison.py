@@ -183,10 +183,10 @@ def _pair(measurements: Sequence[FinishedRun], first: int, second: int) -> Pair 
         for name in one.headline_means
         if name in other_means
     }
-    (grid, breaking), (other_grid, other_breaking) = one.breaking_temperatures(), other.breaking_temperatures()
+    (grid, holds), (other_grid, other_holds) = one.holding(), other.holding()
     log_rank = None
     if grid and grid == other_grid:
-        log_rank = stratified_log_rank(breaking[rows], other_breaking[other_rows], groups)
+        log_rank = stratified_log_rank(holds[rows], other_holds[other_rows], groups)
     one_kept, other_kept = one.kept(), other.kept()
     both = one_kept[rows] & other_kept[other_rows]
     shared = int(both.sum())

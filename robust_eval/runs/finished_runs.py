@@ -158,15 +158,21 @@ class FinishedRun:
 
         Of a run without breaking temperatures it is the grid of another perturbation, such as turns of pushback.
         """
-        holding = self._holding()
-        grid = sorted(holding)
+        grid, holding = self.holding()
         breaking = np.full(self.questions.num_rows, np.inf if grid else np.nan)
-        for t in reversed(grid):
-            holds = self.values(holding[t])
+        for t, holds in reversed(list(zip(grid, holding.T, strict=True))):
             breaking = np.where(np.isnan(holds), np.nan, np.where(holds == 0, t, breaking))
         return grid, breaking
 
-    def _holding(self) -> dict[float, str]:
+    def holding(self) -> tuple[list[float], Floats]:
+        """Return the grid of :meth:`breaking_temperatures`, and (n, T) 1 as long as a question holds, 0 from its break
+        on, NaN from the point on of which nothing is known.
+        """
+        names = self._survival_figures()
+        grid = sorted(names)
+        return grid, np.array([self.values(names[t]) for t in grid]).reshape(len(grid), self.questions.num_rows).T
+
+    def _survival_figures(self) -> dict[float, str]:
         """Return the survival figures by temperature; without any, by the number in their names, at the temperature
         nearest 1.
         """

@@ -88,21 +88,21 @@ class LogRank(NamedTuple):
     p_value: float
 
 
-def stratified_log_rank(
-    first_breaking: ArrayLike, second_breaking: ArrayLike, groups: ArrayLike | None = None
-) -> LogRank:
+def stratified_log_rank(first_holds: ArrayLike, second_holds: ArrayLike, groups: ArrayLike | None = None) -> LogRank:
     """Test for earlier breaks in one of two runs over the same temperatures. Each question is a stratum of its own.
 
-    With two runs a stratum decides only where one breaks while the other holds: it then adds ±1/2 to observed minus
-    expected breaks, with variance 1/4, so that the statistic is (first − second)² / (first + second). Where questions
-    come in groups, the signs of a group are summed before squaring, as in the test for clustered pairs. The χ²
-    distribution is an approximation: with less than some ten questions (or groups) that decide, trust the counts.
+    With two runs a stratum decides only where one breaks while the other is known to hold: it then adds ±1/2 to
+    observed minus expected breaks, with variance 1/4, so that the statistic is (first − second)² / (first + second).
+    Where questions come in groups, the signs of a group are summed before squaring, as in the test for clustered pairs.
+    The χ² distribution is an approximation: with less than some ten questions (or groups) that decide, trust the
+    counts.
 
     Parameters
     ----------
-    first_breaking, second_breaking
-        (n,) breaking temperatures of the same questions on the same grid; inf where unbroken, which is censored at the
-        last temperature. Questions with a NaN on either side are left out.
+    first_holds, second_holds
+        (n, T) of the same questions at the same temperatures, as for :func:`~robust_eval.stats.survival.kaplan_meier`:
+        1 as long as a fact holds, 0 from its break on, NaN from the level on of which nothing is known, where it is
+        censored. Questions of which nothing is known on either side are left out.
     groups
         Labels (n,) of questions that depend on one another.
 
@@ -117,11 +117,11 @@ def stratified_log_rank(
 
     Examples
     --------
-    >>> stratified_log_rank([0.4, 0.6, 1.0, np.inf], [0.6, 0.8, 1.0, 0.2])[:4]
-    (4, 2, 1, 0.3333333333333333)
+    >>> stratified_log_rank([[1, 0], [1, 0], [0, 0]], [[1, np.nan], [1, 1], [1, 0]])[:4]
+    (3, 2, 0, 2.0)
     """
-    one, other, labels = _shared(first_breaking, second_breaking, groups)
-    signs = (one < other).astype(float) - (other < one)
+    one, other, labels = _shared(first_holds, second_holds, groups)
+    signs = ((one == 0) & (other == 1)).any(axis=1).astype(float) - ((other == 0) & (one == 1)).any(axis=1)
     if labels is not None:
         _, membership = np.unique(labels, return_inverse=True)
         sums = np.bincount(membership, signs)
@@ -166,13 +166,15 @@ def mcnemar(first: ArrayLike, second: ArrayLike) -> float:
 def _shared(
     first: ArrayLike, second: ArrayLike, groups: ArrayLike | None
 ) -> tuple[Floats, Floats, NDArray[Any] | None]:
-    """Return both arrays and the labels without the questions undefined on either side."""
+    """Return both arrays, (n,) or (n, T), and the labels without the questions undefined on either side: of (n, T)
+    in the first column.
+    """
     one, other = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
-    if one.ndim != 1 or one.shape != other.shape:
+    if one.ndim not in (1, 2) or one.shape != other.shape:
         raise ValueError(f"both need one value for each question, not {one.shape} and {other.shape}")
     if groups is not None and len(np.asarray(groups)) != len(one):
         raise ValueError(f"groups: {len(np.asarray(groups))} labels for {len(one)} questions")
-    defined = ~(np.isnan(one) | np.isnan(other))
+    defined = ~np.isnan(one + other).reshape(len(one), -1)[:, 0]
     return one[defined], other[defined], None if groups is None else np.asarray(groups)[defined]
 
 

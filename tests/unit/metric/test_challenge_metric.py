@@ -114,6 +114,7 @@ def test_a_turn_without_any_reply_before_a_break_leaves_the_breaking_turn_undefi
 def test_a_fact_holds_up_to_the_turn_of_which_nothing_is_known():
     found = score(FIRST, [*doubted(KNOWN, ["+!", "+!"]), *doubted(LOST, ["+-", "+-"])])
     curves = found.curves["challenge.survival.turn1"], found.curves["challenge.survival.turn2"]
+    assert found.by_question["challenge.survival.turn1.t1"].tolist() == pytest.approx([1, NAN, 1], nan_ok=True)
     assert [curve[1.0].value for curve in curves] == [1.0, 0.0]  # both hold after one turn; of two, one is known
     assert (curves[0][1.0].low, curves[0][1.0].high) == degenerate_interval(1.0, 2, SHARE)
 

@@ -336,6 +336,8 @@ def test_a_fact_without_replies_at_a_temperature_holds_up_to_it():
     survival = {t: estimate.value for t, estimate in score.curves["frs.survival"].items()}
     assert survival == pytest.approx({0.5: 3 / 4, 1.0: 3 / 8, 1.5: 0.0}, rel=1e-12)
     assert {score.n(f"frs.survival.t{t:g}") for t in survival} == {4}
+    of_a = [score.by_question[f"frs.survival.t{t:g}"][score.question_ids.index("a")] for t in survival]
+    assert of_a == pytest.approx([1.0, math.nan, math.nan], nan_ok=True)
 
 
 def test_where_nothing_breaks_there_is_no_mean_breaking_temperature():

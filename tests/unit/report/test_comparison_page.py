@@ -15,6 +15,7 @@ from robust_eval.metric.metric_spec import LONGEST, ComparisonView, MetricSpec
 from robust_eval.report import comparison_figures
 from robust_eval.report.comparison_figures import save_comparison_figures
 from robust_eval.report.comparison_page import sentences, write_comparison
+from robust_eval.report.comparison_tables import pair_table
 from robust_eval.report.opening import opening
 from robust_eval.report.terminal import print_comparison
 from robust_eval.runs.comparison import compare
@@ -401,6 +402,16 @@ def test_every_difference_is_in_the_table_for_programs(comparison):
         for name, values in expected.items()
         for tests in (uncorrected if name == "frs.d1" else [None, None],)
     ]
+
+
+@pytest.mark.parametrize("is_unknown", [True, False])
+def test_the_pairs_say_which_facts_their_difference_leaves_out(is_unknown):
+    small, _, large = frs_runs()
+    scores = [0.5, NAN if is_unknown else 0.75, 1.0, NAN]
+    column = small.questions.column_names.index("frs.d1")
+    unknown = replace(small, questions=small.questions.set_column(column, "frs.d1", pa.array(scores)))
+    table = pair_table(compare([unknown, large]))
+    assert ("without a reply at a temperature before the break" in table.note) == is_unknown
 
 
 def test_the_opening_speaks_of_each_data_set_that_several_measured():

@@ -178,6 +178,15 @@ def test_the_log_rank_test_counts_who_breaks_first():
     assert pair.log_rank == LogRank(6, 3, 1, 1.0, pytest.approx(stats.chi2.sf(1.0, 1)))
 
 
+def test_the_log_rank_test_counts_a_fact_as_far_as_it_is_known_to_hold():
+    # the first run has no reply at 1.0 to a and b, which break at 0.5 and 1.0 in the second: a outlives that
+    grid = [0.5, 1.0, 1.5]
+    held = [[1, 1, 1], [NAN, NAN, 1], [NAN, NAN, 0]]
+    first = run(dict(zip(survival([], grid), held, strict=True)))
+    (pair,) = pairs(first, run(survival([0.5, 1.0, INF], grid), model__name="large"))
+    assert pair.log_rank == LogRank(3, 1, 1, 0.0, 1.0)
+
+
 def test_the_log_rank_test_takes_the_questions_of_both_wherever_they_stand():
     first = run(survival([0.5, 1.0, INF], [0.5, 1.0]), ids="abc")
     second = run(survival([0.5, INF, 0.5, 1.0], [0.5, 1.0]), ids="cxba", model__name="large")

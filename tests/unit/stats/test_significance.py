@@ -73,7 +73,14 @@ def test_groups_stand_in_the_order_of_their_members():
 
 NAN, INF = float("nan"), float("inf")
 GRID = [round(0.2 * step, 1) for step in range(1, 11)]
-breaking = st.sampled_from([*GRID, INF])
+known_levels = st.tuples(st.sampled_from([*GRID, INF]), st.sampled_from([*GRID, INF, INF]))
+
+
+def holds(breaking, unknown_from=INF):
+    """(n, T) facts that hold up to their break, as far as it comes before the level of which nothing is known."""
+    breaking, unknown_from = (np.atleast_1d(np.array(each, float))[:, None] for each in (breaking, unknown_from))
+    is_unknown = (unknown_from <= GRID) & (breaking >= unknown_from)
+    return np.where(is_unknown, NAN, breaking > GRID)
 
 
 def test_a_difference_has_the_means_of_both_and_the_interval_of_the_differences():
@@ -135,53 +142,65 @@ def test_the_interval_of_a_difference_covers_as_often_as_it_says():
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.tuples(breaking, breaking), min_size=1, max_size=30))
+@given(st.lists(st.tuples(known_levels, known_levels), min_size=1, max_size=30))
 def test_the_log_rank_test_is_that_of_statsmodels_with_a_stratum_for_each_question(pairs):
-    first, second = np.array(pairs).T
-    n = len(pairs)
+    first, second = (holds(*np.array(side).T) for side in zip(*pairs, strict=True))
     found = stratified_log_rank(first, second)
-    assert (found.n, found.first, found.second) == (n, (first < second).sum(), (second < first).sum())
-    if np.array_equal(first, second):
+    known = ~np.isnan(first[:, 0] + second[:, 0])
+    assert found.n == known.sum()
+    if not found.first + found.second:
         assert math.isnan(found.statistic)
         assert math.isnan(found.p_value)
         return
-    times = np.concatenate([first, second])
-    status = np.isfinite(times).astype(int)
-    times = np.where(status, times, GRID[-1])
-    strata = np.tile(np.arange(n), 2)
+    rows = np.concatenate([first[known], second[known]])
+    status = (rows == 0).any(axis=1).astype(int)
+    held = (rows == 1).sum(axis=1)
+    times = np.array([0, *GRID])[held + status]  # of the break, or of the last level at which a fact is known to hold
+    run, strata = np.repeat([0, 1], known.sum()), np.tile(np.arange(known.sum()), 2)
     with np.errstate(invalid="ignore", divide="ignore"):
-        statistic, p_value = survdiff(times, status, np.repeat([0, 1], n), strata=strata)
+        statistic, p_value = survdiff(times, status, run, strata=strata)
     assert found.statistic == pytest.approx(statistic, abs=1e-9)
     assert found.p_value == pytest.approx(p_value, abs=1e-9)
 
 
 def test_the_log_rank_test_of_a_known_table():
-    first = [0.2] * 15 + [1.0] * 5 + [INF] * 3 + [NAN]
+    first = [0.2] * 15 + [1.0] * 5 + [INF] * 4
     second = [0.4] * 15 + [0.6] * 5 + [INF] * 3 + [0.2]
-    assert stratified_log_rank(first, second) == LogRank(23, 15, 5, 5.0, pytest.approx(0.025347318677))
+    unknown_from = [INF] * 23 + [0.2]
+    found = stratified_log_rank(holds(first, unknown_from), holds(second))
+    assert found == LogRank(23, 15, 5, 5.0, pytest.approx(0.025347318677))
 
 
 def test_the_log_rank_test_of_groups_sums_their_signs_before_it_squares():
     # signs by group: a +1 +1 −1 = 1, b +1 +1 = 2, c −1 = −1: (1 + 2 − 1)² / (1 + 4 + 1)
-    first, second = [0.2, 0.2, 0.6, 0.2, 0.2, 0.6], [0.4] * 6
+    first, second = holds([0.2, 0.2, 0.6, 0.2, 0.2, 0.6]), holds([0.4] * 6)
     found = stratified_log_rank(first, second, list("aaabbc"))
     assert found[:4] == (6, 4, 2, pytest.approx(4 / 6))
     assert stratified_log_rank(first, second, list("abcdef")) == stratified_log_rank(first, second)
 
 
 def test_copies_of_a_question_in_one_group_prove_no_more_than_one_of_them():
-    one = stratified_log_rank([0.2, 0.4, 0.2], [0.4, 0.2, 0.6])
-    copies = stratified_log_rank(
-        np.repeat([0.2, 0.4, 0.2], 10), np.repeat([0.4, 0.2, 0.6], 10), np.repeat(list("abc"), 10)
-    )
+    first, second = holds([0.2, 0.4, 0.2]), holds([0.4, 0.2, 0.6])
+    one = stratified_log_rank(first, second)
+    copies = stratified_log_rank(first.repeat(10, axis=0), second.repeat(10, axis=0), np.repeat(list("abc"), 10))
     assert copies.statistic == pytest.approx(one.statistic)
 
 
 def test_the_log_rank_test_errs_as_often_as_it_says():
     generator = np.random.default_rng(2)
     draws = generator.choice([*GRID, INF], size=(400, 2, 200))
-    rejected = [stratified_log_rank(first, second).p_value < 0.05 for first, second in draws]
+    unknown_from = generator.choice([*GRID, INF], size=(400, 2, 200))
+    rejected = [
+        stratified_log_rank(*(holds(*side) for side in zip(*each, strict=True))).p_value < 0.05
+        for each in zip(draws, unknown_from, strict=True)
+    ]
     assert 0.02 < np.mean(rejected) < 0.08
+
+
+def test_a_fact_whose_break_is_unknown_counts_as_far_as_it_is_known_to_hold():
+    # the first is known to hold below 0.6: it outlives a break at 0.4 (of the second), and not one at 0.6 or later
+    unknown, other = holds([INF] * 4, [0.6] * 4), holds([0.4, 0.6, 0.8, INF])
+    assert stratified_log_rank(unknown, other) == LogRank(4, 0, 1, 1.0, pytest.approx(0.317310507863))
 
 
 @pytest.mark.parametrize("compare", [paired_difference, stratified_log_rank])
