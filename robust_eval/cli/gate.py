@@ -29,7 +29,7 @@ from robust_eval.gate.decision import (
     decide,
     differences,
     gate_settings,
-    refuse_unmeasured,
+    judged_spec,
 )
 from robust_eval.gate.measured_run import MeasuredRun, read_measured, refuse_incomparable, refuse_other_settings
 from robust_eval.gate.single_facts import single_facts
@@ -179,7 +179,7 @@ def _measured(call: Called, baseline: MeasuredRun, mlruns: Path, folder: Path) -
         lines = candidate_overrides(baseline.folder, call.overrides, mlruns, Path(copy))
         config, composed = composed_in(Path(copy), lines)
     for figure in call.settings.metrics:
-        refuse_unmeasured(baseline, figure)
+        judged_spec(baseline, figure)
     settings = flat(OmegaConf.to_container(composed, resolve=True))
     refuse_other_settings(baseline, settings, "the candidate")
     taken: list[GateScheduler] = []

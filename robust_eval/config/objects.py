@@ -5,6 +5,7 @@ from dataclasses import fields, is_dataclass, replace
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import InterpolationToMissingValueError, MissingMandatoryValue, OmegaConfBaseException
 
+from robust_eval.answer import DEFAULT_TEMPERATURE
 from robust_eval.config.composition_errors import composition_error, nearest, no_setting
 from robust_eval.config.config import Config
 from robust_eval.config.groups import UNGROUPED
@@ -188,16 +189,19 @@ def _check_target(config: Config) -> None:
             "target_half_width=… says how many questions a model is asked, and sampler=recorded asks none: leave it out"
         )
     read = sources(config.metric, config.sampler)
-    common = [greedy.FIGURE, *(profile.FIGURES if {*profile.METHODS} <= config.metric.keys() else ())]
-    names = {spec: [spec.name] for spec in common}
+    supported = config.model.temperatures(1.0)  # None: only the server knows whether it takes temperatures
+    names = {spec: [spec.name] for spec in (greedy.FIGURE, *profile.figures_of(read))}
     for metric, scoring in config.metric.items():
-        temperatures = config.sampler[read[metric]].temperatures
-        names |= {spec: names_of(spec, scoring, temperatures) for spec in getattr(scoring, "figures", ())}
+        sampler = config.sampler[read[metric]]
+        temperatures = [DEFAULT_TEMPERATURE] if supported and supported.default_only else sampler.temperatures
+        figures = scoring.figures_under(sampler) if getattr(scoring, "figures", ()) else ()
+        names |= {spec: names_of(spec, scoring, temperatures) for spec in figures}
     declares_all = all(getattr(scoring, "figures", ()) for scoring in config.metric.values())
     means = [name for spec, names_of_spec in names.items() if spec.mean for name in names_of_spec]
     for name in config.target_half_width:
         spec = next((each for each in names if each.for_name(name)), None)
-        if any(is_name(name, each) for each in means) or (spec is None and not declares_all):
+        is_own = name.endswith(".own") and supported is not None and not supported.default_only
+        if any(is_name(name, each) for each in means if not is_own) or (spec is None and not declares_all):
             continue
         label = "" if spec is None or spec.mean else f" ({(spec.for_name(name) or spec).label})"
         readable = [each.replace("{}", "N") for each in means]

@@ -17,6 +17,7 @@ from robust_eval.answer import GREEDY, NO_REPLY
 from robust_eval.error import UserError, first_line
 from robust_eval.gate.measured_run import MeasuredRun, same_answers
 from robust_eval.metric.greedy import FIGURE as KNOWLEDGE
+from robust_eval.metric.metric_spec import MetricSpec
 from robust_eval.runtime.text import number, signed
 from robust_eval.stats.interval import MIN_UNITS, Floats, independent
 from robust_eval.stats.significance import mcnemar
@@ -170,8 +171,8 @@ def differences(
 ) -> list[Differences]:
     """Return the figures to be judged on the ``shared`` questions, in their order.
 
-    A candidate that kept no question has undefined figures of kept ones. Raises UserError for any other missing figure,
-    for one without a better direction, and for values outside 0 to 1.
+    A candidate that kept no question has undefined figures of kept ones. Raises UserError for any other figure that
+    cannot be judged.
     """
     one, other = _rows(baseline, shared), _rows(candidate, shared)
     labels = baseline.run.groups()
@@ -179,26 +180,29 @@ def differences(
     largest = 1 if labels is None else int(np.unique(np.asarray(labels), return_counts=True)[1].max())
     figures = []
     for name, margin in settings.metrics.items():
-        refuse_unmeasured(baseline, name)
+        about = judged_spec(baseline, name)
         if not candidate.kept_nothing:
-            refuse_unmeasured(candidate, name)
-        about = baseline.run.about(name)
-        if about is None or about.more_is_better is None:
-            raise UserError(f"gate.metrics names {name}, of which neither more nor less is better")
+            judged_spec(candidate, name)
         values = baseline.values(name, one), candidate.values(name, other)
-        if any(np.nanmin(each, initial=0) < 0 or np.nanmax(each, initial=0) > 1 for each in values):
-            raise UserError(f"gate.metrics names {name}, whose values do not lie between 0 and 1")
         sign = 1 if about.more_is_better else -1
         label = f"{about.construct} ({about.words})" if about.construct else about.words
         figures.append(Differences(name, label, margin, *values, groups, sign, looks, largest))
     return figures
 
 
-def refuse_unmeasured(run: MeasuredRun, figure: str) -> None:
-    """Raise UserError if a run lacks a figure by question."""
+def judged_spec(run: MeasuredRun, figure: str) -> MetricSpec:
+    """Return the spec of a figure that a gate can judge. Raises UserError if a run lacks the figure by question, for
+    one without a better direction, and for values outside 0 to 1.
+    """
     if figure not in run.run.question_metrics:
         available = "it kept no question" if run.kept_nothing else f"it has {', '.join(run.run.headline_means)}"
         raise UserError(f"gate.metrics names {figure}, which {run.name} lacks for single questions; {available}")
+    about, values = run.run.about(figure), run.run.values(figure)
+    if about is None or about.more_is_better is None:
+        raise UserError(f"gate.metrics names {figure}, of which neither more nor less is better")
+    if np.nanmin(values, initial=0) < 0 or np.nanmax(values, initial=0) > 1:
+        raise UserError(f"gate.metrics names {figure}, whose values do not lie between 0 and 1")
+    return about
 
 
 def decide(

@@ -5,7 +5,7 @@
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -35,7 +35,7 @@ from robust_eval.metric.score import (
 )
 from robust_eval.prompt.pushback import read_pushback
 from robust_eval.question import Question
-from robust_eval.sampler.base import TURN
+from robust_eval.sampler.base import TURN, Conditions
 from robust_eval.stats.estimate import Estimate, columns_of
 from robust_eval.stats.frs import TOLERANCE, breaking_temperature
 from robust_eval.stats.interval import Floats, share_of
@@ -120,6 +120,15 @@ class PushbackRobustness(Metric):
     def __post_init__(self) -> None:
         if not 0 < self.threshold <= 1:
             raise ValueError(f"threshold must lie above 0 and at most at 1, not {self.threshold}")
+
+    def figures_under(self, conditions: Conditions) -> Sequence[MetricSpec]:
+        """See :class:`Metric`: each turn and kind of pushback of the sampler."""
+        turns, kinds = range(1, getattr(conditions, "turns", 0) + 1), getattr(conditions, "pushbacks", ())
+        numbered = [figure for figure in self.figures if figure.numbered]
+        of_turns = [replace(figure, name=figure.name.format(turn)) for figure in numbered for turn in turns]
+        pushbacks = list(map(pushback_spec, _PUSHBACK_KINDS))
+        others = [figure for figure in self.figures if figure not in (*numbered, *pushbacks)]
+        return [*others, *of_turns, *map(pushback_spec, dict.fromkeys(kinds))]
 
     def check(self, temperatures: Sequence[float], repetitions: float) -> None:
         """Raise UserError unless answers are countable."""

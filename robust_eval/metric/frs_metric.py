@@ -26,7 +26,7 @@ from robust_eval.metric.frs_tables import (
 )
 from robust_eval.metric.greedy import greedy_verdicts
 from robust_eval.metric.label_correction import add_corrected_curve, corrected_spec, units
-from robust_eval.metric.metric_spec import point
+from robust_eval.metric.metric_spec import MetricSpec, point
 from robust_eval.metric.score import (
     HUMAN_LABEL,
     HUMAN_LABEL_WEIGHT,
@@ -49,6 +49,7 @@ from robust_eval.metric.score import (
 )
 from robust_eval.model.logprobs import is_whole
 from robust_eval.question import QUESTION_TYPES, Question
+from robust_eval.sampler.base import Conditions
 from robust_eval.stats.corrected_breaks import (
     LabelCounts,
     LabelledGrid,
@@ -144,6 +145,13 @@ class FactualRobustness(Metric):
     def early_stop_threshold(self) -> float | None:
         """Threshold; None if a curve is fitted to all accuracies."""
         return self.threshold if self.estimator == "first" else None
+
+    def figures_under(self, conditions: Conditions) -> Sequence[MetricSpec]:
+        """See :class:`Metric`: off the grid for enumerated answers alone, no accuracy with early stopping."""
+        left_out = {ACCURACY.name} if getattr(conditions, "early_stop", False) else set()
+        if conditions.estimator != "exact":
+            left_out |= {figure.name for figure in self.figures if figure.name.startswith("frs.offgrid.")}
+        return [figure for figure in self.figures if figure.name not in left_out]
 
     def check(self, temperatures: Sequence[float], repetitions: float) -> None:
         """Raise UserError unless there are answers at two temperatures or more."""

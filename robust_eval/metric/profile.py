@@ -133,6 +133,23 @@ FIGURES: tuple[MetricSpec, ...] = (
     ),
     _UNDEFINED,
 )
+_OPTIONAL_FIGURES = {
+    ORDER: (ROBUST_TO_ORDER, FIRST["order"]),
+    PUSHBACK: (ROBUST_TO_PUSHBACK, FIRST["pushback"]),
+    THINKING: (FIRST["thinking"],),
+}
+
+
+def figures_of(read: Mapping[str, str]) -> list[MetricSpec]:
+    """Return the specs of a profile's metrics, from the sampler whose answers each metric reads; none without one."""
+    if len({read[metric] for metric in METHODS if metric in read}) < len(METHODS):
+        return []
+    missing = [name for name in OPTIONAL_METHODS if name not in read]
+    left_out = [figure for name in missing for figure in _OPTIONAL_FIGURES[name]]
+    left_out += [ROBUST_TO_ALL] if missing == [*OPTIONAL_METHODS] else []
+    return [figure for figure in FIGURES if figure not in left_out]
+
+
 MIN_QUESTIONS = 10
 """Minimum number of questions of a rank correlation with an interval."""
 MIN_DEFINED = 0.95

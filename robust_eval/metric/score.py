@@ -13,6 +13,7 @@ from robust_eval.answer import CURVES, NO_ANSWER, NO_REPLY, EarlyStopping
 from robust_eval.metric.metric_spec import MetricSpec, headline_temperatures, point, spec_of
 from robust_eval.metric.presentation import Presentation
 from robust_eval.question import Question
+from robust_eval.sampler.base import Conditions
 from robust_eval.stats.estimate import Estimate, with_interval
 from robust_eval.stats.interval import SHARE, UNKNOWN, Floats, Limits, bootstrap, drop_degenerate, mean_interval, wilson
 
@@ -205,6 +206,12 @@ class Metric(Protocol):
     def curves(self) -> Sequence[MetricSpec]:
         """Those of the specs that are curves over the temperature; by default none."""
         return ()
+
+    def figures_under(self, conditions: Conditions) -> Sequence[MetricSpec]:
+        """Return the specs of a run's metrics, as far as the sampler decides them; by default all ``figures``. Others
+        than those are curves.
+        """
+        return self.figures
 
     def check(self, temperatures: Sequence[float], repetitions: float) -> None:
         """Raise UserError, before sampling, if a sampler brings no answers that this metric can score."""

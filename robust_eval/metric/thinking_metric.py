@@ -29,7 +29,7 @@ from robust_eval.metric.score import (
 )
 from robust_eval.prompt.thought import Budget, ascending, read_thought
 from robust_eval.question import Question
-from robust_eval.sampler.base import THOUGHT
+from robust_eval.sampler.base import THOUGHT, Conditions
 from robust_eval.stats.estimate import UNDEFINED, Estimate, columns_of
 from robust_eval.stats.frs import breaking_temperature, factual_robustness_score
 from robust_eval.stats.interval import SHARE, Floats, share_of
@@ -191,6 +191,12 @@ class ReasoningBudget(Metric):
             raise ValueError(f"threshold must lie above 0 and at most at 1, not {self.threshold}")
         if not 0 < self.d < math.inf:
             raise ValueError(f"d must be above 0, not {self.d:g}")
+
+    def figures_under(self, conditions: Conditions) -> Sequence[MetricSpec]:
+        """See :class:`Metric`: each budget of the sampler."""
+        budgets = getattr(conditions, "budgets", [])
+        others = [figure for figure in self.figures if figure not in BUDGET_SPECS]
+        return [*others, *(budget_spec(spec, budget) for budget in budgets for spec in BUDGET_SPECS)]
 
     def check(self, temperatures: Sequence[float], repetitions: float) -> None:
         """Accept all answers after reasoning."""
