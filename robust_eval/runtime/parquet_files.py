@@ -49,6 +49,8 @@ _DATA, _DICTIONARY = (5, 8), 7
 """Fields of a page header: the data page of either version, and the dictionary (a byte or more per value)."""
 _VALUES = 1
 """Field of each of these: its number of values."""
+_BEYOND = 100
+"""Bytes that Arrow reads after a column of parquet-mr before 1.2.9, whose footer counts too few."""
 _DEPTH = 8
 """Structures within structures; a page header has three."""
 
@@ -62,12 +64,15 @@ class PageTotals(NamedTuple):
     """Bytes."""
 
 
-def page_totals(content: bytes | mmap, start: int, length: int) -> PageTotals:
-    """Return the totals of a column's pages, in ``length`` bytes of a file; ArrowInvalid where one is broken."""
+def page_totals(content: bytes | mmap, start: int, length: int, expected: int = 0) -> PageTotals:
+    """Return the totals of a column's pages, in ``length`` bytes of a file; ArrowInvalid where one is broken.
+
+    Pages in the next :data:`_BEYOND` bytes count as well until ``expected`` values have come.
+    """
     values = unpacked = 0
     reader, end = _ThriftReader(content, start), min(start + length, len(content))
     try:
-        while 0 <= reader.position < end:
+        while 0 <= reader.position < (end if values >= expected else min(end + _BEYOND, len(content))):
             header = reader.struct()
             size, packed = header[_UNPACKED], header[_PACKED]
             counts = [header[field][_VALUES] for field in (*_DATA, _DICTIONARY) if field in header]
@@ -188,7 +193,7 @@ def _pages(content: mmap, chunk: Any) -> PageTotals:
     start = chunk.data_page_offset
     if chunk.dictionary_page_offset is not None and 0 < chunk.dictionary_page_offset < start:
         start = chunk.dictionary_page_offset
-    return page_totals(content, start, chunk.total_compressed_size)
+    return page_totals(content, start, chunk.total_compressed_size, chunk.num_values)
 
 
 def _texts(column: pa.Array) -> Iterator[pa.Array]:

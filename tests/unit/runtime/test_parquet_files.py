@@ -185,6 +185,18 @@ def test_a_footer_that_says_that_there_are_few_values_is_not_believed(in_a_list:
     assert "a.parquet unpacks to more than" in refused(file)
 
 
+def test_a_page_after_the_end_of_a_column_of_an_old_writer_is_counted(tmp_path: Path):
+    file, number = tmp_path / "a.parquet", 40_000_000
+    values = pa.ListArray.from_arrays(pa.array([0, number], pa.int32()), pa.array(np.zeros(number)))
+    one_page = {"row_group_size": number, "data_page_size": 2**30}
+    pq.write_table(pa.table({"a": values}), file, compression="none", write_statistics=False, **one_page)
+    column = pq.read_metadata(file).row_group(0).column(0)
+    forge(file, column.total_compressed_size, column.data_page_offset - column.dictionary_page_offset)
+    writer = pq.read_metadata(file).created_by.encode()
+    file.write_bytes(file.read_bytes().replace(writer, b"parquet-mr version 1.2.8 (old)".ljust(len(writer))))
+    assert "a.parquet unpacks to more than" in refused(file)
+
+
 def test_a_footer_that_says_that_there_are_no_values_has_arrow_unpack_none(tmp_path: Path):
     file, number = tmp_path / "a.parquet", 40_000_000
     pq.write_table(pa.table({"a": np.zeros(number)}), file, compression="zstd", row_group_size=number)
