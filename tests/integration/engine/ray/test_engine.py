@@ -4,6 +4,7 @@ of two nodes of this machine."""
 import logging
 import os
 import pickle
+import resource
 import socket
 import threading
 import time
@@ -70,6 +71,18 @@ def ask(engine: Local | Ray, model: ModelConfig, requests: Sequence[Request], st
 
 
 # --------------------------------------------------------------------------------------------- in this process
+
+
+def test_more_requests_at_once_than_files_may_be_open_are_refused_before_ray_has_actors(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    Ray.import_quietly()
+    from robust_eval.engine.ray.actors import Actors
+
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (64, 64))
+    served = OpenAI(model="m", name="m", base_url="http://127.0.0.1:9/v1", api_key_env=None, max_concurrency=200)
+    with pytest.raises(UserError, match=r"model\.max_concurrency=200 needs .* the hard limit is 64 \(ulimit -Hn\)"):
+        Actors(Ray(), served)
 
 
 @dataclass
