@@ -11,6 +11,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, lru_cache
+from itertools import product
 
 import numpy as np
 
@@ -18,9 +19,11 @@ from robust_eval.grader.accepted import compounds, holds_compound, with_spelling
 from robust_eval.model.base import NextTokens
 from robust_eval.model.token_texts import Ids, Mask, TokenTexts, incomplete_bytes, is_boundary
 from robust_eval.normalization import (
+    ARTICLES,
     KEYS,
     MONTH_NAMES,
     MONTHS,
+    NAMED_BY_LETTER,
     SIGNS,
     UNITS,
     UNSEGMENTED,
@@ -51,6 +54,23 @@ _ARTICLE = re.compile(r"(?<![^\W_])(?:a|an|the)(?![^\W_])")
 _NO_LETTERS = "".join(map(chr, range(48))) + ":;<=>?@[\\]^_`{|}~–—‐’‘“”…"
 _BINDING = r"[+#^/×*·'’.-]"
 _SPOKEN = {sign: (*words, *(["cent"] if sign == "%" else [])) for sign, words in SIGNS.items()}
+_CLOSED_WORD = re.compile(r"(?<![^ ])[A-Za-z]{2,}(?=[ ,.;!)])")
+_OPEN_WORD = re.compile(rb"(?<![^ ,.;/*#+'-])[A-Za-z]{2,}\Z")
+_MARKS = re.compile(r"[\"(\[{\\|:;?@~]+")
+"""Marks that only separate words."""
+_BRACKETS = str.maketrans("]}", "))")
+_LONG_RUN = re.compile(r"([^\w\s])\1{3,}")
+_FOREIGN = re.compile(f"[{UNSEGMENTED}]{{2,}}")
+_FOREIGN_STAND_IN = "\u3005\u3005"  # two: a single one may be an initial
+_WORDS_WITH_RULES = "\n".join(
+    (
+        *("", *_WORDS_OF_NUMBERS, *MONTH_NAMES, *ARTICLES, *NAMED_BY_LETTER, *KEYS, *UNITS),
+        *(word for words in SIGNS.values() for word in words),
+        *("and", "of", "no", "minus", "negative", "world", "war", "degree", "degrees", "per", "cent", "ph"),
+        *("st", "nd", "rd", "th", ""),
+    )
+)
+"""Words that normalisation treats unlike other words, a line each."""
 
 
 class AnswerMatcher:
@@ -77,6 +97,8 @@ class AnswerMatcher:
         self._needed = {max(_ALPHANUMERIC.findall(unified(word)), key=len, default="") for word in self._last_words}
         self._needed |= {word for word, value in NUMBERS.items() if str(value) in self._needed}
 
+        self._last_letters = "".join(sorted({letter for word in self._last_words for letter in unified(word)[-1:]}))
+
     @cached_property  # most runs use only the identity of a matcher
     def _pattern(self) -> re.Pattern[str]:
         return whole_words(*self._accepted)
@@ -88,6 +110,66 @@ class AnswerMatcher:
     @cached_property
     def _plain_pattern(self) -> re.Pattern[str]:
         return whole_words(*self._plain) if self._plain else re.compile(r"(?!)")
+
+    def state(self, prefix: bytes) -> bytes:
+        """Return a text after which each token has the same outcome; the same one for many prefixes."""
+        if not _is_one_line(prefix):
+            return prefix
+        text = self._without_others(prefix)
+        some_articles = any(
+            ARTICLES.issuperset(form.split()) for form in self._accepted
+        )  # kept if nothing else is there
+        if self._stand_in and not some_articles and not text.startswith(self._stand_in.encode()):
+            text = f"{self._stand_in} ".encode() + text.lstrip(b" ")
+        return text if self.right(text.decode("utf-8", "replace")) else self._with_other_end(text)
+
+    def _without_others(self, prefix: bytes) -> bytes:
+        """Return a text that is right with the same continuations, with stand-ins for other words before its end.
+
+        These are in no accepted answer and have no rule of normalisation. Such a word with a boundary behind it
+        separates the texts on both sides: the text before it is left out unless it is right.
+        """
+        text = prefix.decode("utf-8", "surrogateescape")
+        if not self._stand_in or not _is_one_line(prefix):
+            return prefix
+        text = _CLOSED_WORD.sub(self._replaced, _MARKS.sub(";", _FOREIGN.sub(self._replaced, text)))
+        for match in reversed([*re.finditer(rf"(?<![^ ]){self._stand_in}(?=[ ,.;!)])", text)]):
+            if not self.right(text[: match.end()].encode("utf-8", "surrogateescape").decode("utf-8", "replace")):
+                text = text[match.start() :]
+                break
+        return text.encode("utf-8", "surrogateescape")
+
+    def _with_other_end(self, text: bytes) -> bytes:
+        """Return a text with a stand-in for the word at its end, if that is one of the others whatever continues it."""
+        last = _OPEN_WORD.search(text)
+        if last is None or not self._stand_in:
+            return text
+        word, before = last.group().decode().lower(), text[: last.start()]
+        start = "\n" if before[-1:] in (b"", b" ") else ""  # "se'ven" may be seven
+        if word in self._letters or f"{start}{word}" in _WORDS_WITH_RULES:
+            return text
+        return before + self._stand_in[: len(word)].encode()
+
+    def _replaced(self, match: re.Match[str]) -> str:
+        """Return a stand-in for a word that no answer contains and no rule names, and any other word itself."""
+        word = match.group()
+        if word.isascii():
+            lower = word.lower()
+            return word if lower in self._letters or f"\n{lower}\n" in _WORDS_WITH_RULES else self._stand_in
+        kept = any(character.isdigit() for character in word) or not set(unified(word)).isdisjoint(self._letters)
+        return word if kept or _FOREIGN_STAND_IN in self._letters else _FOREIGN_STAND_IN
+
+    @cached_property
+    def _stand_in(self) -> str:
+        """A word of three letters that, from its first two on, is in no answer and no rule; empty if there is none."""
+        pairs = (first + second for first, second in product("zqxjvkw", repeat=2))
+        words = (f"{pair}{pair[0]}" for pair in pairs if pair not in self._letters and pair not in _WORDS_WITH_RULES)
+        return next(words, "")
+
+    @cached_property
+    def _letters(self) -> str:
+        """The accepted answers, with and without spaces, a line each."""
+        return "\n".join(spaced for form in self._accepted for spaced in (form, form.replace(" ", "")))
 
     def right(self, reply: str) -> bool:
         """Return True if the first line of a reply contains an accepted answer."""
@@ -108,17 +190,16 @@ class AnswerMatcher:
             if self._delicate:
                 decided |= right & lexicon.safe & ~lexicon.unsettling
         start = unified(text)
-        judged: dict[str, tuple[bool, bool]] = {}
+        judged, by_state = dict[str, tuple[bool, bool]](), dict[str, tuple[bool, bool]]()
         for token in self._decisive(prefix, text, texts):
             key = texts.keys[token]
             if not (key.isascii() and texts.raw[token].isascii()):  # it may change the previous character
-                whole = (prefix + texts.raw[token].split(b"\n", 1)[0]).decode("utf-8", "replace")
-                right[token], stays = self._judged(whole)
+                right[token], stays = self._judged(prefix + texts.raw[token].split(b"\n", 1)[0], by_state)
                 decided[token] = stays and not texts.incomplete[token]
                 continue
             if key not in judged:  # "one", "One" and "ONE" have one key
                 possible = self._possible(start + key)
-                judged[key] = self._judged(text + key) if possible else (False, False)
+                judged[key] = self._judged((text + key).encode(), by_state) if possible else (False, False)
             right[token], decided[token] = judged[key]
         decided &= ~_lexicon(texts).power  # the text after "^" belongs to the word before it
         return NextTokens(right, decided, self._begun(text, texts))
@@ -138,10 +219,14 @@ class AnswerMatcher:
         joined = normalize(text, self._accents).replace(" ", "")
         return any(word in joined for word in self._compounds)
 
-    def _judged(self, reply: str) -> tuple[bool, bool]:
-        """Return True if a reply is right, and True if every continuation is."""
-        right = self.right(reply)
-        return right, right and self._stays_right(reply)
+    def _judged(self, reply: bytes, by_state: dict[str, tuple[bool, bool]]) -> tuple[bool, bool]:
+        """Return True if a reply is right, and True if every continuation is; the same for replies of one state."""
+        text = unified(self._with_other_end(self._without_others(reply)).decode("utf-8", "replace"), self._accents)
+        state = _LONG_RUN.sub(r"\1\1\1", text.translate(_BRACKETS))
+        if state not in by_state:
+            right = self.right(state)
+            by_state[state] = right, right and self._stays_right(state)
+        return by_state[state]
 
     def _stays_right(self, reply: str) -> bool:
         """Return True if the reply is certain to stay right."""
@@ -159,7 +244,10 @@ class AnswerMatcher:
         """Return the tokens that might complete an accepted answer or undo it."""
         lexicon = _lexicon(texts)
         begun = {_last_word(text), _last_word(text.replace("'", "").replace("’", ""))}
+        stays_right = self.right(text) or self.right(text + 2 * _LETTER)
         letters = _LETTERS.search(text)
+        if letters and not stays_right and not any(map(str.isalpha, letters.group())):
+            letters = None
         tokens: set[int] = set()
         for target in self._last_words:
             tokens.update(texts.with_word(target), lexicon.abbreviations(target, letters is not None))
@@ -175,7 +263,7 @@ class AnswerMatcher:
         elif self._delicate:
             for target in self._last_words:
                 tokens.update(lexicon.numbers_with(target))
-        if not self._ascii or self.right(text) or self.right(text + 2 * _LETTER):
+        if not self._ascii or stays_right:
             tokens.update(lexicon.mark_ids, lexicon.binding_ids)
         tokens.update(self._compounding(text, texts))
         for sign in self._signs:
@@ -183,7 +271,8 @@ class AnswerMatcher:
         if incomplete_bytes(prefix):
             tokens.update(lexicon.inside_character_ids)
         if letters:
-            tokens.update(lexicon.single_letter_ids, lexicon.after_letter_ids)
+            tokens.update(lexicon.after_letter_ids)
+            tokens.update(lexicon.single_letter_ids if stays_right else lexicon.single_letters(self._last_letters))
             if letters.group(1):
                 tokens.update(lexicon.dot_ids)
         return tokens
@@ -191,12 +280,14 @@ class AnswerMatcher:
     def _compounding(self, text: str, texts: TokenTexts) -> Iterable[int]:
         """Yield the tokens that complete a compound, possibly with spaces inside."""
         end = text[-64:]
-        written = {_ALPHANUMERIC_RUNS.sub("", unified(end)), normalize(end, self._accents).replace(" ", "")}
+        written = (_ALPHANUMERIC_RUNS.split(unified(end)), normalize(end, self._accents).split())
         for word in self._compounds:
             yield from texts.with_word(word)
-            for length in range(1, len(word)):
-                if any(each.endswith(word[:length]) for each in written):
-                    yield from _lexicon(texts).beginning_with(word[length:])
+            for words in written:
+                for place in range(len(words)):
+                    start = "".join(words[place:])
+                    if start and len(start) < len(word) and word.startswith(start):
+                        yield from _lexicon(texts).beginning_with(word[len(start) :])
 
     def _begun(self, text: str, texts: TokenTexts) -> Ids:
         """Return tokens that begin or continue an accepted answer without completing it."""
@@ -220,6 +311,7 @@ class _Lexicon:
         self.abbreviations = lru_cache(maxsize=1 << 14)(self._abbreviations)
         self.proper_prefixes = lru_cache(maxsize=1 << 14)(self._proper_prefixes)
         self.containing = lru_cache(maxsize=1 << 10)(self._containing)
+        self.single_letters = lru_cache(maxsize=1 << 10)(self._single_letters)
 
     @cached_property
     def unsettling(self) -> Mask:
@@ -300,6 +392,10 @@ class _Lexicon:
         """Tokens that begin with a single letter."""
         return _ids(self._texts.matching(re.compile(r"\s?[^\W\d_](?![^\W_])")))
 
+    def _single_letters(self, letters: str) -> list[int]:
+        """Return the tokens of :attr:`single_letter_ids` that contain one of some letters."""
+        return [token for token in self.single_letter_ids if not set(letters).isdisjoint(self._texts.keys[token])]
+
     @cached_property
     def safe(self) -> Mask:
         """Tokens that certainly end the word before them; an incomplete character may become a letter."""
@@ -337,6 +433,10 @@ def _ids(mask: Mask) -> list[int]:
     return np.flatnonzero(mask).tolist()
 
 
+def _is_one_line(text: bytes) -> bool:
+    return len(f"{text.decode('utf-8', 'replace')}.".splitlines()) == 1
+
+
 def _last_word(text: str) -> str:
     """Return the last word of the text, perhaps unfinished; empty after a boundary."""
     key = unified(text[-64:])
@@ -353,11 +453,15 @@ _CONTINUATIONS = (
 )
 
 
+_NEXT_NUMBERS = (*("one", "ten", "twenty", "first", "tenth", "twentieth", "ii", "hundredth"), *LARGE_NUMBERS)
+"""One of each kind of number words."""
+
+
 def _continuations(reply: str) -> Iterable[str]:
     """Yield continuations that change the meaning of a number, a letter or a sign at the end of a reply."""
     word = _last_word(reply)
     yield from _CONTINUATIONS
-    for number in _WORDS_OF_NUMBERS:
+    for number in _WORDS_OF_NUMBERS if word else _NEXT_NUMBERS:
         if number.startswith(word):
             yield number[len(word) :]
             yield number[len(word) :] + " one"

@@ -54,6 +54,9 @@ class Matcher(Protocol):
     def right(self, reply: str) -> bool:
         """Return whether a whole reply is right."""
 
+    def state(self, prefix: bytes) -> bytes:
+        """Return a prefix after which each token has the same outcome; the same one for many prefixes."""
+
     def next_tokens(self, prefix: bytes, texts: TokenTexts) -> NextTokens:
         """Return the outcome of each token after ``prefix``, which has no line break."""
 

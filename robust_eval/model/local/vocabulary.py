@@ -98,27 +98,46 @@ class NextTokenSets(NamedTuple):
     decided: Ids
 
 
-def next_token_sets(matcher: Matcher, vocabulary: Vocabulary, text: bytes, last: bool) -> NextTokenSets:
-    """Classify the next tokens after ``text``; ``last``: only one token follows."""
-    answer = text.lstrip() if vocabulary.first_line else text
-    right, decided, begun = matcher.next_tokens(answer, vocabulary.texts)
-    for token in vocabulary.stopping(text) if vocabulary.stop else ():
-        whole = vocabulary.answer(text + vocabulary.texts.raw[token])
-        right[token] = matcher.right(whole.decode("utf-8", "replace"))
-        decided[token] = False
-    none = np.empty(0, dtype=np.intp)
-    if last:
-        return NextTokenSets(np.flatnonzero(right), none, none, none, np.flatnonzero(decided))
-    ends = vocabulary.ending(text)
-    final = decided.copy()
-    final[ends] = True
-    return NextTokenSets(
-        right=np.flatnonzero(right & final),
-        wrong=ends[~right[ends]],
-        open=np.flatnonzero(right & ~final),
-        begun=begun[~final[begun] & ~right[begun]],
-        decided=np.flatnonzero(decided),
-    )
+class NextTokenReader:
+    """Reader of the next tokens of the answers to one question, once for each state of its matcher."""
+
+    def __init__(self, matcher: Matcher, vocabulary: Vocabulary) -> None:
+        self._matcher = matcher
+        self._vocabulary = vocabulary
+        self._by_text: dict[tuple[bytes, bool], NextTokenSets] = {}
+        self._by_state: dict[tuple[bytes, bool, bool], NextTokenSets] = {}
+
+    def after(self, text: bytes, last: bool) -> NextTokenSets:
+        """Classify the next tokens after ``text``; ``last``: only one token follows."""
+        if (text, last) not in self._by_text:
+            answer = text.lstrip() if self._vocabulary.first_line else text
+            state = answer if self._vocabulary.stop else self._matcher.state(answer)
+            key = (text if self._vocabulary.stop else state, not text.strip(), last)
+            if key not in self._by_state:
+                self._by_state[key] = self._sets(text, state, last)
+            self._by_text[text, last] = self._by_state[key]
+        return self._by_text[text, last]
+
+    def _sets(self, text: bytes, state: bytes, last: bool) -> NextTokenSets:
+        matcher, vocabulary = self._matcher, self._vocabulary
+        right, decided, begun = matcher.next_tokens(state, vocabulary.texts)
+        for token in vocabulary.stopping(text) if vocabulary.stop else ():
+            whole = vocabulary.answer(text + vocabulary.texts.raw[token])
+            right[token] = matcher.right(whole.decode("utf-8", "replace"))
+            decided[token] = False
+        none = np.empty(0, dtype=np.intp)
+        if last:
+            return NextTokenSets(np.flatnonzero(right), none, none, none, np.flatnonzero(decided))
+        ends = vocabulary.ending(text)
+        final = decided.copy()
+        final[ends] = True
+        return NextTokenSets(
+            right=np.flatnonzero(right & final),
+            wrong=ends[~right[ends]],
+            open=np.flatnonzero(right & ~final),
+            begun=begun[~final[begun] & ~right[begun]],
+            decided=np.flatnonzero(decided),
+        )
 
 
 class AnswerTexts:

@@ -101,3 +101,66 @@ def test_each_next_token_is_right_where_the_whole_reply_is(answers: tuple[str, .
         assert [PIECES[token] for token in np.flatnonzero(found.right)] == [
             piece for piece in PIECES if rule.right(prefix + piece)
         ], prefix
+
+
+STARTS = [
+    *(
+        "",
+        " It is",
+        " the",
+        " The answer is",
+        " 8",
+        " 18 ",
+        " U.",
+        " U.S",
+        " caf",
+        " dra",
+        " thirty ap",
+        " I think",
+        " K",
+    ),
+    *(
+        " (a) Lisbon,",
+        ' "yes": ',
+        " no",
+        " in 1945 and",
+        " se'",
+        " Müller said ",
+        " 東京は",
+        " 東",
+        " twenty-",
+        " world war",
+    ),
+    *(
+        " K, 8 or a dozen. Then",
+        " drachma of Greece",
+        " minus",
+        " A",
+        " vitamin",
+        "\u2028 8 a",
+        " caf\udcc3",
+        " 5...",
+        " 8]",
+    ),
+]
+
+
+@pytest.mark.parametrize("answers", [*WORDS, *NUMBERS, ("bee keeper",), ("the a",)], ids=lambda answers: answers[0])
+def test_each_next_token_has_the_same_outcome_after_all_prefixes_of_a_state(answers: tuple[str, ...]):
+    rule, texts = matcher(*answers), TokenTexts([piece.encode() for piece in PIECES])
+    for start in STARTS:
+        for piece in PIECES:
+            prefix = (start + piece).encode("utf-8", "surrogateescape")
+            state = rule.state(prefix)
+            assert rule.state(state) == state
+            for one, other in zip(rule.next_tokens(prefix, texts), rule.next_tokens(state, texts), strict=True):
+                assert one.tolist() == other.tolist(), (prefix, state)
+
+
+def test_words_that_no_answer_has_share_a_state():
+    rule = matcher("Paris")
+    starts = (b" It was", b" I think you mean", b" Tokyo, Lisbon was", b"Tokyo (London) too", b" Once: that")
+    assert len({rule.state(start) for start in starts}) == 1
+    assert len({rule.state(start + b" Par") for start in (b"", b" In", b" It is called")}) == 1
+    assert rule.state(b" It is Par") != rule.state(b" It is Pari")
+    assert rule.state(b" Paris is ") != rule.state(b" Lisbon is ")
