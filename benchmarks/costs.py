@@ -5,8 +5,8 @@
 While the embedded model answers on the CPU, every kernel is counted, with its FLOP and the bytes that it reads and
 writes, and every place where the processor would wait for a device. As many rows of logits are taken at once as on a
 GPU, so that as many kernels are asked for. The formulas beside them are those of
-docs/performance.md. The second table puts the shapes of larger models into the formulas, with what was counted here of
-prefixes, kernels and waits. gpu.py says what a GPU took.
+docs/development/performance.md. The second table puts the shapes of larger models into the formulas, with what was
+counted here of prefixes, kernels and waits. gpu.py says what a GPU took.
 """
 
 import tempfile

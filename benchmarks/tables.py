@@ -19,7 +19,8 @@ from support.result_tables import FIGURES, TABLES, Figures, cell
 PROJECT = Path(__file__).parents[1]
 RESULTS = PROJECT / "benchmarks" / "results"
 DOCS = PROJECT / "docs"
-PAGES = [PROJECT / "README.md", *sorted(DOCS.glob("*.md")), DOCS / "development" / "benchmarks.md"]
+MEASURED = [DOCS / "development" / name for name in ("benchmarks.md", "performance.md")]
+PAGES = [PROJECT / "README.md", *sorted(DOCS.glob("*.md")), *MEASURED]
 MARKED = re.compile(r"(?ms)^<!-- table (\w+) -->\n(.*?)^<!-- end of table -->$")
 MARKED_FIGURE = re.compile(r"<!--(\w+)-->([^<]*)<!---->")
 VERSIONS = ("torch", "transformers")

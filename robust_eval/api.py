@@ -208,7 +208,7 @@ _PLACE = ["question_id", "rewrite", "temperature", "trial"]
 class LoadedAnswers:
     """The answers of one model to one task, out of logs of another harness.
 
-    ``answers`` has a row for each answer (docs/recorded_answers.md) with the scores of the harness's own scorers
+    ``answers`` has a row for each answer (docs/harnesses.md) with the scores of the harness's own scorers
     (``score.NAME``), ``questions`` one for each question with its key, if the logs have it.
     """
 
@@ -406,7 +406,7 @@ def score(
     """Grade and score answers of ``model`` that were collected elsewhere; nothing is sampled.
 
     ``answers`` has a row for each answer with ``question_id``, ``text`` and ``temperature``, and where there are
-    several to a question ``trial`` or ``rewrite`` (docs/recorded_answers.md). ``questions`` has a row for each question
+    several to a question ``trial`` or ``rewrite`` (docs/harnesses.md). ``questions`` has a row for each question
     with its ``id`` and the columns of ``dataset=local``. ``settings`` are those of :func:`run`, which writes and
     returns the same. Raises UserError for mistakes of the user.
 

@@ -9,7 +9,7 @@ DOCS = PROJECT / "docs"
 FRONT = "../README.md"
 NAMES = [FRONT, *sorted(file.relative_to(DOCS).as_posix() for file in DOCS.rglob("*.md"))]
 PAGES = {name: (DOCS / name).read_text(encoding="utf-8") for name in NAMES}
-TESTED_ELSEWHERE = ("data_sets.md", "harnesses.md", "inspect.md", "lm_eval.md", "scaling.md")
+TESTED_ELSEWHERE = ("data_sets.md", "harnesses.md", "inside_harnesses.md", "scaling.md")
 """Their blocks are those of tests/unit/docs/test_data_set_page.py, tests/integration/interop/test_imported.py,
 tests/integration/interop/test_inspect_page.py, tests/integration/interop/test_lm_eval_tasks.py and
 tests/integration/docs/test_scaling_page.py."""

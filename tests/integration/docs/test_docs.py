@@ -27,7 +27,7 @@ WITH_COMMANDS = [
     *FIRST,
     *(name for name, text in PAGES.items() if "\n```sh\n" in text and name not in (*FIRST, *TESTED_ELSEWHERE)),
 ]
-RUN = (*FIRST, "recorded_answers.md", "extend.md")
+RUN = (*FIRST, "extend.md", "development/metrics.md")
 """Pages whose measurements run, the first of each kind; those of others are planned. One that names its folder has that
 of a run of its kind, if there is one, because a later command reads it.
 """
@@ -217,7 +217,7 @@ class Commands:
         if program == ["run.py"]:
             checked_overrides([word for word in arguments if "=" in word and not word.startswith("dry_run=")])
             program = [str(PROJECT / "run.py")]
-        if line != SMOKE and (measures or program == ["mine.py"]):
+        if line != SMOKE and (measures or program in (["mine.py"], ["always_right.py"])):
             arguments = [word for word in small(arguments) if page != FRONT or word != "tracking=none"]
         elif arguments[:1] == ["train-question-types"]:
             arguments = [*arguments, "--encoder", SENTENCES, "--epochs", "1"]

@@ -36,7 +36,7 @@ def inspect_folder(common_folder: Path) -> Path:
 @pytest.fixture(scope="session")
 def lm_eval_folder(common_folder: Path) -> Path:
     """The folder with ``logs``, ``families`` and ``tasks`` of lm-eval."""
-    page = (PROJECT / "docs" / "lm_eval.md").read_text(encoding="utf-8")
+    page = (PROJECT / "docs" / "inside_harnesses.md").read_text(encoding="utf-8").partition("\n## lm-eval\n")[2]
     (code,) = re.findall(r"^```python\n(.*?)^```$", page, re.M | re.S)
     commands = [shlex.split(line) for line in re.findall(r"^(lm_eval .+)$", page, re.M)]
     families = json.loads(FAMILIES.read_text(encoding="utf-8"))

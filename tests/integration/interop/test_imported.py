@@ -146,15 +146,20 @@ def test_every_command_of_the_page_runs(inspect_logs: Path, monkeypatch, capsys)
     for name, records in (("requests", requests), ("outputs", outputs)):
         Path(f"batch_{name}.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in records))
     page = (PROJECT / "docs" / "harnesses.md").read_text(encoding="utf-8")
-    lines = [shlex.split(line) for line in re.findall(r"^robust-eval (.+)$", page, re.MULTILINE)]
-    assert len(lines) >= 5
+    (replies,) = re.findall(r"^```csv\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    Path("replies.csv").write_text(replies)
+    lines = [shlex.split(line) for line in re.findall(r"^(?:robust-eval|python run.py) (.+)$", page, re.MULTILINE)]
+    assert len(lines) >= 11
     for words in lines:
         if words[0] in ("import", "export"):
             untracked = ["tracking=none"] * (words[0] == "import" and "--output" not in words)
             monkeypatch.setattr("sys.argv", [*words, *untracked])
             COMMANDS[words[0]].run()
         else:
-            robust_eval.run([*words, "tracking=none"], folder="runs/scored")
+            folders = [word.removeprefix("hydra.run.dir=") for word in words if word.startswith("hydra.run.dir=")]
+            few = ["dataset.limit=6"] * ("experiment=smoke" in words)
+            settings = [word for word in words if not word.startswith("hydra.run.dir=")]
+            robust_eval.run([*settings, *few, "tracking=none"], folder=folders[0] if folders else None)
     assert "2 answers to 1 questions at temperature 0.7" in capsys.readouterr().out
     assert len(list(Path("tables").rglob("answers.parquet"))) == 2
 

@@ -1,4 +1,6 @@
-"""docs/inspect.md does what it says, with a server behind inspect_ai's provider for any OpenAI-like service."""
+"""The part on inspect_ai of docs/inside_harnesses.md does what it says, with a server behind inspect_ai's provider for
+any OpenAI-like service.
+"""
 
 import json
 import math
@@ -17,7 +19,7 @@ from inspect_ai.log import read_eval_log
 from robust_eval.cli.import_logs import main as import_logs
 from robust_eval.config.groups import PROJECT
 
-PAGE = (PROJECT / "docs" / "inspect.md").read_text(encoding="utf-8")
+PAGE = (PROJECT / "docs" / "inside_harnesses.md").read_text(encoding="utf-8").partition("\n## lm-eval\n")[0]
 COMMANDS = [shlex.split(line) for line in re.findall(r"^((?:inspect|robust-eval) .+)$", PAGE, re.M)]
 MODELS = {"openai/gpt-4o-mini": "openai-api/llama/m"}
 FEW = {"robust_eval/frs": ["temperatures=1,2"], "robust_eval/certainty": ["dataset=quiz.jsonl", "trials=4"]}

@@ -1,4 +1,4 @@
-"""What our tasks leave in lm-eval's results, beside what a run of ours makes of the same answers; docs/lm_eval.md."""
+"""Results of our tasks in lm-eval, and those of our own run on the same answers; docs/inside_harnesses.md."""
 
 import json
 import math
@@ -16,7 +16,7 @@ from robust_eval.cli.import_logs import main as import_logs
 from robust_eval.config.groups import PROJECT
 from robust_eval.interop.lm_eval_tasks.tasks import ENDS
 
-PAGE = (PROJECT / "docs" / "lm_eval.md").read_text(encoding="utf-8")
+PAGE = (PROJECT / "docs" / "inside_harnesses.md").read_text(encoding="utf-8").partition("\n## lm-eval\n")[2]
 COMMANDS = [shlex.split(line) for line in re.findall(r"^((?:lm_eval|robust-eval) .+)$", PAGE, re.M)]
 Figures = dict[str, list[float]]
 

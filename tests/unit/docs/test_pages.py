@@ -12,7 +12,7 @@ from robust_eval.config.schema import SCHEMAS
 from robust_eval.plot.figure_registry import registered
 from robust_eval.tracking.flat_settings import SEVERAL
 
-OWN = {"mine", "quiz", *re.findall(r'@robust_eval\.register\("\w+", "(\w+)"\)', PAGES["extend.md"])}
+OWN = {"mine", "quiz", *re.findall(r'@robust_eval\.register\("\w+", "(\w+)"\)', "".join(PAGES.values()))}
 """Options that the pages make."""
 
 
@@ -106,6 +106,13 @@ def test_the_index_names_every_page():
 
 def test_the_readme_is_short_enough_to_be_read():
     assert len(PAGES[FRONT].split()) <= 900
+
+
+OF_USERS = sorted({*PAGES} - {FRONT, "README.md"} - {page for page in PAGES if page.startswith("development/")})
+
+
+def test_the_pages_are_few_enough_to_be_known():
+    assert len([*OF_USERS, *DOCS.glob("*.rst")]) <= 25
 
 
 def test_every_figure_of_a_run_is_explained():
