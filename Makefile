@@ -1,11 +1,11 @@
-# make run | make run ARGS="sampler.trials=20" | make test-fast | make test | make lint | make docs | make api | make dist | make ui | make clean-store | make install
+# make run | make run ARGS="sampler.trials=20" | make test-fast | make test | make lint | make docs | make gallery | make api | make dist | make ui | make clean-store | make install
 PYTHON ?= python3
 ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 
-.PHONY: run test-fast test lint docs api dist ui clean-store install
+.PHONY: run test-fast test lint docs gallery api dist ui clean-store install
 
 run: install
 	$(BIN)/python run.py $(ARGS)
@@ -35,6 +35,11 @@ lint: install
 # The documentation as a site in build/docs; a broken link fails.
 docs: install
 	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going --builder html docs build/docs
+
+# The pictures of docs/figures.md, by the commands of that page.
+gallery: install
+	grep '^python run.py' docs/figures.md | PATH="$(CURDIR)/$(BIN):$$PATH" sh -e
+	for picture in docs/gallery/*.png; do cp mlruns/gallery/*/figures/$$(basename $$picture) $$picture; done
 
 # Changes of the public names and their parameters since AGAINST, a commit.
 AGAINST ?= main

@@ -1,4 +1,4 @@
-"""Ask one question live: ``robust-eval ask "What is the capital of France?"``.
+"""Ask one question live: ``robust-eval ask "What is the capital of France?" rewriter=recorded``.
 
 The question is rewritten, each wording is answered in a conversation of its own, and answers that mean the same are
 gathered into clusters.

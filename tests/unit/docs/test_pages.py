@@ -115,6 +115,11 @@ def test_the_pages_are_few_enough_to_be_known():
     assert len([*OF_USERS, *DOCS.glob("*.rst")]) <= 25
 
 
+@pytest.mark.parametrize("page", [page for page in OF_USERS if page != "methods.md"])
+def test_a_page_is_short_enough_to_be_read(page: str):
+    assert len(PAGES[page].split()) <= 1500
+
+
 def test_every_figure_of_a_run_is_explained():
     headings = " ".join(re.findall(r"^### .*", PAGES["figures.md"], flags=re.MULTILINE))
     assert {entry.name for entry in registered()} - set(re.findall(r"`(\w+)`", headings)) == set()
