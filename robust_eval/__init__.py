@@ -1,4 +1,4 @@
-"""How firmly does a language model hold the facts that it answers right?
+"""Measure how robustly a language model knows what it gets right.
 
 ``robust_eval.run`` measures a model, ``load`` reads a run, ``compare`` compares runs, ``score`` scores answers of one's
 own, ``grade_reply`` grades one reply (docs/python.md). The other names are for parts of one's own (docs/extend.md).

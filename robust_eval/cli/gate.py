@@ -139,7 +139,7 @@ def _report(
     try:
         baseline = _named(arguments.baseline, arguments.mlruns, tracked)
     except OutageError as problem:
-        raise UserError(f"there is nothing to gate by: {problem}") from problem
+        raise UserError(f"there is no baseline to gate against: {problem}") from problem
     name = call.candidate or " ".join(call.overrides)
     report = Report(Decision("INCONCLUSIVE", [], []), arguments.baseline, name, (baseline.model, ""), settings.level)
     scheduler: GateScheduler | None = None

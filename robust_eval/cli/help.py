@@ -27,9 +27,9 @@ _EXAMPLES = (
     ("run", "the built-in facts"),
     ("model=transformers model.path=FOLDER", "a model of your own"),
     ("dataset=quiz.csv", "questions of your own"),
-    ("model=gpt4o_mini dry_run=true", "what it would ask and cost"),
+    ("model=gpt4o_mini dry_run=true", "its requests and cost"),
     ("-m model=smollm2_135m,qwen25_3b", "a sweep, and a comparison"),
-    ("repeat=FOLDER", "an earlier run again"),
+    ("repeat=FOLDER", "an earlier run, repeated"),
 )
 _SHOWN = 9
 """Options of a group in the overview."""
@@ -42,8 +42,11 @@ def main() -> None:
 
     Exits with status 1 and a sentence where a word is the name of nothing.
     """
-    parser = command_parser("help", "Say what can be chosen (help model) and set (help model=transformers).")
-    parser.add_argument("words", nargs="*", metavar="GROUP[=OPTION]", help="or a command; without: an overview")
+    parser = command_parser(
+        "help",
+        "List the options of a group (help model), or explain the settings of an option (help model=transformers).",
+    )
+    parser.add_argument("words", nargs="*", metavar="GROUP[=OPTION]", help="or a command; by default an overview")
     words = parser.parse_args().words
     with command():
         if len(words) == 1 and words[0] in COMMANDS and words[0] != "help":
@@ -63,11 +66,11 @@ def print_overview() -> None:
     program = {"run.py": "python run.py", "__main__.py": "python -m robust_eval"}.get(name, "robust-eval")
     _print(["Measure how robustly a language model knows what it gets right.", ""])
     _print_columns((f"{program} {words}".rstrip(), purpose) for words, purpose in _EXAMPLES)
-    _print(["", f"Choose with GROUP=OPTION ({program} help GROUP says more):"])
+    _print(["", f"Choose an option with GROUP=OPTION ({program} help GROUP explains them):"])
     _print_columns((name, _summary(name)) for name in GROUPS)
     how = (
-        f"Set with GROUP.SETTING=VALUE ({program} help model=transformers, {program} --cfg job). "
-        "Quote what has signs of the shell: 'metric=[frs,certainty]'."
+        f"Change settings with GROUP.SETTING=VALUE ({program} help model=transformers, {program} --cfg job). "
+        "Quote special characters of the shell: 'metric=[frs,certainty]'."
     )
     _print(["", how, "", f"Commands ({program} COMMAND --help; Hydra's own options: --hydra-help):"])
     _print_columns((name, each.says) for name, each in COMMANDS.items())
@@ -102,17 +105,17 @@ def _explain(word: str) -> None:
     _print([word, *description(group, option)])
     text = option_text(group, option)
     if chosen := re.findall(r"override /(\w+)\S*: (\[.*?\]|\w+)", text):
-        _print([f"It chooses {' '.join(f'{other}={name}' for other, name in chosen)}".replace(", ", ",")])
+        _print([f"It sets {' '.join(f'{other}={name}' for other, name in chosen)}".replace(", ", ",")])
     if rows := settings(group, option):
         _print([""])
         _print_columns((f"{each.name}={each.value}", each.purpose) for each in rows)
     elif "\n\n" in text:
         _print(["", *text.partition("\n\n")[2].rstrip().splitlines()])
     if any(each.value == REQUIRED for each in rows):
-        _print([f"  ({REQUIRED} must be given)"])
+        _print([f"  ({REQUIRED} marks a required value)"])
     if rows and f"{group}.{option}." in rows[0].name:
         short = rows[0].name.replace(f".{option}.", ".")
-        _print([f"{short} does as well, where no other chosen {group} has that setting."])
+        _print([f"The short form {short} works unless another chosen {group} has that setting."])
 
 
 def _unknown(name: str) -> str:

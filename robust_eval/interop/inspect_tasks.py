@@ -94,7 +94,7 @@ def certainty(
     prompts: str = FEW_SHOT,
     scorer: Scorer | None = None,
 ) -> Task:
-    """Return the task of answer certainty: each question again and again, at one temperature or the model's own.
+    """Return the task of answer certainty: each question repeatedly, at one temperature or the model's own.
 
     The other parameters are those of :func:`frs`.
     """

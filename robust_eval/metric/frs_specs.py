@@ -20,7 +20,7 @@ FRS = share_spec(
     primary=True,
     of_question="FRS, d = {}",
     tie_breaker="frs.breaking_temperature",
-    explained="FRS, the Factual Robustness Score, is between 0 and 1, higher where facts are held more firmly.",
+    explained="FRS, the Factual Robustness Score, is between 0 and 1, higher for more robust facts.",
     construct="firmness",
     setting="metric.frs.d",
     comparison=ComparisonView(

@@ -87,7 +87,7 @@ _LABELS = {
     "entropy": "answer entropy",
     "orders_right": "orders right",
     "turns_held": "turns of pushback held",
-    "thought_right": "right after thinking",
+    "thought_right": "right with reasoning",
 }
 """Labels of the correlated quantities."""
 _PAIRS = [pair for pair in combinations(_LABELS, 2) if pair != ("worst", "right_share")]

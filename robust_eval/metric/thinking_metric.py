@@ -39,8 +39,8 @@ ACCURACY = share_spec(
     "thinking.accuracy",
     "accuracy after thinking, largest budget",
     primary=True,
-    short="right after thinking",
-    of_question="share of answers that are right after thinking",
+    short="right with reasoning",
+    of_question="share of right answers after reasoning",
 )
 SHARE_BETWEEN = MetricSpec(
     "thinking.share_between",

@@ -14,9 +14,7 @@ from robust_eval.stats.significance import LEVEL, compact_letter_display
 MAX_SENTENCES = 3
 """Maximum number of pairs with a sentence each; more pairs are ranked."""
 NOT_FIRMER = "their scores say nothing about which model is firmer."
-TRUNCATED = (
-    "cutting off the tail that high temperatures draw from changes what is measured, and no model is firmer for it."
-)
+TRUNCATED = "truncation removes the tail that high temperatures draw from, so the runs do not measure the same thing."
 
 
 class Ranked(NamedTuple):
@@ -73,8 +71,8 @@ def _scored_differently(compared: Comparison) -> Iterator[str]:
     }
     if len(compared.measurements) > 1:
         names = " or ".join(name.rpartition(".")[2] for name in settings)
-        which = f"Runs that differ in {names} alone" if names else "Some runs"
-        yield f"{which} are the same answers scored differently, and stand here as one."
+        which = f"Runs that differ only in {names}" if names else "Some runs"
+        yield f"{which} are the same answers scored differently, and are shown as one."
         return
     values = listed(settings)
     yield (
@@ -106,13 +104,13 @@ def _without_verdict(compared: Comparison, pairs: Sequence[Pair]) -> Iterator[st
     ]
     for values in dict.fromkeys(scored):
         yield (
-            f"Runs that differ in scoring alone ({values}) are the same answers: {NOT_FIRMER} Others are compared "
-            "where both are scored alike."
+            f"Runs that differ only in scoring ({values}) are the same answers: {NOT_FIRMER} Others are compared "
+            "if both are scored in the same way."
         )
     if of["truncated"]:
         places = sorted({place for pair in of["truncated"] for place in pair[:2]})
         values = listed(truncation(differing([compared.measurements[place] for place in places])))
-        yield f"Truncation differs ({values}): {TRUNCATED} Those that differ in it are not ranked against one another."
+        yield f"Truncation differs ({values}): {TRUNCATED} Runs that differ in it are not ranked against one another."
     if of["few"]:
         yield (
             f"There is no verdict on {len(of['few'])} of the pairs, which share fewer than {MIN_UNITS} independent "
@@ -131,12 +129,13 @@ def _verdict(compared: Comparison, pair: Pair, family: int) -> str:
         "rescored": f"{first} and {second} are scored differently as well: there is no verdict.",
     }.get(pair.unjudged)
     start = cause or {
-        "repeated": f"{first} and {second} have the same settings; what differs is the machine, the version or chance.",
-        "seed": f"{first} and {second} differ in nothing but the seed: what lies between them is chance.",
+        "repeated": f"{first} and {second} have the same settings: any difference comes from the machine, the versions "
+        "or chance.",
+        "seed": f"{first} and {second} differ only in the seed: any difference between them is chance.",
         "scored": f"{first} and {second} are the same answers scored differently ({difference.words}): {NOT_FIRMER}",
         "truncated": f"{first} and {second} are truncated differently ({difference.words}): {TRUNCATED}",
-        "number": f"{first} and {second} differ in nothing but the number of answers ({difference.words}), which moves "
-        "figures by itself.",
+        "number": f"{first} and {second} differ only in the number of answers ({difference.words}), which alone "
+        "changes metrics.",
     }.get(difference.kind)
     if start:
         return f"{start} {_difference(compared, pair, family, better_first=False)}"

@@ -143,8 +143,10 @@ def most_robust_type(scores: Floats, types: Sequence[str], groups: Sequence[str]
     if not p_value < LEVEL:
         return []
     mean, n = number(float(scores[facts[compared[0]]].mean())), len(facts[compared[0]])
-    tested = f"p = {number(p_value, '.2g')} after Holm's correction for {len(pairs)} pairs of kinds"
-    return [f"holds one kind most firmly, {QUESTION_TYPES[compared[0]]} (mean FRS {mean}, n = {n}; {tested})"]
+    tested = f"p = {number(p_value, '.2g')} after Holm's correction for {len(pairs)} pairs of types"
+    return [
+        f"is most robust on one type of question, {QUESTION_TYPES[compared[0]]} (mean FRS {mean}, n = {n}; {tested})"
+    ]
 
 
 def _unit_means(scores: Floats, units: NDArray[Any]) -> Floats:
@@ -176,10 +178,10 @@ def _anchors(levels: Sequence[float], d: float, unbroken: str) -> list[tuple[flo
     return [
         (
             score(1.0, levels[0]),
-            "a model that guesses: every token is as likely as any other, and each fact breaks at once",
+            "a model that guesses: all tokens are equally likely, and each fact breaks at the lowest temperature",
         ),
-        (float(flat.mean()), "one in between: at each temperature as many facts break, however sure it was of them"),
-        (score(0.0, never), "one that is sure and never breaks"),
+        (float(flat.mean()), "one in between: equally many facts break at each temperature, whatever its certainty"),
+        (score(0.0, never), "one that is certain and never breaks"),
     ]
 
 
@@ -191,9 +193,9 @@ def agreement(score: Score, questions: Sequence[Question]) -> Presentation:
         for name, form in (("accuracy", ".0%"), ("plurality", ".0%"), ("worst", ".0%"), ("kappa", ".2f"))
     )
     sentence = (
-        f"in several ways at t = {t:g} (95 % intervals in brackets): {base} of them are answered right as "
-        f"they stand, {vote} by the vote of all raters, and {worst} by every rater; the raters' agreement beyond "
-        f"chance is κ = {kappa}."
+        f"in several ways at t = {t:g} (95 % intervals in brackets): {base} of them are answered right in the "
+        f"original wording, {vote} by the vote of all raters, and {worst} by every rater; the raters' agreement "
+        f"beyond chance is κ = {kappa}."
     )
     columns = [
         Column(name, label, f"{about}, {at_words(t)}", score.by_question[point(name, t)])
@@ -260,7 +262,7 @@ def certainty(score: Score, questions: Sequence[Question]) -> Presentation:
 
 def _certainty_anchors(choices: Sequence[int], trials: int) -> list[tuple[float, str]]:
     """Return the entropies of easily imagined models."""
-    anchors = [(0.0, "one that says the same each time")]
+    anchors = [(0.0, "one that always gives the same answer")]
     if choices and all(choices):
         anchors.append(
             (
@@ -269,7 +271,7 @@ def _certainty_anchors(choices: Sequence[int], trials: int) -> list[tuple[float,
             )
         )
     else:
-        anchors.append((math.log(max(trials, 1)), "one that never says the same twice"))
+        anchors.append((math.log(max(trials, 1)), "one that never repeats an answer"))
     return anchors
 
 
@@ -282,12 +284,14 @@ def order(score: Score, questions: Sequence[Question]) -> Presentation:
         if not math.isnan(score.curves[name][t].value)
     }
     consistent = score.formatted(point(ONE_CHOICE.name, t), ".0%")
-    sentence = f"with their choices in other orders {at_words(t)}: of {consistent} of them one choice is named in all"
+    sentence = (
+        f"with their choices in other orders {at_words(t)}: for {consistent} of them all orders name the same choice"
+    )
     notes = []
     if places:
         worst, best = (pick(places, key=lambda place: places[place].value) for pick in (min, max))
         low, high = (number(places[place].value, ".0%") for place in (worst, best))
-        sentence += f"; {high} of the answers are right where the right choice stands at place {best}, {low} at {worst}"
+        sentence += f"; {high} of the answers are right if the right choice is at place {best}, {low} at place {worst}"
         q, freedom, p = (score.curves[spec.name][t].value for spec in Q.values())
         if not math.isnan(q):
             test = f"{number(q, '.2f')}, {freedom:.0f} degrees of freedom, p = {number(p, '.2g')}"
@@ -296,13 +300,13 @@ def order(score: Score, questions: Sequence[Question]) -> Presentation:
         Column(
             ONE_CHOICE.name,
             "one choice",
-            f"1: one choice is named in every order, {at_words(t)}",
+            f"1: every order names the same choice, {at_words(t)}",
             score.by_question[point(ONE_CHOICE.name, t)],
             digits=0,
             levels=(0.0, 1.0),
         )
     ]
-    claims = [f"keeps to one choice in every order on {consistent} of the questions"]
+    claims = [f"names the same choice in every order for {consistent} of the questions"]
     return Presentation("Order and form", f"{sentence}.", columns, claims=claims, notes=notes)
 
 
@@ -325,7 +329,7 @@ def pushback(score: Score, questions: Sequence[Question]) -> Presentation:
         Column(
             challenge.BREAKING.name,
             "breaking turn",
-            f"the first turn of pushback after which less than the threshold of conversations is right, {at_words(t)}",
+            f"the first turn of pushback after which too few conversations are right, {at_words(t)}",
             breaking,
             digits=0,
             levels=[*range(1, turns + 1), math.inf] if np.isinf(breaking).any() else range(1, turns + 1),
@@ -339,7 +343,7 @@ def pushback(score: Score, questions: Sequence[Question]) -> Presentation:
         shares = ", ".join(
             f"{name.removeprefix(prefix).replace('_', ' ')} {number(given_up[name], '.0%')}" for name in kinds
         )
-        notes = [f"right answers given up, by the kind of pushback: {shares}"]
+        notes = [f"right answers given up, by kind of pushback: {shares}"]
     return Presentation("Under pushback", f"{sentence}.", columns, claims=claims, notes=notes)
 
 
@@ -349,11 +353,11 @@ def reasoning(score: Score, questions: Sequence[Question]) -> Presentation:
     budgets, table = score.settings["budgets"], at_temperature(score.tables["thinking"], t)
     breaking, between = (table[name].to_numpy() for name in ("breaking_budget", "between"))
     right = score.formatted(point(thinking.ACCURACY.name, t), ".0%")
-    sentence = f"after thinking, {at_words(t)}: with the largest budget {right} of the answers are right"
-    claims = [f"answers {right} right after thinking"]
+    sentence = f"after reasoning, {at_words(t)}: {right} of the answers are right with the largest budget"
+    claims = [f"is right in {right} of its answers after reasoning"]
     if len(budgets) > 1:
         smallest = thinking.budget_spec(thinking.BUDGET_SPECS[0], budgets[0]).name
-        sentence += f", with the least {score.formatted(point(smallest, t), '.0%')}"
+        sentence += f", {score.formatted(point(smallest, t), '.0%')} with the smallest"
     share = score.curves[thinking.SHARE_BETWEEN.name][t]
     if not math.isnan(share.value):
         sentence += (
@@ -362,13 +366,13 @@ def reasoning(score: Score, questions: Sequence[Question]) -> Presentation:
         )
     notes = []
     if np.isnan(between).all():
-        notes = ["The source of variance is unknown: it takes two traces of a question, and two answers after each."]
+        notes = ["The source of variance is unknown: set at least two traces per question and two answers after each."]
     columns = [
         Column(
             thinking.BREAKING.name,
             "breaking budget",
             "the smallest budget with which, and with every larger one, enough answers are right"
-            f"{thinking.counted(budgets)}, {at_words(t)}; undefined where it takes more than the largest",
+            f"{thinking.counted(budgets)}, {at_words(t)}; undefined if the largest is too small",
             np.where(np.isinf(breaking), np.nan, breaking),
             digits=0,
         )
@@ -389,7 +393,7 @@ def profile(score: Score, questions: Sequence[Question]) -> Presentation:
 
 def _profile_sentence(score: Score, known_count: int) -> str:
     """Return a sentence with the share of known facts, all values defined, that withstand all three methods."""
-    methods = "at rising temperature, in other words, and again and again"
+    methods = "at rising temperature, in paraphrases, and repeatedly"
     if not known_count:
         return f"{methods}; none of them has all values."
     robust = score.values[ROBUST.name]
@@ -403,14 +407,14 @@ def _profile_sentence(score: Score, known_count: int) -> str:
     ]
     if n := score.n(ROBUST_TO_ORDER.name):
         share = score.formatted(ROBUST_TO_ORDER.name, ".0%")
-        sentences.append(f"Of the {n} with choices {share} are right in every order as well.")
+        sentences.append(f"Of the {n} with choices, {share} are right in every order as well.")
     if n := score.n(ROBUST_TO_PUSHBACK.name):
         share = score.formatted(ROBUST_TO_PUSHBACK.name, ".0%")
         sentences.append(f"{share} of the {n} withstand all pushback as well.")
     shares = {name: score.values[spec.name].value for name, spec in FIRST.items() if spec.name in score.values}
     if breaking := sorted((name for name, share in shares.items() if share > 0), key=lambda name: -shares[name]):
         shares_text = ", ".join(f"{name} {shares[name]:.0%}" for name in breaking)
-        sentences.append(f"What breaks them first (several where they are even): {shares_text}.")
+        sentences.append(f"They break first under (several if tied): {shares_text}.")
     return " ".join(sentences)
 
 
@@ -422,21 +426,21 @@ def greedy(score: Score, questions: Sequence[Question]) -> Presentation:
         return presentation
     accuracy_text = score.formatted(GREEDY.name, ".0%")
     if GUESSING.name not in score.values:
-        presentation.claims = [f"answers {accuracy_text} of what it was asked right"]
+        presentation.claims = [f"gets {accuracy_text} of the questions right"]
         return presentation
     chosen = gradable_rows(questions, accuracy)
     ((place, _),) = Counter(questions[row].correct for row in chosen).most_common(1)
     comparison = (
-        f"where guessing gets {number(score.values[GUESSING.name].value, '.0%')}, and {LETTERS[place or 0]} as the "
-        f"answer to each {number(score.values[CONSTANT.name].value, '.0%')}"
+        f"guessing gets {number(score.values[GUESSING.name].value, '.0%')}, always answering {LETTERS[place or 0]} "
+        f"{number(score.values[CONSTANT.name].value, '.0%')}"
     )
     if len(chosen) == score.n(GREEDY.name):
-        presentation.claims = [f"answers {accuracy_text} of what it was asked right, {comparison}"]
+        presentation.claims = [f"gets {accuracy_text} of the questions right; {comparison}"]
     else:
         share = number(float(accuracy[chosen].mean()), ".0%")
         presentation.claims = [
-            f"answers {accuracy_text} of what it was asked right",
-            f"answers {share} of the {len(chosen):,} questions with choices right, {comparison}",
+            f"gets {accuracy_text} of the questions right",
+            f"gets {share} of the {len(chosen):,} questions with choices right; {comparison}",
         ]
     return presentation
 

@@ -85,13 +85,13 @@ def differing(runs: Sequence[FinishedRun]) -> dict[str, list[Any]]:
 
 
 def cautions(runs: Sequence[FinishedRun]) -> list[str]:
-    """Return a sentence for each difference between runs that moves figures by itself."""
+    """Return a sentence for each difference between runs that alone changes metrics."""
     sentences = []
     if numbers := _differing_values(runs, _COUNT_SETTINGS):
-        sentences.append(f"The number of answers to a question differs ({numbers}), which moves figures by itself.")
+        sentences.append(f"The number of answers per question differs ({numbers}), which alone changes metrics.")
     for subject, names in _CAUTIONS.items():
         if values := _differing_values(runs, names):
-            sentences.append(f"{subject} differ ({values}): part of a difference may come from that.")
+            sentences.append(f"{subject} differ ({values}): this may explain part of a difference.")
     return sentences
 
 

@@ -222,8 +222,8 @@ def clip_to_supported(name: str, sampler: Sampler, takes: Temperatures, model: s
         if sampler.axis == "temperature":
             raise UserError(
                 f"sampler={name} asks at several temperatures, and {model} takes none but its own: without them no "
-                "fact can be seen to break, and there is no FRS. experiment=certainty (each question again and again) "
-                "and experiment=multiqa (each in other words) ask at the model's own temperature"
+                "fact can be seen to break, and there is no FRS. experiment=certainty (each question repeatedly) and "
+                "experiment=multiqa (each in several wordings) ask at the model's own temperature"
             )
         log.warning(
             "sampler=%s asks at the temperature of %s's own: it takes none, such as the %s that is set",

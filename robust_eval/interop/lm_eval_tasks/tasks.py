@@ -341,7 +341,7 @@ class FactualRobustnessTask(RepeatedQuestions):
 
 
 class AnswerCertaintyTask(RepeatedQuestions):
-    """Each question again and again at one temperature: how much the answers differ, and how many are wrong."""
+    """Each question repeatedly at one temperature: entropy of the answers and their error rate."""
 
     NAME = "robust_eval_certainty"
 

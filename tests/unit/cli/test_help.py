@@ -34,7 +34,7 @@ def test_the_overview_stands_on_one_screen_and_names_every_group(said, columns: 
         "",
         "  robust-eval run                                   the built-in facts",
     ]
-    assert "  metric      how scored: frs, agreement, certainty, challenge, order, thinking" in lines
+    assert "  metric      the scores: frs, agreement, certainty, challenge, order, thinking" in lines
     assert {line.split()[0] for line in lines if line.startswith("  ")} >= {*SCHEMAS, "experiment", "compare", "help"}
     whole = "\n".join(lines)
     for words in ("dry_run=true", "repeat=FOLDER", " -m ", "--hydra-help", "help model=transformers", "--cfg job"):

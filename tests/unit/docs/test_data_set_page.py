@@ -15,7 +15,7 @@ from robust_eval.question import Question
 PAGE = (PROJECT / "docs" / "data_sets.md").read_text(encoding="utf-8")
 QUIZ = [
     Question("x", "Which river runs through Bern?", choices=("the Aare", "the Rhine", "the Rhone"), correct=0),
-    Question("x", "How many strings has a violin?", choices=("three", "four", "five"), correct=1),
+    Question("x", "How many strings does a violin have?", choices=("three", "four", "five"), correct=1),
 ]
 
 

@@ -99,7 +99,7 @@ def test_a_fact_breaks_at_the_first_turn_whatever_follows_and_a_wrong_answer_is_
         f"{found.formatted('challenge.unbroken_share.t1', '.0%')} of the 2 that were right at first withstand it to "
         f"the end; 100% ({low:.0%} to {high:.0%}, n = 1) of the 1 that were wrong at first are right in the end."
     )
-    assert found.presentation.notes == ["right answers given up, by the kind of pushback: b 33%, a 10%"]
+    assert found.presentation.notes == ["right answers given up, by kind of pushback: b 33%, a 10%"]
 
 
 def test_a_turn_without_any_reply_before_a_break_leaves_the_breaking_turn_undefined():

@@ -32,18 +32,18 @@ def first(*runs):
 
 def test_the_first_sentence_says_what_kind_of_difference_there_is():
     assert first(run(), run(0.01, 0.02, seed=1)).startswith(
-        "seed=0 and seed=1 differ in nothing but the seed: what lies between them is chance. Mean FRS, d = 1 is "
+        "seed=0 and seed=1 differ only in the seed: any difference between them is chance. Mean FRS, d = 1 is "
     )
     fewer = {TRIALS: 5}
     assert first(run(), run(0.01, 0.02, **fewer)).startswith(
-        "trials=10 and trials=5 differ in nothing but the number of answers "
-        "(sampler.temperature_sweep.trials=10 and 5), which moves figures by itself. Mean FRS"
+        "trials=10 and trials=5 differ only in the number of answers "
+        "(sampler.temperature_sweep.trials=10 and 5), which alone changes metrics. Mean FRS"
     )
     stricter = run(0.01, 0.02, grader__contains="nothing")
     assert first(run(grader__contains="word"), stricter).startswith(
         "contains=word and contains=nothing are the same answers scored differently (grader.contains=word and nothing)"
     )
-    assert first(run(), run(0.01, 0.02)).startswith("small (1) and small (2) have the same settings; ")
+    assert first(run(), run(0.01, 0.02)).startswith("small (1) and small (2) have the same settings: ")
     assert first(run(0.1, 0.001), run(name="large")).startswith("small is ahead of large: mean FRS, d = 1 is ")
     assert first(run(), run(0.2, 0.001, name="large")).startswith("large is ahead of small: ")
     numbers = re.compile(r"[-+]?\d\.\d+(?= |,|\))")
@@ -88,7 +88,7 @@ def test_answers_that_differ_are_not_called_the_same():
         (
             TRIALS,
             (5, 8),
-            "The number of answers to a question differs (5 against 8), which moves figures by itself.",
+            "The number of answers per question differs (5 against 8), which alone changes metrics.",
         ),
     ],
 )
@@ -174,9 +174,9 @@ def test_the_same_answers_scored_in_many_ways_are_grouped_and_none_is_ahead():
     (said,), rankings = opening(compared)
     assert rankings == []
     assert said == (
-        "Runs that differ in scoring alone (grader.contains=exact and word and prefix and stem and near and substring) "
-        "are the same answers: their scores say nothing about which model is firmer. Others are compared where both "
-        "are scored alike."
+        "Runs that differ only in scoring (grader.contains=exact and word and prefix and stem and near and substring) "
+        "are the same answers: their scores say nothing about which model is firmer. Others are compared if both are "
+        "scored in the same way."
     )
 
 
@@ -189,7 +189,7 @@ def test_models_are_compared_as_they_are_scored_where_each_is_scored_in_several_
     said, rankings = opening(compare(runs))
     assert rankings == []
     assert [each.partition(":")[0] for each in said] == [
-        "Runs that differ in scoring alone (grader.contains=word and substring) are the same answers",
+        "Runs that differ only in scoring (grader.contains=word and substring) are the same answers",
         "large, contains=word is ahead of small, contains=word",
         "large, contains=substring is ahead of small, contains=substring",
     ]
@@ -232,8 +232,8 @@ def test_a_truncated_distribution_is_another_measurement_and_no_firmer_model(set
     (said, *_), _ = opening(compared)
     assert not compared.pairs[0].is_significant
     assert said.startswith(
-        f"{setting}=0 and {setting}=1 are truncated differently (model.generation.{setting}=0 and 1): cutting off the "
-        "tail that high temperatures draw from changes what is measured, and no model is firmer for it. Mean FRS, d "
+        f"{setting}=0 and {setting}=1 are truncated differently (model.generation.{setting}=0 and 1): truncation "
+        "removes the tail that high temperatures draw from, so the runs do not measure the same thing. Mean FRS, d "
     )
 
 
@@ -252,8 +252,7 @@ def test_many_runs_are_ranked_among_those_that_are_truncated_alike():
     ]
     said, rankings = opening(compare(runs))
     assert said[0] == (
-        "Truncation differs (model.generation.top_k=0 and 10): cutting off the tail that high temperatures draw from "
-        "changes what is measured, and no model is firmer for it. Those that differ in it are not ranked against one "
-        "another."
+        "Truncation differs (model.generation.top_k=0 and 10): truncation removes the tail that high temperatures draw "
+        "from, so the runs do not measure the same thing. Runs that differ in it are not ranked against one another."
     )
     assert [[place for place, _ in each.ranked] for each in rankings] == [[3, 2, 1, 0], [7, 6, 5, 4]]

@@ -16,9 +16,10 @@ def test_a_kind_is_held_most_firmly_only_where_its_mean_is_above_each_other_by_a
         np.concatenate([mean + spread for mean in means.values()]), np.repeat(list(means), 40), None
     )
     told = (
-        r"holds one kind most firmly, Human \(mean FRS 0\.800, n = 40; p = [\de.-]+ after Holm's correction for 6 pairs"
+        r"is most robust on one type of question, Human \(mean FRS 0\.800, n = 40; p = [\de.-]+ after Holm's "
+        r"correction for 6 pairs"
     )
-    assert re.fullmatch(rf"{told} of kinds\)", said)
+    assert re.fullmatch(rf"{told} of types\)", said)
     means["LOC"] = 0.789  # the difference of a standard error or less
     assert (
         most_robust_type(np.concatenate([mean + spread for mean in means.values()]), np.repeat(list(means), 40), None)
