@@ -29,7 +29,7 @@ PROOFS = {
     "A redirect to another host": "integration/model/served/transport/test_client.py::"
     "test_a_redirect_to_another_place_is_not_followed",
     "A data set is read as data": "unit/dataset/test_record.py::test_a_list_or_one_that_is_written_as_text",
-    "A file that is no regular file": "unit/dataset/test_jsonl.py::"
+    "A file that is not a regular file": "unit/dataset/test_jsonl.py::"
     "test_a_pipe_in_place_of_a_file_is_refused_and_not_waited_for",
     "A data set, a table of answers, a log": "integration/runtime/test_file_limits.py::"
     "test_bombs_cost_little_and_are_refused_in_a_sentence",
