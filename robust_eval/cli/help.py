@@ -69,8 +69,8 @@ def print_overview() -> None:
     _print(["", f"Choose an option with GROUP=OPTION ({program} help GROUP explains them):"])
     _print_columns((name, _summary(name)) for name in GROUPS)
     how = (
-        f"Change settings with GROUP.SETTING=VALUE ({program} help model=transformers, {program} --cfg job). "
-        "Quote special characters of the shell: 'metric=[frs,certainty]'."
+        f"Set with GROUP.SETTING=VALUE ({program} help model=transformers, {program} --cfg job). "
+        "Quote characters of the shell: 'metric=[frs,certainty]'."
     )
     _print(["", how, "", f"Commands ({program} COMMAND --help; Hydra's own options: --hydra-help):"])
     _print_columns((name, each.says) for name, each in COMMANDS.items())
