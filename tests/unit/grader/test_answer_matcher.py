@@ -159,7 +159,7 @@ def test_each_next_token_has_the_same_outcome_after_all_prefixes_of_a_state(answ
 
 def test_words_that_no_answer_has_share_a_state():
     rule = matcher("Paris")
-    starts = (b" It was", b" I think you mean", b" Tokyo, Lisbon was", b"Tokyo (London) too", b" Once: that")
+    starts = (b" It was", b" I think you mean", b" Tokyo, Lisbon was", b"Tokyo (London) too late")
     assert len({rule.state(start) for start in starts}) == 1
     assert len({rule.state(start + b" Par") for start in (b"", b" In", b" It is called")}) == 1
     assert rule.state(b" It is Par") != rule.state(b" It is Pari")
