@@ -82,7 +82,7 @@ def silence_tqdm() -> None:
         os.environ.setdefault(switch, "1")
 
 
-class Pace:
+class StageProgress:
     """Progress of a stage by a ``clock`` in seconds: the part that is done, the rate, and the time left at that rate.
 
     The rate is that of the time up to the last step: between the steps of a model that answers block by block, the time
@@ -161,15 +161,17 @@ def progress(
     A ``transient`` bar is removed when it is done.
     """
     console = Console(stderr=True)
-    pace = Pace(printable(stage), total, unit, clock)
+    stage_progress = StageProgress(printable(stage), total, unit, clock)
     with (
-        heartbeat(pace.in_words),
-        Progress(*columns(pace), console=console, disable=not shows_bars(console), transient=transient) as bar,
+        heartbeat(stage_progress.in_words),
+        Progress(
+            *columns(stage_progress), console=console, disable=not shows_bars(console), transient=transient
+        ) as bar,
     ):
         task = bar.add_task(printable(stage), total=total, status="")
 
         def advance(increment: float, status: str = "") -> None:
-            pace.advance(increment, status)
+            stage_progress.advance(increment, status)
             bar.update(task, advance=increment, status=printable(status))
 
         yield advance
@@ -181,14 +183,14 @@ def shows_bars(console: RichConsole) -> bool:
     return at_terminal or (console.is_jupyter and find_spec("ipywidgets") is not None)
 
 
-def columns(pace: Pace) -> list[ProgressColumn]:
+def columns(stage_progress: StageProgress) -> list[ProgressColumn]:
     """Return the columns of a bar, from left to right."""
     return [
         TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
-        _Words(pace.rate),
-        _Words(lambda: _clock_time(pace.seconds_left())),
+        _Words(stage_progress.rate),
+        _Words(lambda: _clock_time(stage_progress.seconds_left())),
         TextColumn("{task.fields[status]}", markup=False),
     ]
 

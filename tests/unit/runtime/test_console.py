@@ -15,7 +15,16 @@ from rich.table import Table
 from unseen import HOSTILE, unseen
 
 from robust_eval.runtime import console as module
-from robust_eval.runtime.console import Console, Formatter, Pace, columns, heartbeat, log_plainly, progress, shows_bars
+from robust_eval.runtime.console import (
+    Console,
+    Formatter,
+    StageProgress,
+    columns,
+    heartbeat,
+    log_plainly,
+    progress,
+    shows_bars,
+)
 
 
 def test_texts_cells_and_titles_of_others_do_nothing_but_be_seen(
@@ -98,14 +107,14 @@ class Clock:
 def shown(blocks: list[tuple[float, float]], total: float) -> list[str]:
     """Count, rate and time left at first, and after blocks of so many seconds and answers each."""
     clock = Clock()
-    pace = Pace("answers", total, "prompts", clock)
+    stage_progress = StageProgress("answers", total, "prompts", clock)
     console = RichConsole(file=io.StringIO(), width=200)
-    bar = Progress(*columns(pace), console=console, get_time=clock, disable=True)
+    bar = Progress(*columns(stage_progress), console=console, get_time=clock, disable=True)
     task = bar.add_task("answers", total=total, status="")
     seen = []
     for seconds, answers in [(0.0, 0.0), *blocks]:
         clock.now += seconds
-        pace.advance(answers)
+        stage_progress.advance(answers)
         bar.update(task, advance=answers)
         with console.capture() as text:
             console.print(bar.get_renderable())
