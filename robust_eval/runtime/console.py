@@ -161,17 +161,15 @@ def progress(
     A ``transient`` bar is removed when it is done.
     """
     console = Console(stderr=True)
-    stage_progress = StageProgress(printable(stage), total, unit, clock)
+    measured = StageProgress(printable(stage), total, unit, clock)
     with (
-        heartbeat(stage_progress.in_words),
-        Progress(
-            *columns(stage_progress), console=console, disable=not shows_bars(console), transient=transient
-        ) as bar,
+        heartbeat(measured.in_words),
+        Progress(*columns(measured), console=console, disable=not shows_bars(console), transient=transient) as bar,
     ):
         task = bar.add_task(printable(stage), total=total, status="")
 
         def advance(increment: float, status: str = "") -> None:
-            stage_progress.advance(increment, status)
+            measured.advance(increment, status)
             bar.update(task, advance=increment, status=printable(status))
 
         yield advance
@@ -183,14 +181,14 @@ def shows_bars(console: RichConsole) -> bool:
     return at_terminal or (console.is_jupyter and find_spec("ipywidgets") is not None)
 
 
-def columns(stage_progress: StageProgress) -> list[ProgressColumn]:
+def columns(measured: StageProgress) -> list[ProgressColumn]:
     """Return the columns of a bar, from left to right."""
     return [
         TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
-        _Words(stage_progress.rate),
-        _Words(lambda: _clock_time(stage_progress.seconds_left())),
+        _Words(measured.rate),
+        _Words(lambda: _clock_time(measured.seconds_left())),
         TextColumn("{task.fields[status]}", markup=False),
     ]
 

@@ -107,14 +107,14 @@ class Clock:
 def shown(blocks: list[tuple[float, float]], total: float) -> list[str]:
     """Count, rate and time left at first, and after blocks of so many seconds and answers each."""
     clock = Clock()
-    stage_progress = StageProgress("answers", total, "prompts", clock)
+    measured = StageProgress("answers", total, "prompts", clock)
     console = RichConsole(file=io.StringIO(), width=200)
-    bar = Progress(*columns(stage_progress), console=console, get_time=clock, disable=True)
+    bar = Progress(*columns(measured), console=console, get_time=clock, disable=True)
     task = bar.add_task("answers", total=total, status="")
     seen = []
     for seconds, answers in [(0.0, 0.0), *blocks]:
         clock.now += seconds
-        stage_progress.advance(answers)
+        measured.advance(answers)
         bar.update(task, advance=answers)
         with console.capture() as text:
             console.print(bar.get_renderable())
