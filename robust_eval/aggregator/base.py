@@ -1,7 +1,7 @@
 """Protocol of aggregators, their common vote, and the aggregator by equal text."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -63,12 +63,15 @@ def with_votes(questions: Sequence[Question], graded: pa.Table, rank: Rank) -> p
     win; a question whose candidates share one text needs no rank.
     """
     by_id = {question.id: question for question in questions}
-    ballots: dict[tuple[str, float], list[Answer]] = defaultdict(list)
+    votes: dict[tuple[str, float], Counter[str]] = defaultdict(Counter)
+    firsts: dict[tuple[str, float], dict[tuple[str, str], Answer]] = defaultdict(dict)
     columns = ("question_id", "temperature", "rewrite", "trial", "label", "text", "outcome")
     for row, (question_id, temperature, rewrite, trial, label, text, outcome) in enumerate(rows(graded, *columns)):
         if label is not None and outcome not in NO_REPLY and outcome not in NO_ANSWER:
-            ballots[question_id, temperature].append(Answer(rewrite, trial, row, label, text))
-    candidates = [(question_id, _candidates(ballot)) for (question_id, _), ballot in ballots.items()]
+            place, answer = (question_id, temperature), Answer(rewrite, trial, row, label, text)
+            votes[place][label] += 1
+            firsts[place][label, text] = min(answer, firsts[place].get((label, text), answer))
+    candidates = [(place[0], _candidates(votes[place], answers)) for place, answers in firsts.items()]
     pairs: dict[tuple[str, str], None] = {}
     for question_id, answers in candidates:
         texts = dict.fromkeys((question_id, answer.text) for answer in answers)
@@ -83,21 +86,16 @@ def with_votes(questions: Sequence[Question], graded: pa.Table, rank: Rank) -> p
     return graded.append_column(ENSEMBLE, pa.array(elected))
 
 
-def _candidates(ballot: Sequence[Answer]) -> list[Answer]:
+def _candidates(votes: Counter[str], firsts: Mapping[tuple[str, str], Answer]) -> list[Answer]:
     """Return the first answer of each text with the winning label, or with any tied label if none of them is the
     original question's.
     """
-    votes = Counter(answer.label for answer in ballot)
     highest = max(votes.values())
     winners = {label for label, count in votes.items() if count == highest}
-    first = min(ballot)
+    first = min(firsts.values())
     if first.rewrite == 0 and first.label in winners:
         winners = {first.label}
-    firsts: dict[tuple[str, str], Answer] = {}
-    for answer in ballot:
-        if answer.label in winners:
-            firsts[answer.label, answer.text] = min(answer, firsts.get((answer.label, answer.text), answer))
-    return list(firsts.values())
+    return [answer for (label, _), answer in firsts.items() if label in winners]
 
 
 @dataclass

@@ -168,7 +168,11 @@ class AnswerCertainty(Metric):
 
 
 def _replies(graded: pa.Table, exact: bool) -> pa.Table:
-    """Return the answers that are replies; invalid ones have a label of their own. Trials weigh 1 each."""
+    """Return the answers that are replies; invalid ones have a label of their own. Trials weigh 1 each.
+
+    The table has the columns that are counted.
+    """
+    graded = graded.select(["question_id", "temperature", "weight", "outcome", "label", "correct"])
     outcomes = np.array(graded["outcome"].to_pylist(), dtype=object)
     labels = [
         _INVALID_LABEL if label is None or outcome in NO_ANSWER else label

@@ -317,7 +317,8 @@ class StoredModel:
 
     def _usable(self, stored: pa.Table, request: Request) -> pa.Table:
         """Return the stored answers to a request without those that are requested again."""
-        table = stored.filter(pc.not_equal(stored["outcome"], "error"))
+        outcomes = stored["outcome"].to_pylist()
+        table = stored.filter(pc.not_equal(stored["outcome"], "error")) if "error" in outcomes else stored
         if not self.config.remote:
             return table
         table = believed(table, request)
