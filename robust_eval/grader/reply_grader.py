@@ -31,6 +31,8 @@ _AS_A_SIGN = [
 """Patterns of numbers that label a choice, and are no quantity."""
 _FILLED = ("outcome", "answer", "rule", "reason", "uncertain", "label", "correct", "exact")
 """The columns that a reader and a grader fill."""
+_BLOCK = 50_000
+"""Maximum number of distinct replies that are graded together: each takes a kilobyte until it is."""
 
 
 @dataclass(frozen=True)
@@ -56,10 +58,17 @@ class ReplyGrader:
 
         def grade(questions: Sequence[Question], replies: pa.Table) -> pa.Table:
             different, place = _different(replies)
-            graded = self.grader.grade(questions, read(self.reader, questions, different))
+            size = max(different.num_rows, 1) if self.grader.uses_model else _BLOCK  # a model takes all in one call
+            blocks = [different.slice(start, size) for start in range(0, max(different.num_rows, 1), size)]
+            graded = pa.concat_tables([self._graded(questions, block) for block in blocks])
             return with_columns(replies, {name: graded[name].combine_chunks().take(place) for name in _FILLED})
 
         return graded_as_shown(grade, questions, replies)
+
+    def _graded(self, questions: Sequence[Question], replies: pa.Table) -> pa.Table:
+        ids = set(pc.unique(replies["question_id"]).to_pylist())
+        answered = [question for question in questions if question.id in ids]
+        return self.grader.grade(answered, read(self.reader, answered, replies))
 
     def matcher(self, question: Question) -> Matcher | None:
         """Return the grader's matcher of unfinished answers; None if the whole reply is read."""
