@@ -12,6 +12,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, lru_cache
 from itertools import product
+from string import ascii_lowercase, ascii_uppercase
 
 import numpy as np
 
@@ -58,19 +59,20 @@ _CLOSED_WORD = re.compile(r"(?<![^ ])[A-Za-z]{2,}(?=[ ,.;!)])")
 _OPEN_WORD = re.compile(rb"(?<![^ ,.;/*#+'-])[A-Za-z]{2,}\Z")
 _MARKS = re.compile(r"[\"(\[{\\|:;?@~]+")
 """Marks that only separate words."""
+_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
 _BRACKETS = str.maketrans("]}", "))")
 _LONG_RUN = re.compile(r"([^\w\s])\1{3,}")
 _FOREIGN = re.compile(f"[{UNSEGMENTED}]{{2,}}")
 _FOREIGN_STAND_IN = "\u3005\u3005"  # two: a single one may be an initial
-_WORDS_WITH_RULES = "\n".join(
+_RULES = "\n".join(("", *ARTICLES, *NAMED_BY_LETTER, *KEYS, "ph", ""))
+_NUMBER_RULES = "\n".join(
     (
-        *("", *_WORDS_OF_NUMBERS, *MONTH_NAMES, *ARTICLES, *NAMED_BY_LETTER, *KEYS, *UNITS),
-        *(word for words in SIGNS.values() for word in words),
-        *("and", "of", "no", "minus", "negative", "world", "war", "degree", "degrees", "per", "cent", "ph"),
+        *("", *_WORDS_OF_NUMBERS, *MONTH_NAMES, *UNITS, *(word for words in SIGNS.values() for word in words)),
+        *("and", "of", "no", "minus", "negative", "world", "war", "degree", "degrees", "per", "cent"),
         *("st", "nd", "rd", "th", ""),
     )
 )
-"""Words that normalisation treats unlike other words, a line each."""
+"""Words that normalisation treats unlike other words, a line each: always, and near numbers, letters and signs."""
 
 
 class AnswerMatcher:
@@ -132,6 +134,7 @@ class AnswerMatcher:
         text = prefix.decode("utf-8", "surrogateescape")
         if not self._stand_in or not _is_one_line(prefix):
             return prefix
+        text = text.translate(_LOWER)
         text = _CLOSED_WORD.sub(self._replaced, _MARKS.sub(";", _FOREIGN.sub(self._replaced, text)))
         for match in reversed([*re.finditer(rf"(?<![^ ]){self._stand_in}(?=[ ,.;!)])", text)]):
             if not self.right(text[: match.end()].encode("utf-8", "surrogateescape").decode("utf-8", "replace")):
@@ -146,16 +149,19 @@ class AnswerMatcher:
             return text
         word, before = last.group().decode().lower(), text[: last.start()]
         start = "\n" if before[-1:] in (b"", b" ") else ""  # "se'ven" may be seven
-        if word in self._letters or f"{start}{word}" in _WORDS_WITH_RULES:
+        if word in self._letters or f"{start}{word}" in self._words_with_rules:
             return text
-        return before + self._stand_in[: len(word)].encode()
+        end = self._stand_in[: len(word)]
+        if before[-1:] in (b" ", b";", b",") and not self.right(f"{before.decode('utf-8', 'replace')}{end}"):
+            before = f"{self._stand_in} ".encode()
+        return before + end.encode()
 
     def _replaced(self, match: re.Match[str]) -> str:
         """Return a stand-in for a word that no answer contains and no rule names, and any other word itself."""
         word = match.group()
         if word.isascii():
             lower = word.lower()
-            return word if lower in self._letters or f"\n{lower}\n" in _WORDS_WITH_RULES else self._stand_in
+            return word if lower in self._letters or f"\n{lower}\n" in self._words_with_rules else self._stand_in
         kept = any(character.isdigit() for character in word) or not set(unified(word)).isdisjoint(self._letters)
         return word if kept or _FOREIGN_STAND_IN in self._letters else _FOREIGN_STAND_IN
 
@@ -163,8 +169,14 @@ class AnswerMatcher:
     def _stand_in(self) -> str:
         """A word of three letters that, from its first two on, is in no answer and no rule; empty if there is none."""
         pairs = (first + second for first, second in product("zqxjvkw", repeat=2))
-        words = (f"{pair}{pair[0]}" for pair in pairs if pair not in self._letters and pair not in _WORDS_WITH_RULES)
+        words = (
+            f"{pair}{pair[0]}" for pair in pairs if pair not in self._letters and pair not in _RULES + _NUMBER_RULES
+        )
         return next(words, "")
+
+    @cached_property
+    def _words_with_rules(self) -> str:
+        return _RULES + _NUMBER_RULES if self._delicate else _RULES
 
     @cached_property
     def _letters(self) -> str:
