@@ -133,15 +133,17 @@ _stages: list[Callable[[], str]] = []
 def heartbeat(describe: Callable[[], str]) -> Iterator[None]:
     """Log once a minute the description of the innermost stage under way, where nobody sees a bar."""
     _stages.append(describe)
-    ended = None
+    ended, beat = None, None
     if len(_stages) == 1 and not shows_bars(Console(stderr=True)):
         ended = Event()
-        Thread(target=_beat, args=[ended], daemon=True).start()
+        beat = Thread(target=_beat, args=[ended], daemon=True)
+        beat.start()
     try:
         yield
     finally:
-        if ended is not None:
+        if ended is not None and beat is not None:
             ended.set()
+            beat.join()
         _stages.remove(describe)
 
 

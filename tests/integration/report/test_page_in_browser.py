@@ -486,7 +486,7 @@ def test_the_first_screen_says_what_came_out_as_the_summary_has_it(browser: Brow
     summary = json.loads((report.parent / "summary.json").read_text())
     page = Opened(browser, report).page
     said = page.locator(".headline p").all_inner_texts()
-    assert said[0].startswith(f"It answers {number(summary['accuracy.greedy'], '.0%')} (")
+    assert said[0].startswith(f"It gets {number(summary['accuracy.greedy'], '.0%')} (")
     assert summary["frs.breaking_temperature.median"] is None  # more than half are unbroken
     assert said[2] == "It still holds more than half of the 51 known facts at t = 2."
     assert len(said) == 5  # of the whole and of each method, and nothing of one kind of questions
