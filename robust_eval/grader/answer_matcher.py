@@ -134,8 +134,8 @@ class AnswerMatcher:
         text = prefix.decode("utf-8", "surrogateescape")
         if not self._stand_in or not _is_one_line(prefix):
             return prefix
-        text = text.translate(_LOWER)
-        text = _CLOSED_WORD.sub(self._replaced, _MARKS.sub(";", _FOREIGN.sub(self._replaced, text)))
+        text = _FOREIGN.sub(self._replaced, text) if self._ascii else text  # else a mark may make it an answer
+        text = _CLOSED_WORD.sub(self._replaced, _MARKS.sub(";", text.translate(_LOWER)))
         for match in reversed([*re.finditer(rf"(?<![^ ]){self._stand_in}(?=[ ,.;!)])", text)]):
             if not self.right(text[: match.end()].encode("utf-8", "surrogateescape").decode("utf-8", "replace")):
                 text = text[match.start() :]
@@ -145,7 +145,7 @@ class AnswerMatcher:
     def _with_other_end(self, text: bytes) -> bytes:
         """Return a text with a stand-in for the word at its end, if that is one of the others whatever continues it."""
         last = _OPEN_WORD.search(text)
-        if last is None or not self._stand_in:
+        if last is None or not self._stand_in or (self._accents == "keep" and not self._ascii):  # "cafe", then a mark
             return text
         word, before = last.group().decode().lower(), text[: last.start()]
         start = "\n" if before[-1:] in (b"", b" ") else ""  # "se'ven" may be seven

@@ -50,6 +50,9 @@ def comparison_tables(compared: Comparison) -> Iterator[Table]:
         yield _difference_table(compared, pair)
 
 
+SHARED_LETTER = "Runs that share a letter cannot be distinguished."
+
+
 def opening_table(
     compared: Comparison, max_figures: int | None = MAX_FIGURES, max_runs: int | None = MAX_RUNS
 ) -> Table:
@@ -58,7 +61,7 @@ def opening_table(
     """
     headings = dict(islice(_short_headings(compared).items(), max_figures))
     places = list(range(len(compared.runs)))
-    if max_runs is not None and len(places) > max_runs:
+    if max_runs is not None and len(places) > max_runs and headings:
         places = sorted(sorted(places, key=partial(_place, compared, next(iter(headings))))[:max_runs])
     groups = letters(compared) if len(compared.runs) == len(compared.measurements) else {}
     rows = [
@@ -71,7 +74,7 @@ def opening_table(
         for place in places
         for run in [compared.runs[place]]
     ]
-    notes = ["Runs that share a letter cannot be distinguished."] if groups else []
+    notes = [SHARED_LETTER] if groups else []
     if len(rows) < len(compared.runs):
         notes.append(f"The best {len(rows)} of {len(compared.runs)}; all of them follow below.")
     title = "1 run" if len(compared.runs) == 1 else f"{len(compared.runs)} runs"

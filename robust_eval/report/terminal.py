@@ -11,7 +11,7 @@ from rich.table import Table as RichTable
 
 from robust_eval.metric.presentation import Cell, Table
 from robust_eval.metric.score import Score
-from robust_eval.report.comparison_tables import MAX_FIGURES, MAX_RUNS, opening_table
+from robust_eval.report.comparison_tables import MAX_FIGURES, MAX_RUNS, SHARED_LETTER, opening_table
 from robust_eval.report.left_out import not_known, unanswered, unasked, unread
 from robust_eval.report.opening import opening
 from robust_eval.report.warnings import of_draws, of_letters, remedy, uncertain
@@ -119,10 +119,11 @@ def _spent(counts: Mapping[str, float], cost: object) -> str:
 def print_job(result: Result, folder: Path) -> None:
     """Print a job of a sweep in one line: the figure that represents it, and its report."""
     rows = [row for score in result.scores.values() for row in headline(score)]
-    row = min(rows, key=lambda row: row.rank)
-    interval = f" ({row.interval})" if row.interval else ""
+    row = min(rows, key=lambda row: row.rank, default=None)
+    interval = f" ({row.interval})" if row and row.interval else ""
+    said = f"{row.label}: {row.value}{interval}; " if row else ""
     kept = f"{len(result.kept)} of {len(result.candidates())} questions kept"
-    terminal().print(f"{result.name}: {kept}; {row.label}: {row.value}{interval}; {folder / 'report.html'}")
+    terminal().print(f"{result.name}: {kept}; {said}{folder / 'report.html'}")
 
 
 def print_comparison(compared: Comparison, folder: Path, whole: bool = False) -> None:
@@ -138,6 +139,8 @@ def print_comparison(compared: Comparison, folder: Path, whole: bool = False) ->
     console.print(printed(table, min_width=longest))
     if len(table.rows) < len(compared.runs):
         console.print(f"{len(compared.runs) - len(table.rows)} more: robust-eval compare RUN … --all")
+    if SHARED_LETTER in table.note:
+        console.print(SHARED_LETTER)
     for text in opening(compared)[0]:
         console.print(text)
     if warning := few(*compared.smallest_sample):

@@ -171,10 +171,11 @@ def _shared(
     """
     one, other = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
     if one.ndim not in (1, 2) or one.shape != other.shape:
-        raise ValueError(f"both need one value for each question, not {one.shape} and {other.shape}")
+        raise ValueError(f"both need the same shape, (n,) or (n, T), not {one.shape} and {other.shape}")
     if groups is not None and len(np.asarray(groups)) != len(one):
         raise ValueError(f"groups: {len(np.asarray(groups))} labels for {len(one)} questions")
-    defined = ~np.isnan(one + other).reshape(len(one), -1)[:, 0]
+    both = one + other
+    defined = ~np.isnan(both if both.ndim == 1 else both[:, 0])
     return one[defined], other[defined], None if groups is None else np.asarray(groups)[defined]
 
 

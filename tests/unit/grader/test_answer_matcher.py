@@ -5,6 +5,7 @@ from robust_eval.answer import answer_table
 from robust_eval.grader.answer_matcher import AnswerMatcher
 from robust_eval.grader.matching import Matching
 from robust_eval.model.token_texts import TokenTexts
+from robust_eval.normalization import normalize
 from robust_eval.question import Question
 
 
@@ -164,3 +165,13 @@ def test_words_that_no_answer_has_share_a_state():
     assert len({rule.state(start + b" Par") for start in (b"", b" In", b" It is called")}) == 1
     assert rule.state(b" It is Par") != rule.state(b" It is Pari")
     assert rule.state(b" Paris is ") != rule.state(b" Lisbon is ")
+
+
+@pytest.mark.parametrize(
+    ("accents", "answer", "prefix", "mark"),
+    [("keep", "caf\u00e9", " It is cafe", "\u0301"), ("fold", "\u304c", " \u304b\u304b", "\u3099")],
+)
+def test_a_combining_mark_may_make_an_answer_of_any_word(accents: str, answer: str, prefix: str, mark: str):
+    rule = AnswerMatcher([normalize(answer, accents)], accents=accents)
+    assert rule.right(prefix + mark)
+    assert rule.next_tokens(rule.state(prefix.encode()), TokenTexts([mark.encode()])).right.tolist() == [True]

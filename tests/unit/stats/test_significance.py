@@ -205,7 +205,7 @@ def test_a_fact_whose_break_is_unknown_counts_as_far_as_it_is_known_to_hold():
 
 @pytest.mark.parametrize("compare", [paired_difference, stratified_log_rank])
 def test_values_that_belong_to_other_numbers_of_questions_are_refused(compare):
-    with pytest.raises(ValueError, match=r"both need one value for each question, not \(2,\) and \(3,\)"):
+    with pytest.raises(ValueError, match=r"both need the same shape, \(n,\) or \(n, T\), not \(2,\) and \(3,\)"):
         compare([1.0, 2.0], [1.0, 2.0, 3.0])
     with pytest.raises(ValueError, match="groups: 1 labels for 2 questions"):
         compare([1.0, 2.0], [1.0, 2.0], ["a"])
