@@ -19,7 +19,7 @@ from robust_eval.model.generation import Generation
 from robust_eval.model.local.answer_tree import Prefixes
 from robust_eval.model.local.prefixes import rows_per_batch
 from robust_eval.model.local.tempered import tempered_logprobs, tempered_masses
-from robust_eval.model.local.vocabulary import NextTokenReader, Vocabulary
+from robust_eval.model.local.vocabulary import NextTokenClassifier, Vocabulary
 
 Booleans = NDArray[np.bool_]
 Path = tuple[int, ...]
@@ -125,8 +125,8 @@ def _read(
     log-probabilities (m, T) of the likeliest that go on. Nothing does after the last token.
     """
     assert request.matcher is not None
-    reader = NextTokenReader(request.matcher, vocabulary)
-    kinds = [reader.after(text, last) for text in texts]
+    classifier = NextTokenClassifier(request.matcher, vocabulary)
+    kinds = [classifier.classify(text, last) for text in texts]
     sets = [(kind.right, kind.wrong) for kind in kinds]
     log_total, shares = tempered_masses(logits, searches.temperatures, sets, generation).arrays()
     right, wrong = shares[:, 0], shares[:, 1]

@@ -40,7 +40,7 @@ def print_plan(plans: Mapping[str, Sequence[Stage]]) -> None:
     stages = [stage for plan in plans.values() for stage in plan]
     whole = total(stages)
     if not whole.answers:
-        console.print("nothing would be asked: every answer is there")
+        console.print("nothing would be asked: all answers are in the store")
         return
     terms = [stage.model.config.service_limits() for stage in stages if stage.missing]
     served = any(each.max_concurrency for each in terms)
@@ -72,7 +72,7 @@ def print_plan(plans: Mapping[str, Sequence[Stage]]) -> None:
     if whole.cost and (sentence := _other_price(whole.cost, terms)):
         console.print(sentence)
     for budget in {each.budget for each in terms if each.budget is not None and (whole.cost or 0) > each.budget}:
-        console.print(f"The budget of {budget:,.2f} USD may end the run before, which then can be continued.")
+        console.print(f"The run stops when it reaches its budget of {budget:,.2f} USD; it can be resumed.")
 
 
 def _other_price(cost: float, terms: Sequence[ServiceLimits]) -> str:
@@ -82,7 +82,7 @@ def _other_price(cost: float, terms: Sequence[ServiceLimits]) -> str:
         return ""
     share = shares.pop()
     if not terms[0].batch:
-        return f"As batches, where the service takes them (model.batch=true), it costs at most {cost * share:,.3f} USD."
+        return f"As batches (model.batch=true, if the service supports them) it costs at most {cost * share:,.3f} USD."
     return f"Without batches (model.batch=false) it costs at most {cost / share:,.3f} USD." if share else ""
 
 

@@ -82,7 +82,7 @@ def main() -> None:
         return
     with command():
         if known.shell_completion:
-            raise UserError("robust-eval completion bash, zsh or fish prints the Tab completion of a shell")
+            raise UserError("for Tab completion use robust-eval completion bash (or zsh, fish)")
         dry, cancelling = (_flag(known, name) for name in ("dry_run", "cancel_batches"))
         repeats = [line for line in known.overrides if line.startswith("repeat=")]
         if not repeats:

@@ -247,7 +247,7 @@ def in_words(stages: Sequence[Stage]) -> str:
     """Format what the stages ask together, in one line."""
     whole = total(stages)
     if not whole.answers:
-        return "nothing, every answer is there"
+        return "nothing: all answers are in the store"
     bound = "at most " if any(stage.at_most for stage in stages) else ""
     cost = "" if whole.cost is None else f", a cost of at most {whole.cost:,.2f} USD"
     reasoning = f" ({whole.reasoning_tokens:,} of them for reasoning)" if whole.reasoning_tokens else ""

@@ -199,9 +199,9 @@ def judged_spec(run: MeasuredRun, figure: str) -> MetricSpec:
         raise UserError(f"gate.metrics names {figure}, which {run.name} lacks for single questions; {available}")
     about, values = run.run.about(figure), run.run.values(figure)
     if about is None or about.more_is_better is None:
-        raise UserError(f"gate.metrics names {figure}, of which neither more nor less is better")
+        raise UserError(f"gate.metrics names {figure}, which has no better direction (more_is_better)")
     if np.nanmin(values, initial=0) < 0 or np.nanmax(values, initial=0) > 1:
-        raise UserError(f"gate.metrics names {figure}, whose values do not lie between 0 and 1")
+        raise UserError(f"gate.metrics names {figure}, whose values must lie between 0 and 1")
     return about
 
 

@@ -3,7 +3,8 @@
 The tree of all answers needs, at every prefix, the tokens (of some 50,000) that end it rightly. Comparing each of them
 would take a second. Nearly all tokens change nothing: they are judged together, by one that represents all
 continuations of the last word and one that represents all beginnings of another. Only tokens that could complete an
-accepted answer, or undo it, are judged one by one, by the rule for whole replies.
+accepted answer, or undo it, are judged one by one, by the rule for whole replies. Outcomes are the same after all
+prefixes of one :mod:`state <robust_eval.grader.prefix_state>`, so that they are computed once for each.
 """
 
 import bisect
@@ -11,20 +12,17 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, lru_cache
-from itertools import product
-from string import ascii_lowercase, ascii_uppercase
 
 import numpy as np
 
 from robust_eval.grader.accepted import compounds, holds_compound, with_spellings
+from robust_eval.grader.prefix_state import PrefixStates
 from robust_eval.model.base import NextTokens
 from robust_eval.model.token_texts import Ids, Mask, TokenTexts, incomplete_bytes, is_boundary
 from robust_eval.normalization import (
-    ARTICLES,
     KEYS,
     MONTH_NAMES,
     MONTHS,
-    NAMED_BY_LETTER,
     SIGNS,
     UNITS,
     UNSEGMENTED,
@@ -55,24 +53,8 @@ _ARTICLE = re.compile(r"(?<![^\W_])(?:a|an|the)(?![^\W_])")
 _NO_LETTERS = "".join(map(chr, range(48))) + ":;<=>?@[\\]^_`{|}~–—‐’‘“”…"
 _BINDING = r"[+#^/×*·'’.-]"
 _SPOKEN = {sign: (*words, *(["cent"] if sign == "%" else [])) for sign, words in SIGNS.items()}
-_CLOSED_WORD = re.compile(r"(?<![^ ])[A-Za-z]{2,}(?=[ ,.;!)])")
-_OPEN_WORD = re.compile(rb"(?<![^ ,.;/*#+'-])[A-Za-z]{2,}\Z")
-_MARKS = re.compile(r"[\"(\[{\\|:;?@~]+")
-"""Marks that only separate words."""
-_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
 _BRACKETS = str.maketrans("]}", "))")
 _LONG_RUN = re.compile(r"([^\w\s])\1{3,}")
-_FOREIGN = re.compile(f"[{UNSEGMENTED}]{{2,}}")
-_FOREIGN_STAND_IN = "\u3005\u3005"  # two: a single one may be an initial
-_RULES = "\n".join(("", *ARTICLES, *NAMED_BY_LETTER, *KEYS, "ph", ""))
-_NUMBER_RULES = "\n".join(
-    (
-        *("", *_WORDS_OF_NUMBERS, *MONTH_NAMES, *UNITS, *(word for words in SIGNS.values() for word in words)),
-        *("and", "of", "no", "minus", "negative", "world", "war", "degree", "degrees", "per", "cent"),
-        *("st", "nd", "rd", "th", ""),
-    )
-)
-"""Words that normalisation treats unlike other words, a line each: always, and near numbers, letters and signs."""
 
 
 class AnswerMatcher:
@@ -98,7 +80,6 @@ class AnswerMatcher:
         # the longest run of letters and digits of each last word, and numbers also in words: a right reply has one
         self._needed = {max(_ALPHANUMERIC.findall(unified(word)), key=len, default="") for word in self._last_words}
         self._needed |= {word for word, value in NUMBERS.items() if str(value) in self._needed}
-
         self._last_letters = "".join(sorted({letter for word in self._last_words for letter in unified(word)[-1:]}))
 
     @cached_property  # most runs use only the identity of a matcher
@@ -113,75 +94,13 @@ class AnswerMatcher:
     def _plain_pattern(self) -> re.Pattern[str]:
         return whole_words(*self._plain) if self._plain else re.compile(r"(?!)")
 
+    @cached_property
+    def _states(self) -> PrefixStates:
+        return PrefixStates(self._accepted, self._accents, self._delicate, self.right)
+
     def state(self, prefix: bytes) -> bytes:
-        """Return a text after which each token has the same outcome; the same one for many prefixes."""
-        if not _is_one_line(prefix):
-            return prefix
-        text = self._without_others(prefix)
-        some_articles = any(
-            ARTICLES.issuperset(form.split()) for form in self._accepted
-        )  # kept if nothing else is there
-        if self._stand_in and not some_articles and not text.startswith(self._stand_in.encode()):
-            text = f"{self._stand_in} ".encode() + text.lstrip(b" ")
-        return text if self.right(text.decode("utf-8", "replace")) else self._with_other_end(text)
-
-    def _without_others(self, prefix: bytes) -> bytes:
-        """Return a text that is right with the same continuations, with stand-ins for other words before its end.
-
-        These are in no accepted answer and have no rule of normalisation. Such a word with a boundary behind it
-        separates the texts on both sides: the text before it is left out unless it is right.
-        """
-        text = prefix.decode("utf-8", "surrogateescape")
-        if not self._stand_in or not _is_one_line(prefix):
-            return prefix
-        text = _FOREIGN.sub(self._replaced, text) if self._ascii else text  # else a mark may make it an answer
-        text = _CLOSED_WORD.sub(self._replaced, _MARKS.sub(";", text.translate(_LOWER)))
-        for match in reversed([*re.finditer(rf"(?<![^ ]){self._stand_in}(?=[ ,.;!)])", text)]):
-            if not self.right(text[: match.end()].encode("utf-8", "surrogateescape").decode("utf-8", "replace")):
-                text = text[match.start() :]
-                break
-        return text.encode("utf-8", "surrogateescape")
-
-    def _with_other_end(self, text: bytes) -> bytes:
-        """Return a text with a stand-in for the word at its end, if that is one of the others whatever continues it."""
-        last = _OPEN_WORD.search(text)
-        if last is None or not self._stand_in or (self._accents == "keep" and not self._ascii):  # "cafe", then a mark
-            return text
-        word, before = last.group().decode().lower(), text[: last.start()]
-        start = "\n" if before[-1:] in (b"", b" ") else ""  # "se'ven" may be seven
-        if word in self._letters or f"{start}{word}" in self._words_with_rules:
-            return text
-        end = self._stand_in[: len(word)]
-        if before[-1:] in (b" ", b";", b",") and not self.right(f"{before.decode('utf-8', 'replace')}{end}"):
-            before = f"{self._stand_in} ".encode()
-        return before + end.encode()
-
-    def _replaced(self, match: re.Match[str]) -> str:
-        """Return a stand-in for a word that no answer contains and no rule names, and any other word itself."""
-        word = match.group()
-        if word.isascii():
-            lower = word.lower()
-            return word if lower in self._letters or f"\n{lower}\n" in self._words_with_rules else self._stand_in
-        kept = any(character.isdigit() for character in word) or not set(unified(word)).isdisjoint(self._letters)
-        return word if kept or _FOREIGN_STAND_IN in self._letters else _FOREIGN_STAND_IN
-
-    @cached_property
-    def _stand_in(self) -> str:
-        """A word of three letters that, from its first two on, is in no answer and no rule; empty if there is none."""
-        pairs = (first + second for first, second in product("zqxjvkw", repeat=2))
-        words = (
-            f"{pair}{pair[0]}" for pair in pairs if pair not in self._letters and pair not in _RULES + _NUMBER_RULES
-        )
-        return next(words, "")
-
-    @cached_property
-    def _words_with_rules(self) -> str:
-        return _RULES + _NUMBER_RULES if self._delicate else _RULES
-
-    @cached_property
-    def _letters(self) -> str:
-        """The accepted answers, with and without spaces, a line each."""
-        return "\n".join(spaced for form in self._accepted for spaced in (form, form.replace(" ", "")))
+        """Return the canonical prefix after which each token has the same outcome as after ``prefix``."""
+        return self._states.of(prefix)
 
     def right(self, reply: str) -> bool:
         """Return True if the first line of a reply contains an accepted answer."""
@@ -232,9 +151,9 @@ class AnswerMatcher:
         return any(word in joined for word in self._compounds)
 
     def _judged(self, reply: bytes, by_state: dict[str, tuple[bool, bool]]) -> tuple[bool, bool]:
-        """Return True if a reply is right, and True if every continuation is; the same for replies of one state."""
-        text = unified(self._with_other_end(self._without_others(reply)).decode("utf-8", "replace"), self._accents)
-        state = _LONG_RUN.sub(r"\1\1\1", text.translate(_BRACKETS))
+        """Return True if a reply is right, and True if every continuation is; ``by_state`` has earlier verdicts."""
+        text = unified(self._states.of_reply(reply), self._accents).translate(_BRACKETS)
+        state = _LONG_RUN.sub(r"\1\1\1", text)
         if state not in by_state:
             right = self.right(state)
             by_state[state] = right, right and self._stays_right(state)
@@ -443,10 +362,6 @@ def _lexicon(texts: TokenTexts) -> _Lexicon:
 
 def _ids(mask: Mask) -> list[int]:
     return np.flatnonzero(mask).tolist()
-
-
-def _is_one_line(text: bytes) -> bool:
-    return len(f"{text.decode('utf-8', 'replace')}.".splitlines()) == 1
 
 
 def _last_word(text: str) -> str:

@@ -208,8 +208,8 @@ class Metric(Protocol):
         return ()
 
     def figures_under(self, conditions: Conditions) -> Sequence[MetricSpec]:
-        """Return the specs of a run's metrics, as far as the sampler decides them; by default all ``figures``. Others
-        than those are curves.
+        """Return the specs that a run with this sampler can have, by default all ``figures``; specs beyond ``figures``
+        are points of curves.
         """
         return self.figures
 

@@ -55,7 +55,7 @@ class Matcher(Protocol):
         """Return whether a whole reply is right."""
 
     def state(self, prefix: bytes) -> bytes:
-        """Return a prefix after which each token has the same outcome; the same one for many prefixes."""
+        """Return the canonical prefix after which each token has the same outcome as after ``prefix``."""
 
     def next_tokens(self, prefix: bytes, texts: TokenTexts) -> NextTokens:
         """Return the outcome of each token after ``prefix``, which has no line break."""

@@ -20,7 +20,7 @@ from robust_eval.plot.figure_files import save
 from robust_eval.plot.figure_registry import registered
 from robust_eval.plot.frs_figures import Facts, certainty_bins, draw_densities
 from robust_eval.plot.style import figure
-from robust_eval.report.opening import letters
+from robust_eval.report.opening import SHARED_LETTER, letters
 from robust_eval.runs.comparison import Comparison
 from robust_eval.runs.finished_runs import FinishedRun
 from robust_eval.stats.estimate import Estimate
@@ -110,7 +110,7 @@ def _headline(compared: Comparison) -> Iterator[Drawing]:
     caption = f"{label[:1].upper()}{label[1:]}, by run"
     reading = "Each run with its 95 % interval."
     if groups:
-        reading += " Runs that share a letter cannot be distinguished."
+        reading += f" {SHARED_LETTER}"
     yield Drawing("headline", "", caption, _bind(plot.intervals, estimates, label, caption), reading=reading)
 
 

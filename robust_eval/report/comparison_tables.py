@@ -8,7 +8,7 @@ from itertools import islice
 from robust_eval.metric.frs_tables import PAPER_N, cut_size
 from robust_eval.metric.metric_spec import ComparisonView, MetricSpec, point
 from robust_eval.metric.presentation import Cell, Table
-from robust_eval.report.opening import letters
+from robust_eval.report.opening import SHARED_LETTER, letters
 from robust_eval.report.wording import type_name
 from robust_eval.runs.comparison import Comparison, Pair
 from robust_eval.runs.shared_questions import SharedQuestions
@@ -48,9 +48,6 @@ def comparison_tables(compared: Comparison) -> Iterator[Table]:
         yield _cost_table(compared)
     for pair in compared.pairs:
         yield _difference_table(compared, pair)
-
-
-SHARED_LETTER = "Runs that share a letter cannot be distinguished."
 
 
 def opening_table(
@@ -274,11 +271,12 @@ def pair_table(compared: Comparison) -> Table:
     )
     if has_unscored:
         note += (
-            " The difference leaves out facts without a score in either run, unknown ones and those without a reply at "
-            "a temperature before the break (n counts the others); the test counts the latter at lower temperatures."
+            " The difference excludes facts that lack a score in at least one run: those that the run does not know, "
+            "and those without a reply at a temperature before the break; n is the number that remain. The log-rank "
+            "test uses facts without a reply up to the last temperature with one."
         )
     if len(rows) > 1:
-        note += " Where nothing differs, about one interval in twenty leaves 0 out by chance."
+        note += " Where nothing differs, about one interval in twenty excludes 0 by chance."
     return Table("Pairs", header, rows, 3, note)
 
 

@@ -13,6 +13,7 @@ from robust_eval.stats.significance import LEVEL, compact_letter_display
 
 MAX_SENTENCES = 3
 """Maximum number of pairs with a sentence each; more pairs are ranked."""
+SHARED_LETTER = "Runs that share a letter cannot be distinguished."
 NOT_FIRMER = "their scores say nothing about which model is firmer."
 TRUNCATED = "truncation removes the tail that high temperatures draw from, so the runs do not measure the same thing."
 

@@ -354,7 +354,7 @@ def reasoning(score: Score, questions: Sequence[Question]) -> Presentation:
     breaking, between = (table[name].to_numpy() for name in ("breaking_budget", "between"))
     right = score.formatted(point(thinking.ACCURACY.name, t), ".0%")
     sentence = f"after reasoning, {at_words(t)}: {right} of the answers are right with the largest budget"
-    claims = [f"is right in {right} of its answers after reasoning"]
+    claims = [f"gives right answers after reasoning {right} of the time"]
     if len(budgets) > 1:
         smallest = thinking.budget_spec(thinking.BUDGET_SPECS[0], budgets[0]).name
         sentence += f", {score.formatted(point(smallest, t), '.0%')} with the smallest"
@@ -414,7 +414,7 @@ def _profile_sentence(score: Score, known_count: int) -> str:
     shares = {name: score.values[spec.name].value for name, spec in FIRST.items() if spec.name in score.values}
     if breaking := sorted((name for name, share in shares.items() if share > 0), key=lambda name: -shares[name]):
         shares_text = ", ".join(f"{name} {shares[name]:.0%}" for name in breaking)
-        sentences.append(f"They break first under (several if tied): {shares_text}.")
+        sentences.append(f"Facts break first under (ties count for each): {shares_text}.")
     return " ".join(sentences)
 
 

@@ -11,9 +11,9 @@ from rich.table import Table as RichTable
 
 from robust_eval.metric.presentation import Cell, Table
 from robust_eval.metric.score import Score
-from robust_eval.report.comparison_tables import MAX_FIGURES, MAX_RUNS, SHARED_LETTER, opening_table
+from robust_eval.report.comparison_tables import MAX_FIGURES, MAX_RUNS, opening_table
 from robust_eval.report.left_out import not_known, unanswered, unasked, unread
-from robust_eval.report.opening import opening
+from robust_eval.report.opening import SHARED_LETTER, opening
 from robust_eval.report.warnings import of_draws, of_letters, remedy, uncertain
 from robust_eval.report.wording import Row, few, few_kept, figure_table, headline, main_figures
 from robust_eval.runs.comparison import Comparison
@@ -109,8 +109,8 @@ def _spent(counts: Mapping[str, float], cost: object) -> str:
             counts[f"tokens.{stage}.{kind}"] for kind in ("prompt", "completion", "reasoning", "cached")
         )
         if prompt:
-            reasoning = f" ({reasoning_tokens:,.0f} of them reasoning)" if reasoning_tokens else ""
-            cache_text = f" ({cached:,.0f} of them from a cache)" if cached else ""
+            reasoning = f" ({reasoning_tokens:,.0f} of which reasoning)" if reasoning_tokens else ""
+            cache_text = f" ({cached:,.0f} of which cached)" if cached else ""
             stages.append(f"{stage} {prompt:,.0f}{cache_text} + {completion:,.0f}{reasoning}")
     price = "" if cost is None else f"; this run cost {cost:,.4f} USD"
     return f"tokens (prompt + completion): {', '.join(stages)}{price}" if stages else ""

@@ -63,7 +63,7 @@ def of_draws(result: Result) -> Iterator[Warned]:
     """Yield warnings about servers that changed, or one that ignored or capped the temperature."""
     description = result.description
     for prefix, names in result.served.items():
-        models, fingerprints = names.values()
+        models, fingerprints = names["served_model"], names["system_fingerprint"]
         verb, replies, server = _SERVED[prefix]
         if len(models) > 1:
             yield Warned(

@@ -221,8 +221,8 @@ def clip_to_supported(name: str, sampler: Sampler, takes: Temperatures, model: s
     if takes.default_only:
         if sampler.axis == "temperature":
             raise UserError(
-                f"sampler={name} asks at several temperatures, and {model} takes none but its own: without them no "
-                "fact can be seen to break, and there is no FRS. experiment=certainty (each question repeatedly) and "
+                f"sampler={name} asks at several temperatures, and {model} supports only its own: breaking "
+                "temperatures and FRS cannot be measured. experiment=certainty (each question repeatedly) and "
                 "experiment=multiqa (each in several wordings) ask at the model's own temperature"
             )
         log.warning(

@@ -19,7 +19,7 @@ from robust_eval.model.generation import Generation
 from robust_eval.model.local.device import fetched, to_device
 from robust_eval.model.local.draw import LEVELS, TokenDraws, answer_uniforms, draw
 from robust_eval.model.local.prefixes import rows_per_batch
-from robust_eval.model.local.vocabulary import NextTokenReader, Vocabulary
+from robust_eval.model.local.vocabulary import NextTokenClassifier, Vocabulary
 from robust_eval.model.token_texts import Ids
 
 FINISH_REASONS = ("length", "stop", "closed")
@@ -164,22 +164,28 @@ class _PrefixTracker:
 
     def __init__(self, requests: Sequence[Request], vocabulary: Vocabulary) -> None:
         matchers = [None if request.whole else request.matcher for request in requests]
-        self._readers = [None if matcher is None else NextTokenReader(matcher, vocabulary) for matcher in matchers]
+        self._classifiers = [
+            None if matcher is None else NextTokenClassifier(matcher, vocabulary) for matcher in matchers
+        ]
         self._vocabulary = vocabulary
-        self._reads = bool(vocabulary.stop) or any(reader is not None for reader in self._readers)
+        self._reads = bool(vocabulary.stop) or any(self._classifiers)
         self._question = np.arange(len(requests))
         self._texts = [b""] * len(requests)
 
     def ended(self, prefixes: Ids, tokens: Ids) -> NDArray[np.int8]:
         """Return the finish (m,) of answers with these tokens after these prefixes; LENGTH for unfinished ones."""
         ended = np.where(self._vocabulary.ends[tokens], STOP, LENGTH).astype(np.int8)
+        decided: dict[int, Ids] = {}
         for place, (prefix, token) in enumerate(self._pairs(prefixes, tokens)):
-            before, reader = self._texts[prefix], self._readers[self._question[prefix]]
+            before, classifier = self._texts[prefix], self._classifiers[self._question[prefix]]
             text = before + self._vocabulary.texts.raw[token]
             if any(stop in text for stop in self._vocabulary.stop):
                 ended[place] = STOP
-            elif reader is not None and token in reader.after(before, last=True).decided:
-                ended[place] = DECIDED
+            elif classifier is not None:
+                if prefix not in decided:
+                    decided[prefix] = classifier.classify(before, last=True).decided
+                if token in decided[prefix]:
+                    ended[place] = DECIDED
         return ended
 
     def descend(self, parents: Ids, tokens: Ids) -> None:

@@ -29,7 +29,7 @@ from robust_eval.model.local.level_outcomes import (
 from robust_eval.model.local.prefixes import rows_per_batch
 from robust_eval.model.local.tempered import offset_logprobs, offsets_of, tempered_logprobs, tempered_masses
 from robust_eval.model.local.thinning import ThinnedSample, thin
-from robust_eval.model.local.vocabulary import NextTokenReader, Vocabulary
+from robust_eval.model.local.vocabulary import NextTokenClassifier, Vocabulary
 from robust_eval.model.token_texts import Ids
 
 OPEN_IS_RIGHT = 0.95
@@ -211,7 +211,7 @@ class _Tree:
         self.temperature_weights = shares * np.exp(-np.array(self.temperatures))
         warmest = max(RANKED_UP_TO, request.temperatures[0])
         self._cold = np.array([t in request.temperatures and t <= warmest for t in self.temperatures])
-        self._reader = NextTokenReader(request.matcher, vocabulary)
+        self._classifier = NextTokenClassifier(request.matcher, vocabulary)
         self._vocabulary = vocabulary
         self.depth = request.max_new_tokens
         self._budgets = [*level_budgets(int(fraction * request.enumeration.nodes), self.depth - 1), 0]
@@ -227,7 +227,7 @@ class _Tree:
         self.last = step == self.depth - 1
         self.budget, self.uniform = self._budgets[step], float(self._uniforms[step])
         self.ranked = int(RANKED * self.budget)
-        self.token_sets = [self._reader.after(text, self.last) for text in self.level.texts]
+        self.token_sets = [self._classifier.classify(text, self.last) for text in self.level.texts]
 
     def certain_rows(self) -> Ids:
         """Return the rows of the prefixes that were kept with probability 1, as were all of their ancestors."""

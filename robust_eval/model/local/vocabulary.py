@@ -98,25 +98,22 @@ class NextTokenSets(NamedTuple):
     decided: Ids
 
 
-class NextTokenReader:
-    """Reader of the next tokens of the answers to one question, once for each state of its matcher."""
+class NextTokenClassifier:
+    """Classifier of the next tokens of the answers to one question; its results are kept by state of the matcher."""
 
     def __init__(self, matcher: Matcher, vocabulary: Vocabulary) -> None:
         self._matcher = matcher
         self._vocabulary = vocabulary
-        self._by_text: dict[tuple[bytes, bool], NextTokenSets] = {}
         self._by_state: dict[tuple[bytes, bool, bool], NextTokenSets] = {}
 
-    def after(self, text: bytes, last: bool) -> NextTokenSets:
+    def classify(self, text: bytes, last: bool) -> NextTokenSets:
         """Classify the next tokens after ``text``; ``last``: only one token follows."""
-        if (text, last) not in self._by_text:
-            answer = text.lstrip() if self._vocabulary.first_line else text
-            state = answer if self._vocabulary.stop else self._matcher.state(answer)
-            key = (text if self._vocabulary.stop else state, not text.strip(), last)
-            if key not in self._by_state:
-                self._by_state[key] = self._sets(text, state, last)
-            self._by_text[text, last] = self._by_state[key]
-        return self._by_text[text, last]
+        answer = text.lstrip() if self._vocabulary.first_line else text
+        state = answer if self._vocabulary.stop else self._matcher.state(answer)
+        key = (text if self._vocabulary.stop else state, not text.strip(), last)
+        if key not in self._by_state:
+            self._by_state[key] = self._sets(text, state, last)
+        return self._by_state[key]
 
     def _sets(self, text: bytes, state: bytes, last: bool) -> NextTokenSets:
         matcher, vocabulary = self._matcher, self._vocabulary

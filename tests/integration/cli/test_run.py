@@ -70,7 +70,7 @@ def test_the_options_that_are_chosen_stand_above_the_configuration_that_is_shown
         (["--info", "all", "modle=x"], "there is no setting modle (did you mean model?); there are"),
         (["import-log"], "import-log is no command (did you mean import?); there are"),
         (["help", "comapre"], "there is no group comapre (did you mean compare?); there are"),
-        (["-sc", "install=bash"], "robust-eval completion bash, zsh or fish prints the Tab completion of a shell"),
+        (["-sc", "install=bash"], "for Tab completion use robust-eval completion bash (or zsh, fish)"),
     ],
 )
 def test_a_command_line_that_asks_for_nothing_is_answered_in_one_sentence(

@@ -112,8 +112,8 @@ def test_without_a_temperature_a_fact_cannot_be_seen_to_break(name: str, tmp_pat
     with scripted_server(DIALECTS[name]) as server, pytest.raises(UserError) as said:
         ask(server, tmp_path / "run", "dataset.limit=3")
     assert str(said.value) == (
-        "sampler=temperature_sweep asks at several temperatures, and m takes none but its own: without them no fact "
-        "can be seen to break, and there is no FRS. experiment=certainty (each question repeatedly) and "
+        "sampler=temperature_sweep asks at several temperatures, and m supports only its own: breaking temperatures "
+        "and FRS cannot be measured. experiment=certainty (each question repeatedly) and "
         "experiment=multiqa (each in several wordings) ask at the model's own temperature"
     )
     assert not (tmp_path / "run").exists()

@@ -87,7 +87,7 @@ def test_a_plan_asks_nothing_and_says_what_the_run_then_asks(
     assert said.endswith(" a cost of at most 0.00 USD, 1 s at least")
     again = len(server.received)
     assert counts(plan(*SWEEP)) == [("sampled answers", 6, 0, False)]
-    assert in_words(plan(*SWEEP)) == "nothing, every answer is there"
+    assert in_words(plan(*SWEEP)) == "nothing: all answers are in the store"
 
     wider = (*SWEEP, f"{TRIALS}=6", f"{GRID}=[0.5,1.0,1.5]")
     more = plan(*wider)
@@ -174,7 +174,7 @@ def test_a_plan_is_shown_with_what_is_not_known_of_it(plan: Plan, capsys: pytest
     print_plan({"": plan(*priced, "model.budget=0.01")})
     shown = capsys.readouterr().out
     assert "Time: no limit is set; 64 requests at once of one second each would take " in shown
-    assert "The budget of 0.01 USD may end the run before, which then can be continued." in shown
+    assert "The run stops when it reaches its budget of 0.01 USD; it can be resumed." in shown
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_a_plan_is_shown_with_what_is_not_known_of_it(plan: Plan, capsys: pytest
             ["-m", "model=gpt4o_mini,gpt35_turbo", "metric.frs.d=1,2", "dataset.limit=10", "sampler.trials=1"],
             [
                 "model=gpt4o_mini, metric.frs.d=1: at most 110 answers in 110 requests, about ",
-                "model=gpt4o_mini, metric.frs.d=2: nothing, every answer is there",
+                "model=gpt4o_mini, metric.frs.d=2: nothing: all answers are in the store",
                 "together: at most 220 answers in 220 requests, about ",
             ],
         ),

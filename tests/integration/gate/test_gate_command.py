@@ -309,7 +309,7 @@ def test_a_budget_that_is_spent_leaves_it_open(gated: Gate):
         (("until=decided",), "until is now early_stop=true"),
         (("gate.figures={frs.d1: 0.1}",), "gate.figures is now gate.metrics"),
         (("gate.metrics={frs.d9: 0.1}",), "gate.metrics names frs.d9, which mlruns/runs/base lacks for single"),
-        (("gate.metrics={frs.entropy.mean: 0.1}",), "of which neither more nor less is better"),
+        (("gate.metrics={frs.entropy.mean: 0.1}",), "which has no better direction (more_is_better)"),
         (("mlruns/runs/base", "early_stop=true"), "has been asked already"),
     ],
 )

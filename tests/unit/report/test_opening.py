@@ -8,7 +8,7 @@ import pytest
 from comparison_by_hand import measured
 
 from robust_eval.report.comparison_tables import opening_table
-from robust_eval.report.opening import opening
+from robust_eval.report.opening import SHARED_LETTER, opening
 from robust_eval.report.terminal import print_comparison
 from robust_eval.runs.comparison import compare
 from robust_eval.runs.contrast import contrast, differing
@@ -149,7 +149,7 @@ def test_in_the_terminal_the_table_fits_and_names_the_flag_for_the_other_runs(
     print_comparison(compared, tmp_path)
     table, _, rest = capsys.readouterr().out.partition("┘\n")
     assert max(map(len, table.splitlines())) <= columns
-    assert rest.startswith("2 more: robust-eval compare RUN … --all\n")
+    assert rest.startswith(f"2 more: robust-eval compare RUN … --all\n{SHARED_LETTER}\n")
     print_comparison(compared, tmp_path, whole=True)
     whole, _, rest = capsys.readouterr().out.partition("┘\n")
     assert all(f"model {by}" in whole for by in range(8))

@@ -217,3 +217,8 @@ def test_mcnemars_exact_p_is_that_of_statsmodels(pairs):
     table = [[pairs.count((one, other)) for other in (True, False)] for one in (True, False)]
     first, second = np.array(pairs, dtype=float).T
     assert mcnemar(first, second) == pytest.approx(contingency_tables.mcnemar(table, exact=True).pvalue)
+
+
+def test_without_any_question_nothing_differs():
+    assert mcnemar([], []) == 1
+    assert np.isnan(paired_difference([], []).value)

@@ -116,8 +116,8 @@ class Attempts:
     def end_over_budget(self, spent: str) -> None:
         """End the run, whose budget is used up; ``spent`` is the cost so far."""
         self.end(
-            f"the budget of {self._settings.budget:g} USD is spent but for what one more request may cost "
-            f"({spent} so far); a larger model.budget goes on"
+            f"the next request could exceed model.budget={self._settings.budget:g} USD ({spent} so far): raise it and "
+            "rerun to resume"
         )
 
     def end(self, reason: str) -> None:

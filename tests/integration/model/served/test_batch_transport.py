@@ -280,7 +280,7 @@ def test_a_command_cancels_what_its_run_has_sent_and_a_plan_has_both_prices(
 def test_a_budget_holds_for_batches_at_their_price(server: BatchServer, store: SqliteStore):
     requests = questions(10)
     prices = {"prompt_price": 0.0, "completion_price": 1e6, "batch_price_share": 0.5, "budget": 50.0}
-    with pytest.raises(UserError, match="the budget of 50 USD is spent but for what one more request may cost"):
+    with pytest.raises(UserError, match=r"the next request could exceed model\.budget=50 USD"):
         ask(config(server, **prices), store, requests)
     answers = sum(parse_line_name(name).conditions.__len__() for name in server.lines)  # type: ignore[union-attr]
     assert 4 * answers * 0.5 <= 50 < 4 * (answers + 2) * 0.5

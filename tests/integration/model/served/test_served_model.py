@@ -375,8 +375,8 @@ def undisturbed(instant: str) -> pa.Table:
             {},
             {"prompt_price": 0.0, "completion_price": 1e6, "budget": 90.0},
             (
-                r"the budget of 90 USD is spent but for what one more request may cost \(\d+\.0000 USD so far\); a "
-                "larger model.budget goes on; what was answered is in the store"
+                r"the next request could exceed model\.budget=90 USD \(\d+\.0000 USD so far\): raise it and rerun to "
+                "resume; what was answered is in the store"
             ),
         ),
         (

@@ -193,7 +193,7 @@ def test_answers_are_those_that_the_same_server_gives_to_ours_and_none_is_asked_
         ours = ["model=openai_compatible", f"model.base_url={url}", "model.model=m"]
         direct = run(tmp_path / "ours", ours, *frs)
         theirs = [*through_inspect(proxy.base_url), *prices]
-        with pytest.raises(UserError, match="is spent but for what one more request may cost"):
+        with pytest.raises(UserError, match=r"the next request could exceed model\.budget"):
             run(tmp_path / "cut", theirs, *frs, "model.budget=0.25")
         before = {entry.body for entry in proxy.log}
         cut = len(proxy.log)
