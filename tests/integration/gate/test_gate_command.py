@@ -293,7 +293,7 @@ def test_a_budget_that_is_spent_leaves_it_open(gated: Gate):
     prices = ("model.prompt_price=1000", "model.completion_price=1000", "model.budget=1")
     status, found = gated(*prices)
     assert (status, found["outcome"]) == (3, "INCONCLUSIVE")
-    assert "the budget of 1 USD is spent" in found["reasons"][0]
+    assert "could exceed model.budget=1 USD" in found["reasons"][0]
 
 
 @pytest.mark.parametrize(

@@ -313,7 +313,7 @@ def test_a_budget_of_the_judge_stops_the_run_and_keeps_what_was_judged(judge: Sc
         "grader.model.prompt_price=1",
         "grader.model.completion_price=1",
     )
-    with pytest.raises(UserError, match="the budget of 1e-06 USD is spent"):
+    with pytest.raises(UserError, match=r"could exceed model\.budget=1e-06 USD"):
         judged(tmp_path, 1, *asked, "grader.model.budget=0.000001")
     assert len(verdict_requests(judge)) < 24
 

@@ -354,7 +354,7 @@ def test_actors_keep_the_limit_of_a_server_and_the_budget_together(
             return ask(engine, OpenAI("served", "served", **settings, max_concurrency=3, budget=budget), asked, store)
 
         with pytest.raises(
-            UserError, match=r"^the budget of 100 USD is spent .*\(100\.0000 USD so far\); .* in the store$"
+            UserError, match=r"could exceed model\.budget=100 USD \(100\.0000 USD so far\): .* in the store$"
         ):
             run(Ray(address, actors=2, block_size=5), 100)
         assert len(server.received) == 20

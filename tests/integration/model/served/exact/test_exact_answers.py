@@ -193,7 +193,7 @@ def test_faults_change_nothing() -> None:
 def test_a_run_that_may_cost_no_more_ends_and_says_so() -> None:
     priced = {"prompt_price": 1e6, "completion_price": 1e6, "budget": 400.0}
     with served(TableServer(Table(2)), **priced) as (model, script):
-        with pytest.raises(UserError, match="the budget of 400 USD is spent"):
+        with pytest.raises(UserError, match=r"could exceed model\.budget=400 USD"):
             replies(model, [request(number) for number in range(20)])
         assert model.spending.spent <= 400
         assert script.bodies
