@@ -6,8 +6,9 @@ import math
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import timedelta
 from importlib.util import find_spec
 from threading import Event, Thread
@@ -125,32 +126,39 @@ class StageProgress:
         return ", ".join(filter(None, [done, time, self._status]))
 
 
-_stages: list[Callable[[], str]] = []
-"""Descriptions of the stages under way in this process, the innermost last."""
+_stages: ContextVar[list[Callable[[], str]]] = ContextVar("stages")
+"""Descriptions of the stages under way in this thread or task, the innermost last; not set where none is."""
 
 
 @contextmanager
 def heartbeat(describe: Callable[[], str]) -> Iterator[None]:
     """Log once a minute the description of the innermost stage under way, where nobody sees a bar."""
-    _stages.append(describe)
-    ended, beat = None, None
-    if len(_stages) == 1 and not shows_bars(Console(stderr=True)):
-        ended = Event()
-        beat = Thread(target=_beat, args=[ended], daemon=True)
-        beat.start()
-    try:
+    if stages := _stages.get([]):
+        depth = len(stages)
+        try:
+            stages.append(describe)
+            yield
+        finally:
+            del stages[depth:]
+    elif shows_bars(Console(stderr=True)):
         yield
-    finally:
-        if ended is not None and beat is not None:
+    else:
+        stages, ended = [describe], Event()
+        thread = Thread(target=_log_each_minute, args=[stages, ended], daemon=True)
+        try:
+            _stages.set(stages)
+            thread.start()
+            yield
+        finally:
+            _stages.set([])
             ended.set()
-            beat.join()
-        _stages.remove(describe)
+            if thread.ident is not None:
+                thread.join()
 
 
-def _beat(ended: Event) -> None:
+def _log_each_minute(stages: Sequence[Callable[[], str]], ended: Event) -> None:
     while not ended.wait(HEARTBEAT):
-        for describe in _stages[-1:]:
-            log.info(describe())
+        log.info(stages[-1]())
 
 
 @contextmanager

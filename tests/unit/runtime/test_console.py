@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from importlib.machinery import ModuleSpec
 from queue import Queue
 from typing import Any
@@ -199,9 +200,9 @@ class Minutes:
 
     def pass_one(self) -> None:
         """Let a minute pass, and return when the heartbeat waits for the next."""
-        self.clock.now += self._waits.get()
+        self.clock.now += self._waits.get(timeout=60)
         self._passed.put(False)
-        self._waits.put(self._waits.get())
+        self._waits.put(self._waits.get(timeout=60))
 
 
 @pytest.fixture
@@ -235,6 +236,24 @@ def test_the_line_is_on_the_innermost_stage(minutes: Minutes, caplog: pytest.Log
             minutes.pass_one()
         minutes.pass_one()
     assert caplog.messages == ["the run", "scoring: 90 % done", "the run"]
+
+
+def test_each_of_two_calls_at_once_logs_its_own_lines(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level(logging.INFO, module.__name__)
+    first, second = Minutes(), Minutes()
+    events = iter([first, second])
+    monkeypatch.setattr(module, "Event", lambda: next(events))
+
+    def call() -> None:
+        with heartbeat(lambda: "second"):
+            second.pass_one()
+            first.pass_one()
+
+    with heartbeat(lambda: "first"), ThreadPoolExecutor() as threads:
+        threads.submit(call).result()
+    assert caplog.messages == ["second", "first"]
 
 
 def test_a_bar_needs_no_lines(monkeypatch: pytest.MonkeyPatch):
