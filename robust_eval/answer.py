@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from robust_eval.error import UserError
 from robust_eval.runtime.parquet_files import read_parquet
@@ -158,6 +159,12 @@ def temperatures_of(table: pa.Table) -> list[float]:
     return [DEFAULT_TEMPERATURE if t != t else t for t in values]
 
 
+def has_outcome(table: pa.Table, outcomes: Sequence[str]) -> NDArray[np.bool_]:
+    """Return (N,) True for each answer that has one of these outcomes."""
+    among: NDArray[np.bool_] = pc.is_in(table["outcome"], value_set=pa.array(outcomes, pa.string())).to_numpy()
+    return among
+
+
 def served_as(tables: Iterable[pa.Table], column: str) -> set[str]:
     """Return the names in one of the columns :data:`SERVED` of these answers."""
     return {name for table in tables for name in pc.unique(table[column]).to_pylist() if name is not None}
@@ -180,7 +187,12 @@ _LISTED = 5
 def at_temperature(table: pa.Table, temperature: float) -> pa.Table:
     """Return the rows of a table that have this temperature."""
     column = table["temperature"]
-    return table.filter(pc.is_nan(column) if math.isnan(temperature) else pc.equal(column, temperature))
+    return filtered(table, pc.is_nan(column) if math.isnan(temperature) else pc.equal(column, temperature))
+
+
+def filtered(table: pa.Table, chosen: pa.ChunkedArray | NDArray[np.bool_]) -> pa.Table:
+    """Return the chosen rows of a table; the table itself, not a copy, where all are chosen."""
+    return table if np.all(chosen) else table.filter(chosen)
 
 
 def temperature_name(temperature: float) -> str:

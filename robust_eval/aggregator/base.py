@@ -1,14 +1,17 @@
 """Protocol of aggregators, their common vote, and the aggregator by equal text."""
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from robust_eval.answer import NO_ANSWER, NO_REPLY, rows
+from robust_eval.answer import NO_ANSWER, NO_REPLY, filtered, has_outcome, rows
 from robust_eval.grader.base import Grader
 from robust_eval.model.base import Request
 from robust_eval.question import Question
@@ -63,15 +66,7 @@ def with_votes(questions: Sequence[Question], graded: pa.Table, rank: Rank) -> p
     win; a question whose candidates share one text needs no rank.
     """
     by_id = {question.id: question for question in questions}
-    votes: dict[tuple[str, float], Counter[str]] = defaultdict(Counter)
-    firsts: dict[tuple[str, float], dict[tuple[str, str], Answer]] = defaultdict(dict)
-    columns = ("question_id", "temperature", "rewrite", "trial", "label", "text", "outcome")
-    for row, (question_id, temperature, rewrite, trial, label, text, outcome) in enumerate(rows(graded, *columns)):
-        if label is not None and outcome not in NO_REPLY and outcome not in NO_ANSWER:
-            place, answer = (question_id, temperature), Answer(rewrite, trial, row, label, text)
-            votes[place][label] += 1
-            firsts[place][label, text] = min(answer, firsts[place].get((label, text), answer))
-    candidates = [(place[0], _candidates(votes[place], answers)) for place, answers in firsts.items()]
+    candidates = [(question_id, _candidates(answers)) for question_id, answers in _first_answers(graded)]
     pairs: dict[tuple[str, str], None] = {}
     for question_id, answers in candidates:
         texts = dict.fromkeys((question_id, answer.text) for answer in answers)
@@ -86,16 +81,41 @@ def with_votes(questions: Sequence[Question], graded: pa.Table, rank: Rank) -> p
     return graded.append_column(ENSEMBLE, pa.array(elected))
 
 
-def _candidates(votes: Counter[str], firsts: Mapping[tuple[str, str], Answer]) -> list[Answer]:
-    """Return the first answer of each text with the winning label, or with any tied label if none of them is the
-    original question's.
-    """
+def _first_answers(graded: pa.Table) -> Iterator[tuple[str, list[tuple[Answer, int]]]]:
+    """Yield each question, once a temperature, with the first answer of each label and text, and their number."""
+    keys = ["question_id", "temperature", "label", "text"]
+    has_vote = pc.and_(graded["label"].is_valid(), pa.array(~has_outcome(graded, (*NO_REPLY, *NO_ANSWER))))
+    table = graded.select([*keys, "rewrite", "trial"])
+    table = filtered(table.append_column("row", pa.array(np.arange(graded.num_rows))), has_vote)
+    by_place = np.lexsort((table["trial"], table["rewrite"]))
+    table = table.append_column("place", pa.array(np.argsort(by_place)))
+    groups = table.group_by(keys).aggregate([("place", "min"), ("place", "count"), ("row", "min")]).sort_by("row_min")
+    rewrite, trial, row = (table[name].to_numpy()[by_place] for name in ("rewrite", "trial", "row"))
+    conditions: dict[tuple[str, float], int] = {}
+    number = [conditions.setdefault(key, len(conditions)) for key in rows(groups, "question_id", "temperature")]
+    groups = groups.take(np.argsort(number, kind="stable"))
+    in_order = rows(groups, *keys, "place_min", "place_count")
+    for (question_id, _), group in groupby(in_order, key=itemgetter(0, 1)):
+        yield (
+            question_id,
+            [
+                (Answer(int(rewrite[place]), int(trial[place]), int(row[place]), label, text), count)
+                for *_, label, text, place, count in group
+            ],
+        )
+
+
+def _candidates(answers: Sequence[tuple[Answer, int]]) -> list[Answer]:
+    """Return the answers with the winning label, or with any tied label if none of them is the original question's."""
+    votes = Counter[str]()
+    for answer, number in answers:
+        votes[answer.label] += number
     highest = max(votes.values())
     winners = {label for label, count in votes.items() if count == highest}
-    first = min(firsts.values())
+    first, _ = min(answers)
     if first.rewrite == 0 and first.label in winners:
         winners = {first.label}
-    return [answer for (label, _), answer in firsts.items() if label in winners]
+    return [answer for answer, _ in answers if answer.label in winners]
 
 
 @dataclass

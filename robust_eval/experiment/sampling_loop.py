@@ -228,12 +228,12 @@ class SampledAnswers:
         """Ask for the answers of one sampler after the other; one that has nothing to ask has none."""
         collected = {}
         for name in self.samplers:
-            requests, stage = self.requests(name, questions), self.stage(name)
-            if not requests:
+            stage, planned = self.stage(name), sum(request.answers for request in self.requests(name, questions))
+            if not planned:
                 continue
             collected[name] = self.model.ask(self._steps(name, questions, baseline), stage, self._verdicts(questions))
             if name in self.early_stopping:
-                requested, planned = collected[name].table.num_rows, sum(request.answers for request in requests)
+                requested = collected[name].table.num_rows
                 log.info("%s: %d of %d answers settle every breaking temperature", stage, requested, planned)
                 remember_share(self.model.identity, requested, planned)
         return collected

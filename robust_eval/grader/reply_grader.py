@@ -31,7 +31,7 @@ _AS_A_SIGN = [
 """Patterns of numbers that label a choice, and are no quantity."""
 _FILLED = ("outcome", "answer", "rule", "reason", "uncertain", "label", "correct", "exact")
 """The columns that a reader and a grader fill."""
-_BLOCK = 50_000
+_BLOCK = 10_000
 """Maximum number of distinct replies that are graded together: each takes a kilobyte until it is."""
 
 
@@ -101,8 +101,7 @@ def graded_as_shown(
 
     Raises UserError if the table has an arrangement of other choices than the question.
     """
-    tags = replies["form"].to_pylist()
-    arrangements = {form: read_arrangement(form) for form in set(tags)}
+    arrangements = {form: read_arrangement(form) for form in replies["form"].unique().to_pylist()}
     if not any(arrangements.values()):
         return grade(questions, replies)
     by_id = {question.id: question for question in questions}
@@ -121,9 +120,9 @@ def graded_as_shown(
     graded = grade(list(graded_questions.values()), with_columns(replies, {"question_id": ids, "text": texts}))
     labels = [
         arrangement.named(label) if (arrangement := arrangements[form]) is not None and label is not None else label
-        for label, form in zip(graded["label"].to_pylist(), tags, strict=True)
+        for label, form in zip(graded["label"].to_pylist(), replies["form"].to_pylist(), strict=True)
     ]
-    original = {name: replies[name].to_pylist() for name in ("question_id", "text")}
+    original = {name: replies[name].combine_chunks() for name in ("question_id", "text")}
     return with_columns(graded, {**original, "label": labels})
 
 

@@ -3,7 +3,6 @@
 Reganova & Steinbach, "Testing Uncertainty of Large Language Models for Physics Knowledge and Reasoning", §2.3.
 """
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,11 +11,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from robust_eval.answer import NO_ANSWER, NO_REPLY, SCHEMA, at_temperature, rows, temperatures_of
+from robust_eval.answer import NO_ANSWER, NO_REPLY, SCHEMA, at_temperature, filtered, has_outcome, rows, temperatures_of
 from robust_eval.error import UserError
 from robust_eval.metric.label_correction import add_corrected_curve, corrected_spec
 from robust_eval.metric.metric_spec import DETAIL, MetricSpec, count_spec, share_spec
-from robust_eval.metric.score import Correction, Measured, Metric, Score, grid, mean_estimate, question_groups
+from robust_eval.metric.score import (
+    Correction,
+    Measured,
+    Metric,
+    Score,
+    grid,
+    mean_estimate,
+    question_groups,
+    question_rows,
+)
 from robust_eval.question import Question
 from robust_eval.stats.entropy import answer_entropy, miller_madow
 from robust_eval.stats.estimate import Estimate, columns_of
@@ -97,7 +105,7 @@ class AnswerCertainty(Metric):
         exact = measured.estimator == "exact"
         replies = _replies(measured.graded, exact)
         counted = (
-            replies if self.invalid == "as_label" else replies.filter(pc.not_equal(replies["label"], _INVALID_LABEL))
+            replies if self.invalid == "as_label" else filtered(replies, pc.not_equal(replies["label"], _INVALID_LABEL))
         )
         temperatures = temperatures_of(measured.graded)
         weights = [label_weights(ids, counted, t) for t in temperatures]
@@ -149,7 +157,7 @@ class AnswerCertainty(Metric):
         """Return the corrected error rate."""
         correction = Correction(declared=[corrected_spec(ERROR_RATE, "certainty.corrected.error_rate")])
         graded = measured.graded
-        has_answer = ~np.isin(np.array(graded["outcome"].to_pylist(), dtype=object), (*NO_ANSWER, *NO_REPLY))
+        has_answer = ~has_outcome(graded, (*NO_ANSWER, *NO_REPLY))
         counted = np.ones_like(has_answer) if self.invalid == "as_label" else has_answer
         if self.invalid == "as_published":  # a question that has no answer counts as wrong
             place = list(rows(graded, "question_id", "temperature"))
@@ -173,17 +181,15 @@ def _replies(graded: pa.Table, exact: bool) -> pa.Table:
     The table has the columns that are counted.
     """
     graded = graded.select(["question_id", "temperature", "weight", "outcome", "label", "correct"])
-    outcomes = np.array(graded["outcome"].to_pylist(), dtype=object)
-    labels = [
-        _INVALID_LABEL if label is None or outcome in NO_ANSWER else label
-        for label, outcome in rows(graded, "label", "outcome")
-    ]
+    graded = filtered(graded, ~has_outcome(graded, NO_REPLY))
+    invalid = pc.or_(pa.array(has_outcome(graded, NO_ANSWER)), graded["label"].is_null())
     column = graded.schema.get_field_index("label")
-    labelled = graded.set_column(column, SCHEMA.field("label"), pa.array(labels, pa.string()))
+    labels = pc.if_else(invalid, _INVALID_LABEL, graded["label"])
+    labelled = graded.set_column(column, SCHEMA.field("label"), labels)
     if not exact:
         column = graded.schema.get_field_index("weight")
         labelled = labelled.set_column(column, SCHEMA.field("weight"), pa.array(np.ones(graded.num_rows)))
-    return labelled.filter(pa.array(~np.isin(outcomes, NO_REPLY)))
+    return labelled
 
 
 def _max_entropy(
@@ -191,8 +197,8 @@ def _max_entropy(
 ) -> Floats:
     """Return (n,) the largest possible entropy of a question's answers: ln of its number of choices, or of answers."""
     choices = np.array([len(question.choices) for question in questions], dtype=float)
-    number = Counter(at_temperature(answers, temperature)["question_id"].to_pylist())
-    free = np.array([number[question.id] for question in questions])
+    row = question_rows([question.id for question in questions], at_temperature(answers, temperature))
+    free = np.bincount(row, minlength=len(questions))
     maximum: Floats = np.log(np.maximum(np.where(choices > 0, choices + invalid_is_label, free), 1))
     return maximum
 

@@ -7,9 +7,10 @@ from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import ArrayLike, NDArray
 
-from robust_eval.answer import CURVES, NO_ANSWER, NO_REPLY, EarlyStopping
+from robust_eval.answer import CURVES, NO_ANSWER, NO_REPLY, EarlyStopping, has_outcome
 from robust_eval.metric.metric_spec import MetricSpec, headline_temperatures, point, spec_of
 from robust_eval.metric.presentation import Presentation
 from robust_eval.question import Question
@@ -249,8 +250,11 @@ class Grid:
 
 def question_rows(question_ids: Sequence[str], answers: pa.Table) -> NDArray[np.intp]:
     """Return (N,) the row of the question of each answer."""
-    rows = {question_id: row for row, question_id in enumerate(question_ids)}
-    return np.array([rows[question_id] for question_id in answers["question_id"].to_pylist()], dtype=np.intp)
+    found = pc.index_in(answers["question_id"], value_set=pa.array(question_ids, pa.string()))
+    if found.null_count:
+        raise KeyError(answers["question_id"].filter(found.is_null())[0].as_py())
+    row: NDArray[np.intp] = found.to_numpy().astype(np.intp)
+    return row
 
 
 def grid(question_ids: Sequence[str], graded: pa.Table, temperatures: Sequence[float] | None = None) -> Grid:
@@ -281,13 +285,10 @@ def trial_grid(question_ids: Sequence[str], graded: pa.Table, temperatures: Floa
 
 def verdicts(graded: pa.Table) -> Floats:
     """Return (N,) the verdict on each answer that counts: 1 or 0; NaN without a reply, and without any gold answer."""
-    outcomes = graded["outcome"].to_pylist()
     judged = graded["correct"].is_valid().to_numpy(zero_copy_only=False)
     row = graded["question_id"].combine_chunks().dictionary_encode().indices.to_numpy()
-    judged |= np.isin(outcomes, NO_ANSWER) & np.isin(
-        row, row[judged]
-    )  # where nothing is judged there is no gold answer
-    reply = judged & ~np.isin(outcomes, NO_REPLY)
+    judged |= has_outcome(graded, NO_ANSWER) & np.isin(row, row[judged])  # elsewhere there is no gold answer
+    reply = judged & ~has_outcome(graded, NO_REPLY)
     right = graded["correct"].fill_null(False).to_numpy(zero_copy_only=False)
     return np.where(reply, right.astype(float), np.nan)
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 from robust_eval.error import UserError
@@ -57,13 +58,20 @@ def prompt_for(
     scenario = templates.of(question.scenario)
     text = question.rewrites[rewrite - 1] if rewrite else _text(question)
     form = None if arrangement is None or arrangement.form == GIVEN else FORMS[arrangement.form]
-    exemplars = tuple(
-        (_filled(scenario.template, exemplar, form), _signed(str(exemplar["answer"]), form))
-        for exemplar in (_with_choices(each, len(question.choices)) for each in scenario.exemplars)
-    )
+    exemplars = _shown_exemplars(prompts, question.scenario, form, len(question.choices))
     choices = question.choices if arrangement is None else arrangement.of(question).choices
     fields = {"question": text, "context": question.context, "choices": choices, "options": choices}
     return Prompt(templates.system, exemplars, _filled(scenario.template, fields, form))
+
+
+@cache
+def _shown_exemplars(prompts: str, scenario: str, form: Form | None, choices: int) -> tuple[tuple[str, str], ...]:
+    """Return the exemplars of a scenario, which all prompts share: no copy is made for each question."""
+    template = read_templates(prompts).of(scenario)
+    return tuple(
+        (_filled(template.template, exemplar, form), _signed(str(exemplar["answer"]), form))
+        for exemplar in (_with_choices(each, choices) for each in template.exemplars)
+    )
 
 
 def rewriting_prompt(question: Question, rewrites: int, prompts: str) -> Prompt:

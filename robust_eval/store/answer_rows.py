@@ -179,9 +179,23 @@ class Tables(Generic[Name]):
         """Return the tables of these names as one table, in this order; KeyError for an unknown name."""
         self._join()
         places = [self._places[name] for name in names]
+        whole = self._whole()
+        if places == list(range(1, len(self._ends))):
+            return whole
         rows = np.concatenate([np.arange(0), *(np.arange(self._ends[k - 1], self._ends[k]) for k in places)])
-        whole = pa.concat_tables(self._large).combine_chunks()
-        return whole if np.array_equal(rows, np.arange(whole.num_rows)) else whole.take(pa.array(rows)).combine_chunks()
+        return whole.take(pa.array(rows)).combine_chunks()
+
+    def _whole(self) -> pa.Table:
+        """Return all tables as one, which takes their place. Column by column: no two copies of all are held."""
+        if len(self._large) > 1:
+            schema, columns = self._large[0].schema, [table.columns for table in self._large]
+            self._large = []
+            combined = []
+            for _ in schema:
+                parts = [part for each in columns for part in each.pop(0).chunks]
+                combined.append(pa.concat_arrays(parts))
+            self._large = [pa.table(combined, schema=schema)]
+        return self._large[0]
 
     def _join(self) -> None:
         if self._small:
