@@ -30,6 +30,7 @@ from robust_eval.question import Question
 from robust_eval.report.figures import save_figures
 from robust_eval.report.mlflow_tables import run_note, run_tables
 from robust_eval.report.page import write_page
+from robust_eval.report.traced_answers import traced_answers
 from robust_eval.rewriter.base import Rewritten
 from robust_eval.runtime.process import environment, process_lock
 from robust_eval.tracking.base import Run
@@ -46,6 +47,7 @@ from robust_eval.tracking.run_folder import (
     REPORT,
     SUMMARY,
     TRACKED,
+    VERDICTS,
 )
 
 
@@ -182,13 +184,18 @@ def report(result: Result, folder: Path, record: Run) -> None:
         write_parquet(result.by_question(), folder / QUESTIONS)
         figures = save_figures(result, folder / "figures")
         write_page(result, figures, folder / REPORT)
-    (folder / LOADED).write_text(json.dumps(effective(result.description), indent=2) + "\n", encoding="utf-8")
+    identity = effective(result.description)
+    (folder / LOADED).write_text(json.dumps(identity, indent=2) + "\n", encoding="utf-8")
     write_summary(result, folder)
+    model = {name: value for name, value in identity.items() if name.startswith("model.")}
+    record.model(str(result.description["model.name"]), model)
     counts = result.counts()
     record.scores(list(result.scores.values()), {name: counts[name] for name in COUNTED})
     record.folder(folder)
     record.note(run_note(result))
     record.tables(run_tables(result))
+    record.answers(traced_answers(result, record.traces, folder / VERDICTS))
+    record.best_of_sweep([figure for score in result.scores.values() for figure in score.declared])
 
 
 SHOWN = 3

@@ -1,13 +1,11 @@
 """Markdown notes and short tables for the tracker, of a run and of a comparison."""
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from robust_eval.answer import rows
-from robust_eval.metric.metric_spec import curve_and_temperature
 from robust_eval.metric.presentation import Table
 from robust_eval.report.comparison_page import pairs_as_data, runs_as_data, sentences
 from robust_eval.report.comparison_tables import pair_table, runs_table, shortened
@@ -133,25 +131,6 @@ def comparison_tables(compared: Comparison) -> dict[str, pa.Table]:
         columns = dict.fromkeys(name for each in rows_ for name in each)
         tables["questions_that_differ_most"] = pa.table({name: [each.get(name) for each in rows_] for name in columns})
     return tables
-
-
-def best_and_range(compared: Comparison) -> tuple[dict[str, float], dict[str, str]]:
-    """Return the best value and the range (largest minus smallest) of each main figure of several runs, and the best
-    run by figure.
-    """
-    figures, best = {}, {}
-    for name, runs in compared.frame.dropna(subset="value").groupby("figure", sort=False):
-        about = compared.about(name)
-        _, temperature = curve_and_temperature(name) or (name, math.nan)
-        is_detail = not math.isnan(temperature) and not runs["headline"].any()
-        if len(runs) < 2 or is_detail or about is None or not (about.primary or about.short):
-            continue
-        values = runs["value"]
-        figures[f"{name}.spread"] = float(values.max() - values.min())
-        if about.more_is_better is not None:
-            row = runs.loc[values.idxmax() if about.more_is_better else values.idxmin()]
-            figures[f"{name}.best"], best[f"best.{name}"] = float(row["value"]), row["run"]
-    return figures, best
 
 
 def _as_named_table(name: str, table: pa.Table) -> dict[str, pa.Table]:

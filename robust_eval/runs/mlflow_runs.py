@@ -9,6 +9,7 @@ from typing import Any
 
 from robust_eval.error import OutageError, UserError, first_line
 from robust_eval.runs.finished_runs import FinishedRun, kept_nothing, read_run
+from robust_eval.tracking.mlflow_run import PARENT
 from robust_eval.tracking.mlflow_tracker import DATABASE, SWEEP_FOLDER, mlflow_library, store_at
 from robust_eval.tracking.run_folder import (
     ANSWERS,
@@ -43,7 +44,7 @@ class TrackedRuns:
             run = self._get(client, run_id)
             if SWEEP_FOLDER not in run.data.tags:
                 return [self._read(client, run)]
-            children = f"tags.`mlflow.parentRunId` = '{run_id}' and {_FINISHED}"
+            children = f"tags.`{PARENT}` = '{run_id}' and {_FINISHED}"
             runs = [self._read(client, child) for child in _search(client, run.info.experiment_id, children)]
         if not runs:
             raise UserError(f"the sweep {run_id} has no run that has finished")

@@ -4,12 +4,28 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
+from robust_eval.metric.metric_spec import MetricSpec
 from robust_eval.metric.score import Score
 from robust_eval.question import Question
+
+
+class TracedAnswer(NamedTuple):
+    """Graded answer as a tracker shows it: the ``question`` as asked, the ``reply``, its ``condition`` as tags, and the
+    verdict with its ``reason``.
+
+    ``correct`` is None without a verdict. ``judge`` is the model that gave the verdict; None: it was computed.
+    """
+
+    question: Mapping[str, str]
+    reply: str
+    condition: Mapping[str, str]
+    correct: bool | None
+    reason: str
+    judge: str | None
 
 
 class Run:
@@ -17,6 +33,8 @@ class Run:
 
     run_id: str | None = None
     """Id in the tracker."""
+    traces = 0
+    """Maximum number of answers that the tracker takes (:meth:`answers`)."""
 
     def leave_id(self, file: Path) -> None:
         """Write the id into a file."""
@@ -30,11 +48,23 @@ class Run:
     def dataset(self, name: str, source: str, questions: Sequence[Question], digest: str) -> None:
         """Record the questions, their source and their fingerprint."""
 
+    def model(self, name: str, identity: Mapping[str, object]) -> None:
+        """Record the evaluated model, which runs with the same identity share. The scores that follow are its own."""
+
     def scores(self, scores: Sequence[Score], figures: Mapping[str, float]) -> None:
         """Record the headline metrics with their intervals, and other flat figures.
 
         Of a curve, the values at headline temperatures are figures. The whole curve is under ``curve/``, by step.
         """
+
+    def best_of_sweep(self, specs: Sequence[MetricSpec]) -> None:
+        """Record the best value and the range of the headline metrics over the runs of a sweep, with the sweep.
+
+        The run is the sweep or one of its jobs; elsewhere nothing is recorded. A failure is a warning.
+        """
+
+    def answers(self, answers: Sequence[TracedAnswer]) -> None:
+        """Record answers with their verdicts."""
 
     def note(self, markdown: str) -> None:
         """Record the note that the tracker shows first."""

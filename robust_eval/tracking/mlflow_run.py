@@ -1,26 +1,36 @@
 """Run in MLflow, in a local store or on a server that may become unreachable."""
 
+import hashlib
 import json
 import logging
 import math
+import re
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from robust_eval.error import first_line
-from robust_eval.metric.metric_spec import HEADLINE
+from robust_eval.metric.metric_spec import HEADLINE, MetricSpec, spec_of
 from robust_eval.metric.score import Score
 from robust_eval.question import Question
 from robust_eval.runtime.text import printable_lines
-from robust_eval.tracking.base import Run
+from robust_eval.tracking.answer_traces import record_traces
+from robust_eval.tracking.base import Run, TracedAnswer
 from robust_eval.tracking.run_folder import ERROR
 
 log = logging.getLogger(__name__)
 
+PARENT = "mlflow.parentRunId"
+"""Tag of a job with the id of its sweep."""
+IDENTITY = "robust_eval.identity"
+"""Tag of a LoggedModel with the hash of its identity."""
+MOST_JOBS = 10_000
+"""Maximum number of jobs of a sweep whose metrics are summarised."""
 UNITS = {100: "hundredths", 1000: "thousandths", 10**6: "millionths"}
 """Units of the steps of a curve."""
 
@@ -29,15 +39,25 @@ class MlflowRun(Run):
     """Run in MLflow.
 
     It is addressed by its id, because the library's global active run would stay active after a server failure. With
-    ``on_server`` the first failure is a warning, and nothing is sent after it.
+    ``on_server`` the first failure is a warning, and nothing is sent after it. ``sweep`` is the id of the parent of a
+    sweep, of which this is a job or which it is; ``traces`` the maximum number of its answers that become traces.
     """
 
-    def __init__(self, client: Any, run_id: str, on_server: bool = False) -> None:
+    def __init__(
+        self, client: Any, run_id: str, on_server: bool = False, sweep: str | None = None, traces: int = 0
+    ) -> None:
         self._client = client
         self.run_id: str = run_id
         self._on_server = on_server
+        self._sweep = sweep
+        self.traces = traces
         self._discarded = False
+        self._measured: dict[str, str] = {}
         self.lost = False
+
+    @cached_property
+    def _experiment_id(self) -> str:
+        return str(self._client.get_run(self.run_id).info.experiment_id)
 
     def end(self, status: str) -> None:
         """End the run with the status FINISHED, FAILED or KILLED."""
@@ -86,13 +106,76 @@ class MlflowRun(Run):
         data = PandasDataset(frame, source=origin, name=name, digest=digest[:36])
         used = DatasetInput(data._to_mlflow_entity(), [InputTag("mlflow.data.context", "evaluation")])
         self._write(lambda: self._client.log_inputs(self.run_id, [used]))
+        self._measured |= {"dataset_name": name, "dataset_digest": digest[:36]}
+
+    def model(self, name: str, identity: Mapping[str, object]) -> None:
+        """Record the model as a LoggedModel, an input of this run; one with the same identity is used again."""
+        from mlflow.entities import LoggedModelInput, LoggedModelStatus
+
+        params = {key: str(value)[:6000] for key, value in identity.items()}
+        digest = hashlib.sha256(json.dumps([name, params], sort_keys=True).encode()).hexdigest()
+
+        def write() -> None:
+            equal = f"tags.`{IDENTITY}` = '{digest}'"
+            known = self._client.search_logged_models([self._experiment_id], equal, max_results=1)
+            if known:
+                model_id = known[0].model_id
+            else:
+                allowed = re.sub(r"""[/:.%"']""", "-", printable_lines(name)[:200])
+                made = self._client.create_logged_model(
+                    self._experiment_id, allowed, self.run_id, {IDENTITY: digest}, params, "language model"
+                )
+                model_id = made.model_id
+                self._client.finalize_logged_model(model_id, LoggedModelStatus.READY)
+            self._client.log_inputs(self.run_id, models=[LoggedModelInput(model_id)])
+            self._measured["model_id"] = model_id
+
+        self._write(write)
 
     def scores(self, scores: Sequence[Score], figures: Mapping[str, float]) -> None:
         from mlflow.entities import Metric
 
         now = int(time.time() * 1000)
         points = metric_points(scores, figures)
-        self._batches(metrics=[Metric(point.name, point.value, now, point.step) for point in points])
+        measured = self._measured if "model_id" in self._measured else {}
+        self._batches(
+            metrics=[Metric(name, value, now, step, run_id=self.run_id, **measured) for name, value, step in points]
+        )
+
+    def best_of_sweep(self, specs: Sequence[MetricSpec]) -> None:
+        """Record the best value, the minimum and the maximum of each headline metric, with the number of jobs that have
+        it as the step: of two jobs that end together the one that has read more wins.
+        """
+        from mlflow.entities import Metric
+        from mlflow.exceptions import MlflowException
+
+        if self._sweep is None or self.lost:
+            return
+        try:
+            of_sweep = f"tags.`{PARENT}` = '{self._sweep}'"
+            jobs = self._client.search_runs(
+                [self._experiment_id], of_sweep, max_results=MOST_JOBS, order_by=["attributes.start_time"]
+            )
+            of_jobs = {f"{job.info.run_name} ({job.info.run_id})": job.data.metrics for job in jobs}
+            figures, best = best_and_range(of_jobs, specs)
+            sweep = MlflowRun(self._client, self._sweep)
+            now = int(time.time() * 1000)
+            sweep._batches(metrics=[Metric(name, value, now, step) for name, value, step in figures])
+            sweep.tags(best)
+        except (MlflowException, OSError) as problem:
+            log.warning("tracking: the best values of the sweep are not recorded: %s", first_line(problem))
+
+    def answers(self, answers: Sequence[TracedAnswer]) -> None:
+        """Record each answer as a trace with its verdict as an assessment."""
+
+        def write() -> None:
+            model_id = self._measured.get("model_id")
+            try:
+                record_traces(self._client, self._experiment_id, self.run_id, model_id, answers)
+            except NotImplementedError as problem:
+                log.warning("tracking: the server takes no traces: %s", first_line(problem))
+
+        self._write(write)
 
     def note(self, markdown: str) -> None:
         self.tags({"mlflow.note.content": markdown})
@@ -153,17 +236,42 @@ def metric_points(scores: Sequence[Score], figures: Mapping[str, float]) -> list
     flat: dict[str, float] = {}
     for score in scores:
         for name, estimate in score.headline().figures().items():
-            if _is_headline(score, name):
+            if _is_metric(score, name):
                 bounds = {} if math.isnan(estimate.low) else {"low": estimate.low, "high": estimate.high}
                 flat |= {name: estimate.value, **{f"{name}.{end}": bound for end, bound in bounds.items()}}
     points = [Point(name, value) for name, value in (flat | dict(figures)).items()]
     for score in scores:
-        for curve_name in (name for name in score.curves if _is_headline(score, name)):
+        for curve_name in (name for name in score.curves if _is_metric(score, name)):
             curve = score.curves[curve_name]
             unit, steps = integer_steps(list(curve))
             values = (estimate.value for estimate in curve.values())
             points += [Point(f"curve/{curve_name} by t in {unit}", *each) for each in zip(values, steps, strict=True)]
     return [point for point in points if math.isfinite(point.value)]
+
+
+def best_and_range(
+    metrics: Mapping[str, Mapping[str, float]], specs: Sequence[MetricSpec]
+) -> tuple[list[Point], dict[str, str]]:
+    """Return the best value, the minimum and the maximum of each headline metric of several runs, with the number of
+    these runs as the step, and the best run of each metric.
+
+    ``metrics`` maps each run to the values of its metrics.
+
+    >>> best_and_range({"one": {"steps": 5}, "two": {"steps": 3}}, [MetricSpec("steps", "", more_is_better=False)])[1]
+    {'best.steps': 'two'}
+    """
+    points, best = [], {}
+    for name in dict.fromkeys(name for each in metrics.values() for name in each):
+        about = spec_of(name, specs)
+        if about is None or not _is_headline(about):
+            continue
+        values = {run: each[name] for run, each in metrics.items() if name in each}
+        ends = {"minimum": min(values.values()), "maximum": max(values.values())}
+        if about.more_is_better is not None:
+            ends["best"] = ends["maximum" if about.more_is_better else "minimum"]
+            best[f"best.{name}"] = next(run for run, value in values.items() if value == ends["best"])
+        points += [Point(f"{name}.{end}", value, len(values)) for end, value in ends.items()]
+    return points, best
 
 
 def question_columns(questions: Sequence[Question]) -> dict[str, list[str]]:
@@ -191,7 +299,12 @@ def integer_steps(temperatures: Sequence[float]) -> tuple[str, list[int]]:
     return UNITS[scale], [0 if math.isnan(t) else round(t * scale) for t in temperatures]
 
 
-def _is_headline(score: Score, name: str) -> bool:
-    """Return True if a figure is a headline, primary or short one, or its metric declares none."""
+def _is_metric(score: Score, name: str) -> bool:
+    """Return True if a figure is a headline figure, or its metric declares none."""
     about = score.about(name)
-    return not score.declared if about is None else bool(about.shown == HEADLINE or about.primary or about.short)
+    return not score.declared if about is None else _is_headline(about)
+
+
+def _is_headline(about: MetricSpec) -> bool:
+    """Return True if a figure is a headline, primary or short one."""
+    return bool(about.shown == HEADLINE or about.primary or about.short)

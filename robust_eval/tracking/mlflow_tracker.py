@@ -1,9 +1,11 @@
 """MLflow tracker: a store under mlruns/ or a server, with one MLflow run for each run of an experiment."""
 
+import json
 import logging
 import os
 import shlex
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
@@ -17,15 +19,23 @@ from robust_eval.error import UserError, first_line
 from robust_eval.runtime.process import process_lock
 from robust_eval.runtime.text import holds_password
 from robust_eval.tracking.base import Run
-from robust_eval.tracking.mlflow_run import MlflowRun
+from robust_eval.tracking.mlflow_run import PARENT, MlflowRun
 
 log = logging.getLogger(__name__)
 
 DATABASE = "mlflow.db"
-_PARENT = "ROBUST_EVAL_SWEEP"
+_SWEEP = "ROBUST_EVAL_SWEEP"
 """Environment variable with the parent run of the jobs of a sweep, also in other processes."""
 SWEEP_FOLDER = "sweep.folder"
 """Tag of the parent run of a sweep: the folder of its jobs."""
+VIEW = "mlflow.sharedViewState.headline"
+"""Tag of an experiment with a saved view of its list of runs, as MLflow's menu Views stores it."""
+_NAMES = ("frs", "agreement.kappa.t1", "agreement.alpha.t1")
+_COLUMNS = [
+    *(f"params.`{name}`" for name in ("model", "dataset", "method")),
+    *(f"metrics.`{name}{end}`" for name in _NAMES for end in ("", ".best")),
+]
+"""Columns of that view: a run has the metrics, and the parent of a sweep the best values."""
 RESERVE = 1 << 20
 """Bytes reserved on the disk during a run, for the database to grow into on a full disk."""
 _RESERVE, _ALIVE = "reserve-", "alive-"
@@ -48,8 +58,12 @@ class Mlflow:
     """The MLflow experiment that collects the runs."""
     uri: str | None = None
     """Of a tracking server; null: an SQLite database in the folder paths.mlruns."""
+    traces: int = 0
+    """Maximum number of answers that are recorded as traces with their verdicts; 0: none."""
 
     def __post_init__(self) -> None:
+        if self.traces < 0:
+            raise ValueError(f"traces must be at least 0, not {self.traces}")
         if self.uri and holds_password(self.uri):
             raise ValueError(
                 "uri must not hold a secret, because all settings are written down with the run: MLflow reads it from "
@@ -72,7 +86,7 @@ class Mlflow:
 
         A server that cannot be reached does not stop the run: a warning says how to record it later.
         """
-        parent = {"mlflow.parentRunId": os.environ[_PARENT]} if _PARENT in os.environ else {}
+        parent = {PARENT: os.environ[_SWEEP]} if _SWEEP in os.environ else {}
         return self._recorded(name, mlruns, parent)
 
     @contextmanager
@@ -80,11 +94,11 @@ class Mlflow:
         """Record a sweep as the parent of its runs. If one of them fails, the sweep is marked FAILED."""
         with self._recorded(name, mlruns, {SWEEP_FOLDER: str(folder)}) as record:
             if record.run_id is not None:
-                os.environ[_PARENT] = record.run_id
+                os.environ[_SWEEP] = record.run_id
             try:
                 yield record
             finally:
-                os.environ.pop(_PARENT, None)
+                os.environ.pop(_SWEEP, None)
 
     @contextmanager
     def _recorded(self, name: str, mlruns: Path, tags: Mapping[str, str]) -> Iterator[Run]:
@@ -141,7 +155,8 @@ class Mlflow:
             if not served:
                 _mark_killed(client, mlruns)
                 alive.acquire()
-        return MlflowRun(client, run.info.run_id, served), alive
+        sweep = run.info.run_id if SWEEP_FOLDER in tags else tags.get(PARENT)
+        return MlflowRun(client, run.info.run_id, served, sweep, self.traces), alive
 
     @contextmanager
     def _watched(self, run_id: str, mlruns: Path) -> Iterator[None]:
@@ -175,7 +190,15 @@ class Mlflow:
         experiment = client.get_experiment_by_name(self.experiment)
         location = None if self.uri else (mlruns.resolve() / "artifacts").as_uri()
         experiment_id = experiment.experiment_id if experiment else client.create_experiment(self.experiment, location)
+        if experiment is None or VIEW not in experiment.tags:
+            client.set_experiment_tag(experiment_id, VIEW, _saved_view())
         return client, experiment_id
+
+
+def _saved_view() -> str:
+    state = json.dumps({"selectedColumns": _COLUMNS, "columnOrder": _COLUMNS})
+    now = int(time.time() * 1000)
+    return json.dumps({"name": "Headline metrics", "createdAt": now, "updatedAt": now, "state": state})
 
 
 def _errors() -> tuple[type[Exception], ...]:

@@ -17,6 +17,7 @@ from unseen import HOSTILE, unseen
 from robust_eval.cli.compare import main as report
 from robust_eval.cli.run import write_error
 from robust_eval.error import UserError
+from robust_eval.runtime.text import printable_lines
 
 FIGURES = (
     *("headline", "frs_by_d", "accuracy_by_temperature", "survival", "differences", "most_robust_by_type"),
@@ -94,7 +95,7 @@ WANTED = "name the folder of a run (mlruns/runs/DATE/TIME) or of a sweep, or the
 def swept(shell: Shell, models: list[Path], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, str]:
     """A sweep of two models and two values of d: its mlruns, a file with the number of forward passes, its output."""
     folder = tmp_path_factory.mktemp("swept")
-    overrides = [f"model.path={models[0]},{models[1]}", f"metric.frs.d={','.join(D)}"]
+    overrides = [f"model.path={models[0]},{models[1]}", f"metric.frs.d={','.join(D)}", "tracking.traces=8"]
     counted = ["-c", COUNTING, str(folder / "passes"), "-m", *settings(folder / "mlruns", *overrides)]
     done = shell.python(counted)
     assert done.returncode == 0, done.stderr
@@ -168,11 +169,54 @@ def test_a_search_for_runs_gives_a_table_and_the_parent_has_the_best_values(swep
     for name in ("frs", "accuracy.greedy", "frs.unbroken_share"):
         values = table[f"metrics.{name}"]
         assert values.notna().all()
-        if name != "accuracy.greedy":
-            assert parent.data.metrics[f"{name}.spread"] == values.max() - values.min()
-            assert parent.data.metrics[f"{name}.best"] == values.max()
-    best = max(children, key=lambda child: child.data.metrics["frs"])
-    assert f"d={best.data.params['d']}" in parent.data.tags["best.frs"]
+        ends = {"minimum": values.min(), "maximum": values.max(), "best": values.max()}
+        assert {end: parent.data.metrics[f"{name}.{end}"] for end in ends} == ends
+    best = max(reversed(children), key=lambda child: child.data.metrics["frs"])
+    assert parent.data.tags["best.frs"] == f"{best.info.run_name} ({best.info.run_id})"
+    history = mlflow.MlflowClient().get_metric_history(parent.info.run_id, "frs.best")
+    assert [point.step for point in history] == [1, 2, 3, 4, 4]  # after each job, and with the comparison
+
+
+def test_runs_of_one_model_share_a_logged_model_that_has_their_metrics(swept: tuple[Path, Path, str]):
+    mlruns, _, _ = swept
+    _, children = recorded(mlruns)
+    client = mlflow.MlflowClient(f"sqlite:///{mlruns}/mlflow.db")
+    models = {model.model_id: model for model in client.search_logged_models([children[0].info.experiment_id])}
+    paths: dict[str, set[str]] = {}
+    for child in map(client.get_run, [child.info.run_id for child in children]):
+        (used,), (data,) = child.inputs.model_inputs, child.inputs.dataset_inputs
+        model = models[used.model_id]
+        assert (model.name, model.status) == ("tiny", "READY")
+        values = {metric.key: metric for metric in model.metrics if metric.run_id == child.info.run_id}
+        assert values["frs"].value == child.data.metrics["frs"]
+        assert (values["frs"].dataset_name, values["frs"].dataset_digest) == (data.dataset.name, data.dataset.digest)
+        paths.setdefault(used.model_id, set()).add(child.data.params["model.path"])
+    assert paths.keys() == models.keys()
+    assert [len(of_model) for of_model in paths.values()] == [1, 1]
+
+
+def test_answers_are_traces_with_their_verdicts(swept: tuple[Path, Path, str]):
+    mlruns, _, _ = swept
+    _, children = recorded(mlruns)
+    client, first = mlflow.MlflowClient(f"sqlite:///{mlruns}/mlflow.db"), children[0].info
+    found = client.search_traces(locations=[first.experiment_id], max_results=100)
+    of_runs = Counter(trace.info.trace_metadata["mlflow.sourceRun"] for trace in found)
+    assert of_runs == {child.info.run_id: 8 for child in children}
+    own = client.search_traces(locations=[first.experiment_id], run_id=first.run_id)
+    answers = pq.read_table(next(mlruns.glob("sweeps/*/*")) / "3" / "graded.parquet").to_pylist()
+    for trace in own:
+        tags, (span,), (verdict,) = trace.info.tags, trace.data.spans, trace.info.assessments
+        wanted = (tags["question_id"], tags["sampler"], float(tags["temperature"]), int(tags["trial"]))
+        (answer,) = (
+            each
+            for each in answers
+            if wanted == tuple(each[name] for name in ("question_id", "sampler", "temperature", "trial"))
+        )
+        assert span.outputs == printable_lines(answer["text"])
+        assert span.inputs["question"] == trace.info.request_preview
+        assert (verdict.name, verdict.value) == ("correct", answer["correct"])
+        assert (verdict.source.source_type, verdict.rationale.partition(";")[2]) == ("CODE", " accepted: kkkkk")
+    assert [len({trace.info.tags[tag] for trace in own}) for tag in ("question_id", "temperature")] == [6, 8]
 
 
 @pytest.mark.parametrize("named", ["experiment", "sweep", "runs", "folder"])
@@ -259,6 +303,7 @@ def test_a_job_that_fails_stops_no_other_and_is_not_hidden(
     assert parent.data.tags["error"] == f"UserError: 1 of 2 jobs failed, in {folder}: 0: {reason}"
     (finished,) = children  # nothing was asked by the other
     assert (finished.data.params["model.path"], finished.info.status) == (str(models[0]), "FINISHED")
+    assert parent.data.metrics["frs.best"] == finished.data.metrics["frs"]
     assert [path.name for path in (folder / "0").iterdir()] == ["error.txt"]
 
 

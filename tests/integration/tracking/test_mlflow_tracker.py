@@ -24,9 +24,9 @@ from robust_eval.metric.metric_spec import DETAIL, MetricSpec
 from robust_eval.metric.score import Score
 from robust_eval.question import Question
 from robust_eval.stats.estimate import Estimate
-from robust_eval.tracking.base import Untracked
+from robust_eval.tracking.base import TracedAnswer, Untracked
 from robust_eval.tracking.mlflow_run import integer_steps
-from robust_eval.tracking.mlflow_tracker import Mlflow
+from robust_eval.tracking.mlflow_tracker import VIEW, Mlflow
 from robust_eval.tracking.run_folder import ERROR
 
 CURVE = "curve/accuracy by t in hundredths"
@@ -34,6 +34,10 @@ SCORE = Score(
     values={"frs.d1": Estimate(0.5, 0.4, 0.6), "frs.count.broken": Estimate(3.0), "odd": Estimate(float("nan"))},
     curves={"accuracy": {0.2: Estimate(1.0, 0.9, 1.0), 0.6: Estimate(0.75), 1.0: Estimate(0.5, 0.4, 0.6)}},
     of_questions={"frs.d1": 3, "accuracy.t1": 2},
+)
+
+ANSWER = TracedAnswer(
+    {"question": "Why?"}, "so", {"question_id": "q1", "sampler": "greedy", "outcome": "ok"}, True, "it says so", "gpt"
 )
 
 
@@ -178,6 +182,54 @@ def test_a_fresh_store_prints_nothing_and_on_a_full_disk_one_sentence(
     assert not list((tmp_path / "full").glob("mlflow.db*"))
 
 
+def test_the_parent_of_a_running_sweep_has_the_values_of_its_finished_jobs(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    specs = [
+        MetricSpec("lag", "a lag", more_is_better=False),
+        MetricSpec("size", "a size"),
+        MetricSpec("x", "", shown=DETAIL),
+    ]
+    with Mlflow().sweep("sweep", tmp_path, tmp_path / "jobs"):
+        for name, lag in (("one", 3.0), ("two", 2.0)):
+            with Mlflow().run(name, tmp_path) as record:
+                record.scores([], {"lag": lag, "size": lag, "x": lag, "lag.low": 0.0})
+                record.best_of_sweep(specs)
+            if name == "one":
+                assert runs(tmp_path)["sweep"].data.metrics["lag.best"] == 3.0
+        found = runs(tmp_path)
+        assert found["sweep"].info.status == "RUNNING"
+        assert found["sweep"].data.metrics == {
+            "lag.minimum": 2.0,
+            "lag.maximum": 3.0,
+            "lag.best": 2.0,
+            "size.minimum": 2.0,
+            "size.maximum": 3.0,
+        }
+        assert found["sweep"].data.tags["best.lag"] == f"two ({found['two'].info.run_id})"
+    monkeypatch.setenv("ROBUST_EVAL_SWEEP", "0" * 32)  # a parent that somebody has deleted for good
+    with caplog.at_level(logging.WARNING), Mlflow().run("orphan", tmp_path) as record:
+        record.scores([], {"lag": 1.0})
+        record.best_of_sweep(specs)
+    (warning,) = said(caplog)
+    assert warning.startswith("tracking: the best values of the sweep are not recorded: ")
+    assert runs(tmp_path)["orphan"].info.status == "FINISHED"
+
+
+def test_a_saved_view_of_the_runs_shows_headline_metrics_and_stays_as_a_user_changes_it(tmp_path: Path):
+    with Mlflow().run("first", tmp_path):
+        pass
+    client = mlflow.MlflowClient(f"sqlite:///{tmp_path}/mlflow.db")
+    experiment = client.get_experiment_by_name("robust_eval")
+    view = json.loads(experiment.tags[VIEW])
+    columns = json.loads(view["state"])["selectedColumns"]
+    assert {"params.`model`", "metrics.`frs`", "metrics.`frs.best`", "metrics.`agreement.kappa.t1.best`"} <= {*columns}
+    client.set_experiment_tag(experiment.experiment_id, VIEW, "changed")
+    with Mlflow().run("second", tmp_path):
+        pass
+    assert client.get_experiment_by_name("robust_eval").tags[VIEW] == "changed"
+
+
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     """A tracking server in a process of its own."""
@@ -217,13 +269,21 @@ def test_a_server_that_goes_away_stops_no_run(
     (folder / "report.html").write_text("<p>report")
     tracking = Mlflow(uri=uri)
     with tracking.run("whole", tmp_path / "mlruns") as record:
+        record.model("a/b", {"model.path": "x"})
         record.scores([SCORE], {})
         record.folder(folder)
+        record.answers([ANSWER])
     assert said(caplog) == []
     client = mlflow.MlflowClient(uri)
     (whole,) = client.search_runs([client.get_experiment_by_name("robust_eval").experiment_id])
     assert (whole.info.status, whole.data.metrics["frs.d1"]) == ("FINISHED", 0.5)
     assert [file.path for file in client.list_artifacts(whole.info.run_id)] == ["report.html"]
+    (trace,) = client.search_traces(locations=[whole.info.experiment_id], run_id=whole.info.run_id)
+    (span,), (verdict,) = trace.data.spans, trace.info.assessments
+    assert (span.inputs, span.outputs, span.attributes["question_id"]) == ({"question": "Why?"}, "so", "q1")
+    assert (verdict.value, verdict.source.source_type, verdict.source.source_id) == (True, "LLM_JUDGE", "gpt")
+    (model,) = client.search_logged_models([whole.info.experiment_id])
+    assert (model.name, trace.info.trace_metadata["mlflow.modelId"]) == ("a-b", model.model_id)
 
     with tracking.run("cut off", tmp_path / "mlruns") as record:
         record.parameters({"a": 1})
@@ -231,6 +291,7 @@ def test_a_server_that_goes_away_stops_no_run(
         record.scores([SCORE], {})
         record.note("lost")
         record.tables({"lost": pa.table({"a": [1]})})
+        record.answers([ANSWER])
         record.folder(folder)
     went_away, make_up = said(caplog)
     assert went_away.startswith("tracking: the server went away: ")
@@ -312,7 +373,7 @@ def test_runs_and_jobs_that_were_killed_are_marked_when_the_next_one_begins(shel
 
 def test_without_tracking_nothing_is_written_and_mlflow_not_imported(tmp_path: Path):
     code = (
-        "import sys; from pathlib import Path; from robust_eval.tracking.base import Untracked\n"
+        "import sys; from pathlib import Path; from robust_eval.tracking.base import TracedAnswer, Untracked\n"
         "with Untracked().run('x', Path(sys.argv[1])) as run:\n    run.parameters({'a': 1}); run.scores([], {})\n"
         "    run.note('x'); run.tables({})\n"
         "assert 'mlflow' not in sys.modules"

@@ -1,0 +1,93 @@
+"""Answers of a run that become traces in the tracker: a fair sample, in bounded and printable text."""
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from robust_eval.answer import GREEDY, SAMPLER, concat_by_sampler, rows, temperature_name
+from robust_eval.question import LETTERS, Question, seeded_rank
+from robust_eval.report.question_details import cut
+from robust_eval.runtime.parquet_files import read_parquet
+from robust_eval.tracking.base import TracedAnswer
+from robust_eval.tracking.result import Result
+
+LONGEST = 2000
+"""Maximum characters of a question or a reply."""
+
+
+def traced_answers(result: Result, limit: int, verdicts: Path) -> list[TracedAnswer]:
+    """Return at most ``limit`` graded answers (:func:`fair_sample`); ``verdicts`` is the file of a judge, if any."""
+    if not limit:
+        return []
+    table = concat_by_sampler({GREEDY: result.baseline, **result.graded})
+    sample = table.take(pa.array(fair_sample(table, limit)))
+    questions = {question.id: question for question in result.asked}
+    judged: dict[tuple[str, str | None], str | None] = {}
+    if verdicts.is_file():
+        columns = ("question_id", "reply", "why")
+        judged = {(name, reply): why for name, reply, why in rows(read_parquet(verdicts, columns), *columns)}
+    return [_traced(row, questions[row["question_id"]], judged, result) for row in sample.to_pylist()]
+
+
+def fair_sample(table: pa.Table, limit: int) -> NDArray[np.intp]:
+    """Return the rows of at most ``limit`` answers with a sampler, in their order; deterministic.
+
+    Questions and conditions (sampler, temperature, wording) take turns together: answer n is that to question n modulo
+    their number, under condition n modulo theirs; after all such pairs the conditions are shifted by one. The order of
+    the questions depends on their ids alone, so that runs on the same data show the same ones. Of several answers to a
+    question under a condition the likelier and earlier come first.
+    """
+    columns = ["question_id", SAMPLER, "temperature", "rewrite", "form", "trial", "weight"]
+    frame = table.select(columns).to_pandas()
+    wording = frame["form"].fillna(frame["rewrite"].astype(str))
+    ids = sorted(frame["question_id"].unique(), key=lambda name: seeded_rank(0, name))
+    question = pd.Categorical(frame["question_id"], ids).codes.astype(np.intp)
+    groups = frame.groupby([frame[SAMPLER], frame["temperature"], wording], sort=False, dropna=False)
+    condition = groups.ngroup().to_numpy()
+    common = math.gcd(len(ids), groups.ngroups)
+    shift = (condition - question) % common
+    rounds = groups.ngroups // common  # through all questions, until a pair comes again
+    turn = (condition - question - shift) // common * pow(len(ids) // common, -1, rounds) % rounds
+    ordered = frame.assign(shift=shift, turn=turn, question=question)
+    ordered = ordered.sort_values(["weight", "trial"], ascending=[False, True])
+    repeated = ordered.groupby(["shift", "turn", "question"]).cumcount()
+    taken = ordered.assign(repeated=repeated).sort_values(["repeated", "shift", "turn", "question"]).index[:limit]
+    return np.sort(taken.to_numpy())
+
+
+def _traced(
+    row: Mapping[str, Any], question: Question, judged: Mapping[tuple[str, str | None], str | None], result: Result
+) -> TracedAnswer:
+    by_judge = next((key for key in ((question.id, row["text"]), (question.id, row["answer"])) if key in judged), None)
+    form, rewrite = row["form"], row["rewrite"]
+    is_rewrite = not form and 0 < rewrite <= len(question.rewrites)
+    asked = {"question": question.rewrites[rewrite - 1] if is_rewrite else question.title}
+    if question.context:
+        asked["context"] = question.context
+    if question.choices:
+        asked["choices"] = "\n".join(map("{}) {}".format, LETTERS, question.choices))
+    condition = {"question_id": question.id, SAMPLER: row[SAMPLER], "temperature": temperature_name(row["temperature"])}
+    condition |= {"trial": str(row["trial"]), "outcome": row["outcome"]}
+    condition |= {"form": form} if form else {"rewrite": str(rewrite)} if is_rewrite else {}
+    return TracedAnswer(
+        {name: cut(text, LONGEST) for name, text in asked.items()},
+        cut(row["text"], LONGEST),
+        {name: cut(value, LONGEST) for name, value in condition.items()},
+        row["correct"],
+        cut((by_judge and judged[by_judge]) or _reason(question, row), LONGEST),
+        str(result.description["grader.model.name"]) if by_judge else None,
+    )
+
+
+def _reason(question: Question, row: Mapping[str, Any]) -> str:
+    """Return the extracted answer, or the reason why there is none, and the accepted answers."""
+    correct = question.correct
+    accepted = question.answers if correct is None else (f"{LETTERS[correct]}) {question.choices[correct]}",)
+    extracted = row["reason"] or f"answer: {row['text'].strip() if row['answer'] is None else row['answer']}"
+    return f"{extracted}; accepted: {' | '.join(accepted) or 'none'}"
