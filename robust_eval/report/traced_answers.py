@@ -23,9 +23,9 @@ LONGEST = 2000
 
 def traced_answers(result: Result, limit: int, verdicts: Path) -> list[TracedAnswer]:
     """Return at most ``limit`` graded answers (:func:`fair_sample`); ``verdicts`` is the file of a judge, if any."""
-    if not limit:
-        return []
     table = concat_by_sampler({GREEDY: result.baseline, **result.graded})
+    if not limit or not table.num_rows:
+        return []
     sample = table.take(pa.array(fair_sample(table, limit)))
     questions = {question.id: question for question in result.asked}
     judged: dict[tuple[str, str | None], str | None] = {}
@@ -81,7 +81,7 @@ def _traced(
         {name: cut(value, LONGEST) for name, value in condition.items()},
         row["correct"],
         cut((by_judge and judged[by_judge]) or _reason(question, row), LONGEST),
-        str(result.description["grader.model.name"]) if by_judge else None,
+        str(result.description.get("grader.model.name", "judge")) if by_judge else None,
     )
 
 

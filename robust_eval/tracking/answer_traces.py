@@ -34,12 +34,14 @@ def record_traces(
         source = AssessmentSource(*(("LLM_JUDGE", answer.judge) if answer.judge else ("CODE", "robust_eval")))
         verdict = Feedback("correct", answer.correct, source=source, trace_id=trace_id, rationale=answer.reason)
         is_reply = answer.condition["outcome"] not in NO_REPLY
+        condition = {name: value for name, value in answer.condition.items() if name not in ("question_id", "outcome")}
+        asked_as = f" [{', '.join(map(' '.join, condition.items()))}]"  # MLflow pairs the traces of two runs by it
         info = TraceInfo(
             trace_id=trace_id,
             trace_location=TraceLocation.from_experiment_id(experiment_id),
             request_time=start,
             state=TraceState.OK if is_reply else TraceState.ERROR,
-            request_preview=" ".join(answer.question.values())[:PREVIEW],
+            request_preview=" ".join(answer.question.values())[: PREVIEW - len(asked_as)] + asked_as,
             response_preview=answer.reply[:PREVIEW],
             trace_metadata=metadata,
             tags={**answer.condition, TraceTagKey.TRACE_NAME: answer.condition["sampler"]},

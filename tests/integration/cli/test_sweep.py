@@ -213,7 +213,8 @@ def test_answers_are_traces_with_their_verdicts(swept: tuple[Path, Path, str]):
             if wanted == tuple(each[name] for name in ("question_id", "sampler", "temperature", "trial"))
         )
         assert span.outputs == printable_lines(answer["text"])
-        assert span.inputs["question"] == trace.info.request_preview
+        condition = ", ".join(f"{name} {tags[name]}" for name in ("sampler", "temperature", "trial"))
+        assert trace.info.request_preview == f"{span.inputs['question']} [{condition}]"
         assert (verdict.name, verdict.value) == ("correct", answer["correct"])
         assert (verdict.source.source_type, verdict.rationale.partition(";")[2]) == ("CODE", " accepted: kkkkk")
     assert [len({trace.info.tags[tag] for trace in own}) for tag in ("question_id", "temperature")] == [6, 8]
