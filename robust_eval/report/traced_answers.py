@@ -81,7 +81,7 @@ def _traced(
         {name: cut(value, LONGEST) for name, value in condition.items()},
         row["correct"],
         cut((by_judge and judged[by_judge]) or _reason(question, row), LONGEST),
-        str(result.description.get("grader.model.name", "judge")) if by_judge else None,
+        str(result.description.get("grader.model.name", "a judge")) if by_judge else None,
     )
 
 

@@ -17,6 +17,7 @@ from robust_eval.config.overrides import checked_overrides
 from robust_eval.config.schema import register
 from robust_eval.error import UserError
 from robust_eval.experiment.plan import stages_of
+from robust_eval.report.traced_answers import traced_answers
 from robust_eval.runtime import measured_choices
 from robust_eval.tracking.result import Result
 
@@ -102,6 +103,9 @@ def test_what_an_exact_rule_decides_is_not_asked_and_nothing_is_judged_twice(jud
     why = pq.read_table(tmp_path / "run1" / "verdicts.parquet").to_pandas()
     assert set(why["why"]) == {"Because."}
     assert len(why) == 24
+    traced = traced_answers(result, 48, tmp_path / "run1" / "verdicts.parquet")
+    assert [each.judge for each in traced] == [None, "judge", "judge", "judge"] * 12
+    assert [each.reason for each in traced[:2]] == ["answer: Alder0ton; accepted: Alder0ton", "Because."]
 
     result, again = judged(tmp_path, 2, *asked, "metric.certainty.invalid=as_label")
     assert len(verdict_requests(judge)) == 24
