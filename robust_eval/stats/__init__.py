@@ -1,4 +1,4 @@
-"""Pure functions on arrays: intervals, tests, agreement, reliability, robustness, correction by labels."""
+"""Pure functions on arrays: intervals, tests, agreement, reliability, uncertainty, robustness, correction by labels."""
 
 from robust_eval.stats.agreement import cohen_kappa as cohen_kappa
 from robust_eval.stats.agreement import fleiss_kappa as fleiss_kappa
@@ -17,6 +17,9 @@ from robust_eval.stats.interval import bootstrap as bootstrap
 from robust_eval.stats.interval import mean_interval as mean_interval
 from robust_eval.stats.interval import paired_share_interval as paired_share_interval
 from robust_eval.stats.interval import share_interval as share_interval
+from robust_eval.stats.pass_rates import g_pass_at_k as g_pass_at_k
+from robust_eval.stats.pass_rates import pass_at_k as pass_at_k
+from robust_eval.stats.pass_rates import pass_hat_k as pass_hat_k
 from robust_eval.stats.reliability import cronbach_alpha as cronbach_alpha
 from robust_eval.stats.reliability import robustness as robustness
 from robust_eval.stats.significance import holm as holm
@@ -24,5 +27,9 @@ from robust_eval.stats.significance import mcnemar as mcnemar
 from robust_eval.stats.significance import paired_difference as paired_difference
 from robust_eval.stats.significance import paired_p_value as paired_p_value
 from robust_eval.stats.significance import stratified_log_rank as stratified_log_rank
+from robust_eval.stats.uncertainty import auroc as auroc
+from robust_eval.stats.uncertainty import calibration_error as calibration_error
+from robust_eval.stats.uncertainty import prediction_rejection_ratio as prediction_rejection_ratio
+from robust_eval.stats.uncertainty import risk_coverage as risk_coverage
 from robust_eval.stats.verdicts import confidence_sequence as confidence_sequence
 from robust_eval.stats.verdicts import verdict as verdict
