@@ -41,8 +41,10 @@ from robust_eval.metric.certainty_metric import AnswerCertainty
 from robust_eval.metric.challenge_metric import PushbackRobustness
 from robust_eval.metric.frs_metric import FactualRobustness
 from robust_eval.metric.order_metric import ChoiceOrder
+from robust_eval.metric.reliability_metric import TrialReliability
 from robust_eval.metric.score import Metric
 from robust_eval.metric.thinking_metric import ReasoningBudget
+from robust_eval.metric.uncertainty_metric import ErrorDetection
 from robust_eval.model.local.transformers import Transformers
 from robust_eval.model.model_config import InMemoryModel, ModelConfig, RecordedModel
 from robust_eval.model.served.inspect_ai import InspectAI
@@ -93,6 +95,8 @@ _METRICS: dict[str, type[Metric]] = {
     "order": ChoiceOrder,
     "challenge": PushbackRobustness,
     "thinking": ReasoningBudget,
+    "uncertainty": ErrorDetection,
+    "reliability": TrialReliability,
 }
 _GRADERS: dict[str, type[Grader]] = {
     "matching": Matching,

@@ -53,6 +53,8 @@ def _source(metric_name: str, metric: Metric, samplers: Mapping[str, Conditions]
             if metric.axis == ORDER and not conditions.arranges:
                 raise UserError(_NO_ORDERS)
             for axis, (lacks, other) in _EXCLUSIVE_AXES.items():
+                if axis in getattr(metric, "other_axes", ()):  # a registered metric may lack it
+                    continue
                 if (metric.axis == axis) != (conditions.axis == axis):
                     raise UserError(lacks if metric.axis == axis else other.format(metric_name))
             metric.check(conditions.temperatures, conditions.repetitions)

@@ -66,7 +66,7 @@ FIGURES: tuple[MetricSpec, ...] = (
 INVALID = ("drop", "as_label", "as_published")
 CERTAIN = 0.1
 """Maximum entropy of a certain question, as a share of the largest: the first of ten bins."""
-_INVALID_LABEL = " "
+INVALID_LABEL = " "
 """Label of invalid answers, if these have a label of their own; no reply normalises to it."""
 
 
@@ -103,13 +103,13 @@ class AnswerCertainty(Metric):
         """
         ids, groups = [question.id for question in questions], question_groups(questions)
         exact = measured.estimator == "exact"
-        replies = _replies(measured.graded, exact)
+        replies = labelled_replies(measured.graded, exact)
         counted = (
-            replies if self.invalid == "as_label" else filtered(replies, pc.not_equal(replies["label"], _INVALID_LABEL))
+            replies if self.invalid == "as_label" else filtered(replies, pc.not_equal(replies["label"], INVALID_LABEL))
         )
         temperatures = temperatures_of(measured.graded)
         weights = [label_weights(ids, counted, t) for t in temperatures]
-        unanswered = np.column_stack([label_weights(ids, replies, t, only=_INVALID_LABEL)[:, 0] for t in temperatures])
+        unanswered = np.column_stack([label_weights(ids, replies, t, only=INVALID_LABEL)[:, 0] for t in temperatures])
         max_entropy = np.column_stack(
             [_max_entropy(questions, counted, t, self.invalid == "as_label") for t in temperatures]
         )
@@ -175,7 +175,7 @@ class AnswerCertainty(Metric):
         return correction
 
 
-def _replies(graded: pa.Table, exact: bool) -> pa.Table:
+def labelled_replies(graded: pa.Table, exact: bool) -> pa.Table:
     """Return the answers that are replies; invalid ones have a label of their own. Trials weigh 1 each.
 
     The table has the columns that are counted.
@@ -184,7 +184,7 @@ def _replies(graded: pa.Table, exact: bool) -> pa.Table:
     graded = filtered(graded, ~has_outcome(graded, NO_REPLY))
     invalid = pc.or_(pa.array(has_outcome(graded, NO_ANSWER)), graded["label"].is_null())
     column = graded.schema.get_field_index("label")
-    labels = pc.if_else(invalid, _INVALID_LABEL, graded["label"])
+    labels = pc.if_else(invalid, INVALID_LABEL, graded["label"])
     labelled = graded.set_column(column, SCHEMA.field("label"), labels)
     if not exact:
         column = graded.schema.get_field_index("weight")

@@ -78,11 +78,12 @@ class Presentation:
     """Text, columns and tables of a score for people.
 
     ``title`` is the heading of its table; ``sentence`` continues "12 of 20 questions were kept and asked again".
-    ``claims`` are its findings in a few words each, to follow "It", for readers who do not know the metric; ``scale``
-    places its main figure. ``columns`` are by default the headline figures that are means over questions. With
-    ``tables_alone`` people are shown its ``tables`` and no other figures; ``notes`` follow them; ``left_out`` are
-    sentences on results that the answers did not allow. ``axes`` are the columns of the scatter plot: horizontal,
-    vertical, and colour. The first score of a run with a sentence, a scale or axes provides them.
+    ``claims`` are its findings in a few words each, for readers who do not know the metric: they follow "It" unless
+    they begin with a capital. ``scale`` places its main figure. ``columns`` are by default the headline figures that
+    are means over questions. With ``tables_alone`` people are shown its ``tables`` and no other figures; ``notes``
+    follow them; ``left_out`` are sentences on results that the answers did not allow. ``axes`` are the columns of the
+    scatter plot: horizontal, vertical, and colour. The first score of a run with a sentence, a scale or axes provides
+    them.
     """
 
     title: str = ""

@@ -182,6 +182,11 @@ class Metric(Protocol):
         """
 
     @property
+    def other_axes(self) -> Sequence[str]:
+        """Axes of a conversation's turns or of reasoning whose answers the metric reads as well; by default none."""
+        return ()
+
+    @property
     def needs_clusters(self) -> bool:
         """True if the metric reads which answers mean the same; by default False."""
         return False

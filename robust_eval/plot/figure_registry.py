@@ -13,6 +13,7 @@ _MODULES = (
     "frs_figures",
     "agreement_figures",
     "certainty_figures",
+    "uncertainty_figures",
     "perturbation_figures",
     "run_comparison",
     "surface",

@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 
 from robust_eval.answer import at_temperature, temperature_name
 from robust_eval.metric import challenge_metric as challenge
+from robust_eval.metric import reliability_metric as repeated
 from robust_eval.metric import thinking_metric as thinking
+from robust_eval.metric import uncertainty_metric as errors_by
 from robust_eval.metric.certainty_metric import CERTAIN_WRONG, ENTROPY, ERROR_RATE
 from robust_eval.metric.frs_specs import FRS, SURVIVAL, UNBROKEN
 from robust_eval.metric.greedy import CONSTANT, GUESSING, gradable_rows
@@ -30,6 +32,7 @@ from robust_eval.stats.estimate import UNDEFINED, Estimate, bounds, interval
 from robust_eval.stats.frs import factual_robustness_score
 from robust_eval.stats.interval import Floats
 from robust_eval.stats.significance import LEVEL, holm
+from robust_eval.stats.uncertainty import LEAST_SURE
 
 EARLY_STOPPING_NOTE = (
     "Accuracy at each temperature and certainty of replies: sampler.early_stop=true asked no more than breaking "
@@ -380,6 +383,122 @@ def reasoning(score: Score, questions: Sequence[Question]) -> Presentation:
     return Presentation("Thinking", f"{sentence}.", columns, claims=claims, notes=notes)
 
 
+def uncertainty(score: Score, questions: Sequence[Question]) -> Presentation:
+    """Show whether the uncertainty of answers tells right from wrong, by the first score that the run has."""
+    table, t = score.tables["uncertainty_scores"], score.settings["temperature"]
+    names = table["score"].to_pylist() if table.num_rows else []
+    if not names:
+        return Presentation("Uncertainty", columns=[], left_out=["Uncertainty scores: the answers allow none."])
+    leading, answers = names[0], f"{score.settings['target']} answers"
+    specs = {key: spec.name for key, spec in errors_by.specs_of(leading).items()}
+    column = Column(
+        f"uncertainty.{leading}",
+        errors_by.SCORES[leading].label,
+        errors_by.SCORES[leading].about,
+        _finite(score, leading),
+    )
+    presentation = Presentation("Uncertainty", columns=[column], tables=[_table_of_scores(score, names)])
+    if reason := score.reasons.get(specs["auroc"]):
+        presentation.left_out = [
+            f"AUROC and rejection by uncertainty: {reason}."
+            + (" sampler.selection=none asks also what it gets wrong." if reason == errors_by.ALL_RIGHT else "")
+        ]
+        return presentation
+    least_sure = f"{LEAST_SURE:.0%}".replace("%", " %")
+    auroc, caught = score.values[specs["auroc"]], score.formatted(specs["caught"], ".0%").replace("%", " %")
+    presentation.sentence = (
+        f"{at_words(t)}: wrong {answers} are less certain than right ones with a probability (AUROC) of "
+        f"{score.formatted(specs['auroc'], '.2f')}, by {errors_by.SCORES[leading].label}."
+    )
+    presentation.claims = [f"The {least_sure} of answers that it is least sure of hold {caught} of its errors"]
+    presentation.scale = Scale(
+        f"AUROC of {errors_by.SCORES[leading].label}",
+        auroc,
+        0.0,
+        1.0,
+        [
+            (0.5, "an uncertainty that says nothing"),
+            (1.0, "one that is larger for every wrong answer than for any right one"),
+        ],
+    )
+    return presentation
+
+
+def _finite(score: Score, name: str) -> Floats:
+    values = score.tables["uncertainty"][name].to_numpy()
+    return np.where(np.isinf(values), np.nan, values)
+
+
+def _table_of_scores(score: Score, names: Sequence[str]) -> Table:
+    """Return a row for each uncertainty score, with the figures that tell most."""
+    forms = {
+        "auroc": ("AUROC", ".3f"),
+        "prr": ("PRR", ".3f"),
+        "caught": ("errors in the least sure", ".0%"),
+        "coverage_10": ("coverage at 10 %", ".0%"),
+        "ece_corrected": ("ECE, corrected", ".3f"),
+    }
+    rows = []
+    for name in names:
+        specs = {key: spec.name for key, spec in errors_by.specs_of(name).items()}
+        cells = [Cell(errors_by.SCORES[name].label)]
+        for key, (_, form) in forms.items():
+            estimate = score.values.get(specs.get(key, ""), UNDEFINED)
+            cells.append(
+                Cell("" if math.isnan(estimate.value) else number(estimate.value, form), interval(estimate, form))
+            )
+        rows.append(cells)
+    header = ["score", *(heading for heading, _ in forms.values())]
+    wrong, n = (score.tables["uncertainty_scores"][key].to_pylist()[0] for key in ("wrong", "questions"))
+    note = f"{wrong:,} of {n:,} {score.settings['target']} answers are wrong. In brackets 95 % intervals."
+    return Table("Which uncertainty ranks the errors", header, rows, note=note)
+
+
+def reliability(score: Score, questions: Sequence[Question]) -> Presentation:
+    """Show how often repeated answers agree, and how often all trials are right; or flips in conversations."""
+    t = at_words(score.settings["temperature"])
+    if repeated.FLIPPED.name in score.values:
+        flipped = score.formatted(repeated.FLIPPED.name, ".0%")
+        sentence = (
+            f"in conversations with pushback {t}: the verdict flips in {flipped} of them, "
+            f"{score.formatted(repeated.FLIPS.name, '.2f')} times on average."
+        )
+        return Presentation("Reliability", sentence, [], claims=[f"flips between right and wrong in {flipped} of them"])
+    sentence = f"repeatedly {t}: {score.formatted(repeated.CONSISTENCY.name, '.0%')} of the pairs of answers agree"
+    claims = []
+    if rates := repeated.PASS_HAT.among(score.values):
+        k = max(rates)
+        every, single = (score.formatted(rates[each], ".0%") for each in (k, 1.0))
+        sentence += (
+            f"; {single} of the trials are right, and all of {k:g} trials for {every} of the questions (pass^{k:g})"
+        )
+        claims = [f"gets {every} of its questions right in all of {k:g} trials, and {single} in one trial"]
+    column = Column(
+        repeated.CONSISTENCY.name,
+        "consistency",
+        f"share of pairs of answers that agree, {t}",
+        score.by_question[repeated.CONSISTENCY.name],
+    )
+    sensitivity, noise = (
+        score.values.get(spec.name, UNDEFINED).value for spec in (repeated.SENSITIVITY, repeated.SENSITIVITY_NOISE)
+    )
+    varies = (
+        f"prompt sensitivity: the accuracy varies by {number(sensitivity)} (standard deviation) over wordings; "
+        f"{number(noise)} is expected without any effect of the wording"
+    )
+    presentation = Presentation("Reliability", f"{sentence}.", [column], claims=claims)
+    presentation.notes = [] if math.isnan(sensitivity) else [varies]
+    if rates:
+        specs = (repeated.PASS_AT, *repeated.G_PASS.values(), repeated.PASS_HAT)
+        rows = []
+        for k in rates:
+            estimates = [score.values[spec.name.replace("{}", f"{k:g}")] for spec in specs]
+            rows.append([Cell(f"{k:g}"), *(Cell(number(each.value), interval(each, ".2f")) for each in estimates)])
+        shares = [f"G-Pass@k, τ = {share / 100:g}" for share in repeated.G_PASS]
+        presentation.tables = [Table("Of k trials", ["k", "pass@k", *shares, "pass^k"], rows, 0)]
+    return presentation
+
+
 def profile(score: Score, questions: Sequence[Question]) -> Presentation:
     """Show the share of facts that withstand every perturbation."""
     optional = {"orders_right", "turns_held", "thought_right"} & {*score.tables["profile"].column_names}
@@ -502,6 +621,8 @@ PRESENTERS: Mapping[str, Callable[[Score, Sequence[Question]], Presentation]] = 
     ONE_CHOICE.name: order,
     challenge.UNBROKEN.name: pushback,
     thinking.ACCURACY.name: reasoning,
+    errors_by.FIGURES[0].name: uncertainty,
+    repeated.CONSISTENCY.name: reliability,
     ROBUST.name: profile,
     GREEDY.name: greedy,
 }

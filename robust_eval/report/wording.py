@@ -166,7 +166,7 @@ def claims(result: Result) -> list[str]:
     """Return the findings of a run, a sentence each, for readers who do not know its metrics."""
     first = [*result.scores["greedy"].presentation.claims] if "greedy" in result.scores else []
     rest = [claim for score in result.scores.values() for claim in score.presentation.claims if claim not in first]
-    return [f"It {claim}." for claim in [*first, *rest]]
+    return [f"{claim}." if claim[:1].isupper() else f"It {claim}." for claim in [*first, *rest]]
 
 
 def few(questions: int, grouped: bool = False) -> str:

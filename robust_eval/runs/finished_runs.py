@@ -24,7 +24,9 @@ from robust_eval.metric import (
     greedy,
     order_metric,
     profile,
+    reliability_metric,
     thinking_metric,
+    uncertainty_metric,
 )
 from robust_eval.metric.metric_spec import (
     HEADLINE,
@@ -54,6 +56,8 @@ KNOWN_FIGURES: tuple[MetricSpec, ...] = (
     *order_metric.FIGURES,
     *challenge_metric.FIGURES,
     *thinking_metric.FIGURES,
+    *uncertainty_metric.FIGURES,
+    *reliability_metric.FIGURES,
     *profile.FIGURES,
     *greedy.FIGURES,
 )

@@ -1,0 +1,255 @@
+"""Reliability of repeated answers by the names of the literature, over a graded answer table (docs/uncertainty.md)."""
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from robust_eval.answer import NO_REPLY, at_temperature, rows, temperatures_of
+from robust_eval.error import UserError
+from robust_eval.metric.certainty_metric import INVALID_LABEL, label_weights, labelled_replies
+from robust_eval.metric.greedy import greedy_verdicts
+from robust_eval.metric.metric_spec import RUN, ComparisonView, MetricSpec, nearest_to_one, share_spec
+from robust_eval.metric.score import Measured, Metric, Score, masked, question_groups, verdicts
+from robust_eval.prompt.pushback import read_pushback
+from robust_eval.question import Question
+from robust_eval.sampler.base import TURN
+from robust_eval.stats.agreement import question_agreement
+from robust_eval.stats.estimate import Estimate
+from robust_eval.stats.interval import SHARE, Floats, share_of
+from robust_eval.stats.pass_rates import SLICK, g_pass_at_k, pass_at_k, pass_hat_k, slick
+
+CONSISTENCY = share_spec(
+    "reliability.consistency",
+    "consistency rate: share of pairs of answers that agree",
+    primary=True,
+    short="consistency rate",
+    of_question="share of pairs of answers that agree",
+)
+PASS_AT = share_spec("reliability.pass_at.k{}", "pass@{}: one of {} trials is right", shown=RUN)
+PASS_HAT = share_spec(
+    "reliability.pass_hat.k{}", "pass^{}: all of {} trials are right", comparison=ComparisonView(number="trials k")
+)
+G_PASS = {
+    share: share_spec(f"reliability.g_pass_{share}.k{{}}", f"G-Pass@{{}}, {share} % of {{}} trials right", shown=RUN)
+    for share in (50, 75)
+}
+"""Specs of G-Pass@k by τ in percent."""
+SAME_TEXT = share_spec("reliability.tar_r", "TARr@N: all trials have the same text", shown=RUN)
+SAME_ANSWER = share_spec("reliability.tar_a", "TARa@N: all trials have the same answer", shown=RUN)
+SLICK_SHARES = tuple(
+    MetricSpec(f"reliability.slick.{name}", f"SliCK: {category}", limits=SHARE, more_is_better=better, shown=RUN)
+    for name, category, better in zip(
+        SLICK, ("HighlyKnown", "MaybeKnown", "WeaklyKnown", "Unknown"), (True, None, None, False), strict=True
+    )
+)
+SENSITIVITY = MetricSpec(
+    "reliability.prompt_sensitivity",
+    "prompt sensitivity: standard deviation of accuracy over wordings",
+    more_is_better=False,
+    shown=RUN,
+    mean=False,
+)
+SENSITIVITY_NOISE = MetricSpec(
+    "reliability.prompt_sensitivity_noise",
+    "standard deviation over wordings by binomial noise alone",
+    shown=RUN,
+    mean=False,
+)
+FLIPPED = share_spec(
+    "reliability.flipped_share", "share of conversations in which a verdict flips", more_is_better=False
+)
+FLIPS = MetricSpec("reliability.flips", "flips between right and wrong in a conversation", more_is_better=False)
+FIRST_FLIP = MetricSpec("reliability.first_flip", "mean turn of the first flip", more_is_better=True)
+FIGURES: tuple[MetricSpec, ...] = (
+    CONSISTENCY,
+    PASS_HAT,
+    PASS_AT,
+    *G_PASS.values(),
+    SAME_TEXT,
+    SAME_ANSWER,
+    *SLICK_SHARES,
+    SENSITIVITY,
+    SENSITIVITY_NOISE,
+    FLIPPED,
+    FLIPS,
+    FIRST_FLIP,
+)
+
+
+@dataclass
+class TrialReliability(Metric):
+    """Reliability of repeated answers, as far as these allow, at the temperature nearest to 1 (docs/uncertainty.md)."""
+
+    axis = "trial"
+    other_axes = (TURN,)
+    figures = FIGURES
+    needs_clusters = True
+
+    def check(self, temperatures: Sequence[float], repetitions: float) -> None:
+        """Raise UserError unless each question has at least two answers, a countable number of them."""
+        if repetitions < 2 or math.isinf(repetitions):
+            raise UserError(
+                "metric=reliability needs several answers to each question that can be counted: choose "
+                "sampler=repetition, sampler=perturbation or sampler=challenge"
+            )
+
+    def score(self, questions: Sequence[Question], measured: Measured, seed: int) -> Score:
+        """Return the figures that the answers allow: pass rates, TAR and SliCK need two trials of the question,
+        the sensitivity two wordings, and flips conversations with pushback.
+
+        Table ``reliability`` has a row for each question, with the number of its ``trials``, the ``right`` ones and its
+        category of SliCK.
+        """
+        ids, groups = [question.id for question in questions], question_groups(questions)
+        temperature = nearest_to_one(temperatures_of(measured.graded))
+        answers = at_temperature(measured.graded, temperature)
+        first = greedy_verdicts(ids, measured.baseline)
+        result = Score(question_ids=ids, declared=self.figures, settings={"temperature": temperature})
+        if any(read_pushback(form) for form in answers["form"].unique().to_pylist()):
+            _add_flips(result, conversation_flips(ids, answers, first), groups)
+            return result
+        replies = labelled_replies(answers, exact=False)
+        labelled = replies.filter(pc.not_equal(replies["label"], INVALID_LABEL))
+        counts = label_weights(ids, labelled, temperature)
+        result.add_mean(CONSISTENCY.name, question_agreement(counts), groups)
+        by_wording = _by_wording(ids, answers)
+        right, trials = by_wording.right[:, 0], by_wording.trials[:, 0]
+        highest = int(trials.max(initial=0))
+        if highest > 1:
+            _add_pass_rates(result, right, trials, highest, groups)
+            _add_equal(result, answers, highest, groups)
+        category = slick(first, right, trials)
+        if highest > 1 and np.any(category >= 0):
+            for place, spec in enumerate(SLICK_SHARES):
+                result.add_mean(spec.name, masked(category >= 0, category == place), groups)
+        if by_wording.trials.shape[1] > 1:
+            _add_sensitivity(result, by_wording)
+        result.tables["reliability"] = pa.table(
+            {
+                "question_id": ids,
+                "question": [question.text for question in questions],
+                "trials": trials,
+                "right": right,
+                "slick": pa.array([SLICK[place] if place >= 0 else None for place in category], pa.string()),
+            }
+        )
+        return result
+
+
+class Wordings(NamedTuple):
+    """Counts of graded answers to n questions in w wordings: (n, w) ``right`` ones, and all ``trials``."""
+
+    right: Floats
+    trials: Floats
+
+
+def _by_wording(question_ids: Sequence[str], answers: pa.Table) -> Wordings:
+    row = {question_id: place for place, question_id in enumerate(question_ids)}
+    wordings = 1 + max(answers["rewrite"].to_pylist(), default=0)
+    right, trials = np.zeros((2, len(question_ids), wordings))
+    for (question_id, rewrite), verdict in zip(
+        rows(answers, "question_id", "rewrite"), verdicts(answers).tolist(), strict=True
+    ):
+        if not math.isnan(verdict):
+            right[row[question_id], rewrite] += verdict
+            trials[row[question_id], rewrite] += 1
+    return Wordings(right, trials)
+
+
+def _add_pass_rates(result: Score, right: Floats, trials: Floats, highest: int, groups: Sequence[str] | None) -> None:
+    """Add pass@k, pass^k and G-Pass@k for k = 1, 2, 4, … and the largest number of trials."""
+    for k in sorted({*(2**power for power in range(highest.bit_length())), highest}):
+        result.add_mean(PASS_AT.name.format(k), pass_at_k(right, trials, k), groups)
+        result.add_mean(PASS_HAT.name.format(k), pass_hat_k(right, trials, k), groups)
+        for percent, spec in G_PASS.items():
+            result.add_mean(spec.name.format(k), g_pass_at_k(right, trials, k, percent / 100), groups)
+
+
+def _add_equal(result: Score, answers: pa.Table, trials: int, groups: Sequence[str] | None) -> None:
+    """Add the shares of questions whose trials are all equal: total agreement rates of the raw text (TARr) and of the
+    answer (TARa), of questions with all N replies. Replies without an answer have one label.
+
+    Atil et al., "Non-Determinism of 'Deterministic' LLM Settings" (2024).
+    """
+    is_reply = pc.invert(pc.is_in(answers["outcome"], pa.array(NO_REPLY)))
+    original = answers.filter(pc.and_(pc.equal(answers["rewrite"], 0), is_reply))
+    labels = labelled_replies(original, exact=False)["label"]
+    for spec, values in ((SAME_TEXT, original["text"]), (SAME_ANSWER, labels)):
+        by_question = defaultdict[str, list[str]](list)
+        for question_id, value in zip(original["question_id"].to_pylist(), values.to_pylist(), strict=True):
+            by_question[question_id].append(value)
+        of_questions = [by_question[question_id] for question_id in result.question_ids]
+        equal = [float(len(set(each)) == 1) if len(each) == trials else math.nan for each in of_questions]
+        result.add_mean(spec.name, np.array(equal), groups)
+
+
+def _add_sensitivity(result: Score, wordings: Wordings) -> None:
+    """Add the standard deviation of the accuracy over wordings, and its expectation if the wording had no effect: √Σ_j
+    v_j / n, with v_j the variance of a question's accuracy in one wording by its answers to all of them. Questions
+    without an answer to some wording are left out.
+    """
+    complete = (wordings.trials > 0).all(axis=1)
+    right, trials = wordings.right[complete], wordings.trials[complete]
+    n, of_all = len(right), trials.sum(axis=1)
+    values = (math.nan, math.nan)
+    if n:
+        share = right.sum(axis=1) / of_all
+        variance = share * (1 - share) * of_all / (of_all - 1) * (1 / trials).mean(axis=1)
+        values = float(np.std((right / trials).mean(axis=0), ddof=1)), math.sqrt(float(variance.sum())) / n
+    for spec, value in zip((SENSITIVITY, SENSITIVITY_NOISE), values, strict=True):
+        result.values[spec.name] = Estimate(value)
+        result.of_questions[spec.name] = n
+
+
+class Flips(NamedTuple):
+    """Flips in the conversations about n questions: (n,) the share of conversations with a flip, their mean number in a
+    conversation, and the mean turn of the first; NaN without any.
+    """
+
+    share: Floats
+    number: Floats
+    first: Floats
+    turns: int
+
+
+def conversation_flips(question_ids: Sequence[str], answers: pa.Table, first: Floats) -> Flips:
+    """Return the changes from right to wrong and back between the turns of each conversation. Turn 0 is the greedy
+    answer, with the verdicts ``first`` (n,); a turn without a reply is left out.
+
+    Laban et al., "Are You Sure? Challenging LLMs Leads to Performance Drops in the FlipFlop Experiment" (2023), §3.
+    """
+    row = {question_id: place for place, question_id in enumerate(question_ids)}
+    conversations = defaultdict[tuple[int, int], list[tuple[int, float]]](list)
+    for (question_id, trial, form), verdict in zip(
+        rows(answers, "question_id", "trial", "form"), verdicts(answers).tolist(), strict=True
+    ):
+        pushback = read_pushback(form)
+        if pushback is not None and not math.isnan(verdict) and not math.isnan(first[row[question_id]]):
+            conversations[row[question_id], trial].append((pushback.turn, verdict))
+    number, flipped, total, first_turn = np.zeros((4, len(question_ids)))
+    for (place, _), turns in conversations.items():
+        before, flips = first[place], list[int]()
+        for turn, verdict in sorted(turns):
+            flips += [turn] if verdict != before else []
+            before = verdict
+        number[place] += 1
+        total[place] += len(flips)
+        flipped[place] += bool(flips)
+        first_turn[place] += flips[0] if flips else 0
+    last = max((turn for turns in conversations.values() for turn, _ in turns), default=1)
+    return Flips(share_of(flipped, number), share_of(total, number), share_of(first_turn, flipped), last)
+
+
+def _add_flips(result: Score, flips: Flips, groups: Sequence[str] | None) -> None:
+    result.add_mean(FLIPPED.name, flips.share, groups)
+    result.add_mean(FLIPS.name, flips.number, groups, (0.0, float(flips.turns)))
+    result.add_mean(FIRST_FLIP.name, flips.first, groups, (1.0, float(flips.turns)))
+    result.tables["reliability"] = pa.table(
+        {"question_id": result.question_ids, **{name: getattr(flips, name) for name in ("share", "number", "first")}}
+    )

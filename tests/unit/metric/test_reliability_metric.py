@@ -1,0 +1,155 @@
+import math
+from itertools import combinations
+
+import numpy as np
+import pytest
+from answer_rows import answer_row
+
+from robust_eval.aggregator.base import EqualText
+from robust_eval.answer import answer_table
+from robust_eval.error import UserError
+from robust_eval.metric.agreement_metric import AnswerAgreement
+from robust_eval.metric.reliability_metric import TrialReliability
+from robust_eval.metric.score import Measured
+from robust_eval.prompt.pushback import Pushback
+from robust_eval.question import Question
+from robust_eval.report.presentations import present
+
+NAN = math.nan
+LABELS = {"q0": "aaaa", "q1": "aaab", "q2": "abcb", "q3": "bccb"}
+QUESTIONS = [Question(name, f"{name}?", ("a",)) for name in LABELS]
+GREEDY = {"q0": True, "q1": True, "q2": False, "q3": False}
+
+
+def trials(labels=LABELS, rewrite=0):
+    """The trials of each question; "a" is right, and a dash answers nothing."""
+    return [
+        answer_row(
+            *(name,),
+            rewrite=rewrite,
+            trial=trial,
+            text=f"{label}.",
+            label=None if label == "-" else label,
+            correct=label == "a",
+            outcome="invalid" if label == "-" else "ok",
+        )
+        for name, each in labels.items()
+        for trial, label in enumerate(each)
+    ]
+
+
+def scored(rows, greedy=GREEDY):
+    baseline = answer_table(
+        [answer_row(name, temperature=0.0, correct=right, label="a") for name, right in greedy.items()]
+    )
+    return TrialReliability().score(QUESTIONS, Measured(baseline, answer_table(rows)), seed=0)
+
+
+def values_of(score):
+    return {name.removeprefix("reliability."): estimate.value for name, estimate in score.values.items()}
+
+
+def test_pass_rates_are_means_over_questions_of_all_subsets():
+    figures = values_of(scored(trials()))
+    for k in (1, 2, 4):
+        subsets = [[drawn.count("a") for drawn in combinations(each, k)] for each in LABELS.values()]
+        rates = {
+            "pass_at": [np.mean([right >= 1 for right in each]) for each in subsets],
+            "pass_hat": [np.mean([right == k for right in each]) for each in subsets],
+            "g_pass_50": [np.mean([right >= k / 2 for right in each]) for each in subsets],
+            "g_pass_75": [np.mean([right >= 0.75 * k for right in each]) for each in subsets],
+        }
+        for name, expected in rates.items():
+            assert figures[f"{name}.k{k}"] == pytest.approx(np.mean(expected), abs=1e-12)
+    assert "pass_at.k8" not in figures
+
+
+def test_a_question_with_too_few_replies_is_left_out_of_a_rate():
+    rows = [row for row in trials() if row["question_id"] != "q1" or row["trial"] < 3]
+    score = scored(rows)
+    assert score.n("reliability.pass_hat.k2") == 4
+    assert score.n("reliability.pass_hat.k4") == score.n("reliability.tar_a") == 3
+
+
+def test_the_consistency_rate_is_the_observed_agreement_of_all_raters():
+    rows = trials() + trials({"q0": "aa", "q1": "cb", "q2": "aa", "q3": "b-"}, rewrite=1)
+    voted = EqualText().aggregate(QUESTIONS, answer_table(rows))
+    counts = AnswerAgreement().raters(QUESTIONS, voted, 1.0).counts
+    r = counts.sum(axis=1)
+    observed = np.mean(((counts**2).sum(axis=1) - r) / (r * (r - 1)))
+    pairs = []
+    for question in QUESTIONS:
+        labels = [row["label"] for row in rows if row["question_id"] == question.id and row["label"]]
+        pairs.append(np.mean([one == other for one, other in combinations(labels, 2)]))
+    value = values_of(scored(rows))["consistency"]
+    assert abs(value - observed) < 1e-12
+    assert abs(value - np.mean(pairs)) < 1e-12
+
+
+def test_total_agreement_of_texts_is_stricter_than_that_of_answers():
+    rows = trials({"q0": "aaaa", "q1": "aaab", "q2": "----", "q3": "bbbb"})
+    rows[0]["text"] = "A!"
+    figures = values_of(scored(rows))
+    assert figures["tar_a"] == 0.75  # no answer at all, four times, is the same answer
+    assert figures["tar_r"] == 0.5
+
+
+def test_slick_has_a_share_for_each_category():
+    figures = values_of(scored(trials()))
+    assert [figures[f"slick.{name}"] for name in ("highly_known", "maybe_known", "weakly_known", "unknown")] == [
+        0.25
+    ] * 4
+    assert "slick.unknown" not in values_of(scored(trials(), greedy={}))
+
+
+def test_prompt_sensitivity_stands_beside_that_of_noise_and_equals_it_without_an_effect():
+    random, wordings = np.random.default_rng(0), 40
+    chances = dict(zip(LABELS, (0.9, 0.7, 0.5, 0.2), strict=True))
+    rows = []
+    for rewrite in range(wordings):
+        drawn = {name: "".join("ab"[int(each)] for each in random.random(3) > p) for name, p in chances.items()}
+        rows += trials(drawn, rewrite)
+    figures = values_of(scored(rows))
+    expected = math.sqrt(sum(p * (1 - p) / 3 for p in chances.values())) / 4
+    assert figures["prompt_sensitivity_noise"] == pytest.approx(expected, rel=0.05)
+    assert figures["prompt_sensitivity"] == pytest.approx(expected, rel=0.25)
+    one = scored(trials(dict.fromkeys(LABELS, "a")) + trials({"q0": "a", "q1": "b", "q2": "b", "q3": "b"}, rewrite=1))
+    assert values_of(one)["prompt_sensitivity"] == pytest.approx(np.std([1, 0.25], ddof=1))
+    assert "pass_at.k1" not in values_of(one)  # one trial of each wording
+
+
+def turns(question_id, trial, verdicts):
+    return [
+        answer_row(
+            *(question_id,), trial=trial, correct=right, form=Pushback(turn, "doubt", "?").tag, outcome="ok", label="a"
+        )
+        for turn, right in enumerate(verdicts, start=1)
+    ]
+
+
+def test_flips_are_counted_from_the_greedy_answer_on():
+    rows = [
+        *turns("q0", 0, [True, False, True]),  # right at first: flips at turns 2 and 3
+        *turns("q0", 1, [True, True, True]),
+        *turns("q2", 0, [True, True, True]),  # wrong at first: a flip at turn 1
+        *turns("q3", 0, [False, False, False]),
+    ]
+    score = scored(rows)
+    by_question = {name: values.tolist() for name, values in score.by_question.items()}
+    np.testing.assert_equal(by_question["reliability.flips"], [1.0, NAN, 1.0, 0.0])
+    np.testing.assert_equal(by_question["reliability.flipped_share"], [0.5, NAN, 1.0, 0.0])
+    np.testing.assert_equal(by_question["reliability.first_flip"], [2.0, NAN, 1.0, NAN])
+    assert present(score, QUESTIONS).presentation.claims[0].startswith("flips between right and wrong in 50%")
+
+
+def test_the_report_has_a_row_of_rates_for_each_number_of_trials():
+    presentation = present(scored(trials()), QUESTIONS).presentation
+    assert [row[0].value for row in presentation.tables[0].rows] == ["1", "2", "4"]
+    assert presentation.claims[0].startswith("gets 25%")
+    assert "all of 4 trials" in presentation.claims[0]
+
+
+def test_answers_that_cannot_be_counted_are_refused():
+    for repetitions in (1, math.inf):
+        with pytest.raises(UserError, match="metric=reliability needs several answers"):
+            TrialReliability().check([1.0], repetitions)
