@@ -33,7 +33,9 @@ CONSISTENCY = share_spec(
 )
 PASS_AT = share_spec("reliability.pass_at.k{}", "pass@{}: one of {} trials is right", shown=RUN)
 PASS_HAT = share_spec(
-    "reliability.pass_hat.k{}", "pass^{}: all of {} trials are right", comparison=ComparisonView(number="trials k")
+    "reliability.pass_hat.k{}",
+    "pass^{}: all of {} trials are right",
+    comparison=ComparisonView(number="trials k", file="pass_hat_by_k"),
 )
 G_PASS = {
     share: share_spec(f"reliability.g_pass_{share}.k{{}}", f"G-Pass@{{}}, {share} % of {{}} trials right", shown=RUN)

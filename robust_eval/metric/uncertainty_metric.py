@@ -31,20 +31,24 @@ _DECIMALS = 9  # equal shares of answers give entropies that differ by rounding
 
 
 class UncertaintyScore(NamedTuple):
-    """Uncertainty score: its label, its meaning, and its probability of a right answer by its value, if it has one."""
+    """Uncertainty score: its label, its meaning and, for a probability, the label of that and the function to it."""
 
     label: str
     about: str
+    confidence: str = ""
     probability: Callable[[Floats], Floats] | None = None
 
 
 SCORES = {
     "answer_entropy": UncertaintyScore("answer entropy", "entropy of the sampled answers, in nats"),
     "disagreement": UncertaintyScore(
-        "1 − majority share", "share of the sampled answers outside the majority", lambda u: 1 - u
+        "disagreement", "share of the sampled answers outside the majority", "share of the majority", lambda u: 1 - u
     ),
     "greedy_surprisal": UncertaintyScore(
-        "−ln P(greedy answer)", "−ln of the probability of the greedy answer at t = 1", lambda u: np.exp(-u)
+        "−ln P(greedy answer)",
+        "−ln of the probability of the greedy answer at t = 1",
+        "P(greedy answer)",
+        lambda u: np.exp(-u),
     ),
     "initial_entropy": UncertaintyScore("initial entropy H", "initial entropy of the greedy answer, 0 to 1"),
     "early_break": UncertaintyScore("−t_b", "negative breaking temperature, which needs the accepted answers"),

@@ -86,7 +86,7 @@ def reliability_diagram(axes: Axes, run: Findings) -> None:
             fmt=_MARKERS[place],
             color=QUALITATIVE[place],
             capsize=3,
-            label=f"{SCORES[name].label.removeprefix('1 − ').removeprefix('−ln ')}, n = {len(correct)}",
+            label=f"{SCORES[name].confidence}, n = {len(correct)}",
         )
     axes.set(xlabel="mean probability", ylabel="share of right answers, 95 % interval", xlim=(0, 1), ylim=(0, 1.02))
     axes.set_title("Reliability diagram")

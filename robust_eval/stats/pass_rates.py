@@ -31,7 +31,7 @@ def pass_at_k(right: ArrayLike, n: ArrayLike, k: int) -> Floats:
     >>> pass_at_k([0, 1, 4], 4, 2).tolist()
     [0.0, 0.5, 1.0]
     """
-    return _at_least(right, n, k, 1)
+    return _tail(right, n, k, 1)
 
 
 def pass_hat_k(right: ArrayLike, n: ArrayLike, k: int) -> Floats:
@@ -50,7 +50,7 @@ def pass_hat_k(right: ArrayLike, n: ArrayLike, k: int) -> Floats:
     >>> pass_hat_k([0, 2, 4], 4, 2).round(3).tolist()
     [0.0, 0.167, 1.0]
     """
-    return _at_least(right, n, k, k)
+    return _tail(right, n, k, k)
 
 
 def g_pass_at_k(right: ArrayLike, n: ArrayLike, k: int, share: float) -> Floats:
@@ -71,10 +71,10 @@ def g_pass_at_k(right: ArrayLike, n: ArrayLike, k: int, share: float) -> Floats:
     """
     if not 0 < share <= 1:
         raise ValueError(f"share must lie above 0 and at most at 1, not {share}")
-    return _at_least(right, n, k, math.ceil(share * k - ROUNDING))
+    return _tail(right, n, k, math.ceil(share * k - ROUNDING))
 
 
-def _at_least(right: ArrayLike, n: ArrayLike, k: int, needed: int) -> Floats:
+def _tail(right: ArrayLike, n: ArrayLike, k: int, needed: int) -> Floats:
     """Return the probability that at least ``needed`` of k trials are right (hypergeometric)."""
     if k < 1:
         raise ValueError(f"k must be at least 1, not {k}")

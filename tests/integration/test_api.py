@@ -389,7 +389,10 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a number among the options": (
         lambda: robust_eval.run(metric=[3]),
-        "there is no metric=3; there are agreement, certainty, challenge, frs, order, thinking",
+        (
+            "there is no metric=3; there are agreement, certainty, challenge, frs, order, reliability, thinking, "
+            "uncertainty"
+        ),
     ),
     "a sweep": (
         lambda: robust_eval.run(["seed=1,2"]),

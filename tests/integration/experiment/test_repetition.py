@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from experiments import run_experiment
 from scipy import stats
+from sklearn.metrics import roc_auc_score
 
 from robust_eval.report.wording import sentence
 from robust_eval.tracking.result import Result
@@ -113,3 +114,29 @@ def test_free_text_has_clusters_as_labels(ask: Ask):
             if answer["question_id"] == row["question_id"] and answer["temperature"] > 0 and answer["label"]
         }
         assert row["labels"] == len(labels)
+
+
+def test_an_earlier_run_is_scored_by_uncertainty_and_reliability_without_a_request(ask: Ask):
+    few = ("dataset=facts", "dataset.limit=12", "sampler.repetition.trials=4")
+    first, _ = ask(*few)
+    again, folder = ask(*few, "metric=[certainty,uncertainty,reliability]", figures=True)
+    assert first.counts()["prompts.asked"] > 0
+    assert again.counts()["prompts.asked"] == 0
+    for name, estimate in first.scores["certainty"].figures().items():
+        np.testing.assert_equal(tuple(again.scores["certainty"].figures()[name]), tuple(estimate))
+    table = pq.read_table(folder / "uncertainty.parquet")
+    entropy = pq.read_table(folder / "certainty.parquet")["entropy"].to_numpy()
+    assert table["answer_entropy"].to_numpy() == pytest.approx(entropy, abs=1e-9)
+    wrong = 1 - table["correct"].to_numpy()
+    auroc = again.scores["uncertainty"].values["uncertainty.auroc.answer_entropy"].value
+    assert auroc == pytest.approx(roc_auc_score(wrong, entropy.round(9)))
+    error_rate = again.scores["certainty"].curves["certainty.error_rate"][0.7].value
+    figures = again.scores["reliability"].figures()
+    assert figures["reliability.pass_hat.k1"].value == pytest.approx(1 - error_rate)
+    assert figures["reliability.pass_at.k4"].value >= figures["reliability.pass_hat.k4"].value
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert "The 20 % of answers that it is least sure of hold" in page
+    assert "in all of 4 trials" in page
+    assert {"risk_by_coverage.png", "uncertainty_of_right_and_wrong.png"} <= {
+        file.name for file in (folder / "figures").iterdir()
+    }

@@ -1,10 +1,10 @@
-"""docs/security.md says nothing without a test: each of its statements is proved by the one that stands here."""
+"""docs/development/security.md: each of its statements is proved by the test that stands here."""
 
 import re
 
 from robust_eval.config.groups import PROJECT
 
-PAGE = (PROJECT / "docs" / "security.md").read_text(encoding="utf-8")
+PAGE = (PROJECT / "docs" / "development" / "security.md").read_text(encoding="utf-8")
 PROOFS = {
     "The command line and the configuration files": "unit/config/test_overrides.py::"
     "test_runs_lie_in_the_folder_where_the_command_is_given_or_in_one_that_it_names",

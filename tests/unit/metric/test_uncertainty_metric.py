@@ -141,7 +141,7 @@ def test_the_first_screen_says_how_many_errors_the_least_sure_answers_hold():
     assert claim.startswith("The 20 % of answers that it is least sure of hold 60 %")
     (table,) = score.presentation.tables
     assert [row[0].value for row in table.rows] == [
-        *("answer entropy", "1 − majority share", "−ln P(greedy answer)", "initial entropy H")
+        *("answer entropy", "disagreement", "−ln P(greedy answer)", "initial entropy H")
     ]
     prr = prediction_rejection_ratio(score.tables["uncertainty"]["greedy_surprisal"].to_numpy(), [1, 1, 0, 0, 1, 1])
     assert table.rows[2][2].value == f"{prr:.3f}"

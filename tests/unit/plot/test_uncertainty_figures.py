@@ -33,7 +33,7 @@ def test_the_reliability_diagram_has_the_scores_that_are_probabilities(axes):
     plot.reliability_diagram(axes, run())
     (points,) = (container.lines[0] for container in axes.containers)
     assert points.get_xydata().tolist() == [[pytest.approx(np.mean(1 - np.array(DISAGREEMENT))), 0.6]]
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["calibrated", "majority share, n = 5"]
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["calibrated", "share of the majority, n = 5"]
 
 
 def test_right_and_wrong_answers_stand_side_by_side_by_their_place():
