@@ -31,14 +31,16 @@ CONSISTENCY = share_spec(
     short="consistency rate",
     of_question="share of pairs of answers that agree",
 )
-PASS_AT = share_spec("reliability.pass_at.k{}", "pass@{}: one of {} trials is right", shown=RUN)
+PASS_AT = share_spec("reliability.pass_at.k{}", "pass@{}: some trial right, k = {}", shown=RUN)
 PASS_HAT = share_spec(
     "reliability.pass_hat.k{}",
-    "pass^{}: all of {} trials are right",
+    "pass^{}: all trials right, k = {}",
     comparison=ComparisonView(number="trials k", file="pass_hat_by_k"),
 )
 G_PASS = {
-    share: share_spec(f"reliability.g_pass_{share}.k{{}}", f"G-Pass@{{}}, {share} % of {{}} trials right", shown=RUN)
+    share: share_spec(
+        f"reliability.g_pass_{share}.k{{}}", f"G-Pass@{{}}: {share} % of the trials right, k = {{}}", shown=RUN
+    )
     for share in (50, 75)
 }
 """Specs of G-Pass@k by τ in percent."""

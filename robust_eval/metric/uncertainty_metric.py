@@ -18,7 +18,7 @@ from robust_eval.metric.score import Measured, Metric, Score, count_defined, gri
 from robust_eval.model.logprobs import is_whole
 from robust_eval.question import Question
 from robust_eval.stats.entropy import answer_entropy
-from robust_eval.stats.estimate import Estimate, columns_of
+from robust_eval.stats.estimate import UNDEFINED, Estimate, columns_of
 from robust_eval.stats.frs import breaking_temperature
 from robust_eval.stats.interval import SHARE, Floats, defined_mean, mean_interval
 from robust_eval.stats.uncertainty import LEAST_SURE, calibration_errors, coverage_at_risk, error_ranking
@@ -54,6 +54,8 @@ SCORES = {
     "early_break": UncertaintyScore("−t_b", "negative breaking temperature, which needs the accepted answers"),
 }
 """Uncertainty scores by name; the first that a run has represents it."""
+_LEADING = ("answer_entropy", "greedy_surprisal")
+"""Scores that stand where there is room for few figures."""
 TARGETS = ("baseline", "majority")
 _LEAST = f"{LEAST_SURE:.0%}".replace("%", " %")
 
@@ -64,10 +66,10 @@ def specs_of(name: str) -> dict[str, MetricSpec]:
     specs = {
         "auroc": MetricSpec(
             of("auroc"),
-            f"AUROC of errors, {label}",
+            f"ranking of errors (AUROC), {label}",
             more_is_better=True,
-            primary=True,
-            short=f"AUROC, {label}",
+            primary=name in _LEADING,
+            short=f"AUROC, {label}" if name in _LEADING else "",
             explained="AUROC is the probability that a wrong answer is less certain than a right one (0.5: chance).",
         ),
         "prr": MetricSpec(of("prr"), f"prediction rejection ratio, {label}", more_is_better=True, shown=RUN),
@@ -161,15 +163,16 @@ class ErrorDetection(Metric):
     def _add(
         self, result: Score, name: str, uncertainty: Floats, correct: Floats, groups: Sequence[str] | None
     ) -> None:
-        """Add the figures of a score."""
+        """Add the figures of a score; none where all answers are right, as of a sweep of known facts, or all wrong."""
         specs = {key: spec.name for key, spec in specs_of(name).items()}
         n = count_defined(np.where(np.isnan(correct), np.nan, uncertainty))
-        joint = error_ranking(uncertainty, correct, groups)._asdict()
-        for key, figure in joint.items():
+        if reason := _reason(correct[~np.isnan(uncertainty)]):
+            result.values |= dict.fromkeys((specs["auroc"], specs["prr"]), UNDEFINED)
+            result.reasons |= dict.fromkeys((specs["auroc"], specs["prr"]), reason)
+            return
+        for key, figure in error_ranking(uncertainty, correct, groups)._asdict().items():
             result.values[specs[key]] = figure.estimate
             result.by_question[specs[key]] = figure.by_question
-        reason = _reason(correct[~np.isnan(uncertainty)])
-        result.reasons |= {specs[key]: reason for key in ("auroc", "prr", "caught") if reason}
         coverages = coverage_at_risk(uncertainty, correct, [risk / 100 for risk in RISKS], groups)
         for risk, coverage in zip(RISKS, coverages, strict=True):
             result.values[specs[f"coverage_{risk}"]] = coverage
@@ -266,7 +269,7 @@ def _table_of_scores(result: Score, scores: Mapping[str, Floats], correct: Float
             "wrong": int(np.count_nonzero(judged == 0)),
         }
         for key, spec in specs_of(name).items():
-            record |= columns_of(key, result.values[spec.name])
+            record |= columns_of(key, result.values.get(spec.name, UNDEFINED))
         records.append(record)
     names = dict.fromkeys(key for record in records for key in record)
     return pa.Table.from_pylist([{key: record.get(key, np.nan) for key in names} for record in records])

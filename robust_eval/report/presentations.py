@@ -397,13 +397,14 @@ def uncertainty(score: Score, questions: Sequence[Question]) -> Presentation:
         errors_by.SCORES[leading].about,
         _finite(score, leading),
     )
-    presentation = Presentation("Uncertainty", columns=[column], tables=[_table_of_scores(score, names)])
+    presentation = Presentation("Uncertainty", columns=[column])
     if reason := score.reasons.get(specs["auroc"]):
         presentation.left_out = [
             f"AUROC and rejection by uncertainty: {reason}."
             + (" sampler.selection=none asks also what it gets wrong." if reason == errors_by.ALL_RIGHT else "")
         ]
         return presentation
+    presentation.tables = [_table_of_scores(score, names)]
     least_sure = f"{LEAST_SURE:.0%}".replace("%", " %")
     auroc, caught = score.values[specs["auroc"]], score.formatted(specs["caught"], ".0%").replace("%", " %")
     presentation.sentence = (
