@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from robust_eval.answer import NO_REPLY, at_temperature, rows, temperatures_of
+from robust_eval.answer import NO_REPLY, at_temperature, filtered, rows, temperatures_of
 from robust_eval.error import UserError
 from robust_eval.metric.certainty_metric import INVALID_LABEL, label_weights, labelled_replies
 from robust_eval.metric.greedy import greedy_verdicts
@@ -119,7 +119,7 @@ class TrialReliability(Metric):
             _add_flips(result, conversation_flips(ids, answers, first), groups)
             return result
         replies = labelled_replies(answers, exact=False)
-        labelled = replies.filter(pc.not_equal(replies["label"], INVALID_LABEL))
+        labelled = filtered(replies, pc.not_equal(replies["label"], INVALID_LABEL))
         counts = label_weights(ids, labelled, temperature)
         result.add_mean(CONSISTENCY.name, question_agreement(counts), groups)
         by_wording = _by_wording(ids, answers)
@@ -182,7 +182,7 @@ def _add_equal(result: Score, answers: pa.Table, trials: int, groups: Sequence[s
     Atil et al., "Non-Determinism of 'Deterministic' LLM Settings" (2024).
     """
     is_reply = pc.invert(pc.is_in(answers["outcome"], pa.array(NO_REPLY)))
-    original = answers.filter(pc.and_(pc.equal(answers["rewrite"], 0), is_reply))
+    original = filtered(answers, pc.and_(pc.equal(answers["rewrite"], 0), is_reply))
     labels = labelled_replies(original, exact=False)["label"]
     for spec, values in ((SAME_TEXT, original["text"]), (SAME_ANSWER, labels)):
         by_question = defaultdict[str, list[str]](list)

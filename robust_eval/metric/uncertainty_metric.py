@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from robust_eval.answer import at_temperature, rows, temperatures_of
+from robust_eval.answer import at_temperature, filtered, rows, temperatures_of
 from robust_eval.metric.certainty_metric import INVALID_LABEL, labelled_replies
 from robust_eval.metric.frs_metric import FactualRobustness
 from robust_eval.metric.greedy import greedy_verdicts
@@ -201,7 +201,7 @@ class _Sampled(NamedTuple):
         """Return those of one temperature; enumerated answers count by their probability."""
         exact = measured.estimator == "exact"
         replies = labelled_replies(at_temperature(measured.graded, temperature), exact)
-        answers = replies.filter(pc.not_equal(replies["label"], INVALID_LABEL))
+        answers = filtered(replies, pc.not_equal(replies["label"], INVALID_LABEL))
         by_question: dict[str, dict[str, Floats]] = {question_id: {} for question_id in question_ids}
         for question_id, label, weight, correct in rows(answers, "question_id", "label", "weight", "correct"):
             sums = by_question[question_id].setdefault(label, np.zeros(3))
