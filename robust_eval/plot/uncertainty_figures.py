@@ -44,7 +44,7 @@ def _probabilities(run: Findings) -> dict[str, tuple[Floats, Floats]]:
 @run_figure(
     "Risk against coverage",
     "A curve near the oracle ranks nearly all errors last; one along the dotted line of a random order says nothing.",
-    "risk-coverage curve (El-Yaniv & Wiener)",
+    "risk-coverage curve (El-Yaniv & Wiener), beyond the papers",
     lambda run: bool(_judged(run)),
 )
 def risk_by_coverage(axes: Axes, run: Findings) -> None:
@@ -69,7 +69,7 @@ def risk_by_coverage(axes: Axes, run: Findings) -> None:
 @run_figure(
     "Reliability diagram",
     "Points on the diagonal are calibrated; points below it are probabilities that promise too much.",
-    "reliability diagram (DeGroot & Fienberg)",
+    "reliability diagram (DeGroot & Fienberg), beyond the papers",
     lambda run: bool(_probabilities(run)),
 )
 def reliability_diagram(axes: Axes, run: Findings) -> None:
@@ -97,7 +97,7 @@ def reliability_diagram(axes: Axes, run: Findings) -> None:
     "Uncertainty of right and wrong answers",
     "Wrong answers (hatched) on the right and right ones on the left can be told apart; wrong ones on the left are "
     "confident errors.",
-    "distributions of uncertainty scores",
+    "distributions of uncertainty scores, beyond the papers",
     lambda run: bool(_judged(run)),
 )
 def uncertainty_of_right_and_wrong(fig: Figure, run: Findings) -> None:
