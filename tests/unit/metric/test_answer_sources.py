@@ -7,6 +7,9 @@ from robust_eval.metric.agreement_metric import AnswerAgreement
 from robust_eval.metric.answer_sources import sources
 from robust_eval.metric.certainty_metric import AnswerCertainty
 from robust_eval.metric.frs_metric import FactualRobustness
+from robust_eval.metric.reliability_metric import TrialReliability
+from robust_eval.metric.uncertainty_metric import ErrorDetection
+from robust_eval.sampler.challenge import Challenge
 from robust_eval.sampler.exact import Exact
 from robust_eval.sampler.perturbation import Perturbation
 from robust_eval.sampler.repetition import Repetition
@@ -53,3 +56,11 @@ def test_where_nothing_can_be_scored_it_is_said_what_is_lacking():
         sources(METRICS, {"rewrites": Perturbation(), "trials": Repetition()})
     with pytest.raises(UserError, match="metric=certainty needs repeated answers"):
         sources({"certainty": AnswerCertainty()}, {"once": Single()})
+
+
+def test_conversations_are_read_by_the_metrics_that_say_so():
+    samplers = {"conversations": Challenge()}
+    assert sources({"reliability": TrialReliability()}, samplers) == {"reliability": "conversations"}
+    assert sources({"reliability": TrialReliability()}, samplers | SAMPLERS) == {"reliability": "trials"}
+    with pytest.raises(UserError, match="metric=uncertainty does not read the answers of conversations"):
+        sources({"uncertainty": ErrorDetection()}, samplers)
