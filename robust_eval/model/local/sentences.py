@@ -10,13 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robust_eval.error import OutageError, UserError, first_line
-from robust_eval.model.local.model_files import no_model, package_folder
+from robust_eval.model.local.model_files import EMBEDDED, no_model, package_folder
 from robust_eval.runtime.parallel import run_parts
 
 log = logging.getLogger(__name__)
 
-EMBEDDED = "embedded:"
-"""Prefix of a path inside a package of the package index: embedded:PACKAGE/FOLDER."""
 BATCH_SIZE = 256
 """Number of texts, or of pairs, in a batch."""
 ENTAILMENT = "entailment"

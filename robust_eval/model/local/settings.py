@@ -21,13 +21,14 @@ class TransformersSettings:
     name: str
     """The name of the model in logs, tables and the tracker."""
     path: str
-    """A hub id, a local folder, or embedded:PACKAGE/FILE.gguf for weights from the package index."""
+    """A hub id, a local folder, a GGUF file, or embedded:PACKAGE/FILE.gguf for weights from the package index."""
     revision: str | None = None
     """Branch, tag or commit of a hub model; null: its main branch."""
     sha256: str | None = None
-    """Checksum of an embedded file; required for one."""
+    """Checksum of a GGUF file; required for an embedded one."""
     prompt_style: str = "chat"
-    """plain: continue "Question: … Answer:", and an answer ends at its first line break. chat: the chat template."""
+    """plain: continue "Question: … Answer:", and an answer ends at its first line break. chat: the chat template;
+    a GGUF file without one is asked in plain text."""
     dtype: str = "auto"
     """auto: bfloat16 on CUDA; float32 on the CPU, where bfloat16 was measured to be 1.3 times as fast and to move the
     accuracy curves (benchmarks/sampling.py)."""

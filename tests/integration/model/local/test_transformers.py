@@ -79,12 +79,18 @@ def test_a_folder_that_holds_no_model_is_named_with_what_it_holds(tmp_path: Path
     (tmp_path / "full").mkdir()
     for name in "abcdef":
         (tmp_path / "full" / name).touch()
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "a.gguf").touch()
     for path, reason in {
         tmp_path / "none": f"there is no folder {tmp_path}/none; it must be the folder of a model, a hub id "
         "(OWNER/NAME), or embedded:PACKAGE/FILE",
         tmp_path / "empty": f"the folder {tmp_path}/empty holds no model: it is empty, {wanted}",
         tmp_path / "full": f"the folder {tmp_path}/full holds no model: it holds a, b, c, d, e, …, {wanted}",
-        tmp_path / "full" / "a": f"{tmp_path}/full/a is a file; it must be the folder of a model",
+        tmp_path / "full" / "a": f"{tmp_path}/full/a is a file; it must be the folder of a model, or the GGUF file of "
+        "a language model (*.gguf)",
+        tmp_path / "none.gguf": f"there is no file {tmp_path}/none.gguf",
+        tmp_path / "files": f"the folder {tmp_path}/files holds GGUF files: name one of them, as "
+        f"{tmp_path}/files/a.gguf",
     }.items():
         with pytest.raises(UserError) as problem:
             Transformers(name="tiny", path=str(path)).identity()

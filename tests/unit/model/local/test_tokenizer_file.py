@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 from tiny_model import save_tiny_model
 
-from robust_eval.model.local.model_files import converted_folder
+from robust_eval.model.local.gguf_model import converted_folder
 from robust_eval.model.local.transformers import Transformers
 from robust_eval.model.model_config import RecordedModel
 from robust_eval.model.served.openai import OpenAI
@@ -16,7 +16,7 @@ def test_a_folder_has_its_tokenizer(tmp_path: Path):
 
 
 def test_an_embedded_model_has_that_of_its_conversion(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    monkeypatch.setattr("robust_eval.model.local.model_files.cache_folder", lambda: tmp_path)
+    monkeypatch.setattr("robust_eval.model.local.gguf_model.cache_folder", lambda: tmp_path)
     config = Transformers("some", "embedded:package/some.gguf", sha256="abc")
     assert config.tokenizer_file() is None
     folder = converted_folder("some", "abc")

@@ -1,0 +1,199 @@
+import hashlib
+import shutil
+import tempfile
+from pathlib import Path
+
+import gguf as library
+import pytest
+import torch
+from architectures import tiny
+from tiny_gguf import SPECIAL, save_tiny_gguf
+
+from robust_eval.error import UserError
+from robust_eval.model.local import gguf_model, model_files
+from robust_eval.model.local.transformers import Transformers
+from robust_eval.model.local.transformers_model import TransformersModel
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for module in (gguf_model, model_files):
+        monkeypatch.setattr(module, "cache_folder", lambda: tmp_path)
+    return tmp_path
+
+
+def load(file: Path, **settings: object) -> TransformersModel:
+    return Transformers(name="tiny", path=str(file), **settings).load()
+
+
+def test_a_file_has_the_weights_that_were_written(cache: Path):
+    loaded = load(save_tiny_gguf(cache / "tiny.gguf"))
+    expected = tiny("llama", vocabulary=loaded.model.config.vocab_size, positions=512).state_dict()
+    weights = loaded.model.state_dict()
+    assert weights.keys() == expected.keys()
+    assert all(torch.equal(weights[name], expected[name]) for name in expected)
+
+
+def test_the_embedded_model_by_its_path_has_the_answers_of_the_embedded_one(embedded: TransformersModel):
+    file = gguf_model._embedded_file(embedded.config.path, embedded.config.sha256)
+    by_path = Transformers(name="mine", path=str(file), prompt_style="plain")
+    assert by_path.identity() == embedded.config.identity()
+    assert by_path.tokenizer_file() == embedded.config.tokenizer_file()
+
+
+@pytest.mark.parametrize(
+    ("split", "tokens"),
+    [("gpt-2", ["12"]), ("smollm", ["1", "2"]), ("llama-bpe", ["<s>", "12"]), ("qwen2", ["1", "2"])],
+)
+def test_text_is_split_as_the_file_says(cache: Path, split: str, tokens: list[str]):
+    tokenizer = load(save_tiny_gguf(cache / "tiny.gguf", pre=split), prompt_style="plain").tokenizer
+    assert tokenizer.convert_ids_to_tokens(tokenizer("12").input_ids) == tokens
+
+
+def test_a_file_says_whether_texts_begin_with_its_first_token(cache: Path):
+    tokenizer = load(save_tiny_gguf(cache / "tiny.gguf", pre="llama-bpe", add_bos_token=False)).tokenizer
+    assert tokenizer.convert_ids_to_tokens(tokenizer("12").input_ids) == ["12"]
+
+
+@pytest.mark.parametrize(("template", "style"), [({}, "plain"), ({"chat_template": "{{ messages }}"}, "chat")])
+def test_the_prompt_style_is_that_of_the_file(cache: Path, template: dict[str, str], style: str):
+    file = save_tiny_gguf(cache / "tiny.gguf", **template)
+    assert Transformers(name="tiny", path=str(file)).prompt_style == style
+
+
+def test_an_answer_ends_at_each_end_token_of_the_file(cache: Path):
+    loaded = load(save_tiny_gguf(cache / "tiny.gguf", eot_token_id=SPECIAL.index("<end>")))
+    ends = loaded.texts.vocabularies[True].ends
+    assert [token for token, name in enumerate(SPECIAL) if ends[token]] == [
+        SPECIAL.index("</s>"),
+        SPECIAL.index("<end>"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("metadata", "loss"),
+    [
+        (
+            {"pre": "chatglm-bpe"},
+            "transformers does not know how its tokenizer splits text (tokenizer.ggml.pre=chatglm-bpe)",
+        ),
+        ({"extra_tensor": "rope_freqs.weight"}, "transformers drops the scaling of its rotary positions"),
+        ({"model": "rwkv"}, "its kind of tokenizer is not supported (tokenizer.ggml.model=rwkv)"),
+        (
+            {"model": "llama", "add_space_prefix": False},
+            "transformers puts a space before each text (tokenizer.ggml.add_space_prefix=false)",
+        ),
+    ],
+)
+def test_a_file_that_would_lose_something_is_refused(cache: Path, metadata: dict[str, object], loss: str):
+    file = save_tiny_gguf(cache / "tiny.gguf", **metadata)
+    with pytest.raises(UserError) as problem:
+        load(file)
+    assert str(problem.value) == (
+        f"{file} cannot be loaded as it is: {loss}; use the folder that it was made from, or serve it with llama.cpp "
+        "(model=openai_compatible)"
+    )
+
+
+@pytest.mark.parametrize("size", [0, 4, 30, 3000, 20_000])
+def test_half_a_file_is_refused_in_a_sentence(cache: Path, size: int):
+    whole = save_tiny_gguf(cache / "whole.gguf").read_bytes()
+    file = cache / "half.gguf"
+    file.write_bytes(whole[:size])
+    with pytest.raises(UserError, match=f"^{file} can(not be read as a GGUF file|not be converted): "):
+        load(file)
+
+
+def test_parts_in_several_packages_are_joined_and_checked(cache: Path, monkeypatch: pytest.MonkeyPatch):
+    content = save_tiny_gguf(cache / "tiny.gguf").read_bytes()
+    for number, piece in enumerate([content[:1000], content[1000:]]):
+        data = cache / "site" / f"some_model_part{number + 1}" / "data"
+        data.mkdir(parents=True)
+        (data / f"tiny.gguf.part{number:02}").write_bytes(piece)
+    (cache / "site" / "some_model").mkdir()
+    monkeypatch.syspath_prepend(cache / "site")
+    whole = hashlib.sha256(content).hexdigest()
+    with pytest.raises(UserError, match="is not the file that was expected: its sha256 is"):
+        gguf_model.converted_model("embedded:some-model/tiny.gguf", "0" * 64)
+    folder = gguf_model.converted_model("embedded:some-model/tiny.gguf", whole)
+    shutil.rmtree(cache / "site")
+    assert gguf_model.converted_model("embedded:some-model/tiny.gguf", whole) == folder
+
+
+def test_a_file_with_another_checksum_is_refused(cache: Path):
+    file = cache / "model.gguf"
+    file.write_bytes(b"not a model")
+    found = hashlib.sha256(b"not a model").hexdigest()
+    with pytest.raises(UserError) as problem:
+        gguf_model.converted_model(str(file), "0" * 64)
+    assert str(problem.value) == (
+        f"{file} is not the file that was expected: its sha256 is {found}, not {'0' * 64}; install it anew"
+    )
+
+
+def gguf(folder: Path) -> tuple[str, str]:
+    file = folder / "model.gguf"
+    file.write_bytes(b"weights")
+    return str(file), hashlib.sha256(b"weights").hexdigest()
+
+
+def converting(monkeypatch: pytest.MonkeyPatch, fails: int = 0) -> list[Path]:
+    """The conversions, of which the first so many find a full disk."""
+    conversions: list[Path] = []
+
+    def convert(gguf: Path, target: Path) -> None:
+        conversions.append(gguf)
+        target.mkdir()
+        (target / "config.json").write_text("{}")
+        if len(conversions) <= fails:
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(gguf_model, "_convert", convert)
+    return conversions
+
+
+def test_a_model_is_converted_once_and_whole(cache: Path, monkeypatch: pytest.MonkeyPatch):
+    conversions = converting(monkeypatch)
+    folder = gguf_model.converted_model(*gguf(cache))
+    assert [entry.name for entry in folder.iterdir()] == ["config.json"]
+    assert gguf_model.converted_model(*gguf(cache)) == folder
+    assert len(conversions) == 1
+    assert list((cache / "models").iterdir()) == [folder]
+
+
+def test_a_converted_model_with_an_empty_file_is_converted_again(cache: Path, monkeypatch: pytest.MonkeyPatch):
+    conversions = converting(monkeypatch)
+    folder = gguf_model.converted_model(*gguf(cache))
+    (folder / "config.json").write_bytes(b"")
+    assert gguf_model.converted_model(*gguf(cache)) == folder
+    assert (folder / "config.json").read_text() == "{}"
+    assert len(conversions) == 2
+    assert list((cache / "models").iterdir()) == [folder]
+
+
+def test_a_model_that_cannot_be_kept_is_converted_elsewhere(cache: Path, monkeypatch: pytest.MonkeyPatch):
+    conversions = converting(monkeypatch, fails=1)
+    folder = gguf_model.converted_model(*gguf(cache))
+    assert (folder / "config.json").read_text() == "{}"
+    assert gguf_model.converted_model(*gguf(cache)) == folder == gguf_model.converted_folder("model", gguf(cache)[1])
+    assert len(conversions) == 2
+    assert list((cache / "models").iterdir()) == []
+
+
+def test_where_every_disk_is_full_it_is_said_which_folders_can_be_named(cache: Path, monkeypatch: pytest.MonkeyPatch):
+    converting(monkeypatch, fails=2)
+    with pytest.raises(UserError) as problem:
+        gguf_model.converted_model(*gguf(cache))
+    assert str(problem.value) == (
+        f"the converted model can be kept neither in {cache / 'models'} nor in {tempfile.gettempdir()} ([Errno 28] No "
+        "space left on device): XDG_CACHE_HOME and TMPDIR name other folders"
+    )
+
+
+def test_what_the_library_makes_of_a_file_is_kept_while_it_is_converted(monkeypatch: pytest.MonkeyPatch):
+    read: list[str] = []
+    monkeypatch.setattr(library, "GGUFReader", lambda path: read.append(path) or object())
+    reader = library.GGUFReader
+    with gguf_model._read_once():
+        assert library.GGUFReader("a") is library.GGUFReader("a")
+    assert (read, library.GGUFReader) == (["a"], reader)
