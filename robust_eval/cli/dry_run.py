@@ -8,6 +8,7 @@ from robust_eval.config.overrides import Checked, jobs, several_values
 from robust_eval.experiment.plan import (
     Stage,
     asking_less,
+    budget_warnings,
     deduplicated,
     in_words,
     stages_of,
@@ -55,7 +56,7 @@ def print_plan(plans: Mapping[str, Sequence[Stage]]) -> None:
     console.print("Prompt tokens are estimated; completion tokens are the maximum.")
     if any(stage.at_most for stage in stages):
         console.print("At most (≤): how many it will be follows from answers that are not there yet.")
-    for sentence in asking_less(stages) if len(plans) == 1 else ():
+    for sentence in (*asking_less(stages), *budget_warnings(stages)) if len(plans) == 1 else ():
         console.print(f"{sentence}.")
     if any(each.choices is None for each in terms):
         console.print("Each answer counts as a request: whether one brings several is asked when the run begins.")

@@ -100,7 +100,7 @@ def check_plan(
             stages = plan(questions, rewriter, writer, source, comparing, may_end_early)
             check(stages)
         log.info("to be asked: %s", in_words(stages))
-        for sentence in asking_less(stages):
+        for sentence in (*asking_less(stages), *budget_warnings(stages)):
             log.info(sentence)
 
 
@@ -275,6 +275,21 @@ def asking_less(stages: Sequence[Stage]) -> list[str]:
                 "the accuracy at each temperature and the certainty of replies"
             )
     return sentences
+
+
+SILENT_BUDGETS = (
+    "a server or router may drop a reasoning budget in silence: the run compares the tokens of the largest and the "
+    "smallest, so begin with dataset.limit=10"
+)
+
+
+def budget_warnings(stages: Sequence[Stage]) -> list[str]:
+    """Return a sentence if a server is sent reasoning budgets, which it may drop without an error."""
+    served = (request for stage in stages if stage.model.config.remote for request in stage.missing)
+    budgets = {request.thought.most for request in served if request.thought is not None} - {None}
+    if len(budgets) < 2:
+        return []
+    return [SILENT_BUDGETS]
 
 
 def total(stages: Iterable[Stage]) -> Workload:

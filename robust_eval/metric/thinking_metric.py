@@ -80,6 +80,13 @@ _TOKENS = MetricSpec(
 _SUFFICIENT = MetricSpec(
     "thinking.enough.b{}", "share of known facts that need no more, budget {}", limits=SHARE, shown=DETAIL
 )
+ADDED = MetricSpec(
+    "thinking.added_tokens",
+    "tokens that the largest budget adds to the smallest",
+    shown=RUN,
+    form=".1f",
+    explained="The mean difference between the tokens of an answer and its trace, paired by question.",
+)
 BUDGET_SPECS = (_ACCURACY, _TOKENS, _SUFFICIENT)
 """Metrics of each budget: see :func:`budget_spec`."""
 FRS = share_spec("thinking.frs", "mean FRS after reasoning")
@@ -109,6 +116,7 @@ FIGURES: tuple[MetricSpec, ...] = (
     BREAKING,
     MEDIAN,
     *BUDGET_SPECS,
+    ADDED,
     FRS,
     UNBROKEN,
     BROKEN_AT,
@@ -241,6 +249,8 @@ class ReasoningBudget(Metric):
             add(accuracy_name, list(accuracy[:, place].T))
             add(tokens_name, [each.tokens[:, place] for each in traced])
             add(enough_name, [masked(~np.isnan(b), b <= grid[place]) for b in breaking])
+        if len(budgets) > 1:
+            add(ADDED.name, [each.tokens[:, -1] - each.tokens[:, 0] for each in traced])
         at = temperatures.index(nearest_to_one(temperatures))
         for name, those in (("known", ~np.isnan(breaking[at])), ("unknown", np.isnan(breaking[at]))):
             result.values[COUNTS[name].name] = Estimate(float(np.count_nonzero(those)))

@@ -14,7 +14,7 @@ from robust_eval.metric.score import Score
 from robust_eval.report.comparison_tables import MAX_FIGURES, MAX_RUNS, opening_table
 from robust_eval.report.left_out import not_known, unanswered, unasked, unread
 from robust_eval.report.opening import SHARED_LETTER, opening
-from robust_eval.report.warnings import of_draws, of_letters, remedy, uncertain
+from robust_eval.report.warnings import of_budgets, of_draws, of_letters, remedy, uncertain
 from robust_eval.report.wording import Row, few, few_kept, figure_table, headline, main_figures
 from robust_eval.runs.comparison import Comparison
 from robust_eval.runtime.console import Console
@@ -42,7 +42,7 @@ def print_summary(result: Result, folder: Path, store: str, ui_command: str | No
         console.print(warning)
     if text := unasked(result):
         console.print(text)
-    for warned in (*of_letters(result), *of_draws(result)):
+    for warned in (*of_letters(result), *of_draws(result), *of_budgets(result)):
         console.print(f"{warned.what} {warned.mend}")
     for score in result.scores.values():
         print_tables(score, console)

@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 from robust_eval.answer import NO_REPLY, OUTCOMES, abbreviated_list, rows
 from robust_eval.metric.greedy import dominant_letter
+from robust_eval.metric.metric_spec import nearest_to_one, point
+from robust_eval.metric.thinking_metric import ADDED
 from robust_eval.report.left_out import unanswered, unasked, unread
 from robust_eval.report.wording import few_kept
 from robust_eval.tracking.result import Result
@@ -28,6 +30,7 @@ def warnings(result: Result) -> Iterator[Warned]:
         yield Warned(text, "More questions mend it: dataset.limit, or another data set.")
     yield from of_letters(result)
     yield from of_draws(result)
+    yield from of_budgets(result)
     total = sum(value for name, value in counts.items() if name.startswith("outcomes."))
     cut = counts["replies.cut"]
     if not math.isnan(cut) and total and cut / total >= MIN_CUT_SHARE:
@@ -101,6 +104,21 @@ def of_draws(result: Result) -> Iterator[Warned]:
         yield Warned(
             f"Replies ended for reasons that are not known ({words}), and were taken as whole.", "Look at them."
         )
+
+
+def of_budgets(result: Result) -> Iterator[Warned]:
+    """Yield a warning if the largest reasoning budget adds no tokens to the smallest."""
+    for score in result.scores.values():
+        if ADDED.name not in score.curves:
+            continue
+        t = nearest_to_one(score.curves[ADDED.name])
+        added, budgets = score.curves[ADDED.name][t], score.settings["budgets"]
+        if added.value <= 0 or added.low <= 0:
+            yield Warned(
+                f"The reasoning budgets {budgets[0]} and {budgets[-1]} show no significant difference in tokens: "
+                f"{score.formatted(point(ADDED.name, t), '+.1f')} an answer.",
+                "A server or router may drop a budget in silence; more questions narrow the interval.",
+            )
 
 
 _SERVED = {

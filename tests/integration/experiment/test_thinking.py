@@ -15,11 +15,13 @@ from scripted_server import ScriptedServer, scripted_server
 from tiny_model import save_tiny_model
 
 from robust_eval.error import UserError
-from robust_eval.experiment.plan import stages_of
+from robust_eval.experiment.plan import SILENT_BUDGETS, budget_warnings, stages_of
 from robust_eval.model.local.transformers import Transformers
 from robust_eval.plot.figure_registry import registered
 from robust_eval.prompt.thought import read_thought
 from robust_eval.report.figures import save_entries
+from robust_eval.report.terminal import print_summary
+from robust_eval.report.warnings import of_budgets
 from robust_eval.runs.findings import read_findings
 from robust_eval.stats.variance import breaking_budget
 from robust_eval.tracking.result import Result
@@ -75,6 +77,25 @@ def test_a_server_is_told_how_much_to_think_and_budgets_are_found_that_are_enoug
     answers = [row for row in pq.read_table(folder / "graded.parquet").to_pylist() if row["form"]]
     assert {row["form"] for row in answers} == {f"budget {effort}" for effort in EFFORTS}
     assert [row["reasoning"] for row in answers if row["form"] == "budget high"] == ["hm high"] * K * QUESTIONS
+
+
+def test_a_server_that_drops_the_budget_is_named(
+    ran: tuple[Result, Path, list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    heeded, *_ = ran
+    assert heeded.scores["thinking"].figures()["thinking.added_tokens.own"].value == THOUGHT["high"]
+    assert list(of_budgets(heeded)) == []
+    with scripted_server(lambda body: thoughtful(body | {"reasoning_effort": "low"})) as server:
+        lines = lines_of(server, tmp_path)
+        assert budget_warnings(stages_of(configuration(*lines))) == [SILENT_BUDGETS]
+        dropped = run_experiment(tmp_path, *lines)
+    (warned,) = of_budgets(dropped)
+    assert warned.what == (
+        "The reasoning budgets none and high show no significant difference in tokens: +0.0 an answer."
+    )
+    assert warned.what in (tmp_path / "report.html").read_text()
+    print_summary(dropped, tmp_path, "", None)
+    assert warned.what in " ".join(capsys.readouterr().out.split())
 
 
 def test_more_traces_and_budgets_ask_for_these_alone_and_a_dry_run_says_how_many(
