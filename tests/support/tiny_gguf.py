@@ -1,5 +1,6 @@
 """A tiny random Llama as a GGUF file, with a tokenizer of bytes and one merge."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,14 +36,14 @@ LAYOUT = {
 }
 
 
-def save_tiny_gguf(file: Path, extra_tensor: str = "", **tokenizer: Any) -> Path:
+def save_tiny_gguf(file: Path, rope_freqs: Sequence[float] = (), **tokenizer: Any) -> Path:
     """Write the file; ``tokenizer`` are its metadata below tokenizer.ggml, or ``chat_template``."""
     tokens = [*SPECIAL, *sorted(pre_tokenizers.ByteLevel.alphabet()), "12"]
     model = tiny("llama", vocabulary=len(tokens), positions=512)
     writer = gguf.GGUFWriter(file, "llama")
     for name, value in LAYOUT.items():
         writer.add_uint32(name, value)
-    writer.add_float32("llama.rope.freq_base", model.config.rope_parameters["rope_theta"])
+    writer.add_float32("llama.rope.freq_base", 500_000.0)
     writer.add_float32("llama.attention.layer_norm_rms_epsilon", model.config.rms_norm_eps)
     writer.add_name("tiny")
     writer.add_token_list(tokens)
@@ -55,8 +56,8 @@ def save_tiny_gguf(file: Path, extra_tensor: str = "", **tokenizer: Any) -> Path
         for ours, theirs in NAMES.items():
             name = name.replace(ours, theirs)
         writer.add_tensor(name, _in_pairs(name, weight).numpy())
-    if extra_tensor:
-        writer.add_tensor(extra_tensor, torch.ones(4).numpy())
+    if rope_freqs:
+        writer.add_tensor("rope_freqs.weight", torch.tensor(rope_freqs).numpy())
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -30,6 +30,10 @@ _GPT2_SPLITS = ("gpt-2", "phi-2", "mpt", "olmo", "jais")
 """Values of tokenizer.ggml.pre that split text as GPT-2 does, as transformers does with a value unknown to it."""
 _WHOLE_WORDS = ("llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "tekken")
 """Values of tokenizer.ggml.pre whose words are looked up before merges, and whose texts begin with the BOS token."""
+_ROPE_FACTORS = "rope_freqs.weight"
+"""Tensor of the divisors of the rotary frequencies of Llama 3.1 and later."""
+_LLAMA3_ROPE = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
+"""Parameters of these divisors besides their maximum; a GGUF file does not hold them."""
 _END_TOKENS = ("eos", "eot", "eom")
 _PROBE = "In 1969, 12345 people;  3.14 %\n\nZürich, don't: 東京 मुंबई 😀 x**2"
 """Text that a tokenizer must return as it was."""
@@ -130,8 +134,8 @@ def _convert(gguf: Path, target: Path) -> None:
     from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
-    try:
-        with _read_once():
+    with _read_once():
+        try:
             model = AutoModelForCausalLM.from_pretrained(
                 str(gguf.parent),
                 gguf_file=gguf.name,
@@ -139,8 +143,10 @@ def _convert(gguf: Path, target: Path) -> None:
                 quantization_config=GgufConfig(dequantize=True),
             )
             tokenizer = AutoTokenizer.from_pretrained(str(gguf.parent), gguf_file=gguf.name)
-    except (ImportError, ValueError, KeyError, IndexError, RuntimeError, struct.error) as problem:
-        raise UserError(f"{gguf} cannot be converted: {first_line(problem)}") from problem
+        except (ImportError, ValueError, KeyError, IndexError, RuntimeError, struct.error) as problem:
+            raise UserError(f"{gguf} cannot be converted: {first_line(problem)}") from problem
+        if _ROPE_FACTORS in tensors:
+            _mend_positions(model, gguf)
     _mend_tokenizer(tokenizer, metadata)
     if tokenizer.decode(tokenizer(_PROBE, add_special_tokens=False).input_ids) != _PROBE:
         raise _lossy(gguf, "its tokenizer, as transformers reads it, changes a text")
@@ -150,6 +156,9 @@ def _convert(gguf: Path, target: Path) -> None:
     except SafetensorError as problem:  # so it says that a disk is full
         raise OSError(str(problem)) from problem
     tokenizer.save_pretrained(target)
+
+
+_SCALING = "transformers drops the scaling of its rotary positions"
 
 
 def _lossy(gguf: Path, loss: str) -> UserError:
@@ -166,8 +175,9 @@ def _check_metadata(gguf: Path, metadata: dict[str, Any], tensors: tuple[str, ..
     if metadata.get("split.count", 1) > 1:
         raise UserError(f"{gguf} is a part of a model: join its parts with llama-gguf-split --merge")
     scaled = metadata.get(f"{architecture}.rope.scaling.type", "none") != "none"
-    if architecture != "gpt-oss" and (scaled or any(name.startswith("rope_f") for name in tensors)):
-        raise _lossy(gguf, "transformers drops the scaling of its rotary positions")
+    factors = [name for name in tensors if "rope_f" in name and (name != _ROPE_FACTORS or architecture != "llama")]
+    if architecture != "gpt-oss" and (scaled or factors):
+        raise _lossy(gguf, _SCALING)
     if kind == "gpt2":
         from transformers.integrations.gguf.gguf_tokenizer_mapping import GGUF_PRE_TOKENIZER_SPLITS
 
@@ -197,6 +207,21 @@ def _mend_tokenizer(tokenizer: Any, metadata: dict[str, Any]) -> None:
     elif split in _WHOLE_WORDS:
         tokenizer.backend_tokenizer.model.ignore_merges = True
         tokenizer.add_bos_token = metadata.get("tokenizer.ggml.add_bos_token", True)
+
+
+def _mend_positions(model: Any, gguf: Path) -> None:
+    """Scale the rotary frequencies as Llama 3.1 does; UserError if that does not give the divisors of the file."""
+    import torch
+    from gguf import GGUFReader
+    from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+    (divisors,) = [tensor.data for tensor in GGUFReader(str(gguf)).tensors if tensor.name == _ROPE_FACTORS]
+    before = model.model.rotary_emb.inv_freq
+    scaling = {"rope_type": "llama3", "factor": float(divisors.max()), **_LLAMA3_ROPE}
+    model.config.rope_parameters = {**model.config.rope_parameters, **scaling}
+    after, _ = ROPE_INIT_FUNCTIONS["llama3"](model.config, "cpu")
+    if not torch.allclose(before / after, torch.from_numpy(divisors.copy()), rtol=1e-4):
+        raise _lossy(gguf, _SCALING)
 
 
 def _set_end_tokens(model: Any, metadata: dict[str, Any]) -> None:

@@ -1,4 +1,5 @@
 import hashlib
+import math
 import shutil
 import tempfile
 from pathlib import Path
@@ -13,6 +14,9 @@ from robust_eval.error import UserError
 from robust_eval.model.local import gguf_model, model_files
 from robust_eval.model.local.transformers import Transformers
 from robust_eval.model.local.transformers_model import TransformersModel
+
+MIDDLE = (8192 / (2 * math.pi * 500_000**0.5) - 1) / (4 - 1)
+"""Place of the third of four frequencies between those that Llama 3.1 divides by 8 and those that it leaves."""
 
 
 @pytest.fixture
@@ -77,7 +81,7 @@ def test_an_answer_ends_at_each_end_token_of_the_file(cache: Path):
             {"pre": "chatglm-bpe"},
             "transformers does not know how its tokenizer splits text (tokenizer.ggml.pre=chatglm-bpe)",
         ),
-        ({"extra_tensor": "rope_freqs.weight"}, "transformers drops the scaling of its rotary positions"),
+        ({"rope_freqs": [1.0, 1.0, 2.0, 8.0]}, "transformers drops the scaling of its rotary positions"),
         ({"model": "rwkv"}, "its kind of tokenizer is not supported (tokenizer.ggml.model=rwkv)"),
         (
             {"model": "llama", "add_space_prefix": False},
@@ -93,6 +97,15 @@ def test_a_file_that_would_lose_something_is_refused(cache: Path, metadata: dict
         f"{file} cannot be loaded as it is: {loss}; use the folder that it was made from, or serve it with llama.cpp "
         "(model=openai_compatible)"
     )
+
+
+def test_rotary_positions_are_scaled_as_the_file_says(cache: Path):
+    divisors = [1.0, 1.0, 1 / ((1 - MIDDLE) / 8 + MIDDLE), 8.0]
+    plain, scaled = (
+        load(save_tiny_gguf(cache / f"{len(values)}.gguf", rope_freqs=values)).model.model.rotary_emb.inv_freq
+        for values in ([], divisors)
+    )
+    torch.testing.assert_close(plain / scaled, torch.tensor(divisors))
 
 
 @pytest.mark.parametrize("size", [0, 4, 30, 3000, 20_000])
