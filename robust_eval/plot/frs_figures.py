@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.collections import PathCollection, QuadMesh
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter
-from numpy.typing import ArrayLike
+from matplotlib.ticker import MaxNLocator, PercentFormatter
+from numpy.typing import ArrayLike, NDArray
 
 from robust_eval.metric.frs_specs import FRS
 from robust_eval.metric.frs_tables import cut_size, share_estimates
@@ -36,6 +36,10 @@ from robust_eval.stats.interval import Floats
 
 BIN = 0.1
 """Width of a bin of certainty."""
+MAX_ROWS = 300
+"""Maximum number of facts in a heat map."""
+MAP = "map"
+"""Id of the area of the heat map in its SVG file, in which facts are rows of equal height."""
 _JITTER = 0.012
 """Horizontal jitter of points with the same entropy, as a share of the largest entropy."""
 
@@ -101,17 +105,30 @@ def frs_by_entropy_and_rewording(axes: Axes, run: Findings) -> None:
 
 
 class FactAccuracy(NamedTuple):
-    """Accuracy of every fact, the most robust first: (n, T) ``accuracy`` at the (T,) ``temperatures``, and the (n,)
-    ``breaking`` temperatures.
+    """Accuracy of the facts of a run, the firmest first: (n,) their indices ``rows`` in the run, (n, T) ``accuracy`` at
+    the (T,) ``temperatures``, (n,) ``breaking`` temperatures, and the ``total`` number of facts in the run.
     """
 
+    rows: NDArray[np.intp]
     accuracy: Floats
     breaking: Floats
     temperatures: Floats
+    total: int
+
+
+def firmest_first(accuracy: Floats, breaking: Floats, temperatures: ArrayLike) -> FactAccuracy:
+    """Return the facts with a breaking temperature, the highest first and then by (n, T) accuracy; of more than
+    :data:`MAX_ROWS` those at even distances.
+    """
+    order = np.lexsort((-np.nansum(accuracy, axis=1), -breaking))[: np.count_nonzero(~np.isnan(breaking))]
+    total = len(order)
+    if total > MAX_ROWS:
+        order = order[np.linspace(0, total - 1, MAX_ROWS).round().astype(int)]
+    return FactAccuracy(order, accuracy[order], breaking[order], np.asarray(temperatures, dtype=float), total)
 
 
 def fact_accuracy(run: Findings) -> FactAccuracy:
-    """Return the accuracy of the facts of a run with a breaking temperature, the highest first; NaN without a reply."""
+    """Return the accuracy of the facts of a run, in rows of its table ``frs``; NaN without a reply."""
     table, scored = run.tables["frs_accuracy"], run.tables["frs"]
     temperatures = np.unique(table["temperature"].to_numpy())
     rows = {question: row for row, question in enumerate(scored["question_id"].to_pylist())}
@@ -121,39 +138,41 @@ def fact_accuracy(run: Findings) -> FactAccuracy:
     row = np.array([rows.get(question, -1) for question in table["question_id"].to_pylist()])
     is_scored = (row >= 0) & (replies > 0)
     accuracy[row[is_scored], at[is_scored]] = correct[is_scored] / replies[is_scored]
-    breaking = scored["breaking_temperature"].to_numpy()
-    order = np.lexsort((-np.nansum(accuracy, axis=1), -breaking))[: np.count_nonzero(~np.isnan(breaking))]
-    return FactAccuracy(accuracy[order], breaking[order], temperatures)
+    return firmest_first(accuracy, scored["breaking_temperature"].to_numpy(), temperatures)
 
 
 @run_figure(
     "Accuracy of every fact",
     "Each row is a fact. Robust facts, at the top, stay right (light) at high temperatures; fragile ones, at the "
-    "bottom, soon turn wrong (dark). The line is the breaking temperature.",
+    f"bottom, soon turn wrong (dark). The line is the breaking temperature. Of more than {MAX_ROWS} facts, {MAX_ROWS} "
+    "at even distances are drawn.",
     "beyond the paper",
     lambda run: {"frs", "frs_accuracy"} <= set(run.tables) and run.tables["frs"].num_rows > 0,
 )
 def accuracy_by_fact(axes: Axes, run: Findings) -> None:
     """The share of right replies of every fact at each temperature, sorted by breaking temperature."""
     facts = fact_accuracy(run)
-    cells = draw_accuracies(axes, facts)
-    root(axes).colorbar(cells, ax=axes, label="share of right replies")
-    axes.set_title(f"Accuracy of every fact (n = {len(facts.breaking)})")
+    root(axes).set_size_inches(5.3, 5.1)  # fits a phone at its smallest font
+    root(axes).colorbar(draw_accuracies(axes, facts), ax=axes, label="share of right replies")
+    legend_below(axes, fontsize=10)
+    axes.patch.set_gid(MAP)
+    axes.set_title(f"Accuracy of every fact (n = {facts.total:,})")
 
 
 def draw_accuracies(axes: Axes, facts: FactAccuracy) -> QuadMesh:
     """Draw the accuracy of facts (rows, from the top) at temperatures (columns), and their breaking temperatures."""
-    n, middle = len(facts.breaking), (facts.temperatures[1:] + facts.temperatures[:-1]) / 2
+    middle = (facts.temperatures[1:] + facts.temperatures[:-1]) / 2
     step = middle[0] - facts.temperatures[0] if len(middle) else 0.5
     edges = np.array([facts.temperatures[0] - step, *middle, facts.temperatures[-1] + step])
-    cells = axes.pcolormesh(edges, np.arange(n + 1), facts.accuracy, cmap=SEQUENTIAL, vmin=0, vmax=1, rasterized=True)
+    heights = np.linspace(0, facts.total, len(facts.rows) + 1)
+    cells = axes.pcolormesh(edges, heights, facts.accuracy, cmap=SEQUENTIAL, vmin=0, vmax=1, rasterized=True)
     place = np.searchsorted(facts.temperatures, facts.breaking)  # of unbroken facts beyond the last cell
-    boundary = np.repeat(edges[place], 2), np.repeat(np.arange(n + 1), 2)[1:-1]
+    boundary = np.repeat(edges[place], 2), np.repeat(heights, 2)[1:-1]
     axes.plot(*boundary, color=RED, linewidth=2.5, label="breaking temperature (right edge: unbroken)")
-    axes.set(xlabel="temperature t", ylabel="facts, the firmest at the top", ylim=(n, 0), yticks=[])
+    axes.set(xlabel="temperature t", ylabel="facts, the firmest at the top", ylim=(facts.total, 0))
+    axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
     axes.grid(visible=False)
     temperature_ticks(axes, facts.temperatures)
-    legend_below(axes)
     return cells
 
 

@@ -14,8 +14,22 @@ from matplotlib.figure import Figure
 from robust_eval.metric.metric_spec import STEPS, MetricSpec
 from robust_eval.plot.colours import BLUE, GREY, QUALITATIVE
 from robust_eval.plot.figure_registry import run_figure
-from robust_eval.plot.frs_figures import Facts, break_levels, draw_entropies, draw_plane
-from robust_eval.plot.style import draw_survival, legend_outside, panels, root, temperature_ticks, values_and_whiskers
+from robust_eval.plot.frs_figures import (
+    FactAccuracy,
+    Facts,
+    break_levels,
+    draw_accuracies,
+    draw_entropies,
+    draw_plane,
+)
+from robust_eval.plot.style import (
+    draw_survival,
+    legend_outside,
+    panels,
+    root,
+    temperature_ticks,
+    values_and_whiskers,
+)
 from robust_eval.question import QUESTION_TYPES
 from robust_eval.runs.findings import Findings
 from robust_eval.stats.estimate import Estimate
@@ -234,6 +248,22 @@ def frs_by_entropy_and_breaking(fig: Figure, measured: Mapping[str, Facts], d: f
     fig.colorbar(points[0], ax=fig.axes, label=f"FRS (d = {d:g})")
 
 
+def accuracy_by_fact(fig: Figure, measured: Mapping[str, FactAccuracy], title: str) -> None:
+    """Draw the accuracy of every fact on one scale, a panel for each measurement; rows are equally high in all."""
+    columns = COLUMNS if len(measured) == COLUMNS else 2
+    width = 2.6 if columns == COLUMNS else 3.4
+    grid = panels(fig, len(measured), columns, width=width, height=3.4)
+    for panel, (label, facts) in zip(grid, measured.items(), strict=True):
+        cells = draw_accuracies(panel, facts)
+        panel.set_title(_panel_label(label, width), fontsize=10, parse_math=False)
+        panel.tick_params(axis="x", labelsize=8)
+        panel.label_outer()
+    grid[0].set_ylim(max(facts.total for facts in measured.values()), 0)
+    fig.colorbar(cells, ax=fig.axes, label="share of right replies")
+    fig.suptitle(textwrap.fill(title, int(9 * width * columns)), fontsize=12, parse_math=False)
+    legend_outside(fig, *grid[0].get_legend_handles_labels(), "outside lower center")
+
+
 def draw_panels(fig: Figure, measured: Mapping[str, T], draw: Callable[[Axes, T], object], title: str) -> list[Axes]:
     """Draw a panel for each measurement, with common labels of the axes and one legend."""
     width = 2.6 if len(measured) >= COLUMNS else 3.4
@@ -245,9 +275,7 @@ def draw_panels(fig: Figure, measured: Mapping[str, T], draw: Callable[[Axes, T]
         legend |= dict(zip(words, handles, strict=True))
         across, up = panel.get_xlabel(), panel.get_ylabel()
         panel.set(xlabel="", ylabel="")
-        panel.set_title(
-            textwrap.fill(label, int(10 * width), max_lines=3, placeholder=" …"), fontsize=10, parse_math=False
-        )
+        panel.set_title(_panel_label(label, width), fontsize=10, parse_math=False)
         if (panel_legend := panel.get_legend()) is not None:
             panel_legend.remove()
     fig.supxlabel(across, fontsize=11)
@@ -256,6 +284,11 @@ def draw_panels(fig: Figure, measured: Mapping[str, T], draw: Callable[[Axes, T]
     if legend:
         legend_outside(fig, list(legend.values()), list(legend))
     return grid
+
+
+def _panel_label(label: str, width: float) -> str:
+    """Return the label of a measurement in lines for a panel ``width`` inches wide."""
+    return textwrap.fill(label, int(10 * width), max_lines=3, placeholder=" …")
 
 
 def _levels(measured: Mapping[str, Facts]) -> tuple[Floats, list[str]]:

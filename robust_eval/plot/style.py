@@ -145,7 +145,7 @@ def legend_outside(
     return legend
 
 
-def legend_below(axes: Axes, *entries: Any, columns: int = 4, enlarged: float = 1) -> Legend:
+def legend_below(axes: Axes, *entries: Any, columns: int = 4, enlarged: float = 1, fontsize: float = 9) -> Legend:
     """Return a legend under the axis label, outside of the data, of all ``entries`` (handles and labels, if given),
     with markers ``enlarged``.
     """
@@ -154,7 +154,7 @@ def legend_below(axes: Axes, *entries: Any, columns: int = 4, enlarged: float = 
         loc="upper center",
         bbox_to_anchor=(0.5, -0.14),
         ncols=columns,
-        fontsize=9,
+        fontsize=fontsize,
         frameon=False,
         markerscale=enlarged,
     )

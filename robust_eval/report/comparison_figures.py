@@ -10,15 +10,15 @@ from matplotlib.axes import Axes
 
 from robust_eval.answer import at_temperature, temperatures_of
 from robust_eval.metric.certainty_metric import ENTROPY, ERROR_RATE
+from robust_eval.metric.frs_specs import ACCURACY, FRS
 from robust_eval.metric.frs_specs import ENTROPY as INITIAL_ENTROPY
-from robust_eval.metric.frs_specs import FRS
 from robust_eval.metric.frs_tables import share_estimates
 from robust_eval.metric.metric_spec import DATASETS, STEPS, MetricSpec, nearest_to_one, point
 from robust_eval.plot import certainty_figures as certainty
 from robust_eval.plot import run_comparison as plot
 from robust_eval.plot.figure_files import save
 from robust_eval.plot.figure_registry import registered
-from robust_eval.plot.frs_figures import Facts, certainty_bins, draw_densities
+from robust_eval.plot.frs_figures import FactAccuracy, Facts, certainty_bins, draw_densities, firmest_first
 from robust_eval.plot.style import figure
 from robust_eval.report.opening import SHARED_LETTER, letters
 from robust_eval.runs.comparison import Comparison
@@ -29,6 +29,8 @@ MAX_PAIRS = 40
 """Maximum number of pairs in one figure."""
 MAX_PANELS = 12
 """Maximum number of panels in one figure."""
+MAX_MAPS = 4
+"""Maximum number of heat maps of facts in one figure."""
 
 Runs = Mapping[str, FinishedRun]
 """Measurements on a data set, by label."""
@@ -78,6 +80,8 @@ def _drawings(compared: Comparison) -> Iterator[Drawing]:
     datasets = list(dict.fromkeys(compared.names.datasets))
     ends = ["", *(f"_{place + 1}" for place in range(1, len(datasets)))]
     for dataset, end in zip(datasets, ends, strict=True):
+        yield from _fact_maps(dict(compared.on(dataset)), dataset, end)
+    for dataset, end in zip(datasets, ends, strict=True):
         yield from _curves(compared, dataset, end)
     if compared.types:
         ranked = [(pooled.subject, share_estimates(pooled.shares)) for pooled in compared.types]
@@ -112,6 +116,30 @@ def _headline(compared: Comparison) -> Iterator[Drawing]:
     if groups:
         reading += f" {SHARED_LETTER}"
     yield Drawing("headline", "", caption, _bind(plot.intervals, estimates, label, caption), reading=reading)
+
+
+def _fact_maps(runs: Runs, dataset: str, end: str) -> Iterator[Drawing]:
+    """Yield the accuracy of every fact at each temperature, a panel for each run; of runs on several grids those on the
+    first.
+    """
+    maps: dict[str, FactAccuracy] = {}
+    for label, run in runs.items():
+        grid, breaking = run.breaking_temperatures()
+        names = [point(ACCURACY.name, t) for t in grid]
+        if grid and not np.isnan(breaking).all() and {*names} <= {*run.question_metrics}:
+            accuracy = np.column_stack([run.values(name) for name in names])
+            maps[label] = firmest_first(accuracy, breaking, grid)
+    first = next(iter(maps.values()), None)
+    maps = {
+        f"{label} (n = {each.total:,})": each
+        for label, each in maps.items()
+        if first and np.array_equal(each.temperatures, first.temperatures)
+    }
+    if len(maps) > 1:
+        panels, suffix = _limit_panels(maps, MAX_MAPS)
+        title = f"Accuracy of every fact, {dataset}{suffix}"
+        draw = _bind(plot.accuracy_by_fact, panels, title)
+        yield Drawing(f"accuracy_by_fact{end}", "accuracy_by_fact", f"{title}: {', '.join(panels)}", draw, whole=True)
 
 
 def _curves(compared: Comparison, dataset: str, end: str) -> Iterator[Drawing]:
@@ -266,7 +294,7 @@ def _bind(draw: Callable[..., object], *arguments: Any) -> Callable[[Any], objec
     return lambda canvas: draw(canvas, *arguments)
 
 
-def _limit_panels(measured: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-    """Return the first :data:`MAX_PANELS` entries, and a suffix for the caption."""
-    selected = dict(list(measured.items())[:MAX_PANELS])
+def _limit_panels(measured: Mapping[str, Any], limit: int = MAX_PANELS) -> tuple[dict[str, Any], str]:
+    """Return the first ``limit`` entries, and a suffix for the caption."""
+    selected = dict(list(measured.items())[:limit])
     return selected, "" if len(selected) == len(measured) else f", the first {len(selected)} of {len(measured)}"

@@ -31,6 +31,7 @@ from robust_eval.report.question_table import TEXT, as_data, chosen, number_colu
 from robust_eval.report.vega import accuracy_curve, scatter, vega_script
 from robust_eval.report.warnings import warnings
 from robust_eval.report.wording import asked_words, claims, few, headline, main_figures, sentence, type_name
+from robust_eval.runs.findings import findings
 from robust_eval.runs.question_status import verdict
 from robust_eval.runtime.files import OF_RUN, read_json
 from robust_eval.runtime.text import number, printable_lines
@@ -43,10 +44,12 @@ MIN_FONT_SIZE = 9
 """Minimum font size in pixels, for phones."""
 EXTREMES = 12
 """Facts listed at either end."""
-SCRIPT = ("elements", "data", "filters", "table", "address", "question", "drawings", "assembled")
+SCRIPT = ("elements", "data", "filters", "table", "address", "question", "drawings", "fact_map", "assembled")
 """Files of the page's script, in their order."""
 MAX_QUESTIONS = 2000
 """Maximum number of questions with details; of more a sample is taken."""
+SCATTER = "frs_by_entropy_and_breaking"
+"""Figure in place of which a page has an interactive scatter plot of the same points."""
 DATA_LIMIT = 1_600_000
 """Maximum characters of the compressed question data in a page."""
 TEXT_LIMITS = (TEXT, 200, 100, 50)
@@ -63,7 +66,9 @@ SAMPLER_SETTINGS = (
 def write_page(result: Result, figures: Sequence[SavedFigure], path: Path) -> None:
     """Write the page, with the SVG files of the figures embedded."""
     columns = number_columns(result)
-    selection = chosen(result, columns, MAX_QUESTIONS)
+    closer = len(columns) > 1
+    mapped = _mapped(result, figures)
+    selection = chosen(result, columns, MAX_QUESTIONS, frozenset(mapped))
     tables = {
         score.presentation.title or name: headline(score)
         for name, score in result.scores.items()
@@ -82,14 +87,19 @@ def write_page(result: Result, figures: Sequence[SavedFigure], path: Path) -> No
         setup=_setup(result),
         corrected=corrected_part(result.scores.get(CORRECTED)),
         tables=tables,
-        figures=[(figure.entry, drawing(figure.svg, figure.entry.name)) for figure in figures],
-        closer=len(columns) > 1,
+        figures=[
+            (figure.entry, drawing(figure.svg, figure.entry.name))
+            for figure in figures
+            if not (closer and figure.entry.name == SCATTER)
+        ],
+        closer=closer,
+        scatter=SCATTER if any(figure.entry.name == SCATTER for figure in figures) else "",
         chosen=selection,
         sampled=len(selection.rows) < len(result.asked),
         index=question_index(result, selection.rows, columns[0] if columns else None),
         first_column=columns[0].label if columns else "",
         left_out=list(left_out(result)),
-        data=_question_data(result, columns, selection.rows),
+        data=_question_data(result, columns, selection.rows, mapped),
         vega=vega_script(),
         script=page_script(),
         extremes=_extremes(result),
@@ -125,8 +135,18 @@ def page_script() -> str:
     return "\n".join(['"use strict";', "(async () => {", *scripts, "})();"])
 
 
-def _question_data(result: Result, columns: Sequence[Column], selected: Sequence[int]) -> str:
-    """Return the compressed data of these questions that the index does not have."""
+def _mapped(result: Result, figures: Sequence[SavedFigure]) -> list[str]:
+    """Return the ids of the facts in the rows of the heat map, from the top; empty without one."""
+    if all(figure.entry.name != "accuracy_by_fact" for figure in figures):
+        return []
+    from robust_eval.plot.frs_figures import fact_accuracy  # it imports matplotlib
+
+    facts = result.tables["frs"]["question_id"]
+    return list(facts.take(fact_accuracy(findings(result)).rows).to_pylist())
+
+
+def _question_data(result: Result, columns: Sequence[Column], selected: Sequence[int], mapped: Sequence[str]) -> str:
+    """Return the compressed data of these questions that the index does not have, and the ids of the mapped facts."""
     questions = [result.asked[row] for row in selected]
     decode = None
     if result.tokenizer is not None:
@@ -137,6 +157,7 @@ def _question_data(result: Result, columns: Sequence[Column], selected: Sequence
     data: dict[str, Any] = {
         "numbers": [as_data(column, selected) for column in columns],
         "axes": (axes * 3)[:3],
+        "map": [printable_lines(question_id) for question_id in mapped],
         "scatter": scatter(),
         "curve": accuracy_curve(next(thresholds, 0.5)),
         "settings": _settings(result),
@@ -223,7 +244,7 @@ def drawing(file: Path, prefix: str) -> str:
     smallest = min(map(float, re.findall(r"font-size: ([\d.]+)px", svg)), default=MIN_FONT_SIZE)
 
     def with_min_width(match: re.Match[str]) -> str:
-        width = float(match[2]) * max(1, MIN_FONT_SIZE / smallest)
+        width = float(match[2]) * MIN_FONT_SIZE / smallest
         return f'<svg style="min-width: {width:.0f}px" {match[1]}width="{match[2]}pt"'
 
     svg = re.sub(r'<svg ([^>]*?)width="([\d.]+)pt"', with_min_width, svg, count=1)

@@ -1,7 +1,7 @@
 """Questions of a run as a table for people: columns, sample, and index."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -61,13 +61,14 @@ class Chosen:
     kinds: Mapping[str, tuple[int, int]]
 
 
-def chosen(result: Result, columns: Sequence[Column], limit: int) -> Chosen:
+def chosen(result: Result, columns: Sequence[Column], limit: int, always: Collection[str] = ()) -> Chosen:
     """Return all questions up to ``limit``, or else a sample of all statuses (:func:`standings`), and of each from both
-    ends and the middle of the first column.
+    ends and the middle of the first column, besides the questions with ids in ``always``.
     """
     statuses = standings(result)
     values = columns[0].numbers if columns else np.full(len(statuses), np.nan)
-    rows = sample(statuses, values, limit).tolist()
+    needed = [row for row, question in enumerate(result.asked) if question.id in always]
+    rows = sorted({*sample(statuses, values, limit).tolist(), *needed})
     selected_counts, counts = Counter(statuses[row] for row in rows), Counter(statuses)
     return Chosen(rows, {kind: (selected_counts[kind], number) for kind, number in counts.most_common()})
 

@@ -74,7 +74,7 @@ def accuracy_curve(threshold: float) -> dict[str, Any]:
         "type": "quantitative",
         "title": "temperature t",
         "scale": {"zero": True},
-        "axis": {"tickCount": 8},
+        "axis": {"tickCount": 8, "labelSeparation": 6},
     }
     share = {"type": "quantitative", "title": "accuracy", "scale": {"domain": [0, 1]}, "axis": {"tickCount": 5}}
 

@@ -22,9 +22,8 @@ $("question-table").append(
 readAddress();
 addEventListener("hashchange", readAddress);
 
-const place_of = new Map(index.ids.map((id, row) => [id, row]));
 document.querySelectorAll("[data-question]").forEach((cell) => {
-  const row = place_of.get(cell.dataset.question);
+  const row = rowOf.get(cell.dataset.question);
   if (row === undefined) return;
   const text = cell.textContent;
   cell.replaceChildren(element("button", { type: "button", class: "question", onclick: () => open(row) }, quoted(text)));

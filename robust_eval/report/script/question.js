@@ -10,12 +10,6 @@ function detailOf(row) {
 function makeDetail(row) {
   const detail = detailed[row];
   if (!detail) return makeBareDetail(row);
-  const accepted = detail.choices
-    ? detail.choices.map((choice, place) => element("div", {}, quoted(choice), place === detail.correct ? " (right)" : ""))
-    : detail.answers.flatMap((answer, place) => [place ? "; " : "", quoted(answer)]);
-  const facts = [["id", quoted(detail.id)], [detail.choices ? "choices" : "accepted answers", accepted.length ? accepted : "none"]];
-  if (detail.greedy) facts.push(["greedy answer", [quoted(answer(row)), " ", verdict(detail.greedy[1]), reading(detail.greedy_read)]]);
-  for (const column of numbers) facts.push([column.label, shownNumber(column, row), column.about]);
   const context = detail.context
     ? element("details", {}, element("summary", {}, "the passage that it is about"), element("p", {}, quoted(detail.context)))
     : null;
@@ -25,7 +19,7 @@ function makeDetail(row) {
   return element(
     "div",
     { class: "detail" },
-    listOf(facts),
+    factsOf(detail, row),
     element("p", {}, copied("copy as JSON", () => JSON.stringify(asJson(row), null, 2)), " ", copied("copy a link", () => linkTo(row))),
     prompt,
     settings(),
@@ -34,6 +28,17 @@ function makeDetail(row) {
     ...Object.entries(detail.samplers).map(([name, answers]) => answersOf(name, answers, detail.wordings, row)),
     detail.tree ? treeOf(detail.tree) : null,
   );
+}
+
+/** The accepted answers, the greedy answer, and the figures of a question. */
+function factsOf(detail, row) {
+  const accepted = detail.choices
+    ? detail.choices.map((choice, place) => element("div", {}, quoted(choice), place === detail.correct ? " (right)" : ""))
+    : detail.answers.flatMap((answer, place) => [place ? "; " : "", quoted(answer)]);
+  const facts = [["id", quoted(detail.id)], [detail.choices ? "choices" : "accepted answers", accepted.length ? accepted : "none"]];
+  if (detail.greedy) facts.push(["greedy answer", [quoted(answer(row)), " ", verdict(detail.greedy[1]), reading(detail.greedy_read)]]);
+  for (const column of numbers) facts.push([column.label, shownNumber(column, row), column.about]);
+  return listOf(facts);
 }
 
 /** What the run asked with. */
@@ -132,9 +137,7 @@ function answersOf(name, answers, wordings, row) {
   const reworded = answers.rows.some(([rewrite]) => rewrite > 0);
   const labelled = answers.labels;
   const several = answers.temperatures.length > 1;
-  const whole = answers.temperatures.map((_, t) =>
-    Math.max(...answers.rows.map((answer) => Number(answer[6][t])), ...answers.others.map((other) => Number(other[2][t])), 1e-9),
-  );
+  const whole = answers.temperatures.map((_, t) => answers.whole.reduce((sum, [, counts]) => sum + Number(counts[t]), 0) || 1);
   const variants = answers.shown ?? {};
   const wording = (rewrite) => variants[rewrite] ?? quoted(rewrite === 0 ? index.texts[row] : (wordings[rewrite - 1] ?? `rewrite ${rewrite}`));
   const at = answers.temperatures.map((t) => (several ? `t = ${t}` : `times at t = ${t}`));

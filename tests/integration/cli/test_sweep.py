@@ -21,7 +21,15 @@ from robust_eval.model.local.model_files import package_location
 from robust_eval.runtime.text import printable_lines
 
 FIGURES = (
-    *("headline", "frs_by_d", "accuracy_by_temperature", "survival", "differences", "most_robust_by_type"),
+    *(
+        "headline",
+        "accuracy_by_fact",
+        "frs_by_d",
+        "accuracy_by_temperature",
+        "survival",
+        "differences",
+        "most_robust_by_type",
+    ),
     *("reply_certainty", "entropy_by_breaking_temperature", "frs_by_entropy_and_breaking", "frs_density"),
 )
 COUNTING = """

@@ -245,6 +245,12 @@ def test_an_opened_question_shows_its_curve_and_all_its_answers(page: Page):
     right, wrong = tables["Answers: temperature sweep"]
     assert right == [f"answer 5{READ}", "✓ right", *(str(count) if count else "" for count in expected)]
     assert wrong == [f"wrong 0{READ}", "✗ wrong", *(str(4 - count) if count < 4 else "" for count in expected)]
+    bars = (
+        detail.locator("table")
+        .first.locator("tbody td.number")
+        .evaluate_all("(cells) => cells.map((cell) => cell.style.getPropertyValue('--share'))")
+    )
+    assert bars == [f"{25 * count}%" for count in (*expected, *(4 - count for count in expected))]
     assert tables["Answers: perturbation"] == [
         ["What is fact 5? plain", f"answer 5 (voted for){READ}", "✓ right", "1"],
         ["Fact 5 is what? plain", f"answer 5{READ}", "✓ right", "1"],
@@ -297,6 +303,40 @@ def test_a_fact_among_the_extremes_opens_in_the_table_whatever_hides_it(page: Pa
     assert page.locator("table.questions button[aria-expanded=true]").inner_text().endswith("What is fact 59? plain")
     assert page.evaluate("document.activeElement.innerText").endswith("What is fact 59? plain")
     assert page.get_by_label("search").input_value() == ""
+
+
+def test_a_row_of_the_map_shows_its_fact_by_pointer_and_keyboard_and_opens_it(
+    browser: Browser, ran: tuple[Result, Path]
+):
+    opened = Opened(browser, ran[1])
+    page = opened.page
+    shown = page.locator("#fact h2 bdi")
+    rows_of_map = page.get_by_role("slider")
+    breaking = dict(rows(ran[0].tables["frs"], "question", "breaking_temperature"))
+    assert rows_of_map.get_attribute("aria-valuemax") == str(KEPT) == str(len(breaking))
+    middle = shown.inner_text()
+    box = rows_of_map.bounding_box()
+    assert box is not None
+    rows_of_map.hover(position={"x": 50, "y": 1})
+    assert shown.inner_text() == middle
+    firmest = page.locator(".hint").inner_text().removesuffix(" (unbroken)")
+    assert breaking[firmest] == math.inf
+    rows_of_map.click(position={"x": 50, "y": box["height"] - 1})
+    fragile = shown.inner_text()
+    assert breaking[fragile] == min(breaking.values())
+    assert rows_of_map.get_attribute("aria-valuenow") == "1"
+    assert rows_of_map.get_attribute("aria-valuetext") == f"{fragile} breaks at t = {breaking[fragile]:g}"
+    page.wait_for_selector("#fact .curve svg")
+    page.keyboard.press("End")
+    assert shown.inner_text() == firmest
+    page.keyboard.press("ArrowDown")
+    assert rows_of_map.get_attribute("aria-valuenow") == str(KEPT - 1)
+    page.keyboard.press("Home")
+    assert shown.inner_text() == fragile
+    page.keyboard.press("Enter")
+    assert page.locator("table.questions button[aria-expanded=true] bdi").inner_text() == fragile
+    assert opened.troubles == []
+    page.close()
 
 
 def test_points_open_their_question_and_a_rectangle_lists_those_inside(page: Page):

@@ -190,3 +190,18 @@ def test_facts_are_drawn_from_the_firmest_to_the_most_fragile_with_their_breakin
         plot.accuracy_by_fact(axes, run)
         (boundary,) = {tuple(line.get_xdata()) for line in axes.get_lines()}
         assert boundary == pytest.approx((0.7, 0.7, 0.5, 0.5, 0.1, 0.1))  # at the left edge of the cell of t_b
+
+
+def test_of_many_facts_those_at_even_distances_are_drawn_and_all_are_counted():
+    n = 10 * plot.MAX_ROWS
+    breaking = np.random.default_rng(0).permutation(n).astype(float)
+    drawn = plot.firmest_first(np.ones((n + 1, 1)), np.append(breaking, np.nan), [0.2])
+    assert drawn.total == n
+    assert len(drawn.accuracy) == len(drawn.rows) == plot.MAX_ROWS
+    assert drawn.breaking.tolist() == breaking[drawn.rows].tolist()
+    assert drawn.breaking[[0, -1]].tolist() == [n - 1, 0]
+    assert set(np.diff(drawn.breaking)) == {-10, -11}  # 2,999 steps in 299
+    with figure() as (_, axes):
+        cells = plot.draw_accuracies(axes, drawn)
+        assert axes.get_ylim() == (n, 0)
+        assert cells.get_array().shape == (plot.MAX_ROWS, 1)

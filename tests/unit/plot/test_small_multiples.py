@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from robust_eval.plot import run_comparison as plot
-from robust_eval.plot.frs_figures import Facts, certainty_bins
+from robust_eval.plot.frs_figures import Facts, certainty_bins, firmest_first
 
 GRID = [0.5, 1.0, 1.5]
 FACTS = {
@@ -40,3 +40,23 @@ def test_replies_are_shares_of_those_of_their_own_run(drawn):
     plot.draw_panels(drawn, bins, lambda panel, each: certainty_bins(panel, *each), "title")
     heights = [[round(float(bar.get_height()), 2) for bar in panel.patches] for panel in drawn.axes[:2]]
     assert heights == [[0.5, 0.5], [0.25, 0.75]]
+
+
+def test_maps_of_facts_have_one_scale_rows_of_one_height_and_one_legend(drawn):
+    maps = {
+        name: firmest_first(np.full((n, 3), 0.5), np.full(n, 1.0), GRID) for name, n in (("small", 40), ("large", 60))
+    }
+    plot.accuracy_by_fact(drawn, maps, "title")
+    assert titles(drawn) == ["small", "large"]
+    first, second, _ = drawn.axes  # the last is the bar
+    assert first.get_ylim() == second.get_ylim() == (60, 0)
+    assert {panel.collections[0].get_clim() for panel in (first, second)} == {(0, 1)}
+    (legend,) = drawn.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["breaking temperature (right edge: unbroken)"]
+
+
+@pytest.mark.parametrize(("number", "rows", "columns"), [(2, 1, 2), (3, 1, 3), (4, 2, 2)])
+def test_maps_of_facts_stand_in_a_rectangle(drawn, number, rows, columns):
+    one = firmest_first(np.ones((2, 3)), np.ones(2), GRID)
+    plot.accuracy_by_fact(drawn, {f"model {place}": one for place in range(number)}, "title")
+    assert drawn.axes[0].get_gridspec().get_geometry() == (rows, columns)

@@ -65,7 +65,7 @@ def strange(tmp_path_factory):
 
 def test_a_comparison_is_a_page_markdown_figures_and_tables(comparison):
     folder, _, _ = comparison
-    names = ("accuracy_by_temperature", "differences", "frs_by_d", "headline", "survival")
+    names = ("accuracy_by_fact", "accuracy_by_temperature", "differences", "frs_by_d", "headline", "survival")
     assert sorted(file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()) == [
         "comparison.html",
         "comparison.md",
@@ -84,10 +84,11 @@ def test_the_page_is_whole_and_loads_nothing(comparison):
     assert len(ids) == len(set(ids))
     assert all(address.startswith(("#", "data:")) for address in loads)
     assert {address[1:] for address in loads if address.startswith("#")} <= set(ids)
-    assert page.tags.count("figure") == 5
-    assert labels(page)[:6] == [
+    assert page.tags.count("figure") == 6
+    assert labels(page)[:7] == [
         "3 runs",
         "Mean FRS, d = 1, by run",
+        "Accuracy of every fact, facts: small (n = 3), large (n = 3)",
         "Mean FRS for each d, facts",
         "Accuracy against temperature, facts",
         "Facts that hold, facts",
@@ -101,7 +102,7 @@ def labels(page):
 
 def test_the_keyboard_reaches_every_table_and_its_cells_have_headers(comparison):
     page = Page(comparison[1])
-    assert [labels(page)[0], *labels(page)[6:-1]] == TITLES[1:]  # each table in a region of its name
+    assert [labels(page)[0], *labels(page)[7:-1]] == TITLES[1:]  # each table in a region of its name
     assert page.attributes.count(("role", "region")) == len(TABLES)
     assert page.attributes.count(("tabindex", "0")) == len(TABLES) + page.attributes.count(("role", "img"))
     assert page.tags.count("caption") == len(TABLES) - 2  # two need no note, and have their titles above them alone

@@ -120,7 +120,8 @@ def test_the_page_is_whole_and_loads_nothing(result: Result, tmp_path: Path):
     assert all(address.startswith(("#", "data:")) for address in page.loads)
     assert {address[1:] for address in page.loads if address.startswith("#")} <= set(page.ids)
     assert set(re.findall(r"url\(#([^)]+)\)", text)) <= set(page.ids)
-    assert text.count("<figure") == 7
+    assert text.count("<figure") == 6
+    assert "The same points as a figure: figures/frs_by_entropy_and_breaking.svg." in text
     assert sentence(result) in text
     assert "loaded.dtype" in text
 
