@@ -40,6 +40,7 @@ docs: install
 gallery: install
 	grep '^python run.py' docs/figures.md | PATH="$(CURDIR)/$(BIN):$$PATH" sh -e
 	for picture in docs/gallery/*.png; do cp mlruns/gallery/*/figures/$$(basename $$picture) $$picture; done
+	cp mlruns/gallery/models/comparison/figures/accuracy_by_fact.png docs/gallery/models/
 
 # Changes of the public names and their parameters since AGAINST, a commit.
 AGAINST ?= main
