@@ -156,7 +156,8 @@ def accuracy_by_fact(axes: Axes, run: Findings) -> None:
     root(axes).colorbar(draw_accuracies(axes, facts), ax=axes, label="share of right replies")
     legend_below(axes, fontsize=10)
     axes.patch.set_gid(MAP)
-    axes.set_title(f"Accuracy of every fact (n = {facts.total:,})")
+    drawn = "" if len(facts.rows) == facts.total else f"; {len(facts.rows)} drawn"
+    axes.set_title(f"Accuracy of every fact (n = {facts.total:,}{drawn})")
 
 
 def draw_accuracies(axes: Axes, facts: FactAccuracy) -> QuadMesh:

@@ -53,6 +53,12 @@ def report(result: Result, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+def test_facts_of_the_map_are_shown_in_full_besides_the_sample(result: Result, sampled: Chosen, missing: int):
+    more = chosen(result, number_columns(result), SHOWN, {f"q{missing}"})
+    assert more.rows == sorted([*sampled.rows, missing])
+    assert more.kinds["not kept, wrong"] == (27, 29)
+
+
 def status(page: Page) -> str:
     return page.get_by_role("status").inner_text()
 

@@ -264,7 +264,7 @@ def test_texts_are_cut_the_shorter_the_more_there_are(result: Result, tmp_path: 
     from robust_eval.report import page
 
     def size() -> int:
-        return len(page._question_data(result, [], [0, 1, 2, 3]))
+        return len(page._question_data(result, [], [0, 1, 2, 3], []))
 
     whole = size()
     monkeypatch.setattr(page, "DATA_LIMIT", whole - 1)

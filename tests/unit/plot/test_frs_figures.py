@@ -192,6 +192,18 @@ def test_facts_are_drawn_from_the_firmest_to_the_most_fragile_with_their_breakin
         assert boundary == pytest.approx((0.7, 0.7, 0.5, 0.5, 0.1, 0.1))  # at the left edge of the cell of t_b
 
 
+@pytest.mark.parametrize(("n", "title"), [(300, "n = 300"), (1200, "n = 1,200; 300 drawn")])
+def test_the_title_of_the_map_has_the_number_of_facts(n, title):
+    facts = [f"q{place}" for place in range(n)]
+    run = findings_of(
+        frs={"question_id": facts, "breaking_temperature": [0.2] * n},
+        frs_accuracy={"question_id": facts, "temperature": [0.2] * n, "correct": [1] * n, "replies": [2] * n},
+    )
+    with figure() as (_, axes):
+        plot.accuracy_by_fact(axes, run)
+        assert axes.get_title() == f"Accuracy of every fact ({title})"
+
+
 def test_of_many_facts_those_at_even_distances_are_drawn_and_all_are_counted():
     n = 10 * plot.MAX_ROWS
     breaking = np.random.default_rng(0).permutation(n).astype(float)
