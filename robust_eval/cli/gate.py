@@ -35,6 +35,7 @@ from robust_eval.gate.measured_run import MeasuredRun, read_measured, refuse_inc
 from robust_eval.gate.single_facts import single_facts
 from robust_eval.gate.verdict_files import PAGE, Report, tables, write_verdict
 from robust_eval.report.terminal import terminal, titled
+from robust_eval.runs.contrast import differing, listed
 from robust_eval.runs.finished_runs import kept_nothing
 from robust_eval.runs.mlflow_runs import TrackedRuns
 from robust_eval.runtime.console import log_plainly
@@ -159,7 +160,10 @@ def _report(
     counts = (len(scheduler.order), len(scheduler.left)) if scheduler is not None and call.early else None
     facts = single_facts(baseline, candidate, shared)
     models = baseline.model, candidate.model
-    report = Report(decision, arguments.baseline, name, models, settings.level, len(shared), facts, counts)
+    settings_that_differ = differing([baseline.run, candidate.run])
+    report = Report(
+        decision, arguments.baseline, name, models, settings.level, len(shared), facts, counts, settings_that_differ
+    )
     return report, candidate, uri
 
 
@@ -231,6 +235,8 @@ def _print(report: Report, folder: Path) -> None:
     for sentence in (*report.decision.reasons, report.saved):
         if sentence:
             console.print(sentence)
+    if report.differing:
+        console.print(f"settings that differ: {listed(report.differing)}")
     for table in tables(report)[:1] if report.decision.figures else ():
         shown = titled(table.title)
         columns = len(table.header) - 1  # margins are said above, and would be too much for 80 characters

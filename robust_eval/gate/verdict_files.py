@@ -2,7 +2,8 @@
 
 import json
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -12,12 +13,21 @@ from robust_eval.gate.single_facts import Fact, SingleFacts
 from robust_eval.metric.presentation import Cell, Table
 from robust_eval.report.comparison_tables import shortened
 from robust_eval.report.markdown import escaped, section
-from robust_eval.report.page import template
+from robust_eval.report.page import drawing, template
+from robust_eval.runs.finished_runs import setting_value
+from robust_eval.runtime.process import origin
 from robust_eval.runtime.text import number, printable, signed
+from robust_eval.stats.estimate import Estimate
 
 VERDICT, JUNIT, SUMMARY_PAGE, PAGE = "verdict.json", "junit.xml", "verdict.md", "verdict.html"
+FIGURE = "margins"
+"""Name of the figure's files without suffix."""
 MAX_LISTED = 50
 """Single facts of a kind in Markdown and the page; verdict.json has all."""
+READING = (
+    "The difference of each metric with its interval, and the zone beyond its margin; to the right is better. A metric "
+    "passes if it has enough facts and its interval is outside the zone."
+)
 DECIDE_NOTHING = "Single facts are listed and decide nothing."
 _NO_FACTS = SingleFacts([], [], [], "")
 
@@ -25,7 +35,7 @@ _NO_FACTS = SingleFacts([], [], [], "")
 @dataclass(frozen=True)
 class Report:
     """Content of the files. ``question_counts`` are the numbers of sampled and of skipped questions of a gate with
-    early stopping.
+    early stopping; ``differing`` are the settings that differ, with the values of baseline and candidate.
     """
 
     decision: Decision
@@ -36,6 +46,7 @@ class Report:
     shared: int = 0
     facts: SingleFacts = _NO_FACTS
     question_counts: tuple[int, int] | None = None
+    differing: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
     @property
     def headline(self) -> str:
@@ -45,7 +56,17 @@ class Report:
             return f"FAIL: the candidate is worse by more than the margin in {' and '.join(failed)}."
         if self.decision.outcome == "PASS":
             return "PASS: the candidate may replace the baseline."
+        undecided = [each.label for each in self.decision.figures if each.outcome == "INCONCLUSIVE"]
+        if 0 < len(undecided) < len(self.decision.figures):
+            verb = "is" if len(undecided) == 1 else "are"
+            return f"INCONCLUSIVE: {' and '.join(undecided)} {verb} not decided."
         return "INCONCLUSIVE: nothing is decided."
+
+    @property
+    def exit_status(self) -> str:
+        """Sentence on the exit status."""
+        meanings = ", ".join(f"{status} {outcome}" for outcome, status in STATUS.items())
+        return f"Exit status: {STATUS[self.decision.outcome]} ({meanings})."
 
     @property
     def saved(self) -> str:
@@ -64,14 +85,43 @@ class Report:
 def write_verdict(report: Report, folder: Path, each_fact: bool) -> None:
     """Write all files into the folder; with ``each_fact``, JUnit also has a test case for each changed fact."""
     folder.mkdir(parents=True, exist_ok=True)
+    svg = _save_margins(report, folder / FIGURE)
+    page = template("gate.html.jinja").render(
+        report=report,
+        drawing=drawing(svg, FIGURE) if svg else "",
+        caption="Differences against their margins",
+        reading=READING,
+        tables=tables(report),
+        fact_tables=fact_tables(report),
+        decide_nothing=DECIDE_NOTHING,
+        origin=origin(None),
+    )
     texts = {
         VERDICT: json.dumps(as_json(report), indent=2) + "\n",
         JUNIT: junit(report, each_fact),
         SUMMARY_PAGE: markdown(report),
-        PAGE: template("gate.html.jinja").render(report=report, tables=tables(report), decide_nothing=DECIDE_NOTHING),
+        PAGE: page,
     }
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")
+
+
+def _save_margins(report: Report, file: Path) -> Path | None:
+    """Draw the differences against their margins; return the SVG file, or None if no metric has an interval."""
+    from robust_eval.plot.figure_files import save  # matplotlib takes half a second to import
+    from robust_eval.plot.run_comparison import Judgement, margins
+    from robust_eval.plot.style import figure
+
+    judgements = {
+        each.label: Judgement(Estimate(each.difference, each.low, each.high), each.margin, _outcome(report, each))
+        for each in report.decision.figures
+        if not math.isnan(each.low)
+    }
+    if not judgements:
+        return None
+    with figure() as (canvas, axes):
+        margins(axes, judgements, f"candidate − baseline, mean with {100 * report.level:g} % interval")
+        return save(canvas, file)
 
 
 def as_json(report: Report) -> dict[str, Any]:
@@ -87,6 +137,9 @@ def as_json(report: Report) -> dict[str, Any]:
         "baseline": {"run": report.baseline, "model": report.models[0]},
         "candidate": {"run": report.candidate, "model": report.models[1]},
         "shared_questions": report.shared,
+        "settings": {
+            name: [setting_value(name, value) for value in values] for name, values in report.differing.items()
+        },
         "asked": None
         if report.question_counts is None
         else dict(zip(("taken", "left"), report.question_counts, strict=True)),
@@ -136,24 +189,39 @@ def markdown(report: Report) -> str:
     """Return the Markdown: the verdict, its reasons, the table of figures, the changed facts."""
     head = [
         f"# {escaped(report.headline)}",
-        *(escaped(each) for each in (report.saved, *report.decision.reasons) if each),
+        *(escaped(each) for each in (report.saved, *report.decision.reasons, report.exit_status) if each),
     ]
     sections = ["\n\n".join(head)]
-    for place, table in enumerate(tables(report)):
-        sections += [DECIDE_NOTHING] if place == 1 else []
+    for table in tables(report):
+        sections += section(table)
+    listed = fact_tables(report)
+    sections += [DECIDE_NOTHING] if listed else []
+    for table in listed:
         sections += section(table)
     return "\n\n".join(sections) + "\n"
 
 
 def tables(report: Report) -> list[Table]:
-    """Return the figures and the single facts as tables for people, a row for each figure."""
-    header = ["figure", "verdict", "facts", "baseline", "candidate", "difference", "margin"]
+    """Return, for people, the judged figures, a row for each, and the settings that differ."""
+    header = ["metric", "verdict", "facts", "baseline", "candidate", "difference", "margin"]
     rows = [[Cell(each.label), Cell(_outcome(report, each)), *_numbers(each)] for each in report.decision.figures]
-    names = {"forgotten": "Facts that were forgotten", "found": "Facts that were found", "less firm": "Facts less firm"}
     level = f"{100 * report.level:g} % intervals, of the facts at which both runs have the figure."
-    text_tables = [
-        Table("Figures", header, rows, 2, " ".join([level, *map(_mcnemar, report.decision.figures)]).strip())
+    note = " ".join([level, *map(_mcnemar, report.decision.figures)]).strip()
+    settings = [
+        [Cell(name), *(Cell(setting_value(name, value)) for value in values)]
+        for name, values in report.differing.items()
     ]
+    all_tables = [
+        Table("Metrics", header, rows, 2, note),
+        Table("Settings that differ", ["setting", "baseline", "candidate"], settings, 3),
+    ]
+    return [table for table in all_tables if table.rows]
+
+
+def fact_tables(report: Report) -> list[Table]:
+    """Return the single facts that changed as tables for people."""
+    names = {"forgotten": "Facts that were forgotten", "found": "Facts that were found", "less firm": "Facts less firm"}
+    text_tables = []
     for kind, facts in _facts_by_kind(report).items():
         columns = ["question", "baseline", "candidate", *(["why"] if kind == "less firm" else [])]
         cells = [
@@ -164,7 +232,7 @@ def tables(report: Report) -> list[Table]:
         note = " ".join(filter(None, [more, report.facts.note if kind == "less firm" else ""]))
         if cells:
             text_tables.append(Table(f"{names[kind]}: {len(facts):,}", columns, cells, len(columns), note))
-    return [table for table in text_tables if table.rows]
+    return text_tables
 
 
 def _outcome(report: Report, judged: Judged) -> str:

@@ -2,9 +2,9 @@
 
 import math
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain, cycle
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -12,7 +12,7 @@ from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
 
 from robust_eval.metric.metric_spec import STEPS, MetricSpec
-from robust_eval.plot.colours import BLUE, GREY, QUALITATIVE
+from robust_eval.plot.colours import BLUE, GREY, QUALITATIVE, RED
 from robust_eval.plot.figure_registry import run_figure
 from robust_eval.plot.frs_figures import (
     FactAccuracy,
@@ -23,6 +23,7 @@ from robust_eval.plot.frs_figures import (
     draw_plane,
 )
 from robust_eval.plot.style import (
+    band,
     draw_survival,
     legend_outside,
     panels,
@@ -111,18 +112,56 @@ def differences(axes: Axes, comparisons: Mapping[str, Difference], label: str, t
 
 
 def intervals(axes: Axes, estimates: Mapping[str, Estimate], label: str, title: str) -> None:
-    """Draw estimates with their 95 % intervals, one below the other, in the order from the top."""
+    """Draw estimates with their 95 % intervals, one below the other, in the order from the top, each under its name."""
     value, errors = values_and_whiskers(estimates.values())
-    at = np.arange(len(estimates))
-    axes.errorbar(value, at, xerr=errors, fmt="o", color=BLUE, markersize=5, capsize=2)
-    words = ["\n".join(textwrap.wrap(name, 40, max_lines=3, placeholder=" …")) for name in estimates]
-    axes.set_yticks(at, words, fontsize=9, parse_math=False)
-    axes.set(xlabel=label, ylim=(len(estimates) - 0.5, -0.5))
-    axes.set_title(title, parse_math=False)
-    fig = root(axes)
-    width, _ = fig.get_size_inches()
-    lines = sum(word.count("\n") + 2 for word in words)
-    fig.set_size_inches(width + 2.6, 0.16 * lines + 1.4)
+    axes.errorbar(value, np.arange(len(estimates)), xerr=errors, fmt="o", color=BLUE, markersize=5, capsize=2)
+    _label_rows(axes, list(estimates), label, title)
+
+
+class Judgement(NamedTuple):
+    """Difference of a candidate from its baseline, its non-inferiority margin, and the verdict on it."""
+
+    difference: Estimate
+    margin: float
+    verdict: str
+
+
+_VERDICTS = {"PASS": (BLUE, "o"), "FAIL": (RED, "X")}
+"""Colour and marker of a verdict; any other is grey and a diamond."""
+
+
+def margins(axes: Axes, judgements: Mapping[str, Judgement], label: str) -> None:
+    """Draw differences with their intervals, one below the other, each with its verdict and the zone beyond its margin:
+    a metric passes if its interval is outside.
+    """
+    value, errors = values_and_whiskers(each.difference for each in judgements.values())
+    worst = min(np.nanmin(value - errors[0]), *(-each.margin for each in judgements.values()))
+    best = max(np.nanmax(value + errors[1]), 0.0)
+    room = 0.06 * (best - worst)
+    axes.axvline(0, color=GREY, linewidth=1)
+    for row, each in enumerate(judgements.values()):
+        colour, marker = _VERDICTS.get(each.verdict, (GREY, "D"))
+        zone = band(GREY, 0.1) | {"label": "worse by more than the margin" if row == 0 else ""}
+        axes.fill_betweenx([row - 0.2, row + 0.3], worst - room, -each.margin, **zone)
+        bars = [[distance] for distance in errors[:, row]]
+        axes.errorbar(value[row], row, xerr=bars, fmt=marker, color=colour, markersize=7, capsize=3, linewidth=2)
+    axes.set_xlim(worst - room, best + room)
+    _label_rows(axes, [f"{name}: {each.verdict}" for name, each in judgements.items()], label, "")
+    legend_outside(root(axes), *axes.get_legend_handles_labels(), "outside lower center")
+
+
+def _label_rows(axes: Axes, names: Sequence[str], label: str, title: str) -> None:
+    """Write a name above each row, so that the rows have the whole width, and fit the height of the figure."""
+    words = ["\n".join(textwrap.wrap(name, 56, max_lines=2, placeholder=" …")) for name in names]
+    height = 0.17 * (max(word.count("\n") for word in words) + 1) + 0.25
+    for row, word in enumerate(words):
+        place = 0.01, row - 0.13 / height
+        axes.text(*place, word, fontsize=9, va="bottom", parse_math=False, transform=axes.get_yaxis_transform())
+    axes.set(yticks=[], ylim=(len(words) - 0.5, 0.15 / height - 1))
+    axes.tick_params(axis="x", labelsize=9)
+    axes.set_xlabel(label, fontsize=10, parse_math=False)
+    axes.set_title("\n".join(textwrap.wrap(title, 48)), fontsize=11, parse_math=False)
+    root(axes).set_size_inches(4.8, height * len(words) + 1.2)
 
 
 def _draw_groups(axes: Axes, figures: Mapping[str, Mapping[str, Estimate]]) -> list[str]:

@@ -17,6 +17,7 @@ from robust_eval.report.opening import Ranking, explanations, opening
 from robust_eval.report.page import drawing, template
 from robust_eval.report.wording import few
 from robust_eval.runs.comparison import Comparison
+from robust_eval.runtime.process import origin
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.significance import Difference, LogRank
 from robust_eval.tracking.run_folder import COMPARISON_PAGE, QUESTIONS
@@ -32,9 +33,11 @@ def write_comparison(compared: Comparison, folder: Path) -> None:
     figures = save_comparison_figures(compared, folder / "figures")
     tables = list(comparison_tables(compared))
     verdicts, rankings = opening(compared)
+    scope, *remarks = _scope(compared)
     page = template("comparison.html.jinja").render(
-        verdicts=verdicts,
-        what=_scope(compared),
+        scope=scope,
+        said=[*verdicts, *remarks],
+        origin=origin(None),
         rankings=[_ranked(compared, ranking, folder) for ranking in rankings],
         address=partial(_address, folder=folder),
         script=files("robust_eval.report").joinpath("comparison.js").read_text(encoding="utf-8"),

@@ -76,6 +76,7 @@ def write_page(result: Result, figures: Sequence[SavedFigure], path: Path) -> No
     }
     page = template("page.html.jinja").render(
         result=result,
+        origin=result.origin,
         headline=sentence(result),
         asked_words=asked_words(result),
         claims=claims(result),

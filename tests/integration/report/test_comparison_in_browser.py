@@ -100,7 +100,7 @@ def test_the_page_opens_with_the_verdict_and_fits_a_phone(browser: Browser, tmp_
         assert heading.inner_text().startswith("FAIL: the candidate is worse by more than the margin in knowledge")
         assert heading.bounding_box()["y"] < 100  # type: ignore[index]
         assert opened.page.get_by_role("heading", level=2).all_inner_texts() == [
-            "Figures",
+            "Metrics",
             "Facts that were forgotten: 30",
         ]
         assert opened.page.evaluate("document.documentElement.scrollWidth") <= width

@@ -26,7 +26,8 @@ def written(tmp_path: Path, each_fact: bool = False, text: str = "") -> Path:
     shared = refuse_incomparable(one, other)
     decision = decide(one, other, differences(one, other, shared, GateSettings()), GateSettings())
     facts = single_facts(one, other, shared)
-    report = Report(decision, "one", "other", (one.model, other.model), 0.95, len(shared), facts, (150, 50))
+    changed = {"model.generation.top_k": [None, 50]}
+    report = Report(decision, "one", "other", (one.model, other.model), 0.95, len(shared), facts, (150, 50), changed)
     write_verdict(report, tmp_path / "out", each_fact)
     return tmp_path / "out"
 
@@ -36,6 +37,7 @@ def test_the_json_holds_the_verdict_and_every_fact_that_changed(tmp_path: Path):
     assert (found["outcome"], found["status"], found["identical"], found["level"]) == ("INCONCLUSIVE", 3, False, 0.95)
     assert found["baseline"] == {"run": "one", "model": "m"}
     assert found["asked"] == {"taken": 150, "left": 50}
+    assert found["settings"] == {"model.generation.top_k": ["none", "50"]}
     assert [each["name"] for each in found["figures"]] == ["accuracy.greedy", "frs.d1"]
     assert found["figures"][0]["difference"] == pytest.approx(-0.05)
     assert [fact["question_id"] for fact in found["facts"]["forgotten"]] == [f"q{number}" for number in range(30)]
@@ -92,8 +94,8 @@ class Cells(HTMLParser):
 
 def test_hostile_text_is_text_everywhere(tmp_path: Path):
     folder = written(tmp_path, each_fact=True, text=HOSTILE)
-    texts = {file.name: file.read_text() for file in folder.iterdir()}
-    assert sorted(texts) == ["junit.xml", "verdict.html", "verdict.json", "verdict.md"]
+    texts = {file.name: file.read_text() for file in folder.iterdir() if file.suffix != ".png"}
+    assert sorted(texts) == ["junit.xml", "margins.svg", "verdict.html", "verdict.json", "verdict.md"]
     for text in texts.values():
         assert not {"\x1b", "\x00", "\ufffe", "‮"} & set(text)
     assert "script" not in Cells(texts["verdict.html"]).tags
@@ -106,7 +108,7 @@ def test_the_markdown_is_a_table_in_a_renderer(tmp_path: Path):
     text = (written(tmp_path, text=HOSTILE) / "verdict.md").read_text()
     html = markdown.render(text)
     assert text.startswith("# INCONCLUSIVE: nothing is decided.\n")
-    assert html.count("<table>") == 3
+    assert html.count("<table>") == 4
     assert "<td>knowledge (accuracy of all greedy answers)</td>" in html
     assert "<script>" not in html
     assert "<a " not in html
@@ -114,7 +116,8 @@ def test_the_markdown_is_a_table_in_a_renderer(tmp_path: Path):
 
 def test_the_page_opens_with_the_verdict(tmp_path: Path):
     page = (written(tmp_path) / "verdict.html").read_text()
-    assert page.split("<main>")[1].lstrip().startswith("<h1>INCONCLUSIVE: nothing is decided.</h1>")
+    assert re.findall("<h1>(.*)</h1>", page) == ["INCONCLUSIVE: nothing is decided."]
+    assert "Exit status: 3 (0 PASS, 1 FAIL, 3 INCONCLUSIVE)." in page
     assert "50 were left unasked (25% saved)" in page
 
 

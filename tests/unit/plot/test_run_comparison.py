@@ -130,6 +130,26 @@ def test_differences_are_drawn_from_the_top_with_their_intervals_beside_zero():
         ]
 
 
+def test_a_verdict_is_seen_without_colour_and_only_a_metric_that_fails_is_whole_in_the_zone_beyond_its_margin():
+    judgements = {
+        "knowledge": plot.Judgement(Estimate(-0.25, -0.375, -0.125), 0.0625, "FAIL"),
+        "firmness": plot.Judgement(Estimate(0.0, -0.03125, 0.03125), 0.0625, "PASS"),
+        "speed": plot.Judgement(Estimate(0.0, -0.5, 0.5), 0.0625, "INCONCLUSIVE"),
+    }
+    with figure() as (_, axes):
+        plot.margins(axes, judgements, "candidate − baseline")
+        named = [text.get_text() for text in axes.texts]
+        assert named == ["knowledge: FAIL", "firmness: PASS", "speed: INCONCLUSIVE"]
+        bars = [each for each in axes.containers if isinstance(each, ErrorbarContainer)]
+        assert (
+            len({each.lines[0].get_marker() for each in bars}) == len({each.lines[0].get_color() for each in bars}) == 3
+        )
+        edges = [zone.get_paths()[0].get_extents().x1 for zone in axes.collections if zone.get_label() != "_none"][:1]
+        assert edges == [-0.0625]
+        ends = [each.lines[2][0].get_segments()[0][:, 0].tolist() for each in bars]
+        assert [end < -0.0625 for _, end in ends] == [True, False, False]
+
+
 @pytest.mark.parametrize(
     ("limits", "ends"),
     [
