@@ -20,6 +20,7 @@ from robust_eval.plot.figure_files import save
 from robust_eval.plot.figure_registry import registered
 from robust_eval.plot.frs_figures import FactAccuracy, Facts, certainty_bins, draw_densities, firmest_first
 from robust_eval.plot.style import figure
+from robust_eval.report.comparison_tables import best_runs
 from robust_eval.report.opening import SHARED_LETTER, letters
 from robust_eval.runs.comparison import Comparison
 from robust_eval.runs.finished_runs import FinishedRun
@@ -100,18 +101,23 @@ def _drawings(compared: Comparison) -> Iterator[Drawing]:
 
 
 def _headline(compared: Comparison) -> Iterator[Drawing]:
-    """Yield the headline figure of all measurements that have it, with the letters of their significance groups."""
+    """Yield the headline figure of the measurements that have it, of many the best, with the letters of their
+    significance groups.
+    """
     name = next((pair.headline for pair in compared.pairs if pair.headline), "")
-    groups = letters(compared)
-    estimates = {
-        f"{label} ({groups[place]})" if groups else label: run.figures[name]
-        for place, (label, run) in enumerate(zip(compared.names.whole, compared.measurements, strict=True))
-        if name in run.figures
-    }
-    if len(estimates) < 2:
+    groups, labels = letters(compared), compared.names.whole
+    measured = [place for place, run in enumerate(compared.measurements) if name in run.figures]
+    if len(measured) < 2:
         return
+    estimates = {
+        f"{labels[place]} ({groups[place]})" if groups else labels[place]: compared.measurements[place].figures[name]
+        for place in best_runs(compared, compared.measurements, name)
+        if place in measured
+    }
     label = compared.words(name)
     caption = f"{label[:1].upper()}{label[1:]}, by run"
+    if len(estimates) < len(measured):
+        caption += f", the best {len(estimates)} of {len(measured)}"
     reading = "Each run with its 95 % interval."
     if groups:
         reading += f" {SHARED_LETTER}"

@@ -1,8 +1,7 @@
 """Tables of a comparison, for people."""
 
 import math
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from robust_eval.metric.frs_tables import PAPER_N, cut_size
@@ -11,6 +10,7 @@ from robust_eval.metric.presentation import Cell, Table
 from robust_eval.report.opening import SHARED_LETTER, letters
 from robust_eval.report.wording import type_name
 from robust_eval.runs.comparison import Comparison, Pair
+from robust_eval.runs.finished_runs import FinishedRun
 from robust_eval.runs.shared_questions import SharedQuestions
 from robust_eval.runtime.text import number, signed
 from robust_eval.stats.estimate import UNDEFINED, Estimate, bounds, interval
@@ -57,9 +57,7 @@ def opening_table(
     and the letters of their significance groups.
     """
     headings = dict(islice(_short_headings(compared).items(), max_figures))
-    places = list(range(len(compared.runs)))
-    if max_runs is not None and len(places) > max_runs and headings:
-        places = sorted(sorted(places, key=partial(_place, compared, next(iter(headings))))[:max_runs])
+    places = best_runs(compared, compared.runs, next(iter(headings), ""), max_runs)
     groups = letters(compared) if len(compared.runs) == len(compared.measurements) else {}
     rows = [
         [
@@ -79,12 +77,20 @@ def opening_table(
     return Table(title, header, rows, 2 if groups else 1, " ".join(notes))
 
 
-def _place(compared: Comparison, figure: str, place: int) -> float:
-    """Return the sort key of a run by a figure, the best first; those without it come last."""
-    value = compared.runs[place].figures.get(figure, UNDEFINED).value
+def best_runs(
+    compared: Comparison, runs: Sequence[FinishedRun], figure: str, max_runs: int | None = MAX_RUNS
+) -> list[int]:
+    """Return the indices of runs in their order; of more than ``max_runs`` only the best by a figure, those without it
+    last.
+    """
     about = compared.about(figure)
-    ahead = value if about is not None and about.more_is_better is False else -value
-    return math.inf if math.isnan(value) else ahead
+    sign = 1 if about is not None and about.more_is_better is False else -1
+
+    def rank(place: int) -> float:
+        value = runs[place].figures.get(figure, UNDEFINED).value
+        return math.inf if math.isnan(value) else sign * value
+
+    return sorted(sorted(range(len(runs)), key=rank)[:max_runs])
 
 
 def _short_headings(compared: Comparison) -> dict[str, str]:

@@ -177,7 +177,7 @@ function answersOf(name, answers, wordings, row) {
     element(
       "tr",
       {},
-      element("th", { scope: "row", colspan: before }, place ? "" : "all answers"),
+      place ? element("td", { colspan: before }) : element("th", { scope: "row", colspan: before }, "all answers"),
       element("td", {}, verdict(judgement)),
       ...counts.map((value, t) => element("td", { class: "number", "data-at": at[t] }, value)),
     ),

@@ -1,5 +1,6 @@
 """The page that compares runs, and that of a verdict, opened in a browser."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -81,6 +82,27 @@ def test_the_comparison_opens_without_trouble_fits_the_screen_and_is_accessible(
     assert cells.count() > 20
     assert cells.evaluate_all("(cells) => Math.max(...cells.map((each) => each.offsetHeight))") < 250
     page.close()
+
+
+@pytest.mark.slow
+def test_a_comparison_of_twelve_runs_fits_the_screen_is_accessible_and_draws_the_runs_of_its_table(
+    browser: Browser, comparison: Path, tmp_path: Path
+):
+    one = comparison.parents[1] / "one" / "run"
+    for number in range(12):
+        shutil.copytree(one, tmp_path / f"{number}")
+        config = (one / "config.yaml").read_text().replace("name: one", f"name: model {number}")
+        (tmp_path / f"{number}" / "config.yaml").write_text(config)
+    write_comparison(compare([read_run(tmp_path / f"{number}") for number in range(12)]), tmp_path / "all")
+    opened = Opened(browser, tmp_path / "all" / "comparison.html", NARROW)
+    assert opened.page.evaluate("document.documentElement.scrollWidth") == NARROW
+    assert opened.violations() == []
+    assert hardly_seen(opened.page) == []
+    table = opened.page.get_by_role("region", name="12 runs").locator("tbody th").all_inner_texts()
+    drawn = opened.page.locator(".opening svg text").all_text_contents()
+    assert len(table) == 6
+    assert [text.strip().partition(" (")[0] for text in drawn if text.strip().startswith("model")] == table
+    opened.page.close()
 
 
 def test_the_page_opens_with_the_verdict_and_fits_a_phone(browser: Browser, tmp_path: Path):
