@@ -9,7 +9,7 @@ from robust_eval.cli.arguments import add_output, add_tracker, command_parser
 from robust_eval.error import UserError, first_line
 from robust_eval.plot.figure_registry import registered
 from robust_eval.report.comparison_page import write_comparison
-from robust_eval.report.figures import save_entries
+from robust_eval.report.figures import save_entries, save_for_paper
 from robust_eval.report.terminal import print_comparison, print_figures, terminal
 from robust_eval.report.wording import headline_of_finished
 from robust_eval.runs.comparison import compare
@@ -67,16 +67,27 @@ def plot() -> None:
     """Draw the figures of the run that the arguments name, and those of the method, and say where they lie."""
     parser = command_parser("plot", "All figures of a finished run.")
     parser.add_argument("run", type=Path, metavar="RUN", help="folder of a finished run")
-    add_output(parser, "where they are written; by default RUN/figures")
+    parser.add_argument(
+        "--style",
+        choices=("report", "paper"),
+        default="report",
+        help="paper: without titles, as wide as a column, 300 dpi, SVG and PDF with embedded fonts, and captions",
+    )
+    add_output(parser, "where they are written; by default RUN/figures, in the style of a paper RUN/figures/paper")
     arguments = parser.parse_args()
-    folder = arguments.output or arguments.run / "figures"
+    paper = arguments.style == "paper"
+    figures = arguments.run / "figures"
+    folder = arguments.output or (figures / "paper" if paper else figures)
     with command():
-        if arguments.output is None and any(path.is_symlink() for path in (folder, *folder.rglob("*"))):
-            raise UserError(f"{folder} holds a link, and no folder is trusted to say where files go: name --output")
+        if arguments.output is None and any(path.is_symlink() for path in (figures, *figures.rglob("*"))):
+            raise UserError(f"{figures} holds a link, and no folder is trusted to say where files go: name --output")
         run = read_findings(arguments.run)
         entries = [entry for entry in registered() if entry.allowed is None or entry.allowed(run)]
         try:
-            save_entries(entries, run, folder)
+            if paper:
+                save_for_paper(entries, run, folder, _subject(read_run(arguments.run)))
+            else:
+                save_entries(entries, run, folder)
         except OSError as problem:
             raise UserError(f"the figures cannot be written to {folder}: {first_line(problem)}") from problem
         Console().print(f"figures: {folder}")
@@ -90,6 +101,10 @@ def show() -> None:
     arguments = parser.parse_args()
     with command():
         run = read_run(arguments.run)
-        kept = int(run.kept().sum())
-        title = f"{run.settings['model.name']} on {run.settings['dataset.name']}: {kept} of {run.asked} questions kept"
-        print_figures(title, headline_of_finished(run), arguments.run, terminal(), arguments.all)
+        print_figures(_subject(run), headline_of_finished(run), arguments.run, terminal(), arguments.all)
+
+
+def _subject(run: FinishedRun) -> str:
+    """Return the model and the data of a run, and its numbers of questions."""
+    kept = int(run.kept().sum())
+    return f"{run.settings['model.name']} on {run.settings['dataset.name']}: {kept} of {run.asked} questions kept"

@@ -19,11 +19,11 @@ _PATH = re.compile(r' (?:d|width|height|transform)="[^"]*"')
 _BEYOND_A_HUNDREDTH = re.compile(r"(\.\d\d)\d+| (?=\n)")
 
 
-def save(fig: Figure, path: Path) -> Path:
-    """Write a figure as PNG, on white, and as transparent SVG (:mod:`robust_eval.plot.style`); return the path of the
-    SVG.
+def save(fig: Figure, path: Path, pdf: bool = False) -> Path:
+    """Write a figure as PNG, on white, as transparent SVG (:mod:`robust_eval.plot.style`), and as ``pdf``; return the
+    path of the SVG.
 
-    Equal figures give equal files. Text of the SVG stays text.
+    Equal figures give equal files. Text of the SVG stays text, except in the style of a paper.
     """
     _make_printable(fig)
     layout = fig.get_layout_engine()
@@ -31,6 +31,8 @@ def save(fig: Figure, path: Path) -> Path:
     layout.execute(fig)
     fig.set_layout_engine(None)  # it is laid out: with an engine, each file would be drawn twice
     fig.savefig(path.with_suffix(".png"))
+    if pdf:
+        fig.savefig(path.with_suffix(".pdf"), metadata={"CreationDate": None})
     without = dict.fromkeys(("Creator", "Date", "Format", "Type"))
     drawing = io.StringIO()
     fig.savefig(drawing, format="svg", transparent=True, metadata=without, dpi=100)

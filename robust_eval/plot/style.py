@@ -17,6 +17,7 @@ in greyscale.
 """
 
 import math
+import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
@@ -27,6 +28,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.legend import Legend
+from matplotlib.text import Text
 
 from robust_eval.plot.colours import GREY, INKS
 from robust_eval.stats.estimate import Estimate
@@ -57,12 +59,45 @@ _SETTINGS: dict[Any, Any] = {
 }
 
 
+PAPER_FONT, COLUMN, TWO_COLUMNS = 8, 3.3, 6.9
+"""Largest font of a figure in a paper, in points; widths of one and of two columns, in inches."""
+_PAPER_SETTINGS: dict[Any, Any] = {
+    "savefig.dpi": 300,
+    "font.size": PAPER_FONT,
+    "lines.linewidth": 1.2,
+    "svg.fonttype": "path",
+    "pdf.fonttype": 42,  # fonts are embedded
+}
+
+
 @contextmanager
-def figure() -> Iterator[tuple[Figure, Axes]]:
-    """Open a figure with one pair of axes in the common style."""
-    with rc_context(_SETTINGS):
+def figure(paper: bool = False) -> Iterator[tuple[Figure, Axes]]:
+    """Open a figure with one pair of axes in the common style, or in that of a ``paper``."""
+    with rc_context(_SETTINGS | (_PAPER_SETTINGS if paper else {})):
         fig = Figure(layout="constrained")
         yield fig, fig.subplots()
+
+
+def fit_column(fig: Figure) -> None:
+    """Make a figure as wide as one column of a paper, or as two if it has several panels side by side, with no font
+    larger than that of the style; wrap the labels and the legends that are too long.
+    """
+    width, height = fig.get_size_inches()
+    fitted = COLUMN if width < 7.5 else TWO_COLUMNS
+    fig.set_size_inches(fitted, height * min(1.0, 1.2 * fitted / width))
+    for axes in fig.axes:
+        for label in (axes.xaxis.label, axes.yaxis.label):
+            label.set_text(textwrap.fill(label.get_text(), 34))
+        if legend := axes.get_legend():
+            handles, words = axes.get_legend_handles_labels()
+            if words != (shown := [text.get_text() for text in legend.get_texts()]):
+                handles, words = [each for each in legend.legend_handles if each], shown
+            columns = max(1, int(fitted / (0.5 + 0.07 * max(map(len, words)))))
+            legend.remove()
+            fig.legend(handles, words, loc="outside lower center", ncols=columns, frameon=False)
+    for text in fig.findobj(Text):
+        assert isinstance(text, Text)
+        text.set_fontsize(min(text.get_fontsize(), PAPER_FONT))
 
 
 def band(colour: str, opacity: float = 0.2) -> dict[str, Any]:

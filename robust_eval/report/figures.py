@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from robust_eval.plot.figure_registry import CATALOGUE, RegisteredFigure, registered
+from robust_eval.report.markdown import escaped
 from robust_eval.runs.findings import Findings, findings
 from robust_eval.tracking.result import Result
 
@@ -25,6 +26,28 @@ def save_figures(result: Result, folder: Path) -> list[SavedFigure]:
     run = findings(result)
     registered()
     return save_entries([entry for entry in CATALOGUE if entry.allowed and entry.allowed(run)], run, folder)
+
+
+def save_for_paper(entries: Iterable[RegisteredFigure], run: Findings, folder: Path, subject: str) -> None:
+    """Draw registered figures without title into ``folder``, as wide as a column, as PNG of 300 dpi, SVG and PDF, and
+    write their captions with the ``subject`` (model, data and n) into ``captions.md``.
+    """
+    from robust_eval.plot.figure_files import save
+    from robust_eval.plot.style import figure, fit_column
+
+    folder.mkdir(parents=True, exist_ok=True)
+    captions = []
+    for entry in entries:
+        with figure(paper=True) as (canvas, axes):
+            entry.draw(canvas if entry.whole else axes, run)
+            title = canvas.get_suptitle() if entry.whole else axes.get_title()
+            canvas.suptitle("") if entry.whole else axes.set_title("")
+            fit_column(canvas)
+            save(canvas, folder / entry.name, pdf=True)
+        about = "" if entry.allowed is None else f"{subject}. "
+        caption = f"{' '.join(title.split()) or entry.caption}. {about}{entry.shows} Source: {entry.source}."
+        captions.append(f"## {entry.name}\n\n{escaped(caption)}\n")
+    (folder / "captions.md").write_text("\n".join(captions), encoding="utf-8")
 
 
 def save_entries(entries: Iterable[RegisteredFigure], run: Findings, folder: Path) -> list[SavedFigure]:

@@ -139,6 +139,8 @@ def print_comparison(compared: Comparison, folder: Path, whole: bool = False) ->
     console.print(printed(table, min_width=longest))
     if len(table.rows) < len(compared.runs):
         console.print(f"{len(compared.runs) - len(table.rows)} more: robust-eval compare RUN … --all")
+    if hidden := [name for name in opening_table(compared).header if name not in table.header]:
+        console.print(f"not in this narrow window: {', '.join(hidden)}; --all prints all")
     if SHARED_LETTER in table.note:
         console.print(SHARED_LETTER)
     for text in opening(compared)[0]:

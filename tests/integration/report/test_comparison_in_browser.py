@@ -1,12 +1,12 @@
 """The page that compares runs, and that of a verdict, opened in a browser."""
 
-import shutil
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from browser import NARROW, WIDE, Opened
+from comparison_by_hand import SMALL, measured
 from contrast import hardly_seen
 from experiments import without_figures
 from gated import gated_run
@@ -84,16 +84,11 @@ def test_the_comparison_opens_without_trouble_fits_the_screen_and_is_accessible(
     page.close()
 
 
-@pytest.mark.slow
 def test_a_comparison_of_twelve_runs_fits_the_screen_is_accessible_and_draws_the_runs_of_its_table(
-    browser: Browser, comparison: Path, tmp_path: Path
+    browser: Browser, tmp_path: Path
 ):
-    one = comparison.parents[1] / "one" / "run"
-    for number in range(12):
-        shutil.copytree(one, tmp_path / f"{number}")
-        config = (one / "config.yaml").read_text().replace("name: one", f"name: model {number}")
-        (tmp_path / f"{number}" / "config.yaml").write_text(config)
-    write_comparison(compare([read_run(tmp_path / f"{number}") for number in range(12)]), tmp_path / "all")
+    runs = [measured(SMALL, model__name=f"model {number}") for number in range(12)]
+    write_comparison(compare(runs), tmp_path / "all")
     opened = Opened(browser, tmp_path / "all" / "comparison.html", NARROW)
     assert opened.page.evaluate("document.documentElement.scrollWidth") == NARROW
     assert opened.violations() == []

@@ -14,13 +14,17 @@ import pandas as pd
 import pytest
 from experiments import configuration, run_experiment
 from own_metric import Held
+from PIL import Image
 from tiny_model import save_tiny_model
 
 from robust_eval.cli.compare import plot, show
 from robust_eval.error import UserError
 from robust_eval.metric.frs_specs import FRS
+from robust_eval.plot import figure_files
 from robust_eval.plot.figure_files import save
 from robust_eval.plot.figure_registry import RegisteredFigure, registered
+from robust_eval.plot.style import COLUMN, TWO_COLUMNS
+from robust_eval.report.figures import save_for_paper
 from robust_eval.report.terminal import print_summary
 from robust_eval.report.wording import headline
 from robust_eval.runs.findings import findings, read_findings
@@ -192,6 +196,28 @@ def test_the_table_of_figures_fits_its_window(
     table, _, _ = capsys.readouterr().out.partition("└")
     assert max(map(len, table.splitlines()[1:])) <= columns
     assert "…" not in table
+
+
+def test_figures_of_a_paper_have_no_title_fit_its_columns_and_come_with_fonts_and_captions(
+    ran: tuple[Result, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    drawn = []
+    monkeypatch.setattr(figure_files, "save", lambda fig, *_, **__: drawn.append(fig) or save(fig, *_, **__))
+    wide = "reply_certainty_by_temperature"
+    names = ["accuracy_by_temperature", "frs_density", wide]
+    entries = [entry for entry in registered() if entry.name in names]
+    save_for_paper(entries, findings(ran[0]), tmp_path, "m on facts: 9 of 12 questions kept")
+    assert [fig.get_suptitle() for fig in drawn] == [""] * 3
+    assert all(axes.get_title() == "" for fig in drawn[:1] for axes in fig.axes)
+    for name in names:
+        with Image.open(tmp_path / f"{name}.png") as picture:
+            assert picture.width == pytest.approx(300 * (TWO_COLUMNS if name == wide else COLUMN), abs=1)
+        assert b"/FontFile2" in (tmp_path / f"{name}.pdf").read_bytes()
+        assert "<text" not in (tmp_path / f"{name}.svg").read_text()
+    captions = (tmp_path / "captions.md").read_text()
+    assert captions.startswith(
+        "## accuracy_by_temperature\n\nAccuracy against temperature. m on facts: 9 of 12 questions"
+    )
 
 
 def test_a_link_in_a_folder_does_not_say_where_figures_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys):

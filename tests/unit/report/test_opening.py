@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from comparison_by_hand import measured
+from comparison_by_hand import frs_runs, measured
 
 from robust_eval.report.comparison_tables import opening_table
 from robust_eval.report.opening import SHARED_LETTER, opening
@@ -154,6 +154,15 @@ def test_in_the_terminal_the_table_fits_and_names_the_flag_for_the_other_runs(
     whole, _, rest = capsys.readouterr().out.partition("┘\n")
     assert all(f"model {by}" in whole for by in range(8))
     assert "more" not in rest
+
+
+def test_a_narrow_terminal_says_which_figures_of_a_comparison_it_leaves_out(capsys, monkeypatch, tmp_path):
+    monkeypatch.setenv("COLUMNS", "60")
+    print_comparison(compare(frs_runs()), tmp_path)
+    assert "not in this narrow window: unbroken facts, greedy accuracy; --all prints all" in capsys.readouterr().out
+    monkeypatch.setenv("COLUMNS", "120")
+    print_comparison(compare(frs_runs()), tmp_path)
+    assert "not in this" not in capsys.readouterr().out
 
 
 def test_of_three_runs_each_pair_has_a_sentence_with_a_corrected_p_value():
