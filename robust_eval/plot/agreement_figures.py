@@ -85,7 +85,7 @@ def certainty_of_questions(axes: Axes, run: Findings) -> None:
                 label=f"{name} ({len(bins)})",
             )
         bottom += counts
-    axes.set(xlabel="normalised certainty of the raters $H_\\eta$", ylabel="questions", xlim=(0, 1))
+    axes.set(xlabel="normalised certainty of the raters", ylabel="questions", xlim=(0, 1))
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     axes.grid(visible=False, axis="x")
     axes.set_title("Certainty of each question's raters")

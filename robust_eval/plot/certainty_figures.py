@@ -57,14 +57,14 @@ def entropy_histogram(axes: Axes, entropies: Mapping[str, ArrayLike], max_entrop
     axes.grid(visible=False, axis="x")
     axes.set_title("Entropy of the answers to each question")
     fig = root(axes)
-    names = [textwrap.shorten(label, 70, placeholder=" …") for label in entropies]
+    names = [textwrap.shorten(label, 48, placeholder=" …") for label in entropies]
     width, height = fig.get_size_inches()
     fig.set_size_inches(width, height + 0.2 * len(names))
     if fig.get_layout_engine() is None:
         fig.set_layout_engine("constrained")
     bars = [bars.patches[0] for bars in axes.containers if isinstance(bars, BarContainer)]
     words = [f"{name} (n = {len(values)})" for name, values in zip(names, defined, strict=True)]
-    legend_outside(fig, bars, words, "outside lower center")
+    legend_outside(fig, bars, words)
 
 
 def _repeated(run: Findings) -> bool:
@@ -152,8 +152,8 @@ def by_category(
         title = textwrap.fill(f"{names.get(name, name)} (n = {is_defined.sum()})", 26, max_lines=4, placeholder=" …")
         panel.set_title(title, fontsize=10, parse_math=False)
     _colour_bar(fig, cells, fig.axes, 20 * math.ceil(len(grid) / columns))
-    fig.supxlabel("entropy of the answers H (nats)", fontsize=11)
-    fig.supylabel("error rate", fontsize=11)
+    fig.supxlabel("entropy of the answers H (nats)", fontsize=10)
+    fig.supylabel("error rate", fontsize=10)
 
 
 def _rounded(values: ArrayLike, maximum: float) -> Floats:
@@ -211,7 +211,7 @@ def _write_counts(axes: Axes, table: Floats, cells: QuadMesh, max_entropy: float
         if count:
             background = backgrounds[column, row]
             number = axes.text(
-                (column + 0.5) * max_entropy / BINS, (row + 0.5) / BINS, f"{count:.0f}", fontsize=8, zorder=3
+                (column + 0.5) * max_entropy / BINS, (row + 0.5) / BINS, f"{count:.0f}", fontsize=9, zorder=3
             )
             number.set(color=ink(background[:3]), ha="center", va="center")
             number.set_bbox({"facecolor": background, "edgecolor": "none", "pad": 0.6})

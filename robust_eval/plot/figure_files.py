@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.ticker import FuncFormatter
 
+from robust_eval.plot.style import wrap_words
 from robust_eval.runtime.text import printable_lines
 
 _RULE = re.compile(
@@ -25,6 +26,7 @@ def save(fig: Figure, path: Path, pdf: bool = False) -> Path:
 
     Equal figures give equal files. Text of the SVG stays text, except in the style of a paper.
     """
+    wrap_words(fig)
     _make_printable(fig)
     layout = fig.get_layout_engine()
     assert layout is not None

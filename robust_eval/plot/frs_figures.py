@@ -234,9 +234,9 @@ def reply_certainty_by_temperature(fig: Figure, run: Findings) -> None:
         panel.set(xlabel="", ylabel="", xticks=[0, 0.5, 1])
         panel.set_title(f"t = {level:g}", fontsize=10)
     grid[0].set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
-    fig.supxlabel("certainty (mean token probability of the reply)", fontsize=11)
-    fig.supylabel("share of replies", fontsize=11)
-    fig.suptitle("Certainty of right and wrong replies", fontsize=12)
+    fig.supxlabel("certainty (mean token probability of the reply)", fontsize=10)
+    fig.supylabel("share of replies", fontsize=10)
+    fig.suptitle("Certainty of right and wrong replies", fontsize=11)
     legend_outside(fig, *grid[0].get_legend_handles_labels())
 
 
@@ -312,7 +312,7 @@ def draw_entropies(axes: Axes, facts: Facts) -> None:
         label="mean ± standard error",
     )
     axes.set_xticks(levels, labels)
-    axes.set(xlabel="breaking temperature $t_b$", ylabel="initial entropy H (0 to 1)", ylim=(-0.02, 1.02))
+    axes.set(xlabel="breaking temperature", ylabel="initial entropy H (0 to 1)", ylim=(-0.02, 1.02))
 
 
 @run_figure(
@@ -354,7 +354,7 @@ def draw_plane(axes: Axes, facts: Facts, d: float) -> PathCollection:
         clip_on=False,  # clipped, each point takes half as much again in an SVG file
     )
     axes.set_yticks(levels, labels)
-    axes.set(xlabel="initial entropy H (0 to 1)", ylabel="breaking temperature $t_b$", xlim=(-0.02, 1.02))
+    axes.set(xlabel="initial entropy H (0 to 1)", ylabel="breaking temperature", xlim=(-0.02, 1.02))
     return points
 
 

@@ -39,7 +39,7 @@ from robust_eval.stats.significance import Difference
 
 Curves = Mapping[str, Mapping[float, Estimate]]
 """Label of each measurement, and its estimates by temperature or by d."""
-COLUMNS = 3
+COLUMNS = 2
 """Panels in a row."""
 T = TypeVar("T")
 
@@ -147,7 +147,7 @@ def margins(axes: Axes, judgements: Mapping[str, Judgement], label: str) -> None
         axes.errorbar(value[row], row, xerr=bars, fmt=marker, color=colour, markersize=7, capsize=3, linewidth=2)
     axes.set_xlim(worst - room, best + room)
     _label_rows(axes, [f"{name}: {each.verdict}" for name, each in judgements.items()], label, "")
-    legend_outside(root(axes), *axes.get_legend_handles_labels(), "outside lower center")
+    legend_outside(root(axes), *axes.get_legend_handles_labels())
 
 
 def _label_rows(axes: Axes, names: Sequence[str], label: str, title: str) -> None:
@@ -255,14 +255,14 @@ def _plain(label: str) -> str:
 
 
 def _legend(axes: Axes) -> None:
-    """Add a legend at the right of the axes, in a wider figure."""
+    """Add a legend below the axes, in a higher figure."""
     handles, labels = axes.get_legend_handles_labels()
-    words = ["\n".join(textwrap.wrap(label, 32, max_lines=3, placeholder=" …")) for label in labels]
+    words = ["\n".join(textwrap.wrap(label, 56, max_lines=3, placeholder=" …")) for label in labels]
     fig = root(axes)
     width, height = fig.get_size_inches()
-    lines = sum(word.count("\n") + 1.4 for word in words)
-    fig.set_size_inches(width + 2.6, max(height, 0.16 * lines + 0.4))
-    legend_outside(fig, handles, words)
+    legend = legend_outside(fig, handles, words)
+    rows = math.ceil(sum(word.count("\n") + 1 for word in words) / legend._ncols)  # type: ignore[attr-defined]
+    fig.set_size_inches(width, height + 0.17 * rows)
 
 
 def entropy_by_breaking_temperature(fig: Figure, measured: Mapping[str, Facts], title: str) -> None:
@@ -305,8 +305,8 @@ def accuracy_by_fact(fig: Figure, measured: Mapping[str, FactAccuracy], title: s
 
 def draw_panels(fig: Figure, measured: Mapping[str, T], draw: Callable[[Axes, T], object], title: str) -> list[Axes]:
     """Draw a panel for each measurement, with common labels of the axes and one legend."""
-    width = 2.6 if len(measured) >= COLUMNS else 3.4
-    grid = panels(fig, len(measured), COLUMNS, width=width, height=2.3)
+    width = 1.9
+    grid = panels(fig, len(measured), COLUMNS, width=width, height=2.1)
     legend: dict[str, object] = {}
     for panel, (label, each) in zip(grid, measured.items(), strict=True):
         draw(panel, each)
@@ -317,9 +317,9 @@ def draw_panels(fig: Figure, measured: Mapping[str, T], draw: Callable[[Axes, T]
         panel.set_title(_panel_label(label, width), fontsize=10, parse_math=False)
         if (panel_legend := panel.get_legend()) is not None:
             panel_legend.remove()
-    fig.supxlabel(across, fontsize=11)
-    fig.supylabel(up, fontsize=11)
-    fig.suptitle(textwrap.fill(title, int(9 * width * min(COLUMNS, len(measured)))), fontsize=12, parse_math=False)
+    fig.supxlabel(across, fontsize=10)
+    fig.supylabel(up, fontsize=10)
+    fig.suptitle(textwrap.fill(title, int(10 * width * min(COLUMNS, len(measured)))), fontsize=11, parse_math=False)
     if legend:
         legend_outside(fig, list(legend.values()), list(legend))
     return grid

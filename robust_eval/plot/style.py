@@ -20,7 +20,7 @@ import math
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from matplotlib import rc_context
@@ -36,17 +36,18 @@ from robust_eval.stats.interval import Floats
 
 OUTLINE: dict[str, Any] = {"edgecolors": GREY, "linewidths": 0.6}
 """Outline of marks on a scale of colours: its ends are as pale or as dark as a page may be."""
+WIDTH = 4.8
+"""Width of a figure in inches: on a phone its smallest font, of 9 points, can be read without scrolling."""
 MANY = 2000
 """Number of points beyond which a cloud is one picture within an SVG file: each as a shape takes a hundred bytes."""
 
-_Outside = Literal["outside right upper", "outside lower center"]
 _SETTINGS: dict[Any, Any] = {
-    "figure.figsize": (6.4, 4.2),
+    "figure.figsize": (WIDTH, 3.5),
     "figure.dpi": 150,
     "savefig.dpi": 150,
-    "font.size": 11,
+    "font.size": 10,
     "font.sans-serif": ["DejaVu Sans", "Verdana"],  # every text of an SVG file names them all
-    "axes.titlesize": 12,
+    "axes.titlesize": 11,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
@@ -79,25 +80,36 @@ def figure(paper: bool = False) -> Iterator[tuple[Figure, Axes]]:
 
 
 def fit_column(fig: Figure) -> None:
-    """Make a figure as wide as one column of a paper, or as two if it has several panels side by side, with no font
-    larger than that of the style; wrap the labels and the legends that are too long.
+    """Make a figure as wide as one column of a paper, or as two if it has panels side by side, with no font larger than
+    that of the style.
     """
     width, height = fig.get_size_inches()
-    fitted = COLUMN if width < 7.5 else TWO_COLUMNS
+    panels_side_by_side = len({axes.get_position().x0 for axes in fig.axes if axes.get_subplotspec()}) > 3
+    fitted = TWO_COLUMNS if panels_side_by_side else COLUMN
     fig.set_size_inches(fitted, height * min(1.0, 1.2 * fitted / width))
+    wrap_words(fig)
+    for text in fig.findobj(Text):
+        assert isinstance(text, Text)
+        text.set_fontsize(min(text.get_fontsize(), PAPER_FONT))
+
+
+def wrap_words(fig: Figure) -> None:
+    """Wrap titles and labels that are too long for a figure, and place the legends of its axes below, in as many
+    columns as fit.
+    """
+    width, height = fig.get_size_inches()
+    titled = [axes.title for axes in fig.axes if axes.get_title()]
+    for title in titled if len(titled) == 1 else []:
+        title.set_text("\n".join(textwrap.fill(line, int(9 * width)) for line in title.get_text().splitlines()))
     for axes in fig.axes:
-        for label in (axes.xaxis.label, axes.yaxis.label):
-            label.set_text(textwrap.fill(label.get_text(), 34))
+        for label, length in ((axes.xaxis.label, width), (axes.yaxis.label, height)):
+            label.set_text(textwrap.fill(label.get_text(), int(10 * length)))
         if legend := axes.get_legend():
             handles, words = axes.get_legend_handles_labels()
             if words != (shown := [text.get_text() for text in legend.get_texts()]):
                 handles, words = [each for each in legend.legend_handles if each], shown
-            columns = max(1, int(fitted / (0.5 + 0.07 * max(map(len, words)))))
             legend.remove()
-            fig.legend(handles, words, loc="outside lower center", ncols=columns, frameon=False)
-    for text in fig.findobj(Text):
-        assert isinstance(text, Text)
-        text.set_fontsize(min(text.get_fontsize(), PAPER_FONT))
+            legend_outside(fig, handles, words)
 
 
 def band(colour: str, opacity: float = 0.2) -> dict[str, Any]:
@@ -148,13 +160,14 @@ def panels(fig: Figure, number: int, columns: int, width: float, height: float) 
     """Return axes side by side with shared scales, in place of the former drawing, with ticks below the last of each
     column.
 
-    ``width`` and ``height`` are those of a panel, in inches; the figure's size follows.
+    ``width`` and ``height`` are those of a panel, in inches, or less if the figure would be wider than others.
     """
     columns = min(number, columns)
     rows = math.ceil(number / columns)
+    narrowed = min(1.0, (WIDTH - 1) / (width * columns))
     fig.clear()
     fig.set_layout_engine("constrained", wspace=0.06)
-    fig.set_size_inches(width * columns + 1.1, height * rows + 0.6)
+    fig.set_size_inches(width * narrowed * columns + 1, height * max(narrowed, 0.8) * rows + 0.6)
     grid = fig.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel().tolist()
     for panel in grid[number:]:
         panel.set_visible(False)
@@ -170,13 +183,17 @@ def root(axes: Axes) -> Figure:
     return fig
 
 
-def legend_outside(
-    fig: Figure, handles: Sequence[Any], words: Sequence[str], place: _Outside = "outside right upper"
-) -> Legend:
-    """Return a legend beside the axes of a whole figure, with literal text."""
-    legend = fig.legend(handles, words, loc=place, fontsize=9, frameon=False)
+def legend_outside(fig: Figure, handles: Sequence[Any], words: Sequence[str]) -> Legend:
+    """Return a legend below the axes and the common label of a whole figure, with literal text, in as many columns as
+    fit.
+    """
+    width, _ = fig.get_size_inches()
+    columns = max(1, int(width / (0.6 + 0.075 * max(map(len, words), default=1))))
+    legend = fig.legend(handles, words, loc="outside lower center", ncols=columns, fontsize=9, frameon=False)
     for text in legend.get_texts():
         text.set_parse_math(False)
+    if label := fig.get_supxlabel():  # empty lines keep the place of the legend free
+        fig.supxlabel(label + "\n " * (math.ceil(len(words) / columns) + 1), fontsize=10)
     return legend
 
 

@@ -33,8 +33,8 @@ def _draw_surfaces(fig: Figure, formula: str, label: str) -> None:
         surface(panel, d, formula)
         panel.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
     fig.colorbar(grid[0].collections[0], ax=fig.axes, label=label)
-    fig.supxlabel("initial entropy H (0 to 1)", fontsize=11)
-    fig.supylabel("breaking temperature $t_b$", fontsize=11)
+    fig.supxlabel("initial entropy H (0 to 1)", fontsize=10)
+    fig.supylabel("breaking temperature", fontsize=10)
 
 
 @run_figure(
@@ -59,4 +59,4 @@ def frs_surfaces(fig: Figure, run: Findings) -> None:
 )
 def f_surfaces(fig: Figure, run: Findings) -> None:
     """f(H, d, t_b) over initial entropy and breaking temperature for five weights d, seen from above."""
-    _draw_surfaces(fig, "f", "f (H, d, $t_b$)")
+    _draw_surfaces(fig, "f", "f (H, d, t)")

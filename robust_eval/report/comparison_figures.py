@@ -26,7 +26,7 @@ from robust_eval.runs.comparison import Comparison
 from robust_eval.runs.finished_runs import FinishedRun
 from robust_eval.stats.estimate import Estimate
 
-MAX_PAIRS = 40
+MAX_PAIRS = 20
 """Maximum number of pairs in one figure."""
 MAX_PANELS = 12
 """Maximum number of panels in one figure."""
