@@ -138,14 +138,15 @@ def margins(axes: Axes, judgements: Mapping[str, Judgement], label: str) -> None
     worst = min(np.nanmin(value - errors[0]), *(-each.margin for each in judgements.values()))
     best = max(np.nanmax(value + errors[1]), 0.0)
     room = 0.06 * (best - worst)
+    edge = worst - 2 * room
     axes.axvline(0, color=GREY, linewidth=1)
     for row, each in enumerate(judgements.values()):
         colour, marker = _VERDICTS.get(each.verdict, (GREY, "D"))
         zone = band(GREY, 0.1) | {"label": "worse by more than the margin" if row == 0 else ""}
-        axes.fill_betweenx([row - 0.2, row + 0.3], worst - room, -each.margin, **zone)
+        axes.fill_betweenx([row - 0.2, row + 0.3], edge, -each.margin, **zone)
         bars = [[distance] for distance in errors[:, row]]
         axes.errorbar(value[row], row, xerr=bars, fmt=marker, color=colour, markersize=7, capsize=3, linewidth=2)
-    axes.set_xlim(worst - room, best + room)
+    axes.set_xlim(edge, best + room)
     _label_rows(axes, [f"{name}: {each.verdict}" for name, each in judgements.items()], label, "")
     legend_outside(root(axes), *axes.get_legend_handles_labels())
 

@@ -12,7 +12,7 @@ from markdown_it import MarkdownIt
 from robust_eval.config.groups import CONF, PROJECT
 from robust_eval.error import UserError
 from robust_eval.gate.baselines import baseline_named, baselines, set_baseline
-from robust_eval.gate.decision import GateSettings, decide, differences, gate_settings
+from robust_eval.gate.decision import Decision, GateSettings, Judged, decide, differences, gate_settings
 from robust_eval.gate.measured_run import refuse_incomparable
 from robust_eval.gate.single_facts import single_facts
 from robust_eval.gate.verdict_files import Report, write_verdict
@@ -117,8 +117,16 @@ def test_the_markdown_is_a_table_in_a_renderer(tmp_path: Path):
 def test_the_page_opens_with_the_verdict(tmp_path: Path):
     page = (written(tmp_path) / "verdict.html").read_text()
     assert re.findall("<h1>(.*)</h1>", page) == ["INCONCLUSIVE: nothing is decided."]
+    assert "<h2>Settings that differ</h2>" in page
     assert "Exit status: 3 (0 PASS, 1 FAIL, 3 INCONCLUSIVE)." in page
     assert "50 were left unasked (25% saved)" in page
+
+
+def test_the_headline_names_what_is_not_decided():
+    numbers = (40, 0.5, 0.5, 0.0, -0.1, 0.1, 900.0)
+    figures = [Judged(name, name, 0.02, outcome, *numbers) for name, outcome in (("a", "PASS"), ("b", "INCONCLUSIVE"))]
+    decision = Decision("INCONCLUSIVE", figures, [])
+    assert Report(decision, "one", "other", ("m", "m"), 0.95).headline == "INCONCLUSIVE: b is not decided."
 
 
 def test_settings_come_from_files_and_the_command_line(tmp_path: Path):
