@@ -2,9 +2,11 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 from pygments.lexers.special import TextLexer
 from sphinx.application import Sphinx
+from sphinx.ext.napoleon import Config, NumpyDocstring
 
 from robust_eval import __version__
 
@@ -22,6 +24,10 @@ myst_heading_anchors = 4
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
+
+SECTIONS = Config(napoleon_custom_sections=["Returns"])  # sentences, whose first word is no type
+ARRAY_LIKE = r"[~\w.]*_Buffer \|.*?\| ~?_?\w*[\w.]*\[complex \| bytes \| str\]"
+FLOATS = r"[~\w.]*ndarray\[.*?float64\]\]"
 
 
 def contents(page: str) -> str:
@@ -62,6 +68,17 @@ def setup(app: Sphinx) -> None:
         if page == root_doc:
             source[0] += contents(source[0])
 
+    def sections(app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:
+        if what in ("function", "class", "method"):  # of an attribute it would read what precedes a colon as its type
+            lines[:] = NumpyDocstring(lines, SECTIONS, app, what, name, thing, options).lines()
+
+    def signature(*described: Any) -> tuple[str, str] | None:
+        """Return the parameters and the result, with arrays under their names."""
+        parameters, result = (re.sub(ARRAY_LIKE, "ArrayLike", each or "") for each in described[-2:])
+        return (parameters, re.sub(FLOATS, "Floats", result)) if parameters else None
+
     app.connect("source-read", read)
     app.connect("build-finished", make_accessible)
+    app.connect("autodoc-process-docstring", sections)
+    app.connect("autodoc-process-signature", signature)
     app.add_lexer("csv", TextLexer)

@@ -1,10 +1,4 @@
-"""Python interface for programs and notebooks: run an experiment, load a finished run, compare, score.
-
-import robust_eval
-
-run = robust_eval.run(["experiment=certainty"], model="smollm2_135m")
-run.figures[["name", "value", "low", "high"]]
-"""
+"""Python interface for programs and notebooks: run an experiment, load a finished run, compare, score."""
 
 import html
 import io
@@ -83,6 +77,9 @@ class Evaluation(Page):
     row for each question with its value of every figure, ``answers`` a row for each answer with its verdict, and
     ``curves`` the accuracy by temperature that ``sampler=exact`` computes (empty otherwise). The columns are
     explained in docs/run_folder.md.
+
+    >>> load("runs/first").headline.iloc[0].tolist()
+    ['answer entropy (nats) at t = 1', '0.000', '0.000 to 0.676', '1']
     """
 
     def __init__(self, folder: Path) -> None:
@@ -125,9 +122,9 @@ class Evaluation(Page):
         return (read_parquet(file) if file.is_file() else empty).to_pandas()
 
     def table(self, name: str) -> pd.DataFrame:
-        """Return a table that a metric left in the folder: ``frs``, for example, a row for each fact.
+        """Return a table of a metric by its name: ``frs``, for example, has a row for each fact.
 
-        Raises UserError where there is none of this name.
+        Raises UserError if there is none of this name.
         """
         tables = sorted(file.stem for file in self.folder.glob("*.parquet"))
         if name not in tables:
@@ -173,6 +170,10 @@ class ComparedRuns(Page):
     ``runs`` has a row for each figure of each run, ``pairs`` one for each figure and pair of runs with the difference
     and its interval, and ``questions`` one for each question that several runs share (empty where none is). The columns
     are explained in docs/comparing.md.
+
+    >>> compared = compare(["runs/first", "runs/second"], folder="comparison")
+    >>> compared.runs["run"].nunique()
+    2
     """
 
     def __init__(self, folder: Path, sentences: Sequence[str]) -> None:
@@ -206,10 +207,13 @@ _PLACE = ["question_id", "rewrite", "temperature", "trial"]
 
 
 class LoadedAnswers:
-    """The answers of one model to one task, out of logs of another harness.
+    """Answers of one model to one task from logs of another harness.
 
     ``answers`` has a row for each answer (docs/harnesses.md) with the scores of the harness's own scorers
     (``score.NAME``), ``questions`` one for each question with its key, if the logs have it.
+
+    >>> load_answers("logs")[0].answers[["question_id", "text", "temperature"]].values.tolist()
+    [['q1', 'Rome', 0.7]]
     """
 
     def __init__(self, collected: Collected) -> None:
@@ -233,20 +237,20 @@ class LoadedAnswers:
 
     @cached_property
     def ungraded(self) -> list[str]:
-        """Number of answers that are left ungraded, a sentence for each reason; empty where all can be graded."""
+        """Numbers of ungraded answers, a sentence for each reason; empty if all can be graded."""
         return ungraded_sentences(self.collected)
 
     @property
     def metrics(self) -> list[str]:
-        """The metrics that these answers serve."""
+        """Names of the metrics that can be computed from these answers."""
         lacking = self.lacking()
         return [name for name in SCHEMAS["metric"] if name not in lacking]
 
     def score(self, metrics: Sequence[str] | None = None, **settings: Any) -> Evaluation:
-        """Grade and score the answers, by default with all metrics that they serve; nothing is asked.
+        """Grade and score the answers, by default with all :attr:`metrics`; no model is queried.
 
-        ``settings`` are those of :func:`robust_eval.run`. Raises UserError before anything is scored where the logs
-        lack what a metric needs, with the metrics that would work.
+        ``settings`` are those of :func:`robust_eval.run`. Raises UserError before anything is scored if the logs lack
+        what a metric needs, with the metrics that would work.
         """
         lacking = self.lacking(**settings)
         working = [name for name in SCHEMAS["metric"] if name not in lacking]
@@ -257,7 +261,7 @@ class LoadedAnswers:
         return run(["sampler=recorded"], metric=metric_names, **self._settings(settings))
 
     def agreement(self, evaluation: Evaluation) -> list[str]:
-        """Say of each scorer of the harness how often its verdict is that of a run of ours, a sentence each."""
+        """Return for each scorer of the harness how often its verdict agrees with that of ``evaluation``, in words."""
         theirs, graded = (
             self.answers.fillna({"temperature": -1.0}),
             evaluation.answers.fillna({"temperature": -1.0}),
@@ -284,7 +288,7 @@ class LoadedAnswers:
         return scoring | dict(settings)
 
     def lacking(self, **settings: Any) -> dict[str, str]:
-        """Return why a metric cannot score these answers, for each that cannot; ``settings`` as of :meth:`score`."""
+        """Return the reason for each metric that cannot score these answers; ``settings`` as of :meth:`score`."""
         return lacking_by_metric(self.collected, self._settings(settings))
 
     def __repr__(self) -> str:
@@ -329,12 +333,16 @@ def run(
     with the base ``robust_eval.ModelConfig``. ``dataset`` is the name of an option, the path of a file, or a table of
     questions: with the columns of ``dataset=local``, or with those of ``dataset=jsonl`` where one of them is
     ``rewrites``, ``type``, ``level`` or ``incorrect`` (docs/data_sets.md). The run is written to ``folder``, by default
-    to one of its own under ``mlruns/runs``, and recorded as the settings say.
+    to a new one under ``mlruns/runs``, and recorded as the settings say.
 
     Raises UserError, which is a ValueError, for mistakes of the user. Exceptions of a user's function or object are
     not caught. Answers received before an exception are stored, and the next call resumes from them.
 
-    >>> run(["experiment=certainty", "dataset.limit=20"]).figures  # doctest: +SKIP
+    >>> def roman(prompts):
+    ...     return ["Rome"] * len(prompts)
+    >>> table = [{"question": "What is the capital of Italy?", "answers": ["Rome"]}]
+    >>> run(["experiment=certainty"], model=roman, dataset=table, tracking="none").title
+    'roman on local: 1 of 1 questions kept'
     """
     register()
     if isinstance(overrides, str):
@@ -372,18 +380,24 @@ def run(
 
 @_printable_errors()
 def load(folder: str | Path) -> Evaluation:
-    """Read a finished run from its folder (``mlruns/runs/DATE/TIME``). Raises UserError where there is none."""
+    """Return the finished run in a folder (``mlruns/runs/DATE/TIME``). Raises UserError where there is none.
+
+    >>> load("runs/first").title
+    'recorded on local: 1 of 1 questions kept'
+    """
     return Evaluation(_folder(folder))
 
 
 @_printable_errors()
 def compare(runs: Sequence[Evaluation | str | Path], folder: str | Path | None = None) -> ComparedRuns:
-    """Compare finished runs: results of :func:`run`, or folders of runs and sweeps.
+    """Compare finished ``runs``, which are results of :func:`run` or folders of runs and sweeps; return the comparison.
 
-    The comparison is written to ``folder``, by default to one of its own under ``mlruns/comparisons``. Raises UserError
-    where no run is given, or one cannot be read.
+    The comparison is written to ``folder``, by default to a new one under ``mlruns/comparisons``. Raises UserError if
+    no run is given, or one cannot be read.
 
-    >>> compare([run(model="smollm2_135m"), run(model="smollm2_360m")]).pairs  # doctest: +SKIP
+    >>> pairs = compare(["runs/first", "runs/second"], folder="comparison").pairs
+    >>> pairs.set_index("figure").loc["certainty.error_rate.t1", ["first", "second", "n"]].tolist()
+    [0.0, 1.0, 1.0]
     """
     if not isinstance(runs, Sequence) or isinstance(runs, str):
         raise UserError(f"compare() wants a list of runs, or of their folders, not {type(runs).__name__}")
@@ -403,17 +417,19 @@ def compare(runs: Sequence[Evaluation | str | Path], folder: str | Path | None =
 def score(
     answers: Rows, questions: Rows, metrics: Sequence[str] = ("certainty",), model: str = "recorded", **settings: Any
 ) -> Evaluation:
-    """Grade and score answers of ``model`` that were collected elsewhere; nothing is sampled.
+    """Grade and score answers of ``model`` that were collected elsewhere; no model is queried.
 
     ``answers`` has a row for each answer with ``question_id``, ``text`` and ``temperature``, and where there are
     several to a question ``trial`` or ``rewrite`` (docs/harnesses.md). ``questions`` has a row for each question
-    with its ``id`` and the columns of ``dataset=local``. ``settings`` are those of :func:`run`, which writes and
-    returns the same. Raises UserError for mistakes of the user.
+    with its ``id`` and the columns of ``dataset=local``. ``metrics`` are names of options (agreement, certainty, frs,
+    …), ``settings`` those of :func:`run`, which writes and returns the same. Raises UserError for mistakes of the user.
 
     >>> score(
     ...     [{"question_id": "1", "text": "Rome", "temperature": 1.0, "trial": trial} for trial in range(20)],
     ...     [{"id": "1", "question": "What is the capital of Italy?", "answers": ["Rome"]}],
-    ... ).figures  # doctest: +SKIP
+    ...     tracking="none",
+    ... ).title
+    'recorded on local: 1 of 1 questions kept'
     """
     register()
     if isinstance(metrics, str) or not all(isinstance(name, str) for name in metrics):
@@ -434,12 +450,14 @@ def score(
 
 
 def load_answers(*files: str | Path) -> list[LoadedAnswers]:
-    """Read logs of inspect_ai, lm-eval, OpenAI batches, HELM and Every Eval Ever, or folders of them.
+    """Return the answers in ``files``, which are logs of inspect_ai, lm-eval, OpenAI batches, HELM and Every Eval Ever,
+    or folders of them.
 
-    Those of one model and task are one, whatever their temperatures. Raises UserError, which names file and sample,
-    where one is broken or not known.
+    Logs of one model and task are joined, whatever their temperatures. Raises UserError with file and sample if one is
+    broken or of unknown format.
 
-    >>> load_answers("logs/capitals.eval")[0].score()  # doctest: +SKIP
+    >>> load_answers("logs")
+    [small on requests: 1 answers to 1 questions at temperature 0.7; 1 of 1 questions left ungraded]
     """
     paths = [each for file in files for each in (logs(Path(file)) if Path(file).is_dir() else [Path(file)])]
     if not paths:

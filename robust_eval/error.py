@@ -4,8 +4,14 @@
 class UserError(ValueError):
     """Mistake that the person who started the run can correct.
 
-    Its text is one sentence: what is wrong, where, and what would be right. The command line prints it without a
+    Its text is one sentence: the setting or place, the value, and the fix. The command line prints it without a
     traceback and exits with status 1.
+
+    >>> from robust_eval import grade_reply
+    >>> grade_reply("B", choices=["3 m/s"])
+    Traceback (most recent call last):
+        ...
+    robust_eval.error.UserError: choices must hold 2 to 13 texts, not 1
     """
 
 

@@ -32,13 +32,18 @@ class Scenario(StrEnum):
 
 @dataclass(frozen=True)
 class Question:
-    """One question. Where only its key is known, ``text`` is empty: it cannot be asked, but recorded answers be graded.
+    """Question of a data set. If only its key is known, ``text`` is empty: recorded answers to it can be graded, but it
+    cannot be asked.
 
     ``answers`` are aliases: a reply that matches any of them is right. A multiple-choice question has ``choices`` and
     the index ``correct`` of the right one (from 0) instead. ``type`` is the TREC coarse class
     (:data:`QUESTION_TYPES`), ``category`` the data set's own subject, ``level`` how common the knowledge is (1: a child
-    knows it), ``group`` what makes questions dependent (the paragraph that they ask about): intervals resample groups,
-    ``incorrect`` references that are wrong (TruthfulQA).
+    knows it), ``group`` the name of the paragraph, for example, on which questions depend: intervals resample groups.
+    ``rewrites`` are its recorded paraphrases, ``incorrect`` wrong references (TruthfulQA).
+
+    >>> question = Question("1", "What is the capital of Italy?", ("Rome", "Roma"), type="LOC")
+    >>> question.scenario.value, QUESTION_TYPES[question.type]
+    ('abstractive', 'Location')
     """
 
     id: str
@@ -71,7 +76,7 @@ class Question:
 
     @property
     def scenario(self) -> Scenario:
-        """The scenario, by what is given besides the text."""
+        """Scenario: multiple_choice with choices, extractive with a context, else abstractive."""
         if self.choices:
             return Scenario.MULTIPLE_CHOICE
         return Scenario.EXTRACTIVE if self.context else Scenario.ABSTRACTIVE

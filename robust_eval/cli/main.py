@@ -49,7 +49,13 @@ COMMANDS = {
 def main(default: str = "help") -> None:
     """Run the command that the first argument names: ``run`` before settings, ``default`` without arguments.
 
-    Exits with status 1 and a sentence where the first argument is a word that is no command.
+    Raises SystemExit with status 1, after a sentence, if the first argument is a word that is no command.
+
+    >>> sys.argv = ["robust-eval", "comapre"]
+    >>> main()
+    Traceback (most recent call last):
+        ...
+    SystemExit: 1
     """
     silence_tqdm()
     name = next(iter(sys.argv[1:]), default)

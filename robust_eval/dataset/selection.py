@@ -23,6 +23,9 @@ class Questions(list[Question]):
 
     ``edition`` names the edition of the data (hub, subset, split, revision; empty for a file), ``unusable`` has the
     number of records that were left out, by reason.
+
+    >>> Questions([Question("1", "What is the capital of Italy?", ("Rome",))], "", {"no answer": 2}).description()
+    {'unusable.no_answer': 2}
     """
 
     def __init__(self, questions: Iterable[Question], edition: str, unusable: Mapping[str, int]) -> None:
@@ -41,7 +44,15 @@ class Selection(ABC):
     """Base of all data sets: a source of questions and of unusable records, of which some are asked.
 
     A question without an id of its own gets one from its content, so that it has the same id in every run, on every
-    machine, and from every copy of the data.
+    machine, and from every copy of the data. A subclass defines ``source`` and ``read``. ValueError for a setting
+    out of range.
+
+    >>> class Capitals(Selection):
+    ...     source = "capitals"
+    ...     def read(self):
+    ...         yield Question("", "What is the capital of Italy?", ("Rome",))
+    >>> [question.answers for question in Capitals(name="capitals").load()]
+    [('Rome',)]
     """
 
     name: str
@@ -53,10 +64,10 @@ class Selection(ABC):
     shuffle_choices: bool = False
     """Put the choices of each question in an order of the seed, the same in every run."""
     seed: int = 0
-    """Of both orders. It is not the seed of the run, so that runs with other seeds ask the same questions."""
+    """Seed of both orders. It is not the seed of the run, so that runs with other seeds ask the same questions."""
     scenario: str | None = None
-    """Ask as extractive (with the context), multiple_choice or abstractive (the question alone); null: with all that
-    there is."""
+    """extractive (the question with its context), multiple_choice, or abstractive (the question alone); null: all
+    that a question has."""
     max_invalid_fraction: float = 0.05
     """The largest share of the records that may be left out because no question can be made of them."""
 

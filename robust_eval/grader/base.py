@@ -55,10 +55,17 @@ class _Graded(NamedTuple):
 
 
 class FreeReply(NamedTuple):
-    """Free-text reply to a question with accepted answers."""
+    """Free-text reply to a question with accepted answers.
+
+    >>> question = Question("1", "What is the capital of Italy?", ("Rome",))
+    >>> FreeReply(question, "It is Rome.", "it is rome", ("rome",), ["it is rome"]).exact
+    False
+    """
 
     question: Question
+    """The question."""
     text: str
+    """Extracted answer."""
     form: str
     """Normal form, never empty."""
     accepted: tuple[str, ...]
@@ -118,7 +125,15 @@ class Grader(ABC):
     """Base class of graders; a dataclass whose fields are its configuration.
 
     The label of a free-text answer is its normal form, and ``exact`` is true if that equals the normal form of an
-    accepted answer. Multiple choice is graded by its letter, whatever the grader.
+    accepted answer. Multiple choice is graded by its letter, whatever the grader. A subclass implements ``right``.
+    ValueError for a setting that is none of those below.
+
+    >>> from robust_eval import grade_reply
+    >>> class Exact(Grader):
+    ...     def right(self, replies):
+    ...         return [reply.exact for reply in replies]
+    >>> grade_reply("It is in Rome.", ["Rome"], grader=Exact()).correct
+    False
     """
 
     letter: str = field(default="anchored", kw_only=True)

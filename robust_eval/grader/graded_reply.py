@@ -30,6 +30,9 @@ class GradedReply:
     option, or the normalised answer; None where there is no answer. ``answer`` is the text that was extracted and
     ``rule`` the rule that extracted it, both empty where there is none; ``reason`` then says why. ``uncertain`` is
     True where the extracted answer and the whole reply disagree on right or wrong (docs/methods.md, §6).
+
+    >>> grade_reply("The answer is Paris", answers=["Paris"])
+    GradedReply(correct=True, label='paris', answer='Paris', rule='explicit answer', reason='', uncertain=False)
     """
 
     correct: bool | None

@@ -55,6 +55,8 @@ number.
 class ComparisonView:
     """Display of a metric in comparisons: drawn and, with a number in its name, in a table by data set.
 
+    ValueError for a field that is not as described below.
+
     >>> ComparisonView(vertical="share of right answers").kind
     'line'
     """
@@ -108,13 +110,15 @@ a run alone (``run``), or none (``detail``).
 class MetricSpec:
     """Spec of a metric.
 
-    The name of a curve covers its points at all temperatures.
+    The name of a curve covers its points at all temperatures. ValueError for a field that is not as described below.
 
     >>> score = MetricSpec("frs.d{}", "mean FRS, d = {}")
     >>> score.for_name("frs.d0.5").label, score.for_name("frs.survival")
     ('mean FRS, d = 0.5', None)
     >>> MetricSpec("certainty.entropy", "answer entropy", unit="nats").for_name("certainty.entropy.t1").words
     'answer entropy (nats) at t = 1'
+    >>> MetricSpec("mine.right", "share right", limits=SHARE, shown=DETAIL).shown == HEADLINE
+    False
     """
 
     name: str

@@ -29,6 +29,11 @@ class Score:
     known. ``of_questions`` holds the number of questions of other figures, by flat name. ``tables`` go into the run
     folder as Parquet. ``settings`` are those that a reader of the figures needs. ``reasons`` explain undefined values,
     where the answers do not. ``declared`` are the metric specs, ``presentation`` holds text and columns for people.
+
+    >>> score = Score(question_ids=["a", "b", "c"])
+    >>> score.add_share("mine.right", np.array([1.0, 0.0, np.nan]), groups=None)
+    >>> score.formatted("mine.right"), score.n("mine.right")
+    ('0.500 (0.003 to 0.997, n = 2)', 2)
     """
 
     question_ids: list[str] = field(default_factory=list)
@@ -160,6 +165,10 @@ class Measured:
     model's probabilities (:data:`robust_eval.answer.CURVES`; may be empty). ``estimator`` is that of the
     accuracy: ``trials`` or ``exact``. ``early_stopping`` are the temperatures and the threshold of a sampler that
     stopped early; None for complete answers.
+
+    >>> from robust_eval.answer import answer_table
+    >>> Measured(baseline=answer_table([]), graded=answer_table([])).curves.num_rows
+    0
     """
 
     baseline: pa.Table
@@ -172,7 +181,11 @@ class Measured:
 class Metric(Protocol):
     """Scoring method; a dataclass whose fields are its configuration.
 
-    A class that names this one as its base has to say its ``axis``, and to ``check`` and ``score``.
+    A subclass defines ``axis``, ``check`` and ``score``; docs/development/metrics.md has a complete one.
+
+    >>> from robust_eval.metric.certainty_metric import AnswerCertainty
+    >>> AnswerCertainty().axis, AnswerCertainty().needs_clusters
+    ('trial', True)
     """
 
     @property
@@ -265,7 +278,13 @@ def question_rows(question_ids: Sequence[str], answers: pa.Table) -> NDArray[np.
 def grid(question_ids: Sequence[str], graded: pa.Table, temperatures: Sequence[float] | None = None) -> Grid:
     """Return a graded table summed over trials: a row for each of ``question_ids``, a column for each temperature.
 
-    ``temperatures`` (ascending) may name some at which there is no answer; by default, those of the table.
+    ``temperatures`` (T,) (ascending) may include some at which there is no answer; by default, those of the table.
+    KeyError for an answer to another question.
+
+    >>> answer = {"question_id": "a", "temperature": 0.7, "weight": 0.5, "outcome": "ok"}
+    >>> graded = pa.Table.from_pylist([answer | {"correct": True}, answer | {"correct": False}])
+    >>> grid(["a"], graded).accuracy
+    array([[0.5]])
     """
     levels = np.unique(graded["temperature"].to_numpy()) if temperatures is None else np.asarray(temperatures)
     row, column = question_rows(question_ids, graded), np.searchsorted(levels, graded["temperature"].to_numpy())
@@ -373,8 +392,11 @@ def proportion(count: int, of: int) -> Estimate:
 
 
 def question_groups(questions: Sequence[Question]) -> list[str] | None:
-    """Return the label of each question's group for resampling (its own for a question without one); None without any
-    group.
+    """Return the group of each of the ``questions``, for resampling; a question without one is its own group. None if
+    none has a group.
+
+    >>> question_groups([Question("1", "Who?", group="a"), Question("2", "Where?")])
+    ['group a', 'question 2']
     """
     if not any(question.group for question in questions):
         return None

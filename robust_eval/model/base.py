@@ -98,14 +98,24 @@ class Request:
     Temperature 0 is greedy decoding; :data:`robust_eval.answer.DEFAULT_TEMPERATURE` leaves the temperature to the
     model. Every (seed, question, rewrite, temperature, trial) has its own stream of random numbers, so the answers do
     not depend on the batch context.
+
+    >>> from robust_eval.prompt.prompt import Prompt
+    >>> prompt = Prompt(system="", exemplars=(), question="Capital of Italy?")
+    >>> request = Request("q1", 0, prompt, temperatures=(0.5, 1.0), trials=10, max_new_tokens=16, seed=0)
+    >>> item: Item = request.item
+    >>> item, request.answers
+    (('q1', 0), 20)
     """
 
     question_id: str
     rewrite: int
+    """Number of the wording; 0 is the question's own."""
     prompt: Prompt
     temperatures: tuple[float, ...]
     trials: int
+    """Number of answers at each temperature."""
     max_new_tokens: int
+    """Length limit of an answer, in tokens."""
     seed: int
     top_logprobs: int = 0
     """Number of the largest log-probabilities of each position to return; 0 for none."""
@@ -177,6 +187,9 @@ class Completion:
     the text is. ``prompt_tokens`` are those that are billed with this answer,
     ``cached_tokens`` those of them from the service's cache. ``served_model`` and ``system_fingerprint`` are the
     service's names of the model that answered.
+
+    >>> Completion(temperature=0.7, trial=3, text="Rome", weight=1 / 20).weight
+    0.05
     """
 
     temperature: float
@@ -216,12 +229,22 @@ class Curve:
 
 
 class Reply(NamedTuple):
-    """Reply to a request: all answers, or a ``share`` of the requested ones; enumerated answers have a curve."""
+    """Reply to a request: all answers, or a ``share`` of the requested ones; enumerated answers have a curve.
+
+    >>> from robust_eval.prompt.prompt import Prompt
+    >>> request = Request("q1", 0, Prompt("", (), "Capital of Italy?"), (0.7,), trials=1, max_new_tokens=16, seed=0)
+    >>> Reply(request, [Completion(temperature=0.7, trial=0, text="Rome", weight=1.0)]).share
+    1.0
+    """
 
     request: Request
+    """The request."""
     completions: list[Completion]
+    """Answers, in any order."""
     curve: Curve | None = None
+    """Accuracy by temperature, of enumerated answers."""
     share: float = 1.0
+    """Share of the requested answers."""
 
 
 class KeyValueStore(Protocol):
@@ -238,6 +261,14 @@ class LanguageModel(Protocol):
     """Loaded model.
 
     A subclass implements ``complete`` and ``description``, which includes its ``name``.
+
+    >>> class Silent(LanguageModel):
+    ...     def complete(self, requests, missing, batch_context=None):
+    ...         yield [Reply(request, []) for request in requests if request.item in missing]
+    ...     def description(self):
+    ...         return {"name": "silent"}
+    >>> Silent().temperatures(2.0).greedy
+    True
     """
 
     def check(self, requests: Sequence[Request]) -> None:

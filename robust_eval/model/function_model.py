@@ -31,11 +31,17 @@ class FunctionModel(ModelConfig):
 
     Answers are stored under ``name`` and ``version``: change the version when the function changes. Without a version
     only the same function in the same process reads them from the store.
+
+    >>> model = FunctionModel(lambda prompts, temperature: ["Rome"] * len(prompts), "roman", version="1")
+    >>> model.takes_temperature
+    True
     """
 
     function: Callable[..., Sequence[str]]
+    """The function."""
     name: str
     version: str | None = None
+    """Version of the function, for the store."""
 
     @property
     def takes_temperature(self) -> bool:

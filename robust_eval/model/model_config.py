@@ -28,6 +28,17 @@ class ModelConfig(Protocol):
     """Configuration of a model: a dataclass whose fields are its settings.
 
     A subclass defines its ``name``, ``identity`` and ``load``. The rest has a default.
+
+    >>> from robust_eval import FunctionModel
+    >>> @dataclass
+    ... class Roman(ModelConfig):
+    ...     name: str = "roman"
+    ...     def identity(self):
+    ...         return {"kind": "roman"}
+    ...     def load(self):
+    ...         return FunctionModel(lambda prompts: ["Rome"] * len(prompts), self.name).load()
+    >>> Roman().load().description()["name"]
+    'roman'
     """
 
     name: str

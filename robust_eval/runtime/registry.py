@@ -26,6 +26,14 @@ def register(group: str, name: str) -> Callable[[Part], Part]:
     The same class may be registered again, as by a cell of a notebook that runs twice. Raises UserError where the group
     does not exist, the class is no dataclass or lacks an attribute that its group needs, or the name is no word or
     belongs to another class.
+
+    >>> from dataclasses import dataclass
+    >>> from robust_eval import Grader
+    >>> @register("grader", "exact")
+    ... @dataclass
+    ... class Exact(Grader):
+    ...     def right(self, replies):
+    ...         return [reply.exact for reply in replies]
     """
     if group not in REGISTRY:
         raise UserError(f"register({group!r}, {name!r}): the group must be one of {', '.join(REGISTRY)}")

@@ -83,7 +83,12 @@ def in_order(questions: Sequence[Question], answers: pa.Table) -> pa.Table:
 
 
 class Judge(Protocol):
-    """The part of a grader that a sampler needs: what to look for while the model writes an answer."""
+    """Part of a grader that a sampler needs: it classifies unfinished answers.
+
+    >>> from robust_eval.grader.matching import Matching
+    >>> Matching().matcher(Question("1", "What is the capital of Italy?", ("Rome",))).right("Rome")
+    True
+    """
 
     @property
     def first_line(self) -> bool:
@@ -129,11 +134,20 @@ class Sampler:
     """Base of all samplers: a dataclass whose fields are its configuration. It satisfies :class:`Conditions`.
 
     Greedy answers decide which questions are selected; a run of several samplers asks for them with the settings of the
-    first. By default no question is left out, and all requests are sent at once.
+    first. By default no question is left out, and all requests are sent at once. A subclass defines ``axis``,
+    ``repetitions`` and ``requests``.
+
+    >>> from robust_eval import Repetition
+    >>> class Sweep(Repetition):
+    ...     axis = "temperature"
+    >>> Sweep(temperatures=[1.0, 0.5]).temperatures
+    [0.5, 1.0]
     """
 
     axis: str
+    """Condition that varies: temperature | rewrite | trial | order | turn | thought."""
     temperatures: list[float]
+    """Sampling temperatures, ascending, all above 0."""
     prompts: str
     """File of prompt templates."""
     max_new_tokens: int
@@ -143,14 +157,17 @@ class Sampler:
 
     @property
     def repetitions(self) -> float:
+        """Number of answers to each question at each temperature."""
         raise NotImplementedError
 
     @property
     def estimator(self) -> str:
+        """Estimator of the accuracy: trials | exact."""
         return "trials"
 
     @property
     def arranges(self) -> bool:
+        """True if choices are put in several orders or forms."""
         return False
 
     @property

@@ -1,4 +1,4 @@
-"""The same question again and again, every time in a conversation of its own.
+"""Repetition of one question, each time in a new conversation.
 
 Reganova & Steinbach, "Testing Uncertainty of Large Language Models for Physics Knowledge and Reasoning"
 (docs/methods.md, §3).
@@ -15,10 +15,17 @@ from robust_eval.sampler.base import Judge, Sampler, ascending
 
 @dataclass
 class Repetition(Sampler):
-    """All questions, whatever the model answers when it decodes greedily."""
+    """Repeated independent answers to all questions, whatever the greedy answer. ValueError for a setting below its
+    minimum.
+
+    >>> from robust_eval.grader.matching import Matching
+    >>> question = Question("1", "What is the capital of Italy?", ("Rome",))
+    >>> [request.answers for request in Repetition(trials=5).requests([question], Matching(), seed=0)]
+    [5]
+    """
 
     temperatures: list[float] = field(default_factory=lambda: [0.7])
-    """All above 0."""
+    """Sampling temperatures, all above 0."""
     trials: int = 20
     """Independent answers to each question (and each rewrite of it) at each temperature."""
     max_new_tokens: int = 16

@@ -26,6 +26,9 @@ def fleiss_kappa(counts: ArrayLike) -> float:
     κ = (P_o − P_e) / (1 − P_e); P_o is the mean over questions of the share of pairs of raters that agree,
     (Σ_i f_ij² − r_j) / (r_j (r_j − 1)), and P_e = Σ_i p_i² with p_i the mean over questions of f_ij / r_j.
 
+    ``counts`` (n, K) has the number of raters of each question that gave each label; ValueError unless they are whole
+    numbers.
+
     Returns
     -------
     At most 1; 0 is chance, below 0 less than chance. NaN where no question has two raters, or chance agreement is 1.
@@ -51,14 +54,18 @@ def fleiss_kappa(counts: ArrayLike) -> float:
 def remapped_kappa(counts: ArrayLike, categories: ArrayLike, draws: int = 1000, seed: int = 0) -> float:
     """Return Fleiss' κ where labels mean nothing across questions, as cluster numbers do.
 
-    The mean over ``draws`` in which the labels of each question are mapped into its K_j categories by a random
+    The mean over ``draws`` (with ``seed``) that map the labels of each question into its K_j categories by a random
     injection, independent between questions. Where all K_j are equal, its limit for many questions is
     :func:`free_marginal_kappa`; where they are not, labels of two questions meet by chance with probability
     1 / max(K_j, K_j′), which is less often than the mean of 1 / K_j says.
 
+    ``counts`` (n, K) has the number of raters of each question that gave each label, ``categories`` (n,) the number of
+    labels that the question could have had. ValueError unless they are whole numbers, and where a question has more
+    labels than categories.
+
     Returns
     -------
-    Draws in which chance agreement is 1 are left out; NaN where all are, or no question has two raters.
+    At most 1. Draws in which chance agreement is 1 are left out; NaN where all are, or no question has two raters.
 
     References
     ----------
@@ -124,9 +131,13 @@ def free_marginal_kappa(counts: ArrayLike, categories: ArrayLike) -> float:
     """Return the agreement beyond that of raters who choose evenly among the categories: (P_o − m) / (1 − m), m the
     mean of 1/K_j.
 
+    ``counts`` (n, K) has the number of raters of each question that gave each label, ``categories`` (n,) the number of
+    labels that the question could have had. ValueError unless they are whole numbers, and where a question has more
+    labels than categories.
+
     Returns
     -------
-    NaN where no question has two raters, or all have one category.
+    At most 1; NaN where no question has two raters, or all have one category.
 
     References
     ----------
@@ -147,8 +158,14 @@ def free_marginal_kappa(counts: ArrayLike, categories: ArrayLike) -> float:
 def gibbs_m2(counts: ArrayLike, categories: ArrayLike) -> float:
     """Return Gibbs' M2, a certainty: 1 − the mean of K_j / (K_j − 1) · (1 − Σ_i p_ij²), p_ij = f_ij / r_j.
 
-    1 where all raters agree, 0 where they are spread evenly over the categories. A question with one category counts 1.
-    NaN where no question has two raters.
+    ``counts`` (n, K) has the number of raters of each question that gave each label, ``categories`` (n,) the number of
+    labels that the question could have had. ValueError unless they are whole numbers, and where a question has more
+    labels than categories.
+
+    Returns
+    -------
+    In [0, 1]: 1 where all raters agree, 0 where they are spread evenly over the categories. A question with one
+    category counts 1. NaN where no question has two raters.
 
     References
     ----------
@@ -179,8 +196,14 @@ def question_m2(counts: ArrayLike, categories: ArrayLike) -> Floats:
 def normalized_certainty(counts: ArrayLike, categories: ArrayLike) -> float:
     """Return the certainty H_η = 1 + the mean of Σ_i p_ij log p_ij / log K_j, p_ij = f_ij / r_j.
 
-    1 where all raters agree, 0 where they are spread evenly over the categories. A question with one category counts 1.
-    NaN where no question has two raters.
+    ``counts`` (n, K) has the number of raters of each question that gave each label, ``categories`` (n,) the number of
+    labels that the question could have had. ValueError unless they are whole numbers, and where a question has more
+    labels than categories.
+
+    Returns
+    -------
+    In [0, 1]: 1 where all raters agree, 0 where they are spread evenly over the categories. A question with one
+    category counts 1. NaN where no question has two raters.
 
     References
     ----------
@@ -319,11 +342,12 @@ def cohen_kappa(counts: ArrayLike) -> float:
     Parameters
     ----------
     counts
-        (K, K): how many items the first gave the label of the row, and the second that of the column.
+        (K, K) numbers of items to which the first rater gave the label of the row and the second that of the column.
+        ValueError unless it is square and not negative.
 
     Returns
     -------
-    NaN without an item, and where both give all items one and the same label: chance then agrees always.
+    At most 1; NaN without an item, and where both give all items one and the same label: chance then agrees always.
 
     References
     ----------

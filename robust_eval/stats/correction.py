@@ -73,6 +73,15 @@ def corrected_mean(
     level
         Nominal coverage, in (0, 1).
 
+    Returns
+    -------
+    Estimate with ``value``, ``low`` and ``high``, in [0, 1]; NaN without a label.
+
+    Raises
+    ------
+    ValueError
+        For arrays of different lengths, and values other than those above.
+
     References
     ----------
     Angelopoulos, Bates, Fannjiang, Jordan, Zrnic, "Prediction-powered inference", Science 382 (2023); power tuning:

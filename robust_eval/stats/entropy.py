@@ -76,11 +76,11 @@ def answer_entropy(counts: ArrayLike) -> Floats:
     Parameters
     ----------
     counts
-        (n, K), how often question j was answered with label i; sums of weights are taken as well.
+        (n, K) numbers of answers to each question with each label, or sums of their weights.
 
     Returns
     -------
-    (n,) in nats, at most ln K; NaN for a question without any answer.
+    (n,) in nats, at most ln K; NaN for a question without any answer. ValueError for negative counts.
 
     References
     ----------

@@ -35,6 +35,11 @@ def top_entropy(probabilities: ArrayLike, k: int = 10, renormalize: bool = True)
     -------
     (...,) in [0, 1]; NaN where a probability is NaN or the k largest are all 0.
 
+    Raises
+    ------
+    ValueError
+        For a negative probability, a sum above 1, or a k below 2.
+
     References
     ----------
     Fastowski et al., §3.2, Eq. 1.
@@ -85,6 +90,11 @@ def breaking_temperature(
     -------
     (n,): inf for a fact that is *unbroken* at every temperature; NaN where a temperature without any reply precedes
     every break.
+
+    Raises
+    ------
+    ValueError
+        For accuracies outside [0, 1], and temperatures that are not ascending or do not fit their shape.
 
     References
     ----------
@@ -152,6 +162,11 @@ def settled(
     ``holds`` where the share of right replies cannot fall below the threshold, ``breaks`` where it cannot reach it,
     ``unknown`` where no trial brought a reply and none is outstanding; None where the others decide.
 
+    Raises
+    ------
+    ValueError
+        For a negative number, or a threshold outside (0, 1].
+
     References
     ----------
     Fastowski et al., §3.3, for the share that breaks.
@@ -196,6 +211,11 @@ def factual_robustness_score(
     Returns
     -------
     (n,) in [0, 1]; NaN where an argument is NaN.
+
+    Raises
+    ------
+    ValueError
+        For an entropy outside [0, 1], a negative temperature, or a d that is not a positive number.
 
     References
     ----------

@@ -32,9 +32,28 @@ def mean_interval(
 ) -> tuple[float, float]:
     """Return an interval of the mean of ``values`` (n,) over questions, or groups of them (docs/methods.md, §5).
 
-    Student's interval, cut to the ``limits`` of a value; of values that are all 0 or 1 Wilson's score interval with the
-    effective number of questions and Student's quantile; where all values are alike :func:`degenerate_interval`. NaN
-    without any value, and without limits where all are alike.
+    Student's interval; of values that are all 0 or 1 Wilson's score interval with the effective number of questions and
+    Student's quantile; where all values are alike :func:`degenerate_interval`.
+
+    Parameters
+    ----------
+    values
+        (n,) of independent questions, without NaN.
+    limits
+        The lowest and the highest possible value of a question, to which the interval is cut.
+    groups
+        Labels (n,) of questions that depend on one another.
+    level
+        Nominal coverage, in (0, 1).
+
+    Returns
+    -------
+    low, high in the unit of the values; NaN without any value, and without limits where all are alike.
+
+    Raises
+    ------
+    ValueError
+        Where all values are alike and outside the limits.
 
     References
     ----------
@@ -61,8 +80,19 @@ def mean_interval(
 
 
 def share_interval(share: float, n: int, error: float, quantile: float) -> tuple[float, float]:
-    """Return Wilson's score interval of a share of ``n`` questions. The effective number of questions follows from its
-    standard ``error``: at most n, and n for an error of 0.
+    """Return Wilson's score interval of a ``share`` of ``n`` questions, from −``quantile`` to ``quantile``.
+
+    The effective number of questions follows from the standard ``error`` of the share: at most n, and n for an error of
+    0.
+
+    References
+    ----------
+    Wilson, JASA 22 (1927). Korn & Graubard, Survey Methodology 24 (1998): the effective number of questions.
+
+    Examples
+    --------
+    >>> [round(bound, 3) for bound in share_interval(0.4, 50, 0.0, NORMAL_95)]
+    [0.276, 0.538]
     """
     return _wilson(share, n if error <= 0 else min(n, share * (1 - share) / error**2), quantile)
 
@@ -85,6 +115,10 @@ def paired_share_interval(
         the place of the normal one; where all differences are alike, each group counts as one question.
     level
         Nominal coverage, in (0, 1).
+
+    Returns
+    -------
+    low, high, in [−1, 1].
 
     References
     ----------
@@ -331,15 +365,29 @@ def bootstrap(
 
     Parameters
     ----------
-    statistic, arrays, groups, seed, resamples
-        As :func:`bootstrap_draws` has them.
+    statistic
+        Called with resampled arrays. If it takes ``axis``, it is called once for many resamples, with the resamples
+        along the first axis and ``axis=1``; else once for each resample. It may return a scalar or an array.
+    arrays
+        One or more arrays whose first axis (length n) runs over the same questions.
+    groups
+        Labels (n,). Where given, whole groups are resampled: questions about one paragraph are not independent.
     level
         Nominal coverage, in (0, 1).
+    seed
+        Of the resampling; the same seed gives the same draws.
+    resamples
+        Number of resamples.
 
     Returns
     -------
     low, high
         Floats, or arrays of the statistic's shape. Undefined resamples (NaN) are left out; NaN where all are.
+
+    Raises
+    ------
+    ValueError
+        For arrays of different lengths, and a level outside (0, 1).
 
     References
     ----------
@@ -370,22 +418,7 @@ def bootstrap_draws(
     seed: int = 0,
     resamples: int = RESAMPLES,
 ) -> Floats:
-    """Return ``statistic`` of each resample, for intervals and for shares of draws; resampling is that of
-    :func:`bootstrap`.
-
-    Parameters
-    ----------
-    statistic
-        Called with resampled arrays. If it takes ``axis``, it is called once for many resamples, with the resamples
-        along the first axis and ``axis=1``; else once for each resample. It may return a scalar or an array.
-    arrays
-        One or more arrays whose first axis (length n) runs over the same questions.
-    groups
-        Labels (n,). Where given, whole groups are resampled: questions about one paragraph are not independent.
-    seed
-        Of the resampling; the same seed gives the same draws.
-    resamples
-        Number of resamples.
+    """Return ``statistic`` of each resample, for intervals and for shares of draws; arguments as of :func:`bootstrap`.
 
     Returns
     -------

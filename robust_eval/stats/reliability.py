@@ -30,7 +30,12 @@ def cronbach_alpha(correct: ArrayLike) -> float:
 
     Returns
     -------
-    NaN with less than two complete questions or two raters, and where the raters' totals do not vary.
+    At most 1; NaN with less than two complete questions or two raters, and where the raters' totals do not vary.
+
+    Raises
+    ------
+    ValueError
+        For other values than 0, 1 and NaN.
 
     References
     ----------
@@ -108,12 +113,17 @@ def robustness(correct: ArrayLike, ensemble_correct: ArrayLike) -> Robustness:
     correct
         (n questions, raters) of 0, 1, and NaN where a rater is missing; column 0 is the original question.
     ensemble_correct
-        (n,) of 0, 1 and NaN: whether the answer that the raters voted for is right.
+        (n,) of 0, 1 and NaN: 1 where the answer that the raters voted for is right.
 
     Returns
     -------
     Figures in [0, 1], NaN where no question has them. Worst, best and difficulty are taken over the raters that a
     question has.
+
+    Raises
+    ------
+    ValueError
+        For other values than 0, 1 and NaN, and a question whose voted answer has a verdict that no rater's answer has.
 
     References
     ----------

@@ -52,6 +52,15 @@ def paired_difference(
         The lowest and the highest value that a question can have on either side. Without them questions that all
         differ alike have no interval.
 
+    Returns
+    -------
+    Difference in the unit of the values, NaN without a shared question.
+
+    Raises
+    ------
+    ValueError
+        For arrays of different shapes.
+
     References
     ----------
     docs/methods.md, §5.
@@ -78,7 +87,7 @@ class LogRank(NamedTuple):
     """Log-rank test of two runs, stratified by question.
 
     Of ``n`` questions, ``first`` break at a lower temperature in the first run, ``second`` in the second, and the
-    others at the same temperature in both, or in neither. ``statistic`` is χ² with one degree of freedom.
+    rest at the same temperature in both, or in neither. ``statistic`` is χ² with one degree of freedom.
     """
 
     n: int
@@ -91,24 +100,28 @@ class LogRank(NamedTuple):
 def stratified_log_rank(first_holds: ArrayLike, second_holds: ArrayLike, groups: ArrayLike | None = None) -> LogRank:
     """Test for earlier breaks in one of two runs over the same temperatures. Each question is a stratum of its own.
 
-    With two runs a stratum decides only where one breaks while the other is known to hold: it then adds ±1/2 to
+    With two runs a stratum contributes only where one breaks while the other is known to hold: it then adds ±1/2 to
     observed minus expected breaks, with variance 1/4, so that the statistic is (first − second)² / (first + second).
-    Where questions come in groups, the signs of a group are summed before squaring, as in the test for clustered pairs.
-    The χ² distribution is an approximation: with less than some ten questions (or groups) that decide, trust the
-    counts.
+    If questions have groups, the signs of a group are summed before squaring, as in the test for clustered pairs. The
+    χ² distribution is an approximation: with fewer than about ten contributing questions (or groups), trust the counts.
 
     Parameters
     ----------
     first_holds, second_holds
         (n, T) of the same questions at the same temperatures, as for :func:`~robust_eval.stats.survival.kaplan_meier`:
-        1 as long as a fact holds, 0 from its break on, NaN from the level on of which nothing is known, where it is
-        censored. Questions of which nothing is known on either side are left out.
+        1 as long as a fact holds, 0 from its break on, NaN from the temperature on at which it is censored. Questions
+        that are censored at the first temperature on either side are left out.
     groups
         Labels (n,) of questions that depend on one another.
 
     Returns
     -------
-    LogRank; statistic and p_value are NaN where no question decides.
+    LogRank; statistic and p_value are NaN where no question contributes.
+
+    Raises
+    ------
+    ValueError
+        For arrays of different shapes.
 
     References
     ----------
@@ -136,7 +149,8 @@ def stratified_log_rank(first_holds: ArrayLike, second_holds: ArrayLike, groups:
 
 
 def mcnemar(first: ArrayLike, second: ArrayLike) -> float:
-    """Return the exact two-sided p value of equally many questions right in ``first`` alone and in ``second`` alone.
+    """Return the exact two-sided p value of the hypothesis that as many questions are right in ``first`` alone as in
+    ``second`` alone.
 
     Parameters
     ----------
@@ -145,7 +159,12 @@ def mcnemar(first: ArrayLike, second: ArrayLike) -> float:
 
     Returns
     -------
-    1 where no question is right in one alone.
+    In (0, 1]; 1 where no question differs.
+
+    Raises
+    ------
+    ValueError
+        For arrays of different shapes.
 
     References
     ----------
@@ -224,10 +243,10 @@ def paired_p_value(differences: ArrayLike, groups: ArrayLike | None = None) -> f
 
 
 def holm(p_values: Sequence[float]) -> Floats:
-    """Return p values corrected for their number: rejecting those below α rejects a true hypothesis in at most a share
-    α of cases.
+    """Return (m,) ``p_values`` corrected for their number m: the probability to reject any true hypothesis at level α
+    is at most α.
 
-    NaN stay NaN and count for nothing.
+    NaN stay NaN, and are not counted.
 
     References
     ----------

@@ -41,8 +41,8 @@ def kaplan_meier(holds: Floats, groups: Sequence[str] | None = None) -> list[Est
     Parameters
     ----------
     holds
-        (n, T) 1 as long as a fact holds, 0 from its break on, NaN from the level on of which nothing is known. Each
-        fact counts at the levels of which something is known.
+        (n, T) 1 as long as a fact holds, 0 from its break on, NaN from the level on at which it is censored. Each fact
+        counts at the levels before that.
     groups
         Labels (n,) of questions that depend on one another.
 

@@ -71,7 +71,12 @@ def verdict(
 
     Returns
     -------
-    MarginVerdict; without any difference INCONCLUSIVE, and NaN otherwise.
+    MarginVerdict, in the unit of the differences; without any difference INCONCLUSIVE, and NaN otherwise.
+
+    Raises
+    ------
+    ValueError
+        For differences outside [−1, 1], and a margin or level outside (0, 1).
 
     References
     ----------
@@ -155,7 +160,7 @@ def _right_or_wrong(values: Floats) -> bool:
 
 
 def confidence_sequence(differences: ArrayLike, level: float = 0.95) -> tuple[Floats, Floats]:
-    """Return an interval of the mean after each question. All of them hold it at once with probability ``level``: one
+    """Return an interval of the mean after each question. All of them cover it at once with probability ``level``: you
     may look at any time, and stop for any reason.
 
     For each candidate mean there are two gamblers, who bet on every question that its value is above, or below. If the
@@ -164,14 +169,14 @@ def confidence_sequence(differences: ArrayLike, level: float = 0.95) -> tuple[Fl
     as much. Candidates lie 0.0002 apart, and each bound is the first one that is excluded (or −1, 1), so the interval
     is rather too wide.
 
-    The questions are independent draws of the kind that is asked for, and the interval is of all questions of this
-    kind: it keeps a width when a file has no question left. Of questions that depend on one another give one value for
-    each group, such as their sum over the size of the largest group.
+    The questions are independent draws from a population, and the interval is that of the population mean: it keeps a
+    width when a file has no question left. For questions that depend on one another pass one value for each group, such
+    as their sum over the size of the largest group.
 
     Parameters
     ----------
     differences
-        (n,) in [−1, 1], in the order asked. At a NaN nothing is learnt, and the interval stays as it was.
+        (n,) in [−1, 1], in the order asked. A NaN leaves the interval as it was.
     level
         In (0, 1).
 
@@ -180,6 +185,11 @@ def confidence_sequence(differences: ArrayLike, level: float = 0.95) -> tuple[Fl
     low, high
         (n,) each; low never falls, high never rises, and low < high. Where every candidate is excluded, which happens
         to independent draws of one kind in at most 1 − level of cases, the last interval before stays for good.
+
+    Raises
+    ------
+    ValueError
+        For differences outside [−1, 1], and a level outside (0, 1).
 
     References
     ----------
