@@ -288,4 +288,4 @@ def read_answers(path: Path) -> pa.Table:
     except UserError:
         raise
     except (OSError, ValueError) as problem:
-        raise UserError(f"{path} is no answer table: {problem}") from problem
+        raise UserError(f"{path} is not an answer table: {problem}") from problem

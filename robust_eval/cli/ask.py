@@ -54,9 +54,9 @@ def main() -> None:
     """Run the command; exit with status 1 and one sentence where something is wrong."""
     parser = command_parser(
         "ask",
-        "Ask a question in several wordings, and see which answers are given how often.",
+        "Ask a question in several wordings and count the answers.",
     )
-    parser.add_argument("question", help="one of the data set's questions is asked with its choices and context")
+    parser.add_argument("question", help="a question; one of the data set gets its choices and context")
     parser.add_argument(
         "overrides", nargs="*", metavar="KEY=VALUE", help="as for run.py: model=qwen25_3b rewriter.model=qwen25_14b"
     )
@@ -79,7 +79,7 @@ def _composed(overrides: Sequence[str]) -> Config:
         raise UserError(f"one configuration at a time: {', '.join(checked.swept)} has several values")
     samplers = list(checked.config.sampler.values())
     if [sampler.axis for sampler in samplers] != ["rewrite"] or len(samplers[0].temperatures) > 1:
-        raise UserError("robust-eval ask takes sampler=perturbation, with one temperature")
+        raise UserError("robust-eval ask needs sampler=perturbation with one temperature")
     return checked.config
 
 
@@ -126,7 +126,7 @@ def _rewritten(
     if not question.rewrites:
         advice = "choose a model that writes some (rewriter.model=…)"
         if not rewriter.asks:
-            advice = "have some written (rewriter=llm), or ask a question that has them on record"
+            advice = "let a model write some (rewriter=llm), or ask a question that has recorded ones"
         raise UserError(f"the question has no other wording: {advice}")
     return question, {row["text"] for row in found.found.to_pylist() if row["drifted"]}
 
@@ -146,7 +146,7 @@ def clusters_of(graded: pa.Table) -> list[AnswerCluster]:
 
 
 def _show_wordings(question: Question, graded: pa.Table, drifted: set[str]) -> None:
-    shown = titled("Every wording, answered on its own")
+    shown = titled("Each wording, answered separately")
     for name in ("", "asked", "answer"):
         shown.add_column(name, overflow="fold")
     for rewrite, text, outcome, form in rows(graded, "rewrite", "text", "outcome", "form"):

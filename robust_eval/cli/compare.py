@@ -80,7 +80,7 @@ def plot() -> None:
     folder = arguments.output or (figures / "paper" if paper else figures)
     with command():
         if arguments.output is None and any(path.is_symlink() for path in (figures, *figures.rglob("*"))):
-            raise UserError(f"{figures} holds a link, and no folder is trusted to say where files go: name --output")
+            raise UserError(f"{figures} contains a link, which may lead elsewhere: set --output")
         run = read_findings(arguments.run)
         entries = [entry for entry in registered() if entry.allowed is None or entry.allowed(run)]
         try:

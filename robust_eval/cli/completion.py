@@ -52,7 +52,7 @@ def main() -> None:
     """Print the script of a shell; with words after its name, the candidates for the last of them."""
     parser = command_parser(
         "completion",
-        "Print what a shell must read so that Tab completes the words of robust-eval.",
+        "Print the script that lets Tab complete robust-eval in a shell.",
         epilog='bash: eval "$(robust-eval completion bash)" in ~/.bashrc; zsh: the same with zsh in ~/.zshrc, after '
         "compinit; fish: robust-eval completion fish | source in ~/.config/fish/config.fish",
     )

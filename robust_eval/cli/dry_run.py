@@ -41,33 +41,33 @@ def print_plan(plans: Mapping[str, Sequence[Stage]]) -> None:
     stages = [stage for plan in plans.values() for stage in plan]
     whole = total(stages)
     if not whole.answers:
-        console.print("nothing would be asked: all answers are in the store")
+        console.print("nothing to request: all answers are in the store")
         return
     terms = [stage.model.config.service_limits() for stage in stages if stage.missing]
     served = any(each.max_concurrency for each in terms)
     if len(plans) > 1:
         for job, plan in plans.items():
             console.print(f"{job}: {in_words(plan)}")
-        console.print(f"together: {in_words(stages)}; what several jobs ask for counts once")
+        console.print(f"together: {in_words(stages)}; requests that several jobs share count once")
     else:
         console.print(_plan_table(stages, served, bool(whole.cost)))
     if cached := sum(stage.requests - len(stage.missing) for stage in stages):
         console.print(f"The answers to {cached:,} other prompts are in the store.")
     console.print("Prompt tokens are estimated; completion tokens are the maximum.")
     if any(stage.at_most for stage in stages):
-        console.print("At most (≤): how many it will be follows from answers that are not there yet.")
+        console.print("≤ marks an upper bound: the number depends on answers that are not available yet.")
     for sentence in (*asking_less(stages), *budget_warnings(stages)) if len(plans) == 1 else ():
         console.print(f"{sentence}.")
     if any(each.choices is None for each in terms):
-        console.print("Each answer counts as a request: whether one brings several is asked when the run begins.")
+        console.print("Each answer counts as one request; the run probes whether one request can return several.")
     if any(each.batch for each in terms):
-        console.print("Time: a batch is answered within 24 hours, and each stage is sent when the one before has come.")
+        console.print("Time: a batch takes up to 24 hours, and each stage waits for the previous one.")
     elif whole.seconds:
-        console.print(f"Time: {duration(whole.seconds)} at least, by the limits for a minute.")
+        console.print(f"Time: at least {duration(whole.seconds)}, by the limits per minute.")
     elif served:
         max_concurrency = max(each.max_concurrency or 0 for each in terms)
         console.print(
-            f"Time: no limit is set; {max_concurrency} requests at once of one second each would take "
+            f"Time: no rate limit is set; {max_concurrency} concurrent requests of one second each would take "
             f"{duration(whole.requests / max_concurrency)}."
         )
     if whole.cost and (sentence := _other_price(whole.cost, terms)):
@@ -88,7 +88,7 @@ def _other_price(cost: float, terms: Sequence[ServiceLimits]) -> str:
 
 
 def _plan_table(stages: Sequence[Stage], served: bool, priced: bool) -> Table:
-    table = titled("What would be asked")
+    table = titled("Planned requests")
     table.add_column("", overflow="fold")
     columns = [
         "answers",
@@ -132,4 +132,4 @@ def cancel_batches(checked: Checked, multirun: bool) -> None:
     for sentence in sentences:
         console.print(sentence)
     if not sentences:
-        console.print("no batch of this run is under way")
+        console.print("this run has no batch in progress")

@@ -62,8 +62,8 @@ def _said(to: str, answers: FinishedAnswers, written: list[Path], folder: Path) 
         lines.append(f"open it: inspect view --log-dir {quoted}")
     if to != "csv":
         return [*lines, f"score it again: robust-eval import {shlex.quote(str(written[0].parent))}"]
-    lines.append("a text that a spreadsheet would compute has an apostrophe before it")
+    lines.append("a text that a spreadsheet would evaluate gets a leading apostrophe")
     if answers.metadata.early_stopping:
         names = ", ".join(answers.metadata.early_stopping)
-        lines.append(f"the trials of {names} stopped as soon as a break was settled: accuracies of them are biased")
+        lines.append(f"the trials of {names} stopped early, so their accuracies are biased")
     return lines

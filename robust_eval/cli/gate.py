@@ -95,12 +95,12 @@ def _parser() -> argparse.ArgumentParser:
         "words",
         nargs="*",
         metavar="CANDIDATE",
-        help="the same; or KEY=VALUE of a candidate, which is then run on the baseline's questions and settings; "
-        "early_stop=true ends as soon as it is decided; gate.metrics, gate.level, gate.no_reply set the gate",
+        help="the same; or KEY=VALUE: settings of a candidate to run on the baseline's questions; early_stop=true "
+        "ends as soon as the verdict is decided; gate.metrics, gate.level and gate.no_reply configure the gate",
     )
     add_tracker(parser)
     add_output(parser, "where the verdict is written")
-    parser.add_argument("--facts", action="store_true", help="JUnit XML with a test case for each fact that changed")
+    parser.add_argument("--facts", action="store_true", help="add a JUnit test case for each fact that changed")
     return parser
 
 
@@ -115,17 +115,17 @@ def _called(words: Sequence[str]) -> Called:
     overrides = [word for word in words if "=" in word and not word.startswith(("gate=", "gate.", *ends))]
     early_stop = [word for word in words if word.startswith(ends)]
     if early_stop and early_stop != [DECIDED]:
-        raise UserError(f"{early_stop[-1]}: a gate takes {DECIDED}, and otherwise asks all questions of the baseline")
+        raise UserError(f"{early_stop[-1]}: a gate accepts {DECIDED} alone, else it asks all questions of the baseline")
     if len(candidates) > 1:
         raise UserError(f"one candidate at a time: {', '.join(candidates)}")
     if bool(candidates) == bool(overrides):
         raise UserError(
-            "name a candidate: the folder of a run, its id in MLflow, the name of a baseline; or its settings, which "
-            "the gate then runs (model=NAME)" + (", and not both" if candidates else "")
+            "name a candidate by the folder of a run, its id in MLflow or the name of a baseline, or give its settings "
+            "(model=NAME)" + (", and not both" if candidates else "")
         )
     if candidates and early_stop:
         raise UserError(
-            f"{DECIDED} says how many questions a candidate is asked, and {candidates[0]} has been asked already"
+            f"{DECIDED} limits the questions of a candidate that the gate runs, and {candidates[0]} is a finished run"
         )
     return Called(
         gate_settings(gate_lines, option_folders()), next(iter(candidates), None), overrides, bool(early_stop)
@@ -191,7 +191,7 @@ def _measured(call: Called, baseline: MeasuredRun, mlruns: Path, folder: Path) -
     def make_schedule(early: bool, questions: Sequence[object]) -> GateScheduler:
         taken.append(GateScheduler(questions, baseline, call.settings, early, config.seed))  # type: ignore[arg-type]
         if others := len(questions) - len(taken[-1].left):
-            log.warning("questions that are left out, because the baseline was not asked them: %d", others)
+            log.warning("questions left out because the baseline did not ask them: %d", others)
         return taken[-1]
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -249,7 +249,7 @@ def _print(report: Report, folder: Path) -> None:
     facts = report.facts
     if report.shared:
         console.print(
-            f"single facts, which decide nothing: {len(facts.forgotten):,} forgotten, {len(facts.found):,} found, "
+            f"single facts, not part of the verdict: {len(facts.forgotten):,} forgotten, {len(facts.found):,} found, "
             f"{len(facts.less_firm):,} less firm"
         )
     console.print(f"verdict: {folder / PAGE}")
@@ -286,15 +286,15 @@ def _refuse_unusable(run: str, mlruns: Path, uri: str | None) -> None:
 
 
 def _baseline_parser() -> argparse.ArgumentParser:
-    parser = command_parser("baseline", "Call runs baselines, by name.")
+    parser = command_parser("baseline", "Name runs as baselines.")
     shared = argparse.ArgumentParser(add_help=False)
     add_tracker(shared)
     actions = parser.add_subparsers(dest="action", required=True)
-    setting = actions.add_parser("set", parents=[shared], help="let a name stand for a run")
+    setting = actions.add_parser("set", parents=[shared], help="name a run as a baseline")
     setting.add_argument("name", metavar="NAME")
     setting.add_argument("run", metavar="RUN", help="its folder, or its id in MLflow")
     actions.add_parser("list", parents=[shared], help="name all")
-    actions.add_parser("show", parents=[shared], help="say which run a name stands for").add_argument(
+    actions.add_parser("show", parents=[shared], help="print the run of a baseline").add_argument(
         "name", metavar="NAME"
     )
     return parser

@@ -67,7 +67,7 @@ def main() -> None:
     with command():
         sources, settings = split_arguments(arguments.words)
         if not sources:
-            raise UserError("name a run that was labelled, or a file of verdicts; see --help")
+            raise UserError("give a labelled run or a file of verdicts; see --help")
         records = records_of(sources)
         verdicts = compared(records)
         if settings:
@@ -80,8 +80,8 @@ def main() -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = command_parser(
         "graders",
-        "Compare graders with human labels: accuracy, F1 and Cohen's κ, the errors of each by temperature and data "
-        "set, and the replies on which they differ.",
+        "Compare graders with human labels: accuracy, F1, Cohen's κ, errors by temperature and data set, and "
+        "the replies on which they differ.",
     )
     parser.add_argument(
         "words",
@@ -89,8 +89,8 @@ def _parser() -> argparse.ArgumentParser:
         metavar="RUN|FILE|KEY=VALUE",
         help="folders of labelled runs, or files of verdicts; grader=judge grader.model=NAME adds a judge",
     )
-    parser.add_argument("--show", type=int, default=20, metavar="N", help="differing verdicts of each grader (20)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
+    parser.add_argument("--show", type=int, default=20, metavar="N", help="number of differing verdicts to show (20)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the metrics to this file")
     return parser
 
 
@@ -183,7 +183,7 @@ def shown(records: Sequence[Record], verdicts: Verdicts, show: int) -> dict[str,
     right = sum(record.right for record in records)
     console.print(f"{len(records):,} replies, {right:,} of them right")
     figures: dict[str, float] = {"replies": len(records), "right": right}
-    table = titled("Graders beside people")
+    table = titled("Graders and human verdicts")
     columns = ("replies", "accuracy", "95 % interval", "F1", "κ", "wrong of called right", "right of called wrong")
     table.add_column("grader")
     for name in columns:
@@ -194,7 +194,7 @@ def shown(records: Sequence[Record], verdicts: Verdicts, show: int) -> dict[str,
         figures |= {f"{name}: {figure}": value for figure, value in agreement.figures().items()}
     console.print(table)
     if "references" not in verdicts:
-        console.print("references is left out: not every question without choices has references that are wrong")
+        console.print("references is left out: some question without choices has no incorrect references")
     if any(record.slice for record in records):
         console.print(*_by_slice(records, verdicts, figures), sep="\n")
     for name, lines in disagreements(records, verdicts).items():
@@ -225,10 +225,10 @@ def agreement_row(agreement: Agreement) -> list[str]:
 
 def _by_slice(records: Sequence[Record], verdicts: Verdicts, figures: dict[str, float]) -> list[Table]:
     """Return the accuracy of each grader and its confusion, by slice, as tables; add the accuracies to the figures."""
-    accuracies = titled("Agreement with people by slice")
+    accuracies = titled("Agreement with human verdicts by slice")
     for name in ("slice", "replies", *verdicts):
         accuracies.add_column(name, justify="left" if name == "slice" else "right")
-    counts = titled("By slice (of weighted replies: the verdict of people, then the grader's)")
+    counts = titled("By slice (weighted replies: human verdict, then the grader's)")
     for name in ("slice", "grader", "right, right", "right, wrong", "wrong, right", "wrong, wrong"):
         counts.add_column(name, justify="left" if name in ("slice", "grader") else "right")
     for part in dict.fromkeys(record.slice for record in records if record.slice):
@@ -264,7 +264,7 @@ def described(record: Record, verdict: bool) -> str:
     verdicts = ["right" if right else "wrong" for right in (record.right, verdict)]
     where = f"{question.id}, {record.slice}" if record.slice else question.id
     return printable(
-        f"  {where}: people {verdicts[0]}, grader {verdicts[1]}: {record.reply!r} to {question.title!r} ({accepted})"
+        f"  {where}: human {verdicts[0]}, grader {verdicts[1]}: {record.reply!r} to {question.title!r} ({accepted})"
     )
 
 
@@ -299,8 +299,8 @@ def grade_one() -> None:
 def _grade_parser() -> argparse.ArgumentParser:
     parser = command_parser(
         "grade",
-        "Grade one reply, and show why it is right or wrong: the answer that was extracted, the rule that "
-        "extracted it, the verdict, and whether it is uncertain.",
+        "Grade one reply and explain the verdict: the extracted answer, the extraction rule, and whether the verdict "
+        "is uncertain.",
     )
     parser.add_argument("reply", metavar="REPLY", help="the text of the model; - reads standard input")
     parser.add_argument(
@@ -314,10 +314,10 @@ def _grade_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--choices", nargs="+", action="extend", default=[], metavar="TEXT", help="texts of the choices, in order"
     )
-    parser.add_argument("--reader", choices=list(READERS), default="reply", help="reply (chat models) is the default")
-    parser.add_argument("--grader", choices=list(GRADERS), default="matching", help="matching is the default")
+    parser.add_argument("--reader", choices=list(READERS), default="reply", help="default: reply (chat models)")
+    parser.add_argument("--grader", choices=list(GRADERS), default="matching", help="default: matching")
     parser.add_argument(
-        "--letter", choices=["anchored", "strict"], default="anchored", help="strict: a letter and nothing else counts"
+        "--letter", choices=["anchored", "strict"], default="anchored", help="strict: only a bare letter counts"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     return parser
@@ -355,7 +355,7 @@ def _grade_lines(
     entries = {"extracted answer": [graded.answer or none], "rule": [graded.rule] if graded.rule else []}
     if graded.answer:
         name = "letter" if arguments.choices else "normalised form"
-        entries[name] = [graded.label or f"none ({graded.reason or 'nothing is left'})"]
+        entries[name] = [graded.label or f"none ({graded.reason or 'it is empty'})"]
     if arguments.choices:
         right = question_of(arguments.answers, arguments.choices).correct
         entries["choices"] = [
@@ -364,11 +364,11 @@ def _grade_lines(
         ]
     entries["accepted answers"] = [
         f"{entry['answer']} ("
-        + (f"normalised: {entry['normalised']}" if entry["normalised"] else "nothing is left when it is normalised")
+        + (f"normalised: {entry['normalised']}" if entry["normalised"] else "its normalised form is empty")
         + f"){', matches' if entry['matches'] else ''}"
         for entry in accepted
     ]
-    verdicts = {True: "right", False: "wrong", None: "none: --answers does not say what is right"}
+    verdicts = {True: "right", False: "wrong", None: "none: --answers gives no accepted answer"}
     entries["verdict"] = [verdicts[graded.correct]]
     doubt = "yes: the extracted answer and the whole reply disagree on right or wrong; a person or a judge can decide"
     entries["uncertain"] = [doubt if graded.uncertain else "no"]

@@ -25,11 +25,11 @@ from robust_eval.tracking.flat_settings import SEVERAL
 
 _EXAMPLES = (
     ("run", "the built-in facts"),
-    ("model=transformers model.path=FOLDER", "a model of your own"),
-    ("dataset=quiz.csv", "questions of your own"),
+    ("model=transformers model.path=FOLDER", "your own model"),
+    ("dataset=quiz.csv", "your own questions"),
     ("model=gpt4o_mini dry_run=true", "its requests and cost"),
     ("-m model=smollm2_135m,qwen25_3b", "a sweep, and a comparison"),
-    ("repeat=FOLDER", "an earlier run, repeated"),
+    ("repeat=FOLDER", "repeat an earlier run"),
 )
 _SHOWN = 9
 """Options of a group in the overview."""
@@ -70,7 +70,7 @@ def print_overview() -> None:
     _print_columns((name, _summary(name)) for name in GROUPS)
     how = (
         f"Set with GROUP.SETTING=VALUE ({program} help model=transformers, {program} --cfg job). "
-        "Quote characters of the shell: 'metric=[frs,certainty]'."
+        "Quote shell characters: 'metric=[frs,certainty]'."
     )
     _print(["", how, "", f"Commands ({program} COMMAND --help; Hydra's own options: --hydra-help):"])
     _print_columns((name, each.says) for name, each in COMMANDS.items())

@@ -74,7 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "words", nargs="+", metavar="FILE|KEY=VALUE", help="logs, and settings such as metric=certainty"
     )
-    add_output(parser, "write the tables there, and score nothing")
+    add_output(parser, "only write the tables to this folder")
     return parser
 
 
@@ -132,20 +132,20 @@ def import_letters() -> None:
         except OSError as problem:
             raise UserError(f"{arguments.output} cannot be written: {problem.strerror}") from problem
         none = sum(record["text"] is None for record in records)
-        summary = f"{len(records):,} answers to {len(ids):,} questions, {none:,} of them no letter"
+        summary = f"{len(records):,} answers to {len(ids):,} questions, {none:,} of them without a letter"
         Console().print(f"{arguments.output}: {summary}")
 
 
 def _letters_parser() -> argparse.ArgumentParser:
     parser = command_parser(
         "import",
-        "Turn lists of letters, one a line for each question, into a file for sampler=recorded.",
+        "Convert lists of letters, one line per question, into a file for sampler=recorded.",
     )
-    parser.add_argument("responses", type=Path, metavar="RESPONSES", help=f"{_LISTS}, a line for each question")
+    parser.add_argument("responses", type=Path, metavar="RESPONSES", help=f"{_LISTS}, one line per question")
     parser.add_argument("--questions", type=Path, required=True, help="JSON list or JSON Lines of objects with an id")
-    parser.add_argument("--output", type=Path, required=True, help="the file to write, JSON Lines")
+    parser.add_argument("--output", type=Path, required=True, help="output file, JSON Lines")
     parser.add_argument(
-        "--choices", type=int, default=5, choices=range(2, len(LETTERS) + 1), metavar="N", help="of a question (5)"
+        "--choices", type=int, default=5, choices=range(2, len(LETTERS) + 1), metavar="N", help="number of choices (5)"
     )
     return parser
 
@@ -158,7 +158,7 @@ def answer_lists(path: Path, choices: int) -> list[list[str | None]]:
     for number, text in text_lines(path):
         line, where = text.rstrip("\r\n"), f"{path}, line {number}"
         if len(line) > MOST_CHARACTERS:
-            raise UserError(f"{where}: longer than {MOST_CHARACTERS:,} characters, which is no list of answers")
+            raise UserError(f"{where}: longer than {MOST_CHARACTERS:,} characters, so it is not a list of answers")
         try:
             with warnings.catch_warnings(action="ignore"):  # of escapes in texts that are no letters anyway
                 letters = ast.literal_eval(line)
@@ -169,7 +169,8 @@ def answer_lists(path: Path, choices: int) -> list[list[str | None]]:
         if wrong := [letter for letter in letters if letter not in (None, *LETTERS[:choices])]:
             shown = repr(wrong[0][:40]) if isinstance(wrong[0], str) else f"a {type(wrong[0]).__name__}"
             raise UserError(
-                f"{where}: {shown} is none of the {choices} choices, A to {LETTERS[choices - 1]} (--choices), nor None"
+                f"{where}: {shown} is neither None nor one of the {choices} choices, A to "
+                f"{LETTERS[choices - 1]} (--choices)"
             )
         lists.append(letters)
     return lists
@@ -183,7 +184,9 @@ def question_ids(path: Path) -> list[str]:
         if not isinstance(question_id, str) or not question_id:
             raise UserError(f'{path}, question {number}: wanted an object with an id, {{"id": "…"}}')
         if question_id in ids:
-            raise UserError(f"{path}, question {number}: id {question_id!r} has question {ids[question_id]} already")
+            raise UserError(
+                f"{path}, question {number}: question {ids[question_id]} has the id {question_id!r} already"
+            )
         ids[question_id] = number
     if not ids:
         raise UserError(f"{path} holds no questions")

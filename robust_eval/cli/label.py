@@ -53,15 +53,15 @@ def main() -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = command_parser(
         "label",
-        "Label answers of a run as right or wrong; its figures are then corrected for the errors of the "
-        "grader. Every label is saved at once: stop when you like, and go on later.",
+        "Label answers of a run as right or wrong; its metrics are then corrected for the grader's errors. Each label "
+        "is saved at once: stop at any time and resume later.",
     )
     parser.add_argument("run", type=Path, metavar="RUN", help="folder of a finished run (mlruns/runs/DATE/TIME)")
     parser.add_argument("--by", choices=list(SIZES), default=ANSWER, help="draw answers, or questions (for Mode, …)")
     parser.add_argument("--sample", type=int, metavar="N", help="answers (200) or questions (20) to draw")
-    parser.add_argument("--labeller", metavar="NAME", help="who labels; where two do, it says how they agree")
+    parser.add_argument("--labeller", metavar="NAME", help="name of the annotator; with two, their agreement is shown")
     parser.add_argument("--page", action="store_true", help="label in a browser on this machine")
-    parser.add_argument("--read", type=Path, metavar="FILE", help="add labels that were made elsewhere")
+    parser.add_argument("--read", type=Path, metavar="FILE", help="import labels from a file")
     add_tracker(parser)
     return parser
 
@@ -72,9 +72,9 @@ def _label(arguments: argparse.Namespace, labelled: LabelledRun, file: Path) -> 
         raise UserError(f"--sample must be at least 1, not {size}")
     items = sample(labelled.graded, arguments.by, size, int(labelled.run.settings["seed"]))
     if not items:
-        raise UserError(f"{arguments.run} has no answer with a verdict that labels could correct")
+        raise UserError(f"{arguments.run} has no verdicts for labels to correct")
     if arguments.by == ANSWER and pc.any(labelled.graded["uncertain"]).as_py():
-        terminal().print("uncertain replies come first, in turns with others: figures stay unbiased wherever you stop")
+        terminal().print("uncertain replies come first, alternating with others: metrics stay unbiased if you stop")
     labelling = Labelling(file, items, labelled.questions, arguments.labeller or _user())
     show = _on_page if arguments.page else _in_terminal
     name = f"{labelled.run.settings['model.name']} on {labelled.run.settings['dataset.name']}"
@@ -151,7 +151,7 @@ def _take(read: Path, labelled: LabelledRun, file: Path) -> None:
     """Add labels made elsewhere to those of the run."""
     taken = read_labels(read)
     if not (number_of := count_labelled(labelled.by_sampler(), taken)):
-        raise UserError(f"none of the {taken.num_rows:,} labels in {read} is of an answer of this run")
+        raise UserError(f"none of the {taken.num_rows:,} labels in {read} matches an answer of this run")
     with process_lock(file.with_name(f".{file.name}.lock")):
         before = read_labels(file) if file.is_file() else LABELS.empty_table()
         labels = [*before.to_pylist(), *taken.to_pylist()]
@@ -191,16 +191,16 @@ def _record(labelled: LabelledRun, score: Score, uri: str | None, mlruns: Path) 
     theirs, folder = (labelled.run.settings.get(name) for name in ("tracking.uri", "paths.mlruns"))
     if uri is None and store_at(theirs, Path(str(folder))) != store_at(None, mlruns):
         option = f"--uri {theirs}" if theirs else f"--mlruns {folder}"
-        log.warning("the corrected figures are not in MLflow: if they are to go where the run is, add %s", option)
+        log.warning("the corrected metrics are not in MLflow: to log them with the run, add %s", option)
         return
     mlflow = mlflow_library()
     from mlflow.exceptions import MlflowException
 
     uri = store_at(uri, mlruns)
     if uri.startswith("sqlite:///") and not Path(uri.removeprefix("sqlite:///")).is_file():
-        log.warning("the corrected figures are not in MLflow: there is no %s", uri)
+        log.warning("the corrected metrics are not in MLflow: there is no %s", uri)
         return
     try:
         MlflowRun(mlflow.MlflowClient(uri), tracked.read_text(encoding="utf-8").strip()).scores([score], {})
     except (MlflowException, OSError) as problem:
-        log.warning("the corrected figures are not in MLflow: %s", first_line(problem))
+        log.warning("the corrected metrics are not in MLflow: %s", first_line(problem))

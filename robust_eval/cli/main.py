@@ -26,7 +26,7 @@ class Command(NamedTuple):
 
 
 COMMANDS = {
-    "run": Command("run", "measure a model; may be left out before settings"),
+    "run": Command("run", "measure a model (the default before settings)"),
     "compare": Command("compare", "compare finished runs"),
     "gate": Command("gate", "decide whether a candidate may replace its baseline"),
     "baseline": Command("gate:baseline", "name a run as a baseline, list or show baselines"),
@@ -35,13 +35,13 @@ COMMANDS = {
     "grade": Command("graders:grade_one", "grade one reply and explain the verdict"),
     "graders": Command("graders", "compare graders with human labels"),
     "show": Command("compare:show", "print the metrics of a finished run"),
-    "plot": Command("compare:plot", "draw every figure of a run again"),
-    "import": Command("import_logs", "score logs of other harnesses, or lists of letters"),
+    "plot": Command("compare:plot", "redraw all figures of a run"),
+    "import": Command("import_logs", "score logs of other harnesses"),
     "export": Command("export_run", "write a run for other harnesses, or as CSV"),
     "train-question-types": Command("train_question_types", "train a classifier of question types"),
     "help": Command("help", "list options, explain settings: help model=recorded"),
-    "completion": Command("completion", "print the Tab completion for bash, zsh or fish"),
-    "version": Command("main:print_versions", "print the versions that answers depend on"),
+    "completion": Command("completion", "print Tab completion for bash, zsh or fish"),
+    "version": Command("main:print_versions", "print the versions that determine the answers"),
 }
 """Every command by its name."""
 
@@ -70,7 +70,8 @@ def main(default: str = "help") -> None:
         with command():
             commands = ", ".join(COMMANDS)
             raise UserError(
-                f"{name} is no command{nearest(name, list(COMMANDS))}; there are {commands}, and settings are KEY=VALUE"
+                f"{name} is not a command{nearest(name, list(COMMANDS))}; commands are {commands}, "
+                "and settings are KEY=VALUE"
             )
     command_name = name if name in COMMANDS else "run"
     COMMANDS[command_name].run()

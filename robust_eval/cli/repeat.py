@@ -119,10 +119,10 @@ def _settings(file: Path) -> tuple[list[tuple[str, str]], dict[str, Any]]:
     whole.pop("hydra", None)
     for key, value in flat(whole).items():
         if any(part.startswith("_") and part.endswith("_") for part in key.split(".")):
-            raise UserError(f"{file} holds {key}, which a configuration written by a run has not")
+            raise UserError(f"{file} holds {key}, which no run writes into its configuration")
         if "${" in str(value):
             raise UserError(
-                f"{file}: {key} holds an interpolation (${{…}}), which a configuration written by a run has not"
+                f"{file}: {key} holds an interpolation (${{…}}), which no run writes into its configuration"
             )
     return schemas, whole
 
@@ -134,7 +134,7 @@ def _schemas(defaults: object, file: Path) -> Iterator[tuple[str, str]]:
         if isinstance(entry, str) and entry.startswith("/schema/"):
             name, _, path = entry.removeprefix("/schema/").partition("@")
             if name not in known:
-                raise UserError(f"{file} names {entry}, which is no part of this robust_eval")
+                raise UserError(f"{file} names {entry}, which is not part of this robust_eval")
             yield path, name
 
 
@@ -180,8 +180,8 @@ def _refuse_places(
             for key, value in wanted.items()
         )
         raise UserError(
-            f"{folder / CONFIG} says which code runs, what is read, where prompts, keys or results go, or where files "
-            f"are written, and no folder is trusted with that: if it is what you want, add to the command line {lines}"
+            f"{folder / CONFIG} sets code to run, files to read, or where prompts, keys, results or files go, which is "
+            f"accepted from the command line alone: if it is what you want, add {lines}"
         )
 
 

@@ -124,7 +124,7 @@ def main() -> None:
             launch()
         except OSError as problem:  # of the folder: what goes wrong in a run has been said
             raise UserError(
-                f"hydra.run.dir: {problem.filename} cannot be made ({problem.strerror}); choose another folder"
+                f"hydra.run.dir: {problem.filename} cannot be created ({problem.strerror}); choose another folder"
             ) from problem
 
 
@@ -152,7 +152,7 @@ def _refuse_options(arguments: Sequence[str]) -> None:
         if not value and following and "=" not in following and not following.startswith("-"):
             value = following
         raise UserError(
-            f"{name} is no option: settings are written without dashes, {name.lstrip('-')}={value or '…'} "
+            f"{name} is not an option: settings are written without dashes, {name.lstrip('-')}={value or '…'} "
             "(--help names the settings, --hydra-help the options)"
         )
 
@@ -172,8 +172,8 @@ def _known_options(arguments: Sequence[str]) -> Namespace:
         raise UserError(f"{problem.argument_name}: {problem.message} (--hydra-help explains the options)") from problem
     if known.config_name or known.config_path:
         raise UserError(
-            "--config-name and --config-path are not taken: repeat=FOLDER runs an earlier run again, and --config-dir "
-            "names a folder of options of your own"
+            "--config-name and --config-path are not supported: repeat=FOLDER repeats an earlier run, and --config-dir "
+            "names a folder with your own options"
         )
     for name, given in (("--package", known.package), ("--resolve", known.resolve)):
         if given and known.cfg is None:
@@ -251,7 +251,7 @@ def run_sweep(launch: Callable[[], None], config: Config, swept: Sequence[str], 
             if finished:
                 _compare(finished, folder / COMPARISON, record)
             if len(finished) < jobs:
-                where = f", in {folder}" if _begun(folder) != before else " before anything was asked"
+                where = f", in {folder}" if _begun(folder) != before else " before the first request"
                 raise UserError(f"{jobs - len(finished)} of {jobs} jobs failed{where}: {_reasons(folder)}")
         finally:
             if _begun(folder) == before:

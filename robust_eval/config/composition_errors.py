@@ -32,9 +32,9 @@ RENAMED = {
 """New names of settings."""
 _SENTENCES = {
     r"(?:Ambiguous value for argument|Sweep parameters) '([^']+)'": "{0} has several values: name one",
-    r"Could not append to config. An item is already at '([^']+)'": "{0} has a value: write {0}=…, without the +",
-    r"Multiple values for ([^.]+)\.": "{0} is chosen already: write {0}=…, without the +",
-    r"Could not delete (?:from config. )?'([^']+)'": "~{0}: there is nothing of this name to leave out",
+    r"Could not append to config. An item is already at '([^']+)'": "{0} has a value already: write {0}=…, without +",
+    r"Multiple values for ([^.]+)\.": "{0} is chosen already: write {0}=…, without +",
+    r"Could not delete (?:from config. )?'([^']+)'": "~{0}: there is no setting of this name to remove",
 }
 """Sentences for messages of Hydra that name one setting."""
 
@@ -59,7 +59,7 @@ def composition_error(problem: Exception, chosen: DictConfig | None = None) -> s
     if cause and (file := re.match(r"In '(\w+)/([^']+)'", message)):
         return f"{file[1]}={file[2]}: {_refused(cause)}"
     if file := re.match(r"In '(\w+)/([^']+)': Could not override '([^']+)'. No match", message):
-        return f"{file[1]}={file[2]}: its defaults override {file[3]}, which is no group of options"
+        return f"{file[1]}={file[2]}: its defaults override {file[3]}, which is not a group of options"
     for pattern, sentence in _SENTENCES.items():
         if match := re.match(pattern, message):
             return sentence.format(match[1])
@@ -84,7 +84,7 @@ def _no_such(key: str, chosen: DictConfig | None) -> str:
     """Say which part of a key does not exist; nothing where all do, or nothing is known of the options."""
     if "@" in key:
         setting = key.partition("@")[2]
-        return f"there is no {setting} to choose: {setting.partition('.')[0]} has an option that asks no model"
+        return f"there is no {setting} to choose: {setting.partition('.')[0]} has an option without a model"
     node: object = chosen
     path = key.split(".") if chosen is not None else []
     for depth, part in enumerate(path):

@@ -29,11 +29,11 @@ def to_config(composed: DictConfig) -> Config:
     recorded = [sampler for sampler in schema.sampler.values() if isinstance(sampler, RecordedAnswers)]
     if recorded and len(schema.sampler) > 1:
         raise UserError(
-            f"sampler=recorded stands alone, because nothing is asked: it cannot be one of {','.join(schema.sampler)}"
+            f"sampler=recorded asks nothing and must be the only sampler, not one of {','.join(schema.sampler)}"
         )
     target = schema.target_half_width
     if target is not None and not (isinstance(target, dict) and target):
-        raise UserError(f"target_half_width={target}: it must name figures, as target_half_width={{frs.d1: 0.02}} does")
+        raise UserError(f"target_half_width={target}: it must name metrics, such as target_half_width={{frs.d1: 0.02}}")
     settings = {entry.name: getattr(schema, entry.name) for entry in fields(Schema)}
     settings["target_half_width"] = target or {}
     if recorded:
@@ -79,16 +79,16 @@ def _check_other_models(config: Config, sampler_names: str) -> None:
     """Raise UserError unless rewriter and judge have models that can be asked, where they need some."""
     if config.rewriter.asks and not any(sampler.axis == "rewrite" for sampler in config.sampler.values()):
         raise UserError(
-            f"rewriter=llm writes rewrites, which sampler={sampler_names} does not ask: choose sampler=perturbation, "
+            f"rewriter=llm writes rewrites, which sampler={sampler_names} does not use: choose sampler=perturbation, "
             "or rewriter=recorded"
         )
     if config.rewriter.model is not None and config.rewriter.model.recorded:
-        raise UserError("rewriter.model=recorded cannot be asked for rewrites: choose another model")
+        raise UserError("rewriter.model=recorded cannot write rewrites: choose another model")
     judge = config.grader.judge_config
     if config.grader.uses_model and judge is None:
         raise UserError(
-            "grader=judge needs a model that judges: name it with grader.model=NAME, an option of the group model; the "
-            "measured model judges itself only where it is named"
+            "grader=judge needs a model: set grader.model=NAME, an option of the group model; the measured model "
+            "judges itself only if it is named there"
         )
     if judge is not None and judge.recorded:
         raise UserError(
@@ -117,7 +117,9 @@ def _no_schema(path: str) -> str:
     suggestion = nearest(name, list(SCHEMAS[group]), group)
     file = f"conf/{group}/{name or 'NAME'}.yaml"
     schema = f"/schema/{group}/{next(iter(SCHEMAS[group]))}@_here_"
-    return f"{path} is no option with a schema{suggestion}: a file {file} names one in its defaults, such as {schema}"
+    return (
+        f"{path} is not an option with a schema{suggestion}: a file {file} names one in its defaults, such as {schema}"
+    )
 
 
 def _as_profile(config: Config) -> Config:
@@ -143,7 +145,7 @@ def _as_profile(config: Config) -> Config:
     )
 
 
-_OF_CONVERSATIONS = {TURN: "goes on with a conversation", THOUGHT: "has the model think as in a conversation"}
+_OF_CONVERSATIONS = {TURN: "continues a conversation", THOUGHT: "lets the model reason as in a conversation"}
 """Activities of samplers that need a conversational model, by what they vary."""
 
 
@@ -158,12 +160,12 @@ def _check_samplers(config: Config, sampler_names: str) -> None:
     prompts = {name: sampler.prompts for name, sampler in config.sampler.items()}
     if len(set(prompts.values())) > 1:
         values = ", ".join(f"sampler.{name}.prompts={file}" for name, file in prompts.items())
-        raise UserError(f"the samplers of a run ask with the same prompts, not {values}: set them alike")
+        raise UserError(f"the samplers of a run must have the same prompts, not {values}")
     talking = next((name for name, sampler in config.sampler.items() if sampler.axis in _OF_CONVERSATIONS), None)
     if talking is not None and not config.model.service_limits().chat:
         raise UserError(
-            f"sampler={talking} {_OF_CONVERSATIONS[config.sampler[talking].axis]}, and model {config.model.name} is "
-            "asked with plain text: choose a model that was trained for conversations, with model.prompt_style=chat"
+            f"sampler={talking} {_OF_CONVERSATIONS[config.sampler[talking].axis]}, and model {config.model.name} has "
+            "plain prompts: choose a chat model, with model.prompt_style=chat"
         )
     read = sources(config.metric, config.sampler)
     if unread := [name for name in config.sampler if name not in read.values()]:
@@ -186,7 +188,7 @@ def _check_target(config: Config) -> None:
         return
     if config.recorded is not None:
         raise UserError(
-            "target_half_width=… says how many questions a model is asked, and sampler=recorded asks none: leave it out"
+            "target_half_width=… limits the questions that a model is asked, and sampler=recorded asks none: remove it"
         )
     read = sources(config.metric, config.sampler)
     supported = config.model.temperatures(1.0)  # None: only the server knows whether it takes temperatures
@@ -206,8 +208,8 @@ def _check_target(config: Config) -> None:
         label = "" if spec is None or spec.mean else f" ({(spec.for_name(name) or spec).label})"
         readable = [each.replace("{}", "N") for each in means]
         raise UserError(
-            f"target_half_width names {name}{label}, which is no mean over questions that this run "
-            f"measures{'' if label else nearest(name, readable)}; these are {', '.join(readable)}"
+            f"target_half_width names {name}{label}, which is not a mean over questions in this "
+            f"run{'' if label else nearest(name, readable)}; these are {', '.join(readable)}"
         )
 
 
@@ -237,7 +239,7 @@ def _instance(path: str, node: DictConfig) -> object:
         if "Could not create instance" not in str(problem):
             raise UserError(composition_error(problem)) from problem
         cause = first_line(problem).partition(": ")[2]
-        raise UserError(f"{path}: a value has a type that its setting does not take ({cause})") from problem
+        raise UserError(f"{path}: a value has the wrong type ({cause})") from problem
     except ValueError as problem:
         raise UserError(f"{path}: {first_line(problem)}".removeprefix(": ")) from problem
 

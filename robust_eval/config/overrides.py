@@ -105,7 +105,7 @@ def composed_run(overrides: Sequence[str]) -> tuple[Config, DictConfig]:
     for line in overrides:
         key = line.partition("=")[0].lstrip("+~")
         if key in ("dry_run", "cancel_batches", "repeat") or (key.startswith("hydra.") and key != "hydra.searchpath"):
-            raise UserError(f"{line}: {key} belongs to the command line robust-eval, and not to a call from Python")
+            raise UserError(f"{line}: {key} works on the command line only, not in a call from Python")
     checked = checked_overrides(overrides)
     if checked.swept:
         raise UserError(f"{checked.swept[0]} has several values: a call runs one experiment, so call once for each")
@@ -181,7 +181,7 @@ def as_meant(line: str) -> str:
     if key and _is_read(line):
         return line
     if not key or not equals or not _is_read(f"{key}=x"):
-        raise UserError(f"{line!r} is no override: write KEY=VALUE")
+        raise UserError(f"{line!r} is not an override: write KEY=VALUE")
     return f"{key}=" + ",".join(
         part if _is_read(f"{key}={part}") else _quoted(line, key, part) for part in _parts(value)
     )
@@ -210,7 +210,7 @@ def _parts(value: str) -> list[str]:
 def _quoted(line: str, key: str, text: str) -> str:
     text = text.strip()
     if text[:1] in _CLOSING:
-        inside = ", and a text in it that holds other signs needs quotes" if text[0] in "[{" else ""
+        inside = ", and a text in it with other characters needs quotes" if text[0] in "[{" else ""
         whole = QuotedString(line.partition("=")[2], Quote.double).with_quotes()
         raise UserError(
             f"{line!r} cannot be read: what begins with {text[0]} must end with {_CLOSING[text[0]]}{inside}; if all of "
@@ -298,7 +298,7 @@ def _refuse_kind(override: Override) -> None:
     if key in ("hydra", "schema"):
         raise UserError(no_setting(key, key, [entry.name for entry in fields(Schema)], ""))
     if isinstance(value, Glob) or override.is_interval_sweep():
-        raise UserError(f"{line}: a sweep takes values that are written out, {key}=A,B, or range(FIRST,LAST)")
+        raise UserError(f"{line}: a sweep needs explicit values, {key}=A,B, or range(FIRST,LAST)")
     if _is_searchpath(override):
         if not isinstance(value, list):
             raise UserError(f"{key} must be a list of folders, such as [file:///home/me/conf], not {value}")
@@ -307,7 +307,7 @@ def _refuse_kind(override: Override) -> None:
     if override.is_delete() and not _is_hydra(override):
         group, _, name = key.partition(".")
         if group not in SEVERAL or not name or "." in name:
-            raise UserError(f"{line}: a setting is changed, and cannot be left out: write {key}=…")
+            raise UserError(f"{line}: a setting cannot be removed: change it with {key}=…")
     elif _chooses(override):
         if value is None:
             raise UserError(f"{key} must be one of {', '.join(options(key))}, not null")

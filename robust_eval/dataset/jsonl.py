@@ -44,7 +44,7 @@ class JsonLines(Selection):
             if not lines and not line.lstrip().startswith("{"):
                 shown = line.strip() if len(line) <= 60 else f"{line.strip()[:60]}…"
                 raise UserError(
-                    f"{self.path} is no file of JSON Lines: line {number} is {shown!r}, and each line must be "
+                    f"{self.path} is not a JSON Lines file: line {number} is {shown!r}, and each line must be "
                     f"an object such as {_EXAMPLE}; dataset=local dataset.path={self.path} reads tables (CSV, TSV, "
                     "JSON, Parquet), in any encoding"
                 )

@@ -58,7 +58,7 @@ class Scored(NamedTuple):
         """Return the figures that the labels correct, as one score; None where they correct none."""
         number = count_labelled(self.graded, labels)
         if not number:
-            log.warning("none of the %d labels is of an answer of this run: nothing is corrected", labels.num_rows)
+            log.warning("none of the %d labels matches an answer of this run: nothing is corrected", labels.num_rows)
             return None
         tables = with_human_labels(self.graded, labels)
         corrections = [greedy_correction(self.asked, tables[GREEDY])] if tables[GREEDY].num_rows else []

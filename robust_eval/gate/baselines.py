@@ -14,7 +14,7 @@ _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,99}")
 def set_baseline(mlruns: Path, name: str, run: str) -> None:
     """Set the run of a baseline: its folder, or its id in MLflow. A folder under ``mlruns`` is stored as relative."""
     if not _NAME.fullmatch(name):
-        raise UserError(f"a baseline is called by letters, digits and . _ -, not {name!r}")
+        raise UserError(f"the name of a baseline consists of letters, digits and . _ -, not {name!r}")
     path = Path(run)
     if path.is_dir():
         inside = path.resolve().is_relative_to(mlruns.resolve())

@@ -196,10 +196,10 @@ def judged_spec(run: MeasuredRun, figure: str) -> MetricSpec:
     """
     if figure not in run.run.question_metrics:
         available = "it kept no question" if run.kept_nothing else f"it has {', '.join(run.run.headline_means)}"
-        raise UserError(f"gate.metrics names {figure}, which {run.name} lacks for single questions; {available}")
+        raise UserError(f"gate.metrics names {figure}, for which {run.name} has no values by question; {available}")
     about, values = run.run.about(figure), run.run.values(figure)
     if about is None or about.more_is_better is None:
-        raise UserError(f"gate.metrics names {figure}, which has no better direction (more_is_better)")
+        raise UserError(f"gate.metrics names {figure}, which has no direction (more_is_better)")
     if np.nanmin(values, initial=0) < 0 or np.nanmax(values, initial=0) > 1:
         raise UserError(f"gate.metrics names {figure}, whose values must lie between 0 and 1")
     return about
@@ -313,7 +313,7 @@ def _sequence_bounds(figure: Differences, level: float) -> tuple[float, float]:
 def sentence(judged: Judged) -> str:
     """Return a sentence on the verdict of a figure, and if it is not decided on the number of facts needed."""
     if judged.n == 0:
-        return f"{judged.label}: no fact has it in both runs, so nothing is known."
+        return f"{judged.label}: no fact has a value in both runs."
     summary = (
         f"{judged.label}: {number(judged.candidate)} after {number(judged.baseline)} over {judged.n:,} facts, "
         f"{signed(judged.difference)} ({signed(judged.low)} to {signed(judged.high)}; margin {judged.margin:g})"
@@ -325,13 +325,13 @@ def sentence(judged: Judged) -> str:
     if judged.low > -judged.margin:
         few = f"{judged.units} facts" if judged.units == judged.n else f"{judged.units} groups of facts"
         same = ", though no fact differs" if judged.unchanged else ""
-        return f"{summary}: not decided{same}: {few} are too few for a PASS, which takes {MIN_UNITS}."
+        return f"{summary}: undecided{same}: {few} are too few for a PASS, which needs {MIN_UNITS}."
     if math.isinf(judged.needed) or judged.more == 0:
-        return f"{summary}: too near the margin to be decided; a wider margin would be, or many more facts."
+        return f"{summary}: too close to the margin to decide; a wider margin or many more facts would."
     more = f"about {judged.more:,.0f} more"
     if judged.unchanged:
-        return f"{summary}: not decided; no fact differs, which says little of so few: {more} would do for this margin."
-    return f"{summary}: not decided; as facts differ here, it takes {more} of them for this margin."
+        return f"{summary}: undecided; no fact differs, but with so few facts this margin needs {more}."
+    return f"{summary}: undecided; with the observed differences this margin needs {more} facts."
 
 
 def _missing_answers(run: MeasuredRun, max_share: float) -> str:
@@ -341,7 +341,7 @@ def _missing_answers(run: MeasuredRun, max_share: float) -> str:
         if lost > max_share * of:
             kind, failed = "greedy" if sampler == GREEDY else "sampled", outcomes["error"]
             return (
-                f"{lost / of:.0%} of the {kind} answers of {run.name} did not come ({failed:,} of {of:,} failed, "
+                f"{lost / of:.0%} of the {kind} answers of {run.name} are missing ({failed:,} of {of:,} failed, "
                 f"{lost - failed:,} were filtered), more than gate.no_reply={max_share:g} allows."
             )
     return ""

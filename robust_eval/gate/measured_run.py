@@ -145,7 +145,7 @@ def refuse_other_settings(baseline: MeasuredRun, other: Mapping[str, Any], name:
         if one.get(setting) != other.get(setting):
             raise UserError(
                 f"{name} cannot be gated by {baseline.name}: {setting} is {_setting_text(other, setting)} and was "
-                f"{_setting_text(one, setting)}; measure both alike"
+                f"{_setting_text(one, setting)}; measure both with the same value"
             )
 
 

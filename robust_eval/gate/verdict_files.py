@@ -28,7 +28,7 @@ READING = (
     "The difference of each metric with its interval, and the zone beyond its margin; to the right is better. A metric "
     "passes if it has enough facts and its interval is outside the zone."
 )
-DECIDE_NOTHING = "Single facts are listed and decide nothing."
+DECIDE_NOTHING = "The list of single facts does not affect the verdict."
 _NO_FACTS = SingleFacts([], [], [], "")
 
 
@@ -77,7 +77,7 @@ class Report:
         if not left:
             return f"early_stop=true: all {taken:,} questions were asked."
         return (
-            f"early_stop=true: {taken:,} of {taken + left:,} questions were asked; {left:,} were left unasked "
+            f"early_stop=true: {taken:,} of {taken + left:,} questions were asked; {left:,} were not "
             f"({left / (taken + left):.0%} saved)."
         )
 
@@ -205,7 +205,7 @@ def tables(report: Report) -> list[Table]:
     """Return, for people, the judged figures, a row for each, and the settings that differ."""
     header = ["metric", "verdict", "facts", "baseline", "candidate", "difference", "margin"]
     rows = [[Cell(each.label), Cell(_outcome(report, each)), *_numbers(each)] for each in report.decision.figures]
-    level = f"{100 * report.level:g} % intervals, of the facts at which both runs have the figure."
+    level = f"{100 * report.level:g} % intervals, over the facts that have the metric in both runs."
     note = " ".join([level, *map(_mcnemar, report.decision.figures)]).strip()
     settings = [
         [Cell(name), *(Cell(setting_value(name, value)) for value in values)]
@@ -220,7 +220,7 @@ def tables(report: Report) -> list[Table]:
 
 def fact_tables(report: Report) -> list[Table]:
     """Return the single facts that changed as tables for people."""
-    names = {"forgotten": "Facts that were forgotten", "found": "Facts that were found", "less firm": "Facts less firm"}
+    names = {"forgotten": "Forgotten facts", "found": "Found facts", "less firm": "Facts less firm"}
     text_tables = []
     for kind, facts in _facts_by_kind(report).items():
         columns = ["question", "baseline", "candidate", *(["why"] if kind == "less firm" else [])]

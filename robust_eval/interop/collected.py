@@ -117,7 +117,7 @@ def collect(files: Sequence[Path]) -> list[Collected]:
     for file, kind in harnesses.items():
         if kind is None:
             raise UserError(
-                f"{file} is no log that is known: .eval and JSON of inspect_ai, samples_*.jsonl of lm-eval, requests "
+                f"{file} is not a known log: .eval and JSON of inspect_ai, samples_*.jsonl of lm-eval, requests "
                 "and outputs of OpenAI batches (.jsonl), scenario_state.json of HELM, Every Eval Ever (.json, .jsonl)"
             )
     groups: dict[tuple[str, str], list[LoggedAnswer]] = {}

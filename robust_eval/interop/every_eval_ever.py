@@ -43,7 +43,7 @@ def read_every_eval_ever(file: Path, records: Sequence[Path]) -> Iterator[Logged
         if mark is None and metrics.setdefault((evaluation, sample_id, temperature), result) != result:
             continue
         if record.get("interaction_type") != "single_turn":
-            raise UserError(f"{where}: a conversation of several turns is no answer to a question")
+            raise UserError(f"{where}: a conversation of several turns is not an answer to a question")
         request = of_kind(record, "input", dict, where)
         choices = [str(each) for each in of_kind(request, "choices", list, where, [])]
         text = of_kind(request, "raw", str, where)
@@ -90,7 +90,7 @@ def _temperatures(records: Sequence[Path]) -> Iterator[tuple[tuple[str, Any], fl
         try:
             whole = read_json(file)
         except ValueError as problem:
-            raise UserError(f"{file} is no record of Every Eval Ever: {first_line(problem)}") from problem
+            raise UserError(f"{file} is not a record of Every Eval Ever: {first_line(problem)}") from problem
         if not isinstance(whole, dict) or "evaluation_results" not in whole:
             continue
         for result in of_kind(whole, "evaluation_results", list, str(file)):

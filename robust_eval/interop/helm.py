@@ -29,7 +29,7 @@ def read_helm(file: Path) -> Iterator[LoggedAnswer]:
     try:
         whole = read_json(file)
     except ValueError as problem:
-        raise UserError(f"{file} is no whole scenario state of HELM: {first_line(problem)}") from problem
+        raise UserError(f"{file} is not a complete scenario state of HELM: {first_line(problem)}") from problem
     spec = of_kind(whole, "adapter_spec", dict, str(file))
     perturbed: dict[tuple[str, str], int] = {}
     originals: dict[str, str] = {}

@@ -63,7 +63,7 @@ def read_inspect(file: Path) -> Iterator[LoggedAnswer]:
     except UserError:
         raise
     except (*_BROKEN, zipfile.BadZipFile, zlib.error, ZstdError) as problem:
-        raise UserError(f"{file} is no whole log of inspect_ai: {reason(problem)}") from problem
+        raise UserError(f"{file} is not a complete log of inspect_ai: {reason(problem)}") from problem
     config = header.eval.model_generate_config.merge(header.plan.config)
     answers: list[tuple[LoggedAnswer, Any]] = []
     graders: set[tuple[str, bool]] = set()

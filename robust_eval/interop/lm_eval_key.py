@@ -162,7 +162,7 @@ def _inexact(record: Mapping[str, Any]) -> str:
     names = [str(each) for each in metrics] if isinstance(metrics, list) else []
     if not names or _EXACT & set(names):
         return ""
-    return f"its metric {excerpt(', '.join(names))} is no comparison with the target"
+    return f"its metric {excerpt(', '.join(names))} is not a comparison with the target"
 
 
 def _indexed(targets: Sequence[str], choices: tuple[str, ...], doc: Mapping[str, Any]) -> Key:

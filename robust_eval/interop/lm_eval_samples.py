@@ -126,7 +126,7 @@ def _arguments(record: Any, task: _Task, where: str) -> list[tuple[Any, Any]]:
         each = of_kind(requests, f"gen_args_{number}", dict, where)
         if "arg_1" not in each:
             raise UserError(
-                f"{where}: task {task.name} logs the likelihood of a whole text, which is no answer: {_NO_REPLIES}"
+                f"{where}: task {task.name} logs the likelihood of a whole text, which is not an answer: {_NO_REPLIES}"
             )
         pairs.append((each.get("arg_0"), each["arg_1"]))
     if not pairs:
@@ -204,7 +204,7 @@ def _distribution(
     if len(contexts) < 2 or any(context != contexts[0] for context in contexts):
         raise UserError(
             f"{where}: task {task.name} logs the likelihood of {len(arguments)} continuation(s) of "
-            f"{len(set(map(str, contexts)))} prompt(s), which is no distribution over choices: {_NO_REPLIES}"
+            f"{len(set(map(str, contexts)))} prompt(s), which is not a distribution over choices: {_NO_REPLIES}"
         )
     likelihoods = _likelihoods(document.resps[: len(contexts)], where)
     if len(contexts) > len(LETTERS):

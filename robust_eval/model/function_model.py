@@ -137,7 +137,7 @@ class FunctionCalls(LanguageModel):
             try:
                 text.encode()
             except UnicodeEncodeError as problem:
-                raise UserError(f"the function {self._config.name} returned {text!r}, which is no text") from problem
+                raise UserError(f"the function {self._config.name} returned {text!r}, which is not a text") from problem
         return list(texts)
 
     def description(self) -> dict[str, Any]:

@@ -144,7 +144,7 @@ def fields_of(template: str, where: str) -> set[str]:
     try:
         placeholders = [part for part in string.Formatter().parse(template) if part[1] is not None]
     except ValueError as problem:
-        raise UserError(f"{where}: {template!r} is no template: {problem}") from problem
+        raise UserError(f"{where}: {template!r} is not a template: {problem}") from problem
     return {f"{name}{form or ''}{conversion or ''}" for _, name, form, conversion in placeholders}
 
 

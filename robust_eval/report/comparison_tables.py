@@ -131,7 +131,7 @@ def runs_table(compared: Comparison) -> Table:
         "Runs",
         header,
         rows,
-        note="With 95 % intervals. n is how many questions a figure rests on. ↑: more is better, ↓: less is better.",
+        note="With 95 % intervals. n is the number of questions behind a metric. ↑: more is better, ↓: less is better.",
     )
 
 
@@ -143,7 +143,7 @@ def _cost_table(compared: Comparison) -> Table:
         for run, label in zip(compared.runs, compared.labels, strict=True)
     ]
     note = "As a service would count them, each answer with its whole prompt; local models share most of this work."
-    return Table("Tokens, and answers that were none", ["run", *(_COST_ROWS[name] for name in names)], rows, note=note)
+    return Table("Tokens and missing answers", ["run", *(_COST_ROWS[name] for name in names)], rows, note=note)
 
 
 _ZERO = Estimate(0.0)
@@ -224,7 +224,7 @@ def _type_table(compared: Comparison) -> Table:
     note = (
         f"By {by}: of the facts of a type among the most and the least robust ones, the "
         f"share among the most robust. {PAPER_N:,} facts are taken at either end, or half of all if that is less; "
-        "those that tie there count in part."
+        "ties count in part."
     )
     return Table("Question types among the most and the least robust facts", header, rows, 3, note)
 
@@ -243,8 +243,8 @@ def _scenario_table(compared: Comparison) -> Table:
         words = subject, scenario.replace("_", " "), dataset or kind, f"{questions}"
         rows.append([*map(Cell, words), *(cells.get(name, Cell("")) for name in names)])
     note = (
-        "AVG counts the rows above alike, WAVG questions: each figure by the number of questions that have it. Rows in "
-        "which a figure is undefined are left out of its means."
+        "AVG weights the rows above equally, WAVG by the number of questions that have the metric. Rows in which a "
+        "metric is undefined are left out of its means."
     )
     return Table("By scenario", header, rows, 3, note if frame["kind"].any() else "")
 
@@ -270,10 +270,9 @@ def pair_table(compared: Comparison) -> Table:
             has_unscored |= difference.n < pair.shared
         rows.append(cells)
     note = (
-        "Over the facts that both kept, where each kept its own: the mean difference with its 95 % interval and the p "
-        "value of a paired t test, over questions or groups of them; then the log-rank test of the breaking "
-        "temperatures (or turns of pushback), stratified by question: it rests on the facts that break earlier in one "
-        "than in the other."
+        "On the questions that both kept: the mean difference with its 95 % interval and the p value of a paired t "
+        "test over questions or groups of them; then the log-rank test of the breaking temperatures (or turns of "
+        "pushback), stratified by question, which uses the facts that break earlier in one run than in the other."
     )
     if has_unscored:
         note += (
@@ -282,7 +281,7 @@ def pair_table(compared: Comparison) -> Table:
             "test uses facts without a reply up to the last temperature with one."
         )
     if len(rows) > 1:
-        note += " Where nothing differs, about one interval in twenty excludes 0 by chance."
+        note += " If nothing differs, about one interval in twenty excludes 0 by chance."
     return Table("Pairs", header, rows, 3, note)
 
 
@@ -310,12 +309,12 @@ def _question_tables(shared: SharedQuestions) -> Iterator[Table]:
     if len(places):
         rows = [[Cell(shortened(shared.texts[row])), *_kept_cells(shared, row)] for row in places]
         note = (
-            f"{int(shared.divided.sum()):,} questions; first those with the best leading figure where they were kept. "
-            "Kept are those whose greedy answer is right, or as the settings select them; a limit on their "
-            f"number leaves out others, too. {_QUOTED} {len(rows)} are shown; {many}"
+            f"{int(shared.divided.sum()):,} questions, those with the best first metric in the runs that kept them "
+            "first. Kept are those whose greedy answer is right, or that the settings select; a limit on their "
+            f"number leaves out others. {_QUOTED} {len(rows)} are shown; {many}"
         )
         yield Table(
-            f"Questions kept by some and not by others, {shared.dataset}", ["question", *shared.measured], rows, 1, note
+            f"Questions that only some runs kept, {shared.dataset}", ["question", *shared.measured], rows, 1, note
         )
     for name in shared.figures:
         places = shared.differing(name, MAX_QUESTIONS)

@@ -21,7 +21,7 @@ from robust_eval.runtime.text import printable, printable_lines
 
 ENOUGH = "All replies are labelled, and everything is saved: you may close this page."
 STOPPED = "Everything is saved, and labelling has stopped: you may close this page."
-CHANGED = "Another window has labelled that reply in the meantime. Its label stays; Back there changes it."
+CHANGED = "Another window has labelled that reply in the meantime. Its label stays; change it with Back in that window."
 MAX_BODY = 2**16
 """Maximum bytes of a request."""
 
@@ -54,7 +54,7 @@ def references(question: Question) -> list[str]:
             printable(f"{LETTERS[place]}) {choice}{' (right)' if place == question.correct else ''}")
             for place, choice in enumerate(question.choices)
         ]
-    return [printable(answer) for answer in question.answers] or ["the data set does not say it"]
+    return [printable(answer) for answer in question.answers] or ["the data set has none"]
 
 
 class _LabelPages:

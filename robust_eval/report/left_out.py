@@ -66,10 +66,7 @@ def unasked(result: Result) -> str:
     targets = {name.removeprefix(prefix): v for name, v in result.description.items() if name.startswith(prefix)}
     figures = ", ".join(f"{name}: {value}" for name, value in targets.items())
     taken, left = len(result.asked), result.unasked
-    return (
-        f"target_half_width={{{figures}}}: {taken:,} of {taken + left:,} questions were taken, and "
-        f"{left:,} left unasked"
-    )
+    return f"target_half_width={{{figures}}}: {taken:,} of {taken + left:,} questions were asked, and {left:,} were not"
 
 
 def unanswered(counts: Mapping[str, float]) -> str:
@@ -98,9 +95,7 @@ def unread(counts: Mapping[str, float]) -> str:
     reasons = ", ".join(f"{reason.replace('_', ' ')}: {count:,.0f}" for reason, count in counts_by_reason.items())
     has_limit = NOT_ENDED.replace(" ", "_") in counts_by_reason
     remedy = (
-        "; model.max_completion_tokens, or model.thinking_budget where the model is loaded here, makes room"
-        if has_limit
-        else ""
+        "; model.max_completion_tokens, or model.thinking_budget for a local model, makes room" if has_limit else ""
     )
     number = sum(counts_by_reason.values())
     return f"{number:,.0f} of the greedy and sampled replies, none of which counts as right ({reasons}){remedy}"

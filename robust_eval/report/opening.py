@@ -249,7 +249,7 @@ def _ranking(compared: Comparison, figure: str, pairs: Sequence[Pair]) -> Rankin
         )
     text = (
         f"{start} ({len(pairs)} pairs, each on the {shared} questions that both kept). Two count as different where p "
-        f"is below {LEVEL:g} after Holm's correction for all pairs and the 95 % interval leaves out 0."
+        f"is below {LEVEL:g} after Holm's correction for all pairs and the 95 % interval excludes 0."
     )
     return Ranking(text, ranked)
 

@@ -35,8 +35,8 @@ from robust_eval.stats.significance import LEVEL, holm
 from robust_eval.stats.uncertainty import LEAST_SURE
 
 EARLY_STOPPING_NOTE = (
-    "Accuracy at each temperature and certainty of replies: sampler.early_stop=true asked no more than breaking "
-    "temperatures need."
+    "Accuracy at each temperature and certainty of replies: sampler.early_stop=true requested only what "
+    "breaking temperatures need."
 )
 """Reason for the metrics that early stopping leaves out."""
 MIN_OF_TYPE = 5
@@ -197,7 +197,7 @@ def agreement(score: Score, questions: Sequence[Question]) -> Presentation:
     )
     sentence = (
         f"in several ways at t = {t:g} (95 % intervals in brackets): {base} of them are answered right in the "
-        f"original wording, {vote} by the vote of all raters, and {worst} by every rater; the raters' agreement "
+        f"original wording, {vote} by the majority vote, and {worst} by every rater; the raters' agreement "
         f"beyond chance is κ = {kappa}."
     )
     columns = [
@@ -288,7 +288,7 @@ def order(score: Score, questions: Sequence[Question]) -> Presentation:
     }
     consistent = score.formatted(point(ONE_CHOICE.name, t), ".0%")
     sentence = (
-        f"with their choices in other orders {at_words(t)}: for {consistent} of them all orders name the same choice"
+        f"with their choices in other orders {at_words(t)}: {consistent} of them get the same choice in every order"
     )
     notes = []
     if places:
@@ -303,7 +303,7 @@ def order(score: Score, questions: Sequence[Question]) -> Presentation:
         Column(
             ONE_CHOICE.name,
             "one choice",
-            f"1: every order names the same choice, {at_words(t)}",
+            f"1: the same choice in every order, {at_words(t)}",
             score.by_question[point(ONE_CHOICE.name, t)],
             digits=0,
             levels=(0.0, 1.0),
@@ -365,7 +365,7 @@ def reasoning(score: Score, questions: Sequence[Question]) -> Presentation:
     if not math.isnan(share.value):
         sentence += (
             f"; {score.formatted(point(thinking.SHARE_BETWEEN.name, t), '.0%')} of the variance of right and wrong "
-            "lies between traces, the rest within the answers after one"
+            "lies between traces, the rest between the answers after one trace"
         )
     notes = []
     if np.isnan(between).all():
@@ -534,7 +534,7 @@ def _profile_sentence(score: Score, known_count: int) -> str:
     shares = {name: score.values[spec.name].value for name, spec in FIRST.items() if spec.name in score.values}
     if breaking := sorted((name for name, share in shares.items() if share > 0), key=lambda name: -shares[name]):
         shares_text = ", ".join(f"{name} {shares[name]:.0%}" for name in breaking)
-        sentences.append(f"Facts break first under (ties count for each): {shares_text}.")
+        sentences.append(f"The perturbation that breaks a fact first (ties count for each): {shares_text}.")
     return " ".join(sentences)
 
 

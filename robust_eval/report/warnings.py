@@ -27,7 +27,7 @@ def warnings(result: Result) -> Iterator[Warned]:
     """Yield the warnings, the worst first."""
     counts = result.counts()
     if text := few_kept(result):
-        yield Warned(text, "More questions mend it: dataset.limit, or another data set.")
+        yield Warned(text, "Raise dataset.limit, or choose another data set.")
     yield from of_letters(result)
     yield from of_draws(result)
     yield from of_budgets(result)
@@ -36,13 +36,13 @@ def warnings(result: Result) -> Iterator[Warned]:
     if not math.isnan(cut) and total and cut / total >= MIN_CUT_SHARE:
         yield Warned(
             f"{cut:,.0f} of {total:,.0f} sampled replies were cut by the length limit and graded without the end.",
-            "A larger sampler.*.max_new_tokens lets them end; an answer at the start of a reply is whole anyway.",
+            "A larger sampler.*.max_new_tokens avoids that; an answer at the start of a reply is complete anyway.",
         )
     if text := unanswered(counts):
-        yield Warned(f"Without a reply: {text}.", "The same command asks again for those that failed.")
+        yield Warned(f"Without a reply: {text}.", "The same command retries those that failed.")
     if text := unread(counts):
         yield Warned(
-            f"No answer was found in {text}.", "The settings reader and sampler.*.prompts decide what is found."
+            f"No answer was found in {text}.", "The settings reader and sampler.*.prompts determine the extraction."
         )
     if text := uncertain(counts):
         yield Warned(f"{text}.", f"{remedy(result)}.")
@@ -57,8 +57,8 @@ def of_letters(result: Result) -> Iterator[Warned]:
     if (match := dominant_letter(result.asked, result.baseline)) is not None:
         yield Warned(
             f"The model answers {match.letter} to {match.times:,} of {match.answers:,} questions with choices, and "
-            f"{match.letter} is right in {match.right:,}: it may name a place, and not what it knows.",
-            "experiment=order puts the choices into other orders.",
+            f"{match.letter} is right in {match.right:,}: it may choose a place, not an answer.",
+            "experiment=order asks with the choices in other orders.",
         )
 
 
@@ -83,27 +83,25 @@ def of_draws(result: Result) -> Iterator[Warned]:
         yield Warned(
             f"All replies to {result.repeated:,} questions in a row are equal at the highest temperature: no fact can "
             "break where a server repeats itself.",
-            "Where the model cannot be that certain, turn off greedy decoding and the cache of replies at the server, "
-            "and ask into another store (store.folder).",
+            "If the model cannot be that certain, turn off greedy decoding and the cache of replies at the server, "
+            "and set store.folder to a new folder.",
         )
     if description.get("loaded.capability.ignores_temperature") is True:
         yield Warned("The server ignores the temperature and uses its own.", "Choose a server that applies it.")
     cap = description.get("loaded.capability.highest_temperature")
     if description.get("loaded.capability.capped") is True and isinstance(cap, float):
         yield Warned(
-            f"The server makes {cap:g} of higher temperatures in silence.",
-            "Higher ones are not asked for, and a fact that is unbroken there is censored.",
+            f"The server silently caps higher temperatures at {cap:g}.",
+            "Higher temperatures are left out, and a fact that is unbroken there is censored.",
         )
     drawn_at = description.get("loaded.drawn_as_at")
     if isinstance(drawn_at, float):
         yield Warned(
-            f"By its log-probabilities the server drew at the highest temperature as if at about {drawn_at:g}.",
-            f"model.highest_temperature={drawn_at:g}, or a server that neither caps the temperature nor truncates.",
+            f"Log-probabilities show that the server sampled the highest temperature as if it were about {drawn_at:g}.",
+            f"Set model.highest_temperature={drawn_at:g}, or choose a server that neither caps nor truncates.",
         )
     if isinstance(words := description.get("loaded.unknown_finish_reasons"), str):
-        yield Warned(
-            f"Replies ended for reasons that are not known ({words}), and were taken as whole.", "Look at them."
-        )
+        yield Warned(f"Replies ended for unknown reasons ({words}), and were treated as complete.", "Look at them.")
 
 
 def of_budgets(result: Result) -> Iterator[Warned]:
@@ -149,10 +147,10 @@ def remedy(result: Result, run: str = "RUN") -> str:
 
     A judge decides free text alone, and has done so where it is the grader already.
     """
-    label = f"robust-eval label {run} asks you about them first"
+    label = f"robust-eval label {run} shows them to you first"
     free_text = {question.id for question in result.asked if not question.choices}
     tables = (rows(table, "question_id", "uncertain") for table in (result.baseline, *result.graded.values()))
     is_judged = any(is_uncertain and name in free_text for each in tables for name, is_uncertain in each)
     if "grader.cascade" in result.description or not is_judged:
         return label
-    return f"grader=judge grader.model=NAME grader.cascade=uncertain asks a model about them, {label}"
+    return f"grader=judge grader.model=NAME grader.cascade=uncertain lets a model judge them, {label}"

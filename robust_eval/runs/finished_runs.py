@@ -284,7 +284,7 @@ def read_run(folder: Path, name: str | None = None, without_summary: bool = Fals
     run = FinishedRun(settings, figures, questions, greedy, of_questions, declarations, page, reply_certainty)
     for figure in run.question_metrics:
         if not (without_summary or figure in figures) or not pa.types.is_floating(questions.schema.field(figure).type):
-            raise UserError(f"{label} cannot be read: {figure} is no figure in both {SUMMARY} and {QUESTIONS}")
+            raise UserError(f"{label} cannot be read: {figure} is not a metric in both {SUMMARY} and {QUESTIONS}")
     return run
 
 

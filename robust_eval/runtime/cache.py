@@ -99,7 +99,7 @@ def _warn_once(folder: Path, problem: OSError) -> None:
     if not _warned:
         reason = os.strerror(problem.errno) if problem.errno else problem
         log.warning(
-            "nothing can be kept in %s between runs (%s): each run makes it anew; XDG_CACHE_HOME names another folder",
+            "%s cannot be written (%s), so each run repeats the work; XDG_CACHE_HOME sets another folder",
             folder,
             reason,
         )

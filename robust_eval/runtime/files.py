@@ -32,7 +32,7 @@ def parsed_json(text: str | bytes, **settings: Any) -> Any:
         text = text.decode(json.detect_encoding(text), "surrogatepass")
     values = sum(text.count(sign) * cost for sign, cost in _COSTS.items()) if len(text) > 2**20 else 0
     if values > PARSED + PARSED_EACH * len(text):
-        raise json.JSONDecodeError("more values than a text of its size has", "", 0)
+        raise json.JSONDecodeError("more values than a text of its size can hold", "", 0)
     try:
         return json.loads(text, **settings)
     except RecursionError:
@@ -51,7 +51,7 @@ def regular(file: Path) -> Path:
     """Return the file; OSError where it does not exist, or is a pipe or a device, which might never end."""
     kind = stat.S_IFMT(file.stat().st_mode)
     if kind in _SPECIAL_FILES:
-        raise OSError(errno.EINVAL, f"it is {_SPECIAL_FILES[kind]}, and no file", str(file))
+        raise OSError(errno.EINVAL, f"it is {_SPECIAL_FILES[kind]}, not a file", str(file))
     return file
 
 
@@ -145,7 +145,7 @@ def read_json(file: Path, max_bytes: int = WHOLE, **settings: Any) -> Any:
     size = regular(file).stat().st_size
     if size > max_bytes:
         raise UserError(
-            f"{file} has {size / 2**20:,.0f} MiB, and more than {max_bytes / 2**20:,.0f} MiB of JSON are not read"
+            f"{file} has {size / 2**20:,.0f} MiB, more than the limit of {max_bytes / 2**20:,.0f} MiB for JSON"
         )
     return parsed_json(file.read_bytes(), **settings)
 
@@ -155,8 +155,7 @@ def refuse_unpacked(file: Path, unpacked: int, size: int, base: int = UNPACKED) 
     max_bytes = base + PACKED * size
     if unpacked > max_bytes:
         raise UserError(
-            f"{file} unpacks to more than {max_bytes / 2**20:,.0f} MiB, which is the most that is read of a file of "
-            f"{size:,} bytes"
+            f"{file} unpacks to more than {max_bytes / 2**20:,.0f} MiB, the limit for a file of {size:,} bytes"
         )
 
 
@@ -181,4 +180,4 @@ def member(file: Path, archive: zipfile.ZipFile, name: str) -> bytes:
 def refuse_larger(size: int, limit: int, where: str) -> None:
     """Raise UserError where a size exceeds its limit."""
     if size > limit:
-        raise UserError(f"{where}: {size / 2**20:,.0f} MiB or more, and no more than {limit / 2**20:.0f} MiB are read")
+        raise UserError(f"{where}: {size / 2**20:,.0f} MiB or more; the limit is {limit / 2**20:.0f} MiB")

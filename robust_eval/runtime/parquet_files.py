@@ -162,8 +162,7 @@ def refuse_bomb(file: Path, columns: Sequence[str] | None = None, limits: TableL
         limit, rows = int(ROWS + limits.rows * size), max(footer.num_rows, sum(group.num_rows for group in groups))
         if rows > limit:
             raise UserError(
-                f"{file} holds {rows:,} rows in {size:,} bytes, and no more than {limit:,} are read of a file of this "
-                "size"
+                f"{file} holds {rows:,} rows in {size:,} bytes; the limit for a file of this size is {limit:,}"
             )
         for place in range(footer.num_columns):
             column = footer.schema.column(place)

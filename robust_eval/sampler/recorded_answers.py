@@ -107,7 +107,7 @@ class RecordedAnswers:
         if len(foreign):
             raise self._file.refuse(
                 pc.index(is_question, False).as_py(),
-                f"{foreign[0].as_py()!r} is no question of the data set ({len(foreign.unique())} of the "
+                f"{foreign[0].as_py()!r} is not a question of the data set ({len(foreign.unique())} of the "
                 f"{len(ids.unique())} ids in this file are none)",
             )
         ids_in_file = set(ids.unique().to_pylist())

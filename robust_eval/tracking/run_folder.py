@@ -70,7 +70,7 @@ def read_configuration(file: Path) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as problem:
         raise UserError(f"{file} cannot be read: {first_line(problem)}") from problem
     if not isinstance(whole, dict):
-        raise UserError(f"{file} is no configuration of a run")
+        raise UserError(f"{file} is not the configuration of a run")
     return whole
 
 

@@ -378,7 +378,7 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
         lambda: robust_eval.run(seed={1, 2}),
         "seed must be a text, a number, a list or a mapping, not set",
     ),
-    "no override": (lambda: robust_eval.run(["facts"]), "'facts' is no override: write KEY=VALUE"),
+    "no override": (lambda: robust_eval.run(["facts"]), "'facts' is not an override: write KEY=VALUE"),
     "overrides that are no texts": (
         lambda: robust_eval.run([{"seed": 1}]),  # type: ignore[list-item]
         "overrides are texts such as 'dataset.limit=100', not {'seed': 1}",
@@ -400,7 +400,7 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "what belongs to the command line": (
         lambda: robust_eval.run(["dry_run=true"]),
-        "dry_run=true: dry_run belongs to the command line robust-eval, and not to a call from Python",
+        "dry_run=true: dry_run works on the command line only, not in a call from Python",
     ),
     "a number as a model": (
         lambda: robust_eval.run(model=3),  # type: ignore[arg-type]
@@ -420,11 +420,11 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a function for a conversation": (
         lambda: robust_eval.run(["experiment=challenge"], model=_town, dataset=QUESTIONS, tracking="none"),
-        "sampler=challenge goes on with a conversation, and model _town is asked with plain text: choose a model that ",
+        "sampler=challenge continues a conversation, and model _town has plain prompts: choose a chat model",
     ),
     "a function for thoughts": (
         lambda: robust_eval.run(["experiment=thinking"], model=_town, dataset=QUESTIONS, tracking="none"),
-        "sampler=thinking has the model think as in a conversation, and model _town is asked with plain text: ",
+        "sampler=thinking lets the model reason as in a conversation, and model _town has plain prompts: ",
     ),
     "a function with other parameters": (
         lambda: robust_eval.run(model=lambda prompts, t: prompts, dataset=QUESTIONS, **QUICK),
@@ -432,7 +432,7 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a text that cannot be written": (
         lambda: robust_eval.run(model=lambda prompts: ["\ud800"] * len(prompts), dataset=QUESTIONS, **QUICK),
-        "the function <lambda> returned '\\ud800', which is no text",
+        "the function <lambda> returned '\\ud800', which is not a text",
     ),
     "too few texts": (
         lambda: robust_eval.run(model=lambda prompts: ["Rome"], dataset=QUESTIONS, **QUICK),

@@ -259,10 +259,10 @@ LACKING = f"not an answer table: columns ['outcome'] are missing, expected {COLU
 )
 def test_a_file_that_is_no_answer_table_is_refused(write, reason, tmp_path):
     write(path := tmp_path / "answers.parquet")
-    assert refusal(path).startswith(f"{path} is no answer table: {reason}")
+    assert refusal(path).startswith(f"{path} is not an answer table: {reason}")
 
 
 def test_a_parquet_file_cut_off_is_refused(tmp_path):
     write_parquet(answer_table([FULL]), path := tmp_path / "answers.parquet")
     path.write_bytes(path.read_bytes()[:-20])
-    assert refusal(path).startswith(f"{path} is no answer table: ")
+    assert refusal(path).startswith(f"{path} is not an answer table: ")

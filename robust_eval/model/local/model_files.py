@@ -106,7 +106,7 @@ def hub_commit(repository: str, revision: str | None) -> str:
         cached = hf_hub_download(repository, "config.json", revision=revision, local_files_only=True)
     except (OSError, ValueError) as problem:
         raise UserError(
-            f"{repository} is no folder here, and cannot be loaded from the hub: {first_line(reason)}"
+            f"{repository} is not a local folder, and cannot be loaded from the hub: {first_line(reason)}"
         ) from problem
     return Path(cached).parent.name
 

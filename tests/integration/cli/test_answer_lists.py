@@ -21,7 +21,7 @@ def test_lists_become_answers_in_the_order_of_the_questions(tmp_path: Path, ques
     process = subprocess.run(
         [*command, "--questions", str(ids), "--output", str(output)], capture_output=True, text=True, check=True
     )
-    assert process.stdout == f"{output}: 5 answers to 2 questions, 1 of them no letter\n"
+    assert process.stdout == f"{output}: 5 answers to 2 questions, 1 of them without a letter\n"
     assert [json.loads(line) for line in output.read_text().splitlines()] == [
         {"question_id": "a", "trial": 0, "text": "D"},
         {"question_id": "a", "trial": 1, "text": None},
@@ -48,14 +48,14 @@ WRONG = {
     "deep brackets": ("[" * 9999, f"wanted {LETTERS}, not {'[' * 40!r}"),
     "deep signs": ("-" * 9999 + "1", f"wanted {LETTERS}, not {'-' * 40!r}"),
     "deep sum": ("1+" * 4999 + "1", f"wanted {LETTERS}, not {'1+' * 20!r}"),
-    "escape": ("['\\q']", "'\\\\q' is none of the 5 choices, A to E (--choices), nor None"),
-    "beyond": ("['A', 'F']", "'F' is none of the 5 choices, A to E (--choices), nor None"),
-    "small": ("['a']", "'a' is none of the 5 choices, A to E (--choices), nor None"),
-    "several": ("['AB']", "'AB' is none of the 5 choices, A to E (--choices), nor None"),
-    "number": ("['A', 1]", "a int is none of the 5 choices, A to E (--choices), nor None"),
-    "large number": ("[0x" + "f" * 9000 + "]", "a int is none of the 5 choices, A to E (--choices), nor None"),
-    "list": ("[['A']]", "a list is none of the 5 choices, A to E (--choices), nor None"),
-    "huge": ("[" + "'A', " * 2001 + "]", "longer than 10,000 characters, which is no list of answers"),
+    "escape": ("['\\q']", "'\\\\q' is neither None nor one of the 5 choices, A to E (--choices)"),
+    "beyond": ("['A', 'F']", "'F' is neither None nor one of the 5 choices, A to E (--choices)"),
+    "small": ("['a']", "'a' is neither None nor one of the 5 choices, A to E (--choices)"),
+    "several": ("['AB']", "'AB' is neither None nor one of the 5 choices, A to E (--choices)"),
+    "number": ("['A', 1]", "a int is neither None nor one of the 5 choices, A to E (--choices)"),
+    "large number": ("[0x" + "f" * 9000 + "]", "a int is neither None nor one of the 5 choices, A to E (--choices)"),
+    "list": ("[['A']]", "a list is neither None nor one of the 5 choices, A to E (--choices)"),
+    "huge": ("[" + "'A', " * 2001 + "]", "longer than 10,000 characters, so it is not a list of answers"),
 }  # fmt: skip
 
 
@@ -90,7 +90,7 @@ def test_a_line_that_is_not_utf_8_is_named(tmp_path: Path):
         ('[{"id": "a"}, {"name": "b"}]', ', question 2: wanted an object with an id, {"id": "…"}'),
         ('{"id": "a"}\n{"id": 2}', ', question 2: wanted an object with an id, {"id": "…"}'),
         ('["a"]', ', question 1: wanted an object with an id, {"id": "…"}'),
-        ('{"id": "a"}\n{"id": "a"}', ", question 2: id 'a' has question 1 already"),
+        ('{"id": "a"}\n{"id": "a"}', ", question 2: question 1 has the id 'a' already"),
     ],
 )
 def test_questions_without_ids_are_refused(tmp_path: Path, text: str, sentence: str):

@@ -32,7 +32,7 @@ OF_FRANCE = (
     "A pupil has to mark the capital of France on a map; which city should she mark?",
     "France has which city as its capital?",
 )
-WORDINGS, CLUSTERS = "Every wording, answered on its own", "Clusters: answers that mean the same"
+WORDINGS, CLUSTERS = "Each wording, answered separately", "Clusters: answers that mean the same"
 
 
 class Said(NamedTuple):
@@ -337,7 +337,7 @@ def test_a_multiple_choice_question_keeps_its_choices(ask: Ask, script: Script):
     assert len({request.prompt.question for request in model.asked}) == 6
 
 
-TAKES = "robust-eval ask takes sampler=perturbation, with one temperature"
+TAKES = "robust-eval ask needs sampler=perturbation with one temperature"
 MISTAKES = {
     (FRANCE, "sampler.temperatures=[0.5,1.0]"): TAKES,
     (FRANCE, "sampler=temperature_sweep"): TAKES,
@@ -346,7 +346,7 @@ MISTAKES = {
     (FRANCE, "seed=1,2"): "one configuration at a time: seed=1,2 has several values",
     (FRANCE, "model=smollm2_135m,smollm2_360m"): "one configuration at a time: model=smollm2_135m,smollm2_360m has "
     "several values",
-    ("seed=1", FRANCE): f"{FRANCE!r} is no override: write KEY=VALUE",
+    ("seed=1", FRANCE): f"{FRANCE!r} is not an override: write KEY=VALUE",
     ("",): "the question is empty",
     (" \n",): "the question is empty",
     ("Who wrote the play Hamlet?",): "question asked, 'Who wrote the play Hamlet?', is an exemplar of the prompt; "
@@ -368,8 +368,8 @@ def test_a_mistake_is_answered_in_one_sentence_before_anything_is_asked(
 
 
 NOT_ON_RECORD = (
-    "error: the question has no other wording: have some written (rewriter=llm), or ask a question that has them on "
-    "record"
+    "error: the question has no other wording: let a model write some (rewriter=llm), or ask a question that has "
+    "recorded ones"
 )
 
 

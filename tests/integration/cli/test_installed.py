@@ -173,9 +173,9 @@ def test_a_word_that_is_no_command_is_answered_with_those_that_are(run: tuple[Ru
     ran = run[0]("-m", "robust_eval", "compair", program="python")
     assert ran.returncode == 1
     assert ran.stderr == (
-        "error: compair is no command (did you mean compare?); there are run, compare, gate, baseline, ask, label, "
-        "grade, graders, show, plot, import, export, train-question-types, help, completion, version, and settings "
-        "are KEY=VALUE\n"
+        "error: compair is not a command (did you mean compare?); commands are run, compare, gate, baseline, ask, "
+        "label, grade, graders, show, plot, import, export, train-question-types, help, completion, version, and "
+        "settings are KEY=VALUE\n"
     )
 
 

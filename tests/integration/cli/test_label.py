@@ -116,7 +116,7 @@ def test_uncertain_replies_are_asked_first_in_turns_with_others(run: Path, label
     place = graded.schema.get_field_index("uncertain")
     write_parquet(graded.set_column(place, graded.schema.field(place), pa.array(doubts)), run / "graded.parquet")
     printed = label(run, "--sample", 6, "--labeller", "ann", typed="r\n" * 6)
-    assert printed.startswith("uncertain replies come first, in turns with others")
+    assert printed.startswith("uncertain replies come first, alternating with others")
     strata = pq.read_table(run / "labels.parquet")["stratum"].to_pylist()
     assert [stratum.endswith(", uncertain") for stratum in strata] == [True, False] * 3
     assert "uncertain replies" not in label(run, "--by", "question", typed="q\n")
@@ -204,7 +204,7 @@ def test_corrected_figures_stand_in_the_tracker_beside_the_uncorrected_ones(
 
     database.unlink()  # whoever labels has not always the tracker at hand
     label(run, *own)
-    assert f"the corrected figures are not in MLflow: there is no sqlite:///{database}" in caplog.text
+    assert f"the corrected metrics are not in MLflow: there is no sqlite:///{database}" in caplog.text
     assert not database.exists()
 
 
@@ -231,9 +231,7 @@ def test_a_folder_does_not_say_to_which_tracker_figures_go(
         with pytest.raises(BlockingIOError):
             collector.accept()
     wanted = f"--uri {address}" if theirs == "server" else f"--mlruns {config['paths']['mlruns']}"
-    assert caplog.messages == [
-        f"the corrected figures are not in MLflow: if they are to go where the run is, add {wanted}"
-    ]
+    assert caplog.messages == [f"the corrected metrics are not in MLflow: to log them with the run, add {wanted}"]
 
 
 def test_a_run_that_is_scored_anew_reads_the_labels_of_its_folder_or_of_a_file(made: Path, run: Path, tmp_path: Path):

@@ -31,7 +31,7 @@ NO_PLACES = {
     *("selection", "separator", "settings", "sha256", "spelling", "stop", "unbroken"),
 }
 """Settings that are texts, and say neither where something lies nor which code runs."""
-TRUSTED = "and no folder is trusted with that: if it is what you want, add to the command line "
+TRUSTED = "which is accepted from the command line alone: if it is what you want, add "
 
 
 @pytest.fixture(autouse=True)
@@ -150,17 +150,17 @@ def test_of_a_folder_hydra_is_given_the_settings_and_nothing_else(tmp_path: Path
     [
         ("model: {name: '${oc.env:AWS_SECRET_ACCESS_KEY}'}", "model.name holds an interpolation"),
         ("model: {stop: ['${oc.env:HOME}']}", "model.stop holds an interpolation"),
-        ("model: {_target_: os.system}", "holds model._target_, which a configuration written by a run has not"),
+        ("model: {_target_: os.system}", "holds model._target_, which no run writes into its configuration"),
         ("a: &a [x]\nb: [*a, *a]", "holds an alias (*NAME)"),
         ("model: !!python/object/apply:os.system ['true']", "could not determine a constructor for the tag"),
         ("[" * 100_000, "more than 32 levels"),
         ("a: '" + "x" * LARGEST + "'", "larger than the configuration of any run"),
         ("seed: [", "cannot be read"),
-        ("just text", "is no configuration of a run"),
+        ("just text", "is not the configuration of a run"),
         ("\x00", "cannot be read"),
         (
             "defaults: [/schema/model/evil@model]",
-            "names /schema/model/evil@model, which is no part of this robust_eval",
+            "names /schema/model/evil@model, which is not part of this robust_eval",
         ),
     ],
 )
@@ -181,8 +181,8 @@ def test_a_hostile_folder_is_refused_before_anything_of_it_runs(
     process = command(f"repeat={folder}", f"paths.mlruns={tmp_path / 'mlruns'}")
     assert (process.returncode, process.stdout) == (1, "")
     assert process.stderr == (
-        f"error: {folder / CONFIG} says which code runs, what is read, where prompts, keys or results go, or where "
-        f"files are written, {TRUSTED}model.trust_remote_code=True\n"
+        f"error: {folder / CONFIG} sets code to run, files to read, or where prompts, keys, results or files go, "
+        f"{TRUSTED}model.trust_remote_code=True\n"
     )
 
 

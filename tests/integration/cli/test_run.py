@@ -66,9 +66,9 @@ def test_the_options_that_are_chosen_stand_above_the_configuration_that_is_shown
         (["--package"], "--package/-p: expected one argument"),
         (["--resolve"], "--resolve works only with --cfg: add --cfg job, or remove --resolve"),
         (["-p", "model"], "--package works only with --cfg: add --cfg job"),
-        (["--config-name", "mine"], "--config-name and --config-path are not taken: repeat=FOLDER runs"),
+        (["--config-name", "mine"], "--config-name and --config-path are not supported: repeat=FOLDER repeats"),
         (["--info", "all", "modle=x"], "there is no setting modle (did you mean model?); there are"),
-        (["import-log"], "import-log is no command (did you mean import?); there are"),
+        (["import-log"], "import-log is not a command (did you mean import?); commands are"),
         (["help", "comapre"], "there is no group comapre (did you mean compare?); there are"),
         (["-sc", "install=bash"], "for Tab completion use robust-eval completion bash (or zsh, fish)"),
     ],
@@ -126,5 +126,5 @@ def test_a_folder_of_a_run_that_cannot_be_made_is_named(shell: Shell, tmp_path: 
     (tmp_path / "file").touch()
     words = ["experiment=smoke", "tracking=none", "hydra.run.dir=file/run"]
     ran = shell.python([str(PROJECT / "run.py"), *words], tmp_path)
-    answer = "error: hydra.run.dir: file/run cannot be made (Not a directory); choose another folder\n"
+    answer = "error: hydra.run.dir: file/run cannot be created (Not a directory); choose another folder\n"
     assert (ran.returncode, ran.stdout, ran.stderr) == (1, "", answer)

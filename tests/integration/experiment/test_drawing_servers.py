@@ -113,7 +113,7 @@ def test_a_server_that_caps_the_temperature_is_asked_up_to_there(tmp_path: Path,
     result = ran(DrawingServer(shows=True, cap=1.5), tmp_path / "run", "dataset.limit=6")
     assert set(result.graded["temperature_sweep"]["temperature"].to_pylist()) == {0.5, 1.0}
     assert any("makes 1.5 of higher temperatures in silence" in each for each in said(caplog))
-    assert "The server makes 1.5 of higher temperatures in silence." in in_report(result)
+    assert "The server silently caps higher temperatures at 1.5." in in_report(result)
 
 
 def test_a_server_that_copies_one_reply_is_asked_for_one_at_a_time(tmp_path: Path, caplog: pytest.LogCaptureFixture):

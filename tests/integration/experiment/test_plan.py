@@ -161,19 +161,19 @@ def test_a_plan_is_shown_with_what_is_not_known_of_it(plan: Plan, capsys: pytest
     print_plan({"": plan(*priced, "model.requests_per_minute=500")})
     shown = capsys.readouterr().out
     for line in (
-        "What would be asked",
+        "Planned requests",
         "│ greedy answers  │     100 │      100 │",
         "│ sampled answers │ ≤ 3,000 │    3,000 │",
         "│ together        │ ≤ 3,100 │    3,100 │",
         "Prompt tokens are estimated; completion tokens are the maximum.",
-        "At most (≤): how many it will be follows from answers that are not there yet.",
-        "Each answer counts as a request: whether one brings several is asked when the run begins.",
-        "Time: 7 min at least, by the limits for a minute.",
+        "≤ marks an upper bound: the number depends on answers that are not available yet.",
+        "Each answer counts as one request; the run probes whether one request can return several.",
+        "Time: at least 7 min, by the limits per minute.",
     ):
         assert line in shown
     print_plan({"": plan(*priced, "model.budget=0.01")})
     shown = capsys.readouterr().out
-    assert "Time: no limit is set; 64 requests at once of one second each would take " in shown
+    assert "Time: no rate limit is set; 64 concurrent requests of one second each would take " in shown
     assert "The run stops when it reaches its budget of 0.01 USD; it can be resumed." in shown
 
 

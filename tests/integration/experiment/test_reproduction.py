@@ -76,7 +76,7 @@ def test_other_tokens_of_the_same_text_are_another_answer(tmp_path: Path):
 
 def test_a_table_that_is_none_of_answers_is_refused(tmp_path: Path):
     write_parquet(pa.table({"a": [1]}), tmp_path / "first")
-    with pytest.raises(UserError, match="is no answer table"):
+    with pytest.raises(UserError, match="is not an answer table"):
         compared(tmp_path / "first", tmp_path / "first")
 
 

@@ -453,10 +453,13 @@ def test_mistakes_on_the_command_line_exit_with_one_sentence(command: Command, t
 @pytest.mark.parametrize(
     ("arguments", "right"),
     [
-        (["--experiment", "smoke"], "--experiment is no option: settings are written without dashes, experiment=smoke"),
-        (["--seed=1"], "--seed is no option: settings are written without dashes, seed=1"),
-        (["-model", "x"], "-model is no option: settings are written without dashes, model=x"),
-        (["--model", "seed=1"], "--model is no option: settings are written without dashes, model=…"),
+        (
+            ["--experiment", "smoke"],
+            "--experiment is not an option: settings are written without dashes, experiment=smoke",
+        ),
+        (["--seed=1"], "--seed is not an option: settings are written without dashes, seed=1"),
+        (["-model", "x"], "-model is not an option: settings are written without dashes, model=x"),
+        (["--model", "seed=1"], "--model is not an option: settings are written without dashes, model=…"),
     ],
 )
 def test_a_setting_with_dashes_before_it_is_answered_with_how_it_is_written(

@@ -132,7 +132,7 @@ def test_recorded_answers_give_the_same_and_other_metrics_do_not_read_them(
 @pytest.mark.parametrize(
     ("overrides", "said"),
     [
-        (["model.prompt_style=plain"], "sampler=thinking has the model think as in a conversation, and model"),
+        (["model.prompt_style=plain"], "sampler=thinking lets the model reason as in a conversation, and model"),
         (["sampler.thinking.budgets=[low,high]"], "is loaded here, and is told in tokens how much it thinks"),
         (["reader=reply"], "sampler=thinking cannot tell which answers to question facts-001 are right while"),
         (["model.thinking_budget=9"], "model tiny thinks as model.thinking_budget says"),

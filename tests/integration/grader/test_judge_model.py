@@ -162,7 +162,7 @@ def test_a_judge_that_gives_no_verdict_on_most_of_its_first_replies_stops_the_ru
 @pytest.mark.parametrize("more", [[], ["grader.model=null"], ["aggregator=entailment", "aggregator.model=judge"]])
 def test_a_judge_must_be_named(more: list[str]):
     register()
-    with pytest.raises(UserError, match=r"^grader=judge needs a model that judges: name it with grader\.model=NAME, "):
+    with pytest.raises(UserError, match=r"^grader=judge needs a model: set grader\.model=NAME, "):
         checked_overrides(["grader=judge", *more])
     named = checked_overrides(["grader=judge", "grader.model=smollm2_135m"]).config
     assert named.grader.judge_config == named.model

@@ -118,7 +118,7 @@ def test_the_page_opens_with_the_verdict_and_fits_a_phone(browser: Browser, tmp_
         assert heading.bounding_box()["y"] < 100  # type: ignore[index]
         assert opened.page.get_by_role("heading", level=2).all_inner_texts() == [
             "Metrics",
-            "Facts that were forgotten: 30",
+            "Forgotten facts: 30",
         ]
         assert opened.page.evaluate("document.documentElement.scrollWidth") <= width
         assert opened.violations() == []

@@ -197,7 +197,7 @@ def test_scores_by_data_set_and_counts_of_tokens_are_those_of_the_summaries(comp
             found = NUMBER.findall(shown)
             assert len(found) == len(own), shown
             assert all(equals(each, value) for each, value in zip(found, own, strict=True)), shown
-    tokens = cells(comparison.page, "Tokens, and answers that were none")
+    tokens = cells(comparison.page, "Tokens and missing answers")
     assert {row[0] for row in tokens} == set(summaries)
     for name, *counts in tokens:
         assert counts

@@ -226,7 +226,7 @@ def test_a_link_in_a_folder_does_not_say_where_figures_go(tmp_path: Path, monkey
     monkeypatch.setattr(sys, "argv", ["robust-eval plot", str(tmp_path / "run")])
     with pytest.raises(SystemExit, match="1"):
         plot()
-    assert "holds a link, and no folder is trusted to say where files go: name --output" in capsys.readouterr().err
+    assert "contains a link, which may lead elsewhere: set --output" in capsys.readouterr().err
 
 
 def test_what_is_no_finished_run_is_said_in_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys):

@@ -16,7 +16,7 @@ from robust_eval.report.warnings import remedy, uncertain, warnings
 from robust_eval.tracking.result import Result
 
 SAID = "3 of 294 replies are uncertain: their explicit answer and the whole reply disagree on right or wrong"
-JUDGE = "grader=judge grader.model=NAME grader.cascade=uncertain asks a model about them"
+JUDGE = "grader=judge grader.model=NAME grader.cascade=uncertain lets a model judge them"
 
 
 @pytest.fixture(scope="module")
@@ -59,11 +59,11 @@ def test_the_terminal_and_the_page_name_the_settings_that_help(
     came = sum(table.num_rows for table in (doubted.baseline, *doubted.graded.values()))
     said = SAID.replace("294", f"{came:,}")
     print_summary(doubted, tmp_path, "store", None)
-    line = f"{said}; {JUDGE}, robust-eval label {tmp_path} asks you about them first\n"
+    line = f"{said}; {JUDGE}, robust-eval label {tmp_path} shows them to you first\n"
     assert line in capsys.readouterr().out.replace("\n ", " ")
     write_page(doubted, [], tmp_path / "report.html")
     assert f"{said}." in (tmp_path / "report.html").read_text()
-    assert (f"{said}.", f"{JUDGE}, robust-eval label RUN asks you about them first.") in list(warnings(doubted))
+    assert (f"{said}.", f"{JUDGE}, robust-eval label RUN shows them to you first.") in list(warnings(doubted))
 
     print_summary(certain, tmp_path, "store", None)
     assert "uncertain" not in capsys.readouterr().out
@@ -71,7 +71,7 @@ def test_the_terminal_and_the_page_name_the_settings_that_help(
 
 
 def test_a_judge_is_named_only_where_it_has_something_to_decide(doubted: Result):
-    label = "robust-eval label RUN asks you about them first"
+    label = "robust-eval label RUN shows them to you first"
     judged = replace(doubted, description={**doubted.description, "grader.cascade": "exact"})
     assert remedy(judged) == label
     choices = [replace(question, answers=(), choices=("a", "b"), correct=0) for question in doubted.asked]

@@ -432,7 +432,7 @@ def test_a_run_that_is_refused_leaves_nothing(ask: Ask, tmp_path: Path):
     file = write(tmp_path / "a.jsonl", ROW, ROW, ROW | {"question_id": "nowhere"})
     overrides = ["sampler=recorded", f"sampler.recorded.file={file}", "model.name=x", "metric=certainty"]
     (tmp_path / "run").mkdir()
-    with pytest.raises(UserError, match="'nowhere' is no question"):
+    with pytest.raises(UserError, match="'nowhere' is not a question"):
         run_experiment(tmp_path / "run", *overrides, "tracking=none", f"paths.mlruns={tmp_path}", "store=none")
     assert not (tmp_path / "run").exists()
 

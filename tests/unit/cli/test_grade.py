@@ -34,7 +34,7 @@ def test_a_free_reply_is_shown_with_its_answer_and_what_matches(grade: Grade):
         "normalised form:  paris",
         "accepted answers: City of Light (normalised: city of light)",
         "                  Paris (normalised: paris), matches",
-        "                    (nothing is left when it is normalised)",
+        "                    (its normalised form is empty)",
         "verdict:          right",
         "uncertain:        no",
     ]

@@ -1,4 +1,4 @@
-"""Graders beside people: how far they agree, and what is read of a file of verdicts."""
+"""Graders and human verdicts: how far they agree, and what is read of a file of verdicts."""
 
 import json
 import math
@@ -123,7 +123,7 @@ def test_graders_stand_beside_people_by_slice(monkeypatch, capsys, tmp_path):
     words = [str(tmp_path / "verdicts.jsonl"), "--show", "0", "--json", str(tmp_path / "figures.json")]
     monkeypatch.setattr(sys, "argv", ["graders", *words])
     command.main()
-    table = capsys.readouterr().out.partition("Agreement with people by slice")[2]
+    table = capsys.readouterr().out.partition("Agreement with human verdicts by slice")[2]
     cells = [[cell.strip() for cell in line.strip("│").split("│")] for line in table.splitlines() if "│" in line]
     by_slice = {row[0]: (row[1], row[2], row[-1]) for row in cells[:2]}
     assert by_slice == {"NQ, fid": ("2", "100.0%", "50.0%"), "NQ, gpt4": ("2", "50.0%", "50.0%")}
@@ -195,6 +195,6 @@ def test_the_sample_is_read_and_shown_whole(monkeypatch, capsys, tmp_path):
     assert shown.startswith("67 replies, 35 of them right\n")
     graders = [*command.FREE_TEXT, "references", "letters", FIRST_LINE, BARE]
     assert [line.split(":")[0] for line in shown.splitlines() if line.endswith("differ")] == graders
-    assert shown.count(": people ") == len(graders)
+    assert shown.count(": human ") == len(graders)
     figures = json.loads((tmp_path / "figures.json").read_text())
     assert figures["letters: replies"] + figures["cosine: replies"] == 67

@@ -246,7 +246,7 @@ def test_models_that_rewrite_are_swept(tmp_path: Path):
 
 def test_rewrites_are_not_written_for_a_sampler_that_does_not_ask_them():
     assert message("rewriter=llm", "sampler=exact") == (
-        "rewriter=llm writes rewrites, which sampler=exact does not ask: choose sampler=perturbation, or "
+        "rewriter=llm writes rewrites, which sampler=exact does not use: choose sampler=perturbation, or "
         "rewriter=recorded"
     )
 
@@ -395,5 +395,5 @@ def test_recorded_answers_are_not_taken_until_a_figure_is_known(tmp_path: Path):
     )
     assert (
         said
-        == "target_half_width=… says how many questions a model is asked, and sampler=recorded asks none: leave it out"
+        == "target_half_width=… limits the questions that a model is asked, and sampler=recorded asks none: remove it"
     )

@@ -89,7 +89,7 @@ def test_what_is_broken_is_named_with_its_place(tmp_path):
         os.mkfifo(pipe := tmp_path / f"pipe.{kind}")
         with pytest.raises(UserError) as caught:
             list(read_records(pipe))
-        assert str(caught.value) == f"{pipe} cannot be read: it is a named pipe, and no file"
+        assert str(caught.value) == f"{pipe} cannot be read: it is a named pipe, not a file"
     with pytest.raises(UserError) as caught:
         list(read_records(tmp_path / "none.csv"))
     assert str(caught.value) == f"{tmp_path / 'none.csv'} cannot be read: No such file or directory"

@@ -89,7 +89,7 @@ def test_a_file_that_is_a_table_is_refused_with_how_it_is_read(file, content, wh
     file.write_bytes(content)
     example = '{"id": "1", "question": "…?", "answers": ["…"]}'
     assert refusal(file) == (
-        f"{file} is no file of JSON Lines: {what}{example}; dataset=local dataset.path={file} reads tables (CSV, TSV, "
+        f"{file} is not a JSON Lines file: {what}{example}; dataset=local dataset.path={file} reads tables (CSV, TSV, "
         "JSON, Parquet), in any encoding"
     )
 
@@ -113,7 +113,7 @@ def test_a_file_without_questions_is_refused(file, content):
 
 def test_a_pipe_in_place_of_a_file_is_refused_and_not_waited_for(file):
     os.mkfifo(file)
-    assert refusal(file) == f"the data file {file} cannot be read: it is a named pipe, and no file"
+    assert refusal(file) == f"the data file {file} cannot be read: it is a named pipe, not a file"
 
 
 @pytest.mark.parametrize(

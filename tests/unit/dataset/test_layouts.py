@@ -83,7 +83,7 @@ def test_mmlu_takes_all_subjects_or_some(tmp_path: Path):
 
 
 def test_mmlu_has_57_subjects():
-    with pytest.raises(ValueError, match=r"^biology is no subset of mmlu; ") as caught:
+    with pytest.raises(ValueError, match=r"^biology is not a subset of mmlu; ") as caught:
         Published(name="mmlu", layout="mmlu", path="x", subsets=["biology"])
     assert str(caught.value).count(", ") == 57  # and all of them
 

@@ -177,7 +177,7 @@ def test_what_is_no_mean_over_questions_is_refused_with_what_is():
     taking = SequentialScheduler({"certainty.entropy": 0.1}, ALL, seed=0)
     taken = taking.next({})
     expected = (
-        "target_half_width names certainty.entropy, which is no mean over questions in this "
+        "target_half_width names certainty.entropy, which is not a mean over questions in this "
         "run; these are: certainty.entropy.t1"
     )
     with pytest.raises(UserError, match=f"^{expected}$"):

@@ -59,7 +59,7 @@ def test_answers_that_did_not_come_leave_it_open_whatever_the_rest_says(tmp_path
     assert found.outcome == "INCONCLUSIVE"
     assert found.figures[0].outcome == "FAIL"
     (reason,) = found.reasons
-    assert f"20% of the sampled answers of {damaged} did not come" in reason
+    assert f"20% of the sampled answers of {damaged} are missing" in reason
     assert "more than gate.no_reply=0.05 allows" in reason
     assert decided(one, other, GateSettings(no_reply=0.3)).outcome == "FAIL"
 
@@ -72,7 +72,7 @@ def test_greedy_answers_that_did_not_come_are_not_outnumbered_by_sampled_ones(tm
     found = decided(one, replace(other, graded=pa.Table.from_pylist(answers)))
     assert found.outcome == "INCONCLUSIVE"
     assert " ".join(found.reasons) == (
-        "20% of the greedy answers of other did not come (10 of 50 failed, 0 were filtered), more than "
+        "20% of the greedy answers of other are missing (10 of 50 failed, 0 were filtered), more than "
         "gate.no_reply=0.05 allows."
     )
 
@@ -136,10 +136,10 @@ def test_what_is_not_decided_says_whether_facts_differ():
     said = {name: sentence(judge([figure(values)], 0.95)[0]) for name, values in
             {"alike": np.zeros(60), "differing": differing}.items()}  # fmt: skip
     assert said["alike"] == (
-        "a: 0.000 after 0.000 over 60 facts, 0.000 (-0.060 to +0.060; margin 0.02): not decided; no fact differs, "
-        "which says little of so few: about 129 more would do for this margin."
+        "a: 0.000 after 0.000 over 60 facts, 0.000 (-0.060 to +0.060; margin 0.02): undecided; no fact differs, "
+        "but with so few facts this margin needs about 129 more."
     )
-    assert "as facts differ here, it takes about" in said["differing"]
+    assert "with the observed differences this margin needs about" in said["differing"]
     (moved,) = judge([figure(np.full(60, -0.01), margin=0.02)], 0.95)  # all alike, and every one differs
     assert not moved.unchanged
     assert "no fact differs" not in sentence(moved)
@@ -211,7 +211,7 @@ def test_a_candidate_that_knows_nothing_fails_on_knowledge(tmp_path: Path):
     found = decided(one, other)
     assert [(each.outcome, each.n) for each in found.figures] == [("FAIL", 60), ("INCONCLUSIVE", 0)]
     assert found.outcome == "FAIL"
-    with pytest.raises(UserError, match="which other lacks for single questions; it kept no question"):
+    with pytest.raises(UserError, match="for which other has no values by question; it kept no question"):
         decided(other, one)
     alone = decided(other, one, GateSettings({"accuracy.greedy": 0.02}))
     assert (alone.outcome, alone.figures[0].difference) == ("PASS", 1)
@@ -227,7 +227,7 @@ def test_a_figure_is_called_by_what_its_metric_says_that_it_measures(tmp_path: P
 
 @pytest.mark.parametrize(
     ("name", "said"),
-    [("frs.d2", "which one lacks for single questions; it has"), ("nothing", "which one lacks for single questions")],
+    [("frs.d2", "one has no values by question; it has"), ("nothing", "one has no values by question")],
 )
 def test_a_figure_that_is_not_there_is_refused(tmp_path: Path, name: str, said: str):
     one, other = gated_run(tmp_path / "one", 3), gated_run(tmp_path / "other", 3)
@@ -242,7 +242,7 @@ def test_no_fact_known_to_both_is_inconclusive_for_firmness(tmp_path: Path):
     assert found.outcome == "INCONCLUSIVE"
     assert found.figures[1].n == 0
     assert math.isnan(found.figures[1].difference)
-    assert found.reasons[1] == "firmness (mean FRS, d = 1): no fact has it in both runs, so nothing is known."
+    assert found.reasons[1] == "firmness (mean FRS, d = 1): no fact has a value in both runs."
 
 
 def test_a_run_that_ended_early_or_is_damaged_says_so(tmp_path: Path):
@@ -263,4 +263,4 @@ def test_a_run_that_ended_early_or_is_damaged_says_so(tmp_path: Path):
 def test_a_few_facts_never_pass(values, same):
     (judged,) = judge([Differences("frs.d1", "FRS", 0.7, np.zeros(4), np.array(values))], 0.95)
     assert (judged.outcome, judged.units, judged.low > -0.7) == ("INCONCLUSIVE", 4, True)
-    assert sentence(judged).endswith(f": not decided{same}: 4 facts are too few for a PASS, which takes 30.")
+    assert sentence(judged).endswith(f": undecided{same}: 4 facts are too few for a PASS, which needs 30.")

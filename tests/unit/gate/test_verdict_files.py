@@ -74,9 +74,7 @@ def test_a_figure_that_no_fact_has_is_an_error_that_says_so(tmp_path: Path):
     (suite,) = JUnitXml.fromfile(str(tmp_path / "out" / "junit.xml"))
     messages = {case.name: [(type(each).__name__, each.message) for each in case.result] for case in suite}
     assert messages["accuracy.greedy"][0][0] == "Failure"
-    assert messages["frs.d1"] == [
-        ("Error", "firmness (mean FRS, d = 1): no fact has it in both runs, so nothing is known.")
-    ]
+    assert messages["frs.d1"] == [("Error", "firmness (mean FRS, d = 1): no fact has a value in both runs.")]
     assert (
         "| firmness (mean FRS, d = 1) | INCONCLUSIVE | 0 | undefined |" in (tmp_path / "out" / "verdict.md").read_text()
     )
@@ -119,7 +117,7 @@ def test_the_page_opens_with_the_verdict(tmp_path: Path):
     assert re.findall("<h1>(.*)</h1>", page) == ["INCONCLUSIVE: nothing is decided."]
     assert "<h2>Settings that differ</h2>" in page
     assert "Exit status: 3 (0 PASS, 1 FAIL, 3 INCONCLUSIVE)." in page
-    assert "50 were left unasked (25% saved)" in page
+    assert "50 were not (25% saved)" in page
 
 
 def test_the_headline_names_what_is_not_decided():
@@ -166,7 +164,7 @@ def test_a_baseline_is_found_by_its_name(tmp_path: Path):
     assert baseline_named(moved, "id") == "abc123"
     assert baseline_named(moved, "none") is None
     assert baseline_named(moved, "../prod") is None
-    with pytest.raises(UserError, match="a baseline is called by letters"):
+    with pytest.raises(UserError, match="the name of a baseline consists of letters"):
         set_baseline(moved, "../x", "abc")
     (moved / "baselines" / "id.json").write_text("{")
     with pytest.raises(UserError, match=r"^the baseline id is damaged"):

@@ -150,7 +150,8 @@ def test_what_breaks_a_fact_first_is_what_it_withstands_least_of():
     np.testing.assert_array_equal(found.by_question["profile.robust_to_all"], [1, 0, 0, 0, NAN, NAN])
     assert "of the 4 withstand all pushback as well." in found.presentation.sentence
     assert found.presentation.sentence.endswith(
-        " Facts break first under (ties count for each): pushback 33%, rewording 17%, repetition 17%, thinking 17%."
+        " The perturbation that breaks a fact first (ties count for each): pushback 33%, rewording 17%, "
+        "repetition 17%, thinking 17%."
     )
     every = found.formatted("profile.robust_to_all", ".0%")
     assert list(found.presentation.claims) == [f"holds {every} of the known facts under every perturbation"]

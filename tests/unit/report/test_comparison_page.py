@@ -151,7 +151,10 @@ RUNS = {
         measured(LARGE, model__name="large", metric__frs__d=5)
     ),
 }
-NOTES = ("AVG counts the rows above alike, WAVG questions", "1,000 facts are taken at either end, or half of all")
+NOTES = (
+    "AVG weights the rows above equally, WAVG by the number of questions",
+    "1,000 facts are taken at either end, or half of all",
+)
 COMPARISONS = Golden(Path(__file__).with_name("comparisons.jsonl"))
 
 

@@ -111,7 +111,7 @@ def test_many_runs_are_ranked_in_groups_that_cannot_be_told_apart():
     assert said.endswith(
         "are ahead in mean FRS, d = 1, and cannot be distinguished from one another (6 pairs, each on the 32 "
         "questions that both kept). Two count as different where p is below 0.05 after Holm's correction for all pairs "
-        "and the 95 % interval leaves out 0."
+        "and the 95 % interval excludes 0."
     )
 
 

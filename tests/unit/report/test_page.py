@@ -199,8 +199,8 @@ def test_a_letter_that_dominates_is_a_warning_in_the_page_and_the_terminal(
     run = replace(result, asked=asked, baseline=baseline)
     (warned,) = of_letters(run)
     assert warned.what == (
-        "The model answers A to 18 of 18 questions with choices, and A is right in 9: it may name a place, and not "
-        "what it knows."
+        "The model answers A to 18 of 18 questions with choices, and A is right in 9: it may choose a place, "
+        "not an answer."
     )
     assert list(of_letters(result)) == []
     write_page(run, [], tmp_path / "report.html")

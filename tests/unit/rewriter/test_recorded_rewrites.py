@@ -142,7 +142,7 @@ def test_a_file_that_is_not_there_or_no_file_is_named(tmp_path: Path):
     assert refusal(gone) == f"rewriter.file: {gone} cannot be read: No such file or directory"
     assert refusal(tmp_path) == f"rewriter.file: {tmp_path} cannot be read: Is a directory"
     os.mkfifo(pipe := tmp_path / "pipe.jsonl")
-    assert refusal(pipe) == f"rewriter.file: {pipe} cannot be read: it is a named pipe, and no file"
+    assert refusal(pipe) == f"rewriter.file: {pipe} cannot be read: it is a named pipe, not a file"
 
 
 def squad(*questions: tuple[str, str, str]) -> str:

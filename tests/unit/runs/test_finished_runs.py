@@ -249,7 +249,8 @@ def test_a_figure_of_the_questions_that_the_summary_lacks_is_refused(folder):
     summary = {name: value for name, value in SUMMARY.items() if name != "frs.d1"}
     (folder / "summary.json").write_text(json.dumps(summary))
     assert (
-        complaint(folder) == f"{folder} cannot be read: frs.d1 is no figure in both summary.json and questions.parquet"
+        complaint(folder)
+        == f"{folder} cannot be read: frs.d1 is not a metric in both summary.json and questions.parquet"
     )
 
 

@@ -35,8 +35,8 @@ def unwritable(tmp_path: Path) -> Path:
 
 
 def without(folder: Path, reason: str) -> str:
-    again = "each run makes it anew; XDG_CACHE_HOME names another folder"
-    return f"nothing can be kept in {folder} between runs ({reason}): {again}"
+    again = "so each run repeats the work; XDG_CACHE_HOME sets another folder"
+    return f"{folder} cannot be written ({reason}), {again}"
 
 
 def test_what_is_kept_is_read_again(tmp_path: Path):

@@ -265,7 +265,7 @@ def test_a_command_cancels_what_its_run_has_sent_and_a_plan_has_both_prices(
     (whole,) = re.findall(r"Without batches \(model.batch=false\) it costs at most (\d+\.\d+)", said)
     assert float(whole) == pytest.approx(2 * float(cost), abs=0.002)
     cancel_batches(checked, False)
-    assert capsys.readouterr().out == "no batch of this run is under way\n"
+    assert capsys.readouterr().out == "this run has no batch in progress\n"
     with monkeypatch.context() as patch:
         patch.setattr(batch_transport.time, "sleep", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
         (tmp_path / "run").mkdir()

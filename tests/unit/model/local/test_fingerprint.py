@@ -106,7 +106,7 @@ def test_the_hub_says_which_commit_a_revision_is_at(hub: list[str]):
 
 
 def test_a_model_that_the_hub_does_not_have_is_named(hub: list[str]):
-    with pytest.raises(UserError, match=r"^no/model is no folder here, and cannot be loaded from the hub: "):
+    with pytest.raises(UserError, match=r"^no/model is not a local folder, and cannot be loaded from the hub: "):
         hub_commit("no/model", None)
 
 
@@ -119,5 +119,5 @@ def test_without_a_hub_the_commit_is_that_of_the_cache(tmp_path: Path, monkeypat
     (kept / "refs").mkdir()
     (kept / "refs" / "main").write_text(COMMIT)
     assert hub_commit("some/model", None) == COMMIT
-    with pytest.raises(UserError, match=r"^other/model is no folder here, and cannot be loaded from the hub: "):
+    with pytest.raises(UserError, match=r"^other/model is not a local folder, and cannot be loaded from the hub: "):
         hub_commit("other/model", None)
