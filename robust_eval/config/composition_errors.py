@@ -81,7 +81,7 @@ def nearest(name: str, names: Sequence[str], where: str = "") -> str:
 
 
 def _no_such(key: str, chosen: DictConfig | None) -> str:
-    """Say which part of a key does not exist; nothing where all do, or nothing is known of the options."""
+    """Return a sentence on the part of a key that does not exist; empty if all do, or the options are unknown."""
     if "@" in key:
         setting = key.partition("@")[2]
         return f"there is no {setting} to choose: {setting.partition('.')[0]} has an option without a model"

@@ -363,6 +363,8 @@ def _unknown_option(message: str) -> str:
         group, _, name = path.rpartition("/")
         return no_option(group, name, re.findall(r"^\t(\S+)$", message, re.MULTILINE))
     group, _, name = path.partition("/")
+    if group == "schema":
+        return f"no class is registered for {name.replace('/', '=')}: add it to robust_eval/config/schema.py"
     return no_option(group, name)
 
 

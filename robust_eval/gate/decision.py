@@ -192,7 +192,7 @@ def differences(
 
 def judged_spec(run: MeasuredRun, figure: str) -> MetricSpec:
     """Return the spec of a figure that a gate can judge. Raises UserError if a run lacks the figure by question, for
-    one without a better direction, and for values outside 0 to 1.
+    one without a direction (more_is_better), and for values outside 0 to 1.
     """
     if figure not in run.run.question_metrics:
         available = "it kept no question" if run.kept_nothing else f"it has {', '.join(run.run.headline_means)}"

@@ -170,7 +170,7 @@ class FinishedRun:
 
     def holding(self) -> tuple[list[float], Floats]:
         """Return the grid of :meth:`breaking_temperatures`, and (n, T) 1 as long as a question holds, 0 from its break
-        on, NaN from the point on of which nothing is known.
+        on, NaN from the point on at which it is censored.
         """
         names = self._survival_figures()
         grid = sorted(names)

@@ -220,11 +220,11 @@ class Sampler:
         return self
 
     def full_sampling_reasons(self) -> list[str]:
-        """Return the reasons in its own settings against early stopping; none if it can stop early."""
+        """Return the reasons why its settings rule out early stopping; none if it can stop early."""
         return ["it has no breaking temperatures"]
 
     def stopping_at(self, threshold: float) -> Self:
-        """Return the sampler with early stopping once it is settled where the accuracy falls below the threshold."""
+        """Return the sampler with early stopping once it is certain whether the accuracy falls below the threshold."""
         return self
 
 

@@ -179,7 +179,7 @@ def bounded_mean_interval(
     Each bound is a quantile of the mean under random weights (Dirichlet, all parameters 1) of the units and of one unit
     more at the limit: for questions that are all 0 or 1 the interval of Clopper and Pearson, for questions that are all
     alike :func:`degenerate_interval`. Groups are units; the one more is as large as the largest. Student's interval,
-    and the bootstrap's, are too narrow where few units differ: they know nothing of what was not seen.
+    and the bootstrap's, are too narrow where few units differ: they ignore values that the sample lacks.
 
     The quantile is that of a sum of exponential variables, by the saddlepoint approximation of its distribution
     function: within 0.001 of the exact bound of five questions, 0.0003 of twenty.

@@ -36,6 +36,15 @@ def message(*overrides: str) -> str:
     return str(problem.value)
 
 
+def test_an_option_without_a_class_says_where_to_register_it(tmp_path: Path):
+    (tmp_path / "conf" / "metric").mkdir(parents=True)
+    (tmp_path / "conf" / "metric" / "mine.yaml").write_text(
+        "# @package metric.mine\ndefaults: [/schema/metric/mine@_here_]\n"
+    )
+    said = message("metric=mine", f"hydra.searchpath=[file://{tmp_path / 'conf'}]")
+    assert said == "no class is registered for metric=mine: add it to robust_eval/config/schema.py"
+
+
 def test_options_may_stand_in_a_folder_of_ones_own(tmp_path: Path):
     (tmp_path / "conf" / "dataset").mkdir(parents=True)
     for name in ("quiz", "riddles"):
