@@ -99,7 +99,7 @@ def unfaithful(settings: ServiceSettings, can: Capabilities) -> Iterator[str]:
         )
     if can.capped and not (settings.highest_temperature or math.inf) <= can.highest_temperature:
         yield (
-            f"{settings.server} makes {can.highest_temperature:g} of higher temperatures in silence: its replies at "
+            f"{settings.server} silently caps higher temperatures at {can.highest_temperature:g}: its replies at "
             f"both are the same. It is asked for none above {can.highest_temperature:g} "
             f"(model.highest_temperature={can.highest_temperature:g} says so)"
         )
@@ -123,7 +123,7 @@ def draws_otherwise(settings: ServiceSettings, temperature: float, drawn_at: flo
     """Return the message that replies are drawn as if at another temperature, with alternatives."""
     return (
         f"{settings.server} draws at temperature {temperature:g} as if at about {drawn_at:g}, by the log-probabilities "
-        "that it gives: it caps or ignores the temperature, or truncates the distribution in silence. "
+        "that it gives: it caps or ignores the temperature, or silently truncates the distribution. "
         + (
             f"model.highest_temperature={drawn_at:g} asks for none above that"
             if drawn_at < temperature
