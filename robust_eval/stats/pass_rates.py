@@ -18,6 +18,9 @@ SLICK = ("highly_known", "maybe_known", "weakly_known", "unknown")
 def pass_at_k(right: ArrayLike, n: ArrayLike, k: int) -> Floats:
     """Return the probability that at least one of k trials is right, 1 − C(n − c, k) / C(n, k).
 
+    ``right`` (q,) has the number c of right trials of each question, ``n`` (q,) the number of its trials; NaN for fewer
+    than k. ValueError unless 0 ≤ c ≤ n and k is at least 1.
+
     Returns
     -------
     (q,) in [0, 1].
@@ -37,6 +40,9 @@ def pass_at_k(right: ArrayLike, n: ArrayLike, k: int) -> Floats:
 def pass_hat_k(right: ArrayLike, n: ArrayLike, k: int) -> Floats:
     """Return the probability that all of k trials are right, pass^k = C(c, k) / C(n, k).
 
+    ``right`` (q,) has the number c of right trials of each question, ``n`` (q,) the number of its trials; NaN for fewer
+    than k. ValueError unless 0 ≤ c ≤ n and k is at least 1.
+
     Returns
     -------
     (q,) in [0, 1].
@@ -55,6 +61,9 @@ def pass_hat_k(right: ArrayLike, n: ArrayLike, k: int) -> Floats:
 
 def g_pass_at_k(right: ArrayLike, n: ArrayLike, k: int, share: float) -> Floats:
     """Return the probability that at least ⌈τ k⌉ of k trials are right, G-Pass@k_τ with τ the ``share``.
+
+    ``right`` (q,) has the number c of right trials of each question, ``n`` (q,) the number of its trials; NaN for fewer
+    than k. ValueError unless 0 ≤ c ≤ n k is at least 1, and the share is in (0, 1].
 
     Returns
     -------

@@ -25,6 +25,9 @@ LEAST_SURE = 0.2
 def auroc(uncertainty: ArrayLike, correct: ArrayLike) -> float:
     """Return the probability that a wrong answer is less certain than a right one; a tie counts one half.
 
+    ``uncertainty`` (n,) is larger for a less certain answer, ``correct`` (n,) is 1 or 0; questions with a NaN in either
+    are left out. ValueError for other values of ``correct``, and for different lengths.
+
     Returns
     -------
     0.5 for an uncertainty that says nothing, 1 for one that ranks all wrong answers last; NaN where all answers are
@@ -46,6 +49,9 @@ def prediction_rejection_ratio(uncertainty: ArrayLike, correct: ArrayLike) -> fl
     """Return the gain of rejecting uncertain answers over random rejection, as a share of the largest possible gain.
 
     PRR = (A_random − A) / (A_random − A_oracle), with A the area under the curve of :func:`risk_coverage`.
+
+    ``uncertainty`` (n,) is larger for a less certain answer, ``correct`` (n,) is 1 or 0; questions with a NaN in either
+    are left out. ValueError for other values of ``correct``, and for different lengths.
 
     Returns
     -------
@@ -76,6 +82,9 @@ class RiskCoverage(NamedTuple):
 
 def risk_coverage(uncertainty: ArrayLike, correct: ArrayLike) -> RiskCoverage:
     """Return the share of wrong answers among the most certain ones.
+
+    ``uncertainty`` (n,) is larger for a less certain answer, ``correct`` (n,) is 1 or 0; questions with a NaN in either
+    are left out. ValueError for other values of ``correct``, and for different lengths.
 
     References
     ----------
