@@ -301,7 +301,7 @@ def accuracy_by_fact(fig: Figure, measured: Mapping[str, FactAccuracy], title: s
     grid[0].set_ylim(max(facts.total for facts in measured.values()), 0)
     fig.colorbar(cells, ax=fig.axes, label="share of right replies")
     fig.suptitle(textwrap.fill(title, int(9 * width * columns)), fontsize=12, parse_math=False)
-    legend_outside(fig, *grid[0].get_legend_handles_labels(), "outside lower center")
+    legend_outside(fig, *grid[0].get_legend_handles_labels())
 
 
 def draw_panels(fig: Figure, measured: Mapping[str, T], draw: Callable[[Axes, T], object], title: str) -> list[Axes]:
