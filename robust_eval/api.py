@@ -72,9 +72,9 @@ class Page:
 class Evaluation(Page):
     """A finished run, read from its folder.
 
-    ``figures`` has a row for each figure: ``name``, ``value``, the ends ``low`` and ``high`` of its 95 % interval,
+    ``metrics`` has a row for each metric: ``name``, ``value``, the ends ``low`` and ``high`` of its 95 % interval,
     ``unit``, and ``n``, the number of questions that it rests on; NaN and NA where there is none. ``questions`` has a
-    row for each question with its value of every figure, ``answers`` a row for each answer with its verdict, and
+    row for each question with its value of every metric, ``answers`` a row for each answer with its verdict, and
     ``curves`` the accuracy by temperature that ``sampler=exact`` computes (empty otherwise). The columns are
     explained in docs/run_folder.md.
 
@@ -87,10 +87,10 @@ class Evaluation(Page):
         self.finished: FinishedRun = read_run(folder)
 
     @cached_property
-    def figures(self) -> pd.DataFrame:
-        """The figures, those of metrics first."""
+    def metrics(self) -> pd.DataFrame:
+        """The metrics, declared ones first."""
         run = self.finished
-        about = {name: run.about(name) for name in run.figures}
+        about = {name: run.about(name) for name in run.metrics}
         rows = [
             {
                 "name": name,
@@ -100,13 +100,13 @@ class Evaluation(Page):
                 "unit": declared.unit if (declared := about[name]) else "",
                 "n": run.n(name),
             }
-            for name, estimate in sorted(run.figures.items(), key=lambda each: about[each[0]] is None)
+            for name, estimate in sorted(run.metrics.items(), key=lambda each: about[each[0]] is None)
         ]
         return pd.DataFrame(rows).astype({"n": "Int64"})
 
     @cached_property
     def questions(self) -> pd.DataFrame:
-        """The questions, with their values of the figures that are means over questions."""
+        """The questions, with their values of the metrics that are means over questions."""
         return read_parquet(self.folder / QUESTIONS).to_pandas()
 
     @cached_property
@@ -133,14 +133,14 @@ class Evaluation(Page):
 
     @property
     def headline(self) -> pd.DataFrame:
-        """The headline figures, as they are printed."""
+        """The headline metrics, as they are printed."""
         run = self.finished
         rows = []
         for name in run.headline:
-            about, estimate, n = run.about(name), run.figures[name], run.n(name)
+            about, estimate, n = run.about(name), run.metrics[name], run.n(name)
             label, form = (about.words, about.form) if about else (name, ".3f")
             rows.append([label, number(estimate.value, form), interval(estimate), "" if n is None else f"{n:,}"])
-        return pd.DataFrame(rows, columns=["figure", "value", "95 % interval", "questions"])
+        return pd.DataFrame(rows, columns=["metric", "value", "95 % interval", "questions"])
 
     @property
     def title(self) -> str:
@@ -167,7 +167,7 @@ class Evaluation(Page):
 class ComparedRuns(Page):
     """Comparison of runs, read from its folder.
 
-    ``runs`` has a row for each figure of each run, ``pairs`` one for each figure and pair of runs with the difference
+    ``runs`` has a row for each metric of each run, ``pairs`` one for each metric and pair of runs with the difference
     and its interval, and ``questions`` one for each question that several runs share (empty where none is). The columns
     are explained in docs/comparing.md.
 
@@ -182,7 +182,7 @@ class ComparedRuns(Page):
 
     @cached_property
     def runs(self) -> pd.DataFrame:
-        """The figures of the runs."""
+        """The metrics of the runs."""
         return pq.read_table(self.folder / "runs.parquet").to_pandas()
 
     @cached_property

@@ -106,9 +106,9 @@ def _ask(config: Config, text: str, entries: Entries) -> None:
     if not clusters:
         raise UserError("no wording was answered")
     _show_clusters(question, clusters, graded)
-    figures = metric.by_question(metric.raters([question], graded, sampler.temperatures[0]))
+    metrics = metric.by_question(metric.raters([question], graded, sampler.temperatures[0]))
     for name, label in _METRICS.items():
-        terminal().print(f"{label}: {number(figures[name][0])}")
+        terminal().print(f"{label}: {number(metrics[name][0])}")
 
 
 def _rewritten(

@@ -10,7 +10,7 @@ from robust_eval.error import UserError, first_line
 from robust_eval.plot.figure_registry import registered
 from robust_eval.report.comparison_page import write_comparison
 from robust_eval.report.figures import save_entries, save_for_paper
-from robust_eval.report.terminal import print_comparison, print_figures, terminal
+from robust_eval.report.terminal import print_comparison, print_metrics, terminal
 from robust_eval.report.wording import headline_of_finished
 from robust_eval.runs.comparison import compare
 from robust_eval.runs.findings import read_findings
@@ -41,7 +41,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = command_parser("compare", "Compare finished runs.")
     parser.add_argument("runs", nargs="*", metavar="RUN", help="folder of a run or of a sweep, or its id in MLflow")
     parser.add_argument("--experiment", metavar="NAME", help="all finished runs of this MLflow experiment")
-    parser.add_argument("--all", action="store_true", help="print all runs and figures, not only the main ones")
+    parser.add_argument("--all", action="store_true", help="print all runs and metrics, not only the main ones")
     add_tracker(parser)
     add_output(parser, "where the comparison is written")
     return parser
@@ -94,14 +94,14 @@ def plot() -> None:
 
 
 def show() -> None:
-    """Print the main figures of the run that the arguments name, or all headline figures."""
-    parser = command_parser("show", "Figures of a finished run.")
+    """Print the main metrics of the run that the arguments name, or all headline metrics."""
+    parser = command_parser("show", "Metrics of a finished run.")
     parser.add_argument("run", type=Path, metavar="RUN", help="folder of a finished run")
-    parser.add_argument("--all", action="store_true", help="all figures, not only the main ones")
+    parser.add_argument("--all", action="store_true", help="all metrics, not only the main ones")
     arguments = parser.parse_args()
     with command():
         run = read_run(arguments.run)
-        print_figures(_subject(run), headline_of_finished(run), arguments.run, terminal(), arguments.all)
+        print_metrics(_subject(run), headline_of_finished(run), arguments.run, terminal(), arguments.all)
 
 
 def _subject(run: FinishedRun) -> str:

@@ -155,8 +155,8 @@ def _report(
     shared = refuse_incomparable(baseline, candidate)
     if scheduler is not None:
         shared = [key for key in scheduler.order if key in candidate.keys]
-    figures = differences(baseline, candidate, shared, settings, looks=call.early)
-    decision = decide(baseline, candidate, figures, settings)
+    metrics = differences(baseline, candidate, shared, settings, looks=call.early)
+    decision = decide(baseline, candidate, metrics, settings)
     counts = (len(scheduler.order), len(scheduler.left)) if scheduler is not None and call.early else None
     facts = single_facts(baseline, candidate, shared)
     models = baseline.model, candidate.model
@@ -182,8 +182,8 @@ def _measured(call: Called, baseline: MeasuredRun, mlruns: Path, folder: Path) -
     with tempfile.TemporaryDirectory() as copy:
         lines = candidate_overrides(baseline.folder, call.overrides, mlruns, Path(copy))
         config, composed = composed_in(Path(copy), lines)
-    for figure in call.settings.metrics:
-        judged_spec(baseline, figure)
+    for metric in call.settings.metrics:
+        judged_spec(baseline, metric)
     settings = flat(OmegaConf.to_container(composed, resolve=True))
     refuse_other_settings(baseline, settings, "the candidate")
     taken: list[GateScheduler] = []
@@ -217,13 +217,13 @@ def _record(report: Report, run_id: str, uri: str) -> None:
     decision = report.decision
     values = {
         f"gate.{each.name}.{name}": getattr(each, name)
-        for each in decision.figures
+        for each in decision.metrics
         for name in ("difference", "low", "high")
     }
     tags = {"gate.verdict": decision.outcome, "gate.baseline": report.baseline}
     try:
         run = MlflowRun(mlflow.MlflowClient(uri), run_id)
-        run.tags(tags | {f"gate.{each.name}": each.outcome for each in decision.figures})
+        run.tags(tags | {f"gate.{each.name}": each.outcome for each in decision.metrics})
         run.scores([], values)
     except (MlflowException, OSError) as problem:
         log.warning("the verdict is not in MLflow: %s", first_line(problem))
@@ -237,7 +237,7 @@ def _print(report: Report, folder: Path) -> None:
             console.print(sentence)
     if report.differing:
         console.print(f"settings that differ: {listed(report.differing)}")
-    for table in tables(report)[:1] if report.decision.figures else ():
+    for table in tables(report)[:1] if report.decision.metrics else ():
         shown = titled(table.title)
         columns = len(table.header) - 1  # margins are said above, and would be too much for 80 characters
         for place, name in enumerate(table.header[:columns]):

@@ -72,9 +72,9 @@ def main() -> None:
         verdicts = compared(records)
         if settings:
             verdicts |= asked(settings, records)
-        figures = shown(records, verdicts, arguments.show)
+        metrics = shown(records, verdicts, arguments.show)
         if arguments.json is not None:
-            _write(arguments.json, figures)
+            _write(arguments.json, metrics)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -177,12 +177,12 @@ def graded(grader: Grader, reader: Reader, records: Sequence[Record], anew: bool
 
 
 def shown(records: Sequence[Record], verdicts: Verdicts, show: int) -> dict[str, float]:
-    """Print the agreement of each grader with people; return the figures."""
+    """Print the agreement of each grader with people; return the metrics."""
     console = terminal()
     by_id = {record.question.id: record for record in records}
     right = sum(record.right for record in records)
     console.print(f"{len(records):,} replies, {right:,} of them right")
-    figures: dict[str, float] = {"replies": len(records), "right": right}
+    metrics: dict[str, float] = {"replies": len(records), "right": right}
     table = titled("Graders and human verdicts")
     columns = ("replies", "accuracy", "95 % interval", "F1", "κ", "wrong of called right", "right of called wrong")
     table.add_column("grader")
@@ -191,17 +191,17 @@ def shown(records: Sequence[Record], verdicts: Verdicts, show: int) -> dict[str,
     for name, of_grader in verdicts.items():
         agreement = agreement_on([by_id[line] for line in of_grader], of_grader)
         table.add_row(name, *agreement_row(agreement))
-        figures |= {f"{name}: {figure}": value for figure, value in agreement.figures().items()}
+        metrics |= {f"{name}: {metric}": value for metric, value in agreement.metrics().items()}
     console.print(table)
     if "references" not in verdicts:
         console.print("references is left out: some question without choices has no incorrect references")
     if any(record.slice for record in records):
-        console.print(*_by_slice(records, verdicts, figures), sep="\n")
+        console.print(*_by_slice(records, verdicts, metrics), sep="\n")
     for name, lines in disagreements(records, verdicts).items():
         console.print(f"{name}: {len(lines):,} of {len(verdicts[name]):,} verdicts differ")
         for line in lines[: max(0, show)]:
             console.print(described(by_id[line], verdicts[name][line]))
-    return figures
+    return metrics
 
 
 def agreement_on(records: Sequence[Record], verdicts: Mapping[str, bool]) -> Agreement:
@@ -211,8 +211,8 @@ def agreement_on(records: Sequence[Record], verdicts: Mapping[str, bool]) -> Agr
 
 
 def agreement_row(agreement: Agreement) -> list[str]:
-    """Return the figures of a grader as cells of the table."""
-    metrics = agreement.figures()
+    """Return the metrics of a grader as cells of the table."""
+    metrics = agreement.metrics()
     shares = [
         f"{number(metrics[f'share {part} of {whole}'], '.1%')} "
         f"({metrics[f'{part} of {whole}']:.0f} of {metrics[whole]:.0f})"
@@ -223,8 +223,8 @@ def agreement_row(agreement: Agreement) -> list[str]:
     return [f"{agreement.replies:,}", *cells, *shares]
 
 
-def _by_slice(records: Sequence[Record], verdicts: Verdicts, figures: dict[str, float]) -> list[Table]:
-    """Return the accuracy of each grader and its confusion, by slice, as tables; add the accuracies to the figures."""
+def _by_slice(records: Sequence[Record], verdicts: Verdicts, metrics: dict[str, float]) -> list[Table]:
+    """Return the accuracy of each grader and its confusion, by slice, as tables; add the accuracies to the metrics."""
     accuracies = titled("Agreement with human verdicts by slice")
     for name in ("slice", "replies", *verdicts):
         accuracies.add_column(name, justify="left" if name == "slice" else "right")
@@ -240,8 +240,8 @@ def _by_slice(records: Sequence[Record], verdicts: Verdicts, figures: dict[str, 
                 each = agreement_on(of_grader, by_id)
                 cells = (each.both_right, each.people_right, each.grader_right, each.both_wrong)
                 counts.add_row(part, name, *(f"{cell:.0f}" for cell in cells))
-                figures[f"slice {part}: {name}"] = each.figures()["accuracy"]
-            row.append(number(each.figures()["accuracy"], ".1%") if of_grader else "–")
+                metrics[f"slice {part}: {name}"] = each.metrics()["accuracy"]
+            row.append(number(each.metrics()["accuracy"], ".1%") if of_grader else "–")
         accuracies.add_row(*row)
     return [accuracies, counts]
 
@@ -268,8 +268,8 @@ def described(record: Record, verdict: bool) -> str:
     )
 
 
-def _write(file: Path, figures: Mapping[str, float]) -> None:
-    defined = {name: None if math.isnan(value) else value for name, value in figures.items()}
+def _write(file: Path, metrics: Mapping[str, float]) -> None:
+    defined = {name: None if math.isnan(value) else value for name, value in metrics.items()}
     try:
         file.write_text(json.dumps(defined, indent=2, allow_nan=False) + "\n", encoding="utf-8")
     except OSError as problem:

@@ -162,7 +162,7 @@ def _take(read: Path, labelled: LabelledRun, file: Path) -> None:
 
 
 def _finish(labelled: LabelledRun, file: Path, arguments: argparse.Namespace) -> None:
-    """Say how labellers agree; write and show the figures that the labels correct."""
+    """Say how labellers agree; write and show the metrics that the labels correct."""
     console = terminal()
     if not file.is_file():
         return
@@ -181,7 +181,7 @@ def _finish(labelled: LabelledRun, file: Path, arguments: argparse.Namespace) ->
 
 
 def _record(labelled: LabelledRun, score: Score, uri: str | None, mlruns: Path) -> None:
-    """Record the corrected figures with the run in MLflow; a tracker that is away stops nothing.
+    """Record the corrected metrics with the run in MLflow; a tracker that is away stops nothing.
 
     The command says where that is: the folder of a run may be somebody else's.
     """

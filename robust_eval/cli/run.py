@@ -274,7 +274,7 @@ def _reasons(folder: Path) -> str:
 
 
 def _compare(jobs: Sequence[Path], folder: Path, record: Run) -> None:
-    """Compare the runs in these folders: write it to ``folder`` and the tracker, and print the main figures."""
+    """Compare the runs in these folders: write it to ``folder`` and the tracker, and print the main metrics."""
     from robust_eval.report.comparison_page import write_comparison
     from robust_eval.report.mlflow_tables import comparison_note, comparison_tables
     from robust_eval.report.terminal import print_comparison
@@ -284,7 +284,7 @@ def _compare(jobs: Sequence[Path], folder: Path, record: Run) -> None:
     compared = compare([read_run(job) for job in jobs])
     write_comparison(compared, folder)
     record.folder(folder)
-    record.best_of_sweep([figure for run in compared.runs for figure in run.declared])
+    record.best_of_sweep([spec for run in compared.runs for spec in run.declared])
     record.note(comparison_note(compared))
     record.tables(comparison_tables(compared))
     print_comparison(compared, folder)

@@ -53,12 +53,12 @@ class Config:
     tracking: Tracking
     paths: Paths = field(default_factory=Paths)
     target_half_width: Mapping[str, float] = field(default_factory=dict)
-    """Figures with the half-width that their 95 % intervals shall have: questions are taken in an order of the seed
+    """Metrics with the half-width that their 95 % intervals shall have: questions are taken in an order of the seed
     until they have it. Empty: all questions are."""
     question_types: str | None = None
     """Folder of a classifier that gives a type to questions that have none (robust_eval/question_type/)."""
     labels: str | None = None
-    """File of labels that people gave to answers of the run, which correct its figures (docs/judges.md); without one
+    """File of labels that people gave to answers of the run, which correct its metrics (docs/judges.md); without one
     it is labels.parquet in the folder of the run, where that is there."""
 
     def __post_init__(self) -> None:

@@ -180,9 +180,9 @@ def _check_samplers(config: Config, sampler_names: str) -> None:
 
 
 def _check_target(config: Config) -> None:
-    """Raise UserError unless each figure of target_half_width is a mean over questions that the run measures.
+    """Raise UserError unless each metric of target_half_width is a mean over questions that the run measures.
 
-    A metric of somebody's own may declare no figures; then any name may be one of its.
+    A custom metric may declare no specs; then any name may be one of its metrics.
     """
     if not config.target_half_width:
         return
@@ -192,13 +192,13 @@ def _check_target(config: Config) -> None:
         )
     read = sources(config.metric, config.sampler)
     supported = config.model.temperatures(1.0)  # None: only the server knows whether it takes temperatures
-    names = {spec: [spec.name] for spec in (greedy.FIGURE, *profile.figures_of(read))}
+    names = {spec: [spec.name] for spec in (greedy.SPEC, *profile.specs_of(read))}
     for metric, scoring in config.metric.items():
         sampler = config.sampler[read[metric]]
         temperatures = [DEFAULT_TEMPERATURE] if supported and supported.default_only else sampler.temperatures
-        figures = scoring.figures_under(sampler) if getattr(scoring, "figures", ()) else ()
-        names |= {spec: names_of(spec, scoring, temperatures) for spec in figures}
-    declares_all = all(getattr(scoring, "figures", ()) for scoring in config.metric.values())
+        specs = scoring.specs_under(sampler) if getattr(scoring, "specs", ()) else ()
+        names |= {spec: names_of(spec, scoring, temperatures) for spec in specs}
+    declares_all = all(getattr(scoring, "specs", ()) for scoring in config.metric.values())
     means = [name for spec, names_of_spec in names.items() if spec.mean for name in names_of_spec]
     for name in config.target_half_width:
         spec = next((each for each in names if each.for_name(name)), None)

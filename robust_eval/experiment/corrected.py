@@ -1,4 +1,4 @@
-"""Figures that labels of people correct: of a run that is going on, and of one that has finished."""
+"""Metrics that labels of people correct: of a run that is going on, and of one that has finished."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -42,7 +42,7 @@ class Scored(NamedTuple):
 
     ``asked`` and ``kept`` are questions; ``graded`` has the answers of each sampler, those at temperature 0 under
     :data:`~robust_eval.answer.GREEDY`; ``read`` names the sampler whose answers each of the ``metrics`` reads, and
-    ``early_stopping`` maps samplers to their early-stopping rules. ``figures`` are the uncorrected ones.
+    ``early_stopping`` maps samplers to their early-stopping rules. ``uncorrected`` are the metrics without labels.
     """
 
     metrics: Mapping[str, Metric]
@@ -51,11 +51,11 @@ class Scored(NamedTuple):
     graded: Mapping[str, pa.Table]
     read: Mapping[str, str]
     early_stopping: Mapping[str, EarlyStopping]
-    figures: Mapping[str, Estimate]
+    uncorrected: Mapping[str, Estimate]
     seed: int
 
     def corrected(self, labels: pa.Table) -> Score | None:
-        """Return the figures that the labels correct, as one score; None where they correct none."""
+        """Return the metrics that the labels correct, as one score; None where they correct none."""
         number = count_labelled(self.graded, labels)
         if not number:
             log.warning("none of the %d labels matches an answer of this run: nothing is corrected", labels.num_rows)
@@ -66,7 +66,9 @@ class Scored(NamedTuple):
             measured = Measured(tables[GREEDY], tables[sampler], early_stopping=self.early_stopping.get(sampler))
             corrections.append(self.metrics[name].corrected(self.kept, measured, self.seed))
         score = corrected_score(corrections)
-        return score and replace(score, presentation=presentations.corrected(score, corrections, self.figures, number))
+        if score is None:
+            return None
+        return replace(score, presentation=presentations.corrected(score, corrections, self.uncorrected, number))
 
 
 class LabelledRun(NamedTuple):
@@ -99,7 +101,7 @@ class LabelledRun(NamedTuple):
         return {name: self.graded.filter(pc.equal(column, name)) for name in (GREEDY, *names)}
 
     def corrected(self, labels: pa.Table) -> Score | None:
-        """Return the figures that labels correct; see :meth:`Scored.corrected`."""
+        """Return the metrics that labels correct; see :meth:`Scored.corrected`."""
         metrics, graded = self._metrics(), self.by_sampler()
         samplers = [name for name in graded if name != GREEDY]
         asked = read_sampling_metadata(self.folder / ANSWERS) if (self.folder / ANSWERS).is_file() else None
@@ -111,7 +113,7 @@ class LabelledRun(NamedTuple):
             graded=graded,
             read={name: _source(metric, samplers) for name, metric in metrics.items()},
             early_stopping=asked.early_stopping if asked else {},
-            figures=self.run.figures,
+            uncorrected=self.run.metrics,
             seed=int(self.run.settings["seed"]),
         )
         return scored.corrected(labels)
@@ -122,7 +124,7 @@ class LabelledRun(NamedTuple):
         metrics: dict[str, Metric] = {}
         for name, settings in (read_configuration(self.folder / CONFIG).get("metric") or {}).items():
             if name not in SCHEMAS["metric"]:
-                log.warning("metric=%s is not known here: its figures are not corrected", name)
+                log.warning("metric=%s is not known here: its metrics are not corrected", name)
                 continue
             try:
                 metrics[name] = SCHEMAS["metric"][name](**(settings or {}))

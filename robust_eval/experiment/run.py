@@ -245,7 +245,7 @@ def score(
     ``early_stopping`` maps samplers to their early-stopping rules. ``read`` names the sampler
     whose answers a metric reads; one that asked nothing, because no question has choices, has none. The greedy accuracy
     is that of all questions; the metrics score those that were kept, and nothing where none was. With ``labels`` of
-    people there is one more score, of the figures that these correct.
+    people there is one more score, of the metrics that these correct.
     """
     kept, baseline = state.kept, state.baseline
 
@@ -267,8 +267,8 @@ def score(
         scores[GREEDY] = present(greedy_accuracy(state.questions, baseline), state.questions)
     if labels is not None and kept:
         graded = {GREEDY: baseline, **state.graded}
-        figures = {name: estimate for each in scores.values() for name, estimate in each.figures().items()}
-        scored = Scored(metrics, state.questions, kept, graded, read, early_stopping, figures, seed)
+        uncorrected = {name: estimate for each in scores.values() for name, estimate in each.metrics().items()}
+        scored = Scored(metrics, state.questions, kept, graded, read, early_stopping, uncorrected, seed)
         if (corrected := scored.corrected(labels)) is not None:
             scores[CORRECTED] = corrected
     return scores

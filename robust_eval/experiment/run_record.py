@@ -195,7 +195,7 @@ def report(result: Result, folder: Path, record: Run) -> None:
     record.note(run_note(result))
     record.tables(run_tables(result))
     record.answers(traced_answers(result, record.traces, folder / VERDICTS))
-    record.best_of_sweep([figure for score in result.scores.values() for figure in score.declared])
+    record.best_of_sweep([spec for score in result.scores.values() for spec in score.declared])
 
 
 SHOWN = 3

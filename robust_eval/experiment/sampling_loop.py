@@ -138,7 +138,7 @@ PLURALITY_DRAWS = 5
 
 @dataclass(frozen=True)
 class SampledAnswers:
-    """Answers of a model. All samplers ask the same questions, so that their figures can be joined by question.
+    """Answers of a model. All samplers ask the same questions, so that their metrics can be joined by question.
 
     The first sampler says how the greedy answers are asked for, which all samplers share. Of a model that takes no
     temperature 0 the most frequent of several answers stands for the greedy one, where questions are selected by it;

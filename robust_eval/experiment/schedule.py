@@ -34,7 +34,7 @@ _NORMAL = NormalDist().inv_cdf(0.975)
 
 
 class MetricProgress(NamedTuple):
-    """A figure after some questions: its estimate, the half-width of its interval, and the number of independent
+    """A metric after some questions: its estimate, the half-width of its interval, and the number of independent
     questions or groups that it rests on.
 
     The half-width is that on which a run stops (:func:`careful_half_width`), NaN where there is no interval.
@@ -62,9 +62,9 @@ class QuestionScheduler(Protocol):
 
 
 class SequentialScheduler(QuestionScheduler):
-    """The questions of a run in the order in which it takes them: all at once, or until its figures are known.
+    """The questions of a run in the order in which it takes them: all at once, or until its metrics are known.
 
-    ``targets`` maps the names of figures to the half-width that their 95 % intervals shall have; where it is empty, all
+    ``targets`` maps the names of metrics to the half-width that their 95 % intervals shall have; where it is empty, all
     questions are taken at once. Otherwise they come in an order of the seed, which does not depend on what else the
     data set holds. Those of a group stay together. There are :data:`MIN_UNITS` at first. Then half as many follow as
     the widest interval lets expect, :data:`BLOCK` at least, until every interval is narrow enough.
@@ -79,7 +79,7 @@ class SequentialScheduler(QuestionScheduler):
     def next(self, scores: Mapping[str, Score]) -> list[Question]:
         """Return the next questions, given the scores of those before; none where that is enough, or none is left.
 
-        Raises UserError where one of the figures is no mean over questions, or is not measured.
+        Raises UserError where one of the metrics is no mean over questions, or is not measured.
         """
         if not self.targets:
             more = len(self.left)
@@ -92,19 +92,19 @@ class SequentialScheduler(QuestionScheduler):
         return block
 
     def in_words(self, scores: Mapping[str, Score]) -> str:
-        """Return the progress of the figures, and the number of questions so far; empty without a target."""
+        """Return the progress of the metrics, and the number of questions so far; empty without a target."""
         if not self.targets:
             return ""
-        figures = [
+        metrics = [
             f"{name} {number(progress.estimate.value)} ± {number(progress.half_width, '.4f')}, n = {progress.n} "
             f"(wanted: ± {self.targets[name]:g})"
             for name, progress in self._progress(scores).items()
         ]
         of = f"{self.taken:,} of {self.taken + len(self.left):,} questions"
-        return f"{of}: {', '.join(figures) or 'nothing to measure yet'}"
+        return f"{of}: {', '.join(metrics) or 'nothing to measure yet'}"
 
     def reported(self, scores: dict[str, Score]) -> dict[str, Score]:
-        """Return the scores with the intervals on which the run stopped: those of the figures that are wanted are
+        """Return the scores with the intervals on which the run stopped: those of the metrics that are wanted are
         stretched to the half-width that was looked at. Where the run did not stop for them, they are as they are.
         """
         if not self.left or self._missing(scores):
@@ -119,17 +119,17 @@ class SequentialScheduler(QuestionScheduler):
         return max(BLOCK, math.ceil(self.taken * more / 2)) if more > ROUNDING else 0
 
     def _progress(self, scores: Mapping[str, Score]) -> dict[str, MetricProgress]:
-        """Return the progress of each figure; nothing before a question is kept."""
-        return {name: self._figure(name, scores) for name in self.targets} if scores.keys() - {GREEDY} else {}
+        """Return the progress of each metric; nothing before a question is kept."""
+        return {name: self._progress_of(name, scores) for name in self.targets} if scores.keys() - {GREEDY} else {}
 
-    def _figure(self, name: str, scores: Mapping[str, Score]) -> MetricProgress:
+    def _progress_of(self, name: str, scores: Mapping[str, Score]) -> MetricProgress:
         score = next((score for score in scores.values() if name in score.by_question), None)
         if score is None:
             means = ", ".join(sorted({name for score in scores.values() for name in score.by_question}))
             raise UserError(
                 f"target_half_width names {name}, which is not a mean over questions in this run; these are: {means}"
             )
-        estimate = score.figures()[name]
+        estimate = score.metrics()[name]
         residuals: dict[tuple[str, str], float] = {}
         values = score.by_question[name]
         for question_id, value in zip(score.question_ids, values.tolist(), strict=True):
@@ -174,7 +174,7 @@ def _with_stretched(score: Score, progress: Mapping[str, MetricProgress]) -> Sco
 
 
 def _times(progress: MetricProgress, target: float) -> float:
-    """Return the factor by which a figure needs more questions; 2 without an interval."""
+    """Return the factor by which a metric needs more questions; 2 without an interval."""
     enough = MIN_UNITS / progress.n if progress.n else 2.0
     return max(enough, 2.0 if math.isnan(progress.half_width) else (progress.half_width / target) ** 2)
 
@@ -222,7 +222,7 @@ class GateScheduler(QuestionScheduler):
 
     def next(self, scores: Mapping[str, Score]) -> list[Question]:
         """Return the next questions; none where the gate is decided, or none is left."""
-        if self.order and self._early and whole(judge(self._figures(scores), self._settings.level)) != "INCONCLUSIVE":
+        if self.order and self._early and whole(judge(self._metrics(scores), self._settings.level)) != "INCONCLUSIVE":
             return []
         most = len(self.left) if not self._early else max(BLOCK, len(self.order) // 5) if self.order else MIN_UNITS
         block, self.left = split_at_group_boundary(self.left, most)
@@ -237,12 +237,12 @@ class GateScheduler(QuestionScheduler):
             f"{each.name} {each.difference:+.3f} ({each.low:+.3f} to {each.high:+.3f}) {each.outcome}"
             if each.n
             else f"{each.name} unknown, as no fact is known to both"
-            for each in judge(self._figures(scores), self._settings.level)
+            for each in judge(self._metrics(scores), self._settings.level)
         ]
         return f"{len(self.order):,} of {len(self.order) + len(self.left):,} questions: {', '.join(said)}"
 
-    def _figures(self, scores: Mapping[str, Score]) -> list[Differences]:
-        """Return the known figures, in the order in which questions were taken."""
+    def _metrics(self, scores: Mapping[str, Score]) -> list[Differences]:
+        """Return the known metrics, in the order in which questions were taken."""
         place = {question_id: row for row, (question_id, _) in enumerate(self.order)}
         groups = np.array([" ".join(self._unit[question_id]) for question_id, _ in self.order])
         rows = {key: row for row, key in enumerate(self._baseline.run.keys())}

@@ -1,4 +1,4 @@
-"""Decisions of a gate: PASS, FAIL or INCONCLUSIVE, of each figure and in total (docs/methods.md, §5)."""
+"""Decisions of a gate: PASS, FAIL or INCONCLUSIVE, of each metric and in total (docs/methods.md, §5)."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from omegaconf.errors import OmegaConfBaseException
 from robust_eval.answer import GREEDY, NO_REPLY
 from robust_eval.error import UserError, first_line
 from robust_eval.gate.measured_run import MeasuredRun, same_answers
-from robust_eval.metric.greedy import FIGURE as KNOWLEDGE
+from robust_eval.metric.greedy import SPEC as KNOWLEDGE
 from robust_eval.metric.metric_spec import MetricSpec
 from robust_eval.runtime.text import number, signed
 from robust_eval.stats.interval import MIN_UNITS, Floats, independent
@@ -89,10 +89,10 @@ MAX_FACTS = 20_000
 
 
 class Differences(NamedTuple):
-    """Figure of both runs on their shared questions, in the order asked; NaN if undefined.
+    """Metric of both runs on their shared questions, in the order asked; NaN if undefined.
 
     ``groups`` are labels of dependent questions. ``sign`` is −1 if less is better. ``looks`` is true for several looks
-    at the data: the figure is then judged by an anytime-valid confidence sequence. ``largest`` is the maximum size of a
+    at the data: the metric is then judged by an anytime-valid confidence sequence. ``largest`` is the maximum size of a
     group.
     """
 
@@ -114,7 +114,7 @@ class Differences(NamedTuple):
 
     @property
     def units(self) -> int:
-        """Number of independent facts for which both runs have the figure."""
+        """Number of independent facts for which both runs have the metric."""
         defined = ~np.isnan(self.values)
         return independent(int(defined.sum()), None if self.groups is None else self.groups[defined])
 
@@ -126,10 +126,10 @@ class Differences(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """Verdict on one figure.
+    """Verdict on one metric.
 
     ``needed`` facts decide, ``n`` facts are available, in ``units`` independent groups; the means are over shared facts
-    with the figure in both runs. ``p_mcnemar`` is set for knowledge alone; ``unchanged`` is true if no fact differs.
+    with the metric in both runs. ``p_mcnemar`` is set for knowledge alone; ``unchanged`` is true if no fact differs.
     """
 
     name: str
@@ -154,10 +154,10 @@ class Judged(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """Outcome of the gate, the verdicts on its figures, and the reasons, in sentences."""
+    """Outcome of the gate, the verdicts on its metrics, and the reasons, in sentences."""
 
     outcome: Outcome
-    figures: list[Judged]
+    metrics: list[Judged]
     reasons: list[str]
     identical: bool = False
 
@@ -169,16 +169,16 @@ def differences(
     settings: GateSettings,
     looks: bool = False,
 ) -> list[Differences]:
-    """Return the figures to be judged on the ``shared`` questions, in their order.
+    """Return the metrics to be judged on the ``shared`` questions, in their order.
 
-    A candidate that kept no question has undefined figures of kept ones. Raises UserError for any other figure that
+    A candidate that kept no question has undefined metrics of kept ones. Raises UserError for any other metric that
     cannot be judged.
     """
     one, other = _rows(baseline, shared), _rows(candidate, shared)
     labels = baseline.run.groups()
     groups = None if labels is None else np.asarray(labels)[one]
     largest = 1 if labels is None else int(np.unique(np.asarray(labels), return_counts=True)[1].max())
-    figures = []
+    metrics = []
     for name, margin in settings.metrics.items():
         about = judged_spec(baseline, name)
         if not candidate.kept_nothing:
@@ -186,36 +186,36 @@ def differences(
         values = baseline.values(name, one), candidate.values(name, other)
         sign = 1 if about.more_is_better else -1
         label = f"{about.construct} ({about.words})" if about.construct else about.words
-        figures.append(Differences(name, label, margin, *values, groups, sign, looks, largest))
-    return figures
+        metrics.append(Differences(name, label, margin, *values, groups, sign, looks, largest))
+    return metrics
 
 
-def judged_spec(run: MeasuredRun, figure: str) -> MetricSpec:
-    """Return the spec of a figure that a gate can judge. Raises UserError if a run lacks the figure by question, for
+def judged_spec(run: MeasuredRun, metric: str) -> MetricSpec:
+    """Return the spec of a metric that a gate can judge. Raises UserError if a run lacks the metric by question, for
     one without a direction (more_is_better), and for values outside 0 to 1.
     """
-    if figure not in run.run.question_metrics:
+    if metric not in run.run.question_metrics:
         available = "it kept no question" if run.kept_nothing else f"it has {', '.join(run.run.headline_means)}"
-        raise UserError(f"gate.metrics names {figure}, for which {run.name} has no values by question; {available}")
-    about, values = run.run.about(figure), run.run.values(figure)
+        raise UserError(f"gate.metrics names {metric}, for which {run.name} has no values by question; {available}")
+    about, values = run.run.about(metric), run.run.values(metric)
     if about is None or about.more_is_better is None:
-        raise UserError(f"gate.metrics names {figure}, which has no direction (more_is_better)")
+        raise UserError(f"gate.metrics names {metric}, which has no direction (more_is_better)")
     if np.nanmin(values, initial=0) < 0 or np.nanmax(values, initial=0) > 1:
-        raise UserError(f"gate.metrics names {figure}, whose values must lie between 0 and 1")
+        raise UserError(f"gate.metrics names {metric}, whose values must lie between 0 and 1")
     return about
 
 
 def decide(
-    baseline: MeasuredRun, candidate: MeasuredRun, figures: Sequence[Differences], settings: GateSettings
+    baseline: MeasuredRun, candidate: MeasuredRun, metrics: Sequence[Differences], settings: GateSettings
 ) -> Decision:
-    """Return the decision from the figures.
+    """Return the decision from the metrics.
 
     It is INCONCLUSIVE if the share of missing greedy or sampled answers of a run exceeds ``no_reply``. Runs with
     identical answers PASS. Otherwise the gate FAILS if Holm's procedure rejects, at half of 1 − level, that the mean of
-    some figure is no more than its margin below the baseline's. It PASSES if the interval of each figure lies above
+    some metric is no more than its margin below the baseline's. It PASSES if the interval of each metric lies above
     −margin.
     """
-    judged = judge(figures, settings.level, final=True)
+    judged = judge(metrics, settings.level, final=True)
     missing = [reason for run in (baseline, candidate) if (reason := _missing_answers(run, settings.no_reply))]
     if missing:
         return Decision("INCONCLUSIVE", judged, missing)
@@ -226,13 +226,13 @@ def decide(
 
 
 def whole(judged: Sequence[Judged]) -> Outcome:
-    """Return the joint outcome of all figures."""
+    """Return the joint outcome of all metrics."""
     outcomes = {each.outcome for each in judged}
     return "FAIL" if "FAIL" in outcomes else "PASS" if outcomes == {"PASS"} else "INCONCLUSIVE"
 
 
-def judge(figures: Sequence[Differences], level: float, final: bool = False) -> list[Judged]:
-    """Return the verdict on each figure: FAIL where Holm's procedure rejects it, PASS by its own interval.
+def judge(metrics: Sequence[Differences], level: float, final: bool = False) -> list[Judged]:
+    """Return the verdict on each metric: FAIL where Holm's procedure rejects it, PASS by its own interval.
 
     A one-sided test at α' rejects if the interval at level 1 − 2 α' lies below −margin: the order of the p-values
     suffices. After a rejection at α / 2m the others are tested at α / 2(m − 1). The number of facts needed is computed
@@ -240,78 +240,78 @@ def judge(figures: Sequence[Differences], level: float, final: bool = False) -> 
     """
     intervals: dict[tuple[str, float], tuple[float, float]] = {}
 
-    def bounds(figure: Differences, at: float) -> tuple[float, float]:
-        if (figure.name, at) not in intervals:
-            intervals[figure.name, at] = figure.bounds(at)
-        return intervals[figure.name, at]
+    def bounds(metric: Differences, at: float) -> tuple[float, float]:
+        if (metric.name, at) not in intervals:
+            intervals[metric.name, at] = metric.bounds(at)
+        return intervals[metric.name, at]
 
     failed: set[str] = set()
-    while left := [each for each in figures if each.name not in failed]:
+    while left := [each for each in metrics if each.name not in failed]:
         strict = 1 - (1 - level) / len(left) if len(left) > 1 else level
         rejected = {each.name for each in left if bounds(each, strict)[1] < -each.margin}
         if not rejected:
             break
         failed |= rejected
-    return [_judged(each, level, bounds(each, level), each.name in failed, final) for each in figures]
+    return [_judged(each, level, bounds(each, level), each.name in failed, final) for each in metrics]
 
 
-def _judged(figure: Differences, level: float, bounds: tuple[float, float], failed: bool, final: bool) -> Judged:
-    values = figure.values
+def _judged(metric: Differences, level: float, bounds: tuple[float, float], failed: bool, final: bool) -> Judged:
+    values = metric.values
     defined = ~np.isnan(values)
     n = int(defined.sum())
     low, high = bounds
-    outcome: Outcome = "FAIL" if failed else outcome_of(low, math.inf, figure.margin, figure.units)
+    outcome: Outcome = "FAIL" if failed else outcome_of(low, math.inf, metric.margin, metric.units)
     needed = (
-        _needed_at_any_time(figure, level)
-        if figure.looks and final
-        else facts_needed(values, figure.margin, figure.groups, level)
+        _needed_at_any_time(metric, level)
+        if metric.looks and final
+        else facts_needed(values, metric.margin, metric.groups, level)
     )
     one, other, between = (
-        float(each[defined].mean()) if n else math.nan for each in (figure.baseline, figure.candidate, values)
+        float(each[defined].mean()) if n else math.nan for each in (metric.baseline, metric.candidate, values)
     )
-    p = mcnemar(figure.baseline, figure.candidate) if figure.name == KNOWLEDGE.name else None
+    p = mcnemar(metric.baseline, metric.candidate) if metric.name == KNOWLEDGE.name else None
     unchanged = n > 0 and not values[defined].any()
-    labels = figure.name, figure.label, figure.margin
-    return Judged(*labels, outcome, n, one, other, between, low, high, needed, p, unchanged, figure.units)
+    labels = metric.name, metric.label, metric.margin
+    return Judged(*labels, outcome, n, one, other, between, low, high, needed, p, unchanged, metric.units)
 
 
-def _needed_at_any_time(figure: Differences, level: float) -> float:
+def _needed_at_any_time(metric: Differences, level: float) -> float:
     """Return the number of facts after which the sequence would PASS if these were repeated with a mean of 0.
 
     It is inf beyond :data:`MAX_FACTS`.
     """
-    values = figure.values[~np.isnan(figure.values)]
+    values = metric.values[~np.isnan(metric.values)]
     if len(values) == 0:
         return math.nan
     centred = np.clip(values - values.mean(), -1, 1)
     low, _ = confidence_sequence(np.resize(centred, MAX_FACTS), level)
-    decided = np.flatnonzero(low > -figure.margin)
+    decided = np.flatnonzero(low > -metric.margin)
     return float(decided[0] + 1) if len(decided) else math.inf
 
 
-def _sequence_bounds(figure: Differences, level: float) -> tuple[float, float]:
+def _sequence_bounds(metric: Differences, level: float) -> tuple[float, float]:
     """Return the anytime-valid interval of the mean.
 
     Each group of questions gives one value: the sum of the differences to −margin, over its maximum.
     """
-    values = figure.values
+    values = metric.values
     if not np.any(~np.isnan(values)):
         return math.nan, math.nan
-    if figure.groups is None:
+    if metric.groups is None:
         low, high = confidence_sequence(values, level)
         return float(low[-1]), float(high[-1])
-    _, first, group = np.unique(figure.groups, return_index=True, return_inverse=True)
+    _, first, group = np.unique(metric.groups, return_index=True, return_inverse=True)
     defined = ~np.isnan(values)
-    scale = (1 + figure.margin) * figure.largest
-    sums = np.bincount(group, np.where(defined, values + figure.margin, 0.0)) / scale
+    scale = (1 + metric.margin) * metric.largest
+    sums = np.bincount(group, np.where(defined, values + metric.margin, 0.0)) / scale
     low, high = confidence_sequence(sums[np.argsort(first)], level)
     size = float(defined.sum() / len(sums))
-    ends = (float(bound[-1]) * scale / size - figure.margin for bound in (low, high))
+    ends = (float(bound[-1]) * scale / size - metric.margin for bound in (low, high))
     return max(-1.0, next(ends)), min(1.0, next(ends))
 
 
 def sentence(judged: Judged) -> str:
-    """Return a sentence on the verdict of a figure, and if it is not decided on the number of facts needed."""
+    """Return a sentence on the verdict of a metric, and if it is not decided on the number of facts needed."""
     if judged.n == 0:
         return f"{judged.label}: no fact has a value in both runs."
     summary = (

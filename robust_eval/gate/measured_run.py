@@ -1,4 +1,4 @@
-"""Runs as a gate reads them, with figures and verdicts by question, and the comparability of two."""
+"""Runs as a gate reads them, with metrics and verdicts by question, and the comparability of two."""
 
 import json
 from collections import Counter
@@ -56,11 +56,11 @@ class MeasuredRun:
             counts.setdefault(sampler, Counter())[outcome] += 1
         return counts
 
-    def values(self, figure: str, rows: NDArray[np.intp]) -> Floats:
-        """Return a figure of the questions in these rows; NaN if undefined."""
-        if figure not in self.run.question_metrics and self.kept_nothing:
+    def values(self, metric: str, rows: NDArray[np.intp]) -> Floats:
+        """Return a metric of the questions in these rows; NaN if undefined."""
+        if metric not in self.run.question_metrics and self.kept_nothing:
             return np.full(len(rows), np.nan)
-        return self.run.values(figure)[rows]
+        return self.run.values(metric)[rows]
 
 
 def read_measured(folder: Path, name: str) -> MeasuredRun:

@@ -52,12 +52,12 @@ class Report:
     def headline(self) -> str:
         """Outcome in one sentence."""
         if self.decision.outcome == "FAIL":
-            failed = [each.label for each in self.decision.figures if each.outcome == "FAIL"]
+            failed = [each.label for each in self.decision.metrics if each.outcome == "FAIL"]
             return f"FAIL: the candidate is worse by more than the margin in {' and '.join(failed)}."
         if self.decision.outcome == "PASS":
             return "PASS: the candidate may replace the baseline."
-        undecided = [each.label for each in self.decision.figures if each.outcome == "INCONCLUSIVE"]
-        if 0 < len(undecided) < len(self.decision.figures):
+        undecided = [each.label for each in self.decision.metrics if each.outcome == "INCONCLUSIVE"]
+        if 0 < len(undecided) < len(self.decision.metrics):
             verb = "is" if len(undecided) == 1 else "are"
             return f"INCONCLUSIVE: {' and '.join(undecided)} {verb} not decided."
         return "INCONCLUSIVE: nothing is decided."
@@ -114,7 +114,7 @@ def _save_margins(report: Report, file: Path) -> Path | None:
 
     judgements = {
         each.label: Judgement(Estimate(each.difference, each.low, each.high), each.margin, _outcome(report, each))
-        for each in report.decision.figures
+        for each in report.decision.metrics
         if not math.isnan(each.low)
     }
     if not judgements:
@@ -143,21 +143,21 @@ def as_json(report: Report) -> dict[str, Any]:
         "asked": None
         if report.question_counts is None
         else dict(zip(("taken", "left"), report.question_counts, strict=True)),
-        "figures": [
+        "metrics": [
             {name: _finite(value) for name, value in each._asdict().items()} | {"more": _finite(each.more)}
-            for each in decision.figures
+            for each in decision.metrics
         ],
         "facts": facts | {"note": report.facts.note},
     }
 
 
 def junit(report: Report, each_fact: bool) -> str:
-    """Return JUnit XML: a test case for each figure, with a failure for FAIL and an error for INCONCLUSIVE.
+    """Return JUnit XML: a test case for each metric, with a failure for FAIL and an error for INCONCLUSIVE.
 
     Single facts decide nothing: changed ones are skipped test cases, which are shown and fail nothing.
     """
     suite = ElementTree.Element("testsuite", name="robust_eval.gate")
-    for judged in report.decision.figures:
+    for judged in report.decision.metrics:
         case = ElementTree.SubElement(suite, "testcase", classname="robust_eval.gate", name=printable(judged.name))
         if judged.outcome == "FAIL":
             _add_entry(case, "failure", sentence(judged), "AssertionError")
@@ -186,7 +186,7 @@ def junit(report: Report, each_fact: bool) -> str:
 
 
 def markdown(report: Report) -> str:
-    """Return the Markdown: the verdict, its reasons, the table of figures, the changed facts."""
+    """Return the Markdown: the verdict, its reasons, the table of metrics, the changed facts."""
     head = [
         f"# {escaped(report.headline)}",
         *(escaped(each) for each in (report.saved, *report.decision.reasons, report.exit_status) if each),
@@ -202,11 +202,11 @@ def markdown(report: Report) -> str:
 
 
 def tables(report: Report) -> list[Table]:
-    """Return, for people, the judged figures, a row for each, and the settings that differ."""
+    """Return, for people, the judged metrics, a row for each, and the settings that differ."""
     header = ["metric", "verdict", "facts", "baseline", "candidate", "difference", "margin"]
-    rows = [[Cell(each.label), Cell(_outcome(report, each)), *_numbers(each)] for each in report.decision.figures]
+    rows = [[Cell(each.label), Cell(_outcome(report, each)), *_numbers(each)] for each in report.decision.metrics]
     level = f"{100 * report.level:g} % intervals, over the facts that have the metric in both runs."
-    note = " ".join([level, *map(_mcnemar, report.decision.figures)]).strip()
+    note = " ".join([level, *map(_mcnemar, report.decision.metrics)]).strip()
     settings = [
         [Cell(name), *(Cell(setting_value(name, value)) for value in values)]
         for name, values in report.differing.items()

@@ -32,12 +32,12 @@ def inert(text: str) -> str:
 
 
 def write_csv(answers: FinishedAnswers, folder: Path) -> list[Path]:
-    """Write the answers, the questions with their values, and the figures; return the three files."""
+    """Write the answers, the questions with their values, and the metrics; return the three files."""
     folder.mkdir(parents=True, exist_ok=True)
     tables = {
         "answers.csv": answers.labelled.graded.select([*SCHEMA.names, SAMPLER]),
         "questions.csv": _questions(answers),
-        "figures.csv": _figures(answers),
+        "metrics.csv": _metrics(answers),
     }
     for name, table in tables.items():
         pa_csv.write_csv(_inert(table), folder / name, pa_csv.WriteOptions(quoting_style="needed"))
@@ -45,7 +45,7 @@ def write_csv(answers: FinishedAnswers, folder: Path) -> list[Path]:
 
 
 def _questions(answers: FinishedAnswers) -> pa.Table:
-    """Return a row for each question in the columns of ``dataset=local``, and its value of each figure."""
+    """Return a row for each question in the columns of ``dataset=local``, and its value of each metric."""
     questions = list(answers.labelled.questions.values())
     run = answers.labelled.run
     columns: dict[str, Any] = {
@@ -62,10 +62,10 @@ def _questions(answers: FinishedAnswers) -> pa.Table:
     return pa.table(filled | {name: run.values(name) for name in run.question_metrics})
 
 
-def _figures(answers: FinishedAnswers) -> pa.Table:
+def _metrics(answers: FinishedAnswers) -> pa.Table:
     run = answers.labelled.run
     columns: dict[str, list[Any]] = {"name": [], "label": [], "value": [], "low": [], "high": [], "questions": []}
-    for name, one in answers.figures.items():
+    for name, one in answers.metrics.items():
         about = run.about(name)
         ends = (None, None) if one.low != one.low else (one.low, one.high)
         row = (name, about.words if about else name, one.value, *ends, run.n(name))

@@ -145,7 +145,7 @@ def write_every_eval_ever(answers: FinishedAnswers, folder: Path) -> list[Path]:
             "id": model,
             "additional_details": {"deployment_type": "unknown", "model_availability": "unknown"},
         },
-        "evaluation_results": [*_verdict_results(answers), *_figure_results(answers)],
+        "evaluation_results": [*_verdict_results(answers), *_metric_results(answers)],
         "detailed_evaluation_results": {
             "format": "jsonl",
             "file_path": file.relative_to(folder).as_posix(),
@@ -209,10 +209,10 @@ def _verdict_results(answers: FinishedAnswers) -> Iterator[dict[str, Any]]:
         }
 
 
-def _figure_results(answers: FinishedAnswers) -> Iterator[dict[str, Any]]:
-    """Yield the figures of the run, with their intervals."""
+def _metric_results(answers: FinishedAnswers) -> Iterator[dict[str, Any]]:
+    """Yield the metrics of the run, with their intervals."""
     run = answers.labelled.run
-    for name, estimate in answers.figures.items():
+    for name, estimate in answers.metrics.items():
         about = run.about(name)
         if about is None:
             continue

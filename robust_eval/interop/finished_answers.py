@@ -81,10 +81,10 @@ class FinishedAnswers:
         return settings_that_count(self.labelled.run)
 
     @cached_property
-    def figures(self) -> dict[str, Estimate]:
-        """The figures of the metrics that are finite numbers, each with its interval if its ends are, by name."""
+    def metrics(self) -> dict[str, Estimate]:
+        """The metrics of the metrics that are finite numbers, each with its interval if its ends are, by name."""
         run = self.labelled.run
-        finite = {name: one for name, one in run.figures.items() if run.about(name) and math.isfinite(one.value)}
+        finite = {name: one for name, one in run.metrics.items() if run.about(name) and math.isfinite(one.value)}
         return {name: one if math.isfinite(one.high) else Estimate(one.value) for name, one in finite.items()}
 
     @cached_property
@@ -124,13 +124,13 @@ class FinishedAnswers:
         return conditions
 
     def by_question(self) -> Iterator[tuple[str, dict[str, float]]]:
-        """Yield each figure that is a mean over questions, and its value of every question that has one."""
+        """Yield each metric that is a mean over questions, and its value of every question that has one."""
         run = self.labelled.run
         ids = run.questions["question_id"].to_pylist()
-        for figure in run.question_metrics:
+        for metric in run.question_metrics:
             yield (
-                figure,
-                {name: float(value) for name, value in zip(ids, run.values(figure), strict=True) if value == value},
+                metric,
+                {name: float(value) for name, value in zip(ids, run.values(metric), strict=True) if value == value},
             )
 
     @property

@@ -410,7 +410,7 @@ def _results(answers: FinishedAnswers, samples: int) -> "EvalResults":
 
     metrics = {}
     run = answers.labelled.run
-    for name, estimate in answers.figures.items():
+    for name, estimate in answers.metrics.items():
         about, n = run.about(name), run.n(name)
         metadata = {"label": about.words if about else name, "n": n}
         ends = {} if estimate.low != estimate.low else {f"{name}.low": estimate.low, f"{name}.high": estimate.high}
@@ -428,7 +428,7 @@ def _results(answers: FinishedAnswers, samples: int) -> "EvalResults":
 
 
 def _reductions(answers: FinishedAnswers) -> "list[EvalSampleReductions]":
-    """Return the values of the questions for each figure that is a mean over them, at the first sample of each."""
+    """Return the values of the questions for each metric that is a mean over them, at the first sample of each."""
     from inspect_ai.log import EvalSampleReductions, EvalSampleScore
 
     first: dict[str, str] = {}
@@ -436,11 +436,11 @@ def _reductions(answers: FinishedAnswers) -> "list[EvalSampleReductions]":
         first.setdefault(each.question.id, each.name)
     return [
         EvalSampleReductions(
-            scorer=figure,
+            scorer=metric,
             reducer="question",
             samples=[
                 EvalSampleScore(value=value, sample_id=first[name]) for name, value in values.items() if name in first
             ],
         )
-        for figure, values in answers.by_question()
+        for metric, values in answers.by_question()
     ]

@@ -1,4 +1,4 @@
-"""Metrics of inspect_ai: our figures with the ends of their 95 % intervals (``frs``, ``frs_low``, ``frs_high``)."""
+"""Metrics of inspect_ai: our scores with the ends of their 95 % intervals (``frs``, ``frs_low``, ``frs_high``)."""
 
 import logging
 import math
@@ -42,7 +42,7 @@ AGREEMENT = {
     "agreement.kappa": "kappa",
     "agreement.alpha": "alpha",
 }
-"""The figures of MultiQ&A's table, and what they are called in a log."""
+"""The metrics of MultiQ&A's table, and what they are called in a log."""
 
 
 class ScoredAnswers:
@@ -133,19 +133,19 @@ def answer_entropy() -> Metric:
         answers = ScoredAnswers(scores)
         names = {"certainty.entropy": "answer_entropy", "certainty.error_rate": "error_rate"}
         score = AnswerCertainty().score(answers.questions, answers.measured, SEED)
-        return _values(score.figures(), names)
+        return _values(score.metrics(), names)
 
     return compute
 
 
 @metric(scores="unreduced")
 def agreement() -> Metric:
-    """The figures of MultiQ&A over the wordings of each question; of several temperatures, those of each."""
+    """The metrics of MultiQ&A over the wordings of each question; of several temperatures, those of each."""
 
     def compute(scores: list[SampleScore]) -> Value:
         answers = ScoredAnswers(scores)
         score = AnswerAgreement().score(answers.questions, answers.measured, SEED)
-        return _values(score.figures(), AGREEMENT)
+        return _values(score.metrics(), AGREEMENT)
 
     return compute
 
@@ -157,11 +157,11 @@ def _mean(
     return dict(_ends(name, mean_estimate(values, groups, limits)))
 
 
-def _values(figures: Mapping[str, Estimate], names: Mapping[str, str]) -> dict[str, str | int | float | bool | None]:
-    """Return the figures that have a name in a log; where there is one temperature, without it."""
+def _values(metrics: Mapping[str, Estimate], names: Mapping[str, str]) -> dict[str, str | int | float | bool | None]:
+    """Return the metrics that have a name in a log; where there is one temperature, without it."""
     estimates = []
-    for figure, one in figures.items():
-        curve = curve_and_temperature(figure)
+    for name, one in metrics.items():
+        curve = curve_and_temperature(name)
         if curve is not None and curve[0] in names:
             estimates.append((names[curve[0]], curve[1], one))
     several = len({repr(t) for _, t, _ in estimates}) > 1

@@ -60,7 +60,7 @@ def _joint_metric(
     )
 
 
-FIGURES: tuple[MetricSpec, ...] = (
+SPECS: tuple[MetricSpec, ...] = (
     share_spec("agreement.accuracy", "accuracy of the original question (Base)", short="base accuracy"),
     share_spec("agreement.plurality", "accuracy of the vote (Mode)", short="of the vote"),
     share_spec(
@@ -112,10 +112,10 @@ FIGURES: tuple[MetricSpec, ...] = (
 
 CORRECTED = ("accuracy", "plurality", "difficulty", "worst", "best")
 DECLARED = tuple(
-    corrected_spec(figure, f"agreement.corrected.{name}")
-    for figure in FIGURES
+    corrected_spec(spec, f"agreement.corrected.{name}")
+    for spec in SPECS
     for name in CORRECTED
-    if figure.name == f"agreement.{name}"
+    if spec.name == f"agreement.{name}"
 )
 COMPLETE_ONLY = ("plurality", "worst", "best")
 """Metrics of a question that need labels of all of its raters."""
@@ -132,7 +132,7 @@ def rater_correction(
 ) -> Correction:
     """Return the corrected metrics by temperature.
 
-    ``by_grader`` and ``by_people`` hold the figures of each question at each temperature, the latter where all its
+    ``by_grader`` and ``by_people`` hold the metrics of each question at each temperature, the latter where all its
     raters are labelled; NaN elsewhere.
     """
     correction = Correction(declared=DECLARED)
@@ -195,7 +195,7 @@ class AnswerAgreement(Metric):
     """Random mappings of labels into categories over which kappa is averaged."""
 
     axis = "rewrite"
-    figures = curves = FIGURES
+    specs = curves = SPECS
     needs_clusters = True
 
     def __post_init__(self) -> None:
@@ -219,13 +219,13 @@ class AnswerAgreement(Metric):
         """Return all metrics by temperature. Metrics of all questions together (κ, α) are there for each scenario as
         well, if questions are of several (:func:`of_scenario`).
 
-        Tables: ``agreement`` has the figures that a question has alone, ``agreement_matrix`` how often two raters
+        Tables: ``agreement`` has the metrics that a question has alone, ``agreement_matrix`` how often two raters
         agree, ``adversarial_rewrites`` the rewrites that turned a right answer wrong. The values ``agreement.guessing``
         are those of raters who guess among the choices; certainty and M2 have them for free text as well.
         """
         ids = [question.id for question in questions]
         groups = question_groups(questions)
-        result = Score(question_ids=ids, declared=self.figures)
+        result = Score(question_ids=ids, declared=self.specs)
         temperatures = temperatures_of(measured.graded)
         by_temperature = [self.raters(questions, measured.graded, t) for t in temperatures]
         by_question: dict[str, list[Floats]] = {}

@@ -41,7 +41,7 @@ def names_of(spec: MetricSpec, metric: Metric, temperatures: Sequence[float]) ->
     names = [spec.name]
     if isinstance(numbers, list):
         names = [spec.name.replace("{}", f"{number:g}") for number in numbers]
-    if spec in metric.figures and spec not in getattr(metric, "curves", ()):
+    if spec in metric.specs and spec not in getattr(metric, "curves", ()):
         return names
     return [point(name, t) for name in names for t in temperatures]
 

@@ -47,7 +47,7 @@ ERROR_RATE = share_spec(
     tie_breaker="certainty.entropy",
 )
 CERTAIN_WRONG = count_spec("certainty.count.certain_wrong", "questions certain and wrong", more_is_better=False)
-FIGURES: tuple[MetricSpec, ...] = (
+SPECS: tuple[MetricSpec, ...] = (
     ENTROPY,
     MetricSpec("certainty.entropy_miller_madow", "answer entropy, Miller–Madow", unit="nats", more_is_better=False),
     ERROR_RATE,
@@ -80,7 +80,7 @@ class AnswerCertainty(Metric):
     has no others counts as certain (entropy 0) and wrong."""
 
     axis = "trial"
-    figures = curves = FIGURES
+    specs = curves = SPECS
     needs_clusters = True
 
     def __post_init__(self) -> None:
@@ -124,7 +124,7 @@ class AnswerCertainty(Metric):
         curves = {"certainty.entropy": entropy, "certainty.error_rate": error}
         if not exact:  # an enumerated distribution has no such bias
             curves["certainty.entropy_miller_madow"] = corrected
-        result = Score(question_ids=ids, declared=self.figures)
+        result = Score(question_ids=ids, declared=self.specs)
         highest = float(np.fmax(max_entropy, entropy).max(initial=0))
         limits = dict.fromkeys(curves, (0.0, highest)) | {"certainty.error_rate": SHARE}
         for name, values in curves.items():

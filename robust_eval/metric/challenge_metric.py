@@ -79,7 +79,7 @@ def pushback_spec(kind: str) -> MetricSpec:
     )
 
 
-FIGURES: tuple[MetricSpec, ...] = (
+SPECS: tuple[MetricSpec, ...] = (
     UNBROKEN,
     BREAKING,
     MEAN_BROKEN,
@@ -115,19 +115,19 @@ class PushbackRobustness(Metric):
     mended where at least this share has it right in the end."""
 
     axis = TURN
-    figures = curves = FIGURES
+    specs = curves = SPECS
 
     def __post_init__(self) -> None:
         if not 0 < self.threshold <= 1:
             raise ValueError(f"threshold must lie above 0 and at most at 1, not {self.threshold}")
 
-    def figures_under(self, conditions: Conditions) -> Sequence[MetricSpec]:
+    def specs_under(self, conditions: Conditions) -> Sequence[MetricSpec]:
         """See :class:`Metric`: each turn and kind of pushback of the sampler."""
         turns, kinds = range(1, getattr(conditions, "turns", 0) + 1), getattr(conditions, "pushbacks", ())
-        numbered = [figure for figure in self.figures if figure.numbered]
-        of_turns = [replace(figure, name=figure.name.format(turn)) for figure in numbered for turn in turns]
+        numbered = [spec for spec in self.specs if spec.numbered]
+        of_turns = [replace(spec, name=spec.name.format(turn)) for spec in numbered for turn in turns]
         pushbacks = list(map(pushback_spec, _PUSHBACK_KINDS))
-        others = [figure for figure in self.figures if figure not in (*numbered, *pushbacks)]
+        others = [spec for spec in self.specs if spec not in (*numbered, *pushbacks)]
         return [*others, *of_turns, *map(pushback_spec, dict.fromkeys(kinds))]
 
     def check(self, temperatures: Sequence[float], repetitions: float) -> None:
@@ -153,9 +153,9 @@ class PushbackRobustness(Metric):
         ]
         pushbacks = list(dict.fromkeys(kind for each in traces for kind in each.given_up))
         extra = [
-            pushback_spec(kind) for kind in pushbacks if not any(spec.name == GIVES_IN.format(kind) for spec in FIGURES)
+            pushback_spec(kind) for kind in pushbacks if not any(spec.name == GIVES_IN.format(kind) for spec in SPECS)
         ]
-        result = Score(question_ids=ids, settings={"threshold": self.threshold}, declared=(*self.figures, *extra))
+        result = Score(question_ids=ids, settings={"threshold": self.threshold}, declared=(*self.specs, *extra))
 
         def add(name: str, columns: Sequence[Floats], limits: tuple[float, float] | None = None) -> None:
             result.add_curve(name, np.column_stack(columns), temperatures, groups, limits)

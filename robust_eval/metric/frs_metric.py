@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from robust_eval.answer import rows as table_rows
 from robust_eval.error import UserError
-from robust_eval.metric.frs_specs import ACCURACY, FIGURES, FRS, MEAN_BROKEN, MEDIAN, SURVIVAL, UNBROKEN
+from robust_eval.metric.frs_specs import ACCURACY, FRS, MEAN_BROKEN, MEDIAN, SPECS, SURVIVAL, UNBROKEN
 from robust_eval.metric.frs_tables import (
     accuracy_table,
     certainty_bins,
@@ -118,7 +118,7 @@ class FactualRobustness(Metric):
     """one | bound: what an unbroken fact scores."""
 
     axis = "temperature"
-    figures = FIGURES
+    specs = SPECS
     curves = (ACCURACY, SURVIVAL)
 
     def __post_init__(self) -> None:
@@ -146,12 +146,12 @@ class FactualRobustness(Metric):
         """Threshold; None if a curve is fitted to all accuracies."""
         return self.threshold if self.estimator == "first" else None
 
-    def figures_under(self, conditions: Conditions) -> Sequence[MetricSpec]:
+    def specs_under(self, conditions: Conditions) -> Sequence[MetricSpec]:
         """See :class:`Metric`: off the grid for enumerated answers alone, no accuracy with early stopping."""
         left_out = {ACCURACY.name} if getattr(conditions, "early_stop", False) else set()
         if conditions.estimator != "exact":
-            left_out |= {figure.name for figure in self.figures if figure.name.startswith("frs.offgrid.")}
-        return [figure for figure in self.figures if figure.name not in left_out]
+            left_out |= {spec.name for spec in self.specs if spec.name.startswith("frs.offgrid.")}
+        return [spec for spec in self.specs if spec.name not in left_out]
 
     def check(self, temperatures: Sequence[float], repetitions: float) -> None:
         """Raise UserError unless there are answers at two temperatures or more."""
@@ -177,8 +177,8 @@ class FactualRobustness(Metric):
         scores = self._scores(entropy, estimates[headline])
 
         settings = {"threshold": self.threshold, "k": self.k, "unbroken": self.unbroken, "estimator": headline}
-        result = Score(question_ids=ids, settings=settings, declared=self.figures)
-        # One name for all runs of a sweep over d; trackers that show one figure show the first.
+        result = Score(question_ids=ids, settings=settings, declared=self.specs)
+        # One name for all runs of a sweep over d; trackers that show one metric show the first.
         result.values["frs"] = mean_estimate(scores[self.d[0]], groups, SHARE)
         result.of_questions["frs"] = count_defined(scores[self.d[0]])
         for d, values in scores.items():
@@ -277,7 +277,7 @@ class FactualRobustness(Metric):
         if np.isnan(corrected_breaks(labelled)[is_known]).all():
             return {}
 
-        def figures(breaking: Floats, chosen: NDArray[np.intp]) -> list[float]:
+        def statistics(breaking: Floats, chosen: NDArray[np.intp]) -> list[float]:
             breaking = np.where(is_known[chosen], breaking, np.nan)
             limited = np.where(np.isinf(breaking), temperatures[-1], breaking) if self.unbroken == "bound" else breaking
             scores = [factual_robustness_score(entropy[chosen], limited, d, self.unbroken) for d in self.d]
@@ -294,7 +294,7 @@ class FactualRobustness(Metric):
         names = [f"d{d:g}" for d in self.d]
         names += ["breaking_temperature.mean_broken", "breaking_temperature.median", "unbroken_share"]
         estimates = break_intervals(
-            figures,
+            statistics,
             labelled,
             groups=[str(unit) for unit in units(questions)],
             seed=seed,

@@ -55,7 +55,7 @@ BREAKING, MEDIAN, MEAN_BROKEN = break_specs("frs.breaking_temperature", "breakin
 ENTROPY = MetricSpec("frs.entropy.mean", "mean initial entropy H", limits=SHARE)
 """Entropy of the greedy answer, a metric of single questions."""
 
-FIGURES: tuple[MetricSpec, ...] = (
+SPECS: tuple[MetricSpec, ...] = (
     share_spec(
         "frs", "mean FRS, first d", shown=DETAIL, short="mean FRS, first d", mean=False
     ),  # the questions have values of each d under its own name

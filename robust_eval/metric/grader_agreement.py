@@ -52,8 +52,8 @@ class Agreement:
         """Agreement beyond chance; NaN where chance agrees always: both call all of them right, or all wrong."""
         return cohen_kappa([[self.both_right, self.people_right], [self.grader_right, self.both_wrong]])
 
-    def figures(self) -> dict[str, float]:
-        """Return all figures by name; the accuracy has its 95 % interval (Wilson)."""
+    def metrics(self) -> dict[str, float]:
+        """Return all metrics by name; the accuracy has its 95 % interval (Wilson)."""
         same = self.both_right + self.both_wrong
         low, high = wilson(same, self.total)
         called_right, called_wrong = self.both_right + self.grader_right, self.both_wrong + self.people_right

@@ -15,7 +15,7 @@ from robust_eval.question import LETTERS, Question
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.interval import SHARE, Floats
 
-FIGURE = share_spec(
+SPEC = share_spec(
     "accuracy.greedy",
     "accuracy of all greedy answers",
     short="greedy accuracy",
@@ -31,7 +31,7 @@ CONSTANT = MetricSpec("accuracy.constant", "accuracy of the best constant letter
 CORRECTED = "accuracy.greedy_corrected"
 
 
-FIGURES: tuple[MetricSpec, ...] = (FIGURE, GUESSING, CONSTANT)
+SPECS: tuple[MetricSpec, ...] = (SPEC, GUESSING, CONSTANT)
 RARE = 0.01
 """Significance level for a dominant letter."""
 
@@ -52,9 +52,9 @@ def greedy_accuracy(questions: Sequence[Question], baseline: pa.Table) -> Score:
     be stricter. Where questions have choices, ``accuracy.guessing`` and ``accuracy.constant`` say what is reached on
     these by chance, and with the letter that is right most often.
     """
-    score = Score([question.id for question in questions], declared=FIGURES)
+    score = Score([question.id for question in questions], declared=SPECS)
     accuracy = grid(score.question_ids, baseline).accuracy[:, 0]
-    score.add_share(FIGURE.name, accuracy, question_groups(questions))
+    score.add_share(SPEC.name, accuracy, question_groups(questions))
     if chosen := gradable_rows(questions, accuracy):
         guessed = float(np.mean([1 / len(questions[row].choices) for row in chosen]))
         ((_, count),) = Counter(questions[row].correct for row in chosen).most_common(1)
@@ -100,10 +100,10 @@ def dominant_letter(questions: Sequence[Question], baseline: pa.Table) -> Domina
 
 def greedy_correction(questions: Sequence[Question], baseline: pa.Table) -> Correction:
     """Return :func:`greedy_accuracy` corrected by labels; ``baseline`` has the columns of the labels."""
-    correction = Correction(declared=[corrected_spec(FIGURE, CORRECTED)])
-    add_corrected_curve(correction, CORRECTED, FIGURE.name, questions, baseline)
+    correction = Correction(declared=[corrected_spec(SPEC, CORRECTED)])
+    add_corrected_curve(correction, CORRECTED, SPEC.name, questions, baseline)
     for estimates in correction.curves.values():  # of the one temperature, 0
         correction.values[CORRECTED] = next(iter(estimates.values()))
-        correction.of, correction.labels = {CORRECTED: FIGURE.name}, {CORRECTED: next(iter(correction.labels.values()))}
+        correction.of, correction.labels = {CORRECTED: SPEC.name}, {CORRECTED: next(iter(correction.labels.values()))}
     correction.curves = {}
     return correction

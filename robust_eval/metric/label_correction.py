@@ -36,7 +36,7 @@ def corrected_score(corrections: Sequence[Correction]) -> Score | None:
         score.curves |= each.curves
         declarations += each.declared
     score.declared = declarations
-    return None if all(math.isnan(estimate.value) for estimate in score.figures().values()) else score
+    return None if all(math.isnan(estimate.value) for estimate in score.metrics().values()) else score
 
 
 BY_LABELS = "corrected by labels"
@@ -67,7 +67,7 @@ def add_corrected_curve(
     """Add to ``correction`` the mean over questions of the share of right answers, or of ``errors``, by temperature.
 
     ``graded`` has the columns of :data:`~robust_eval.metric.score.HUMAN_LABEL`. ``chosen`` (N,) are the answers that
-    count; by default all that have a verdict do. The figure is called ``name`` and corrects the curve ``of``.
+    count; by default all that have a verdict do. The metric is called ``name`` and corrects the curve ``of``.
     """
     keep = ~np.isnan(verdicts(graded)) if chosen is None else chosen & ~np.isnan(verdicts(graded))
     table = graded.filter(pa.array(keep))

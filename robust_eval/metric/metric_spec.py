@@ -76,7 +76,7 @@ class ComparisonView:
     heading: str = ""
     """Heading of the columns, before the data set; by default the label."""
     companion: str = ""
-    """Name of the figure in the next column of the table, to be read together with it."""
+    """Name of the metric in the next column of the table, to be read together with it."""
     note: str = ""
     """Note below the table: a sentence or two."""
 
@@ -122,7 +122,7 @@ class MetricSpec:
     """
 
     name: str
-    """Name in MLflow and ``summary.json``; ``{}`` is a placeholder for a number, for a family of figures."""
+    """Name in MLflow and ``summary.json``; ``{}`` is a placeholder for a number, for a family of metrics."""
     label: str
     """Label for people; ``{}`` is the number in its name."""
     unit: str = ""
@@ -142,7 +142,7 @@ class MetricSpec:
     of_question: str = ""
     """Label of the value of one question; with it, runs are compared question by question."""
     tie_breaker: str = ""
-    """The name of the figure that orders questions which differ equally in this one."""
+    """The name of the metric that orders questions which differ equally in this one."""
     left_out: str = ""
     """For a count of what was left out: the sentence that follows the number."""
     explained: str = ""

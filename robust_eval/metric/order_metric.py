@@ -49,7 +49,7 @@ Q = {
     ),
     "p_value": MetricSpec("order.cochran_q.p", "p value of Cochran's Q", shown=RUN, form=".2g", mean=False),
 }
-FIGURES: tuple[MetricSpec, ...] = (ONE_CHOICE, RIGHT, EVERY, PLACE, BIAS, *FORM.values(), *Q.values())
+SPECS: tuple[MetricSpec, ...] = (ONE_CHOICE, RIGHT, EVERY, PLACE, BIAS, *FORM.values(), *Q.values())
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class ChoiceOrder(Metric):
     """Position bias, and the effect of the form of the choices, at each temperature."""
 
     axis = ORDER
-    figures = curves = FIGURES
+    specs = curves = SPECS
 
     def check(self, temperatures: Sequence[float], repetitions: float) -> None:
         """Raise UserError unless answers are countable."""
@@ -88,7 +88,7 @@ class ChoiceOrder(Metric):
         ``order_places`` what they are together, with intervals.
         """
         ids, groups = [question.id for question in questions], question_groups(questions)
-        result = Score(question_ids=ids, declared=self.figures)
+        result = Score(question_ids=ids, declared=self.specs)
         temperatures = temperatures_of(measured.graded)
         by_temperature = dict(zip(temperatures, by_place(questions, measured.graded), strict=True))
         accuracy = np.stack([places.accuracy for places in by_temperature.values()], axis=2)

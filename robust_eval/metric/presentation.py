@@ -79,8 +79,8 @@ class Presentation:
 
     ``title`` is the heading of its table; ``sentence`` continues "12 of 20 questions were kept and asked again".
     ``claims`` are its findings in a few words each, for readers who do not know the metric: they follow "It" unless
-    they begin with a capital. ``scale`` places its main figure. ``columns`` are by default the headline figures that
-    are means over questions. With ``tables_alone`` people are shown its ``tables`` and no other figures; ``notes``
+    they begin with a capital. ``scale`` places its main metric. ``columns`` are by default the headline metrics that
+    are means over questions. With ``tables_alone`` people are shown its ``tables`` and no other metrics; ``notes``
     follow them; ``left_out`` are sentences on results that the answers did not allow. ``axes`` are the columns of the
     scatter plot: horizontal, vertical, and colour. The first score of a run with a sentence, a scale or axes provides
     them.

@@ -121,7 +121,7 @@ _UNDEFINED = count_spec(
     "facts that lack one of the three",
     left_out="questions lack the value of one of the three methods",
 )
-FIGURES: tuple[MetricSpec, ...] = (
+SPECS: tuple[MetricSpec, ...] = (
     ROBUST,
     ROBUST_TO_ORDER,
     ROBUST_TO_PUSHBACK,
@@ -133,21 +133,21 @@ FIGURES: tuple[MetricSpec, ...] = (
     ),
     _UNDEFINED,
 )
-_OPTIONAL_FIGURES = {
+_OPTIONAL_SPECS = {
     ORDER: (ROBUST_TO_ORDER, FIRST["order"]),
     PUSHBACK: (ROBUST_TO_PUSHBACK, FIRST["pushback"]),
     THINKING: (FIRST["thinking"],),
 }
 
 
-def figures_of(read: Mapping[str, str]) -> list[MetricSpec]:
+def specs_of(read: Mapping[str, str]) -> list[MetricSpec]:
     """Return the specs of a profile's metrics, from the sampler whose answers each metric reads; none without one."""
     if len({read[metric] for metric in METHODS if metric in read}) < len(METHODS):
         return []
     missing = [name for name in OPTIONAL_METHODS if name not in read]
-    left_out = [figure for name in missing for figure in _OPTIONAL_FIGURES[name]]
+    left_out = [spec for name in missing for spec in _OPTIONAL_SPECS[name]]
     left_out += [ROBUST_TO_ALL] if missing == [*OPTIONAL_METHODS] else []
-    return [figure for figure in FIGURES if figure not in left_out]
+    return [spec for spec in SPECS if spec not in left_out]
 
 
 MIN_QUESTIONS = 10
@@ -177,7 +177,7 @@ def profile(questions: Sequence[Question], scores: Mapping[str, Score], seed: in
     (:func:`~robust_eval.metric.profile.first_failure`). Table ``profile`` has a row for each question.
     """
     groups = question_groups(questions)
-    score = Score(question_ids=[question.id for question in questions], declared=FIGURES)
+    score = Score(question_ids=[question.id for question in questions], declared=SPECS)
     values = joined(scores)
     optional = [values[name] for name in ("orders_right", "turns_held", "thought_right") if name in values]
     robustness = ranks(values["frs"], values["right_share"], values["entropy"], *optional)

@@ -70,7 +70,7 @@ FLIPPED = share_spec(
 )
 FLIPS = MetricSpec("reliability.flips", "flips between right and wrong in a conversation", more_is_better=False)
 FIRST_FLIP = MetricSpec("reliability.first_flip", "mean turn of the first flip", more_is_better=True)
-FIGURES: tuple[MetricSpec, ...] = (
+SPECS: tuple[MetricSpec, ...] = (
     CONSISTENCY,
     PASS_HAT,
     PASS_AT,
@@ -92,7 +92,7 @@ class TrialReliability(Metric):
 
     axis = "trial"
     other_axes = (TURN,)
-    figures = FIGURES
+    specs = SPECS
     needs_clusters = True
 
     def check(self, temperatures: Sequence[float], repetitions: float) -> None:
@@ -104,7 +104,7 @@ class TrialReliability(Metric):
             )
 
     def score(self, questions: Sequence[Question], measured: Measured, seed: int) -> Score:
-        """Return the figures that the answers allow: pass rates, TAR and SliCK need two trials of the question,
+        """Return the metrics that the answers allow: pass rates, TAR and SliCK need two trials of the question,
         the sensitivity two wordings, and flips conversations with pushback.
 
         Table ``reliability`` has a row for each question, with the number of its ``trials``, the ``right`` ones and its
@@ -114,7 +114,7 @@ class TrialReliability(Metric):
         temperature = nearest_to_one(temperatures_of(measured.graded))
         answers = at_temperature(measured.graded, temperature)
         first = greedy_verdicts(ids, measured.baseline)
-        result = Score(question_ids=ids, declared=self.figures, settings={"temperature": temperature})
+        result = Score(question_ids=ids, declared=self.specs, settings={"temperature": temperature})
         if any(read_pushback(form) for form in answers["form"].unique().to_pylist()):
             _add_flips(result, conversation_flips(ids, answers, first), groups)
             return result

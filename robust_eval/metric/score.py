@@ -23,12 +23,13 @@ from robust_eval.stats.interval import SHARE, UNKNOWN, Floats, Limits, bootstrap
 class Score:
     """Result of one metric on the questions ``question_ids``.
 
-    ``values`` are single figures and ``curves`` figures by temperature, under their names in MLflow. ``by_question``
-    holds, under the flat name of each figure that is a mean over questions, the value of every question (NaN where
-    undefined), by which runs are compared; ``limits`` holds the lowest and the highest possible value, where both are
-    known. ``of_questions`` holds the number of questions of other figures, by flat name. ``tables`` go into the run
-    folder as Parquet. ``settings`` are those that a reader of the figures needs. ``reasons`` explain undefined values,
-    where the answers do not. ``declared`` are the metric specs, ``presentation`` holds text and columns for people.
+    ``values`` are single estimates and ``curves`` estimates by temperature, under their names in MLflow.
+    ``by_question`` holds, under the flat name of each metric that is a mean over questions, the value of every question
+    (NaN where undefined), by which runs are compared; ``limits`` holds the lowest and the highest possible value, where
+    both are known. ``of_questions`` holds the number of questions of other metrics, by flat name. ``tables`` go into
+    the run folder as Parquet. ``settings`` are those that a reader of the metrics needs. ``reasons`` explain undefined
+    values, where the answers do not. ``declared`` are the metric specs, ``presentation`` holds text and columns for
+    people.
 
     >>> score = Score(question_ids=["a", "b", "c"])
     >>> score.add_share("mine.right", np.array([1.0, 0.0, np.nan]), groups=None)
@@ -48,14 +49,14 @@ class Score:
     declared: Sequence[MetricSpec] = ()
     presentation: Presentation = field(default_factory=Presentation)
 
-    def about(self, figure: str) -> MetricSpec | None:
+    def about(self, metric: str) -> MetricSpec | None:
         """Return the metric's spec for this name, or None."""
-        return spec_of(figure, self.declared)
+        return spec_of(metric, self.declared)
 
     def add_mean(self, name: str, values: Floats, groups: Sequence[str] | None, limits: Limits | None = None) -> None:
         """Add the mean of ``values`` (n,) over questions, with its interval (:func:`mean_estimate`).
 
-        ``limits`` are the lowest and the highest value that a question can have, where the declaration of the figure
+        ``limits`` are the lowest and the highest value that a question can have, where the declaration of the metric
         does not say them. Without them questions that are all alike have no interval.
         """
         limits = self._limits(name) if limits is None else limits
@@ -81,8 +82,8 @@ class Score:
         for t, column in columns.items():
             self._add_values(point(name, t), column, limits)
 
-    def _limits(self, figure: str) -> Limits:
-        about = self.about(figure)
+    def _limits(self, metric: str) -> Limits:
+        about = self.about(metric)
         return UNKNOWN if about is None else about.limits
 
     def _add_values(self, name: str, values: Floats, limits: Limits) -> None:
@@ -90,32 +91,32 @@ class Score:
         if np.isfinite(limits).all():
             self.limits[name] = limits
 
-    def n(self, figure: str) -> int | None:
+    def n(self, metric: str) -> int | None:
         """Return the number of questions behind a metric, by its flat name; None for one without, such as a count."""
-        if figure in self.by_question and figure not in self.of_questions:
-            return count_defined(self.by_question[figure])
-        return self.of_questions.get(figure)
+        if metric in self.by_question and metric not in self.of_questions:
+            return count_defined(self.by_question[metric])
+        return self.of_questions.get(metric)
 
-    def formatted(self, figure: str, form: str = ".3f") -> str:
+    def formatted(self, metric: str, form: str = ".3f") -> str:
         """Format a metric with its interval and, if it is not that of all questions, its number of questions."""
-        n = self.n(figure)
-        return with_interval(self.figures()[figure], form, None if n == len(self.question_ids) else n)
+        n = self.n(metric)
+        return with_interval(self.metrics()[metric], form, None if n == len(self.question_ids) else n)
 
     def headline(self) -> "Score":
         """Return the score with the headline points of its curves alone (:func:`headline_temperatures`)."""
         curves = {name: {t: curve[t] for t in headline_temperatures(curve)} for name, curve in self.curves.items()}
         return replace(self, curves=curves)
 
-    def figures(self) -> dict[str, Estimate]:
+    def metrics(self) -> dict[str, Estimate]:
         """Return all metrics under flat names, those of curves under ``name.t0.2`` and so on."""
         points = {point(name, t): estimate for name, curve in self.curves.items() for t, estimate in curve.items()}
         return self.values | points
 
-    def with_estimate(self, figure: str, estimate: Estimate) -> "Score":
+    def with_estimate(self, metric: str, estimate: Estimate) -> "Score":
         """Return the score with another estimate of the metric of this flat name."""
-        values = {name: estimate if name == figure else each for name, each in self.values.items()}
+        values = {name: estimate if name == metric else each for name, each in self.values.items()}
         curves = {
-            name: {t: estimate if point(name, t) == figure else each for t, each in curve.items()}
+            name: {t: estimate if point(name, t) == metric else each for t, each in curve.items()}
             for name, curve in self.curves.items()
         }
         return replace(self, values=values, curves=curves)
@@ -125,7 +126,7 @@ class Score:
         as ``name.n``.
         """
         flat: dict[str, float] = {}
-        for name, estimate in self.figures().items():
+        for name, estimate in self.metrics().items():
             flat[name] = estimate.value
             if not np.isnan(estimate.low):
                 flat |= {f"{name}.low": estimate.low, f"{name}.high": estimate.high}
@@ -145,8 +146,8 @@ not complete).
 class Correction:
     """Metrics that carry the errors of the grader, corrected by labels.
 
-    ``curves`` and ``values`` are as in :class:`Score`. By the flat name of each, ``of`` is the figure that it corrects
-    and ``labels`` the number of its labels. ``uncorrected`` holds the reason for figures that stay as they are.
+    ``curves`` and ``values`` are as in :class:`Score`. By the flat name of each, ``of`` is the metric that it corrects
+    and ``labels`` the number of its labels. ``uncorrected`` holds the reason for metrics that stay as they are.
     """
 
     values: dict[str, Estimate] = field(default_factory=dict)
@@ -217,7 +218,7 @@ class Metric(Protocol):
         return None
 
     @property
-    def figures(self) -> Sequence[MetricSpec]:
+    def specs(self) -> Sequence[MetricSpec]:
         """Specs of its metrics; by default none before they are there."""
         return ()
 
@@ -226,11 +227,11 @@ class Metric(Protocol):
         """Those of the specs that are curves over the temperature; by default none."""
         return ()
 
-    def figures_under(self, conditions: Conditions) -> Sequence[MetricSpec]:
-        """Return the specs that a run with this sampler can have, by default all ``figures``; specs beyond ``figures``
+    def specs_under(self, conditions: Conditions) -> Sequence[MetricSpec]:
+        """Return the specs that a run with this sampler can have, by default all ``specs``; those beyond ``specs``
         are points of curves.
         """
-        return self.figures
+        return self.specs
 
     def check(self, temperatures: Sequence[float], repetitions: float) -> None:
         """Raise UserError, before sampling, if a sampler brings no answers that this metric can score."""

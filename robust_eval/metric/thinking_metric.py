@@ -104,7 +104,7 @@ COUNTS = {
         left_out="facts are right with no budget: they have no breaking budget",
     ),
 }
-FIGURES: tuple[MetricSpec, ...] = (
+SPECS: tuple[MetricSpec, ...] = (
     ACCURACY,
     SHARE_BETWEEN,
     SHARE_WITHIN,
@@ -144,7 +144,7 @@ def median_spec(budgets: Sequence[Budget]) -> MetricSpec:
 
 
 def counted(budgets: Sequence[Budget]) -> str:
-    """Return the words of a service in their order, for figures that count them; empty for numbers of tokens."""
+    """Return the words of a service in their order, for metrics that count them; empty for numbers of tokens."""
     return "" if isinstance(budgets[0], int) else f", counted from 1 ({', '.join(map(str, budgets))})"
 
 
@@ -191,8 +191,8 @@ class ReasoningBudget(Metric):
     """Weight of the entropy in FRS after reasoning, above 0."""
 
     axis = THOUGHT
-    figures = FIGURES
-    curves = tuple(figure for figure in FIGURES if figure not in (FRS, UNBROKEN, BROKEN_AT))
+    specs = SPECS
+    curves = tuple(spec for spec in SPECS if spec not in (FRS, UNBROKEN, BROKEN_AT))
 
     def __post_init__(self) -> None:
         if not 0 < self.threshold <= 1:
@@ -200,10 +200,10 @@ class ReasoningBudget(Metric):
         if not 0 < self.d < math.inf:
             raise ValueError(f"d must be above 0, not {self.d:g}")
 
-    def figures_under(self, conditions: Conditions) -> Sequence[MetricSpec]:
+    def specs_under(self, conditions: Conditions) -> Sequence[MetricSpec]:
         """See :class:`Metric`: each budget of the sampler."""
         budgets = getattr(conditions, "budgets", [])
-        others = [figure for figure in self.figures if figure not in BUDGET_SPECS]
+        others = [spec for spec in self.specs if spec not in BUDGET_SPECS]
         return [*others, *(budget_spec(spec, budget) for budget in budgets for spec in BUDGET_SPECS)]
 
     def check(self, temperatures: Sequence[float], repetitions: float) -> None:
@@ -222,7 +222,7 @@ class ReasoningBudget(Metric):
             for t in temperatures
         ]
         extra = [budget_spec(spec, budget) for budget in budgets if isinstance(budget, str) for spec in BUDGET_SPECS]
-        declared = (median_spec(budgets), *self.figures, *extra)
+        declared = (median_spec(budgets), *self.specs, *extra)
         result = Score(question_ids=ids, settings={"threshold": self.threshold, "budgets": budgets}, declared=declared)
 
         def add(name: str, columns: Sequence[Floats]) -> None:

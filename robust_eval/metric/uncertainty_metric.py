@@ -26,7 +26,7 @@ from robust_eval.stats.uncertainty import LEAST_SURE, calibration_errors, covera
 RISKS = (5, 10)
 """Percentages of wrong answers at which the coverage is reported."""
 ALL_RIGHT, ALL_WRONG, NONE_GRADED = "all answers are right", "all answers are wrong", "no answer is graded"
-"""Reasons for figures without a value."""
+"""Reasons for metrics without a value."""
 _DECIMALS = 9  # equal shares of answers give entropies that differ by rounding
 
 
@@ -55,13 +55,13 @@ SCORES = {
 }
 """Uncertainty scores by name; the first that a run has represents it."""
 _LEADING = ("answer_entropy", "greedy_surprisal")
-"""Scores that stand where there is room for few figures."""
+"""Scores that stand where there is room for few metrics."""
 TARGETS = ("baseline", "majority")
 _LEAST = f"{LEAST_SURE:.0%}".replace("%", " %")
 
 
 def specs_of(name: str) -> dict[str, MetricSpec]:
-    """Return the specs of a score's figures, by the figure."""
+    """Return the specs of a score's metrics, by the metric."""
     label, of = SCORES[name].label, f"uncertainty.{{}}.{name}".format
     specs = {
         "auroc": MetricSpec(
@@ -98,7 +98,7 @@ def specs_of(name: str) -> dict[str, MetricSpec]:
     return specs
 
 
-FIGURES: tuple[MetricSpec, ...] = tuple(spec for name in SCORES for spec in specs_of(name).values())
+SPECS: tuple[MetricSpec, ...] = tuple(spec for name in SCORES for spec in specs_of(name).values())
 
 
 @dataclass
@@ -113,7 +113,7 @@ class ErrorDetection(Metric):
     greedy answers the majority."""
 
     axis = "trial"
-    figures = FIGURES
+    specs = SPECS
     needs_clusters = True
 
     def __post_init__(self) -> None:
@@ -124,10 +124,10 @@ class ErrorDetection(Metric):
         """Take all answers: greedy answers alone have scores."""
 
     def score(self, questions: Sequence[Question], measured: Measured, seed: int) -> Score:
-        """Return the figures of each uncertainty score.
+        """Return the metrics of each uncertainty score.
 
         Tables: ``uncertainty`` has a row for each question with all scores and ``correct``, ``uncertainty_scores`` a
-        row for each score with its figures, ``uncertainty_differences`` the difference in AUROC of each two scores on
+        row for each score with its metrics, ``uncertainty_differences`` the difference in AUROC of each two scores on
         the questions that have both.
         """
         ids, groups = [question.id for question in questions], question_groups(questions)
@@ -145,7 +145,7 @@ class ErrorDetection(Metric):
         }
         scores = {name: np.round(u, _DECIMALS) for name, u in scores.items() if not np.isnan(u).all()}
         settings: dict[str, Any] = {"target": target, "temperature": temperature}
-        result = Score(question_ids=ids, settings=settings, declared=self.figures)
+        result = Score(question_ids=ids, settings=settings, declared=self.specs)
         for name, uncertainty in scores.items():
             self._add(result, name, uncertainty, correct, groups)
         result.tables["uncertainty"] = pa.table(
@@ -163,16 +163,16 @@ class ErrorDetection(Metric):
     def _add(
         self, result: Score, name: str, uncertainty: Floats, correct: Floats, groups: Sequence[str] | None
     ) -> None:
-        """Add the figures of a score; none where all answers are right, as of a sweep of known facts, or all wrong."""
+        """Add the metrics of a score; none where all answers are right, as of a sweep of known facts, or all wrong."""
         specs = {key: spec.name for key, spec in specs_of(name).items()}
         n = count_defined(np.where(np.isnan(correct), np.nan, uncertainty))
         if reason := _reason(correct[~np.isnan(uncertainty)]):
             result.values |= dict.fromkeys((specs["auroc"], specs["prr"]), UNDEFINED)
             result.reasons |= dict.fromkeys((specs["auroc"], specs["prr"]), reason)
             return
-        for key, figure in error_ranking(uncertainty, correct, groups)._asdict().items():
-            result.values[specs[key]] = figure.estimate
-            result.by_question[specs[key]] = figure.by_question
+        for key, joint in error_ranking(uncertainty, correct, groups)._asdict().items():
+            result.values[specs[key]] = joint.estimate
+            result.by_question[specs[key]] = joint.by_question
         coverages = coverage_at_risk(uncertainty, correct, [risk / 100 for risk in RISKS], groups)
         for risk, coverage in zip(RISKS, coverages, strict=True):
             result.values[specs[f"coverage_{risk}"]] = coverage

@@ -37,11 +37,11 @@ def accuracy_range(axes: Axes, run: Findings) -> None:
         "mean of the raters": "difficulty",
         "every rater": "worst",
     }
-    curves = {name: run.curves[f"agreement.{figure}"] for name, figure in metrics.items()}
-    figures = {name: curve[nearest_to_one(curve)] for name, curve in curves.items()}
-    names = list(figures)
+    curves = {name: run.curves[f"agreement.{metric}"] for name, metric in metrics.items()}
+    estimates = {name: curve[nearest_to_one(curve)] for name, curve in curves.items()}
+    names = list(estimates)
     places = np.arange(len(names))[::-1]
-    value, errors = values_and_whiskers(figures.values())
+    value, errors = values_and_whiskers(estimates.values())
     axes.hlines(places, 0, value, color=GREY, linewidth=0.8)
     axes.errorbar(value, places, xerr=errors, fmt="o", color=BLUE, capsize=3)
     axes.set_yticks(places, names)

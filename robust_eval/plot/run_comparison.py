@@ -63,22 +63,22 @@ def by_temperature(axes: Axes, curves: Curves, about: MetricSpec, title: str) ->
 
 
 @run_figure(
-    "Figures of other metrics",
-    "Parallel lines show figures that move together; values of figures of different kinds cannot be compared.",
+    "Other metrics",
+    "Parallel lines show metrics that move together; values of different metrics cannot be compared.",
     "metrics of your own, beyond the papers",
     lambda run: bool(run.curves_of_others()),
 )
 def figures_by_temperature(axes: Axes, run: Findings) -> None:
-    """The headline figures of metrics that do not come with the package, at each temperature, with 95 % intervals."""
+    """Custom headline metrics at each temperature, with 95 % intervals."""
     curves = run.curves_of_others()
     _lines(axes, curves)
     axes.set(xlabel="temperature t", ylabel="value")
     temperature_ticks(axes, chain(*curves.values()))
 
 
-def by_dataset(axes: Axes, figures: Mapping[str, Mapping[str, Estimate]], about: MetricSpec, title: str) -> None:
+def by_dataset(axes: Axes, by_label: Mapping[str, Mapping[str, Estimate]], about: MetricSpec, title: str) -> None:
     """Draw one metric of each measurement on each data set, with 95 % intervals."""
-    datasets = _draw_groups(axes, figures)
+    datasets = _draw_groups(axes, by_label)
     if about.limits[0] < 0:
         axes.axhline(0, color=GREY, linewidth=0.8)
     axes.set_xticks(range(len(datasets)), datasets)
@@ -165,12 +165,12 @@ def _label_rows(axes: Axes, names: Sequence[str], label: str, title: str) -> Non
     root(axes).set_size_inches(4.8, height * len(words) + 1.2)
 
 
-def _draw_groups(axes: Axes, figures: Mapping[str, Mapping[str, Estimate]]) -> list[str]:
+def _draw_groups(axes: Axes, by_label: Mapping[str, Mapping[str, Estimate]]) -> list[str]:
     """Draw each measurement's estimates of several groups side by side, with intervals; return the groups in order."""
-    groups = list(dict.fromkeys(group for estimates in figures.values() for group in estimates))
-    for place, ((label, estimates), (colour, marker, _)) in enumerate(zip(figures.items(), _styles(), strict=False)):
+    groups = list(dict.fromkeys(group for estimates in by_label.values() for group in estimates))
+    for place, ((label, estimates), (colour, marker, _)) in enumerate(zip(by_label.items(), _styles(), strict=False)):
         value, errors = values_and_whiskers(estimates.values())
-        at = np.array([groups.index(group) for group in estimates]) + 0.6 * (place + 0.5) / len(figures) - 0.3
+        at = np.array([groups.index(group) for group in estimates]) + 0.6 * (place + 0.5) / len(by_label) - 0.3
         axes.errorbar(at, value, errors, fmt=marker, color=colour, markersize=5, capsize=2, label=_plain(label))
     return groups
 

@@ -101,16 +101,16 @@ def _drawings(compared: Comparison) -> Iterator[Drawing]:
 
 
 def _headline(compared: Comparison) -> Iterator[Drawing]:
-    """Yield the headline figure of the measurements that have it, of many the best, with the letters of their
+    """Yield the headline metric of the measurements that have it, of many the best, with the letters of their
     significance groups.
     """
     name = next((pair.headline for pair in compared.pairs if pair.headline), "")
     groups, labels = letters(compared), compared.names.whole
-    measured = [place for place, run in enumerate(compared.measurements) if name in run.figures]
+    measured = [place for place, run in enumerate(compared.measurements) if name in run.metrics]
     if len(measured) < 2:
         return
     estimates = {
-        f"{labels[place]} ({groups[place]})" if groups else labels[place]: compared.measurements[place].figures[name]
+        f"{labels[place]} ({groups[place]})" if groups else labels[place]: compared.measurements[place].metrics[name]
         for place in best_runs(compared, compared.measurements, name)
         if place in measured
     }
@@ -149,7 +149,7 @@ def _fact_maps(runs: Runs, dataset: str, end: str) -> Iterator[Drawing]:
 
 
 def _curves(compared: Comparison, dataset: str, end: str) -> Iterator[Drawing]:
-    """Yield the figures that metrics declare for comparisons along a number or a temperature: mean scores by d,
+    """Yield the figures of metrics declared for comparisons along a number or a temperature: mean scores by d,
     accuracies, survival curves.
     """
     for about, view in compared.views:
@@ -163,13 +163,13 @@ def _curves(compared: Comparison, dataset: str, end: str) -> Iterator[Drawing]:
 
 
 def _by_dataset(compared: Comparison) -> Iterator[Drawing]:
-    """Yield the figures that metrics declare by data set, at the temperature nearest to 1: κ and α."""
+    """Yield the figures of metrics declared by data set, at the temperature nearest to 1: κ and α."""
     for about, view in compared.views:
         estimates: dict[str, dict[str, Estimate]] = {}
         for dataset in dict.fromkeys(compared.names.datasets):
             for subject, run in compared.on(dataset):
-                if names := about.standing(run.figures):
-                    estimates.setdefault(subject, {})[dataset] = run.figures[names[0]]
+                if names := about.standing(run.metrics):
+                    estimates.setdefault(subject, {})[dataset] = run.metrics[names[0]]
         if estimates and view.kind == DATASETS:
             name, caption = view.file or _file(about, "dataset"), view.caption or f"{about.title} by data set"
             yield Drawing(
@@ -183,7 +183,7 @@ def _file(about: MetricSpec, along: str) -> str:
 
 
 def _differences(compared: Comparison) -> Iterator[Drawing]:
-    """Yield the paired differences of each headline figure; of many pairs the largest."""
+    """Yield the paired differences of each headline metric; of many pairs the largest."""
     for place, name in enumerate(dict.fromkeys(pair.headline for pair in compared.pairs if pair.headline)):
         pairs = [pair for pair in compared.pairs if pair.headline == name and pair.differences[name].n]
         if not pairs:

@@ -52,7 +52,7 @@ def write_comparison(compared: Comparison, folder: Path) -> None:
     write_parquet(runs_as_data(compared), folder / "runs.parquet")
     write_parquet(pairs_as_data(compared), folder / "pairs.parquet")
     if compared.shared:
-        tables_by_data_set = [shared.as_data() for shared in compared.shared]  # a figure that others lack is null
+        tables_by_data_set = [shared.as_data() for shared in compared.shared]  # a metric that others lack is null
         write_parquet(pa.concat_tables(tables_by_data_set, promote_options="default"), folder / QUESTIONS)
 
 
@@ -112,9 +112,9 @@ def _address(cell: Cell, folder: Path) -> str:
 
 
 def runs_as_data(compared: Comparison) -> pa.Table:
-    """Return a row for each run and figure; ``n`` is its number of questions, if it has one."""
+    """Return a row for each run and metric; ``n`` is its number of questions, if it has one."""
     words, numbers = (
-        ((name, pa.string()) for name in ("run", "figure")),
+        ((name, pa.string()) for name in ("run", "metric")),
         ((name, pa.float64()) for name in Estimate._fields),
     )
     schema = pa.schema([*words, *numbers, ("n", pa.int64())])
@@ -122,17 +122,17 @@ def runs_as_data(compared: Comparison) -> pa.Table:
 
 
 def pairs_as_data(compared: Comparison) -> pa.Table:
-    """Return a row for each pair and figure, with the log-rank test (if any) in all rows of its pair, and the p values
-    of the t test, uncorrected and corrected by Holm, in the row of the headline figure.
+    """Return a row for each pair and metric, with the log-rank test (if any) in all rows of its pair, and the p values
+    of the t test, uncorrected and corrected by Holm, in the row of the headline metric.
     """
     names = compared.names.whole
-    figures = [*Difference._fields, *(f"log_rank.{name}" for name in LogRank._fields), "p_value", "p_holm"]
+    columns = [*Difference._fields, *(f"log_rank.{name}" for name in LogRank._fields), "p_value", "p_holm"]
     rows = []
     for pair in compared.pairs:
         test = {} if pair.log_rank is None else {f"log_rank.{k}": v for k, v in pair.log_rank._asdict().items()}
         for name, difference in pair.differences.items():
-            measured = {"measured": names[pair.first], "against": names[pair.second], "figure": name}
+            measured = {"measured": names[pair.first], "against": names[pair.second], "metric": name}
             tested = {"p_value": pair.p_value, "p_holm": pair.corrected} if name == pair.headline else {}
             rows.append(measured | difference._asdict() | test | tested)
-    words = [(name, pa.string()) for name in ("measured", "against", "figure")]
-    return pa.Table.from_pylist(rows, pa.schema([*words, *((name, pa.float64()) for name in figures)]))
+    words = [(name, pa.string()) for name in ("measured", "against", "metric")]
+    return pa.Table.from_pylist(rows, pa.schema([*words, *((name, pa.float64()) for name in columns)]))

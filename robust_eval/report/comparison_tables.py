@@ -19,8 +19,8 @@ from robust_eval.tracking.run_folder import QUESTIONS
 
 MAX_QUESTIONS = 25
 """Maximum number of questions in each table of the largest differences."""
-MAX_RUNS, MAX_FIGURES = 6, 4
-"""Maximum numbers of runs and of figures in the table with which a comparison opens."""
+MAX_RUNS, MAX_METRICS = 6, 4
+"""Maximum numbers of runs and of metrics in the table with which a comparison opens."""
 MAX_CHARACTERS = 300
 """Maximum characters of a question or an answer."""
 
@@ -34,9 +34,9 @@ def comparison_tables(compared: Comparison) -> Iterator[Table]:
     """Yield all tables, in the order of the page."""
     yield opening_table(compared)
     yield runs_table(compared)
-    for figure, view in compared.views:
-        if figure.numbered and any(run.by_number(figure) for run in compared.measurements):
-            yield _table_by_dataset(compared, figure, view)
+    for spec, view in compared.views:
+        if spec.numbered and any(run.by_number(spec) for run in compared.measurements):
+            yield _table_by_dataset(compared, spec, view)
     if compared.types:
         yield _type_table(compared)
     yield _scenario_table(compared)
@@ -44,26 +44,26 @@ def comparison_tables(compared: Comparison) -> Iterator[Table]:
         yield pair_table(compared)
     for shared in compared.shared:
         yield from _question_tables(shared)
-    if any(run.figures.get(name, _ZERO).value for name in _COST_ROWS for run in compared.runs):
+    if any(run.metrics.get(name, _ZERO).value for name in _COST_ROWS for run in compared.runs):
         yield _cost_table(compared)
     for pair in compared.pairs:
         yield _difference_table(compared, pair)
 
 
 def opening_table(
-    compared: Comparison, max_figures: int | None = MAX_FIGURES, max_runs: int | None = MAX_RUNS
+    compared: Comparison, max_metrics: int | None = MAX_METRICS, max_runs: int | None = MAX_RUNS
 ) -> Table:
-    """Return the table with which a comparison opens: the main figures of the runs, of more than ``max_runs`` the best,
+    """Return the table with which a comparison opens: the main metrics of the runs, of more than ``max_runs`` the best,
     and the letters of their significance groups.
     """
-    headings = dict(islice(_short_headings(compared).items(), max_figures))
+    headings = dict(islice(_short_headings(compared).items(), max_metrics))
     places = best_runs(compared, compared.runs, next(iter(headings), ""), max_runs)
     groups = letters(compared) if len(compared.runs) == len(compared.measurements) else {}
     rows = [
         [
             Cell(compared.labels[place], page=run.page),
             *([Cell(groups[place])] if groups else []),
-            *(figure_cell(run.figures.get(name), run.n(name)) for name in headings),
+            *(metric_cell(run.metrics.get(name), run.n(name)) for name in headings),
             Cell(f"{int(run.kept().sum())} of {run.asked}"),
         ]
         for place in places
@@ -78,44 +78,44 @@ def opening_table(
 
 
 def best_runs(
-    compared: Comparison, runs: Sequence[FinishedRun], figure: str, max_runs: int | None = MAX_RUNS
+    compared: Comparison, runs: Sequence[FinishedRun], metric: str, max_runs: int | None = MAX_RUNS
 ) -> list[int]:
-    """Return the indices of runs in their order; of more than ``max_runs`` only the best by a figure, those without it
+    """Return the indices of runs in their order; of more than ``max_runs`` only the best by a metric, those without it
     last.
     """
-    about = compared.about(figure)
+    about = compared.about(metric)
     sign = 1 if about is not None and about.more_is_better is False else -1
 
     def rank(place: int) -> float:
-        value = runs[place].figures.get(figure, UNDEFINED).value
+        value = runs[place].metrics.get(metric, UNDEFINED).value
         return math.inf if math.isnan(value) else sign * value
 
     return sorted(sorted(range(len(runs)), key=rank)[:max_runs])
 
 
 def _short_headings(compared: Comparison) -> dict[str, str]:
-    """Return figures with their short headings, first the primary one; of a curve at t = 1. Without
-    any, the first headline figures.
+    """Return metrics with their short headings, first the primary one; of a curve at t = 1. Without
+    any, the first headline metrics.
     """
-    measured = {name for run in compared.runs for name in run.figures}
-    declared = {figure.name: figure for run in compared.runs for figure in run.declared if figure.short}
+    measured = {name for run in compared.runs for name in run.metrics}
+    declared = {spec.name: spec for run in compared.runs for spec in run.declared if spec.short}
     firsts = {next(iter(scores)) for run in compared.runs if (scores := run.scores())}
     first_d = f", d = {firsts.pop():g}" if len(firsts) == 1 else ""
     headings = {
-        name: f"{figure.short.replace(', first d', first_d)}{at}"
-        for figure in declared.values()
-        for name, at in ((figure.name, ""), (point(figure.name, 1), ", t = 1"))
+        name: f"{spec.short.replace(', first d', first_d)}{at}"
+        for spec in declared.values()
+        for name, at in ((spec.name, ""), (point(spec.name, 1), ", t = 1"))
         if name in measured
     }
     leading = next((pair.leading for pair in compared.pairs if pair.leading), "")
-    if all(leading in run.figures for run in compared.runs):
+    if all(leading in run.metrics for run in compared.runs):
         first = {leading: headings.get(leading, compared.words(leading))}
         headings = first | {name: words for name, words in headings.items() if words not in first.values()}
     return headings or {name: compared.words(name) for name in compared.runs[0].headline_means[:3]}
 
 
 def runs_table(compared: Comparison) -> Table:
-    """Return the table of runs × figures with intervals."""
+    """Return the table of runs × metrics with intervals."""
     names = list(dict.fromkeys(name for run in compared.runs for name in run.headline))
     header = ["run", "questions", "kept", *(compared.heading(name) for name in names)]
     rows = [
@@ -123,7 +123,7 @@ def runs_table(compared: Comparison) -> Table:
             Cell(label, page=run.page),
             Cell(f"{run.asked}"),
             Cell(f"{sum(run.questions['kept'].to_pylist())}"),
-            *(figure_cell(run.figures[name], run.n(name)) if name in run.headline else Cell("") for name in names),
+            *(metric_cell(run.metrics[name], run.n(name)) if name in run.headline else Cell("") for name in names),
         ]
         for run, label in zip(compared.runs, compared.labels, strict=True)
     ]
@@ -137,9 +137,9 @@ def runs_table(compared: Comparison) -> Table:
 
 def _cost_table(compared: Comparison) -> Table:
     """Return tokens by stage, and missing or invalid answers, for each run (Cho & Watson, §4 and §6.4)."""
-    names = [name for name in _COST_ROWS if any(run.figures.get(name, _ZERO).value for run in compared.runs)]
+    names = [name for name in _COST_ROWS if any(run.metrics.get(name, _ZERO).value for run in compared.runs)]
     rows = [
-        [Cell(label), *(Cell(f"{run.figures.get(name, _ZERO).value:,.0f}") for name in names)]
+        [Cell(label), *(Cell(f"{run.metrics.get(name, _ZERO).value:,.0f}") for name in names)]
         for run, label in zip(compared.runs, compared.labels, strict=True)
     ]
     note = "As a service would count them, each answer with its whole prompt; local models share most of this work."
@@ -172,30 +172,30 @@ _COST_ROWS = {
 """Rows of the table of costs; rows of zeros are left out."""
 
 
-def _table_by_dataset(compared: Comparison, figure: MetricSpec, view: ComparisonView) -> Table:
-    """Return a figure with a number in its name by measurement and data set, with its companion figure: for FRS the
+def _table_by_dataset(compared: Comparison, spec: MetricSpec, view: ComparisonView) -> Table:
+    """Return a metric with a number in its name by measurement and data set, with its companion metric: for FRS the
     share of unbroken facts (Fastowski et al., Table 1).
     """
     datasets = list(dict.fromkeys(compared.names.datasets))
     companion = compared.about(view.companion)
     companions = [] if companion is None else [companion.name]
     heads = [companion.short or companion.words] if companion else []
-    header = ["measured", figure.number, *(title for on in datasets for title in (f"{figure.heading}, {on}", *heads))]
+    header = ["measured", spec.number, *(title for on in datasets for title in (f"{spec.heading}, {on}", *heads))]
     rows = []
     for subject in dict.fromkeys(compared.names.subjects):
         runs = {dataset: run for dataset in datasets for _, run in compared.on(dataset, subject)}
-        names = {dataset: run.by_number(figure) for dataset, run in runs.items()}
+        names = {dataset: run.by_number(spec) for dataset, run in runs.items()}
         for each in sorted({each for by_number in names.values() for each in by_number}):
             cells = [Cell(subject), Cell(f"{each:g}")]
             for dataset in datasets:
                 name = names.get(dataset, {}).get(each, "")
-                figures = runs[dataset].figures if name else {}
+                metrics = runs[dataset].metrics if name else {}
                 cells += [
-                    figure_cell(figures[name_], runs[dataset].n(name_)) if name_ in figures else Cell("")
+                    metric_cell(metrics[name_], runs[dataset].n(name_)) if name_ in metrics else Cell("")
                     for name_ in (name, *companions)
                 ]
             rows.append(cells)
-    return Table(f"{view.table or figure.title} by data set", header, rows, 2, view.note)
+    return Table(f"{view.table or spec.title} by data set", header, rows, 2, view.note)
 
 
 def _type_table(compared: Comparison) -> Table:
@@ -217,7 +217,7 @@ def _type_table(compared: Comparison) -> Table:
                 Cell(f"{cut_size(shares)}"),
                 *(Cell(number(row[end], ".1f")) for end in ("most_robust", "least_robust")),
             ]
-            cells.append(figure_cell(Estimate(row["share_most_robust"], row["low"], row["high"])))
+            cells.append(metric_cell(Estimate(row["share_most_robust"], row["low"], row["high"])))
             rows.append(cells)
     score, about = compared.types[0].score, compared.about(compared.types[0].score)
     by = (about.of_question or about.words) if about else score
@@ -230,16 +230,16 @@ def _type_table(compared: Comparison) -> Table:
 
 
 def _scenario_table(compared: Comparison) -> Table:
-    """Return the figures by scenario, with means over data sets (Cho & Watson, Table 5)."""
+    """Return the metrics by scenario, with means over data sets (Cho & Watson, Table 5)."""
     frame = compared.scenarios
-    names = [name for name in frame["figure"].unique() if name]
+    names = [name for name in frame["metric"].unique() if name]
     header = ["measured", "scenario", "data set", "questions", *map(compared.words, names)]
     rows = []
-    for (subject, scenario, dataset, kind, questions), figures in frame.groupby(
+    for (subject, scenario, dataset, kind, questions), metrics in frame.groupby(
         ["subject", "scenario", "dataset", "kind", "questions"], sort=False
     ):
-        estimates = ((row.figure, Estimate(row.value, row.low, row.high), row.n) for row in figures.itertuples())
-        cells = {name: figure_cell(estimate, n) for name, estimate, n in estimates}
+        estimates = ((row.metric, Estimate(row.value, row.low, row.high), row.n) for row in metrics.itertuples())
+        cells = {name: metric_cell(estimate, n) for name, estimate, n in estimates}
         words = subject, scenario.replace("_", " "), dataset or kind, f"{questions}"
         rows.append([*map(Cell, words), *(cells.get(name, Cell("")) for name in names)])
     note = (
@@ -250,8 +250,8 @@ def _scenario_table(compared: Comparison) -> Table:
 
 
 def pair_table(compared: Comparison) -> Table:
-    """Return a row for each pair: the headline figure and the log-rank test."""
-    header = ["first", "second", "figure", "kept by each", "by both", "first minus second", "p"]
+    """Return a row for each pair: the headline metric and the log-rank test."""
+    header = ["first", "second", "metric", "kept by each", "by both", "first minus second", "p"]
     header += ["break earlier in first", "in second", "log-rank χ²", "p"]
     rows, has_unscored = [], False
     for pair in compared.pairs:
@@ -297,13 +297,13 @@ def _difference_table(compared: Comparison, pair: Pair) -> Table:
         ]
         for name, difference in pair.differences.items()
     ]
-    header = ["figure", "shared questions", "first", "second", "first minus second"]
-    note = "Each figure over the questions that have it in both."
+    header = ["metric", "shared questions", "first", "second", "first minus second"]
+    note = "Each metric over the questions that have it in both."
     return Table(f"{first} against {second}", header, rows, note=note, folded=True)
 
 
 def _question_tables(shared: SharedQuestions) -> Iterator[Table]:
-    """Yield the questions with the largest differences: those kept by some runs alone, and by each main figure."""
+    """Yield the questions with the largest differences: those kept by some runs alone, and by each main metric."""
     many = f"all {len(shared.ids):,} shared questions with their values are in {QUESTIONS}."
     places = shared.disputed(MAX_QUESTIONS)
     if len(places):
@@ -316,7 +316,7 @@ def _question_tables(shared: SharedQuestions) -> Iterator[Table]:
         yield Table(
             f"Questions that only some runs kept, {shared.dataset}", ["question", *shared.measured], rows, 1, note
         )
-    for name in shared.figures:
+    for name in shared.metrics:
         places = shared.differing(name, MAX_QUESTIONS)
         if len(places):
             header = ["question", "range", *shared.measured]
@@ -333,9 +333,9 @@ def _question_tables(shared: SharedQuestions) -> Iterator[Table]:
 
 
 def _kept_cells(shared: SharedQuestions, row: int) -> Iterator[Cell]:
-    """Yield the cell of each measurement: if it kept the question, and its leading figure."""
+    """Yield the cell of each measurement: if it kept the question, and its leading metric."""
     scores, label = (
-        (shared.figures[shared.leading][row], shared.about(shared.leading).of_question) if shared.leading else ([], "")
+        (shared.metrics[shared.leading][row], shared.about(shared.leading).of_question) if shared.leading else ([], "")
     )
     for column, is_kept in enumerate(shared.kept[row]):
         has_score = len(scores) > 0 and not math.isnan(scores[column])
@@ -347,7 +347,7 @@ def _difference_row(shared: SharedQuestions, name: str, row: int) -> Iterator[Ce
     """Yield the question, the range, and the cell of each measurement: the value, and the breaking temperature."""
     yield Cell(shortened(shared.texts[row]))
     yield Cell(number(shared.ranges[name][row]))
-    for column, value in enumerate(shared.figures[name][row]):
+    for column, value in enumerate(shared.metrics[name][row]):
         breaking = shared.breaking[row, column] if shared.breaks(name) else math.nan
         break_text = "" if math.isnan(breaking) else "unbroken" if math.isinf(breaking) else f"breaks at {breaking:g}"
         yield _answer_cell(shared, row, column, "" if math.isnan(value) else number(value), break_text)
@@ -367,14 +367,14 @@ def shortened(text: str) -> str:
     return text if len(text) <= MAX_CHARACTERS else f"{text[:MAX_CHARACTERS]}…"
 
 
-def _ties(shared: SharedQuestions, figure: str) -> str:
-    other = shared.about(figure).tie_breaker
+def _ties(shared: SharedQuestions, metric: str) -> str:
+    other = shared.about(metric).tie_breaker
     first = "the question asked first"
     return f"the question with the larger range of {shared.about(other).label}, then to {first}" if other else first
 
 
-def figure_cell(estimate: Estimate | None, n: int | None = None) -> Cell:
-    """Return the cell of a figure with its number of questions; an empty cell without a figure."""
+def metric_cell(estimate: Estimate | None, n: int | None = None) -> Cell:
+    """Return the cell of a metric with its number of questions; an empty cell without a metric."""
     return Cell("") if estimate is None else Cell(number(estimate.value), interval(estimate, n=n))
 
 

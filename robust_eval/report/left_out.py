@@ -64,9 +64,9 @@ def unasked(result: Result) -> str:
         return ""
     prefix = "target_half_width."
     targets = {name.removeprefix(prefix): v for name, v in result.description.items() if name.startswith(prefix)}
-    figures = ", ".join(f"{name}: {value}" for name, value in targets.items())
+    metrics = ", ".join(f"{name}: {value}" for name, value in targets.items())
     taken, left = len(result.asked), result.unasked
-    return f"target_half_width={{{figures}}}: {taken:,} of {taken + left:,} questions were asked, and {left:,} were not"
+    return f"target_half_width={{{metrics}}}: {taken:,} of {taken + left:,} questions were asked, and {left:,} were not"
 
 
 def unanswered(counts: Mapping[str, float]) -> str:

@@ -11,7 +11,7 @@ from robust_eval.report.comparison_page import pairs_as_data, runs_as_data, sent
 from robust_eval.report.comparison_tables import pair_table, runs_table, shortened
 from robust_eval.report.markdown import escaped, lines
 from robust_eval.report.question_table import sample
-from robust_eval.report.wording import few, few_kept, figure_table, headline, sentence
+from robust_eval.report.wording import few, few_kept, headline, metric_table, sentence
 from robust_eval.runs.comparison import Comparison
 from robust_eval.runs.question_status import standings
 from robust_eval.tracking.result import Result
@@ -24,8 +24,8 @@ ROWS = 1000
 
 
 def run_note(result: Result) -> str:
-    """Return the note of a run: a sentence and the headline figures."""
-    table = figure_table("Figures", [row for score in result.scores.values() for row in headline(score)])
+    """Return the note of a run: a sentence and the headline metrics."""
+    table = metric_table("Metrics", [row for score in result.scores.values() for row in headline(score)])
     return _note([sentence(result), few_kept(result)], [table], "report.html")
 
 
@@ -56,26 +56,26 @@ def _note(sentences_: Sequence[str], tables: Sequence[Table], page: str) -> str:
 
 
 def run_tables(result: Result) -> dict[str, pa.Table]:
-    """Return all figures, and the questions with their greedy answers and main figures; of many questions a sample
+    """Return all metrics, and the questions with their greedy answers and main metrics; of many questions a sample
     (:func:`robust_eval.report.question_table.sample`).
     """
-    return _as_named_table("figures", _figures(result)) | _questions(result)
+    return _as_named_table("metrics", _metrics(result)) | _questions(result)
 
 
-def _figures(result: Result) -> pa.Table:
-    """Return a row for each figure, those of curves at every temperature, and for each count."""
+def _metrics(result: Result) -> pa.Table:
+    """Return a row for each metric, those of curves at every temperature, and for each count."""
     rows = [
         {
-            "figure": name,
+            "metric": name,
             "label": about.words if (about := score.about(name)) else "",
             **estimate._asdict(),
             "n": score.n(name),
         }
         for score in result.scores.values()
-        for name, estimate in score.figures().items()
+        for name, estimate in score.metrics().items()
     ]
-    rows += [{"figure": name, "label": "", "value": float(value)} for name, value in result.counts().items()]
-    words = [(name, pa.string()) for name in ("figure", "label")]
+    rows += [{"metric": name, "label": "", "value": float(value)} for name, value in result.counts().items()]
+    words = [(name, pa.string()) for name in ("metric", "label")]
     numbers = [(name, pa.float64()) for name in ("value", "low", "high")]
     return pa.Table.from_pylist(rows, pa.schema([*words, *numbers, ("n", pa.int64())]))
 
@@ -83,38 +83,38 @@ def _figures(result: Result) -> pa.Table:
 def _questions(result: Result) -> dict[str, pa.Table]:
     """Return the questions; see :func:`run_tables`."""
     table = result.by_question()
-    declarations = [figure for score in result.scores.values() for figure in score.declared if figure.of_question]
-    figures = [name for figure in declarations for name in figure.standing(table.column_names)[:1]]
+    declarations = [spec for score in result.scores.values() for spec in score.declared if spec.of_question]
+    metrics = [name for spec in declarations for name in spec.standing(table.column_names)[:1]]
     greedy = dict(rows(result.baseline, "question_id", "text"))
     questions = pa.table(
         {
             "question": [shortened(text) for text in table["question"].to_pylist()],
             "greedy answer": [shortened(greedy.get(name, "")) for name in table["question_id"].to_pylist()],
             "status": standings(result),
-            **{name: table[name] for name in figures},
+            **{name: table[name] for name in metrics},
         }
     )
     if questions.num_rows <= ROWS:
         return {"questions": questions}
-    values = questions[figures[0]].to_numpy() if figures else np.full(questions.num_rows, np.nan)
+    values = questions[metrics[0]].to_numpy() if metrics else np.full(questions.num_rows, np.nan)
     taken = sample(questions["status"].to_pylist(), values, ROWS)
     return {f"questions_{ROWS}_of_{questions.num_rows}": questions.take(pa.array(taken))}
 
 
 def comparison_tables(compared: Comparison) -> dict[str, pa.Table]:
-    """Return runs and pairs by figure, and the questions with the largest differences."""
+    """Return runs and pairs by metric, and the questions with the largest differences."""
     tables = _as_named_table("runs", runs_as_data(compared)) | _as_named_table("pairs", pairs_as_data(compared))
-    n_lists = sum(1 + len(shared.figures) for shared in compared.shared)
+    n_lists = sum(1 + len(shared.metrics) for shared in compared.shared)
     rows_: list[dict[str, object]] = []
     for shared in compared.shared:
-        for name in ("kept", *shared.figures):
-            values = shared.kept if name == "kept" else shared.figures[name]
+        for name in ("kept", *shared.metrics):
+            values = shared.kept if name == "kept" else shared.metrics[name]
             limit = ROWS // n_lists
             for row in shared.disputed(limit) if name == "kept" else shared.differing(name, limit):
                 rows_.append(
                     {
                         "data set": shared.dataset,
-                        "figure": name,
+                        "metric": name,
                         "question": shortened(shared.texts[row]),
                         **{f"value, {label}": values[row, place] for place, label in enumerate(shared.measured)},
                         **{

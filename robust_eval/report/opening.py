@@ -26,7 +26,7 @@ class Ranked(NamedTuple):
 
 
 class Ranking(NamedTuple):
-    """Measurements by one figure, the best first; those that share a letter cannot be distinguished."""
+    """Measurements by one metric, the best first; those that share a letter cannot be distinguished."""
 
     said: str
     ranked: list[Ranked]
@@ -36,8 +36,8 @@ def opening(compared: Comparison) -> tuple[list[str], list[Ranking]]:
     """Return the opening sentences, and the rankings of measurements in too many pairs for sentences."""
     scoring_sentences = list(_scored_differently(compared))
     sentences, rankings = scoring_sentences if len(compared.measurements) == 1 else [], list[Ranking]()
-    for figure in dict.fromkeys(pair.headline for pair in compared.pairs if pair.headline):
-        pairs = [pair for pair in compared.pairs if pair.headline == figure]
+    for metric in dict.fromkeys(pair.headline for pair in compared.pairs if pair.headline):
+        pairs = [pair for pair in compared.pairs if pair.headline == metric]
         judged = [pair for pair in pairs if not pair.unjudged]
         if len(pairs) <= MAX_SENTENCES:
             pairs.sort(key=lambda pair: pair.unjudged != "scored")
@@ -48,7 +48,7 @@ def opening(compared: Comparison) -> tuple[list[str], list[Ranking]]:
             if len(joined) <= MAX_SENTENCES:
                 sentences += [_verdict(compared, pair, len(judged)) for pair in joined]
             else:
-                rankings.append(_ranking(compared, figure, joined))
+                rankings.append(_ranking(compared, metric, joined))
                 sentences.append(rankings[-1].said)
     for dataset in dict.fromkeys(compared.names.datasets):
         runs = [run for _, run in compared.on(dataset)]
@@ -57,7 +57,7 @@ def opening(compared: Comparison) -> tuple[list[str], list[Ranking]]:
 
 
 def explanations(compared: Comparison) -> list[str]:
-    """Return explanations of the headline figures that need one."""
+    """Return explanations of the headline metrics that need one."""
     names = dict.fromkeys(pair.headline for pair in compared.pairs if pair.headline)
     return [about.explained for name in names if (about := compared.about(name)) and about.explained]
 
@@ -145,10 +145,10 @@ def _verdict(compared: Comparison, pair: Pair, family: int) -> str:
 
 
 def _outcome(compared: Comparison, pair: Pair, first: str, second: str) -> str:
-    figure = pair.headline
-    if figure is None or not pair.is_significant:
+    metric = pair.headline
+    if metric is None or not pair.is_significant:
         return f"{first} and {second} cannot be distinguished"
-    about = compared.about(figure)
+    about = compared.about(metric)
     if about is None or about.more_is_better is None:
         return f"{first} and {second} differ"
     better, other = (second, first) if _second_is_ahead(compared, pair) else (first, second)
@@ -157,11 +157,11 @@ def _outcome(compared: Comparison, pair: Pair, first: str, second: str) -> str:
 
 def _second_is_ahead(compared: Comparison, pair: Pair) -> bool:
     """Return whether a pair is distinguished and its second run is better."""
-    figure = pair.headline
-    about = compared.about(figure) if figure else None
-    if not figure or about is None or about.more_is_better is None or not pair.is_significant:
+    metric = pair.headline
+    about = compared.about(metric) if metric else None
+    if not metric or about is None or about.more_is_better is None or not pair.is_significant:
         return False
-    return (pair.differences[figure].value < 0) == about.more_is_better
+    return (pair.differences[metric].value < 0) == about.more_is_better
 
 
 def _difference(compared: Comparison, pair: Pair, family: int, better_first: bool) -> str:
@@ -169,9 +169,9 @@ def _difference(compared: Comparison, pair: Pair, family: int, better_first: boo
 
     With ``better_first`` the better run comes first.
     """
-    figure = pair.headline
-    assert figure is not None
-    difference = pair.differences[figure]
+    metric = pair.headline
+    assert metric is not None
+    difference = pair.differences[metric]
     values, bounds, sign = (difference.first, difference.second), (difference.low, difference.high), 1
     if better_first and _second_is_ahead(compared, pair):
         values, bounds, sign = values[::-1], (-difference.high, -difference.low), -1
@@ -185,7 +185,7 @@ def _difference(compared: Comparison, pair: Pair, family: int, better_first: boo
     if one == other and signed(difference.value) != signed(0.0):
         one, other = (number(value, ".4f") for value in values)
     text = (
-        f"{compared.words(figure)} is {one} in the first and {other} in the second, a difference of "
+        f"{compared.words(metric)} is {one} in the first and {other} in the second, a difference of "
         f"{signed(sign * difference.value)} ({interval}n = {difference.n:,}{corrected})."
     )
     if (
@@ -201,25 +201,25 @@ def _difference(compared: Comparison, pair: Pair, family: int, better_first: boo
 def letters(compared: Comparison) -> dict[int, str]:
     """Return the letters of the significance groups by measurement; empty where a pair of them has no verdict."""
     number = len(compared.measurements)
-    figures = {pair.headline for pair in compared.pairs}
-    whole = number > 1 and len(compared.pairs) == number * (number - 1) // 2 and len(figures) == 1
-    figure = next(iter(figures), None)
-    if not whole or figure is None or any(pair.unjudged for pair in compared.pairs):
+    metrics = {pair.headline for pair in compared.pairs}
+    whole = number > 1 and len(compared.pairs) == number * (number - 1) // 2 and len(metrics) == 1
+    metric = next(iter(metrics), None)
+    if not whole or metric is None or any(pair.unjudged for pair in compared.pairs):
         return {}
-    ranked, _ = _ranked(compared, figure, compared.pairs)
+    ranked, _ = _ranked(compared, metric, compared.pairs)
     return {each.measurement: each.letters for each in ranked}
 
 
-def _ranked(compared: Comparison, figure: str, pairs: Sequence[Pair]) -> tuple[list[Ranked], list[list[int]]]:
+def _ranked(compared: Comparison, metric: str, pairs: Sequence[Pair]) -> tuple[list[Ranked], list[list[int]]]:
     """Rank measurements by their mean difference from the others, each on the questions that both have; return also the
     significance groups.
     """
     members = sorted({place for pair in pairs for place in (pair.first, pair.second)})
-    about = compared.about(figure)
+    about = compared.about(metric)
     sign = -1 if about is not None and about.more_is_better is False else 1
     lead = {place: [0.0] for place in members}
     for pair in pairs:
-        if (value := pair.differences[figure].value) == pair.differences[figure].value:
+        if (value := pair.differences[metric].value) == pair.differences[metric].value:
             lead[pair.first].append(sign * value)
             lead[pair.second].append(-sign * value)
     members.sort(key=lambda place: -sum(lead[place]) / len(lead[place]))
@@ -232,19 +232,19 @@ def _ranked(compared: Comparison, figure: str, pairs: Sequence[Pair]) -> tuple[l
     return ranked, groups
 
 
-def _ranking(compared: Comparison, figure: str, pairs: Sequence[Pair]) -> Ranking:
+def _ranking(compared: Comparison, metric: str, pairs: Sequence[Pair]) -> Ranking:
     """Rank measurements, and say it in a sentence."""
-    ranked, groups = _ranked(compared, figure, pairs)
+    ranked, groups = _ranked(compared, metric, pairs)
     best = [compared.names.whole[place] for place in groups[0]]
-    n = [pair.differences[figure].n for pair in pairs]
+    n = [pair.differences[metric].n for pair in pairs]
     shared = f"{min(n):,}" if min(n) == max(n) else f"{min(n):,} to {max(n):,}"
     if len(groups) == 1:
-        start = f"None of the {len(ranked)} can be distinguished from any other by {compared.words(figure)}"
+        start = f"None of the {len(ranked)} can be distinguished from any other by {compared.words(metric)}"
     elif len(best) == 1:
-        start = f"{best[0]} is ahead of all {len(ranked) - 1} others in {compared.words(figure)}"
+        start = f"{best[0]} is ahead of all {len(ranked) - 1} others in {compared.words(metric)}"
     else:
         start = (
-            f"{', '.join(best[:-1])} and {best[-1]} are ahead in {compared.words(figure)}, and cannot be "
+            f"{', '.join(best[:-1])} and {best[-1]} are ahead in {compared.words(metric)}, and cannot be "
             "distinguished from one another"
         )
     text = (

@@ -30,7 +30,7 @@ from robust_eval.report.question_details import cut, details
 from robust_eval.report.question_table import TEXT, as_data, chosen, number_columns, question_index
 from robust_eval.report.vega import accuracy_curve, scatter, vega_script
 from robust_eval.report.warnings import warnings
-from robust_eval.report.wording import asked_words, claims, few, headline, main_figures, sentence, type_name
+from robust_eval.report.wording import asked_words, claims, few, headline, main_metrics, sentence, type_name
 from robust_eval.runs.findings import findings
 from robust_eval.runs.question_status import verdict
 from robust_eval.runtime.files import OF_RUN, read_json
@@ -38,7 +38,7 @@ from robust_eval.runtime.text import number, printable_lines
 from robust_eval.stats.estimate import bounds
 from robust_eval.tracking.flat_settings import effective
 from robust_eval.tracking.result import Result
-from robust_eval.tracking.run_folder import FIGURES, REPORT, SUMMARY
+from robust_eval.tracking.run_folder import METRICS, REPORT, SUMMARY
 
 MIN_FONT_SIZE = 9
 """Minimum font size in pixels, for phones."""
@@ -54,8 +54,8 @@ DATA_LIMIT = 1_600_000
 """Maximum characters of the compressed question data in a page."""
 TEXT_LIMITS = (TEXT, 200, 100, 50)
 """Maximum characters of a text: the first of these with which the data fit into the limit, or the last."""
-CORRECTED_PART = "<!-- corrected figures -->", "<!-- end of corrected figures -->"
-"""Markers around the corrected figures in a page, which labels may add after the run."""
+CORRECTED_PART = "<!-- corrected metrics -->", "<!-- end of corrected metrics -->"
+"""Markers around the corrected metrics in a page, which labels may add after the run."""
 SAMPLER_SETTINGS = (
     *("temperatures", "trials", "turns", "pushbacks", "traces", "trace_temperature", "budgets", "answers"),
     *("nodes", "rewrites", "orders", "forms"),
@@ -82,7 +82,7 @@ def write_page(result: Result, figures: Sequence[SavedFigure], path: Path) -> No
         claims=claims(result),
         scale=next((score.presentation.scale for score in result.scores.values() if score.presentation.scale), None),
         warned=list(warnings(result)),
-        main=main_figures([row for rows_of_metric in tables.values() for row in rows_of_metric]),
+        main=main_metrics([row for rows_of_metric in tables.values() for row in rows_of_metric]),
         few=few,
         bounds=bounds,
         setup=_setup(result),
@@ -121,7 +121,7 @@ def write_page(result: Result, figures: Sequence[SavedFigure], path: Path) -> No
 
 
 def corrected_part(score: Score | None) -> Markup:
-    """Return the part of a page with figures corrected by labels; empty without any."""
+    """Return the part of a page with metrics corrected by labels; empty without any."""
     body = ""
     if score is not None:
         presentation = score.presentation
@@ -346,24 +346,24 @@ def _extremes(result: Result) -> dict[str, list[dict[str, Any]]]:
 
 
 def write_corrected(folder: Path, score: Score) -> None:
-    """Write the corrected figures into the summary, the declarations and the report of a finished run, replacing
+    """Write the corrected metrics into the summary, the declarations and the report of a finished run, replacing
     earlier ones.
 
     UserError where a file is damaged.
     """
     try:
         summary = dict(read_json(folder / SUMMARY, OF_RUN))
-        declarations = from_json(read_json(folder / FIGURES, OF_RUN))
+        declarations = from_json(read_json(folder / METRICS, OF_RUN))
     except (OSError, ValueError, TypeError, KeyError) as problem:
-        raise UserError(f"{folder} cannot be read: its {SUMMARY} or {FIGURES} is damaged") from problem
+        raise UserError(f"{folder} cannot be read: its {SUMMARY} or {METRICS} is damaged") from problem
     remaining = {name: value for name, value in summary.items() if not _corrected(name, score)}
     corrected: Mapping[str, float | None] = {
         name: value if math.isfinite(value) else None for name, value in score.flat().items()
     }
-    names = {figure.name for figure in score.declared}
-    declarations = [figure for figure in declarations if figure.name not in names]
+    names = {spec.name for spec in score.declared}
+    declarations = [spec for spec in declarations if spec.name not in names]
     write_text(
-        json.dumps(as_json([*declarations, *score.declared]), indent=2, ensure_ascii=False) + "\n", folder / FIGURES
+        json.dumps(as_json([*declarations, *score.declared]), indent=2, ensure_ascii=False) + "\n", folder / METRICS
     )
     write_text(json.dumps({**remaining, **corrected}, indent=2, ensure_ascii=False) + "\n", folder / SUMMARY)
     page = folder / REPORT
@@ -375,6 +375,6 @@ def write_corrected(folder: Path, score: Score) -> None:
 
 
 def _corrected(name: str, score: Score) -> bool:
-    """Return whether an entry of a summary belongs to a corrected figure: its value, or an end of its interval."""
-    figure = name.removesuffix(".low").removesuffix(".high")
-    return spec_of(figure, score.declared) is not None
+    """Return whether an entry of a summary belongs to a corrected metric: its value, or an end of its interval."""
+    metric = name.removesuffix(".low").removesuffix(".high")
+    return spec_of(metric, score.declared) is not None

@@ -18,7 +18,7 @@ from robust_eval.metric import uncertainty_metric as errors_by
 from robust_eval.metric.certainty_metric import CERTAIN_WRONG, ENTROPY, ERROR_RATE
 from robust_eval.metric.frs_specs import FRS, SURVIVAL, UNBROKEN
 from robust_eval.metric.greedy import CONSTANT, GUESSING, gradable_rows
-from robust_eval.metric.greedy import FIGURE as GREEDY
+from robust_eval.metric.greedy import SPEC as GREEDY
 from robust_eval.metric.metric_spec import at_words, curve_and_temperature, nearest_to_one, point
 from robust_eval.metric.order_metric import ONE_CHOICE, PLACE, Q
 from robust_eval.metric.presentation import Cell, Column, Presentation, Scale, Table
@@ -220,15 +220,15 @@ def agreement(score: Score, questions: Sequence[Question]) -> Presentation:
 def _table_4(score: Score) -> Table:
     """Return the metrics as rows of the paper's table, in percent, one for each temperature (Cho & Watson, Table 4).
 
-    ``n`` is the number of questions that the figures rest on; the least and the most, where these differ.
+    ``n`` is the number of questions that the metrics rest on; the least and the most, where these differ.
     """
     rows = []
     for t in score.curves["agreement.accuracy"]:
         n = sorted({score.n(point(name, t)) or 0 for name in _TABLE_4.values()})
         values = (score.curves[name][t].value for name in _TABLE_4.values())
-        figures = (number(value, ".1%").removesuffix("%") for value in values)
+        metrics = (number(value, ".1%").removesuffix("%") for value in values)
         counts = " to ".join(f"{each:,}" for each in dict.fromkeys([n[0], n[-1]]))
-        rows.append([*map(Cell, (temperature_name(t), counts, *figures))])
+        rows.append([*map(Cell, (temperature_name(t), counts, *metrics))])
     return Table("In percent, as in table 4 of MultiQ&A", ["t", "n", *_TABLE_4], rows, 0)
 
 
@@ -431,7 +431,7 @@ def _finite(score: Score, name: str) -> Floats:
 
 
 def _table_of_scores(score: Score, names: Sequence[str]) -> Table:
-    """Return a row for each uncertainty score, with the figures that tell most."""
+    """Return a row for each uncertainty score, with the metrics that tell most."""
     forms = {
         "auroc": ("AUROC", ".3f"),
         "prr": ("PRR", ".3f"),
@@ -566,7 +566,7 @@ def greedy(score: Score, questions: Sequence[Question]) -> Presentation:
 
 
 _CORRECTED_HEADER = (
-    "figure",
+    "metric",
     "by the grader",
     "95 % interval",
     "corrected",
@@ -577,15 +577,15 @@ _CORRECTED_HEADER = (
 
 
 def corrected(
-    score: Score, corrections: Sequence[Correction], figures: Mapping[str, Estimate], labels: int
+    score: Score, corrections: Sequence[Correction], metrics: Mapping[str, Estimate], labels: int
 ) -> Presentation:
-    """Show the corrected figures beside those of the run, ``figures``; ``labels`` is the number of labelled answers."""
+    """Show the corrected metrics beside those of the run, ``metrics``; ``labels`` is the number of labelled answers."""
     of = {name: of for each in corrections for name, of in each.of.items()}
     number_of = {name: count for each in corrections for name, count in each.labels.items()}
-    estimates = score.figures()
+    estimates = score.metrics()
     rows = [
-        _corrected_row(name, score, estimates[name], figures.get(of[name], UNDEFINED), number_of[name])
-        for name in score.headline().figures()
+        _corrected_row(name, score, estimates[name], metrics.get(of[name], UNDEFINED), number_of[name])
+        for name in score.headline().metrics()
         if name in of and not math.isnan(estimates[name].value)
     ]
     reasons: dict[str, list[str]] = {}
@@ -622,7 +622,7 @@ PRESENTERS: Mapping[str, Callable[[Score, Sequence[Question]], Presentation]] = 
     ONE_CHOICE.name: order,
     challenge.UNBROKEN.name: pushback,
     thinking.ACCURACY.name: reasoning,
-    errors_by.FIGURES[0].name: uncertainty,
+    errors_by.SPECS[0].name: uncertainty,
     repeated.CONSISTENCY.name: reliability,
     ROBUST.name: profile,
     GREEDY.name: greedy,

@@ -33,7 +33,7 @@ def number_columns(result: Result) -> list[Column]:
 
 
 def _headline(score: Score) -> Iterator[Column]:
-    """Yield a column for each headline figure that is a mean over questions; of a curve the one nearest to t = 1."""
+    """Yield a column for each headline metric that is a mean over questions; of a curve the one nearest to t = 1."""
     curves = {point(name, nearest_to_one(curve)): name for name, curve in score.curves.items() if curve}
     for name, numbers in score.by_question.items():
         about = score.about(name)
@@ -141,7 +141,7 @@ class Index(NamedTuple):
 
 
 def question_index(result: Result, selected: Sequence[int], headline: Column | None) -> Index:
-    """Return the index: id, text, word columns and headline figure of every question.
+    """Return the index: id, text, word columns and headline metric of every question.
 
     If it is too large, questions that are not ``selected`` have shortened texts or are left out.
     """

@@ -11,33 +11,33 @@ from rich.table import Table as RichTable
 
 from robust_eval.metric.presentation import Cell, Table
 from robust_eval.metric.score import Score
-from robust_eval.report.comparison_tables import MAX_FIGURES, MAX_RUNS, opening_table
+from robust_eval.report.comparison_tables import MAX_METRICS, MAX_RUNS, opening_table
 from robust_eval.report.left_out import not_known, unanswered, unasked, unread
 from robust_eval.report.opening import SHARED_LETTER, opening
 from robust_eval.report.warnings import of_budgets, of_draws, of_letters, remedy, uncertain
-from robust_eval.report.wording import Row, few, few_kept, figure_table, headline, main_figures
+from robust_eval.report.wording import Row, few, few_kept, headline, main_metrics, metric_table
 from robust_eval.runs.comparison import Comparison
 from robust_eval.runtime.console import Console
 from robust_eval.tracking.result import Result
 from robust_eval.tracking.run_folder import COMPARISON_PAGE, GRADED
 
 NARROW = 72
-"""Columns of a console below which a table of figures has no column for intervals."""
+"""Columns of a console below which a table of metrics has no column for intervals."""
 WIDE = 200
 """Columns of a console that is no terminal."""
 WORD = 40
 """Maximum characters of an unbroken word in a label."""
-LABEL, KEPT, FIGURE = 12, 14, 18
-"""Minimum columns of a label, of the number of questions that a run kept, and of a figure with its interval."""
+LABEL, KEPT, METRIC = 12, 14, 18
+"""Minimum columns of a label, of the number of questions that a run kept, and of a metric with its interval."""
 
 
 def print_summary(result: Result, folder: Path, store: str, ui_command: str | None) -> None:
-    """Print the headline figures, and the paths of the files."""
+    """Print the headline metrics, and the paths of the files."""
     title = f"{result.name}: {len(result.kept)} of {len(result.candidates())} questions kept"
-    figures = [score for score in result.scores.values() if not score.presentation.tables_alone]
+    metrics = [score for score in result.scores.values() if not score.presentation.tables_alone]
     console = terminal()
     console.print()
-    print_figures(title, [row for score in figures for row in headline(score)], folder, console)
+    print_metrics(title, [row for score in metrics for row in headline(score)], folder, console)
     if warning := few_kept(result):
         console.print(warning)
     if text := unasked(result):
@@ -66,17 +66,17 @@ def print_summary(result: Result, folder: Path, store: str, ui_command: str | No
         console.print(f"tracker: {ui_command}")
 
 
-def print_figures(title: str, rows: Sequence[Row], folder: Path, console: Console, whole: bool = False) -> None:
-    """Print the main figures of the run in a folder, and the command that shows the others; the ``whole`` prints all.
+def print_metrics(title: str, rows: Sequence[Row], folder: Path, console: Console, whole: bool = False) -> None:
+    """Print the main metrics of the run in a folder, and the command that shows the others; the ``whole`` prints all.
 
     In a narrow window the interval stands below the value.
     """
-    shown = rows if whole else main_figures(rows)
+    shown = rows if whole else main_metrics(rows)
     if console.width < NARROW:
         cells = [[Cell(row.label), Cell(row.value, row.interval), Cell(row.questions)] for row in shown]
-        table = Table(title, ["figure", "value, 95 % interval", "n"], cells)
+        table = Table(title, ["metric", "value, 95 % interval", "n"], cells)
     else:
-        table = figure_table(title, shown)
+        table = metric_table(title, shown)
     console.print(printed(table))
     if len(shown) < len(rows):
         console.print(f"{len(rows) - len(shown)} more: robust-eval show {quote(str(folder))} --all")
@@ -117,7 +117,7 @@ def _spent(counts: Mapping[str, float], cost: object) -> str:
 
 
 def print_job(result: Result, folder: Path) -> None:
-    """Print a job of a sweep in one line: the figure that represents it, and its report."""
+    """Print a job of a sweep in one line: the metric that represents it, and its report."""
     rows = [row for score in result.scores.values() for row in headline(score)]
     row = min(rows, key=lambda row: row.rank, default=None)
     interval = f" ({row.interval})" if row and row.interval else ""
@@ -127,14 +127,14 @@ def print_job(result: Result, folder: Path) -> None:
 
 
 def print_comparison(compared: Comparison, folder: Path, whole: bool = False) -> None:
-    """Print the main figures of the runs, as many as fit, the ``whole`` of all runs; the verdict, and the path of the
+    """Print the main metrics of the runs, as many as fit, the ``whole`` of all runs; the verdict, and the path of the
     page.
     """
     console = terminal()
     words = [word for label in compared.labels for word in label.split() or [""]]  # none is broken but very long ones
     longest = min(WORD, max(map(len, words)))
-    fitting = max(1, (console.width - max(longest, LABEL) - KEPT) // FIGURE)
-    table = opening_table(compared, *((None, None) if whole else (min(fitting, MAX_FIGURES), MAX_RUNS)))
+    fitting = max(1, (console.width - max(longest, LABEL) - KEPT) // METRIC)
+    table = opening_table(compared, *((None, None) if whole else (min(fitting, MAX_METRICS), MAX_RUNS)))
     console.print()
     console.print(printed(table, min_width=longest))
     if len(table.rows) < len(compared.runs):

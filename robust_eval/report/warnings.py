@@ -70,7 +70,7 @@ def of_draws(result: Result) -> Iterator[Warned]:
         verb, replies, server = _SERVED[prefix]
         if len(models) > 1:
             yield Warned(
-                f"{len(models):,} models {verb}: {abbreviated_list(models)}. The figures mix their {replies}.",
+                f"{len(models):,} models {verb}: {abbreviated_list(models)}. The metrics mix their {replies}.",
                 f"Set {prefix}model.model to a dated model name and store.folder to a new folder, then rerun.",
             )
         elif len(fingerprints) > 1:

@@ -23,12 +23,12 @@ from robust_eval.stats.interval import MIN_UNITS, independent
 from robust_eval.tracking.result import Result
 
 MAX_ROWS = 12
-"""Maximum number of main figures."""
+"""Maximum number of main metrics."""
 _FIRST, _SECOND, _NUMBERED, _OTHER, _NEVER = range(5)
 
 
 class Row(NamedTuple):
-    """Row of a table of figures, for people."""
+    """Row of a table of metrics, for people."""
 
     label: str
     value: str
@@ -36,42 +36,42 @@ class Row(NamedTuple):
     questions: str
     """Number of its questions, or empty."""
     rank: int = _OTHER
-    """Place among the figures from which the main ones are taken, the lowest first."""
+    """Place among the metrics from which the main ones are taken, the lowest first."""
 
 
 def headline(score: Score) -> list[Row]:
-    """Return the headline figures of a score; all of them, by name, if the metric declares none."""
-    figures = score.figures()
-    declared = {name: about for name in score.headline().figures() if (about := score.about(name))}
+    """Return the headline metrics of a score; all of them, by name, without any spec."""
+    metrics = score.metrics()
+    declared = {name: about for name in score.headline().metrics() if (about := score.about(name))}
     names = [name for name, about in declared.items() if about.shown != DETAIL]
     if not names:
-        return [_row(name, None, figures[name], score.n(name), score.reasons.get(name)) for name in figures]
+        return [_row(name, None, metrics[name], score.n(name), score.reasons.get(name)) for name in metrics]
     ranks = _ranks(score.declared, names)
     return [
-        _row(name, declared[name], figures[name], score.n(name), score.reasons.get(name), ranks.get(name, _NEVER))
+        _row(name, declared[name], metrics[name], score.n(name), score.reasons.get(name), ranks.get(name, _NEVER))
         for name in names
     ]
 
 
 def headline_of_finished(run: FinishedRun) -> list[Row]:
-    """Return the headline figures of a finished run."""
+    """Return the headline metrics of a finished run."""
     points = {point(name, t) for name, curve in run.curves.items() for t in headline_temperatures(curve)}
     declared = {
         name: about
-        for name in run.figures
+        for name in run.metrics
         if (about := run.about(name)) and about.shown != DETAIL and (name in points or not curve_and_temperature(name))
     }
     ranks = _ranks(run.declared, list(declared))
     return [
-        _row(name, about, run.figures[name], run.n(name), None, ranks.get(name, _NEVER))
+        _row(name, about, run.metrics[name], run.n(name), None, ranks.get(name, _NEVER))
         for name, about in declared.items()
     ]
 
 
-def figure_table(title: str, rows: Iterable[Row]) -> Table:
-    """Return figures as a table."""
+def metric_table(title: str, rows: Iterable[Row]) -> Table:
+    """Return metrics as a table."""
     cells = [[*map(Cell, row[:4])] for row in rows]
-    return Table(title, ["figure", "value", "95 % interval", "n"], cells)
+    return Table(title, ["metric", "value", "95 % interval", "n"], cells)
 
 
 def _row(
@@ -82,21 +82,21 @@ def _row(
 
 
 def _ranks(declared: Iterable[MetricSpec], names: Sequence[str]) -> dict[str, int]:
-    """Return the ranks of the main figures among these: first the primary ones, then those with a short heading, the
+    """Return the ranks of the main metrics among these: first the primary ones, then those with a short heading, the
     primary ones at further numbers, and other means. Of a curve it is the point nearest to t = 1.
     """
     ranks: dict[str, int] = {}
-    for figure in declared:
-        standing = figure.standing(names)
-        if figure.primary and figure.numbered:
+    for spec in declared:
+        standing = spec.standing(names)
+        if spec.primary and spec.numbered:
             ranks |= dict.fromkeys(standing, _NUMBERED)
-        if figure.primary or figure.short or (figure.mean and figure.shown == HEADLINE and not figure.numbered):
-            ranks |= dict.fromkeys(standing[:1], _FIRST if figure.primary else _SECOND if figure.short else _OTHER)
+        if spec.primary or spec.short or (spec.mean and spec.shown == HEADLINE and not spec.numbered):
+            ranks |= dict.fromkeys(standing[:1], _FIRST if spec.primary else _SECOND if spec.short else _OTHER)
     return ranks
 
 
-def main_figures(rows: Sequence[Row]) -> list[Row]:
-    """Return the main figures among these, in their order; all of at most :data:`MAX_ROWS`."""
+def main_metrics(rows: Sequence[Row]) -> list[Row]:
+    """Return the main metrics among these, in their order; all of at most :data:`MAX_ROWS`."""
     if len(rows) <= MAX_ROWS:
         return list(rows)
     places = sorted((place for place, row in enumerate(rows) if row.rank != _NEVER), key=lambda place: rows[place].rank)

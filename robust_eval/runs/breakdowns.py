@@ -20,16 +20,16 @@ from robust_eval.metric.score import mean_estimate
 from robust_eval.runs.finished_runs import FinishedRun
 from robust_eval.stats.estimate import Estimate
 
-COLUMNS = ("subject", "scenario", "dataset", "kind", "questions", "figure", *Estimate._fields, "n", "mean")
+COLUMNS = ("subject", "scenario", "dataset", "kind", "questions", "metric", *Estimate._fields, "n", "mean")
 """Columns of the frame of scenarios: ``kind`` is empty for the questions of one scenario in one data set, AVG for the
-unweighted mean of such rows, WAVG for the mean weighted by the number ``n`` of questions of each figure.
+unweighted mean of such rows, WAVG for the mean weighted by the number ``n`` of questions of each metric.
 ``questions`` is the number of questions of the scenario. ``mean`` is true for a mean over questions. The first row of a
-scenario has no figure.
+scenario has no metric.
 """
 
 
 def scenario_frame(runs: Sequence[FinishedRun], subjects: Sequence[str], datasets: Sequence[str]) -> pd.DataFrame:
-    """Return a row for each headline figure of each scenario of a run (:data:`COLUMNS`), with means over data sets.
+    """Return a row for each headline metric of each scenario of a run (:data:`COLUMNS`), with means over data sets.
 
     ``subjects`` and ``datasets`` label the model and the data set of each run.
     """
@@ -41,7 +41,7 @@ def with_averages(parts: pd.DataFrame) -> pd.DataFrame:
     """Add AVG and WAVG to the rows of each scenario of several data sets of one subject, and finally those of all rows
     if there are several scenarios (Cho & Watson, Table 5, from the rows of Table 4).
 
-    Means are of figures that all parts have; parts in which one is undefined are left out of its mean. Their intervals
+    Means are of metrics that all parts have; parts in which one is undefined are left out of its mean. Their intervals
     treat data sets as independent.
     """
     frames = [parts[:0]]
@@ -66,58 +66,58 @@ def _scenarios(run: FinishedRun, subject: str, dataset: str) -> Iterator[tuple[A
 
 
 def _headline(run: FinishedRun, scenario: str, in_scenario: NDArray[np.bool_]) -> dict[str, tuple[Estimate, int, bool]]:
-    """Return the headline figures over some questions of a run, the number of questions of each, and if it is a mean
+    """Return the headline metrics over some questions of a run, the number of questions of each, and if it is a mean
     over questions.
     """
     groups = run.groups()
-    figures: dict[str, tuple[Estimate, int, bool]] = {}
+    metrics: dict[str, tuple[Estimate, int, bool]] = {}
     for name in run.headline_means:
         values = run.values(name)
         defined = in_scenario & ~np.isnan(values)
         labels = None if groups is None else np.asarray(groups)[defined].tolist()
-        figures[name] = mean_estimate(values[defined], labels, run.limits(name)), int(defined.sum()), True
+        metrics[name] = mean_estimate(values[defined], labels, run.limits(name)), int(defined.sum()), True
     n_kept = int((in_scenario & run.kept()).sum())
     for name in run.headline:
         curve, t = curve_and_temperature(name) or (name, math.nan)
         about = run.about(name)
         if about and about.excluded_count:
             total, excluded = (
-                run.figures.get(point(of_scenario(each, "" if in_scenario.all() else scenario), t))
+                run.metrics.get(point(of_scenario(each, "" if in_scenario.all() else scenario), t))
                 for each in (curve, about.excluded_count)
             )
             if total is not None:
-                figures[name] = total, n_kept - int(excluded.value if excluded else 0), False
-    return figures
+                metrics[name] = total, n_kept - int(excluded.value if excluded else 0), False
+    return metrics
 
 
 def _averages(rows: pd.DataFrame, scenario: str) -> pd.DataFrame:
-    """Return AVG and WAVG of the figures that all of several parts have."""
-    parts = rows[rows["figure"] == ""]
+    """Return AVG and WAVG of the metrics that all of several parts have."""
+    parts = rows[rows["metric"] == ""]
     place, questions = (rows["subject"].iloc[0], scenario, ""), parts["questions"].sum()
     means = []
     for kind in ("AVG", "WAVG") if len(parts) > 1 else ():
-        for figure, each in rows.groupby("figure", sort=False):
+        for metric, each in rows.groupby("metric", sort=False):
             if len(each) == len(parts):
                 defined = each.dropna(subset="value")
                 estimates = [Estimate(*row) for row in defined[[*Estimate._fields]].itertuples(index=False)]
                 n = defined["n"].tolist()
                 mean = weighted_mean(estimates, [1.0] * len(n) if kind == "AVG" else n, defined["mean"].all())
-                means.append((*place, kind, questions, figure, *mean, sum(n), False))
+                means.append((*place, kind, questions, metric, *mean, sum(n), False))
     return pd.DataFrame(means, columns=COLUMNS)
 
 
-def weighted_mean(figures: Sequence[Estimate], weights: Sequence[float], is_mean: bool = False) -> Estimate:
-    """Return the weighted mean of independent figures, with its 95 % interval.
+def weighted_mean(metrics: Sequence[Estimate], weights: Sequence[float], is_mean: bool = False) -> Estimate:
+    """Return the weighted mean of independent metrics, with its 95 % interval.
 
-    Of means over questions (``is_mean``) the distance of each bound is the root of the summed squares of the figures'
+    Of means over questions (``is_mean``) the distance of each bound is the root of the summed squares of the metrics'
     own distances, by their weights (Zou, Huang & Zhang, Computational Statistics & Data Analysis 53, 2009). Of κ and α
-    the bounds are the means of the figures' bounds: there that rule covers 85 to 95 % for 95 %, as Feldt's law of α is
-    too skewed with few raters. There are none where one of the figures has none.
+    the bounds are the means of the metrics' bounds: there that rule covers 85 to 95 % for 95 %, as Feldt's law of α is
+    too skewed with few raters. There are none where one of the metrics has none.
     """
-    if not figures:
+    if not metrics:
         return Estimate(math.nan)
     share = np.array(weights) / sum(weights)
-    value, low, high = np.array(figures, dtype=float).T
+    value, low, high = np.array(metrics, dtype=float).T
     mean = float(share @ value)
     if is_mean:
         lower_distance, upper_distance = (float(np.linalg.norm(share * (value - bound))) for bound in (low, high))

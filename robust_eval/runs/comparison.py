@@ -1,4 +1,4 @@
-"""Comparison of runs: their figures, and their differences on shared questions."""
+"""Comparison of runs: their metrics, and their differences on shared questions."""
 
 import math
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ class Pair(NamedTuple):
     """Two measurements, by their indices, on the questions that both asked.
 
     ``kept`` are the numbers of questions that each kept, ``shared`` is the number that both kept, with ``units``
-    independent ones: groups, if questions have groups. ``differences`` maps the headline figures to the first's minus
+    independent ones: groups, if questions have groups. ``differences`` maps the headline metrics to the first's minus
     the second's; ``leading`` is the first primary one of them, if any. ``log_rank`` is None if breaking temperatures
     are missing or come from different grids.
     ``p_value`` is that of the headline's difference, ``corrected`` for all pairs with the same headline;
@@ -62,7 +62,7 @@ class Pair(NamedTuple):
 
     @property
     def headline(self) -> str | None:
-        """Headline figure of the pair: the first primary one, or else the first."""
+        """Headline metric of the pair: the first primary one, or else the first."""
         return self.leading or next(iter(self.differences), None)
 
 
@@ -71,7 +71,7 @@ class Comparison:
     """Comparison of several runs.
 
     ``runs`` are the compared runs without ``repetitions``, with their ``labels``. ``measurements`` are the same with
-    those merged that differ in nothing but a number in the names of figures (FRS: d), with their ``names``.
+    those merged that differ in nothing but a number in the names of metrics (FRS: d), with their ``names``.
     """
 
     runs: list[FinishedRun]
@@ -90,27 +90,27 @@ class Comparison:
         frames = [run.frame.assign(run=label) for run, label in zip(self.runs, self.labels, strict=True)]
         return pd.concat(frames, ignore_index=True)
 
-    def about(self, figure: str) -> MetricSpec | None:
-        """Return the declaration of a figure by the first run with it; None without one."""
-        return next((about for run in self.runs if figure in run.figures and (about := run.about(figure))), None)
+    def about(self, metric: str) -> MetricSpec | None:
+        """Return the declaration of a metric by the first run with it; None without one."""
+        return next((about for run in self.runs if metric in run.metrics and (about := run.about(metric))), None)
 
-    def words(self, figure: str) -> str:
-        """Return the label of a figure, or else its name."""
-        about = self.about(figure)
-        return figure if about is None else about.words
+    def words(self, metric: str) -> str:
+        """Return the label of a metric, or else its name."""
+        about = self.about(metric)
+        return metric if about is None else about.words
 
-    def heading(self, figure: str) -> str:
-        """Return the label of a figure, with an arrow for the better direction."""
-        about = self.about(figure)
-        return figure if about is None else f"{about.words} {about.direction}".rstrip()
+    def heading(self, metric: str) -> str:
+        """Return the label of a metric, with an arrow for the better direction."""
+        about = self.about(metric)
+        return metric if about is None else f"{about.words} {about.direction}".rstrip()
 
     @property
     def views(self) -> list[tuple[MetricSpec, ComparisonView]]:
-        """Figures declared for comparisons, by the first run with each: first those with a number in their names, then
+        """Metrics declared for comparisons, by the first run with each: first those with a number in their names, then
         lines before survival curves.
         """
-        specs = {figure.name: figure for run in reversed(self.measurements) for figure in reversed(run.declared)}
-        views = [(figure, figure.comparison) for figure in reversed(specs.values()) if figure.comparison]
+        specs = {spec.name: spec for run in reversed(self.measurements) for spec in reversed(run.declared)}
+        views = [(spec, spec.comparison) for spec in reversed(specs.values()) if spec.comparison]
         return sorted(views, key=lambda each: (not each[0].numbered, DRAWING_KINDS.index(each[1].kind)))
 
     @property
@@ -159,9 +159,9 @@ def _groups_of(groups: Sequence[str] | NDArray[np.str_] | None, rows: NDArray[np
     return None if groups is None else np.asarray(groups)[rows]
 
 
-def _joint_limits(one: FinishedRun, other: FinishedRun, figure: str) -> Limits:
-    """Return the limits of a figure of one question over both runs."""
-    (lowest, highest), (other_lowest, other_highest) = one.limits(figure), other.limits(figure)
+def _joint_limits(one: FinishedRun, other: FinishedRun, metric: str) -> Limits:
+    """Return the limits of a metric of one question over both runs."""
+    (lowest, highest), (other_lowest, other_highest) = one.limits(metric), other.limits(metric)
     return min(lowest, other_lowest), max(highest, other_highest)
 
 
@@ -191,7 +191,7 @@ def _pair(measurements: Sequence[FinishedRun], first: int, second: int) -> Pair 
     both = one_kept[rows] & other_kept[other_rows]
     shared = int(both.sum())
     units = independent(shared, _groups_of(groups, both))
-    primary = (name for figure in one.declared if figure.primary for name in figure.standing(differences))
+    primary = (name for spec in one.declared if spec.primary for name in spec.standing(differences))
     leading = next(primary, None)  # of a curve the point nearest to t = 1
     headline = leading or next(iter(differences), None)
     p_value = needed = math.nan
@@ -232,11 +232,11 @@ def _rescored(pairs: Sequence[Pair], measurements: Sequence[FinishedRun]) -> lis
 def _corrected(pairs: Sequence[Pair]) -> list[Pair]:
     """Return the pairs with p values corrected for the number of those with a verdict by the same headline."""
     corrected_pairs = list(pairs)
-    for figure in {pair.headline for pair in pairs if pair.headline}:
-        family = [place for place, pair in enumerate(pairs) if pair.headline == figure and not pair.unjudged]
+    for metric in {pair.headline for pair in pairs if pair.headline}:
+        family = [place for place, pair in enumerate(pairs) if pair.headline == metric and not pair.unjudged]
         corrected = holm([pairs[place].p_value for place in family]).tolist()
         for place, p_value in zip(family, corrected, strict=True):
-            difference = pairs[place].differences[figure]
+            difference = pairs[place].differences[metric]
             beyond = difference.low > 0 or difference.high < 0
             is_significant = beyond and (len(family) == 1 or p_value < LEVEL)
             corrected_pairs[place] = pairs[place]._replace(corrected=p_value, is_significant=is_significant)

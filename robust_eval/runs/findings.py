@@ -11,7 +11,7 @@ from robust_eval.answer import at_temperature, temperatures_of
 from robust_eval.error import UserError, first_line
 from robust_eval.metric.frs_tables import score_columns
 from robust_eval.metric.metric_spec import HEADLINE, MetricSpec, nearest_to_one
-from robust_eval.runs.finished_runs import KNOWN_FIGURES, read_run
+from robust_eval.runs.finished_runs import KNOWN_SPECS, read_run
 from robust_eval.runtime.parquet_files import read_parquet
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.interval import Floats
@@ -34,12 +34,12 @@ class Findings:
 
     def curves_of_others(self) -> dict[str, Mapping[float, Estimate]]:
         """Return the headline curves of user-defined metrics, by label."""
-        specs = [figure for figure in self.declared if figure not in KNOWN_FIGURES and figure.shown == HEADLINE]
-        return {figure.words: curve for figure in specs if len(curve := self.curves.get(figure.name, {})) > 1}
+        specs = [spec for spec in self.declared if spec not in KNOWN_SPECS and spec.shown == HEADLINE]
+        return {spec.words: curve for spec in specs if len(curve := self.curves.get(spec.name, {})) > 1}
 
-    def by_parameter(self, figure: MetricSpec) -> dict[float, Estimate]:
-        """Return a figure with a number in its name by that number."""
-        return {number: self.values[name] for number, name in figure.among(self.values).items()}
+    def by_parameter(self, spec: MetricSpec) -> dict[float, Estimate]:
+        """Return a metric with a number in its name by that number."""
+        return {number: self.values[name] for number, name in spec.among(self.values).items()}
 
     def scores(self) -> dict[float, Floats]:
         """Return (n,) the FRS of every fact for each d."""
@@ -107,4 +107,4 @@ def read_findings(folder: str | Path) -> Findings:
     damaged.
     """
     run = read_run(Path(folder))
-    return Findings(run.figures, run.curves, run.settings, TablesIn(Path(folder)), run.declared)
+    return Findings(run.metrics, run.curves, run.settings, TablesIn(Path(folder)), run.declared)

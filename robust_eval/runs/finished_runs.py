@@ -47,25 +47,25 @@ from robust_eval.runtime.parquet_files import QUESTIONS as TABLE_OF_QUESTIONS
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.interval import Floats, Limits
 from robust_eval.tracking.flat_settings import AUTO, SEVERAL, read_settings
-from robust_eval.tracking.run_folder import CONFIG, FIGURES, GRADED, LOADED, QUESTIONS, REPLY_CERTAINTY, REPORT, SUMMARY
+from robust_eval.tracking.run_folder import CONFIG, GRADED, LOADED, METRICS, QUESTIONS, REPLY_CERTAINTY, REPORT, SUMMARY
 
-KNOWN_FIGURES: tuple[MetricSpec, ...] = (
-    *frs_specs.FIGURES,
-    *agreement_metric.FIGURES,
-    *certainty_metric.FIGURES,
-    *order_metric.FIGURES,
-    *challenge_metric.FIGURES,
-    *thinking_metric.FIGURES,
-    *uncertainty_metric.FIGURES,
-    *reliability_metric.FIGURES,
-    *profile.FIGURES,
-    *greedy.FIGURES,
+KNOWN_SPECS: tuple[MetricSpec, ...] = (
+    *frs_specs.SPECS,
+    *agreement_metric.SPECS,
+    *certainty_metric.SPECS,
+    *order_metric.SPECS,
+    *challenge_metric.SPECS,
+    *thinking_metric.SPECS,
+    *uncertainty_metric.SPECS,
+    *reliability_metric.SPECS,
+    *profile.SPECS,
+    *greedy.SPECS,
 )
 """Specs of the metrics that come with the package."""
 KEY = "key"
 """Column with the accepted answers (:attr:`robust_eval.question.Question.key`)."""
 DESCRIBING = ("question_id", "question", "scenario", "type", "category", "group", "kept", KEY)
-"""Columns of the questions other than figures."""
+"""Columns of the questions other than metrics."""
 _PATH_SETTINGS = ("paths.", "store.", "tracking.")
 """Prefixes of settings of locations, which change no result."""
 
@@ -81,76 +81,76 @@ class GreedyAnswer(NamedTuple):
 class FinishedRun:
     """Results of a finished run.
 
-    ``settings`` are flat, with ``auto`` resolved, ``figures`` the summary under its MLflow names, ``questions`` the
-    table of all questions asked with the figures of each, ``declared`` the metric specs. ``greedy`` are the greedy
+    ``settings`` are flat, with ``auto`` resolved, ``metrics`` the summary under its MLflow names, ``questions`` the
+    table of all questions asked with the metrics of each, ``declared`` the metric specs. ``greedy`` are the greedy
     answers by question id and ``page`` is the report, if available. ``reply_certainty`` counts right and wrong replies
-    by temperature and certainty, if available. ``of_questions`` holds the numbers of questions of figures, if recorded
+    by temperature and certainty, if available. ``of_questions`` holds the numbers of questions of metrics, if recorded
     (:meth:`n`).
     """
 
     settings: Mapping[str, Any]
-    figures: Mapping[str, Estimate]
+    metrics: Mapping[str, Estimate]
     questions: pa.Table
     greedy: Mapping[str, GreedyAnswer] = field(default_factory=dict)
     of_questions: Mapping[str, int] = field(default_factory=dict)
-    declared: Sequence[MetricSpec] = KNOWN_FIGURES
+    declared: Sequence[MetricSpec] = KNOWN_SPECS
     page: Path | None = None
     reply_certainty: pa.Table | None = None
 
-    def about(self, figure: str) -> MetricSpec | None:
-        """Return the spec of a figure; None without one."""
-        return spec_of(figure, self.declared)
+    def about(self, metric: str) -> MetricSpec | None:
+        """Return the spec of a metric; None without one."""
+        return spec_of(metric, self.declared)
 
     @property
     def question_metrics(self) -> list[str]:
-        """Names of the figures that are means over questions."""
+        """Names of the metrics that are means over questions."""
         return [name for name in self.questions.column_names if name not in DESCRIBING]
 
     @cached_property
     def headline(self) -> list[str]:
-        """Names of the headline figures."""
+        """Names of the headline metrics."""
         points = {point(name, t) for name, curve in self.curves.items() for t in headline_temperatures(curve)}
-        names = [name for name in self.figures if (about := self.about(name)) and about.shown == HEADLINE]
+        names = [name for name in self.metrics if (about := self.about(name)) and about.shown == HEADLINE]
         return [name for name in names if name in points or not curve_and_temperature(name)]
 
     @property
     def headline_means(self) -> list[str]:
-        """Names of the headline figures that are means over questions."""
+        """Names of the headline metrics that are means over questions."""
         headline = set(self.headline)
         return [name for name in self.question_metrics if name in headline]
 
     @property
     def asked(self) -> int:
         """Number of questions from which the kept ones were selected."""
-        count = self.figures.get("questions.asked")
+        count = self.metrics.get("questions.asked")
         return self.questions.num_rows if count is None else int(count.value)
 
-    def n(self, figure: str) -> int | None:
-        """Return the number of questions of a figure; None without one."""
-        if figure in self.question_metrics:
-            return int(np.count_nonzero(~np.isnan(self.values(figure))))
-        return self.of_questions.get(figure)
+    def n(self, metric: str) -> int | None:
+        """Return the number of questions of a metric; None without one."""
+        if metric in self.question_metrics:
+            return int(np.count_nonzero(~np.isnan(self.values(metric))))
+        return self.of_questions.get(metric)
 
     @cached_property
     def frame(self) -> pd.DataFrame:
-        """Tidy frame: a row for each ``figure`` with ``value``, ``low``, ``high``, the number ``n`` of questions (NA
-        without one), and ``headline``, true for headline figures.
+        """Tidy frame: a row for each ``metric`` with ``value``, ``low``, ``high``, the number ``n`` of questions (NA
+        without one), and ``headline``, true for headline metrics.
         """
         headline = set(self.headline)
-        rows = [(name, *each, self.n(name), name in headline) for name, each in self.figures.items()]
-        return pd.DataFrame(rows, columns=["figure", *Estimate._fields, "n", "headline"]).astype({"n": "Int64"})
+        rows = [(name, *each, self.n(name), name in headline) for name, each in self.metrics.items()]
+        return pd.DataFrame(rows, columns=["metric", *Estimate._fields, "n", "headline"]).astype({"n": "Int64"})
 
-    def values(self, figure: str) -> Floats:
-        """Return (n,) one figure of every question asked; NaN where undefined."""
-        return np.asarray(self.questions[figure].to_numpy(), dtype=float)
+    def values(self, metric: str) -> Floats:
+        """Return (n,) one metric of every question asked; NaN where undefined."""
+        return np.asarray(self.questions[metric].to_numpy(), dtype=float)
 
     def keys(self) -> list[tuple[str, str]]:
         """Return (n,) id and text of every question: another data set may use the same ids for other questions."""
         return list(zip(self.questions["question_id"].to_pylist(), self.questions["question"].to_pylist(), strict=True))
 
-    def limits(self, figure: str) -> Limits:
-        """Return the lowest and the highest possible value of a figure of one question; infinite if unknown."""
-        return limits_of(self.questions, figure)
+    def limits(self, metric: str) -> Limits:
+        """Return the lowest and the highest possible value of a metric of one question; infinite if unknown."""
+        return limits_of(self.questions, metric)
 
     def kept(self) -> NDArray[np.bool_]:
         """Return (n,) booleans, true for kept questions."""
@@ -172,30 +172,30 @@ class FinishedRun:
         """Return the grid of :meth:`breaking_temperatures`, and (n, T) 1 as long as a question holds, 0 from its break
         on, NaN from the point on at which it is censored.
         """
-        names = self._survival_figures()
+        names = self._survival_metrics()
         grid = sorted(names)
         return grid, np.array([self.values(names[t]) for t in grid]).reshape(len(grid), self.questions.num_rows).T
 
-    def _survival_figures(self) -> dict[float, str]:
-        """Return the survival figures by temperature; without any, by the number in their names, at the temperature
+    def _survival_metrics(self) -> dict[float, str]:
+        """Return the survival metrics by temperature; without any, by the number in their names, at the temperature
         nearest 1.
         """
-        specs = [figure for figure in self.declared if figure.is_survival]
+        specs = [spec for spec in self.declared if spec.is_survival]
         curves = {parsed[0] for name in self.question_metrics if (parsed := curve_and_temperature(name))}
-        by_temperature = next((figure.name for figure in specs if figure.name in curves), None)
+        by_temperature = next((spec.name for spec in specs if spec.name in curves), None)
         if by_temperature is not None:
             return {t: point(by_temperature, t) for t in self.curve(by_temperature)}
-        return next(filter(None, (self.by_number(figure) for figure in specs if figure.numbered)), {})
+        return next(filter(None, (self.by_number(spec) for spec in specs if spec.numbered)), {})
 
-    def by_number(self, figure: MetricSpec) -> dict[float, str]:
-        """Return the names of a figure with a number in its name by that number, in the run's order; of curves the
+    def by_number(self, spec: MetricSpec) -> dict[float, str]:
+        """Return the names of a metric with a number in its name by that number, in the run's order; of curves the
         names of their points at the temperature nearest 1.
         """
-        names = self.question_metrics if figure.mean else list(self.figures)
+        names = self.question_metrics if spec.mean else list(self.metrics)
         curves = dict.fromkeys(parsed[0] for name in names if (parsed := curve_and_temperature(name)))
-        families = figure.among(curves)
+        families = spec.among(curves)
         points = {number: point(curve, nearest_to_one(self.curve(curve))) for number, curve in families.items()}
-        return figure.among(names) or points
+        return spec.among(names) or points
 
     def groups(self) -> list[str] | None:
         """Return (n,) the groups of dependent questions; None without any."""
@@ -208,8 +208,8 @@ class FinishedRun:
     def curves(self) -> dict[str, dict[float, Estimate]]:
         """Estimates by temperature, by name."""
         curves: dict[str, dict[float, Estimate]] = {}
-        for figure, estimate in self.figures.items():
-            if place := curve_and_temperature(figure):
+        for metric, estimate in self.metrics.items():
+            if place := curve_and_temperature(metric):
                 curves.setdefault(place[0], {})[place[1]] = estimate
         return curves
 
@@ -217,16 +217,16 @@ class FinishedRun:
         """Return a metric by temperature; empty if the run does not have it."""
         return self.curves.get(name, {})
 
-    def by_parameter(self, figure: MetricSpec) -> dict[float, Estimate]:
-        """Return a figure by temperature or, with a number in its name, by that number; empty if missing."""
-        if not figure.numbered:
-            return self.curve(figure.name)
-        return {number: self.figures[name] for number, name in self.by_number(figure).items()}
+    def by_parameter(self, spec: MetricSpec) -> dict[float, Estimate]:
+        """Return a metric by temperature or, with a number in its name, by that number; empty if missing."""
+        if not spec.numbered:
+            return self.curve(spec.name)
+        return {number: self.metrics[name] for number, name in self.by_number(spec).items()}
 
     @cached_property
     def leading_score(self) -> MetricSpec | None:
-        """Primary figure with a number in its name, such as FRS for each d; None without one."""
-        leading = (figure for figure in self.declared if figure.primary and figure.mean and figure.numbered)
+        """Primary metric with a number in its name, such as FRS for each d; None without one."""
+        leading = (spec for spec in self.declared if spec.primary and spec.mean and spec.numbered)
         return next(filter(self.by_number, leading), None)
 
     def scores(self) -> dict[float, Estimate]:
@@ -246,12 +246,12 @@ def kept_nothing(folder: Path) -> bool:
 
 
 def read_run(folder: Path, name: str | None = None, without_summary: bool = False) -> FinishedRun:
-    """Return the run in a folder, called ``name`` in messages; ``without_summary`` it has question figures alone.
+    """Return the run in a folder, called ``name`` in messages; ``without_summary`` it has question metrics alone.
 
     Raises UserError if it has not finished, or a file of it is damaged.
     """
     label = name or str(folder)
-    needed = [CONFIG, *([] if without_summary else [SUMMARY, FIGURES, LOADED]), QUESTIONS]
+    needed = [CONFIG, *([] if without_summary else [SUMMARY, METRICS, LOADED]), QUESTIONS]
     missing = [file for file in needed if not (folder / file).is_file()]
     if missing:
         if name is None and not folder.is_dir():
@@ -268,7 +268,7 @@ def read_run(folder: Path, name: str | None = None, without_summary: bool = Fals
     numbers: dict[str, float] = {}
     if not without_summary:
         numbers = checked(SUMMARY, _numbers, {})
-    figures, of_questions = _figures(numbers), _checked(label, SUMMARY, lambda: _of_questions(numbers))
+    metrics, of_questions = _metrics(numbers), _checked(label, SUMMARY, lambda: _of_questions(numbers))
     questions = checked(QUESTIONS, lambda file: read_parquet(file, None, TABLE_OF_QUESTIONS), None)
     for setting in ("model.name", "dataset.name", "seed"):
         if setting not in settings:
@@ -277,14 +277,14 @@ def read_run(folder: Path, name: str | None = None, without_summary: bool = Fals
         if column not in questions.column_names:
             raise UserError(f"{label} cannot be read: {QUESTIONS} has no column {column}")
     greedy = checked(GRADED, _greedy, {})
-    declarations = checked(FIGURES, lambda file: from_json(read_json(file, OF_RUN)), KNOWN_FIGURES)
+    declarations = checked(METRICS, lambda file: from_json(read_json(file, OF_RUN)), KNOWN_SPECS)
     columns = ["temperature", "certainty_from", "right", "wrong"]
     reply_certainty = checked(REPLY_CERTAINTY, lambda file: read_parquet(file, columns), None)
     page = (folder / REPORT).resolve() if (folder / REPORT).is_file() else None
-    run = FinishedRun(settings, figures, questions, greedy, of_questions, declarations, page, reply_certainty)
-    for figure in run.question_metrics:
-        if not (without_summary or figure in figures) or not pa.types.is_floating(questions.schema.field(figure).type):
-            raise UserError(f"{label} cannot be read: {figure} is not a metric in both {SUMMARY} and {QUESTIONS}")
+    run = FinishedRun(settings, metrics, questions, greedy, of_questions, declarations, page, reply_certainty)
+    for metric in run.question_metrics:
+        if not (without_summary or metric in metrics) or not pa.types.is_floating(questions.schema.field(metric).type):
+            raise UserError(f"{label} cannot be read: {metric} is not a metric in both {SUMMARY} and {QUESTIONS}")
     return run
 
 
@@ -303,19 +303,19 @@ def _numbers(file: Path) -> dict[str, float]:
     return {name: math.nan if each is None else float(each) for name, each in read_json(file, OF_RUN).items()}
 
 
-def _figures(numbers: Mapping[str, float]) -> dict[str, Estimate]:
-    """Return the figures of a summary, each with its interval; a missing end is infinite."""
-    figures = {}
+def _metrics(numbers: Mapping[str, float]) -> dict[str, Estimate]:
+    """Return the metrics of a summary, each with its interval; a missing end is infinite."""
+    metrics = {}
     for name in numbers:
         if not name.endswith((".low", ".high", ".n")):
             ends = Estimate(*(numbers.get(name + end, math.nan) for end in ("", ".low", ".high")))
             open_ended = math.isnan(ends.high) and not math.isnan(ends.low)
-            figures[name] = Estimate(*(math.inf if open_ended and math.isnan(end) else end for end in ends))
-    return figures
+            metrics[name] = Estimate(*(math.inf if open_ended and math.isnan(end) else end for end in ends))
+    return metrics
 
 
 def _of_questions(numbers: Mapping[str, float]) -> dict[str, int]:
-    """Return the numbers of questions of the figures of a summary."""
+    """Return the numbers of questions of the metrics of a summary."""
     return {name.removesuffix(".n"): int(number) for name, number in numbers.items() if name.endswith(".n")}
 
 
@@ -364,8 +364,8 @@ def merged(runs: Sequence[FinishedRun]) -> list[FinishedRun]:
 
 
 def scoring_settings(runs: Sequence[FinishedRun]) -> list[str]:
-    """Return the settings of the numbers in names of figures, in which runs over the same answers may differ."""
-    return list(dict.fromkeys(figure.setting for run in runs for figure in run.declared if figure.setting))
+    """Return the settings of the numbers in names of metrics, in which runs over the same answers may differ."""
+    return list(dict.fromkeys(spec.setting for run in runs for spec in run.declared if spec.setting))
 
 
 def _key(run: FinishedRun, without: Collection[str] = ()) -> dict[str, str]:
@@ -396,9 +396,9 @@ def _union(one: FinishedRun, other: FinishedRun) -> FinishedRun:
         if name not in questions.column_names:
             questions = questions.append_column(other.questions.schema.field(name), other.questions[name])
     of_questions = {**other.of_questions, **one.of_questions}
-    figures, declarations = {**other.figures, **one.figures}, [*one.declared, *other.declared]
+    metrics, declarations = {**other.metrics, **one.metrics}, [*one.declared, *other.declared]
     return FinishedRun(
-        one.settings, figures, questions, one.greedy, of_questions, declarations, one.page, one.reply_certainty
+        one.settings, metrics, questions, one.greedy, of_questions, declarations, one.page, one.reply_certainty
     )
 
 

@@ -15,9 +15,9 @@ from robust_eval.tracking.run_folder import (
     ANSWERS,
     CONFIG,
     CURVES_FILE,
-    FIGURES,
     GRADED,
     LOADED,
+    METRICS,
     QUESTIONS,
     REPLY_CERTAINTY,
     SUMMARY,
@@ -59,7 +59,7 @@ class TrackedRuns:
             raise UserError(f"there is no folder {run_id}; {_HINT}")
         with self._client() as client:
             run = self._get(client, run_id)
-            files = (CONFIG, SUMMARY, QUESTIONS, FIGURES, LOADED, GRADED, ANSWERS, CURVES_FILE, TRACKED)
+            files = (CONFIG, SUMMARY, QUESTIONS, METRICS, LOADED, GRADED, ANSWERS, CURVES_FILE, TRACKED)
             folder = self._download(client, run_id, files)
             if run.info.status != "FINISHED" and not kept_nothing(folder):
                 why = f": {run.data.tags['error']}" if "error" in run.data.tags else ""
@@ -111,7 +111,7 @@ class TrackedRuns:
 
     def _read(self, client: Any, run: Any) -> FinishedRun:
         run_id = run.info.run_id
-        folder = self._download(client, run_id, (CONFIG, SUMMARY, QUESTIONS, FIGURES, LOADED, REPLY_CERTAINTY))
+        folder = self._download(client, run_id, (CONFIG, SUMMARY, QUESTIONS, METRICS, LOADED, REPLY_CERTAINTY))
         return read_run(folder, f"{run.info.run_name} ({run_id})")
 
     def _download(self, client: Any, run_id: str, files: Sequence[str]) -> Path:

@@ -17,7 +17,7 @@ from robust_eval.runs.finished_runs import FinishedRun, Labels
 from robust_eval.stats.interval import Floats
 
 MIN_SHOWN_RANGE = 0.0005
-"""Minimum range of a figure that is not printed as 0.000."""
+"""Minimum range of a metric that is not printed as 0.000."""
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,8 @@ class SharedQuestions:
     """Questions that at least two of several measurements asked, in the order of the first.
 
     ``measured`` are the labels of the m measurements, the columns of (n, m) arrays: ``kept`` is 1 or 0, NaN if a
-    measurement did not ask the question; ``breaking`` is inf if unbroken, and NaN if unknown. ``figures`` maps the
-    names of the figures compared by question (``of_question`` of what is ``declared``) that at least two measurements
+    measurement did not ask the question; ``breaking`` is inf if unbroken, and NaN if unknown. ``metrics`` maps the
+    names of the metrics compared by question (``of_question`` of what is ``declared``) that at least two measurements
     have to their values, NaN if undefined: of an FRS that for the first common weight d, of a curve that at the common
     temperature nearest to 1. ``answers`` are the greedy ones with their ``verdicts``, None if unavailable; ``pages``
     are the reports.
@@ -38,7 +38,7 @@ class SharedQuestions:
     texts: list[str]
     kept: Floats
     breaking: Floats
-    figures: dict[str, Floats]
+    metrics: dict[str, Floats]
     declared: list[MetricSpec]
     answers: NDArray[np.object_]
     verdicts: NDArray[np.object_]
@@ -46,46 +46,46 @@ class SharedQuestions:
 
     @cached_property
     def ranges(self) -> dict[str, Floats]:
-        """(n,) range of each figure over the measurements: its largest value of a question minus its smallest.
+        """(n,) range of each metric over the measurements: its largest value of a question minus its smallest.
 
         NaN if fewer than two measurements have a value.
         """
-        return {name: _range(values) for name, values in self.figures.items()}
+        return {name: _range(values) for name, values in self.metrics.items()}
 
     @cached_property
     def divided(self) -> NDArray[np.bool_]:
         """(n,) booleans, true for questions that some measurements kept and others did not."""
         return np.asarray(_range(self.kept) == 1)
 
-    def differs(self, figure: str) -> NDArray[np.bool_]:
-        """Return (n,) booleans, true if the measurements differ in a figure by a visible amount.
+    def differs(self, metric: str) -> NDArray[np.bool_]:
+        """Return (n,) booleans, true if the measurements differ in a metric by a visible amount.
 
-        Equal answers may have figures that differ in insignificant digits, by rounding or by the batch context.
+        Equal answers may have metrics that differ in insignificant digits, by rounding or by the batch context.
         """
-        return self.ranges[figure] >= MIN_SHOWN_RANGE
+        return self.ranges[metric] >= MIN_SHOWN_RANGE
 
-    def differing(self, figure: str, limit: int) -> NDArray[np.intp]:
-        """Return up to ``limit`` rows in which a figure differs, the largest range first.
+    def differing(self, metric: str, limit: int) -> NDArray[np.intp]:
+        """Return up to ``limit`` rows in which a metric differs, the largest range first.
 
         Ties go to the question with the larger range of the metric's tie breaker, then to the earlier one.
         """
-        differing_rows = np.flatnonzero(self.differs(figure))
-        tie_ranges = self._second(figure)[differing_rows]
+        differing_rows = np.flatnonzero(self.differs(metric))
+        tie_ranges = self._second(metric)[differing_rows]
         return differing_rows[
             np.lexsort(
-                (differing_rows, -np.nan_to_num(tie_ranges, posinf=math.inf), -self.ranges[figure][differing_rows])
+                (differing_rows, -np.nan_to_num(tie_ranges, posinf=math.inf), -self.ranges[metric][differing_rows])
             )
         ][:limit]
 
     def disputed(self, limit: int) -> NDArray[np.intp]:
         """Return up to ``limit`` rows of questions that some kept and others did not.
 
-        Questions with the best value of the leading figure come first; without one, earlier ones.
+        Questions with the best value of the leading metric come first; without one, earlier ones.
         """
         divided_rows = np.flatnonzero(self.divided)
         if self.leading is None:
             return divided_rows[:limit]
-        scores = self.figures[self.leading]
+        scores = self.metrics[self.leading]
         if self.about(self.leading).more_is_better is False:
             scores = -scores
         highest = np.max(np.nan_to_num(scores[divided_rows], nan=-np.inf), axis=1, initial=-np.inf)
@@ -93,26 +93,26 @@ class SharedQuestions:
 
     @cached_property
     def leading(self) -> str | None:
-        """First primary figure; None without one."""
-        return next((name for name in self.figures if self.about(name).primary), None)
+        """First primary metric; None without one."""
+        return next((name for name in self.metrics if self.about(name).primary), None)
 
-    def about(self, figure: str) -> MetricSpec:
-        """Return the spec of a figure; without one, a spec of its name."""
-        return spec_of(figure, self.declared) or MetricSpec(figure, figure)
+    def about(self, metric: str) -> MetricSpec:
+        """Return the spec of a metric; without one, a spec of its name."""
+        return spec_of(metric, self.declared) or MetricSpec(metric, metric)
 
-    def breaks(self, figure: str) -> bool:
-        """Return whether breaking temperatures break ties of a figure."""
-        return self.about(self.about(figure).tie_breaker).is_threshold
+    def breaks(self, metric: str) -> bool:
+        """Return whether breaking temperatures break ties of a metric."""
+        return self.about(self.about(metric).tie_breaker).is_threshold
 
-    def _second(self, figure: str) -> Floats:
+    def _second(self, metric: str) -> Floats:
         """Return (n,) the range of the tie breaker; 0 without one."""
-        if self.breaks(figure):
+        if self.breaks(metric):
             return _range(self.breaking)
-        ties, place = self.about(figure).tie_breaker, curve_and_temperature(figure)
+        ties, place = self.about(metric).tie_breaker, curve_and_temperature(metric)
         return self.ranges.get(ties if place is None else point(ties, place[1]), np.zeros(len(self.ids)))
 
     def as_data(self) -> pa.Table:
-        """Return a row for each question and each measurement that asked it, with the range of each figure over them
+        """Return a row for each question and each measurement that asked it, with the range of each metric over them
         all.
         """
         rows, columns = np.nonzero(~np.isnan(self.kept))
@@ -127,7 +127,7 @@ class SharedQuestions:
             "divided": self.divided[rows],
             "breaking_temperature": self.breaking[rows, columns],
         }
-        for name, values in self.figures.items():
+        for name, values in self.metrics.items():
             data[name] = values[rows, columns]
             data[f"{name}.range"] = self.ranges[name][rows]
         return pa.table(data)
@@ -171,7 +171,7 @@ def _side_by_side(measurements: Sequence[FinishedRun], names: Labels, places: Se
     for row, column in np.argwhere(~np.isnan(kept_columns)):  # elsewhere another question may have that id
         if answer := runs[column].greedy.get(shared[row][0]):
             answers[row, column], verdicts[row, column] = answer
-    declarations = list({figure.name: figure for run in reversed(runs) for figure in run.declared}.values())
+    declarations = list({spec.name: spec for run in reversed(runs) for spec in run.declared}.values())
     return SharedQuestions(
         " and ".join(datasets),
         [labels[place] for place in places],
@@ -179,7 +179,7 @@ def _side_by_side(measurements: Sequence[FinishedRun], names: Labels, places: Se
         [text for _, text in shared],
         kept_columns,
         columns(lambda run: run.breaking_temperatures()[1]),
-        {name: columns(partial(_values, name)) for name in _main_figures(runs, declarations)},
+        {name: columns(partial(_values, name)) for name in _main_metrics(runs, declarations)},
         declarations,
         answers,
         verdicts,
@@ -187,16 +187,16 @@ def _side_by_side(measurements: Sequence[FinishedRun], names: Labels, places: Se
     )
 
 
-def _main_figures(runs: Sequence[FinishedRun], declarations: Sequence[MetricSpec]) -> Iterator[str]:
-    """Yield the names of the figures compared by question that at least two of the runs have."""
-    for figure in declarations:
-        names = [matching for run in runs if figure.of_question and (matching := figure.standing(run.question_metrics))]
+def _main_metrics(runs: Sequence[FinishedRun], declarations: Sequence[MetricSpec]) -> Iterator[str]:
+    """Yield the names of the metrics compared by question that at least two of the runs have."""
+    for spec in declarations:
+        names = [matching for run in runs if spec.of_question and (matching := spec.standing(run.question_metrics))]
         common = [name for name in names[0] if all(name in each for each in names)] if len(names) > 1 else []
         yield from common[:1]
 
 
-def _values(figure: str, run: FinishedRun) -> Floats | None:
-    return run.values(figure) if figure in run.question_metrics else None
+def _values(metric: str, run: FinishedRun) -> Floats | None:
+    return run.values(metric) if metric in run.question_metrics else None
 
 
 def _range(values: Floats) -> Floats:

@@ -56,7 +56,7 @@ def excerpt(value: object) -> str:
 
 
 def number(value: float, form: str = ".3f") -> str:
-    """Format a figure; an infinite one, a breaking temperature beyond the grid, is "unbroken".
+    """Format a metric; an infinite one, a breaking temperature beyond the grid, is "unbroken".
 
     A number is rounded once, from all its digits. Halves are rounded away from zero, as ``toFixed`` does in a page;
     Python's ``format`` would give 0.062 for 0.0625. A value that rounds to zero has no sign.

@@ -252,7 +252,7 @@ def certainty_when_guessing(categories: int, raters: int) -> Certainty:
 
     Examples
     --------
-    >>> [round(figure, 3) for figure in certainty_when_guessing(2, 2)]  # two raters agree in half of all cases
+    >>> [round(value, 3) for value in certainty_when_guessing(2, 2)]  # two raters agree in half of all cases
     [0.5, 0.5]
     """
     if not all(isinstance(number, int) and number >= 1 for number in (categories, raters)):

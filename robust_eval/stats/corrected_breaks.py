@@ -117,7 +117,7 @@ def corrected_breaks(grid: LabelledGrid, times: Floats | None = None) -> Floats:
 
 
 def break_intervals(
-    figures: Callable[[Floats, NDArray[np.intp]], Sequence[float]],
+    statistics: Callable[[Floats, NDArray[np.intp]], Sequence[float]],
     grid: LabelledGrid,
     groups: Sequence[str] | None = None,
     seed: int = 0,
@@ -127,7 +127,7 @@ def break_intervals(
 ) -> list[Estimate]:
     """Return metrics of corrected breaking temperatures with 95 % intervals that cover questions, trials and labels.
 
-    ``figures`` turns breaking temperatures (m,) of the questions with these numbers (m,) into figures. Each resample
+    ``statistics`` turns breaking temperatures (m,) of the questions with these numbers (m,) into numbers. Each resample
     draws questions (or their ``groups``) with their labels and, with ``resample_trials``, from each question its
     trials; enumerated answers are not resampled. Trials are whole ones if ``trials`` (n, T, k) are given (1 right, 0
     wrong, NaN without a verdict), because one may be alike at all temperatures. Trials that are drawn twice over
@@ -154,8 +154,8 @@ def break_intervals(
         elif resample_trials:
             number = np.rint(number)
             hits = generator.binomial(number.astype(int), np.clip(shares[chosen], 0, 1)).astype(float)
-        samples.append(figures(corrected_breaks(grid._replace(right=hits, replies=number), times), chosen))
-    values = figures(corrected_breaks(grid), np.arange(len(right)))
+        samples.append(statistics(corrected_breaks(grid._replace(right=hits, replies=number), times), chosen))
+    values = statistics(corrected_breaks(grid), np.arange(len(right)))
     return [
         _interval(float(value), column[~np.isnan(column)])
         for value, column in zip(values, np.array(samples, dtype=float).T, strict=True)

@@ -106,7 +106,7 @@ class Robustness(NamedTuple):
 
 
 def robustness(correct: ArrayLike, ensemble_correct: ArrayLike) -> Robustness:
-    """Return the five figures, each a mean over the questions for which it is defined.
+    """Return the five statistics, each a mean over the questions for which it is defined.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ def robustness(correct: ArrayLike, ensemble_correct: ArrayLike) -> Robustness:
 
     Returns
     -------
-    Figures in [0, 1], NaN where no question has them. Worst, best and difficulty are taken over the raters that a
+    Values in [0, 1], NaN where no question has them. Worst, best and difficulty are taken over the raters that a
     question has.
 
     Raises

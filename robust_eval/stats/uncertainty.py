@@ -103,11 +103,11 @@ def risk_coverage(uncertainty: ArrayLike, correct: ArrayLike) -> RiskCoverage:
     return RiskCoverage(number / max(len(number), 1), risk, float(risk.mean()) if len(risk) else math.nan)
 
 
-class JointFigure(NamedTuple):
-    """A figure of all answers together, and the value of each question for tests over questions.
+class JointMetric(NamedTuple):
+    """A metric of all answers together, and the value of each question for tests over questions.
 
-    ``by_question`` (n,) is the figure plus n times its derivative by the weight of the question: the mean over
-    questions is the figure, and the variance of the mean is that of the figure. NaN where a question was left out.
+    ``by_question`` (n,) is the metric plus n times its derivative by the weight of the question: the mean over
+    questions is the metric, and the variance of the mean is that of the metric. NaN where a question was left out.
     """
 
     estimate: Estimate
@@ -119,14 +119,14 @@ class ErrorRanking(NamedTuple):
     errors that the :data:`LEAST_SURE` answers hold.
     """
 
-    auroc: JointFigure
-    prr: JointFigure
-    aurc: JointFigure
-    caught: JointFigure
+    auroc: JointMetric
+    prr: JointMetric
+    aurc: JointMetric
+    caught: JointMetric
 
 
 def error_ranking(uncertainty: ArrayLike, correct: ArrayLike, groups: ArrayLike | None = None) -> ErrorRanking:
-    """Return the figures of an uncertainty with their intervals over questions, or over ``groups`` (n,) of them.
+    """Return the metrics of an uncertainty with their intervals over questions, or over ``groups`` (n,) of them.
 
     Student's interval with the standard error of the infinitesimal jackknife over the units, on a scale without bounds:
     −ln (1 − p) of PRR, ln p / (1 − p) of the others. There is none at the ends of these scales. The degrees of freedom
@@ -140,23 +140,23 @@ def error_ranking(uncertainty: ArrayLike, correct: ArrayLike, groups: ArrayLike 
 
     Examples
     --------
-    >>> figure = error_ranking([0.1, 0.2, 0.2, 0.9], [1, 1, 0, 0]).auroc
-    >>> figure.estimate.value, figure.by_question.round(3).tolist()
+    >>> metric = error_ranking([0.1, 0.2, 0.2, 0.9], [1, 1, 0, 0]).auroc
+    >>> metric.estimate.value, metric.by_question.round(3).tolist()
     (0.875, [1.125, 0.625, 0.625, 1.125])
     """
     data = _ordered(uncertainty, correct)
     n, wrong = len(data.wrong), data.wrong
     if not n:
-        undefined = JointFigure(UNDEFINED, np.full(len(data.defined), np.nan))
+        undefined = JointMetric(UNDEFINED, np.full(len(data.defined), np.nan))
         return ErrorRanking(undefined, undefined, undefined, undefined)
     labels = None if groups is None else np.asarray(groups)[data.defined]
 
-    def joint(value: float, slopes: Floats, scale: "_Unbounded") -> JointFigure:
-        """Return a figure by its derivatives (n,) by the weights of the questions."""
+    def joint(value: float, slopes: Floats, scale: "_Unbounded") -> JointMetric:
+        """Return a metric by its derivatives (n,) by the weights of the questions."""
         by_question = np.full(len(data.defined), np.nan)
         by_question[data.defined] = value + n * (slopes - slopes.mean())
         _, error = units_and_error(by_question[data.defined], labels)
-        return JointFigure(_interval(value, fewest - 1, error, scale), by_question)
+        return JointMetric(_interval(value, fewest - 1, error, scale), by_question)
 
     fewest = min(
         independent(int(each.sum()), labels if labels is None else labels[each]) for each in (wrong == 1, wrong == 0)
@@ -166,7 +166,7 @@ def error_ranking(uncertainty: ArrayLike, correct: ArrayLike, groups: ArrayLike 
     area, of_area = _area(data)
     aurc = joint(area, of_area, _SHARE)
     if not errors or not right:
-        undefined = JointFigure(UNDEFINED, np.full(len(data.defined), np.nan))
+        undefined = JointMetric(UNDEFINED, np.full(len(data.defined), np.nan))
         return ErrorRanking(undefined, undefined, aurc, undefined)
     value = _auroc(data)
     less_certain = errors - data.wrong_before - data.wrong_in / 2

@@ -51,10 +51,10 @@ class Run:
     def model(self, name: str, identity: Mapping[str, object]) -> None:
         """Record the evaluated model, which runs with the same identity share. The scores that follow are its own."""
 
-    def scores(self, scores: Sequence[Score], figures: Mapping[str, float]) -> None:
-        """Record the headline metrics with their intervals, and other flat figures.
+    def scores(self, scores: Sequence[Score], metrics: Mapping[str, float]) -> None:
+        """Record the headline metrics with their intervals, and other flat metrics.
 
-        Of a curve, the values at headline temperatures are figures. The whole curve is under ``curve/``, by step.
+        Of a curve, the values at headline temperatures are metrics. The whole curve is under ``curve/``, by step.
         """
 
     def best_of_sweep(self, specs: Sequence[MetricSpec]) -> None:

@@ -132,11 +132,11 @@ class MlflowRun(Run):
 
         self._write(write)
 
-    def scores(self, scores: Sequence[Score], figures: Mapping[str, float]) -> None:
+    def scores(self, scores: Sequence[Score], metrics: Mapping[str, float]) -> None:
         from mlflow.entities import Metric
 
         now = int(time.time() * 1000)
-        points = metric_points(scores, figures)
+        points = metric_points(scores, metrics)
         measured = self._measured if "model_id" in self._measured else {}
         self._batches(
             metrics=[Metric(name, value, now, step, run_id=self.run_id, **measured) for name, value, step in points]
@@ -157,10 +157,10 @@ class MlflowRun(Run):
                 [self._experiment_id], of_sweep, max_results=MOST_JOBS, order_by=["attributes.start_time"]
             )
             of_jobs = {f"{job.info.run_name} ({job.info.run_id})": job.data.metrics for job in jobs}
-            figures, best = best_and_range(of_jobs, specs)
+            values, best = best_and_range(of_jobs, specs)
             sweep = MlflowRun(self._client, self._sweep)
             now = int(time.time() * 1000)
-            sweep._batches(metrics=[Metric(name, value, now, step) for name, value, step in figures])
+            sweep._batches(metrics=[Metric(name, value, now, step) for name, value, step in values])
             sweep.tags(best)
         except (MlflowException, OSError) as problem:
             log.warning("tracking: the best values of the sweep are not recorded: %s", first_line(problem))
@@ -229,17 +229,17 @@ class Point(NamedTuple):
     step: int = 0
 
 
-def metric_points(scores: Sequence[Score], figures: Mapping[str, float]) -> list[Point]:
-    """Return the defined points of the headline figures, with their intervals, of other flat figures, and of the
+def metric_points(scores: Sequence[Score], metrics: Mapping[str, float]) -> list[Point]:
+    """Return the defined points of the headline metrics, with their intervals, of other flat metrics, and of the
     curves, each under ``curve/`` by its steps.
     """
     flat: dict[str, float] = {}
     for score in scores:
-        for name, estimate in score.headline().figures().items():
+        for name, estimate in score.headline().metrics().items():
             if _is_metric(score, name):
                 bounds = {} if math.isnan(estimate.low) else {"low": estimate.low, "high": estimate.high}
                 flat |= {name: estimate.value, **{f"{name}.{end}": bound for end, bound in bounds.items()}}
-    points = [Point(name, value) for name, value in (flat | dict(figures)).items()]
+    points = [Point(name, value) for name, value in (flat | dict(metrics)).items()]
     for score in scores:
         for curve_name in (name for name in score.curves if _is_metric(score, name)):
             curve = score.curves[curve_name]
@@ -300,11 +300,11 @@ def integer_steps(temperatures: Sequence[float]) -> tuple[str, list[int]]:
 
 
 def _is_metric(score: Score, name: str) -> bool:
-    """Return True if a figure is a headline figure, or its metric declares none."""
+    """Return True if a metric is a headline metric, or its class declares none."""
     about = score.about(name)
     return not score.declared if about is None else _is_headline(about)
 
 
 def _is_headline(about: MetricSpec) -> bool:
-    """Return True if a figure is a headline, primary or short one."""
+    """Return True if a metric is a headline, primary or short one."""
     return bool(about.shown == HEADLINE or about.primary or about.short)

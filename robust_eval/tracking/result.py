@@ -19,7 +19,7 @@ from robust_eval.metric.score import Score, reply_weights
 from robust_eval.question import Question
 from robust_eval.rewriter.base import FATES, Rewritten
 from robust_eval.runtime.process import Stopwatch
-from robust_eval.tracking.run_folder import FIGURES, SUMMARY
+from robust_eval.tracking.run_folder import METRICS, SUMMARY
 
 MIN_REPEATED_TEMPERATURE = 1.0
 """Minimum temperature at which equal replies are remarkable; below, a model may be that certain."""
@@ -152,17 +152,17 @@ class Result:
         return by_question(self.asked, self.kept, self.scores)
 
     def summary(self) -> dict[str, float | None]:
-        """Return every figure of the run under its MLflow name; None if undefined or infinite."""
-        figures = self.counts()
+        """Return every metric of the run under its MLflow name; None if undefined or infinite."""
+        metrics = self.counts()
         for score in self.scores.values():
-            figures |= score.flat()
-        return {name: value if math.isfinite(value) else None for name, value in figures.items()}
+            metrics |= score.flat()
+        return {name: value if math.isfinite(value) else None for name, value in metrics.items()}
 
 
 def by_question(questions: Sequence[Question], selected: Sequence[Question], scores: Mapping[str, Score]) -> pa.Table:
-    """Return a row for each question: its properties, its selection, and its value of each figure that is a mean.
+    """Return a row for each question: its properties, its selection, and its value of each metric that is a mean.
 
-    The columns of the figures have their MLflow names; missing values are NaN. Their field metadata hold the possible
+    The columns of the metrics have their MLflow names; missing values are NaN. Their field metadata hold the possible
     values, if known (:func:`robust_eval.metric.metric_spec.with_limits`).
     """
     chosen = {question.id for question in selected}
@@ -251,7 +251,7 @@ def _longest(repeated: set[str], question_ids: Sequence[str]) -> int:
 
 
 def write_summary(result: Result, folder: Path) -> None:
-    """Write the summary as flat JSON, and the specs of its figures."""
-    declared = [figure for score in result.scores.values() for figure in score.declared]
-    for name, content in ((FIGURES, as_json(declared)), (SUMMARY, result.summary())):
+    """Write the summary as flat JSON, and the specs of its metrics."""
+    declared = [spec for score in result.scores.values() for spec in score.declared]
+    for name, content in ((METRICS, as_json(declared)), (SUMMARY, result.summary())):
         (folder / name).write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

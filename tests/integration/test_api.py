@@ -66,7 +66,7 @@ def paris(asked: list[list[str]]) -> Callable[[list[str]], list[str]]:
 
 def figures(run: Evaluation) -> dict[str, float]:
     """All but how long it took and what was found in the store."""
-    values = run.figures.set_index("name")["value"]
+    values = run.metrics.set_index("name")["value"]
     return {str(name): value for name, value in values.items() if not str(name).startswith(("seconds.", "prompts."))}
 
 
@@ -90,8 +90,8 @@ def test_a_run_gives_the_figures_of_the_command_to_the_last_bit_and_a_second_cal
     np.testing.assert_equal(figures(first), of_command)
     np.testing.assert_equal(figures(second), of_command)
     assert json.loads((second.folder / "summary.json").read_text())["prompts.asked"] == 0
-    ends = first.figures.set_index("name")
-    for name in first.figures["name"]:
+    ends = first.metrics.set_index("name")
+    for name in first.metrics["name"]:
         for column, end in (("low", ".low"), ("high", ".high")):
             expected = written.get(f"{name}{end}")
             assert ends.loc[name, column] == expected or (np.isnan(ends.loc[name, column]) and expected is None)
@@ -108,7 +108,7 @@ def test_a_run_gives_the_figures_of_the_command_to_the_last_bit_and_a_second_cal
 
 def test_a_function_is_a_model_and_a_table_is_a_data_set(paris: Callable, asked: list[list[str]]):
     run = robust_eval.run(model=paris, dataset=QUESTIONS, **QUICK)
-    errors = run.figures.set_index("name").loc["certainty.error_rate.t0.7"]
+    errors = run.metrics.set_index("name").loc["certainty.error_rate.t0.7"]
     assert (errors["value"], errors["n"]) == (0.5, 2)
     assert run.questions["certainty.error_rate.t0.7"].tolist() == [0, 1]
     assert set(run.answers["text"]) == {"Paris"}
@@ -268,7 +268,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> list[Evaluation]:
 def test_a_finished_run_is_read_from_its_folder(two: list[Evaluation]):
     run, _ = two
     again = robust_eval.load(str(run.folder))
-    pd.testing.assert_frame_equal(again.figures, run.figures)
+    pd.testing.assert_frame_equal(again.metrics, run.metrics)
     assert repr(again) == repr(run)
 
 
@@ -333,7 +333,7 @@ ANSWERS = [
 @pytest.mark.parametrize("table", [list, pd.DataFrame], ids=["mappings", "DataFrame"])
 def test_answers_of_ones_own_are_scored(table: Callable):
     run = robust_eval.score(table(ANSWERS), table(QUESTIONS), metrics=["certainty"], model="mine", tracking="none")
-    values = run.figures.set_index("name")["value"]
+    values = run.metrics.set_index("name")["value"]
     assert values["certainty.error_rate.t0.7"] == 0.25
     # (3/4, 1/4) twice: "Rome" and "Roma" are one accepted answer's aliases, and three texts of which two are equal
     one = -(0.75 * np.log(0.75) + 0.25 * np.log(0.25))
@@ -527,7 +527,7 @@ def test_bad_input_raises_one_sentence_and_the_process_goes_on(case: str, tmp_pa
     assert case in BEGUN or not list(Path("mlruns").glob("runs/*/*"))
     if case in BEGUN:
         run = robust_eval.run(model=_town, dataset=QUESTIONS, **QUICK)
-        assert run.figures.set_index("name").loc["certainty.error_rate.t0.7", "value"] == 0.5
+        assert run.metrics.set_index("name").loc["certainty.error_rate.t0.7", "value"] == 0.5
 
 
 def test_an_error_that_nobody_catches_prints_nothing_that_a_terminal_acts_on():

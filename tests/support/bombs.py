@@ -38,7 +38,7 @@ def run_folder(folder: Path, **files: Callable[[Path], object]) -> Path:
     folder.mkdir()
     (folder / "config.yaml").write_text(yaml.safe_dump(_CONFIG))
     (folder / "summary.json").write_text("{}")
-    (folder / "figures.json").write_text("[]")
+    (folder / "metrics.json").write_text("[]")
     (folder / "loaded.json").write_text("{}")
     table(folder / "questions.parquet", _QUESTION)
     table(folder / "graded.parquet", _ANSWER)

@@ -11,7 +11,7 @@ import yaml
 from robust_eval.answer import GREEDY, SAMPLER
 from robust_eval.gate.measured_run import MeasuredRun, read_measured
 from robust_eval.metric.metric_spec import as_json
-from robust_eval.runs.finished_runs import KNOWN_FIGURES
+from robust_eval.runs.finished_runs import KNOWN_SPECS
 
 TEMPERATURES = (0.2, 0.6, 1.0, 1.4)
 TRIALS = 10
@@ -54,7 +54,7 @@ def gated_run(
     else:
         del figures["frs.d1"]
     pq.write_table(pa.table(described | figures), folder / "questions.parquet")
-    (folder / "figures.json").write_text(json.dumps(as_json(KNOWN_FIGURES)))
+    (folder / "metrics.json").write_text(json.dumps(as_json(KNOWN_SPECS)))
     (folder / "loaded.json").write_text("{}")
     own: dict[str, object] = {"model": {"name": "m"}, "dataset": {"name": "facts"}, "seed": 0}
     own["sampler"] = {"temperature_sweep": {"trials": TRIALS, "selection": "exact_match"}}

@@ -95,11 +95,11 @@ def _above_zero(value: Any) -> bool:
 
 
 ENDS = ("", "_low", "_high")
-"""Suffixes of the name of a figure: of its value, and of the ends of its interval."""
+"""Suffixes of the name of a metric: of its value, and of the ends of its interval."""
 
 
 class QuestionValue(NamedTuple):
-    """A figure of one question, which lm-eval keeps in its samples as a list."""
+    """A metric of one question, which lm-eval keeps in its samples as a list."""
 
     value: float | None
     """None where it is undefined."""
@@ -109,9 +109,9 @@ class QuestionValue(NamedTuple):
     """The highest value that is possible; the lowest is 0."""
 
 
-def aggregations(figure: str) -> dict[str, Callable[[Sequence[QuestionValue]], float]]:
-    """Return lm-eval's aggregations of a figure: its mean over questions, and the ends of the interval."""
-    return {f"{figure}{end}": partial(_part, place) for place, end in enumerate(ENDS)}
+def aggregations(metric: str) -> dict[str, Callable[[Sequence[QuestionValue]], float]]:
+    """Return lm-eval's aggregations of a metric: its mean over questions, and the ends of the interval."""
+    return {f"{metric}{end}": partial(_part, place) for place, end in enumerate(ENDS)}
 
 
 def _part(place: int, values_of_questions: Sequence[QuestionValue]) -> float:
@@ -131,7 +131,7 @@ class DocumentRequest(NamedTuple):
 
 
 class RepeatedQuestions(Task):  # type: ignore[misc]  # lm-eval is not typed
-    """Repeated questions; a subclass has the temperatures and the figures.
+    """Repeated questions; a subclass has the temperatures and the metrics.
 
     ``config`` is that of lm-eval, whose metadata hold :class:`Options` under ``robust_eval``; from Python these are
     keyword arguments. UserError for wrong options, and for data that cannot be read.
@@ -167,12 +167,12 @@ class RepeatedQuestions(Task):  # type: ignore[misc]  # lm-eval is not typed
         """Return the number of replies at each temperature, ascending."""
         raise NotImplementedError
 
-    def figures(self) -> dict[str, bool]:
-        """Return the names of the figures, each with True if more is better."""
+    def metrics(self) -> dict[str, bool]:
+        """Return the names of the metrics, each with True if more is better."""
         raise NotImplementedError
 
     def values(self, question: Question, graded: pa.Table) -> dict[str, tuple[float, float]]:
-        """Return the value of each figure for a question, and the highest possible value."""
+        """Return the value of each metric for a question, and the highest possible value."""
         raise NotImplementedError
 
     def get_config(self, key: str) -> Any:
@@ -273,7 +273,7 @@ class RepeatedQuestions(Task):  # type: ignore[misc]  # lm-eval is not typed
         }
 
     def aggregation(self) -> dict[str, Callable[[Sequence[QuestionValue]], float]]:
-        """Return the aggregations of all figures; warn if all repeats are the same."""
+        """Return the aggregations of all metrics; warn if all repeats are the same."""
         if self._repeated and not self._varied:
             log.warning(
                 "%s: at each temperature all replies to a question are the same. lm-eval sends a server the same seed "
@@ -281,11 +281,11 @@ class RepeatedQuestions(Task):  # type: ignore[misc]  # lm-eval is not typed
                 self._config.task,
             )
             self._varied = True  # said once
-        return {name: part for figure in self.figures() for name, part in aggregations(figure).items()}
+        return {name: part for metric in self.metrics() for name, part in aggregations(metric).items()}
 
     def higher_is_better(self) -> dict[str, bool]:
-        """Return True if more of a figure is better."""
-        return {f"{figure}{end}": better for figure, better in self.figures().items() for end in ENDS}
+        """Return True if more of a metric is better."""
+        return {f"{metric}{end}": better for metric, better in self.metrics().items() for end in ENDS}
 
     def _requests(self) -> list[DocumentRequest]:
         """Return one request for each temperature, or for each trial if trials have seeds."""
@@ -315,7 +315,7 @@ class FactualRobustnessTask(RepeatedQuestions):
         """See RepeatedQuestions: ten trials as in the paper."""
         return {0.0: 1, **dict.fromkeys(self.options.temperatures, self.options.trials or 10)}
 
-    def figures(self) -> dict[str, bool]:
+    def metrics(self) -> dict[str, bool]:
         """Share of known facts; of these the mean temperature at which they break, and the share that holds up to each
         temperature, and to the last.
         """
@@ -331,8 +331,8 @@ class FactualRobustnessTask(RepeatedQuestions):
             breaks = math.nan
         holds = {_firm_at(t): (_holds(breaks, t), 1.0) for t in self._below}
         broken = math.nan if math.isinf(breaks) else breaks
-        figures = {"known": (is_known, 1.0), "breaking_temperature": (broken, levels[-1])}
-        return figures | {"firmness": (_holds(breaks, levels[-1]), 1.0)} | holds
+        metrics = {"known": (is_known, 1.0), "breaking_temperature": (broken, levels[-1])}
+        return metrics | {"firmness": (_holds(breaks, levels[-1]), 1.0)} | holds
 
     @property
     def _below(self) -> Sequence[float]:
@@ -352,7 +352,7 @@ class AnswerCertaintyTask(RepeatedQuestions):
             raise UserError(f"trials must be 2 or more, not {trials}: certainty is measured by repeated answers")
         return {float(self.options.temperature): trials}
 
-    def figures(self) -> dict[str, bool]:
+    def metrics(self) -> dict[str, bool]:
         """Mean entropy (nats) of the answers to a question, and the mean error rate."""
         return {"answer_entropy": False, "error_rate": False}
 

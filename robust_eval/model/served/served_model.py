@@ -299,7 +299,7 @@ class ServedModel(LanguageModel):
         return self.capabilities(1.0)
 
     def description(self) -> dict[str, Any]:
-        """Return the address, the capabilities, and the figures of the rate limiter."""
+        """Return the address, the capabilities, and the counts of the rate limiter."""
         can = {} if self._capabilities is None else asdict(self._capabilities)
         return {
             "name": self.settings.name,

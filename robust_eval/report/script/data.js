@@ -1,4 +1,4 @@
-// The questions, their texts and figures, as the page holds them.
+// The questions, their texts and metrics, as the page holds them.
 // A row is a question of the index. Those in `rows` are shown in full; of the others the index knows all that is here.
 const [index, data] = await Promise.all(["question-index", "question-data"].map(async (id) => JSON.parse(await inflated(id))));
 const rows = index.shown;

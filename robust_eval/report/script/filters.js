@@ -1,11 +1,11 @@
 // Which questions are listed: those that a search, a word, a kind and a breaking temperature leave.
 const state = { sort: null, descending: false, search: "", filters: {}, kinds: new Set(), broken: null, chosen: null, limit: PAGE, opened: new Set() };
 
-const figureNamed = (name) => numbers.find((column) => column.name === name);
-const breaking = figureNamed("breaking");
+const metricNamed = (name) => numbers.find((column) => column.name === name);
+const breaking = metricNamed("breaking");
 const divided = [
-  [figureNamed("agreement.certainty"), (value) => value < 1],
-  [figureNamed("certainty.entropy"), (value) => value > 0],
+  [metricNamed("agreement.certainty"), (value) => value < 1],
+  [metricNamed("certainty.entropy"), (value) => value > 0],
 ].filter(([column]) => column);
 const replies = (row) => Object.values(detailed[row]?.samplers ?? {});
 

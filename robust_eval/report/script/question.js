@@ -56,7 +56,7 @@ const asJson = (row) => ({
   settings: data.settings,
   question: index.texts[row],
   ...Object.fromEntries(Object.entries(words).map(([name, values]) => [name, values[row]])),
-  figures: Object.fromEntries(numbers.map((column) => [column.name, Number.isNaN(column.numbers[row]) ? null : column.numbers[row]])),
+  metrics: Object.fromEntries(numbers.map((column) => [column.name, Number.isNaN(column.numbers[row]) ? null : column.numbers[row]])),
 });
 const linkTo = (row) => `${location.href.split("#")[0]}#${new URLSearchParams({ q: index.ids[row] })}`;
 
@@ -80,7 +80,7 @@ function copied(label, text) {
 function makeBareDetail(row) {
   const facts = [["id", quoted(index.ids[row])], ...Object.keys(words).map((name) => [name, words[name][row] || "none"])];
   if (numbers.length) facts.push([numbers[0].label, shownNumber(numbers[0], row), numbers[0].about]);
-  const rest = ["Its answers and other figures are not in this page. They are in graded.parquet and questions.parquet, in the rows whose question_id is ", quoted(index.ids[row]), "."];
+  const rest = ["Its answers and other metrics are not in this page. They are in graded.parquet and questions.parquet, in the rows whose question_id is ", quoted(index.ids[row]), "."];
   return element("div", { class: "detail" }, listOf(facts), element("p", {}, ...rest));
 }
 

@@ -47,7 +47,7 @@ def test_a_long_benchmark_is_loaded_and_reads_its_arguments(
 def test_a_benchmark_runs_quickly_and_gives_what_it_prints(benchmark: Path, shell: Shell, tmp_path: Path):
     if benchmark.stem in NEEDS_CHROMIUM and not shutil.which("chromium"):
         pytest.skip("there is no Chromium")
-    file = tmp_path / "figures.json"
+    file = tmp_path / "metrics.json"
     done = shell.python([str(benchmark), "--quick", "--json", str(file)], figures=False)
     assert done.returncode == 0, done.stderr
     written = json.loads(file.read_text(), parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
@@ -60,7 +60,7 @@ def test_a_benchmark_runs_quickly_and_gives_what_it_prints(benchmark: Path, shel
 
 
 def test_a_figure_that_is_undefined_is_written_as_a_word_and_one_that_is_infinite_refused(tmp_path: Path):
-    file = tmp_path / "figures.json"
+    file = tmp_path / "metrics.json"
     write_figures(file, {"one": 1.5, "none": math.nan, "text": "here"})
     written = json.loads(file.read_text())
     figures = {name: value for name, value in written.items() if not name.startswith("origin.")}

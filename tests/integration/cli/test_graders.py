@@ -49,13 +49,13 @@ def test_a_run_that_was_labelled_is_compared_with_every_grader_and_a_judge(
             "store=none",
             f"paths.mlruns={tmp_path / 'mlruns'}",
         ]
-        words = [str(run), *asked, "--json", str(tmp_path / "figures.json"), "--show", "3"]
+        words = [str(run), *asked, "--json", str(tmp_path / "metrics.json"), "--show", "3"]
         monkeypatch.setattr(sys, "argv", ["graders", *words])
         command.main()
 
     graded = pq.read_table(run / "graded.parquet").to_pandas()
     same = graded["correct"].astype(bool) == (graded["text"].map(truth) == "right")
-    figures = json.loads((tmp_path / "figures.json").read_text())
+    figures = json.loads((tmp_path / "metrics.json").read_text())
     assert figures["the run's own: accuracy"] == pytest.approx(same.mean(), abs=1e-12)
     assert figures["the run's own: replies"] == len(graded) == 520
     assert (figures["judge: accuracy"], figures["judge: kappa"], figures["judge: F1"]) == (1, 1, 1)

@@ -149,7 +149,7 @@ from robust_eval.report import figures
 figures.CATALOGUE = []  # the command has drawn them
 run = robust_eval.run(["tracking=none", *{FEW}])
 print(schema.__file__, groups.CONF)
-print(int(run.figures.set_index("name").loc["prompts.asked", "value"]), run.folder)
+print(int(run.metrics.set_index("name").loc["prompts.asked", "value"]), run.folder)
 """
     ran = command("-c", program, program="python")
     assert ran.returncode == 0, ran.stderr

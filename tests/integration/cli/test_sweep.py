@@ -140,7 +140,7 @@ def test_the_jobs_of_a_sweep_are_named_after_what_differs(models: list[Path], sw
         assert f"{name}: 6 of 6 questions kept; mean FRS, d = " in output
     jobs = re.findall(r"^\[[^]]+\]\[HYDRA\] #(\d) : ", output, re.MULTILINE)
     assert jobs == ["0", "1", "2", "3"]
-    assert "figure" not in output  # the table of a single run
+    assert not re.search(r"\bmetric\b\W+value", output)  # the table of a single run
 
 
 def test_the_parent_of_a_sweep_has_its_comparison(models: list[Path], swept: tuple[Path, Path, str]):
@@ -155,7 +155,7 @@ def test_the_parent_of_a_sweep_has_its_comparison(models: list[Path], swept: tup
     assert all((tracked / file).read_bytes() == (folder / file).read_bytes() for file in files)
     assert f"comparison: {folder / 'comparison.html'}" in output
     runs = pq.read_table(folder / "runs.parquet").to_pylist()
-    shown = {(row["run"], row["figure"]): row["value"] for row in runs}
+    shown = {(row["run"], row["metric"]): row["value"] for row in runs}
     for child in children:
         model, d = child.data.params["model.path"], child.data.params["metric.frs.d"]
         for figure in ("frs", "frs.entropy.mean", "frs.unbroken_share", "accuracy.greedy"):

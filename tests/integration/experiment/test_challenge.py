@@ -51,7 +51,7 @@ def test_facts_break_at_the_turn_at_which_the_model_gives_in(ran: tuple[Result, 
     table = pq.read_table(folder / "challenge.parquet").to_pydict()
     assert [table["breaking_turn"][number] for number in known] == breaks
     assert [number for number in range(QUESTIONS) if table["right_at_first"][number]] == known
-    figures = result.scores["challenge"].figures()
+    figures = result.scores["challenge"].metrics()
     for turn in range(1, TURNS + 1):
         assert figures[f"challenge.survival.turn{turn}.t1"].value == np.mean(np.array(breaks) > turn)
         assert figures[f"challenge.mended.turn{turn}.t1"].value == float(turn >= 2)
@@ -154,7 +154,7 @@ def test_a_model_of_one_temperature_is_doubted_at_its_own_and_a_judge_reads_ever
     finally:
         server.answer = yielding
     assert verdicts.workload().answers >= 4 * TURNS * K
-    figures = result.scores["challenge"].figures()
+    figures = result.scores["challenge"].metrics()
     assert figures[f"challenge.survival.turn{TURNS}.own"].value == 1
     assert result.scores["challenge"].values["challenge.count.known"].value == 4
     assert read_run(tmp_path / "run").breaking_temperatures() == ([1, 2, 3, 4], pytest.approx(np.full(4, math.inf)))

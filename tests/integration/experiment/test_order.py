@@ -59,7 +59,7 @@ def ran(server: ScriptedServer, tmp_path_factory: pytest.TempPathFactory) -> tup
 def test_a_model_that_always_says_a_is_right_at_the_first_place_alone(ran: tuple[Result, Path, list[str]]):
     result, folder, _ = ran
     assert result.prompts_asked == QUESTIONS * (1 + RATERS)  # and once at temperature 0
-    figures = result.scores["order"].figures()
+    figures = result.scores["order"].metrics()
     assert figures["order.accuracy.place1.t1"] == (1.0, *degenerate_interval(1.0, QUESTIONS, SHARE))
     assert figures["order.bias.place1.t1"] == (1.0, *degenerate_interval(1.0, QUESTIONS, (-1, 1)))
     for place in range(2, 6):
@@ -100,8 +100,8 @@ def test_what_was_asked_in_one_order_is_not_asked_again_in_another_run(
     )
     wordings = sum(min(5, len(question.rewrites)) for question in beside.kept)
     assert (beside.prompts_asked, beside.prompts_found) == (wordings, (1 + RATERS - len(FORMS)) * QUESTIONS)
-    ours = ran[0].scores["order"].figures()
-    for name, value in beside.scores["order"].figures().items():
+    ours = ran[0].scores["order"].metrics()
+    for name, value in beside.scores["order"].metrics().items():
         assert str(value) == str(ours[name]), name  # NaN as well
 
 
@@ -119,7 +119,7 @@ def test_recorded_and_exported_answers_give_the_same_figures(
     assert sample.choices == [*question.choices[1:], question.choices[0]]
     assert sample.target == ["ABCDE"[(question.correct - 1) % 5]]
     (loaded,) = robust_eval.load_answers(tmp_path / "logs")
-    again = loaded.score(["order"], tracking="none").figures.set_index("name")["value"]
+    again = loaded.score(["order"], tracking="none").metrics.set_index("name")["value"]
     (tmp_path / "recorded").mkdir()
     recorded = (
         run_experiment(

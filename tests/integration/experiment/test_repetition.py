@@ -122,8 +122,8 @@ def test_an_earlier_run_is_scored_by_uncertainty_and_reliability_without_a_reque
     again, folder = ask(*few, "metric=[certainty,uncertainty,reliability]", figures=True)
     assert first.counts()["prompts.asked"] > 0
     assert again.counts()["prompts.asked"] == 0
-    for name, estimate in first.scores["certainty"].figures().items():
-        np.testing.assert_equal(tuple(again.scores["certainty"].figures()[name]), tuple(estimate))
+    for name, estimate in first.scores["certainty"].metrics().items():
+        np.testing.assert_equal(tuple(again.scores["certainty"].metrics()[name]), tuple(estimate))
     table = pq.read_table(folder / "uncertainty.parquet")
     entropy = pq.read_table(folder / "certainty.parquet")["entropy"].to_numpy()
     assert table["answer_entropy"].to_numpy() == pytest.approx(entropy, abs=1e-9)
@@ -131,7 +131,7 @@ def test_an_earlier_run_is_scored_by_uncertainty_and_reliability_without_a_reque
     auroc = again.scores["uncertainty"].values["uncertainty.auroc.answer_entropy"].value
     assert auroc == pytest.approx(roc_auc_score(wrong, entropy.round(9)))
     error_rate = again.scores["certainty"].curves["certainty.error_rate"][0.7].value
-    figures = again.scores["reliability"].figures()
+    figures = again.scores["reliability"].metrics()
     assert figures["reliability.pass_hat.k1"].value == pytest.approx(1 - error_rate)
     assert figures["reliability.pass_at.k4"].value >= figures["reliability.pass_hat.k4"].value
     page = (folder / "report.html").read_text(encoding="utf-8")

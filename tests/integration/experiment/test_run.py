@@ -32,7 +32,7 @@ FILES = {
     "config.yaml",
     "environment.json",
     "figures",
-    "figures.json",
+    "metrics.json",
     "frs.parquet",
     "frs_accuracy.parquet",
     "frs_certainty.parquet",
@@ -42,7 +42,7 @@ FILES = {
     "report.html",
     "summary.json",
 }
-DRAWN = {"figures", "figures.json"}
+DRAWN = {"figures", "metrics.json"}
 FIGURES = {
     "accuracy_by_fact",
     "accuracy_by_temperature",
@@ -143,8 +143,8 @@ def test_a_tracked_run_shows_the_summary_in_mlflow(measure: Callable):
             round(t * 100): finite[f"{name}.t{t:g}"] for t in grid
         }
     table = json.loads(
-        client.download_artifacts(found.info.run_id, "tables/figures.json")
-        and Path(client.download_artifacts(found.info.run_id, "tables/figures.json")).read_text()
+        client.download_artifacts(found.info.run_id, "tables/metrics.json")
+        and Path(client.download_artifacts(found.info.run_id, "tables/metrics.json")).read_text()
     )
     named = {row[0]: row[2] for row in table["data"]}
     assert {name for name in named if named[name] is not None} >= {
@@ -159,7 +159,7 @@ def test_a_tracked_run_shows_the_summary_in_mlflow(measure: Callable):
         *("certainty.parquet", "mlflow_run.txt", "tables"),
     }
     assert [path.path for path in client.list_artifacts(found.info.run_id, "tables")] == [
-        "tables/figures.json",
+        "tables/metrics.json",
         "tables/questions.json",
     ]
     assert found.data.tags["mlflow.note.content"].startswith(

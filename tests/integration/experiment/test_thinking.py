@@ -61,7 +61,7 @@ def test_a_server_is_told_how_much_to_think_and_budgets_are_found_that_are_enoug
     assert all(body.get("max_tokens", body.get("max_completion_tokens")) == 400 for body in asked)
     table = pq.read_table(folder / "thinking.parquet").to_pydict()
     np.testing.assert_array_equal(table["breaking_budget"], BREAKING)
-    figures = result.scores["thinking"].figures()
+    figures = result.scores["thinking"].metrics()
     for effort in EFFORTS:
         right = np.mean([effort in RIGHT[number].split() for number in range(QUESTIONS)])
         assert figures[f"thinking.accuracy.{effort}.own"].value == right
@@ -230,7 +230,7 @@ def tiny_settings(folder: Path, data: Path) -> list[str]:
 def test_shares_of_the_variance_and_budgets_are_those_of_all_thoughts_and_answers(folder: Path, tmp_path: Path):
     lines = [*tiny_settings(folder, tmp_path), f"sampler.thinking.traces={TRACES}"]
     (tmp_path / "run").mkdir()
-    figures = run_experiment(tmp_path / "run", *lines).scores["thinking"].figures()
+    figures = run_experiment(tmp_path / "run", *lines).scores["thinking"].metrics()
     truth = [BruteForce(folder, text, 1.0) for text in ASKED]
     of_question = pq.read_table(tmp_path / "run" / "thinking.parquet").to_pydict()
     answers = [row for row in pq.read_table(tmp_path / "run" / "graded.parquet").to_pylist() if row["form"]]
@@ -277,5 +277,5 @@ def test_drawn_answers_are_stored_and_the_same_trace_is_cut_off_at_every_budget(
     assert all(cuts[2].startswith(cuts[1]) for cuts in by_trace.values())
     entries = [entry for entry in registered() if entry.name in ("accuracy_by_budget", "variance_of_questions")]
     assert len(save_entries(entries, read_findings(place), place / "drawn")) == 2
-    figures = result.scores["thinking"].figures()
+    figures = result.scores["thinking"].metrics()
     assert {"thinking.between.t0.5", "thinking.frs", "thinking.unbroken_share"} <= figures.keys()

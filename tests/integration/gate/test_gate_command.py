@@ -120,7 +120,7 @@ def test_it_runs_the_candidate_and_fails_one_that_forgot_facts_and_is_firmer_on_
     server.answer = Server(known=30, firmer=0.6)
     status, found = gated()
     assert (status, found["outcome"]) == (1, "FAIL")
-    knowledge, firmness = found["figures"]
+    knowledge, firmness = found["metrics"]
     assert (knowledge["outcome"], knowledge["n"], knowledge["difference"]) == ("FAIL", 200, -0.15)
     assert (firmness["outcome"], firmness["n"]) == ("PASS", 170)
     assert firmness["difference"] > 0.02
@@ -144,7 +144,7 @@ def test_a_candidate_that_knows_nothing_fails_on_knowledge_and_as_a_baseline_gat
     server.answer = Server(known=QUESTIONS)
     status, found = gated("dataset.limit=60")
     assert (status, found["outcome"]) == (1, "FAIL")
-    knowledge, firmness = found["figures"]
+    knowledge, firmness = found["metrics"]
     assert (knowledge["outcome"], knowledge["n"], knowledge["candidate"]) == ("FAIL", 60, 0)
     assert (firmness["outcome"], firmness["n"], firmness["candidate"]) == ("INCONCLUSIVE", 0, None)
     assert "no fact has a value in both runs" in found["reasons"][1]
@@ -154,12 +154,12 @@ def test_a_candidate_that_knows_nothing_fails_on_knowledge_and_as_a_baseline_gat
     assert not (folder / "summary.json").exists()
     status, again = gated(str(folder))
     assert status == 1
-    assert again["figures"] == found["figures"]
+    assert again["metrics"] == found["metrics"]
     (place / "out" / "verdict.json").unlink()
     assert gated("mlruns/runs/base", baseline=str(folder)) == (2, {})
     assert "has no values by question; it kept no question" in " ".join(capsys.readouterr().err.split())
     status, found = gated("mlruns/runs/base", "gate.metrics={accuracy.greedy: 0.02}", baseline=str(folder))
-    assert (status, found["outcome"], found["figures"][0]["difference"]) == (0, "PASS", 1)
+    assert (status, found["outcome"], found["metrics"][0]["difference"]) == (0, "PASS", 1)
 
 
 def test_a_candidate_that_knows_nothing_is_not_asked_for_longer_than_it_takes(gated: Gate, server: ScriptedServer):
@@ -185,15 +185,15 @@ def test_candidates_in_mlflow_get_the_verdict_and_are_found_by_their_ids(
         "gate.verdict": "FAIL",
         "gate.baseline": "mlruns/runs/base",
         "gate.accuracy.greedy": "FAIL",
-        "gate.frs.d1": found["figures"][1]["outcome"],
+        "gate.frs.d1": found["metrics"][1]["outcome"],
     }
     assert {name: value for name, value in run.data.metrics.items() if name.startswith("gate.")} == {
         f"gate.{figure['name']}.{key}": pytest.approx(figure[key])
-        for figure in found["figures"]
+        for figure in found["metrics"]
         for key in ("difference", "low", "high")
     }
     status, again = gated(run.info.run_id)
-    assert (status, again["figures"]) == (1, found["figures"])
+    assert (status, again["metrics"]) == (1, found["metrics"])
     monkeypatch.setattr("sys.argv", ["baseline", "set", "new", run.info.run_id])
     gate.baseline()
     (place / "new").mkdir()  # a folder that is no run hides no baseline
@@ -209,9 +209,9 @@ def test_candidates_in_mlflow_get_the_verdict_and_are_found_by_their_ids(
         for run in client.search_runs([run.info.experiment_id], "attributes.status = 'FAILED'")
     }
     status, found = gated(ids["NothingKeptError"])
-    assert (status, found["outcome"], found["figures"][0]["candidate"]) == (1, "FAIL", 0)
+    assert (status, found["outcome"], found["metrics"][0]["candidate"]) == (1, "FAIL", 0)
     status, found = gated(ids["OutageError"])
-    assert (status, found["outcome"], found["figures"]) == (3, "INCONCLUSIVE", [])
+    assert (status, found["outcome"], found["metrics"]) == (3, "INCONCLUSIVE", [])
     assert "has not finished (FAILED): OutageError: " in found["reasons"][0]
 
 
@@ -249,13 +249,13 @@ def test_it_ends_when_it_is_decided(gated: Gate, server: ScriptedServer):
     assert (status, found["outcome"]) == (1, "FAIL")
     assert found["asked"]["taken"] + found["asked"]["left"] == QUESTIONS
     assert found["asked"]["left"] > 100
-    assert found["figures"][0]["n"] == found["asked"]["taken"]
+    assert found["metrics"][0]["n"] == found["asked"]["taken"]
 
 
 def test_a_key_that_is_refused_leaves_it_open(gated: Gate, server: ScriptedServer):
     server.answer = Server(refuses=True)
     status, found = gated()
-    assert (status, found["outcome"], found["figures"]) == (3, "INCONCLUSIVE", [])
+    assert (status, found["outcome"], found["metrics"]) == (3, "INCONCLUSIVE", [])
     assert "no such key" in found["reasons"][0]
 
 
@@ -284,7 +284,7 @@ def test_a_grader_that_cannot_be_loaded_leaves_it_open(gated: Gate, place: Path)
     settings |= {"defaults": ["/schema/grader/cosine@grader", *defaults], "grader": grader}
     base.write_text(yaml.safe_dump(settings))
     status, found = gated("dataset.limit=5")
-    assert (status, found["outcome"], found["figures"]) == (3, "INCONCLUSIVE", [])
+    assert (status, found["outcome"], found["metrics"]) == (3, "INCONCLUSIVE", [])
     assert found["reasons"][0].startswith(f"sentence model {place / 'moved'} cannot be loaded: there is no folder")
 
 
@@ -306,7 +306,7 @@ def test_a_budget_that_is_spent_leaves_it_open(gated: Gate):
         (("gate.level=3",), "gate: level must lie between 0 and 1"),
         (("target_half_width={frs.d1: 0.1}",), "a gate accepts early_stop=true"),
         (("until=decided",), "until is now early_stop=true"),
-        (("gate.figures={frs.d1: 0.1}",), "gate.figures is now gate.metrics"),
+        (("gate.metrics={frs.d1: 0.1}",), "gate.metrics is now gate.metrics"),
         (("gate.metrics={frs.d9: 0.1}",), "gate.metrics names frs.d9, for which mlruns/runs/base has no values"),
         (("gate.metrics={frs.entropy.mean: 0.1}",), "which has no direction (more_is_better)"),
         (("mlruns/runs/base", "early_stop=true"), "is a finished run"),

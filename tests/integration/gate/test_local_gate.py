@@ -48,7 +48,7 @@ def test_it_stops_when_it_is_decided_and_says_what_that_saved(
     status, found = gated(monkeypatch, "mlruns/runs/base", "seed=1", "early_stop=true", wide)
     assert (status, found["outcome"], found["identical"]) == (0, "PASS", False)
     taken, left = found["asked"]["taken"], found["asked"]["left"]
-    assert (taken + left, found["figures"][0]["n"]) == (FACTS, taken)
+    assert (taken + left, found["metrics"][0]["n"]) == (FACTS, taken)
     assert 30 <= taken < FACTS
     saved = f"early_stop=true: {taken} of {FACTS} questions were asked; {left} were not ({left / FACTS:.0%} saved)."
     assert saved in capsys.readouterr().out

@@ -60,14 +60,14 @@ def test_the_answers_come_back_to_the_last_digit(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("robust_eval.report.figures.CATALOGUE", [])
     graded = pq.read_table(run.folder / GRADED).drop_columns(["ensemble"]).to_pandas().sort_values(PLACE)
-    ours = run.figures[~run.figures["name"].str.contains("time|seconds")].set_index("name")[["value", "low", "high"]]
+    ours = run.metrics[~run.metrics["name"].str.contains("time|seconds")].set_index("name")[["value", "low", "high"]]
     for to in ("inspect", "every-eval-ever"):
         folders = {file.parent for file in (exported / to).rglob("*") if file.is_file()}
         (loaded,) = robust_eval.load_answers(*folders)
         again = loaded.score(tracking="none")
         theirs = pq.read_table(again.folder / GRADED).drop_columns(["ensemble"]).to_pandas().sort_values(PLACE)
         pd.testing.assert_frame_equal(theirs.reset_index(drop=True), graded.reset_index(drop=True), check_like=True)
-        found = again.figures.set_index("name")[["value", "low", "high"]].loc[ours.index]
+        found = again.metrics.set_index("name")[["value", "low", "high"]].loc[ours.index]
         pd.testing.assert_frame_equal(found, ours, check_exact=True)
         assert {*again.questions["question_id"]} == {*run.questions["question_id"]}
 
@@ -78,7 +78,7 @@ def test_the_viewer_of_inspect_opens_the_log_with_our_scores_and_figures(run: ro
     assert (log.status, log.eval.model, log.eval.task) == ("success", "org/made up: =1", "facts & figures")
     assert log.results is not None
     metrics = {name: each.value for name, each in log.results.scores[0].metrics.items()}
-    figures = run.figures.set_index("name")
+    figures = run.metrics.set_index("name")
     for name in ("frs", "accuracy.greedy", "certainty.entropy.t1"):
         assert [metrics[f"{name}{end}"] for end in ("", ".low", ".high")] == list(
             figures.loc[name, ["value", "low", "high"]]
@@ -122,7 +122,7 @@ def test_the_validator_of_every_eval_ever_takes_the_record(exported: Path, every
 
 def test_tables_hold_no_formula_and_every_text(run: robust_eval.Evaluation, exported: Path):
     tables = {}
-    for name in ("answers", "questions", "figures"):
+    for name in ("answers", "questions", "metrics"):
         with open(exported / "csv" / f"{name}.csv", encoding="utf-8", newline="") as file:
             tables[name] = list(csv.DictReader(file))
     cells = [cell for rows in tables.values() for row in rows for pair in row.items() for cell in pair]
@@ -132,8 +132,8 @@ def test_tables_hold_no_formula_and_every_text(run: robust_eval.Evaluation, expo
     assert sorted(texts) == sorted(row["text"] for row in graded)
     assert {*tables["answers"][0]} >= {*PLACE, *GRADED_COLUMNS, "text"}
     assert {row["id"].removeprefix("'") for row in tables["questions"]} == {row["question_id"] for row in graded}
-    frs = run.figures.set_index("name").loc["frs.d1"]
-    (row,) = (row for row in tables["figures"] if row["name"] == "frs.d1")
+    frs = run.metrics.set_index("name").loc["frs.d1"]
+    (row,) = (row for row in tables["metrics"] if row["name"] == "frs.d1")
     assert [float(row[name]) for name in ("value", "low", "high")] == [frs["value"], frs["low"], frs["high"]]
     of_questions = [float(row["frs.d1"]) for row in tables["questions"]]
     assert math.isclose(sum(of_questions) / len(of_questions), frs["value"])

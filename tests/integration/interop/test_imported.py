@@ -57,8 +57,8 @@ def test_logs_of_inspect_give_the_figures_of_the_same_answers_to_the_last_digit(
         **{"model.prompt_style": "chat"},
         **settings,
     )
-    measured = ours.figures[~ours.figures["name"].str.contains("time|seconds")].set_index("name")
-    found = theirs.figures.set_index("name").loc[measured.index]
+    measured = ours.metrics[~ours.metrics["name"].str.contains("time|seconds")].set_index("name")
+    found = theirs.metrics.set_index("name").loc[measured.index]
     assert len(measured) > 50
     numbers = ["value", "low", "high"]
     same = (found[numbers] == measured[numbers]) | (found[numbers].isna() & measured[numbers].isna())
@@ -128,7 +128,7 @@ def test_lm_eval_repeats_are_all_kept_and_filters_are_one(lm_eval_folder: Path):
     right = [np.exp(float(each[key][0][0])) for each, key in zip(likelihoods, [1, 0, 2], strict=True)]
     whole = [sum(np.exp(float(one[0][0])) for one in each) for each in likelihoods]
     error = 1 - np.mean(np.divide(right, whole))
-    figures = run.figures.set_index("name")["value"]
+    figures = run.metrics.set_index("name")["value"]
     assert figures["certainty.error_rate.t1"] == pytest.approx(error, abs=1e-12)
 
 

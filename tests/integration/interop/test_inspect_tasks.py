@@ -38,7 +38,7 @@ def figures(log: EvalLog) -> dict[str, float]:
 def imported(folder: Path, *wanted: str) -> dict[str, list[float]]:
     """Value and ends of the figures that a run of ours has of the same log."""
     (loaded,) = robust_eval.load_answers(folder)
-    found = loaded.score(list(wanted), tracking="none").figures.set_index("name")
+    found = loaded.score(list(wanted), tracking="none").metrics.set_index("name")
     return {str(name): list(row) for name, row in zip(found.index, found[["value", "low", "high"]].values, strict=True)}
 
 

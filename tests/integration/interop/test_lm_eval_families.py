@@ -37,7 +37,7 @@ def test_the_error_rate_is_that_of_the_log_s_own_exact_scorer(logs: dict[str, Pa
     (loaded,) = robust_eval.load_answers(logs[name])
     assert loaded.ungraded == []
     run = loaded.score(["certainty"], tracking="none")
-    figures = run.figures.set_index("name")["value"]
+    figures = run.metrics.set_index("name")["value"]
     generated = "replies" in family
     ours = figures["certainty.error_rate.t0.7"] if generated else 1 - figures["accuracy.greedy"]
     theirs = own_error_rate(logs[name], family["metric"])

@@ -49,7 +49,7 @@ def imported(folder: Path, task: str) -> robust_eval.LoadedAnswers:
 def scored(answers: Any, metric: str, **settings: Any) -> Figures:
     """Value and ends of the figures that a run of ours makes of answers."""
     run = robust_eval.score(answers, [*QUIZ, UNKNOWN], [metric], tracking="none", aggregator="text", **settings)
-    table = run.figures.set_index("name")[["value", "low", "high"]]
+    table = run.metrics.set_index("name")[["value", "low", "high"]]
     return {str(name): list(row) for name, row in zip(table.index, table.values, strict=True)}
 
 
@@ -94,7 +94,7 @@ def test_certainty_is_that_by_hand_and_of_the_import(evaluated: Path):
     assert found["answer_entropy"][0] == pytest.approx(entropy, abs=1e-12)
     assert found["error_rate"][0] == pytest.approx((sum(shares) + 1) / 4, abs=1e-12)
     loaded = imported(evaluated / "chat", "robust_eval_certainty")
-    ours = loaded.score(["certainty"], tracking="none", aggregator="text").figures.set_index("name")
+    ours = loaded.score(["certainty"], tracking="none", aggregator="text").metrics.set_index("name")
     for name, figure in {"answer_entropy": "entropy", "error_rate": "error_rate"}.items():
         assert same(found[name], list(ours.loc[f"certainty.{figure}.t1", ["value", "low", "high"]]))
 

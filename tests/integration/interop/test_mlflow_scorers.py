@@ -54,7 +54,7 @@ def ours(*temperatures: float) -> robust_eval.Evaluation:
 
 
 def figure(evaluation: robust_eval.Evaluation, name: str) -> tuple[float, float, float]:
-    row = evaluation.figures.set_index("name").loc[name]
+    row = evaluation.metrics.set_index("name").loc[name]
     return row["value"], row["low"], row["high"]
 
 

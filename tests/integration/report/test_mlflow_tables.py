@@ -73,12 +73,12 @@ def test_names_are_no_more_than_text_in_a_note():
 
 def result(n, frs=None):
     questions = [Question(f"q{place}", f"{place}, <b>or</b> not?", ("yes",)) for place in range(n)]
-    score = Score(question_ids=[question.id for question in questions], declared=frs_specs.FIGURES)
+    score = Score(question_ids=[question.id for question in questions], declared=frs_specs.SPECS)
     score.add_mean("frs.d1", np.linspace(0, 1, n) if frs is None else np.asarray(frs), None)
     score.add_mean("frs.d2", np.zeros(n), None)
     score.values["frs.unbroken_share"] = Estimate(0.5, 0.25, 0.75)
     score.presentation = Presentation("Temperature", "at rising temperature.")
-    certainty = Score(question_ids=score.question_ids, declared=certainty_metric.FIGURES)
+    certainty = Score(question_ids=score.question_ids, declared=certainty_metric.SPECS)
     certainty.add_curve("certainty.entropy", np.full((n, 2), [0.5, 0.25]), [0.2, 1.0], None)
     condition = {"rewrite": 0, "temperature": 0.0, "trial": 0, "outcome": "ok", "weight": 1.0}
     baseline = answer_table({"question_id": each.id, "text": f"yes {each.id}", **condition} for each in questions)
@@ -105,7 +105,7 @@ def test_the_note_of_a_run_is_its_sentence_and_its_figures():
     page, html = rendered(run_note(result(3)))
     assert html.startswith("<ul>\n<li>2 of 3 questions were kept and asked again at rising temperature.</li>\n")
     assert [row[0] for row in page.tables[0]] == [
-        *("figure", "mean FRS, d = 1", "mean FRS, d = 2", "share of unbroken facts (each scores 1)"),
+        *("metric", "mean FRS, d = 1", "mean FRS, d = 2", "share of unbroken facts (each scores 1)"),
         *("answer entropy (nats) at t = 0.2", "answer entropy (nats) at t = 1"),
     ]
     assert page.tables[0][3] == ["share of unbroken facts (each scores 1)", "0.500", "0.250 to 0.750", ""]
@@ -127,9 +127,9 @@ def test_the_questions_of_a_run_have_their_answers_and_main_figures():
 
 def test_all_figures_of_a_run_are_in_a_table():
     run = result(2)
-    rows = {row["figure"]: row for row in run_tables(run)["figures"].to_pylist()}
+    rows = {row["metric"]: row for row in run_tables(run)["metrics"].to_pylist()}
     assert rows["frs.unbroken_share"] == {
-        "figure": "frs.unbroken_share",
+        "metric": "frs.unbroken_share",
         "label": "share of unbroken facts (each scores 1)",
         "value": 0.5,
         "low": 0.25,
@@ -159,14 +159,14 @@ def test_the_tables_of_a_comparison_hold_what_differs_most():
     tables = comparison_tables(compared)
     assert list(tables) == ["runs", "pairs", "questions_that_differ_most"]
     rows = tables["questions_that_differ_most"].to_pylist()
-    assert [(row["figure"], row["question"], row["value, small"], row["value, large"]) for row in rows] == [
+    assert [(row["metric"], row["question"], row["value, small"], row["value, large"]) for row in rows] == [
         ("kept", "c?", 1.0, 0.0),
         ("kept", "d?", 0.0, 1.0),
         ("frs.d1", "a?", 0.5, 0.25),
         ("frs.d1", "b?", 0.75, 0.5),
     ]
     assert (rows[0]["greedy answer, large"], rows[0]["verdict, large"]) == ("C by large", "wrong")
-    assert tables["runs"].num_rows == sum(len(each.figures) for each in compared.runs)
+    assert tables["runs"].num_rows == sum(len(each.metrics) for each in compared.runs)
     assert tables["pairs"].num_rows == len(compared.pairs[0].differences)
 
 

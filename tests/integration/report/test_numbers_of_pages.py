@@ -71,13 +71,13 @@ def cells(page: Page, region: str) -> list[list[str]]:
 
 def test_every_figure_is_that_of_the_summary(page: Page, report: Path):
     summary = json.loads((report.parent / "summary.json").read_text())
-    figures = from_json(json.loads((report.parent / "figures.json").read_text()))
+    figures = from_json(json.loads((report.parent / "metrics.json").read_text()))
     names: dict[str, str] = {}
     for name in summary:
         if about := spec_of(name, figures):
             names.setdefault(about.words, name)
     page.evaluate("document.querySelectorAll('details').forEach((each) => each.open = true)")
-    rows = page.locator(".figures tbody tr, [aria-label='the main figures'] tbody tr").all()
+    rows = page.locator(".figures tbody tr, [aria-label='the main metrics'] tbody tr").all()
     read = [row.locator("td").all_inner_texts() for row in rows]
     assert len(read) > 30
     for label, value, interval, questions in read:

@@ -88,7 +88,7 @@ def test_its_headline_figure_is_a_column_of_the_questions(folders: tuple[Result,
 
 
 def test_its_folder_says_what_its_figures_are(folders: tuple[Result, Path, Path]):
-    found = json.loads((folders[1] / "figures.json").read_text(encoding="utf-8"))
+    found = json.loads((folders[1] / "metrics.json").read_text(encoding="utf-8"))
     assert found[:3] == as_json([HELD, BELOW, LENGTH])
     assert from_json(found)[:3] == [HELD, BELOW, LENGTH]
 
@@ -134,7 +134,7 @@ def test_a_comparison_has_its_values_by_data_set_beside_their_companion(compared
     heading, length = "right every time below t = …", "length of the question (characters)"
     assert table.title == "Right every time below t = … by data set"
     assert (table.header, table.note) == (["measured", "below", f"{heading}, mine", length], "Read it with the length.")
-    first, second = (run.figures for run in compared.runs)
+    first, second = (run.metrics for run in compared.runs)
     assert [[cell.value for cell in row[1:]] for row in table.rows] == [
         [t, number(figures[f"held.below{t}"].value), number(figures["held.length"].value)]
         for figures in (first, second)

@@ -60,7 +60,7 @@ def test_the_figures_of_a_grader_are_counts_shares_and_an_interval():
     row = ["8", "75.0%", "40.9% to 92.9%", "0.667", "0.467", "33.3% (1 of 3)", "20.0% (1 of 5)"]
     assert agreement_row(agreement) == row
     interval = {"accuracy_low": 0.40927, "accuracy_high": 0.92852}
-    assert agreement.figures() == pytest.approx(
+    assert agreement.metrics() == pytest.approx(
         interval
         | {
             "replies": 8,
@@ -84,7 +84,7 @@ def test_replies_that_were_drawn_less_often_weigh_more():
     found = Agreement.of(people, grader, [3, 1, 1, 1])
     assert found.replies == 4
     assert found.total == pytest.approx(36 / 12)  # (Σw)² / Σw²
-    assert found.figures()["accuracy"] == pytest.approx(5 / 6)
+    assert found.metrics()["accuracy"] == pytest.approx(5 / 6)
     assert found.f1 == pytest.approx(2 * 4 / (2 * 4 + 1))
     assert found.kappa == pytest.approx(Agreement.of([True] * 4 + [False] * 2, [True] * 5 + [False]).kappa)
 
@@ -120,14 +120,14 @@ def test_graders_stand_beside_people_by_slice(monkeypatch, capsys, tmp_path):
     entries = [EVOUNA | {"model": model, "reply": reply, "human": human} for model, reply, human in replies]
     (tmp_path / "verdicts.jsonl").write_text("\n".join(map(json.dumps, entries)))
     monkeypatch.setenv("COLUMNS", "200")
-    words = [str(tmp_path / "verdicts.jsonl"), "--show", "0", "--json", str(tmp_path / "figures.json")]
+    words = [str(tmp_path / "verdicts.jsonl"), "--show", "0", "--json", str(tmp_path / "metrics.json")]
     monkeypatch.setattr(sys, "argv", ["graders", *words])
     command.main()
     table = capsys.readouterr().out.partition("Agreement with human verdicts by slice")[2]
     cells = [[cell.strip() for cell in line.strip("│").split("│")] for line in table.splitlines() if "│" in line]
     by_slice = {row[0]: (row[1], row[2], row[-1]) for row in cells[:2]}
     assert by_slice == {"NQ, fid": ("2", "100.0%", "50.0%"), "NQ, gpt4": ("2", "50.0%", "50.0%")}
-    figures = json.loads((tmp_path / "figures.json").read_text())
+    figures = json.loads((tmp_path / "metrics.json").read_text())
     assert (figures["slice NQ, fid: matching, word"], figures[f"slice NQ, fid: {BARE}"]) == (1.0, 0.5)
 
 
@@ -189,12 +189,12 @@ def test_a_file_that_cannot_be_read_or_holds_nothing_is_refused(tmp_path):
 def test_the_sample_is_read_and_shown_whole(monkeypatch, capsys, tmp_path):
     monkeypatch.setenv("COLUMNS", "200")
     sample = PROJECT / "benchmarks" / "grading_sample.jsonl"
-    monkeypatch.setattr(sys, "argv", ["graders", str(sample), "--show", "1", "--json", str(tmp_path / "figures.json")])
+    monkeypatch.setattr(sys, "argv", ["graders", str(sample), "--show", "1", "--json", str(tmp_path / "metrics.json")])
     command.main()
     shown = capsys.readouterr().out
     assert shown.startswith("67 replies, 35 of them right\n")
     graders = [*command.FREE_TEXT, "references", "letters", FIRST_LINE, BARE]
     assert [line.split(":")[0] for line in shown.splitlines() if line.endswith("differ")] == graders
     assert shown.count(": human ") == len(graders)
-    figures = json.loads((tmp_path / "figures.json").read_text())
+    figures = json.loads((tmp_path / "metrics.json").read_text())
     assert figures["letters: replies"] + figures["cosine: replies"] == 67

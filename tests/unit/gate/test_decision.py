@@ -30,7 +30,7 @@ def test_a_candidate_that_forgot_facts_and_is_firmer_on_the_rest_fails_on_knowle
     other = gated_run(tmp_path / "other", 200, known=lambda number: number >= 30, frs=lambda number: 0.75)
     found = decided(one, other)
     assert found.outcome == "FAIL"
-    knowledge, firmness = found.figures
+    knowledge, firmness = found.metrics
     assert (knowledge.outcome, knowledge.n, knowledge.difference) == ("FAIL", 200, -0.15)
     assert knowledge.p_mcnemar == pytest.approx(2 * 0.5**30)
     assert (firmness.outcome, firmness.n, firmness.baseline, firmness.candidate) == ("PASS", 170, 0.5, 0.75)
@@ -44,7 +44,7 @@ def test_identical_answers_pass_however_few_and_it_is_said(tmp_path: Path):
     assert found[0] == "PASS"
     assert found.identical
     assert found.reasons == ["The answers of both runs are identical."]
-    assert [each.outcome for each in found.figures] == ["INCONCLUSIVE"] * 2  # what five facts alone would say
+    assert [each.outcome for each in found.metrics] == ["INCONCLUSIVE"] * 2  # what five facts alone would say
     fewer = gated_run(tmp_path / "fewer", 3)  # the same answers to some of the questions alone
     assert (decided(one, fewer).outcome, decided(one, fewer).identical) == ("INCONCLUSIVE", False)
 
@@ -57,7 +57,7 @@ def test_answers_that_did_not_come_leave_it_open_whatever_the_rest_says(tmp_path
     other = gated_run(tmp_path / "candidate", 200, known=lambda number: number > 99, lost=lost["candidate"])
     found = decided(one, other)
     assert found.outcome == "INCONCLUSIVE"
-    assert found.figures[0].outcome == "FAIL"
+    assert found.metrics[0].outcome == "FAIL"
     (reason,) = found.reasons
     assert f"20% of the sampled answers of {damaged} are missing" in reason
     assert "more than gate.no_reply=0.05 allows" in reason
@@ -209,12 +209,12 @@ def test_a_candidate_that_knows_nothing_fails_on_knowledge(tmp_path: Path):
     other = gated_run(tmp_path / "other", 60, known=lambda number: False)
     assert other.kept_nothing
     found = decided(one, other)
-    assert [(each.outcome, each.n) for each in found.figures] == [("FAIL", 60), ("INCONCLUSIVE", 0)]
+    assert [(each.outcome, each.n) for each in found.metrics] == [("FAIL", 60), ("INCONCLUSIVE", 0)]
     assert found.outcome == "FAIL"
     with pytest.raises(UserError, match="for which other has no values by question; it kept no question"):
         decided(other, one)
     alone = decided(other, one, GateSettings({"accuracy.greedy": 0.02}))
-    assert (alone.outcome, alone.figures[0].difference) == ("PASS", 1)
+    assert (alone.outcome, alone.metrics[0].difference) == ("PASS", 1)
 
 
 @pytest.mark.parametrize(("measures", "label"), [("", "mine (points)"), ("memory", "memory (mine (points))")])
@@ -222,7 +222,7 @@ def test_a_figure_is_called_by_what_its_metric_says_that_it_measures(tmp_path: P
     one, other = gated_run(tmp_path / "one", 3), gated_run(tmp_path / "other", 3)
     mine = MetricSpec("frs.d{}", "mine", unit="points", more_is_better=True, construct=measures)
     one = replace(one, run=replace(one.run, declared=[mine]))
-    assert [each.label for each in decided(one, other, GateSettings({"frs.d1": 0.02})).figures] == [label]
+    assert [each.label for each in decided(one, other, GateSettings({"frs.d1": 0.02})).metrics] == [label]
 
 
 @pytest.mark.parametrize(
@@ -240,8 +240,8 @@ def test_no_fact_known_to_both_is_inconclusive_for_firmness(tmp_path: Path):
     other = gated_run(tmp_path / "other", 20, known=lambda number: number >= 10)
     found = decided(one, other)
     assert found.outcome == "INCONCLUSIVE"
-    assert found.figures[1].n == 0
-    assert math.isnan(found.figures[1].difference)
+    assert found.metrics[1].n == 0
+    assert math.isnan(found.metrics[1].difference)
     assert found.reasons[1] == "firmness (mean FRS, d = 1): no fact has a value in both runs."
 
 

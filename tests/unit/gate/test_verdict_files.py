@@ -38,8 +38,8 @@ def test_the_json_holds_the_verdict_and_every_fact_that_changed(tmp_path: Path):
     assert found["baseline"] == {"run": "one", "model": "m"}
     assert found["asked"] == {"taken": 150, "left": 50}
     assert found["settings"] == {"model.generation.top_k": ["none", "50"]}
-    assert [each["name"] for each in found["figures"]] == ["accuracy.greedy", "frs.d1"]
-    assert found["figures"][0]["difference"] == pytest.approx(-0.05)
+    assert [each["name"] for each in found["metrics"]] == ["accuracy.greedy", "frs.d1"]
+    assert found["metrics"][0]["difference"] == pytest.approx(-0.05)
     assert [fact["question_id"] for fact in found["facts"]["forgotten"]] == [f"q{number}" for number in range(30)]
     assert len(found["facts"]["found"]) == 20
 
@@ -50,7 +50,7 @@ def test_every_key_of_the_json_is_in_the_schema_of_the_docs(tmp_path: Path):
     rows = dict(re.findall(r"^\| (`[^|]+`) \| ([^|]+) \|$", page.split("| key of `verdict.json` |")[1], re.MULTILINE))
     named = {key: words for keys, words in rows.items() for key in re.findall(r"`(\w+)`", keys)}
     assert named.keys() == found.keys()
-    for key, inner in (("figures", found["figures"][0]), ("baseline", found["baseline"]), ("asked", found["asked"])):
+    for key, inner in (("metrics", found["metrics"][0]), ("baseline", found["baseline"]), ("asked", found["asked"])):
         assert set(re.findall(r"`(\w+)`", named[key])) >= inner.keys()
     fact = found["facts"]["forgotten"][0]
     assert set(re.findall(r"`(\w+)`", named["facts"])) == {*found["facts"], *fact}

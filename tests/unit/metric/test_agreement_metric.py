@@ -239,7 +239,7 @@ def test_questions_that_lack_a_rater_can_be_dropped_from_every_figure():
     assert {name: of_questions(result, name) for name in OF_QUESTIONS} == close(
         {name: [of_questions(alone, name)[0], NAN, NAN] for name in OF_QUESTIONS}
     )
-    assert {result.n(name) for name in result.figures() if ".count." not in name} == {1, None}  # None: of guessing
+    assert {result.n(name) for name in result.metrics() if ".count." not in name} == {1, None}  # None: of guessing
 
 
 def test_every_figure_knows_how_many_questions_it_rests_on():

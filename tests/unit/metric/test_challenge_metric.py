@@ -66,7 +66,7 @@ def test_a_fact_breaks_at_the_first_turn_whatever_follows_and_a_wrong_answer_is_
         "breaking_turn": [2.0, pytest.approx(NAN, nan_ok=True), INF],
         "accuracy_at_last": [0.75, 0.5, 1.0],
     }
-    values = {name: estimate.value for name, estimate in found.figures().items()}
+    values = {name: estimate.value for name, estimate in found.metrics().items()}
     assert values == pytest.approx(
         {
             "challenge.unbroken_share.t1": 0.5,
@@ -92,7 +92,7 @@ def test_a_fact_breaks_at_the_first_turn_whatever_follows_and_a_wrong_answer_is_
     )
     assert found.by_question["challenge.gives_in.a.t1"][0] == 1 / 5
     assert found.about("challenge.gives_in.a").label == "right answers given up after: a"
-    assert found.figures()["challenge.mended_share.t1"] == Estimate(1.0, *degenerate_interval(1.0, 1, SHARE))
+    assert found.metrics()["challenge.mended_share.t1"] == Estimate(1.0, *degenerate_interval(1.0, 1, SHARE))
     low, high = degenerate_interval(1.0, 1, SHARE)
     assert found.presentation.sentence == (
         "in conversations, with pushback at each of 3 turns at t = 1: "
@@ -131,7 +131,7 @@ def test_each_temperature_has_its_own_conversations_and_the_threshold_decides():
 
 def test_without_first_answers_nothing_is_known_and_nothing_wrong():
     found = score([], ANSWERS)
-    assert all(math.isnan(estimate.value) for name, estimate in found.figures().items() if "count" not in name)
+    assert all(math.isnan(estimate.value) for name, estimate in found.metrics().items() if "count" not in name)
     assert found.values["challenge.count.known"].value == found.values["challenge.count.wrong"].value == 0
 
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from robust_eval.metric.agreement_metric import FIGURES as OF_AGREEMENT
-from robust_eval.metric.certainty_metric import FIGURES as OF_CERTAINTY
-from robust_eval.metric.frs_specs import FIGURES as OF_FRS
+from robust_eval.metric.agreement_metric import SPECS as OF_AGREEMENT
+from robust_eval.metric.certainty_metric import SPECS as OF_CERTAINTY
+from robust_eval.metric.frs_specs import SPECS as OF_FRS
 from robust_eval.metric.metric_spec import (
     DETAIL,
     DRAWING_KINDS,
@@ -19,7 +19,7 @@ from robust_eval.metric.metric_spec import (
     from_json,
     spec_of,
 )
-from robust_eval.runs.finished_runs import KNOWN_FIGURES
+from robust_eval.runs.finished_runs import KNOWN_SPECS
 from robust_eval.stats.interval import SHARE, UNKNOWN
 
 SCORE = MetricSpec("mine.d{}", "score, d = {}", of_question="score, d = {}")
@@ -70,7 +70,7 @@ def test_what_is_no_drawing_is_refused(comparison: object):
 
 
 def test_declarations_are_written_and_read_as_json():
-    assert from_json(json.loads(json.dumps(as_json(KNOWN_FIGURES)))) == list(KNOWN_FIGURES)
+    assert from_json(json.loads(json.dumps(as_json(KNOWN_SPECS)))) == list(KNOWN_SPECS)
     assert [each["limits"] for each in as_json([SCORE, MetricSpec("share", "share", limits=SHARE)])] == [
         None,
         [0.0, 1.0],
@@ -83,7 +83,7 @@ def test_what_a_later_version_adds_is_left_out():
 
 
 def test_no_name_is_declared_twice():
-    names = [figure.name for figure in KNOWN_FIGURES]
+    names = [figure.name for figure in KNOWN_SPECS]
     assert len(names) == len(set(names))
 
 
@@ -96,17 +96,17 @@ def test_a_tie_breaker_is_a_figure_of_the_same_metric():
 
 
 def test_figures_that_are_drawn_have_files_of_their_own_and_companions_that_are_there():
-    shown = [figure.comparison for figure in KNOWN_FIGURES if figure.comparison]
+    shown = [figure.comparison for figure in KNOWN_SPECS if figure.comparison]
     assert {each.kind for each in shown} == set(DRAWING_KINDS)
     files = [each.file for each in shown]
     assert all(files)
     assert len(files) == len(set(files))
-    assert all(spec_of(each.companion, KNOWN_FIGURES) for each in shown if each.companion)
+    assert all(spec_of(each.companion, KNOWN_SPECS) for each in shown if each.companion)
 
 
 def test_every_figure_of_a_question_is_a_headline_and_counts_are_whole_numbers():
-    for figure in KNOWN_FIGURES:
+    for figure in KNOWN_SPECS:
         assert not figure.of_question or figure.shown == HEADLINE
         assert (".count." in figure.name) == (figure.form == ".0f")
         assert figure.form != ".0f" or figure.shown in (RUN, DETAIL)
-    assert UNKNOWN not in [figure.limits for figure in KNOWN_FIGURES if "share" in figure.label]
+    assert UNKNOWN not in [figure.limits for figure in KNOWN_SPECS if "share" in figure.label]

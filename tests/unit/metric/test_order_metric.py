@@ -58,7 +58,7 @@ def at_place(question: Question, arrangement: Arrangement | None, place: int) ->
 def test_a_model_that_always_says_a_is_right_where_the_right_choice_stands_first_and_nowhere_else():
     questions = [choices(number, 5) for number in range(40)]
     found = score(questions, [answer(q, each, at_place(q, each, 0)) for q in questions for each in in_every_order(q)])
-    values = found.figures()
+    values = found.metrics()
     assert values["order.accuracy.place1.t1"] == (1.0, *degenerate_interval(1.0, 40, SHARE))
     for place in range(2, 6):
         assert values[f"order.accuracy.place{place}.t1"] == (0.0, *degenerate_interval(0.0, 40, SHARE))

@@ -140,7 +140,7 @@ def test_what_breaks_a_fact_first_is_what_it_withstands_least_of():
     table = found.tables["profile"].to_pydict()
     assert table["breaks_first"] == ["", "pushback", "pushback", "thinking", "repetition", "rewording"]
     assert [table[name][1] for name in ("turns_held", "thought_right")] == [0.5, 0.9]
-    figures = found.figures()
+    figures = found.metrics()
     shares = {name: figures[f"profile.first.{name}"].value for name in ("pushback", "thinking", "temperature")}
     assert shares == {"pushback": 2 / 6, "thinking": 1 / 6, "temperature": 0.0}
     np.testing.assert_array_equal(found.by_question["profile.robust_to_pushback"], [1, 0, 0, 0, NAN, NAN])

@@ -68,7 +68,7 @@ def test_of_a_curve_its_ends_and_three_temperatures_tell_most():
     curve = {t: Estimate(t) for t in (0.1, 0.2, 0.4, 1.0, 1.8, 2.0, 2.4)}
     score = Score(values={"frs.d1": Estimate(0.5)}, curves={"accuracy": curve, "alone": {0.7: Estimate(0.7)}})
     names = ["frs.d1", *(f"accuracy.t{t}" for t in ("0.1", "0.2", "1", "2", "2.4")), "alone.t0.7"]
-    assert list(score.headline().figures()) == names
+    assert list(score.headline().metrics()) == names
 
 
 def test_a_grid_counts_trials_in_the_order_of_the_questions_and_of_the_temperatures():

@@ -47,7 +47,7 @@ DRAWN = [
 
 def test_figures_are_those_of_the_counts_with_the_largest_budget():
     found = scored(DRAWN)
-    figures = found.figures()
+    figures = found.metrics()
     assert figures["thinking.accuracy.t1"].value == np.mean([0.75, 0.25])
     assert figures["thinking.accuracy.b0.t1"].value == np.mean([0.5, 1.0])
     assert figures["thinking.tokens.b8.t1"].value == np.mean([16, 10])
@@ -64,7 +64,7 @@ def test_figures_are_those_of_the_counts_with_the_largest_budget():
 
 def test_a_median_beyond_the_largest_budget_says_so():
     found = scored([answer("b", "trace 0, budget 0", "y"), answer("b", "trace 0, budget 8", "z")])
-    assert math.isnan(found.figures()["thinking.breaking_budget.median.t1"].value)
+    assert math.isnan(found.metrics()["thinking.breaking_budget.median.t1"].value)
     assert found.reasons == {"thinking.breaking_budget.median.t1": "more than the largest"}
 
 
@@ -86,7 +86,7 @@ def test_enumerated_answers_count_what_they_are_likely_and_their_error_is_no_var
     assert found.by_question["thinking.between.t1"][0] == pytest.approx(between[0])
     assert found.by_question["thinking.within.t1"][0] == pytest.approx(within[0])
     assert math.isnan(found.by_question["thinking.between.t1"][1])
-    assert found.figures()["thinking.accuracy.t1"].value == pytest.approx(0.65)
+    assert found.metrics()["thinking.accuracy.t1"].value == pytest.approx(0.65)
 
 
 def test_a_question_whose_answers_never_vary_has_no_share():
@@ -96,7 +96,7 @@ def test_a_question_whose_answers_never_vary_has_no_share():
         for z in range(2)
         for n in range(2)
     ]
-    figures = scored(answers).figures()
+    figures = scored(answers).metrics()
     assert figures["thinking.between.t1"].value == figures["thinking.within.t1"].value == 0
     assert math.isnan(figures["thinking.share_between.t1"].value)
     assert figures["thinking.kappa.t1"].value == 1
@@ -119,7 +119,7 @@ def test_efforts_of_a_service_are_budgets_in_their_order_and_each_trial_a_though
     counted = "median breaking budget, counted from 1 (low, high)"
     assert found.about("thinking.breaking_budget.median.t1").label == counted
     assert found.tables["thinking"]["breaking_budget"].to_pylist()[0] == 1
-    assert math.isnan(found.figures()["thinking.share_between.t1"].value)
+    assert math.isnan(found.metrics()["thinking.share_between.t1"].value)
 
 
 def test_frs_after_thought_is_that_of_the_mean_over_thoughts():
@@ -135,8 +135,8 @@ def test_frs_after_thought_is_that_of_the_mean_over_thoughts():
     h = -(0.91 * math.log(0.91) + 9 * 0.01 * math.log(0.01)) / math.log(10) / 1.0
     expected = factual_robustness_score(np.array([h]), np.array([1.0]), 2.0)
     assert found.by_question["thinking.frs"] == pytest.approx([expected[0], math.nan], nan_ok=True)  # b is not known
-    assert found.figures()["thinking.breaking_temperature.mean_broken"].value == 1.0
-    assert found.figures()["thinking.unbroken_share"].value == 0.0
+    assert found.metrics()["thinking.breaking_temperature.mean_broken"].value == 1.0
+    assert found.metrics()["thinking.unbroken_share"].value == 0.0
 
 
 @pytest.mark.parametrize("forms", [["choices CAB"], ["budget low", "budget 8"]])

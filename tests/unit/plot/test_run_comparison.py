@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from matplotlib.container import ErrorbarContainer
 
-from robust_eval.metric.agreement_metric import FIGURES as OF_AGREEMENT
+from robust_eval.metric.agreement_metric import SPECS as OF_AGREEMENT
 from robust_eval.metric.frs_specs import ACCURACY, FRS, SURVIVAL
 from robust_eval.metric.metric_spec import MetricSpec, spec_of
 from robust_eval.plot import run_comparison as plot

@@ -19,7 +19,7 @@ from robust_eval.report.comparison_tables import pair_table
 from robust_eval.report.opening import opening
 from robust_eval.report.terminal import print_comparison
 from robust_eval.runs.comparison import compare
-from robust_eval.runs.finished_runs import KNOWN_FIGURES, FinishedRun, GreedyAnswer
+from robust_eval.runs.finished_runs import KNOWN_SPECS, FinishedRun, GreedyAnswer
 from robust_eval.runtime.text import printable_lines
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.interval import SHARE, degenerate_interval, paired_share_interval
@@ -120,7 +120,7 @@ def with_types():
 
 
 def with_a_metric_of_ones_own(*others):
-    mine = {"declared": [*KNOWN_FIGURES, MetricSpec("mine.k{}", "mine, k = {}", setting="metric.mine.k")]}
+    mine = {"declared": [*KNOWN_SPECS, MetricSpec("mine.k{}", "mine, k = {}", setting="metric.mine.k")]}
     runs = [measured({**SMALL, f"mine.k{k}": SMALL["frs.d1"]}, metric__mine__k=k) for k in (1, 2)]
     return [replace(each, **mine) for each in [*runs, *others]]
 
@@ -305,7 +305,7 @@ def test_what_a_metric_calls_its_figures_changes_no_structure(text, plain, tmp_p
             unit=text,
             comparison=figure.comparison and replace(figure.comparison, **words),
         )
-        for figure in KNOWN_FIGURES
+        for figure in KNOWN_SPECS
     ]
     runs = [replace(with_text(each, "plain"), declared=figures) for each in frs_runs()]
     html, markdown = written(runs, tmp_path / "hostile")
@@ -366,7 +366,7 @@ def test_every_estimate_of_every_run_is_in_the_table_for_programs(comparison):
     table = pq.read_table(folder / "runs.parquet")
     assert {field.name: str(field.type) for field in table.schema} == {
         "run": "string",
-        "figure": "string",
+        "metric": "string",
         "value": "double",
         "low": "double",
         "high": "double",
@@ -391,7 +391,7 @@ def test_every_difference_is_in_the_table_for_programs(comparison):
     table = pq.read_table(folder / "pairs.parquet")
     names = ["n", "first", "second", "value", "low", "high"]
     tested = [f"log_rank.{name}" for name in ("n", "first", "second", "statistic", "p_value")]
-    assert table.column_names == ["measured", "against", "figure", *names, *tested, "p_value", "p_holm"]
+    assert table.column_names == ["measured", "against", "metric", *names, *tested, "p_value", "p_holm"]
     p_value = math.erfc(math.sqrt(0.5))
     expected = {
         "accuracy.greedy": (4, 1, 1, 0, *paired_share_interval(np.zeros(4))),
@@ -443,9 +443,9 @@ def test_a_ranking_of_runs_that_cannot_be_told_apart_says_that_its_order_may_be_
 def test_figures_that_metrics_call_the_same_are_drawn_in_files_of_their_own(tmp_path, monkeypatch):
     monkeypatch.undo()  # rendered
     other = MetricSpec("mine.accuracy", "mine", limits=SHARE, comparison=ComparisonView(file="accuracy_by_temperature"))
-    runs = [replace(each, declared=[*KNOWN_FIGURES, other]) for each in frs_runs()]
+    runs = [replace(each, declared=[*KNOWN_SPECS, other]) for each in frs_runs()]
     for each in runs:
-        each.figures["mine.accuracy.t1"] = Estimate(0.125)
+        each.metrics["mine.accuracy.t1"] = Estimate(0.125)
     drawn = {each.caption: each.svg.name for each in save_comparison_figures(compare(runs), tmp_path)}
     assert drawn["Accuracy against temperature, facts"] == "accuracy_by_temperature.svg"
     assert drawn["Mine against temperature, facts"] == "accuracy_by_temperature_.svg"

@@ -9,7 +9,7 @@ import pytest
 from answer_rows import answer_row
 
 from robust_eval.answer import answer_table
-from robust_eval.metric.frs_specs import FIGURES
+from robust_eval.metric.frs_specs import SPECS
 from robust_eval.metric.frs_tables import type_shares
 from robust_eval.metric.score import Score
 from robust_eval.plot.figure_registry import registered
@@ -41,7 +41,7 @@ def result() -> Result:
     frs = np.array([1.0, 0.6, 0.5, 0.4, 0.3, np.nan])
     score = Score(
         question_ids=[q.id for q in QUESTIONS],
-        declared=FIGURES,
+        declared=SPECS,
         by_question={"frs.d1": frs},
         settings={"threshold": 0.5, "k": 10, "unbroken": "one", "estimator": "trials"},
         values={

@@ -8,7 +8,7 @@ from json_lines import cases
 from robust_eval.metric.metric_spec import RUN, MetricSpec
 from robust_eval.metric.score import Score
 from robust_eval.question import Question
-from robust_eval.report.wording import asked_words, few, headline, main_figures
+from robust_eval.report.wording import asked_words, few, headline, main_metrics
 from robust_eval.stats.estimate import Estimate, bounds, interval, with_interval
 
 
@@ -30,7 +30,7 @@ def test_from_30_questions_on_and_of_none_nothing_is_said():
     assert [few(n, grouped) for n in (0, 30, 6000) for grouped in (False, True)] == [""] * 6
 
 
-def test_the_main_figures_are_first_those_that_stand_for_a_run_then_other_means_at_temperature_1():
+def test_the_main_metrics_are_first_those_that_stand_for_a_run_then_other_means_at_temperature_1():
     specs = [
         MetricSpec("first.d{}", "score {}", primary=True),
         MetricSpec("first.mean", "mean"),
@@ -48,14 +48,14 @@ def test_the_main_figures_are_first_those_that_stand_for_a_run_then_other_means_
     rows = headline(score)
     assert len(rows) == 18
     scores = [f"score {d}" for d in range(9)]
-    assert [row.label for row in main_figures(rows)] == [*scores, "mean", "curve at t = 1"]
+    assert [row.label for row in main_metrics(rows)] == [*scores, "mean", "curve at t = 1"]
     more = Score(values={f"first.d{d}": Estimate(0.5) for d in range(20)}, declared=specs)
-    assert [row.label for row in main_figures(headline(more))] == [f"score {d}" for d in range(12)]
+    assert [row.label for row in main_metrics(headline(more))] == [f"score {d}" for d in range(12)]
 
 
-def test_few_figures_are_all_main_figures():
+def test_few_figures_are_all_main_metrics():
     rows = headline(Score(values={f"mine.{place}": Estimate(0.5) for place in range(12)}))
-    assert main_figures(rows) == rows
+    assert main_metrics(rows) == rows
 
 
 def test_bounds_have_the_digits_that_tell_them_apart():

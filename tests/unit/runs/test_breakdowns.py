@@ -39,21 +39,21 @@ def run(figures, scenarios=None, groups=None, seed=0, **single):
 
 
 class Row(NamedTuple):
-    """The figures of a row of the table by scenario."""
+    """The metrics of a row of the table by scenario."""
 
     subject: str
     scenario: str
     dataset: str
     kind: str
     questions: int
-    figures: dict[str, Estimate]
+    metrics: dict[str, Estimate]
 
 
 def rows_of(frame):
     return [
-        Row(*place, {each.figure: Estimate(each.value, each.low, each.high) for each in rows.itertuples()})
+        Row(*place, {each.metric: Estimate(each.value, each.low, each.high) for each in rows.itertuples()})
         for place, of_place in frame.groupby(["subject", "scenario", "dataset", "kind", "questions"], sort=False)
-        for rows in [of_place[of_place["figure"] != ""]]
+        for rows in [of_place[of_place["metric"] != ""]]
     ]
 
 
@@ -73,7 +73,7 @@ def averages(subject, parts):
 def found(runs, subjects=None, datasets=None):
     """Every row, with the value alone of each figure."""
     rows = scenario_rows(runs, subjects or ["small"] * len(runs), datasets or [f"set {i}" for i in range(len(runs))])
-    return [(*row[:5], {name: estimate.value for name, estimate in row.figures.items()}) for row in rows]
+    return [(*row[:5], {name: estimate.value for name, estimate in row.metrics.items()}) for row in rows]
 
 
 def approximately(**figures):
@@ -173,7 +173,7 @@ def test_the_intervals_of_both_means_are_those_of_independent_data_sets():
         0.8 * facts.mean() + 0.2 * physics.mean(),
     ]
     for row, mean, error in zip(rows, means, errors, strict=True):
-        value, low, high = row.figures["frs.d1"]
+        value, low, high = row.metrics["frs.d1"]
         assert value == pytest.approx(mean)
         assert (low - mean, high - mean) == pytest.approx((-1.96 * error, 1.96 * error), rel=0.1)
 
@@ -184,13 +184,13 @@ def test_the_groups_are_those_of_the_questions_of_the_scenario():
     rows = scenario_rows([run({"frs.d1": values}, scenarios, groups)], ["small"], ["facts"])
     own = [(values[start::2], groups[start::2]) for start in (1, 0)]
     expected = [(0.5, *mean_interval(np.array(each), SHARE, labels)) for each, labels in own]
-    assert [row.figures["frs.d1"] for row in rows[:2]] == expected
+    assert [row.metrics["frs.d1"] for row in rows[:2]] == expected
 
 
 def test_rows_and_means_of_facts_that_are_all_alike_have_intervals():
     rows = scenario_rows([run({"frs.unbroken_share": [0] * n}) for n in (40, 160)], ["small"] * 2, ["facts", "physics"])
     facts, physics = (1 - 0.025 ** (1 / n) for n in (40, 160))
-    assert {(row.dataset, row.kind): row.figures["frs.unbroken_share"] for row in rows} == {
+    assert {(row.dataset, row.kind): row.metrics["frs.unbroken_share"] for row in rows} == {
         ("facts", ""): pytest.approx((0, 0, facts)),
         ("physics", ""): pytest.approx((0, 0, physics)),
         ("", "AVG"): pytest.approx((0, 0, math.hypot(facts, physics) / 2)),
@@ -210,8 +210,8 @@ def test_kappa_and_alpha_are_those_of_the_run_and_their_means_are_weighted_by_th
     )
     rows = scenario_rows([one, other], ["small"] * 2, ["facts", "physics"])
     shown = ["agreement.accuracy.t1", "agreement.kappa.t1", "agreement.alpha.t1"]
-    assert [list(row.figures) for row in rows] == [shown] * 4
-    assert [tuple(row.figures[name] for name in shown[1:]) for row in rows] == [
+    assert [list(row.metrics) for row in rows] == [shown] * 4
+    assert [tuple(row.metrics[name] for name in shown[1:]) for row in rows] == [
         ((0.6, 0.5, 0.8), (0.9, 0.5, 0.95)),
         ((0.2, 0.0, 0.3), (0.1, -0.3, 0.5)),
         (pytest.approx((0.4, 0.25, 0.55)), pytest.approx((0.5, 0.1, 0.725))),
@@ -229,7 +229,7 @@ def test_kappa_of_a_scenario_is_its_own_where_a_run_holds_several():
         agreement__kappa__multiple_choice__t1=(NAN,),
     )
     rows = scenario_rows([mixed, run({"agreement.accuracy.t1": [1]}, agreement__kappa__t1=(0.75,))], ["s"] * 2, "ab")
-    assert [(row.scenario, row.kind, row.figures["agreement.kappa.t1"].value) for row in rows] == [
+    assert [(row.scenario, row.kind, row.metrics["agreement.kappa.t1"].value) for row in rows] == [
         (ABSTRACTIVE, "", 0.25),
         (ABSTRACTIVE, "", 0.75),
         (ABSTRACTIVE, "AVG", 0.5),
@@ -238,7 +238,7 @@ def test_kappa_of_a_scenario_is_its_own_where_a_run_holds_several():
         ("total", "AVG", 0.5),  # undefined ones are in no mean
         ("total", "WAVG", pytest.approx((2 * 0.25 + 0.75) / 3)),
     ]
-    assert math.isnan(rows[2].figures["agreement.kappa.t1"].low)  # one part has no interval
+    assert math.isnan(rows[2].metrics["agreement.kappa.t1"].low)  # one part has no interval
 
 
 TABLE_4_NAMES = ("accuracy", "plurality", "worst", "best", "difficulty", "certainty", "m2", "kappa", "alpha")
@@ -268,7 +268,7 @@ def test_the_rows_of_table_4_give_those_of_table_5():
             column = [Fraction(row[4 + place]) for row in own]
             expected[scenario, "AVG", name] = sum(column) / len(column)
             expected[scenario, "WAVG", name] = sum(n * x for n, x in zip(numbers, column, strict=True)) / sum(numbers)
-    cells = {(row.scenario, row.kind, name): row.figures[name].value for row in found for name in TABLE_4_NAMES}
+    cells = {(row.scenario, row.kind, name): row.metrics[name].value for row in found for name in TABLE_4_NAMES}
     assert len(cells) == 72
     assert cells == {place: pytest.approx(float(value), rel=1e-12) for place, value in expected.items()}
     by_hand = {  # of the first scenario; (80049 · 91.9 + 5834 · 95.1) / 85883 = 92.1174, …

@@ -11,7 +11,7 @@ from json_lines import cases
 
 from robust_eval.error import UserError
 from robust_eval.metric.metric_spec import MetricSpec, as_json
-from robust_eval.runs.finished_runs import KNOWN_FIGURES, FinishedRun, Labels, merged, read_run, without_repetitions
+from robust_eval.runs.finished_runs import KNOWN_SPECS, FinishedRun, Labels, merged, read_run, without_repetitions
 from robust_eval.stats.estimate import Estimate
 
 NAN = math.nan
@@ -71,7 +71,7 @@ def folder(tmp_path):
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(CONFIG, sort_keys=False))
     (tmp_path / "summary.json").write_text(json.dumps(SUMMARY))
     pq.write_table(TABLE, tmp_path / "questions.parquet")
-    (tmp_path / "figures.json").write_text(json.dumps(as_json(KNOWN_FIGURES)))
+    (tmp_path / "metrics.json").write_text(json.dumps(as_json(KNOWN_SPECS)))
     (tmp_path / "loaded.json").write_text("{}")
     return tmp_path
 
@@ -97,8 +97,8 @@ def test_a_run_is_read_whole(folder):
         "accuracy.t1.5": (0.3, NAN, NAN),
         "accuracy.t3": (NAN, NAN, NAN),
     }
-    assert list(run.figures) == list(expected)
-    np.testing.assert_array_equal(list(run.figures.values()), list(expected.values()))
+    assert list(run.metrics) == list(expected)
+    np.testing.assert_array_equal(list(run.metrics.values()), list(expected.values()))
     assert run.questions.schema == TABLE.schema
     for name in TABLE.column_names:
         np.testing.assert_array_equal(run.questions[name].to_pylist(), TABLE[name].to_pylist())
@@ -109,7 +109,7 @@ def test_a_run_says_how_many_questions_its_figures_rest_on(folder):
     (folder / "summary.json").write_text(json.dumps(SUMMARY | told))
     run = read_run(folder)
     assert [run.n(name) for name in ("frs.breaking_temperature.median", "frs.d1", "questions.asked")] == [2, 2, None]
-    assert "frs.d1.n" not in run.figures
+    assert "frs.d1.n" not in run.metrics
 
 
 def test_an_end_of_an_interval_for_which_a_summary_has_no_number_is_infinite(folder):
@@ -117,7 +117,7 @@ def test_an_end_of_an_interval_for_which_a_summary_has_no_number_is_infinite(fol
     ends = {f"{median}.low": 1.6, f"{median}.high": None}
     for value, read in ((1.8, 1.8), (None, math.inf)):
         (folder / "summary.json").write_text(json.dumps(SUMMARY | {median: value, **ends}))
-        assert read_run(folder).figures[median] == (read, 1.6, math.inf)
+        assert read_run(folder).metrics[median] == (read, 1.6, math.inf)
 
 
 def test_the_greedy_answers_are_read_where_they_are_at_hand(folder):
@@ -190,17 +190,17 @@ def test_a_folder_that_is_not_there_is_no_finished_run(tmp_path):
         ("summary.json", b'{"frs.d1": 1' + b"0" * 400 + b"}"),
         ("summary.json", b'{"frs.d1": 0.5, "frs.d1.n": null}'),
         ("summary.json", b'{"frs.d1": 0.5, "frs.d1.n": 1e999}'),
-        ("figures.json", b""),
-        ("figures.json", b"null"),
-        ("figures.json", b"[1]"),
-        ("figures.json", b'["name"]'),
-        ("figures.json", b'{"name": "frs.d{}", "label": "FRS"}'),
-        ("figures.json", b'[{"name": "frs.d{}"}]'),
-        ("figures.json", b'[{"name": "frs.d{}", "label": ["FRS"]}]'),
-        ("figures.json", b'[{"name": "frs.d{}", "label": "' + b"x" * 121 + b'"}]'),
-        ("figures.json", b'[{"name": "frs.d{}", "label": "FRS", "form": ".999999999f"}]'),
-        ("figures.json", b'[{"name": "frs.d{}", "label": "FRS", "limits": [0]}]'),
-        ("figures.json", b'[{"name": "frs.d{}", "label": "FRS", "primary": "yes"}]'),
+        ("metrics.json", b""),
+        ("metrics.json", b"null"),
+        ("metrics.json", b"[1]"),
+        ("metrics.json", b'["name"]'),
+        ("metrics.json", b'{"name": "frs.d{}", "label": "FRS"}'),
+        ("metrics.json", b'[{"name": "frs.d{}"}]'),
+        ("metrics.json", b'[{"name": "frs.d{}", "label": ["FRS"]}]'),
+        ("metrics.json", b'[{"name": "frs.d{}", "label": "' + b"x" * 121 + b'"}]'),
+        ("metrics.json", b'[{"name": "frs.d{}", "label": "FRS", "form": ".999999999f"}]'),
+        ("metrics.json", b'[{"name": "frs.d{}", "label": "FRS", "limits": [0]}]'),
+        ("metrics.json", b'[{"name": "frs.d{}", "label": "FRS", "primary": "yes"}]'),
         ("config.yaml", b""),
         ("config.yaml", b"[" * 100_000),
         ("config.yaml", b"a: &a [x]\nb: &b [*a, *a]\nc: [*b, *b]\n"),
@@ -313,10 +313,10 @@ SHARED = {"accuracy.greedy": [1.0, 0.0, 1.0], "accuracy.t1": [0.5, NAN, 0.25]}
 def test_runs_that_differ_in_d_alone_become_one_with_the_scores_of_both():
     first = run({"frs.d1": [0.5, NAN, 0.25], **SHARED})
     second = run({**SHARED, "frs.d5": [0.25, NAN, 0.75]}, metric__frs__d=5)
-    first.figures["frs"], second.figures["frs"] = Estimate(0.375), Estimate(0.5)
+    first.metrics["frs"], second.metrics["frs"] = Estimate(0.375), Estimate(0.5)
     (one,) = merged([first, second])
     assert one.settings == first.settings
-    assert one.figures == {
+    assert one.metrics == {
         "frs.d1": (0.375, 0.0, 1.0),
         "accuracy.greedy": (pytest.approx(2 / 3), 0.0, 1.0),
         "accuracy.t1": (0.375, 0.0, 1.0),

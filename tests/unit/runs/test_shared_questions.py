@@ -67,8 +67,8 @@ def test_the_values_of_shared_questions_stand_beside_one_another():
     assert (found.ids, found.texts) == (list("abcd"), ["a?", "b?", "c?", "d?"])
     np.testing.assert_array_equal(found.kept, [[1, 0], [0, 1], [1, 1], [1, 1]])
     np.testing.assert_array_equal(found.breaking, [[1, NAN], [NAN, 1], [2, INF], [INF, 2]])
-    assert list(found.figures) == ["frs.d1"]
-    np.testing.assert_array_equal(found.figures["frs.d1"], [[0.5, NAN], [NAN, 0.25], [0.75, 0.75], [1, 0.25]])
+    assert list(found.metrics) == ["frs.d1"]
+    np.testing.assert_array_equal(found.metrics["frs.d1"], [[0.5, NAN], [NAN, 0.25], [0.75, 0.75], [1, 0.25]])
     np.testing.assert_array_equal(found.ranges["frs.d1"], [NAN, NAN, 0, 0.75])
     assert found.answers.tolist() == [["A1", None], ["B1", None], ["", None], ["D1", None]]
 
@@ -99,7 +99,7 @@ def test_ties_of_other_figures_go_to_the_one_that_belongs_to_them():
         "abc",
     )
     found = only(one, other)
-    assert list(found.figures) == list(names)
+    assert list(found.metrics) == list(names)
     assert [found.differing(name, 25).tolist() for name in names] == [[2, 0, 1], [2], [2, 1, 0], [2, 1]]
 
 
@@ -109,7 +109,7 @@ def test_the_figures_are_those_of_the_common_weight_and_of_the_common_temperatur
     other = {"frs.d1": [0.25], "frs.d2": [0.125], "certainty.entropy.t1.5": [2.0], "certainty.entropy.t0.1": [1.0]}
     one = {name.replace(".t1.0", ".t1"): values for name, values in one.items()}
     found = only(run("small", one, "a"), run("large", other, "a"))
-    assert {name: values.tolist() for name, values in found.figures.items()} == {
+    assert {name: values.tolist() for name, values in found.metrics.items()} == {
         "frs.d2": [[0.5, 0.125]],
         "certainty.entropy.t1.5": [[1.5, 2.0]],
     }
@@ -117,7 +117,7 @@ def test_the_figures_are_those_of_the_common_weight_and_of_the_common_temperatur
 
 def test_a_figure_of_one_measurement_alone_is_not_compared():
     scored, asked = run("small", {"frs.d1": [0.5]}, "a"), run("large", {"certainty.entropy.t1": [0.5]}, "a")
-    assert only(scored, asked).figures == {}
+    assert only(scored, asked).metrics == {}
 
 
 def test_the_same_id_with_another_text_is_another_question():
@@ -126,7 +126,7 @@ def test_the_same_id_with_another_text_is_another_question():
     third = run("third", {"frs.d1": [0.25]}, "b", texts=["c?"], greedy={"b": "C"})
     found = only(one, other, third)
     assert (found.ids, found.texts) == (["a", "b"], ["a?", "c?"])
-    np.testing.assert_array_equal(found.figures["frs.d1"], [[0.5, 0.25, NAN], [NAN, 0.25, 0.25]])
+    np.testing.assert_array_equal(found.metrics["frs.d1"], [[0.5, 0.25, NAN], [NAN, 0.25, 0.25]])
     assert found.answers.tolist() == [["A", None, None], [None, None, "C"]]
     assert found.verdicts.tolist() == [["right", None, None], [None, None, "wrong"]]
 

@@ -377,7 +377,7 @@ class LocalRateLimiter:
         return ", ".join(filter(None, (window, cost)))
 
     def description(self) -> dict[str, Any]:
-        """Return the figures of all queues together."""
+        """Return the counts of all queues together."""
         paces = self._paces
         return {
             "pace.most_in_flight": max((pace.max_in_flight for pace in paces), default=0),
