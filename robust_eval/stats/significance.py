@@ -116,7 +116,8 @@ def stratified_log_rank(first_holds: ArrayLike, second_holds: ArrayLike, groups:
 
     Returns
     -------
-    LogRank; statistic and p_value are NaN where no question contributes.
+    LogRank; statistic and p_value are NaN where no question contributes, 0 and 1 where the signs of every group
+    cancel.
 
     Raises
     ------
@@ -142,9 +143,9 @@ def stratified_log_rank(first_holds: ArrayLike, second_holds: ArrayLike, groups:
         sums = signs
     first, second = int((signs > 0).sum()), int((signs < 0).sum())
     variance = float((sums**2).sum())
-    if variance == 0:
+    if not first + second:
         return LogRank(len(one), first, second, math.nan, math.nan)
-    statistic = float(sums.sum()) ** 2 / variance
+    statistic = float(sums.sum()) ** 2 / variance if variance else 0.0
     return LogRank(len(one), first, second, statistic, math.erfc(math.sqrt(statistic / 2)))
 
 

@@ -179,6 +179,11 @@ def test_the_log_rank_test_of_groups_sums_their_signs_before_it_squares():
     assert stratified_log_rank(first, second, list("abcdef")) == stratified_log_rank(first, second)
 
 
+def test_signs_that_cancel_within_every_group_prove_nothing():
+    first, second = holds([0.2, 0.6]), holds([0.6, 0.2])
+    assert stratified_log_rank(first, second, ["a", "a"]) == LogRank(2, 1, 1, 0, 1)
+
+
 def test_copies_of_a_question_in_one_group_prove_no_more_than_one_of_them():
     first, second = holds([0.2, 0.4, 0.2]), holds([0.4, 0.2, 0.6])
     one = stratified_log_rank(first, second)
