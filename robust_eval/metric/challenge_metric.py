@@ -35,7 +35,7 @@ from robust_eval.metric.score import (
 )
 from robust_eval.prompt.pushback import read_pushback
 from robust_eval.question import Question
-from robust_eval.sampler.base import TURN, Conditions
+from robust_eval.sampler.base import TURN, Sampler
 from robust_eval.stats.estimate import Estimate, columns_of
 from robust_eval.stats.frs import TOLERANCE, breaking_temperature
 from robust_eval.stats.interval import Floats, share_of
@@ -121,14 +121,15 @@ class PushbackRobustness(Metric):
         if not 0 < self.threshold <= 1:
             raise ValueError(f"threshold must lie above 0 and at most at 1, not {self.threshold}")
 
-    def specs_under(self, conditions: Conditions) -> Sequence[MetricSpec]:
+    def specs_under(self, sampler: Sampler) -> Sequence[MetricSpec]:
         """See :class:`Metric`: each turn and kind of pushback of the sampler."""
-        turns, kinds = range(1, getattr(conditions, "turns", 0) + 1), getattr(conditions, "pushbacks", ())
         numbered = [spec for spec in self.specs if spec.numbered]
-        of_turns = [replace(spec, name=spec.name.format(turn)) for spec in numbered for turn in turns]
+        of_turns = [
+            replace(spec, name=spec.name.format(turn)) for spec in numbered for turn in range(1, sampler.turns + 1)
+        ]
         pushbacks = list(map(pushback_spec, _PUSHBACK_KINDS))
         others = [spec for spec in self.specs if spec not in (*numbered, *pushbacks)]
-        return [*others, *of_turns, *map(pushback_spec, dict.fromkeys(kinds))]
+        return [*others, *of_turns, *map(pushback_spec, dict.fromkeys(sampler.pushbacks))]
 
     def check(self, temperatures: Sequence[float], repetitions: float) -> None:
         """Raise UserError unless answers are countable."""

@@ -49,7 +49,7 @@ from robust_eval.metric.score import (
 )
 from robust_eval.model.logprobs import is_whole
 from robust_eval.question import QUESTION_TYPES, Question
-from robust_eval.sampler.base import Conditions
+from robust_eval.sampler.base import Sampler
 from robust_eval.stats.corrected_breaks import (
     LabelCounts,
     LabelledGrid,
@@ -146,10 +146,10 @@ class FactualRobustness(Metric):
         """Threshold; None if a curve is fitted to all accuracies."""
         return self.threshold if self.estimator == "first" else None
 
-    def specs_under(self, conditions: Conditions) -> Sequence[MetricSpec]:
+    def specs_under(self, sampler: Sampler) -> Sequence[MetricSpec]:
         """See :class:`Metric`: off the grid for enumerated answers alone, no accuracy with early stopping."""
-        left_out = {ACCURACY.name} if getattr(conditions, "early_stop", False) else set()
-        if conditions.estimator != "exact":
+        left_out = {ACCURACY.name} if sampler.early_stop else set()
+        if sampler.estimator != "exact":
             left_out |= {spec.name for spec in self.specs if spec.name.startswith("frs.offgrid.")}
         return [spec for spec in self.specs if spec.name not in left_out]
 

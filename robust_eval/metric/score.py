@@ -14,7 +14,7 @@ from robust_eval.answer import CURVES, NO_ANSWER, NO_REPLY, EarlyStopping, has_o
 from robust_eval.metric.metric_spec import MetricSpec, headline_temperatures, point, spec_of
 from robust_eval.metric.presentation import Presentation
 from robust_eval.question import Question
-from robust_eval.sampler.base import Conditions
+from robust_eval.sampler.base import Sampler
 from robust_eval.stats.estimate import Estimate, with_interval
 from robust_eval.stats.interval import SHARE, UNKNOWN, Floats, Limits, bootstrap, drop_degenerate, mean_interval, wilson
 
@@ -227,7 +227,7 @@ class Metric(Protocol):
         """Those of the specs that are curves over the temperature; by default none."""
         return ()
 
-    def specs_under(self, conditions: Conditions) -> Sequence[MetricSpec]:
+    def specs_under(self, sampler: Sampler) -> Sequence[MetricSpec]:
         """Return the specs that a run with this sampler can have, by default all ``specs``; those beyond ``specs``
         are points of curves.
         """

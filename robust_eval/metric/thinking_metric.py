@@ -29,7 +29,7 @@ from robust_eval.metric.score import (
 )
 from robust_eval.prompt.thought import Budget, ascending, read_thought
 from robust_eval.question import Question
-from robust_eval.sampler.base import THOUGHT, Conditions
+from robust_eval.sampler.base import THOUGHT, Sampler
 from robust_eval.stats.estimate import UNDEFINED, Estimate, columns_of
 from robust_eval.stats.frs import breaking_temperature, factual_robustness_score
 from robust_eval.stats.interval import SHARE, Floats, share_of
@@ -200,11 +200,10 @@ class ReasoningBudget(Metric):
         if not 0 < self.d < math.inf:
             raise ValueError(f"d must be above 0, not {self.d:g}")
 
-    def specs_under(self, conditions: Conditions) -> Sequence[MetricSpec]:
+    def specs_under(self, sampler: Sampler) -> Sequence[MetricSpec]:
         """See :class:`Metric`: each budget of the sampler."""
-        budgets = getattr(conditions, "budgets", [])
         others = [spec for spec in self.specs if spec not in BUDGET_SPECS]
-        return [*others, *(budget_spec(spec, budget) for budget in budgets for spec in BUDGET_SPECS)]
+        return [*others, *(budget_spec(spec, budget) for budget in sampler.budgets for spec in BUDGET_SPECS)]
 
     def check(self, temperatures: Sequence[float], repetitions: float) -> None:
         """Accept all answers after reasoning."""

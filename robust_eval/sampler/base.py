@@ -154,6 +154,12 @@ class Sampler:
     """Length limit of an answer, in tokens."""
     early_stop = False
     """True with early stopping: no trial is asked that cannot change a breaking temperature."""
+    turns = 0
+    """Number of pushbacks in a conversation."""
+    pushbacks: Sequence[str] = ()
+    """Kinds of pushback."""
+    budgets: Sequence[int | str] = ()
+    """Reasoning budgets."""
 
     @property
     def repetitions(self) -> float:
