@@ -167,7 +167,7 @@ def test_some_labels_correct_in_every_place_where_figures_are_shown(
     assert re.search(r"accuracy at t = 1 +│ +0\.500 │ 0\.428 to 0\.572 │ +0\.\d{3} │", printed)
     page = (run / "report.html").read_text()
     assert "Corrected for the errors of the grader, by the labels of 150 answers" in page
-    assert page.count("<!-- corrected metrics -->") == page.count("<!-- end of corrected figures -->") == 1
+    assert page.count("<!-- corrected metrics -->") == page.count("<!-- end of corrected metrics -->") == 1
     label(run, "--sample", 150, "--labeller", "ann")
     assert (run / "report.html").read_text() == page
 

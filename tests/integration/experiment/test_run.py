@@ -163,7 +163,7 @@ def test_a_tracked_run_shows_the_summary_in_mlflow(measure: Callable):
         "tables/questions.json",
     ]
     assert found.data.tags["mlflow.note.content"].startswith(
-        f"- {sentence(result)}\n- {few_kept(result)}\n\n**Figures**\n\n| figure |"
+        f"- {sentence(result)}\n- {few_kept(result)}\n\n**Metrics**\n\n| metric |"
     )
 
 

@@ -306,7 +306,7 @@ def test_a_budget_that_is_spent_leaves_it_open(gated: Gate):
         (("gate.level=3",), "gate: level must lie between 0 and 1"),
         (("target_half_width={frs.d1: 0.1}",), "a gate accepts early_stop=true"),
         (("until=decided",), "until is now early_stop=true"),
-        (("gate.metrics={frs.d1: 0.1}",), "gate.metrics is now gate.metrics"),
+        (("gate.figures={frs.d1: 0.1}",), "gate.figures is now gate.metrics"),
         (("gate.metrics={frs.d9: 0.1}",), "gate.metrics names frs.d9, for which mlruns/runs/base has no values"),
         (("gate.metrics={frs.entropy.mean: 0.1}",), "which has no direction (more_is_better)"),
         (("mlruns/runs/base", "early_stop=true"), "is a finished run"),
