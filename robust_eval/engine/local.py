@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from robust_eval.engine.base import AdaptiveRequests, settling
+from robust_eval.engine.base import AdaptiveRequests, ModelRunner, settling
 from robust_eval.model.base import Item, KeyValueStore, LanguageModel, Request, Temperatures
 from robust_eval.model.model_config import ModelConfig
 from robust_eval.model.reply_tables import Arrived, arrived
@@ -57,8 +57,8 @@ class Local:
         torch.set_num_threads(self.threads or fastest_threads())
 
 
-class LocalRunner:
-    """A model that is loaded in this process; see :class:`robust_eval.engine.base.ModelRunner`."""
+class LocalRunner(ModelRunner):
+    """Model that is loaded in this process."""
 
     def __init__(self, model: LanguageModel) -> None:
         self._model = model

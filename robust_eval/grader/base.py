@@ -104,6 +104,7 @@ class LetterChoices:
 
     @property
     def identity(self) -> str:
+        """Text that differs for choices whose verdicts may differ."""
         return f"letters {self.count} {self.correct}{' strict' if self.strict else ''}"
 
     def tokens(self, texts: TokenTexts) -> list[Ids]:

@@ -163,7 +163,7 @@ class Sampler:
 
     @property
     def repetitions(self) -> float:
-        """Number of answers to each question at each temperature."""
+        """Number of answers to each question at each temperature; inf for enumerated answers."""
         raise NotImplementedError
 
     @property

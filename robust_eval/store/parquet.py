@@ -39,7 +39,7 @@ class ParquetStore(Store):
         yield ParquetEntries(folder)
 
 
-class ParquetEntries:
+class ParquetEntries(Entries):
     """The entries of a folder of Parquet files; see :class:`robust_eval.store.base.Entries`.
 
     If a key is in several files, the newest one counts. Damaged files and entries count as missing.

@@ -247,7 +247,7 @@ class SqliteStore(Store):
             entries.close()
 
 
-class SqliteEntries:
+class SqliteEntries(Entries):
     """The entries of an SQLite file; see :class:`robust_eval.store.base.Entries`."""
 
     def __init__(self, folder: Path, most_bytes: int) -> None:

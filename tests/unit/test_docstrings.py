@@ -1,9 +1,11 @@
-"""The examples in docstrings run, and those of public names say what a caller needs."""
+"""Public names have docstrings; the examples in docstrings run, and those of public names say what a caller needs."""
 
+import ast
 import doctest
 import inspect
 import json
 import re
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -85,3 +87,40 @@ def test_a_public_constant_stands_in_an_example():
     constants = {*robust_eval.__all__} - {*PUBLIC} - {"__version__"}
     examples = "".join(line for value in PUBLIC.values() for line in re.findall(r">>> .*", value.__doc__ or ""))
     assert [name for name in sorted(constants) if name not in examples] == []
+
+
+BARE = {"Protocol", "Generic", "NamedTuple", "StrEnum"}
+BARE_PROPERTIES = ["answer_tree.py: Logits.device", "prefixes.py: OutputHead.device"]
+FORBIDDEN = ("What", "Which", "How", "Whether", "As far as")
+MODULES = {file: ast.parse(file.read_text(encoding="utf-8")) for file in sorted(PACKAGE.rglob("*.py"))}
+CLASSES = {
+    node.name: node for module in MODULES.values() for node in ast.walk(module) if isinstance(node, ast.ClassDef)
+}
+
+
+def public(node: ast.Module | ast.ClassDef) -> Iterator[tuple[str, str | None]]:
+    """The public classes, functions and methods of a module, with their docstrings or those of their base classes."""
+    for each in node.body:
+        if isinstance(each, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and not each.name.startswith("_"):
+            own = f"{node.name}." if isinstance(node, ast.ClassDef) else ""
+            yield own + each.name, inherited(node, each.name) if own else ast.get_docstring(each)
+            if isinstance(each, ast.ClassDef):
+                yield from public(each)
+
+
+def inherited(cls: ast.ClassDef, method: str) -> str | None:
+    """The docstring of a method, from the nearest class that has one; other packages have their own."""
+    own = next((each for each in cls.body if getattr(each, "name", None) == method), None)
+    if own is not None and (docstring := ast.get_docstring(own)):
+        return docstring
+    names = [ast.unparse(base).partition("[")[0] for base in cls.bases]
+    of_bases = [
+        inherited(CLASSES[name], method) if name in CLASSES else "Elsewhere." for name in names if name not in BARE
+    ]
+    return next(filter(None, of_bases), None)
+
+
+def test_every_public_name_has_a_docstring_that_begins_with_a_noun_or_a_verb():
+    docstrings = {f"{file.name}: {name}": text for file, tree in MODULES.items() for name, text in public(tree)}
+    assert len(docstrings) > 1000
+    assert [name for name, text in docstrings.items() if text is None or text.startswith(FORBIDDEN)] == BARE_PROPERTIES

@@ -120,7 +120,9 @@ class Room(Protocol):
     block_size: int
     attempts: int
 
-    def room(self) -> int: ...
+    def room(self) -> int:
+        """Return the number of actors for which the cluster has room now."""
+        ...
 
 
 class Actors:

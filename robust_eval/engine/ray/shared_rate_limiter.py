@@ -6,12 +6,18 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from robust_eval.model.served.limits.rate_limiter import EndedError, LocalRateLimiter, OverBudgetError, Permit
+from robust_eval.model.served.limits.rate_limiter import (
+    EndedError,
+    LocalRateLimiter,
+    OverBudgetError,
+    Permit,
+    RateLimiter,
+)
 from robust_eval.model.served.service_settings import ServiceSettings
 
 
 @dataclass
-class Noted:
+class Noted(Permit):
     """Report of an actor on a request that had a permit."""
 
     tokens: int | None = None
@@ -117,7 +123,7 @@ class RateLimiterActor:
         return self._limiter.description()
 
 
-class SharedRateLimiter:
+class SharedRateLimiter(RateLimiter):
     """An actor's client of the shared rate limiter; see RateLimiter."""
 
     def __init__(self, keeper: Any, process: str) -> None:
