@@ -26,7 +26,7 @@ from robust_eval.metric.score import proportion
 from robust_eval.prompt.prompt import refuse_exemplars
 from robust_eval.question import LETTERS, Question
 from robust_eval.report.terminal import terminal, titled
-from robust_eval.runtime.console import log_plainly
+from robust_eval.runtime.console import configure_logging
 from robust_eval.runtime.process import Stopwatch, command
 from robust_eval.runtime.text import number
 from robust_eval.store.base import Entries
@@ -61,7 +61,7 @@ def main() -> None:
         "overrides", nargs="*", metavar="KEY=VALUE", help="as for run.py: model=qwen25_3b rewriter.model=qwen25_14b"
     )
     arguments = parser.parse_intermixed_args()
-    log_plainly()
+    configure_logging()
     register()
     with command():
         config = _composed(arguments.overrides)

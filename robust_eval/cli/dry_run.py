@@ -16,7 +16,7 @@ from robust_eval.experiment.plan import (
 )
 from robust_eval.model.workload import ServiceLimits, Workload
 from robust_eval.report.terminal import terminal, titled
-from robust_eval.runtime.console import log_plainly
+from robust_eval.runtime.console import configure_logging
 from robust_eval.runtime.text import duration
 
 
@@ -24,7 +24,7 @@ def dry_run(checked: Checked, multirun: bool) -> None:
     """Show the requests of a run. Nothing is asked, and no file is written."""
     if checked.swept and not multirun:
         raise several_values(checked)
-    log_plainly()
+    configure_logging()
     planned: dict[bytes, set[tuple[float, int]]] = {}
     stages = {
         ", ".join(telling): deduplicated(stages_of(config), planned) for telling, config in jobs(checked.overrides)
@@ -120,7 +120,7 @@ def cancel_batches(checked: Checked, multirun: bool) -> None:
     """
     if checked.swept and not multirun:
         raise several_values(checked)
-    log_plainly()
+    configure_logging()
     console = terminal()
     sentences: dict[str, None] = {}
     for _, config in jobs(checked.overrides):

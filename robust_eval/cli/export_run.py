@@ -16,7 +16,7 @@ from robust_eval.interop.finished_answers import FinishedAnswers
 from robust_eval.interop.inspect_log import write_inspect
 from robust_eval.report.terminal import terminal
 from robust_eval.runs.mlflow_runs import TrackedRuns
-from robust_eval.runtime.console import log_plainly
+from robust_eval.runtime.console import configure_logging
 from robust_eval.runtime.process import command
 
 WRITERS: dict[str, Callable[[FinishedAnswers, Path], list[Path]]] = {
@@ -30,7 +30,7 @@ WRITERS: dict[str, Callable[[FinishedAnswers, Path], list[Path]]] = {
 def main() -> None:
     """Write the run, and say where it lies and how it is opened; exit with 1 and a sentence after a mistake."""
     arguments = _parser().parse_args()
-    log_plainly()
+    configure_logging()
     now = datetime.now().strftime("%Y-%m-%d/%H-%M-%S-%f")
     folder = arguments.output or arguments.mlruns / "exports" / now
     with command(), tempfile.TemporaryDirectory() as scratch:

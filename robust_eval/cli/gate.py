@@ -38,7 +38,7 @@ from robust_eval.report.terminal import terminal, titled
 from robust_eval.runs.contrast import differing, listed
 from robust_eval.runs.finished_runs import kept_nothing
 from robust_eval.runs.mlflow_runs import TrackedRuns
-from robust_eval.runtime.console import log_plainly
+from robust_eval.runtime.console import configure_logging
 from robust_eval.runtime.process import command
 from robust_eval.sampler.base import NothingKeptError
 from robust_eval.tracking.flat_settings import flat
@@ -65,7 +65,7 @@ class Called(NamedTuple):
 def main() -> None:
     """Decide, write the verdict, and exit with 0 (PASS), 1 (FAIL) or 3 (INCONCLUSIVE); with 2 after a mistake."""
     arguments = _parser().parse_intermixed_args()
-    log_plainly()
+    configure_logging()
     with command(mistake=MISTAKE, failure=STATUS["INCONCLUSIVE"]):
         register()
         call = _called(arguments.words)

@@ -42,7 +42,7 @@ from robust_eval.reader.base import Reader
 from robust_eval.reader.base import read as read_answers
 from robust_eval.reader.reply import FirstLineReader, ReplyReader
 from robust_eval.report.terminal import terminal, titled
-from robust_eval.runtime.console import Console, log_plainly
+from robust_eval.runtime.console import Console, configure_logging
 from robust_eval.runtime.process import Stopwatch, command
 from robust_eval.runtime.text import number, printable
 from robust_eval.tracking.run_folder import LABELS_FILE
@@ -63,7 +63,7 @@ Verdicts = dict[str, dict[str, bool]]
 def main() -> None:
     """Run the command; exit with status 1 and one sentence where something is wrong."""
     arguments = _parser().parse_intermixed_args()
-    log_plainly()
+    configure_logging()
     with command():
         sources, settings = split_arguments(arguments.words)
         if not sources:

@@ -22,7 +22,7 @@ from robust_eval.metric.score import Score
 from robust_eval.report.label_server import label_server, references
 from robust_eval.report.page import write_corrected
 from robust_eval.report.terminal import print_tables, terminal
-from robust_eval.runtime.console import log_plainly
+from robust_eval.runtime.console import configure_logging
 from robust_eval.runtime.process import Terminated, command, process_lock
 from robust_eval.runtime.text import number
 from robust_eval.tracking.mlflow_run import MlflowRun
@@ -39,7 +39,7 @@ KEYS = {"r": RIGHT, "w": WRONG, "u": UNCLEAR}
 def main() -> None:
     """Run the command; exit with status 1 and one sentence where something is wrong."""
     arguments = _parser().parse_args()
-    log_plainly()
+    configure_logging()
     with command():
         labelled = LabelledRun.read(arguments.run)
         file = arguments.run / LABELS_FILE

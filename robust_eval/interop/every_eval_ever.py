@@ -18,7 +18,7 @@ import numpy as np
 
 from robust_eval.answer import DEFAULT_TEMPERATURE, NO_REPLY, temperature_name, write_text
 from robust_eval.error import UserError, first_line
-from robust_eval.interop.finished_answers import Condition, FinishedAnswers, right_answers, verdict
+from robust_eval.interop.finished_answers import ConditionAnswers, FinishedAnswers, right_answers, verdict
 from robust_eval.interop.logged_answer import LoggedAnswer, RequestSettings, of_kind, question_of, texts
 from robust_eval.interop.own_mark import MARK, columns_of, marked
 from robust_eval.metric.metric_spec import curve_and_temperature
@@ -168,7 +168,7 @@ def _part(name: str) -> str:
     return re.sub(r"[^\w.\-]+", "_", name).strip(".") or "unnamed"
 
 
-def _result_id(condition: Condition) -> str:
+def _result_id(condition: ConditionAnswers) -> str:
     """Return the id of an answer's result: the share of right answers under its condition."""
     reworded = f".rewrite{condition.rewrite}" if condition.rewrite else ""
     return f"right.{condition.sampler}.t{temperature_name(condition.temperature)}{reworded}"
@@ -180,7 +180,7 @@ def _source(answers: FinishedAnswers) -> dict[str, Any]:
 
 def _verdict_results(answers: FinishedAnswers) -> Iterator[dict[str, Any]]:
     """Yield the share of right replies under each condition, to which the instances belong."""
-    groups: dict[str, list[Condition]] = {}
+    groups: dict[str, list[ConditionAnswers]] = {}
     for each in answers.conditions:
         groups.setdefault(_result_id(each), []).append(each)
     for result, conditions in groups.items():

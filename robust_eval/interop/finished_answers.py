@@ -20,7 +20,7 @@ from robust_eval.stats.estimate import Estimate
 from robust_eval.tracking.run_folder import ANSWERS
 
 
-class Condition(NamedTuple):
+class ConditionAnswers(NamedTuple):
     """The answers to one question under one condition: rows of ``graded.parquet``, by trial."""
 
     question: Question
@@ -88,7 +88,7 @@ class FinishedAnswers:
         return {name: one if math.isfinite(one.high) else Estimate(one.value) for name, one in finite.items()}
 
     @cached_property
-    def conditions(self) -> list[Condition]:
+    def conditions(self) -> list[ConditionAnswers]:
         """The answers under each condition: by question in the order of the run, greedy answers first."""
         place = {question_id: number for number, question_id in enumerate(self.labelled.questions)}
         rows_by_condition: dict[tuple[str, str, int, str], list[dict[str, Any]]] = {}
@@ -119,7 +119,9 @@ class FinishedAnswers:
             taken.add(name)
             rows.sort(key=lambda row: row["trial"])
             conditions.append(
-                Condition(self.labelled.questions[question_id], sampler, rewrite, rows[0]["temperature"], rows, name)
+                ConditionAnswers(
+                    self.labelled.questions[question_id], sampler, rewrite, rows[0]["temperature"], rows, name
+                )
             )
         return conditions
 

@@ -18,7 +18,7 @@ from uuid import uuid4
 
 from robust_eval.answer import NO_REPLY
 from robust_eval.error import UserError, first_line
-from robust_eval.interop.finished_answers import Condition, FinishedAnswers, right_answers, verdict
+from robust_eval.interop.finished_answers import ConditionAnswers, FinishedAnswers, right_answers, verdict
 from robust_eval.interop.logged_answer import (
     TOO_MANY,
     LoggedAnswer,
@@ -322,7 +322,7 @@ def _log(answers: FinishedAnswers, now: datetime) -> "EvalLog":
     return log
 
 
-def _sample(answers: FinishedAnswers, condition: Condition, epoch: int) -> "EvalSample":
+def _sample(answers: FinishedAnswers, condition: ConditionAnswers, epoch: int) -> "EvalSample":
     from inspect_ai.log import EvalError, EvalSample
     from inspect_ai.model import ChatMessageUser
 

@@ -14,7 +14,7 @@ from robust_eval.stats.interval import Floats as Floats
 
 Item = tuple[str, int]
 """A question's id and the number of its rewrite."""
-Condition = tuple[float, int]
+TrialKey = tuple[float, int]
 """Temperature and trial of an answer."""
 
 
@@ -340,7 +340,7 @@ class LanguageModel(Protocol):
 
 FURTHER_DRAWS = 2
 """Number of further draws near an accuracy of one half on an exact curve, as a multiple of the first ones."""
-LEVELS = 2
+TOKENS_PER_PREFIX = 2
 """Number of tokens of the likeliest answer that are requested after each prefix but the first, which gets all."""
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import repeat
 
-from robust_eval.model.base import FURTHER_DRAWS, LEVELS, Request, calls
+from robust_eval.model.base import FURTHER_DRAWS, TOKENS_PER_PREFIX, Request, calls
 from robust_eval.prompt.prompt import Prompt
 
 MILLION = 1_000_000
@@ -180,7 +180,7 @@ class ServiceLimits:
         draws = [enumeration.draws] if enumeration.choices else [enumeration.draws, FURTHER_DRAWS * enumeration.draws]
         draw_requests = len(request.temperatures) * sum(math.ceil(number / (self.choices or 1)) for number in draws)
         tokens = len(request.temperatures) * sum(draws) * request.max_new_tokens
-        return prefixes + draw_requests, request.max_new_tokens + (prefixes - 1) * LEVELS + tokens
+        return prefixes + draw_requests, request.max_new_tokens + (prefixes - 1) * TOKENS_PER_PREFIX + tokens
 
 
 def prompt_tokens(prompt: Prompt, chat: bool) -> int:

@@ -65,7 +65,7 @@ class Formatter(logging.Formatter):
         return _indented(super().formatStack(stack_info))
 
 
-def log_plainly() -> None:
+def configure_logging() -> None:
     """Log warnings, errors and the progress of stages to standard error, without time or logger name."""
     handler = logging.StreamHandler()
     handler.setFormatter(Formatter("%(message)s"))

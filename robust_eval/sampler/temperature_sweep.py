@@ -11,12 +11,12 @@ from functools import cache, partial
 import pyarrow as pa
 
 from robust_eval.answer import CURVES, SCHEMA, Answers
-from robust_eval.model.base import Condition, Request
+from robust_eval.model.base import Request, TrialKey
 from robust_eval.question import Question
 from robust_eval.sampler.base import Judge
 from robust_eval.sampler.known_facts import KnownFacts
 from robust_eval.stats.frs import settled
-from robust_eval.store.answer_rows import taken
+from robust_eval.store.answer_rows import rows_at
 from robust_eval.store.steps import NOTHING, Step, Steps
 
 Settled = Callable[[int, int, int], str | None]
@@ -76,7 +76,7 @@ class TemperatureSweep(KnownFacts):
 
 def until_settled(request: Request, settled: Settled) -> Steps:
     """Ask no more of a request than its breaking temperature needs; return the answers on which that rests."""
-    verdicts: Mapping[Condition, bool | None] = {}
+    verdicts: Mapping[TrialKey, bool | None] = {}
     table = SCHEMA.empty_table()
     while (wave := next_wave(verdicts, request.temperatures, request.trials, settled))[1]:
         missing_answers = wave[1]
@@ -89,7 +89,7 @@ def until_settled(request: Request, settled: Settled) -> Steps:
         if reply is None:
             return NOTHING
         verdicts, table = reply.verdicts, reply.answers.table
-    return Answers(taken(table, wave[0], request), CURVES.empty_table())
+    return Answers(rows_at(table, wave[0], request), CURVES.empty_table())
 
 
 def _in_place(left: Request, missing: Sequence[Request]) -> list[Request]:
@@ -98,8 +98,8 @@ def _in_place(left: Request, missing: Sequence[Request]) -> list[Request]:
 
 
 def next_wave(
-    verdicts: Mapping[Condition, bool | None], temperatures: Sequence[float], trials: int, settled: Settled
-) -> tuple[list[Condition], list[Condition]]:
+    verdicts: Mapping[TrialKey, bool | None], temperatures: Sequence[float], trials: int, settled: Settled
+) -> tuple[list[TrialKey], list[TrialKey]]:
     """Return the answers on which the breaking temperature rests so far, and those to ask for next.
 
     Temperatures (ascending) are asked from below, and the trials of each in their order: always as many as could settle
@@ -114,7 +114,7 @@ def next_wave(
     >>> next_wave({(0.2, trial): trial > 0 for trial in range(5)}, [0.2, 0.4], 10, settled)[1]
     [(0.2, 5)]
     """
-    used: list[Condition] = []
+    used: list[TrialKey] = []
     for temperature in temperatures:
         drawn_trials = right = wrong = 0
         while (verdict := settled(right, wrong, trials - drawn_trials)) is None:

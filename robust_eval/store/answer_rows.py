@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from robust_eval.answer import SCHEMA, rows
-from robust_eval.model.base import FURTHER_DRAWS, Choices, Condition, Item, Matcher, Request
+from robust_eval.model.base import FURTHER_DRAWS, Item, Request, TrialKey
 from robust_eval.model.logprobs import fault
 
 
@@ -28,7 +28,8 @@ def answers_key(identity: Mapping[str, Any], request: Request) -> bytes:
     the key only if answers end once they are right, or are enumerated.
     """
     enumeration, served = request.enumeration, "server" in identity
-    judge = judge_of(request) if enumeration is not None or not request.whole else None
+    grades = enumeration is not None or not request.whole
+    judge = ((enumeration and enumeration.choices) or request.matcher) if grades else None
     return _digest(
         {
             "model": identity,
@@ -58,16 +59,11 @@ def description_key(identity: Mapping[str, Any]) -> bytes:
     return _digest({"description": identity})
 
 
-def judge_of(request: Request) -> Choices | Matcher | None:
-    """Return the choices or the matcher of a request."""
-    return (request.enumeration and request.enumeration.choices) or request.matcher
-
-
 def _digest(determinants: Mapping[str, Any]) -> bytes:
     return hashlib.sha256(json.dumps(determinants, sort_keys=True).encode()).digest()
 
 
-def merged(before: pa.Table | None, now: pa.Table, request: Request) -> pa.Table:
+def merge_answers(before: pa.Table | None, now: pa.Table, request: Request) -> pa.Table:
     """Return the new answers, and those from ``before`` at other temperatures or in other trials."""
     if before is None or request.enumeration is not None:
         return now
@@ -76,7 +72,7 @@ def merged(before: pa.Table | None, now: pa.Table, request: Request) -> pa.Table
     return pa.concat_tables([before.filter(pa.array(unchanged, pa.bool_())), now])
 
 
-def chosen(table: pa.Table | None, request: Request) -> pa.Table | None:
+def requested_answers(table: pa.Table | None, request: Request) -> pa.Table | None:
     """Return the requested rows of a table of answers, in their order; None if some are missing."""
     if table is None:
         return None
@@ -85,30 +81,30 @@ def chosen(table: pa.Table | None, request: Request) -> pa.Table | None:
     conditions, stored = list(product(request.temperatures, range(request.trials))), _conditions(table)
     if stored == conditions:
         return _weighted(table, request)
-    return taken(table, conditions, request) if set(conditions) <= set(stored) else None
+    return rows_at(table, conditions, request) if set(conditions) <= set(stored) else None
 
 
-def taken(table: pa.Table, conditions: Sequence[Condition], request: Request) -> pa.Table:
+def rows_at(table: pa.Table, conditions: Sequence[TrialKey], request: Request) -> pa.Table:
     """Return the rows of these temperatures and trials, in their order."""
     place = {condition: row for row, condition in enumerate(_conditions(table))}
     rows_of = pa.array([place[condition] for condition in conditions], pa.int64())
     return _weighted(table.take(rows_of), request)
 
 
-def among(table: pa.Table, request: Request) -> pa.Table:
+def requested_among(table: pa.Table, request: Request) -> pa.Table:
     """Return the requested answers of a table."""
     conditions = set(product(request.temperatures, range(request.trials)))
     return table.filter(pa.array([condition in conditions for condition in _conditions(table)], pa.bool_()))
 
 
-def knowing(request: Request, stored: pa.Table | None) -> Request:
+def with_cached_conditions(request: Request, stored: pa.Table | None) -> Request:
     """Return the request with its stored answers."""
     if stored is None or request.enumeration is not None:
         return request
     return replace(request, cached=frozenset(_conditions(stored)))
 
 
-def believed(table: pa.Table, request: Request) -> pa.Table:
+def with_valid_logprobs(table: pa.Table, request: Request) -> pa.Table:
     """Return the answers without those with invalid log-probabilities."""
     if not request.top_logprobs:
         return table
@@ -120,7 +116,7 @@ def believed(table: pa.Table, request: Request) -> pa.Table:
     return table if all(good) else table.filter(pa.array(good))
 
 
-def _conditions(table: pa.Table) -> list[Condition]:
+def _conditions(table: pa.Table) -> list[TrialKey]:
     """Return temperature and trial of each row."""
     return list(rows(table, "temperature", "trial"))
 

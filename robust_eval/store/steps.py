@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from robust_eval.answer import CURVES, SCHEMA, Answers, rows
-from robust_eval.model.base import Condition, Item, Request
+from robust_eval.model.base import Item, Request, TrialKey
 from robust_eval.store.answer_rows import Tables
 
 VerdictsOf = Callable[[pa.Table], Sequence[bool | None]]
@@ -33,7 +33,7 @@ class StepAnswers(NamedTuple):
     """Answers to a step; for a ``whole``, all so far, with their verdicts."""
 
     answers: Answers
-    verdicts: Mapping[Condition, bool | None] = MappingProxyType({})
+    verdicts: Mapping[TrialKey, bool | None] = MappingProxyType({})
 
 
 Steps = Generator[Step, StepAnswers | None, Answers]
@@ -61,8 +61,8 @@ class ConcurrentSteps:
         self._due = {step.requests[0].item: step for _, step in steps}
         self._tables = tables
         self._judge = verdicts
-        self._verdicts: dict[Item, dict[Condition, bool | None]] = {item: {} for item in self._steps}
-        self._awaited: dict[Item, set[Condition]] = {item: set() for item in self._steps}
+        self._verdicts: dict[Item, dict[TrialKey, bool | None]] = {item: {} for item in self._steps}
+        self._awaited: dict[Item, set[TrialKey]] = {item: set() for item in self._steps}
         self._ready: dict[Item, None] = dict.fromkeys(self._steps)
         self._answers = Tables[Item](SCHEMA)
         self.settled = 0

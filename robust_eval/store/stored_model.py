@@ -17,14 +17,14 @@ from robust_eval.model.reply_tables import Arrived, from_bytes, joined, to_bytes
 from robust_eval.runtime.process import Stopwatch
 from robust_eval.store.answer_rows import (
     Tables,
-    among,
     answers_keys,
-    believed,
-    chosen,
     curve_key,
     description_key,
-    knowing,
-    merged,
+    merge_answers,
+    requested_among,
+    requested_answers,
+    with_cached_conditions,
+    with_valid_logprobs,
 )
 from robust_eval.store.base import Entries
 from robust_eval.store.steps import ConcurrentSteps, Step, StepAnswers, Steps, VerdictsOf
@@ -131,11 +131,11 @@ class StoredModel:
             self._count(len(requests), len(missing), stage)
             if missing:
                 model = self._ready(missing)
-                pending = [knowing(request, partial.get(request.item)) for request in requests]
+                pending = [with_cached_conditions(request, partial.get(request.item)) for request in requests]
                 for block in model.answers(pending, {request.item for request in missing}, stage):
                     for arrival in self._put(block, keys, partial):
                         item = arrival.request.item
-                        if (whole := chosen(partial[item], arrival.request)) is not None:
+                        if (whole := requested_answers(partial[item], arrival.request)) is not None:
                             complete[item] = whole
                             del partial[item]
                         if arrival.curve is not None:
@@ -194,7 +194,7 @@ class StoredModel:
         arrivals, entries = [], {}
         for arrival in joined(block):
             request, key = arrival.request, keys[arrival.request.item]
-            table = tables[request.item] = merged(tables.get(request.item), arrival.answers, request)
+            table = tables[request.item] = merge_answers(tables.get(request.item), arrival.answers, request)
             entries[key] = arrival.packed if arrival.packed and table is arrival.answers else to_bytes(table)
             if request.enumeration is not None:
                 arrival = arrival._replace(curve=CURVES.empty_table() if arrival.curve is None else arrival.curve)
@@ -232,7 +232,7 @@ class StoredModel:
             for key, value in self._entries.get(list(wholes))
         }
         concurrent = ConcurrentSteps(steps, tables, verdicts)
-        stored = [among(tables[whole.item], whole) for whole in wholes.values() if whole.item in tables]
+        stored = [requested_among(tables[whole.item], whole) for whole in wholes.values() if whole.item in tables]
         concurrent.take(pa.concat_tables([SCHEMA.empty_table(), *stored]))
         return concurrent, tables
 
@@ -305,14 +305,14 @@ class StoredModel:
             request, stored = by_key[key], from_bytes(value, SCHEMA)
             table = self._usable(stored, request)
             failed = request.enumeration is not None and table.num_rows < stored.num_rows
-            whole = None if failed else chosen(table, request)
+            whole = None if failed else requested_answers(table, request)
             if whole is not None:
                 complete[request.item] = whole
             if whole is None or request.item in without_curve:
                 partial[request.item] = table
         missing = [r for r in requests if r.item in without_curve or r.item not in complete]
         if self.config.remote:  # a local model answers all of a request anew
-            missing = [knowing(request, partial.get(request.item)) for request in missing]
+            missing = [with_cached_conditions(request, partial.get(request.item)) for request in missing]
         return _Lookup(complete, partial, curves, missing)
 
     def _usable(self, stored: pa.Table, request: Request) -> pa.Table:
@@ -321,7 +321,7 @@ class StoredModel:
         table = stored.filter(pc.not_equal(stored["outcome"], "error")) if "error" in outcomes else stored
         if not self.config.remote:
             return table
-        table = believed(table, request)
+        table = with_valid_logprobs(table, request)
         self._served.find(table)
         return table
 

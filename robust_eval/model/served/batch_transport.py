@@ -16,7 +16,7 @@ from typing import TypeVar
 from uuid import uuid4
 
 from robust_eval.error import OutageError
-from robust_eval.model.base import Call, Completion, Condition, KeyValueStore, Reply, Request
+from robust_eval.model.base import Call, Completion, KeyValueStore, Reply, Request, TrialKey
 from robust_eval.model.served.background import run_sync
 from robust_eval.model.served.completions import Intake, by_prefix, request_body, unanswered
 from robust_eval.model.served.limits.rate_limiter import backoff
@@ -90,7 +90,7 @@ class BatchTransport:
         self._capabilities = capabilities
         pending = self._pending(requests)
         under_way = self._under_way = self._resumed(pending)
-        self._tries: Counter[tuple[str, Condition]] = Counter()
+        self._tries: Counter[tuple[str, TrialKey]] = Counter()
         try:
             yield from self._all(pending, under_way)
         except BaseException:

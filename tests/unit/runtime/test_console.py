@@ -21,8 +21,8 @@ from robust_eval.runtime.console import (
     Formatter,
     StageProgress,
     columns,
+    configure_logging,
     heartbeat,
-    log_plainly,
     progress,
     shows_bars,
 )
@@ -91,7 +91,7 @@ def test_no_line_of_a_traceback_looks_like_one_of_the_log():
 
 def test_messages_go_to_standard_error_as_they_are(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(logging, "root", root := logging.RootLogger(logging.NOTSET))
-    log_plainly()
+    configure_logging()
     root.info("not this")
     root.warning("this\x1b")
     assert capsys.readouterr() == ("", "this\\x1b\n")

@@ -9,14 +9,14 @@ from answer_rows import answer_row
 from robust_eval.answer import answer_table, rows
 from robust_eval.grader.answer_matcher import AnswerMatcher
 from robust_eval.grader.matching import Matching
-from robust_eval.model.base import Condition, Item, Matcher, Request
+from robust_eval.model.base import Item, Matcher, Request, TrialKey
 from robust_eval.prompt.prompt import Prompt, prompt_for
 from robust_eval.prompt.templates import FEW_SHOT
 from robust_eval.question import Question
 from robust_eval.sampler.base import greedy_requests
 from robust_eval.sampler.temperature_sweep import TemperatureSweep, next_wave, until_settled
 from robust_eval.stats.frs import breaking_temperature, settled
-from robust_eval.store.answer_rows import merged
+from robust_eval.store.answer_rows import merge_answers
 from robust_eval.store.steps import ConcurrentSteps
 
 QUESTIONS = [Question(f"q{index}", f"Question {index}?", ("yes",)) for index in range(6)]
@@ -79,10 +79,10 @@ OF_TEN = Request("q", 0, Prompt("", (), "Why?"), (0.2, 0.4), 10, 5, 0)
 
 
 def ask(
-    outcomes: dict[Condition, bool | None], temperatures: list[float], trials: int, threshold: float
+    outcomes: dict[TrialKey, bool | None], temperatures: list[float], trials: int, threshold: float
 ) -> tuple[float, int]:
     """Ask in waves: the breaking temperature, and how many answers it took."""
-    verdicts: dict[Condition, bool | None] = {}
+    verdicts: dict[TrialKey, bool | None] = {}
     rule = partial(settled, threshold=threshold)
     while lacking := next_wave(verdicts, temperatures, trials, rule)[1]:
         assert not verdicts.keys() & set(lacking)
@@ -91,7 +91,7 @@ def ask(
     return breaking(verdicts, temperatures, threshold), len(verdicts)
 
 
-def breaking(verdicts: dict[Condition, bool | None], temperatures: list[float], threshold: float) -> float:
+def breaking(verdicts: dict[TrialKey, bool | None], temperatures: list[float], threshold: float) -> float:
     """The breaking temperature of one fact, by the share of right replies that are there."""
     accuracy = []
     for t in temperatures:
@@ -100,7 +100,7 @@ def breaking(verdicts: dict[Condition, bool | None], temperatures: list[float], 
     return float(breaking_temperature([accuracy], temperatures, threshold)[0])
 
 
-def one_by_one(outcomes: dict[Condition, bool | None], temperatures: list[float], trials: int, threshold: float) -> int:
+def one_by_one(outcomes: dict[TrialKey, bool | None], temperatures: list[float], trials: int, threshold: float) -> int:
     """How many answers settle it where the next is asked only once the last has come."""
     asked = 0
     for t in temperatures:
@@ -124,7 +124,7 @@ def test_the_breaking_temperature_is_that_of_all_answers_and_never_more_are_aske
         threshold = float(generator.choice([0.5, 1.0, 0.3, 1 / 3, 0.7, generator.uniform(0.01, 1)]))
         temperatures = [round(0.2 * (place + 1), 1) for place in range(grid)]
         rightness, missing = generator.uniform(size=grid), generator.choice([0.0, 0.1, 0.5, 0.95])
-        outcomes: dict[Condition, bool | None] = {
+        outcomes: dict[TrialKey, bool | None] = {
             (t, k): None if generator.random() < missing else bool(generator.random() < right)
             for t, right in zip(temperatures, rightness, strict=True)
             for k in range(trials)
@@ -137,9 +137,9 @@ def test_the_breaking_temperature_is_that_of_all_answers_and_never_more_are_aske
 
 def test_a_wave_is_as_many_answers_as_could_settle_it():
     assert next_wave({}, [0.2], 10, HALF) == ([], [(0.2, trial) for trial in range(5)])
-    three_of_five: dict[Condition, bool | None] = {(0.2, trial): trial < 3 for trial in range(5)}
+    three_of_five: dict[TrialKey, bool | None] = {(0.2, trial): trial < 3 for trial in range(5)}
     assert next_wave(three_of_five, [0.2], 10, HALF) == (list(three_of_five), [(0.2, 5), (0.2, 6)])
-    lost: dict[Condition, bool | None] = {(0.2, trial): None for trial in range(9)}
+    lost: dict[TrialKey, bool | None] = {(0.2, trial): None for trial in range(9)}
     assert next_wave(lost, [0.2, 0.4], 10, HALF)[1] == [(0.2, 9)]
     assert next_wave(lost | {(0.2, 9): None}, [0.2, 0.4], 10, HALF) == ([(0.2, trial) for trial in range(10)], [])
 
@@ -168,7 +168,7 @@ def test_nothing_is_asked_while_answers_of_a_wave_are_awaited_and_nothing_that_i
 
     def take(*found: tuple[float, int, bool | None]) -> None:
         came = answers(*found)
-        tables["q", 0] = merged(tables.get(("q", 0)), came, OF_TEN)
+        tables["q", 0] = merge_answers(tables.get(("q", 0)), came, OF_TEN)
         waves.take(came)
 
     take((0.2, 1, True))

@@ -15,7 +15,7 @@ import numpy as np
 from robust_eval.answer import SERVED
 from robust_eval.model.base import (
     FURTHER_DRAWS,
-    LEVELS,
+    TOKENS_PER_PREFIX,
     AnswerMass,
     Call,
     Choices,
@@ -264,7 +264,7 @@ async def _explore(
             root = root or (places[0] if places else None)
             tree.grow(prefix, places[: tree.depth - len(prefix.tokens)])
         nodes -= len(together)
-        together, levels = tree.heaviest(min(EXPANDED_TOGETHER, nodes), min_probability), LEVELS
+        together, levels = tree.heaviest(min(EXPANDED_TOGETHER, nodes), min_probability), TOKENS_PER_PREFIX
     if root is None:
         raise UnansweredError("garbled", "the server says nothing of the first token of an answer")
     return root

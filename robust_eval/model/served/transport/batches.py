@@ -14,7 +14,7 @@ import httpx2
 
 from robust_eval.answer import DEFAULT_TEMPERATURE
 from robust_eval.error import UserError
-from robust_eval.model.base import Call, Condition, KeyValueStore, Request, calls
+from robust_eval.model.base import Call, KeyValueStore, Request, TrialKey, calls
 from robust_eval.model.served.transport.client import LARGEST_REPLY
 from robust_eval.model.served.transport.service import Service, ServiceResponse, UnansweredError
 
@@ -28,8 +28,8 @@ class PendingRequest:
     """Request, its received answers, and those that batches in flight will bring."""
 
     request: Request
-    received: set[Condition]
-    in_flight: set[Condition] = field(default_factory=set)
+    received: set[TrialKey]
+    in_flight: set[TrialKey] = field(default_factory=set)
 
     def calls(self, choices: int) -> Iterator[Call]:
         """Yield the calls for the other answers."""
@@ -66,7 +66,7 @@ class LineName(NamedTuple):
     trials: tuple[int, ...]
 
     @property
-    def conditions(self) -> list[Condition]:
+    def conditions(self) -> list[TrialKey]:
         """Temperature and trial of each answer."""
         return [(self.temperature, trial) for trial in self.trials]
 
@@ -123,9 +123,9 @@ def results_in(path: Path, service: Service) -> Iterator[BatchResult | None]:
                 yield read_line(line, service)
 
 
-def conditions_of(names: Iterable[str]) -> dict[str, set[Condition]]:
+def conditions_of(names: Iterable[str]) -> dict[str, set[TrialKey]]:
     """Return the answers of lines, by the name of the request."""
-    result: dict[str, set[Condition]] = {}
+    result: dict[str, set[TrialKey]] = {}
     for name in names:
         if line := parse_line_name(name):
             result.setdefault(line.request, set()).update(line.conditions)
