@@ -296,7 +296,7 @@ def accuracy_by_fact(fig: Figure, measured: Mapping[str, FactAccuracy], title: s
     for panel, (label, facts) in zip(grid, measured.items(), strict=True):
         cells = draw_accuracies(panel, facts)
         panel.set_title(_panel_label(label, width), fontsize=10, parse_math=False)
-        panel.tick_params(axis="x", labelsize=8)
+        panel.tick_params(axis="x", labelsize=9)
         panel.label_outer()
     grid[0].set_ylim(max(facts.total for facts in measured.values()), 0)
     fig.colorbar(cells, ax=fig.axes, label="share of right replies")

@@ -55,7 +55,7 @@ def test_maps_of_facts_have_one_scale_rows_of_one_height_and_one_legend(drawn):
     assert [text.get_text() for text in legend.get_texts()] == ["breaking temperature (right edge: unbroken)"]
 
 
-@pytest.mark.parametrize(("number", "rows", "columns"), [(2, 1, 2), (3, 1, 3), (4, 2, 2)])
+@pytest.mark.parametrize(("number", "rows", "columns"), [(2, 1, 2), (3, 2, 2), (4, 2, 2)])
 def test_maps_of_facts_stand_in_a_rectangle(drawn, number, rows, columns):
     one = firmest_first(np.ones((2, 3)), np.ones(2), GRID)
     plot.accuracy_by_fact(drawn, {f"model {place}": one for place in range(number)}, "title")
