@@ -396,7 +396,7 @@ def compare(runs: Sequence[Evaluation | str | Path], folder: str | Path | None =
     no run is given, or one cannot be read.
 
     >>> pairs = compare(["runs/first", "runs/second"], folder="comparison").pairs
-    >>> pairs.set_index("figure").loc["certainty.error_rate.t1", ["first", "second", "n"]].tolist()
+    >>> pairs.set_index("metric").loc["certainty.error_rate.t1", ["first", "second", "n"]].tolist()
     [0.0, 1.0, 1.0]
     """
     if not isinstance(runs, Sequence) or isinstance(runs, str):
