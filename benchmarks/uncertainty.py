@@ -116,7 +116,7 @@ def main() -> None:
     print(f"coverage of 95 % intervals, {options.simulations} simulations")
     print(
         "| answers | figure | true | "
-        + " | ".join(f"{n}{'' if size == 1 else f', groups of {size}'}" for n, size in ASKED)
+        + " | ".join(f"{n}{'' if size == 1 else f' in groups of {size}'}" for n, size in ASKED)
         + " |"
     )
     print("| --- " * (3 + len(ASKED)) + "|")
@@ -128,6 +128,7 @@ def main() -> None:
             print(
                 f"| {kind.name} | {name} | {true[place]:.3f} | " + " | ".join(f"{share:.1%}" for share in shares) + " |"
             )
+            figures[f"{kind.name}, {name}, true"] = true[place]
             for (n, size), share in zip(ASKED, shares, strict=True):
                 figures[f"{kind.name}, {name}, {n} questions, groups of {size}"] = float(share)
     print("\nexpected calibration error: mean over simulations, and coverage of the interval of the corrected one")
@@ -143,7 +144,12 @@ def main() -> None:
             held = float(np.mean([each.corrected.low <= true_error <= each.corrected.high for each in errors]))
             print(f"| {forecaster.name} | {n} | {true_error:.3f} | {plug_in:.3f} | {corrected:.3f} | {held:.1%} |")
             asked = f"{forecaster.name}, {n} questions"
-            figures |= {f"{asked}, plug-in": plug_in, f"{asked}, corrected": corrected, f"{asked}, coverage": held}
+            figures |= {
+                f"{forecaster.name}, true": true_error,
+                f"{asked}, plug-in": plug_in,
+                f"{asked}, corrected": corrected,
+                f"{asked}, coverage": held,
+            }
     write_figures(options.json, figures)
 
 

@@ -130,7 +130,7 @@ def bombs(folder: Path) -> dict[str, tuple[Callable[[Path], object], Path]]:
         "answers to be gated": (gated, run_folder(folder / "4", graded=lambda file: table(file, said))),
         "answers to be labelled": (LabelledRun.read, folder / "4"),
         "a summary": (read_run, run_folder(folder / "5", summary=lambda file: file.write_bytes(hundred))),
-        "figures": (read_run, run_folder(folder / "6", figures=lambda file: file.write_bytes(hundred))),
+        "metric specs": (read_run, run_folder(folder / "6", metrics=lambda file: file.write_bytes(hundred))),
         "texts of a data set": (data, table(folder / "7.parquet", repeated(asked, 600, question=million))),
         "rows of a data set": (data, table(folder / "8.parquet", repeated(asked, 3 * MILLION))),
         "one text": (

@@ -28,7 +28,7 @@ NO_PLACES = {
     *("accents", "cascade", "categories", "columns", "contains", "correct", "d", "device", "drift"),
     *("dtype", "encoding", "estimator", "experiment", "extra_body", "form", "forms", "invalid", "kind", "layout"),
     *("letter", "missing", "name", "orders", "pushbacks", "prompt_style", "reasoning_effort", "rubric", "scenario"),
-    *("selection", "separator", "settings", "sha256", "spelling", "stop", "unbroken"),
+    *("selection", "separator", "settings", "sha256", "spelling", "stop", "target", "unbroken"),
 }
 """Settings that are texts, and say neither where something lies nor which code runs."""
 TRUSTED = "which is accepted from the command line alone: if it is what you want, add "

@@ -124,7 +124,7 @@ def test_a_change_in_mid_run_is_one_warning_in_terminal_report_and_summary(
             ["grader=judge", "model@grader.model=openai_compatible", "grader.cascade=none", "grader.model.model=any"],
             "Verdict: right",
             "verdicts",
-            "2 models judged: new, old. The figures mix their verdicts.",
+            "2 models judged: new, old. The metrics mix their verdicts.",
         ),
         (
             [
@@ -136,7 +136,7 @@ def test_a_change_in_mid_run_is_one_warning_in_terminal_report_and_summary(
             ],
             "1. Could you tell me which one it is?\n2. Which one is it, please?",
             "rewriting",
-            "2 models rewrote questions: new, old. The figures mix their rewrites.",
+            "2 models rewrote questions: new, old. The metrics mix their rewrites.",
         ),
     ],
 )

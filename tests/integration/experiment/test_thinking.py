@@ -83,7 +83,7 @@ def test_a_server_that_drops_the_budget_is_named(
     ran: tuple[Result, Path, list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     heeded, *_ = ran
-    assert heeded.scores["thinking"].figures()["thinking.added_tokens.own"].value == THOUGHT["high"]
+    assert heeded.scores["thinking"].metrics()["thinking.added_tokens.own"].value == THOUGHT["high"]
     assert list(of_budgets(heeded)) == []
     with scripted_server(lambda body: thoughtful(body | {"reasoning_effort": "low"})) as server:
         lines = lines_of(server, tmp_path)

@@ -170,7 +170,7 @@ def test_a_judge_must_be_named(more: list[str]):
 
 def test_a_slow_judge_is_waited_for_and_its_verdicts_stay_with_their_replies(judge: ScriptedServer, tmp_path: Path):
     """Each verdict waits until the next has been asked for."""
-    asked, last = threading.TrialKey(), [0]
+    asked, last = threading.Condition(), [0]
 
     def late(body: Body) -> tuple[int, dict[str, str], Any]:
         if "Is the reply right?" in str(body):

@@ -117,7 +117,7 @@ def test_a_comparison_has_no_interval_without_width(alike: Alike, tmp_path: Path
     for _, row in compared.scenarios.groupby(["subject", "scenario", "dataset", "kind"]):
         known = row.dropna(subset="value")
         (alpha,) = known[~(known["low"] < known["high"])].itertuples()
-        assert alpha.figure == "agreement.alpha.t1"
+        assert alpha.metric == "agreement.alpha.t1"
         assert alpha.value == pytest.approx(1)
 
 

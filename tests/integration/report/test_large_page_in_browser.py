@@ -107,7 +107,7 @@ def test_a_question_that_is_not_in_the_table_is_found_by_its_id_and_by_a_word_of
         "FRS (d = 1)": "unknown",
     }
     assert page.locator(".detail p").inner_text() == (
-        "Its answers and other figures are not in this page. They are in graded.parquet and questions.parquet, in the "
+        "Its answers and other metrics are not in this page. They are in graded.parquet and questions.parquet, in the "
         f"rows whose question_id is q{missing}."
     )
 
