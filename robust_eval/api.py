@@ -133,7 +133,7 @@ class Evaluation(Page):
 
     @property
     def headline(self) -> pd.DataFrame:
-        """The headline metrics, as they are printed."""
+        """The headline metrics, with values and intervals as text."""
         run = self.finished
         rows = []
         for name in run.headline:

@@ -210,7 +210,7 @@ def _measured(call: Called, baseline: MeasuredRun, mlruns: Path, folder: Path) -
 
 
 def _record(report: Report, run_id: str, uri: str) -> None:
-    """Record the verdict with the candidate's run; a tracker that has it not, or is away, stops nothing."""
+    """Record the verdict with the candidate's run; where the tracker lacks it or cannot be reached, warn."""
     mlflow = mlflow_library()
     from mlflow.exceptions import MlflowException
 

@@ -181,7 +181,7 @@ def _finish(labelled: LabelledRun, file: Path, arguments: argparse.Namespace) ->
 
 
 def _record(labelled: LabelledRun, score: Score, uri: str | None, mlruns: Path) -> None:
-    """Record the corrected metrics with the run in MLflow; a tracker that is away stops nothing.
+    """Record the corrected metrics with the run in MLflow; a tracker that cannot be reached only causes a warning.
 
     The command says where that is: the folder of a run may be somebody else's.
     """

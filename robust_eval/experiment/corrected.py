@@ -1,4 +1,4 @@
-"""Metrics that labels of people correct: of a run that is going on, and of one that has finished."""
+"""Metrics corrected by human labels, of a running and of a finished run."""
 
 import logging
 from collections.abc import Mapping, Sequence

@@ -82,7 +82,7 @@ class FinishedAnswers:
 
     @cached_property
     def metrics(self) -> dict[str, Estimate]:
-        """The metrics of the metrics that are finite numbers, each with its interval if its ends are, by name."""
+        """The declared metrics with a finite value, by name, each with its interval if that is finite."""
         run = self.labelled.run
         finite = {name: one for name, one in run.metrics.items() if run.about(name) and math.isfinite(one.value)}
         return {name: one if math.isfinite(one.high) else Estimate(one.value) for name, one in finite.items()}

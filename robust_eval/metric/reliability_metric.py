@@ -39,7 +39,7 @@ PASS_HAT = share_spec(
 )
 G_PASS = {
     share: share_spec(
-        f"reliability.g_pass_{share}.k{{}}", f"G-Pass@{{}}: {share} % of the trials right, k = {{}}", shown=RUN
+        f"reliability.g_pass_{share}.k{{}}", f"G-Pass@{{}}: at least {share} % of the trials right, k = {{}}", shown=RUN
     )
     for share in (50, 75)
 }

@@ -80,8 +80,8 @@ def figure(paper: bool = False) -> Iterator[tuple[Figure, Axes]]:
 
 
 def fit_column(fig: Figure) -> None:
-    """Make a figure as wide as one column of a paper, or as two if it has panels side by side, with no font larger than
-    that of the style.
+    """Make a figure as wide as one column of a paper, or as two if it has four or more panels side by side, with no
+    font larger than that of the style.
     """
     width, height = fig.get_size_inches()
     panels_side_by_side = len({axes.get_position().x0 for axes in fig.axes if axes.get_subplotspec()}) > 3

@@ -461,10 +461,15 @@ def reliability(score: Score, questions: Sequence[Question]) -> Presentation:
     if repeated.FLIPPED.name in score.values:
         flipped = score.formatted(repeated.FLIPPED.name, ".0%")
         sentence = (
-            f"in conversations with pushback {t}: the verdict flips in {flipped} of them, "
-            f"{score.formatted(repeated.FLIPS.name, '.2f')} times on average."
+            f"in conversations with pushback {t}: the verdict flips in {flipped} of them; "
+            f"on average {score.formatted(repeated.FLIPS.name, '.2f')} times a conversation."
         )
-        return Presentation("Reliability", sentence, [], claims=[f"flips between right and wrong in {flipped} of them"])
+        return Presentation(
+            "Reliability",
+            sentence,
+            [],
+            claims=[f"flips between right and wrong in {flipped} of its conversations under pushback"],
+        )
     sentence = f"repeatedly {t}: {score.formatted(repeated.CONSISTENCY.name, '.0%')} of the pairs of answers agree"
     claims = []
     if rates := repeated.PASS_HAT.among(score.values):

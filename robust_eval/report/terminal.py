@@ -67,7 +67,7 @@ def print_summary(result: Result, folder: Path, store: str, ui_command: str | No
 
 
 def print_metrics(title: str, rows: Sequence[Row], folder: Path, console: Console, whole: bool = False) -> None:
-    """Print the main metrics of the run in a folder, and the command that shows the others; the ``whole`` prints all.
+    """Print the main metrics of the run in a folder, and the command that shows all; the ``whole`` prints all.
 
     In a narrow window the interval stands below the value.
     """

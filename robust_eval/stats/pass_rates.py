@@ -63,7 +63,7 @@ def g_pass_at_k(right: ArrayLike, n: ArrayLike, k: int, share: float) -> Floats:
     """Return the probability that at least ⌈τ k⌉ of k trials are right, G-Pass@k_τ with τ the ``share``.
 
     ``right`` (q,) has the number c of right trials of each question, ``n`` (q,) the number of its trials; NaN for fewer
-    than k. ValueError unless 0 ≤ c ≤ n k is at least 1, and the share is in (0, 1].
+    than k. ValueError unless 0 ≤ c ≤ n, k is at least 1, and the share is in (0, 1].
 
     Returns
     -------

@@ -1,7 +1,8 @@
 """Uncertainty against errors: are wrong answers the less certain ones, and are probabilities calibrated?
 
 Throughout, ``uncertainty`` is (n,), larger for a less certain answer, and ``correct`` (n,) is 1 or 0; questions with a
-NaN in either are left out. Only the order of the uncertainties counts, and ties are averaged over all orders.
+NaN in either are left out. For the ranking, only the order of the uncertainties counts, and ties are averaged over all
+orders.
 """
 
 import math

@@ -40,7 +40,7 @@ RESERVE = 1 << 20
 """Bytes reserved on the disk during a run, for the database to grow into on a full disk."""
 _RESERVE, _ALIVE = "reserve-", "alive-"
 """Prefixes of the names of two files of an active run; the second is locked."""
-GONE = "the process that measured was ended from outside"
+GONE = "the process of the run was killed"
 """Reason of a run that is KILLED because its process has ended silently."""
 LONG = 60.0
 """Seconds after which system metrics of a run are recorded, in a local store."""

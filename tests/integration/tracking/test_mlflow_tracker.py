@@ -367,7 +367,7 @@ def test_runs_and_jobs_that_were_killed_are_marked_when_the_next_one_begins(shel
         "next": "RUNNING",
         "beside it": "RUNNING",
     }
-    assert found["cut off"].data.tags["error"] == "the process that measured was ended from outside"
+    assert found["cut off"].data.tags["error"] == "the process of the run was killed"
     assert [*tmp_path.glob("reserve-*"), *tmp_path.glob("alive-*")] == []
 
 
