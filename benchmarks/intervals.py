@@ -18,7 +18,7 @@ from support.command import Command, write_figures
 
 from robust_eval.sampler.temperature_sweep import TemperatureSweep
 from robust_eval.stats.frs import factual_robustness_score
-from robust_eval.stats.interval import SHARE, bootstrap, mean_interval
+from robust_eval.stats.interval import SHARE, bootstrap, mean_bounds
 
 CORRELATION = 0.3
 BOOTSTRAP_RESAMPLES = 500
@@ -72,7 +72,7 @@ def coverage(kind: Kind, n: int, size: int, simulations: int) -> tuple[float, fl
         values = kind.draw(generator, n // size, size)
         units = values.reshape(-1, size).mean(axis=1)
         intervals = (
-            mean_interval(values, SHARE, groups),
+            mean_bounds(values, SHARE, groups),
             bootstrap(np.mean, units, seed=seed, resamples=BOOTSTRAP_RESAMPLES),
         )
         held += [low <= kind.true <= high for low, high in intervals]

@@ -31,7 +31,7 @@ from robust_eval.reader.reply import ReplyReader
 from robust_eval.stats.corrected_breaks import LabelledGrid, corrected_breaks, label_counts
 from robust_eval.stats.correction import corrected_curve, corrected_mean
 from robust_eval.stats.frs import breaking_temperature
-from robust_eval.stats.interval import mean_interval
+from robust_eval.stats.interval import mean_bounds
 
 Floats = NDArray[np.float64]
 SAMPLE = Path(__file__).with_name("grading_sample.jsonl")
@@ -94,7 +94,7 @@ def coverage(simulations: int, questions: int) -> dict[str, float]:
         found = {
             "corrected": corrected_mean(verdicts, labels, questions=ids)[1:],
             "labels alone": corrected_mean(np.zeros(labels.size), labels, questions=ids)[1:],
-            "uncorrected": mean_interval(data.verdicts.mean(axis=1), (0, 1)),
+            "uncorrected": mean_bounds(data.verdicts.mean(axis=1), (0, 1)),
         }
         for name, (low, high) in found.items():
             held[name].append(bool(low <= truth.mean() <= high))
@@ -103,7 +103,7 @@ def coverage(simulations: int, questions: int) -> dict[str, float]:
         curve = corrected_curve(verdicts, labels, grid, questions=ids)
         for place, (t, accuracy) in enumerate(zip(GRID, truth, strict=True)):
             at["corrected"].append(bool(curve[float(t)].low <= accuracy <= curve[float(t)].high))
-            low, high = mean_interval(data.verdicts[:, place], (0, 1))
+            low, high = mean_bounds(data.verdicts[:, place], (0, 1))
             at["uncorrected"].append(bool(low <= accuracy <= high))
     narrower = float(np.mean(np.array(widths["corrected"]) < np.array(widths["labels alone"])))
     ratio = float(np.mean(widths["corrected"]) / np.mean(widths["labels alone"]))

@@ -22,7 +22,7 @@ from robust_eval.question import Question
 from robust_eval.sampler.temperature_sweep import TemperatureSweep
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.frs import factual_robustness_score
-from robust_eval.stats.interval import MIN_UNITS, SHARE, mean_interval
+from robust_eval.stats.interval import MIN_UNITS, SHARE, mean_bounds
 
 MOST_MISSED = 0.065
 FIGURE = "frs.d1"
@@ -77,7 +77,7 @@ def after_blocks(values: Floats, wanted: float) -> tuple[float, float, int]:
     """Return the interval that is narrow enough after a block, and the number of questions."""
     for number in range(MIN_UNITS, len(values) + 1, BLOCK):
         taken = values[:number]
-        low, high = mean_interval(taken, SHARE)
+        low, high = mean_bounds(taken, SHARE)
         estimate = Estimate(float(taken.mean()), low, high)
         half_width = careful_half_width(estimate, (taken - estimate.value).tolist(), number)
         if half_width <= wanted:
@@ -92,7 +92,7 @@ def as_a_run(values: Floats, wanted: float) -> tuple[float, float, int]:
     scores: dict[str, Score] = {}
     while taking.next(scores):
         taken = values[: taking.taken]  # in which order does not matter, as they are random
-        low, high = mean_interval(taken, SHARE)
+        low, high = mean_bounds(taken, SHARE)
         ids = [f"{number}" for number in range(len(taken))]
         estimate = Estimate(float(taken.mean()), low, high)
         scores = {"frs": Score(ids, {FIGURE: estimate}, by_question={FIGURE: taken}, limits={FIGURE: SHARE})}

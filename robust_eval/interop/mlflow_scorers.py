@@ -26,7 +26,7 @@ from robust_eval.metric.score import Measured, grid
 from robust_eval.question import Question
 from robust_eval.reader.reply import ReplyReader
 from robust_eval.stats.frs import breaking_temperature as breaks
-from robust_eval.stats.interval import SHARE, mean_interval
+from robust_eval.stats.interval import SHARE, mean_bounds
 
 _ID = "question"
 
@@ -38,7 +38,7 @@ def _mean_and_ends(limits: tuple[float, float]) -> list[Any]:
 
 def _end(place: int, name: str, limits: tuple[float, float]) -> Callable[[list[float]], float]:
     def end(values: list[float]) -> float:
-        return mean_interval(np.array(values), limits)[place]
+        return mean_bounds(np.array(values), limits)[place]
 
     end.__name__ = name
     return end

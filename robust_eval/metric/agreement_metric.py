@@ -36,7 +36,7 @@ from robust_eval.stats.agreement import (
 from robust_eval.stats.correction import corrected_mean
 from robust_eval.stats.entropy import answer_entropy
 from robust_eval.stats.estimate import Estimate
-from robust_eval.stats.interval import SHARE, Floats, bootstrap, drop_degenerate, mean_interval, share_of
+from robust_eval.stats.interval import SHARE, Floats, bootstrap, drop_degenerate, mean_bounds, share_of
 from robust_eval.stats.reliability import QuestionRobustness, cronbach_interval, guessing, question_robustness
 
 _KAPPA = (-math.inf, 1.0)
@@ -362,7 +362,7 @@ class AnswerAgreement(Metric):
             """
             low, high = drop_degenerate(*bootstrap(statistic, *arrays, groups=labels, seed=seed))
             if math.isnan(low):
-                low, high = beyond_chance(mean_interval(agreeing, SHARE, labels), chance).tolist()
+                low, high = beyond_chance(mean_bounds(agreeing, SHARE, labels), chance).tolist()
             return low, high
 
         def even(one_hot: Floats, axis: int = 0) -> Floats:

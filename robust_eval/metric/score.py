@@ -16,7 +16,7 @@ from robust_eval.metric.presentation import Presentation
 from robust_eval.question import Question
 from robust_eval.sampler.base import Sampler
 from robust_eval.stats.estimate import Estimate, with_interval
-from robust_eval.stats.interval import SHARE, UNKNOWN, Floats, Limits, bootstrap, drop_degenerate, mean_interval, wilson
+from robust_eval.stats.interval import SHARE, UNKNOWN, Floats, Limits, bootstrap, drop_degenerate, mean_bounds, wilson
 
 
 @dataclass
@@ -336,13 +336,13 @@ def reply_weights(graded: pa.Table) -> Floats:
 
 def mean_estimate(values: Floats, groups: Sequence[str] | None, limits: Limits = UNKNOWN) -> Estimate:
     """Return the mean over questions, without undefined ones (NaN), with its interval
-    (:func:`~robust_eval.stats.interval.mean_interval`).
+    (:func:`~robust_eval.stats.interval.mean_bounds`).
     """
     defined = ~np.isnan(values)
     if not defined.any():
         return Estimate(float("nan"))
     labels = None if groups is None else np.asarray(groups)[defined]
-    return Estimate(float(np.mean(values[defined])), *mean_interval(values[defined], limits, labels))
+    return Estimate(float(np.mean(values[defined])), *mean_bounds(values[defined], limits, labels))
 
 
 def estimate(

@@ -20,7 +20,7 @@ from robust_eval.question import Question
 from robust_eval.stats.entropy import answer_entropy
 from robust_eval.stats.estimate import UNDEFINED, Estimate, columns_of
 from robust_eval.stats.frs import breaking_temperature
-from robust_eval.stats.interval import SHARE, Floats, defined_mean, mean_interval
+from robust_eval.stats.interval import SHARE, Floats, defined_mean, mean_bounds
 from robust_eval.stats.uncertainty import LEAST_SURE, calibration_errors, coverage_at_risk, error_ranking
 
 RISKS = (5, 10)
@@ -285,7 +285,7 @@ def _differences(scores: Mapping[str, Floats], correct: Floats, groups: Sequence
         difference = first - second
         estimate = Estimate(defined_mean(difference))
         if not np.isnan(estimate.value):
-            estimate = Estimate(estimate.value, *mean_interval(difference, (-np.inf, np.inf), labels))
+            estimate = Estimate(estimate.value, *mean_bounds(difference, (-np.inf, np.inf), labels))
         records.append(
             {"first": one, "second": other, **columns_of("difference", estimate), "questions": int(both.sum())}
         )

@@ -9,14 +9,14 @@ from robust_eval.stats.agreement import remapped_kappa as remapped_kappa
 from robust_eval.stats.correction import corrected_mean as corrected_mean
 from robust_eval.stats.correction import corrected_rate as corrected_rate
 from robust_eval.stats.entropy import answer_entropy as answer_entropy
+from robust_eval.stats.estimate import mean_interval as mean_interval
+from robust_eval.stats.estimate import paired_share_interval as paired_share_interval
+from robust_eval.stats.estimate import share_interval as share_interval
 from robust_eval.stats.frs import breaking_temperature as breaking_temperature
 from robust_eval.stats.frs import factual_robustness_score as factual_robustness_score
 from robust_eval.stats.frs import settled as settled
 from robust_eval.stats.frs import top_entropy as top_entropy
 from robust_eval.stats.interval import bootstrap as bootstrap
-from robust_eval.stats.interval import mean_interval as mean_interval
-from robust_eval.stats.interval import paired_share_interval as paired_share_interval
-from robust_eval.stats.interval import share_interval as share_interval
 from robust_eval.stats.pass_rates import g_pass_at_k as g_pass_at_k
 from robust_eval.stats.pass_rates import pass_at_k as pass_at_k
 from robust_eval.stats.pass_rates import pass_hat_k as pass_hat_k

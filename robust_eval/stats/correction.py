@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from robust_eval.stats.estimate import UNDEFINED, Estimate
-from robust_eval.stats.interval import ROUNDING, SHARE, Floats, degenerate_interval, share_interval, student_quantile
+from robust_eval.stats.interval import ROUNDING, SHARE, Floats, degenerate_interval, share_bounds, student_quantile
 
 MIN_LABELS = 20
 """Minimum number of labels of a separate mean, or of a separate error rate, at one temperature."""
@@ -355,7 +355,7 @@ class _JudgedAnswers(NamedTuple):
         low, high = estimate - quantile * error, estimate + quantile * error
         if score is not None:
             share = min(max(estimate, 0.5 / clusters), 1 - 0.5 / clusters)
-            ends = share_interval(share, len(np.unique(self.questions[score])), error, quantile)
+            ends = share_bounds(share, len(np.unique(self.questions[score])), error, quantile)
             low, high = min(low, ends[0]), max(high, ends[1])
         if is_degenerate:
             lower, upper = degenerate_interval(inner, clusters, SHARE, level)

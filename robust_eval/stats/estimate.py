@@ -1,13 +1,18 @@
-"""Estimates: a value with its 95 % confidence interval, and its text form."""
+"""Estimates: a value with its confidence interval, and its text form."""
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from robust_eval.runtime.text import number
+from robust_eval.stats.interval import SHARE, UNKNOWN, Floats, mean_bounds, paired_share_bounds
 
 
 class Estimate(NamedTuple):
-    """A value with its 95 % confidence interval; NaN where undefined, NaN bounds where there is no interval.
+    """A value with its confidence interval, of 95 % unless a function takes another level; NaN where undefined, NaN
+    bounds where there is no interval.
 
     No interval is without width: where all questions are alike, it is exact or there is none
     (:func:`robust_eval.metric.score.mean_estimate`).
@@ -24,6 +29,147 @@ def columns_of(name: str, estimate: Estimate) -> dict[str, float]:
 
 
 UNDEFINED = Estimate(float("nan"))
+
+
+def mean_interval(values: ArrayLike, groups: ArrayLike | None = None, level: float = 0.95) -> Estimate:
+    """Return the mean over questions with Student's interval; of values that are all 0 or 1, with Wilson's.
+
+    Parameters
+    ----------
+    values
+        (n,) of questions in any unit; NaN are left out.
+    groups
+        Labels (n,) of questions that depend on one another; without them questions are independent.
+    level
+        Nominal coverage, in (0, 1).
+
+    Returns
+    -------
+    Estimate with ``value``, ``low`` and ``high`` in the unit of the values. NaN without any value. NaN bounds where
+    the questions, or the groups, do not differ, and where there is only one; values of 0 and 1 have an interval then as
+    well (:func:`share_interval`).
+
+    Raises
+    ------
+    ValueError
+        For arrays of other shapes, an infinite value, and a level outside (0, 1).
+
+    References
+    ----------
+    Cochran, Sampling Techniques (1977), chapter 9A: the variance of a mean over groups. Wilson, JASA 22 (1927). Korn &
+    Graubard, Survey Methodology 24 (1998): the effective number of questions. docs/methods.md, §5.
+
+    Examples
+    --------
+    >>> [round(number, 3) for number in mean_interval([0.2, 0.4, 0.5, 0.9])]
+    [0.5, 0.032, 0.968]
+    """
+    (taken,), labels = _defined({"values": values}, groups, level)
+    return _mean_estimate(taken, labels, level)
+
+
+def share_interval(successes: ArrayLike, groups: ArrayLike | None = None, level: float = 0.95) -> Estimate:
+    """Return the share of successes with Wilson's score interval, with Student's quantile.
+
+    Parameters
+    ----------
+    successes
+        (n,) of 1 and 0, or True and False; NaN are left out.
+    groups
+        Labels (n,) of questions that depend on one another: the interval is of the effective number of questions.
+    level
+        Nominal coverage, in (0, 1).
+
+    Returns
+    -------
+    Estimate with ``value``, ``low`` and ``high`` in [0, 1], NaN without any value. Where all values are alike the
+    interval is the exact one of Clopper and Pearson, with groups as units.
+
+    Raises
+    ------
+    ValueError
+        For values other than those above, arrays of other shapes, and a level outside (0, 1).
+
+    References
+    ----------
+    Wilson, JASA 22 (1927). Korn & Graubard, Survey Methodology 24 (1998): the effective number of questions. Clopper &
+    Pearson, Biometrika 26 (1934).
+
+    Examples
+    --------
+    >>> [round(number, 3) for number in share_interval([True] * 20 + [False] * 30)]
+    [0.4, 0.273, 0.542]
+    """
+    (taken,), labels = _defined({"successes": successes}, groups, level, binary=True)
+    return _mean_estimate(taken, labels, level)
+
+
+def paired_share_interval(a: ArrayLike, b: ArrayLike, groups: ArrayLike | None = None, level: float = 0.95) -> Estimate:
+    """Return the share of successes in ``a`` minus that in ``b``, of the same questions, with Tango's score interval.
+
+    The interval is wider where the statistic is skewed (the correction of Cornish and Fisher), and where all questions
+    that differ do so in one direction (the exact bound of their share).
+
+    Parameters
+    ----------
+    a, b
+        (n,) of 1 and 0, or True and False, of the same questions in the same order. Questions with a NaN on either side
+        are left out.
+    groups
+        Labels (n,) of questions that depend on one another: the number of questions is divided by the design effect.
+    level
+        Nominal coverage, in (0, 1).
+
+    Returns
+    -------
+    Estimate with ``value``, ``low`` and ``high`` in [−1, 1]; NaN without a shared question.
+
+    Raises
+    ------
+    ValueError
+        For values other than those above, arrays of other shapes, and a level outside (0, 1).
+
+    References
+    ----------
+    Tango, Statistics in Medicine 17 (1998). Laud, Pharmaceutical Statistics 16 (2017): the correction for skewness.
+    Clopper & Pearson, Biometrika 26 (1934).
+
+    Examples
+    --------
+    >>> a, b = [1] * 12 + [0] * 2 + [1] * 36, [0] * 12 + [1] * 2 + [1] * 36
+    >>> [round(number, 3) for number in paired_share_interval(a, b)]
+    [0.2, 0.06, 0.345]
+    """
+    (first, second), labels = _defined({"a": a, "b": b}, groups, level, binary=True)
+    if not len(first):
+        return UNDEFINED
+    return Estimate(float(np.mean(first - second)), *paired_share_bounds(first - second, labels, level))
+
+
+def _mean_estimate(values: Floats, groups: NDArray[Any] | None, level: float) -> Estimate:
+    if not len(values):
+        return UNDEFINED
+    limits = SHARE if np.isin(values, (0, 1)).all() else UNKNOWN
+    return Estimate(float(np.mean(values)), *mean_bounds(values, limits, groups, level))
+
+
+def _defined(
+    arrays: dict[str, ArrayLike], groups: ArrayLike | None, level: float, binary: bool = False
+) -> tuple[list[Floats], NDArray[Any] | None]:
+    """Check the arguments; return the arrays and the groups without the questions that have a NaN."""
+    if not 0 < level < 1:
+        raise ValueError(f"level must lie between 0 and 1, not {level}")
+    columns = [np.asarray(array, dtype=float) for array in arrays.values()]
+    labels = None if groups is None else np.asarray(groups)
+    n = columns[0].size
+    for name, array in [*zip(arrays, columns, strict=True), ("groups", labels)]:
+        if array is not None and array.shape != (n,):
+            raise ValueError(f"{name} must hold a value for each of {n} questions, not {array.shape}")
+    for name, column in zip(arrays, columns, strict=True):
+        if np.isinf(column).any() or (binary and not np.all(np.isnan(column) | (column == 0) | (column == 1))):
+            raise ValueError(f"{name} must hold {'0, 1 and NaN alone' if binary else 'finite values or NaN'}")
+    defined = ~np.isnan(columns).any(axis=0)
+    return [column[defined] for column in columns], labels if labels is None else labels[defined]
 
 
 def with_interval(estimate: Estimate, form: str = ".3f", n: int | None = None) -> str:

@@ -27,7 +27,7 @@ _PART = 2**23  # questions drawn in one part of the work, which takes a tenth of
 _BLOCK = 2**16  # elements of one block of resampled data: its arrays of 512 kB stay in the cache of a processor
 
 
-def mean_interval(
+def mean_bounds(
     values: Floats, limits: Limits = UNKNOWN, groups: ArrayLike | None = None, level: float = 0.95
 ) -> tuple[float, float]:
     """Return an interval of the mean of ``values`` (n,) over questions, or groups of them (docs/methods.md, §5).
@@ -62,9 +62,9 @@ def mean_interval(
 
     Examples
     --------
-    >>> [round(bound, 3) for bound in mean_interval(np.zeros(29), SHARE)]
+    >>> [round(bound, 3) for bound in mean_bounds(np.zeros(29), SHARE)]
     [0.0, 0.119]
-    >>> [round(bound, 3) for bound in mean_interval(np.array([0.2, 0.4, 0.5, 0.9]), SHARE)]
+    >>> [round(bound, 3) for bound in mean_bounds(np.array([0.2, 0.4, 0.5, 0.9]), SHARE)]
     [0.032, 0.968]
     """
     if not len(values):
@@ -75,11 +75,11 @@ def mean_interval(
         return degenerate_interval(mean, number, limits, level)
     quantile = student_quantile(level, number - 1)
     if _binary(values, limits):
-        return share_interval(mean, len(values), 0.0 if groups is None else error, quantile)
+        return share_bounds(mean, len(values), 0.0 if groups is None else error, quantile)
     return max(mean - quantile * error, limits[0]), min(mean + quantile * error, limits[1])
 
 
-def share_interval(share: float, n: int, error: float, quantile: float) -> tuple[float, float]:
+def share_bounds(share: float, n: int, error: float, quantile: float) -> tuple[float, float]:
     """Return Wilson's score interval of a ``share`` of ``n`` questions, from −``quantile`` to ``quantile``.
 
     The effective number of questions follows from the standard ``error`` of the share: at most n, and n for an error of
@@ -91,13 +91,13 @@ def share_interval(share: float, n: int, error: float, quantile: float) -> tuple
 
     Examples
     --------
-    >>> [round(bound, 3) for bound in share_interval(0.4, 50, 0.0, NORMAL_95)]
+    >>> [round(bound, 3) for bound in share_bounds(0.4, 50, 0.0, NORMAL_95)]
     [0.276, 0.538]
     """
     return _wilson(share, n if error <= 0 else min(n, share * (1 - share) / error**2), quantile)
 
 
-def paired_share_interval(
+def paired_share_bounds(
     differences: Floats, groups: ArrayLike | None = None, level: float = 0.95
 ) -> tuple[float, float]:
     """Return the score interval of the difference of two shares on the same questions.
@@ -127,7 +127,7 @@ def paired_share_interval(
 
     Examples
     --------
-    >>> [round(bound, 3) for bound in paired_share_interval(np.repeat([1.0, -1.0, 0.0], [12, 2, 36]))]
+    >>> [round(bound, 3) for bound in paired_share_bounds(np.repeat([1.0, -1.0, 0.0], [12, 2, 36]))]
     [0.06, 0.345]
     """
     n, mean = len(differences), float(np.mean(differences))

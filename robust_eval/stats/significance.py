@@ -14,8 +14,8 @@ from robust_eval.stats.interval import (
     UNKNOWN,
     Floats,
     Limits,
-    mean_interval,
-    paired_share_interval,
+    mean_bounds,
+    paired_share_bounds,
     units_and_error,
 )
 
@@ -39,8 +39,8 @@ def paired_difference(
 ) -> Difference:
     """Compare two means over the same questions.
 
-    The interval is that of the mean difference (:func:`~robust_eval.stats.interval.mean_interval`); where every value
-    is 0 or 1, Tango's score interval (:func:`~robust_eval.stats.interval.paired_share_interval`).
+    The interval is that of the mean difference (:func:`~robust_eval.stats.mean_interval`); where every value
+    is 0 or 1, Tango's score interval (:func:`~robust_eval.stats.paired_share_interval`).
 
     Parameters
     ----------
@@ -75,10 +75,10 @@ def paired_difference(
         return Difference(0, *[math.nan] * 5)
     difference = one - other
     if limits == SHARE and np.isin(one, (0, 1)).all() and np.isin(other, (0, 1)).all():
-        interval = paired_share_interval(difference, labels)
+        interval = paired_share_bounds(difference, labels)
     else:
         width = limits[1] - limits[0]
-        interval = mean_interval(difference, (-width, width), labels)
+        interval = mean_bounds(difference, (-width, width), labels)
     means = float(one.mean()), float(other.mean()), float(difference.mean())
     return Difference(len(one), *means, *interval)
 

@@ -12,7 +12,7 @@ from robust_eval.stats.interval import (
     Floats,
     degenerate_interval,
     independent,
-    share_interval,
+    share_bounds,
     student_quantile,
 )
 
@@ -49,7 +49,7 @@ def kaplan_meier(holds: Floats, groups: Sequence[str] | None = None) -> list[Est
     Returns
     -------
     (T,) with 95 % intervals: Wilson's, with the effective number of facts by Greenwood's variance, or its sum over
-    groups. Without unknown levels they are those of :func:`~robust_eval.stats.interval.mean_interval`.
+    groups. Without unknown levels they are those of :func:`~robust_eval.stats.interval.mean_bounds`.
 
     References
     ----------
@@ -93,6 +93,6 @@ def kaplan_meier(holds: Floats, groups: Sequence[str] | None = None) -> list[Est
             continue
         error = share * math.sqrt(factor * float((np.bincount(unit, influence) ** 2).sum()))
         estimates.append(
-            Estimate(float(share), *share_interval(float(share), n, error, student_quantile(0.95, number - 1)))
+            Estimate(float(share), *share_bounds(float(share), n, error, student_quantile(0.95, number - 1)))
         )
     return estimates

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from robust_eval.stats.estimate import UNDEFINED, Estimate
-from robust_eval.stats.interval import ROUNDING, Floats, independent, share_interval, student_quantile, units_and_error
+from robust_eval.stats.interval import ROUNDING, Floats, independent, share_bounds, student_quantile, units_and_error
 
 BINS, MIN_IN_BIN = 10, 40
 """Largest number of bins of a calibration error, and smallest number of questions in each; they hold equally many, but
@@ -217,7 +217,7 @@ def coverage_at_risk(
     for level, (risk, number) in enumerate(zip(share.tolist(), accepted.tolist(), strict=True)):
         inside = data.level <= level
         error = 0.0 if labels is None else units_and_error(data.wrong[inside], labels[inside])[1]
-        bounds[level] = share_interval(risk, int(number), 0.0 if math.isnan(error) else error, quantile)
+        bounds[level] = share_bounds(risk, int(number), 0.0 if math.isnan(error) else error, quantile)
     curves = (share, bounds[:, 1], bounds[:, 0])
     return [
         Estimate(*(float((accepted[curve <= risk + ROUNDING] / n).max(initial=0.0)) for curve in curves))
@@ -238,7 +238,7 @@ class CalibrationBins(NamedTuple):
 
 def calibration_bins(probability: ArrayLike, correct: ArrayLike) -> CalibrationBins:
     """Return bins with equally many questions (:data:`BINS`); equal probabilities share a bin."""
-    p, y = np.asarray(probability, dtype=float), np.asarray(correct, dtype=float)
+    p, y = _checked("probability", probability, correct)
     if np.any((p < -ROUNDING) | (p > 1 + ROUNDING)):
         raise ValueError("probability must lie between 0 and 1")
     defined = ~np.isnan(p + y)
@@ -313,9 +313,18 @@ def calibration_error(probability: ArrayLike, correct: ArrayLike) -> float:
     Parameters
     ----------
     probability
-        (n,) in [0, 1], of the answer being right.
+        (n,) in [0, 1], of the answer being right. Questions with a NaN in either array are left out.
     correct
         (n,) of 1 and 0.
+
+    Returns
+    -------
+    At most 1, on average 0 for calibrated probabilities, and possibly negative; NaN without any question.
+
+    Raises
+    ------
+    ValueError
+        For values other than those above, and different lengths.
 
     References
     ----------
@@ -347,12 +356,18 @@ class _Ordered(NamedTuple):
     risk: Floats
 
 
-def _ordered(uncertainty: ArrayLike, correct: ArrayLike) -> _Ordered:
-    u, y = np.asarray(uncertainty, dtype=float), np.asarray(correct, dtype=float)
-    if u.shape != y.shape or u.ndim != 1:
-        raise ValueError(f"uncertainty and correct must both be (questions,), not {u.shape} and {y.shape}")
+def _checked(name: str, values: ArrayLike, correct: ArrayLike) -> tuple[Floats, Floats]:
+    """Return both arrays (n,); ValueError names the one that is wrong."""
+    x, y = np.asarray(values, dtype=float), np.asarray(correct, dtype=float)
+    if x.shape != y.shape or x.ndim != 1:
+        raise ValueError(f"{name} and correct must both be (questions,), not {x.shape} and {y.shape}")
     if np.any((y != 0) & (y != 1) & ~np.isnan(y)):
         raise ValueError("correct must be 1, 0 or NaN")
+    return x, y
+
+
+def _ordered(uncertainty: ArrayLike, correct: ArrayLike) -> _Ordered:
+    u, y = _checked("uncertainty", uncertainty, correct)
     defined = ~np.isnan(u) & ~np.isnan(y)
     level = np.unique(u[defined], return_inverse=True)[1]
     wrong = 1 - y[defined]

@@ -12,7 +12,7 @@ from robust_eval.stats.interval import (
     Floats,
     bounded_mean_interval,
     independent,
-    paired_share_interval,
+    paired_share_bounds,
     units_and_error,
 )
 
@@ -49,7 +49,7 @@ def verdict(
     once see :func:`confidence_sequence`.
 
     Differences of right and wrong (−1, 0, 1) have Tango's interval
-    (:func:`~robust_eval.stats.interval.paired_share_interval`), all others one that allows for a loss that no fact of
+    (:func:`~robust_eval.stats.paired_share_interval`), all others one that allows for a loss that no fact of
     the sample shows (:func:`~robust_eval.stats.interval.bounded_mean_interval`).
 
     Facts needed decide in about 90 % of cases where the true mean is 0, or −2 · margin, with α = 1 − level: of right
@@ -103,7 +103,7 @@ def verdict(
     if len(values) == 0:
         return MarginVerdict("INCONCLUSIVE", *[math.nan] * 4)
     low, high = (
-        paired_share_interval(values, labels, level)
+        paired_share_bounds(values, labels, level)
         if _right_or_wrong(values)
         else bounded_mean_interval(values, (-1.0, 1.0), labels, level)
     )

@@ -14,7 +14,7 @@ from robust_eval.metric.agreement_metric import AnswerAgreement
 from robust_eval.metric.score import Measured, Score
 from robust_eval.question import Question
 from robust_eval.stats.agreement import certainty_when_guessing, remapped_kappa
-from robust_eval.stats.interval import SHARE, degenerate_interval, mean_interval
+from robust_eval.stats.interval import SHARE, degenerate_interval, mean_bounds
 
 NAN = math.nan
 OF_QUESTIONS = [
@@ -396,9 +396,9 @@ def test_questions_of_a_group_are_resampled_together():
     grouped = score([*free("q1", "q2", group="g"), *free("q3", "q4", group="h")], rows).curves
     # one half is right, and agrees, as by chance; alone, 1 in 16 resamples of κ has none of these, 1 in 16 nothing else
     right = np.array([1.0, 0.0, 1.0, 0.0])
-    assert alone["agreement.accuracy"][1.0] == (0.5, *mean_interval(right, SHARE))
+    assert alone["agreement.accuracy"][1.0] == (0.5, *mean_bounds(right, SHARE))
     assert alone["agreement.kappa_free"][1.0] == (0.0, -1.0, 1.0)
-    low, high = mean_interval(right, SHARE, ["g", "g", "h", "h"])
+    low, high = mean_bounds(right, SHARE, ["g", "g", "h", "h"])
     assert grouped["agreement.accuracy"][1.0] == (0.5, low, high)
     assert grouped["agreement.kappa_free"][1.0] == close((0.0, 2 * low - 1, 2 * high - 1))
 

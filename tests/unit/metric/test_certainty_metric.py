@@ -11,7 +11,7 @@ from robust_eval.metric.certainty_metric import AnswerCertainty
 from robust_eval.metric.score import Measured
 from robust_eval.question import Question
 from robust_eval.stats.estimate import Estimate
-from robust_eval.stats.interval import SHARE, degenerate_interval, mean_interval
+from robust_eval.stats.interval import SHARE, degenerate_interval, mean_bounds
 
 
 def answer(question_id, temperature, label, correct, outcome="ok", weight=0.25):
@@ -216,8 +216,8 @@ def test_questions_of_a_group_are_resampled_together():
     alone = certainty(rows, *letters).curves["certainty.error_rate"][0.7]
     grouped = certainty(rows, *letters, groups=["g", "g", "h", "h"]).curves["certainty.error_rate"][0.7]
     wrong = np.array([0.0, 1.0, 0.0, 1.0])
-    assert alone == (0.5, *mean_interval(wrong, SHARE))
-    assert grouped == (0.5, *mean_interval(wrong, SHARE, ["g", "g", "h", "h"]))
+    assert alone == (0.5, *mean_bounds(wrong, SHARE))
+    assert grouped == (0.5, *mean_bounds(wrong, SHARE, ["g", "g", "h", "h"]))
 
 
 def test_answers_asked_once_are_refused_before_anything_is_sampled():

@@ -26,7 +26,7 @@ from robust_eval.error import UserError
 from robust_eval.metric.frs_metric import FactualRobustness, entropy_against_breaking
 from robust_eval.question import Question
 from robust_eval.report.presentations import present
-from robust_eval.stats.interval import SHARE, degenerate_interval, mean_interval
+from robust_eval.stats.interval import SHARE, degenerate_interval, mean_bounds
 
 PAPER_D = [1, 2, 5, 10, 50]
 PAPER_GRID = [0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0]
@@ -153,7 +153,7 @@ def test_every_d_has_a_figure_and_a_column():
 
 
 def test_an_interval_is_of_the_known_facts():
-    expected = (0.25, *mean_interval(np.array([1.0, 0.0, 0.0, 0.0]), SHARE))  # a alone of the four known is unbroken
+    expected = (0.25, *mean_bounds(np.array([1.0, 0.0, 0.0, 0.0]), SHARE))  # a alone of the four known is unbroken
     score = score_facts()
     assert score.values["frs.unbroken_share"] == expected
     assert score.curves["frs.survival"][1.5] == expected
@@ -176,7 +176,7 @@ def test_groups_of_questions_change_the_interval():
     grouped = [Question(id=name, text="", group="xyxyz"[index]) for index, name in enumerate(FACTS)]
     assert score_facts(grouped).values["frs.unbroken_share"] == (
         0.25,
-        *mean_interval(np.array([1.0, 0.0, 0.0, 0.0]), SHARE, ["x", "x", "y", "y"]),
+        *mean_bounds(np.array([1.0, 0.0, 0.0, 0.0]), SHARE, ["x", "x", "y", "y"]),
     )
 
 

@@ -9,7 +9,7 @@ from robust_eval.answer import answer_table
 from robust_eval.metric.greedy import Dominant, dominant_letter, greedy_accuracy
 from robust_eval.question import LETTERS, Question
 from robust_eval.report.presentations import present
-from robust_eval.stats.interval import SHARE, degenerate_interval, mean_interval
+from robust_eval.stats.interval import SHARE, degenerate_interval, mean_bounds
 
 NAN = math.nan
 
@@ -77,7 +77,7 @@ def test_groups_of_questions_are_the_units(right, wrong, groups):
     found = score([("ok", True)] * right + [("ok", False)] * wrong, groups).values["accuracy.greedy"]
     values = np.repeat([1.0, 0.0], [right, wrong])
     labels = [group or f"question {place}" for place, group in enumerate(groups)]
-    assert found == pytest.approx((right / (right + wrong), *mean_interval(values, SHARE, labels)))
+    assert found == pytest.approx((right / (right + wrong), *mean_bounds(values, SHARE, labels)))
 
 
 def multiple_choice(keys, labels, choices=5):

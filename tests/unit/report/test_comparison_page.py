@@ -22,7 +22,7 @@ from robust_eval.runs.comparison import compare
 from robust_eval.runs.finished_runs import KNOWN_SPECS, FinishedRun, GreedyAnswer
 from robust_eval.runtime.text import printable_lines
 from robust_eval.stats.estimate import Estimate
-from robust_eval.stats.interval import SHARE, degenerate_interval, paired_share_interval
+from robust_eval.stats.interval import SHARE, degenerate_interval, paired_share_bounds
 
 
 def rendered(markdown):
@@ -394,9 +394,9 @@ def test_every_difference_is_in_the_table_for_programs(comparison):
     assert table.column_names == ["measured", "against", "metric", *names, *tested, "p_value", "p_holm"]
     p_value = math.erfc(math.sqrt(0.5))
     expected = {
-        "accuracy.greedy": (4, 1, 1, 0, *paired_share_interval(np.zeros(4))),
+        "accuracy.greedy": (4, 1, 1, 0, *paired_share_bounds(np.zeros(4))),
         "frs.d1": (2, 0.625, 0.375, 0.25, *degenerate_interval(0.25, 2, (-1, 1))),
-        "frs.unbroken_share": (2, 0, 0, 0, *paired_share_interval(np.zeros(2))),
+        "frs.unbroken_share": (2, 0, 0, 0, *paired_share_bounds(np.zeros(2))),
         "accuracy.t0.5": (2, 1, 0.5, 0.5, *degenerate_interval(0.5, 2, (-1, 1))),
         "accuracy.t1": (2, 0.25, 0, 0.25, *degenerate_interval(0.25, 2, (-1, 1))),
     }

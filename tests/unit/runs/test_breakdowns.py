@@ -13,7 +13,7 @@ from robust_eval.metric.metric_spec import with_limits
 from robust_eval.runs.breakdowns import COLUMNS, PooledTypes, pooled_types, scenario_frame, weighted_mean, with_averages
 from robust_eval.runs.finished_runs import FinishedRun
 from robust_eval.stats.estimate import Estimate
-from robust_eval.stats.interval import SHARE, degenerate_interval, mean_interval
+from robust_eval.stats.interval import SHARE, degenerate_interval, mean_bounds
 
 NAN = math.nan
 ABSTRACTIVE, CHOICE = "abstractive", "multiple_choice"
@@ -183,7 +183,7 @@ def test_the_groups_are_those_of_the_questions_of_the_scenario():
     values = [0.25, 1.0] * 5 + [0.75, 0.0] * 5
     rows = scenario_rows([run({"frs.d1": values}, scenarios, groups)], ["small"], ["facts"])
     own = [(values[start::2], groups[start::2]) for start in (1, 0)]
-    expected = [(0.5, *mean_interval(np.array(each), SHARE, labels)) for each, labels in own]
+    expected = [(0.5, *mean_bounds(np.array(each), SHARE, labels)) for each, labels in own]
     assert [row.metrics["frs.d1"] for row in rows[:2]] == expected
 
 

@@ -11,7 +11,7 @@ from robust_eval.report.wording import few
 from robust_eval.runs.comparison import compare
 from robust_eval.runs.finished_runs import FinishedRun
 from robust_eval.stats.estimate import Estimate
-from robust_eval.stats.interval import SHARE, degenerate_interval, mean_interval, paired_share_interval
+from robust_eval.stats.interval import SHARE, degenerate_interval, mean_bounds, paired_share_bounds
 from robust_eval.stats.significance import LogRank
 
 NAN, INF = math.nan, math.inf
@@ -55,7 +55,7 @@ def test_runs_are_compared_on_the_questions_that_both_kept():
     assert pair[:4] == (0, 1, (3, 3), 2)
     assert list(pair.differences) == ["accuracy.greedy", "frs.d1"]
     assert pair.differences["accuracy.greedy"][:4] == (5, 0.6, 0.6, 0)
-    assert pair.differences["frs.d1"] == (2, 0.875, 0.5, 0.375, *mean_interval(np.array([0.5, 0.25]), (-1, 1)))
+    assert pair.differences["frs.d1"] == (2, 0.875, 0.5, 0.375, *mean_bounds(np.array([0.5, 0.25]), (-1, 1)))
     assert pair.log_rank is None
 
 
@@ -65,7 +65,7 @@ def test_questions_are_found_wherever_they_stand():
     (pair,) = pairs(first, second)
     assert (pair.kept, pair.shared) == ((4, 2), 1)
     # a: 1/8 − 0, d: 1 − 1/2
-    assert pair.differences["frs.d1"] == (2, 0.5625, 0.25, 0.3125, *mean_interval(np.array([0.125, 0.5]), (-1, 1)))
+    assert pair.differences["frs.d1"] == (2, 0.5625, 0.25, 0.3125, *mean_bounds(np.array([0.125, 0.5]), (-1, 1)))
 
 
 def test_questions_are_the_same_only_if_both_id_and_text_are():
@@ -224,7 +224,7 @@ def test_the_groups_are_those_of_the_common_questions():
     first = run({"frs.d1": [0, 1, 0, 0, 1, 0]}, ids="pqrstu", groups=["b", "a", "b", "c", "a", "c"])
     second = run({"frs.d1": [0, 0, 0, 0]}, ids="utsq", groups=["c", "a", "c", "a"], model__name="large")
     (pair,) = pairs(first, second)
-    expected = paired_share_interval(np.array([1.0, 1.0, 0.0, 0.0]), ["a", "a", "c", "c"])
+    expected = paired_share_bounds(np.array([1.0, 1.0, 0.0, 0.0]), ["a", "a", "c", "c"])
     assert pair.differences["frs.d1"] == (4, 0.5, 0, 0.5, *expected)
 
 

@@ -5,6 +5,7 @@ import pytest
 from scipy import optimize, stats
 from statsmodels.stats.proportion import proportion_confint
 
+from robust_eval.stats.estimate import Estimate, mean_interval, paired_share_interval, share_interval
 from robust_eval.stats.interval import (
     SHARE,
     UNKNOWN,
@@ -12,8 +13,8 @@ from robust_eval.stats.interval import (
     bounded_mean_interval,
     degenerate_interval,
     independent,
-    mean_interval,
-    paired_share_interval,
+    mean_bounds,
+    paired_share_bounds,
 )
 
 
@@ -180,46 +181,46 @@ def test_intervals_of_questions_that_may_all_be_alike_cover_as_often_as_they_say
     missed = 0
     for differ in generator.random((400, 12)) < differing:
         if not differ.any():
-            low, high = mean_interval(np.full(12, 0.65), SHARE)
+            low, high = mean_bounds(np.full(12, 0.65), SHARE)
             missed += not low <= mean <= high
     assert missed <= 0.025 * 400 + 3 * math.sqrt(400 * 0.025 * 0.975)
 
 
 def test_what_differs_by_rounding_is_alike():
     sample = 0.6545 + 1e-16 * np.arange(30)
-    assert mean_interval(sample, SHARE) == pytest.approx(degenerate_interval(0.6545, 30, SHARE), rel=1e-12)
-    assert mean_interval(np.array([1 + 2e-16] * 5), SHARE) == degenerate_interval(1.0, 5, SHARE)
+    assert mean_bounds(sample, SHARE) == pytest.approx(degenerate_interval(0.6545, 30, SHARE), rel=1e-12)
+    assert mean_bounds(np.array([1 + 2e-16] * 5), SHARE) == degenerate_interval(1.0, 5, SHARE)
 
 
 def test_questions_that_are_alike_have_no_interval_where_their_limits_are_not_known_or_leave_no_choice():
     for limits in (UNKNOWN, (0, math.inf), (0.7, 0.7)):
-        assert all(math.isnan(bound) for bound in mean_interval(np.full(9, 0.7), limits))
-    assert all(math.isnan(bound) for bound in mean_interval(np.zeros(0), SHARE))
+        assert all(math.isnan(bound) for bound in mean_bounds(np.full(9, 0.7), limits))
+    assert all(math.isnan(bound) for bound in mean_bounds(np.zeros(0), SHARE))
 
 
 def test_a_value_outside_of_its_limits_is_refused():
     with pytest.raises(ValueError, match=r"^value: 1\.2 lies outside of its limits, 0 to 1$"):
-        mean_interval(np.full(3, 1.2), SHARE)
+        mean_bounds(np.full(3, 1.2), SHARE)
 
 
 def test_groups_are_the_independent_units():
     assert (independent(4, None), independent(4, ["a", "b", "a", "c"])) == (4, 3)
 
 
-# mean_interval
+# mean_bounds
 
 
 def test_the_interval_of_a_mean_is_students():
     sample = np.random.default_rng(14).normal(0.5, 2.0, size=50)
     expected = stats.t.interval(0.9, 49, sample.mean(), stats.sem(sample))
-    assert mean_interval(sample, UNKNOWN, level=0.9) == pytest.approx(expected, rel=1e-9)
+    assert mean_bounds(sample, UNKNOWN, level=0.9) == pytest.approx(expected, rel=1e-9)
 
 
 def test_the_interval_of_groups_of_one_size_is_students_of_their_means():
     sample, groups = np.random.default_rng(15).random(60), np.arange(60) // 4
     means = sample.reshape(15, 4).mean(axis=1)
     expected = stats.t.interval(0.95, 14, means.mean(), stats.sem(means))
-    assert mean_interval(sample, SHARE, groups) == pytest.approx(expected, rel=1e-9)
+    assert mean_bounds(sample, SHARE, groups) == pytest.approx(expected, rel=1e-9)
 
 
 def test_the_variance_of_groups_of_different_sizes_is_that_of_the_ratio_estimator():
@@ -227,12 +228,12 @@ def test_the_variance_of_groups_of_different_sizes_is_that_of_the_ratio_estimato
     mean, sums, sizes = values.mean(), np.array([0.1, 1.4, 1.4]), np.array([1, 2, 3])
     error = math.sqrt(3 / 2 * ((sums - mean * sizes) ** 2).sum()) / 6
     expected = (mean - stats.t.isf(0.025, 2) * error, mean + stats.t.isf(0.025, 2) * error)
-    assert mean_interval(values, UNKNOWN, groups) == pytest.approx(expected, rel=1e-9)
+    assert mean_bounds(values, UNKNOWN, groups) == pytest.approx(expected, rel=1e-9)
 
 
 def test_the_interval_of_a_mean_ends_at_the_limits_of_a_value():
-    assert mean_interval(np.array([0.0, 0.9, 1.0]), SHARE)[1] == 1.0
-    assert mean_interval(np.array([0.0, 0.9, 1.0]), (0.0, 5.0))[0] == 0.0
+    assert mean_bounds(np.array([0.0, 0.9, 1.0]), SHARE)[1] == 1.0
+    assert mean_bounds(np.array([0.0, 0.9, 1.0]), (0.0, 5.0))[0] == 0.0
 
 
 def wilson_of_statsmodels(count, number, quantile):
@@ -242,7 +243,7 @@ def wilson_of_statsmodels(count, number, quantile):
 @pytest.mark.parametrize(("right", "n"), [(18, 20), (1, 20), (49, 50), (120, 200)])
 def test_the_interval_of_a_share_is_wilsons_with_students_quantile(right, n):
     expected = wilson_of_statsmodels(right, n, stats.t.isf(0.025, n - 1))
-    assert mean_interval(np.repeat([1.0, 0.0], [right, n - right]), SHARE) == pytest.approx(expected, rel=1e-9)
+    assert mean_bounds(np.repeat([1.0, 0.0], [right, n - right]), SHARE) == pytest.approx(expected, rel=1e-9)
 
 
 def test_a_share_of_groups_counts_as_many_questions_as_its_variance_is_worth():
@@ -254,36 +255,36 @@ def test_a_share_of_groups_counts_as_many_questions_as_its_variance_is_worth():
     effective = share * (1 - share) / variance
     assert effective < 150
     expected = wilson_of_statsmodels(share * effective, effective, stats.t.isf(0.025, 19))
-    assert mean_interval(values, SHARE, groups) == pytest.approx(expected, rel=1e-9)
+    assert mean_bounds(values, SHARE, groups) == pytest.approx(expected, rel=1e-9)
 
 
 def test_groups_never_make_more_questions_than_there_are():
     values, groups = np.tile([0.0, 1.0], 10), np.arange(20) // 2  # all groups are half right: their means do not vary
     expected = wilson_of_statsmodels(10, 20, stats.t.isf(0.025, 9))
-    assert mean_interval(values, SHARE, groups) == pytest.approx(expected, rel=1e-9)
+    assert mean_bounds(values, SHARE, groups) == pytest.approx(expected, rel=1e-9)
 
 
 def test_groups_whose_means_are_alike_are_as_many_questions():
     values, groups = [0.0, 1.0, 1.0, 0.0, 0.5], ["a", "a", "b", "b", "c"]
-    assert mean_interval(np.array(values), SHARE, groups) == degenerate_interval(0.5, 3, SHARE)
-    assert mean_interval(np.array([0.0, 1.0, 1.0]), SHARE, ["a"] * 3) == degenerate_interval(2 / 3, 1, SHARE)
+    assert mean_bounds(np.array(values), SHARE, groups) == degenerate_interval(0.5, 3, SHARE)
+    assert mean_bounds(np.array([0.0, 1.0, 1.0]), SHARE, ["a"] * 3) == degenerate_interval(2 / 3, 1, SHARE)
 
 
 @pytest.mark.parametrize("n", [20, 50, 200])
 def test_the_interval_of_a_share_covers_it_as_often_as_it_says(n):
     """The exact coverage: the probability of each count by whether its interval holds the share."""
-    intervals = np.array([mean_interval(np.repeat([1.0, 0.0], [count, n - count]), SHARE) for count in range(n + 1)])
+    intervals = np.array([mean_bounds(np.repeat([1.0, 0.0], [count, n - count]), SHARE) for count in range(n + 1)])
     for share in (0.5, 0.7, 0.9, 0.97):
         held = (intervals[:, 0] <= share) & (share <= intervals[:, 1])
         assert stats.binom.pmf(np.arange(n + 1), n, share)[held].sum() >= (0.935 if (n, share) == (50, 0.97) else 0.94)
 
 
 def test_one_rare_event_makes_no_interval_of_a_share_narrower_than_none():
-    none, one = (mean_interval(np.repeat([1.0, 0.0], [37 - count, count]), SHARE) for count in (0, 1))
+    none, one = (mean_bounds(np.repeat([1.0, 0.0], [37 - count, count]), SHARE) for count in (0, 1))
     assert one[0] < none[0]
 
 
-# paired_share_interval
+# paired_share_bounds
 
 
 def most_likely_variance(gained, lost, n, difference):
@@ -301,34 +302,81 @@ def most_likely_variance(gained, lost, n, difference):
 
 @pytest.mark.parametrize(("gained", "lost", "n"), [(12, 9, 50), (30, 25, 200), (9, 12, 515)])
 def test_where_nothing_is_skewed_each_bound_is_that_of_tangos_score_test(gained, lost, n):
-    low, high = paired_share_interval(np.repeat([1.0, -1.0, 0.0], [gained, lost, n - gained - lost]))
+    low, high = paired_share_bounds(np.repeat([1.0, -1.0, 0.0], [gained, lost, n - gained - lost]))
     for bound in (low, high):
         variance = most_likely_variance(gained, lost, n, bound)
         score = abs(gained - lost - n * bound) / math.sqrt(variance)
         assert score == pytest.approx(1.959964, abs=0.01) or score > 1.959964
     zero = 1.959964**2 / (n + 1.959964**2)
-    assert paired_share_interval(np.zeros(n)) == pytest.approx((-zero, zero), rel=1e-6)
+    assert paired_share_bounds(np.zeros(n)) == pytest.approx((-zero, zero), rel=1e-6)
 
 
 def test_the_interval_of_exchanged_runs_is_turned_round():
     differences = np.repeat([1.0, -1.0, 0.0], [3, 11, 86])
-    low, high = paired_share_interval(differences)
-    assert paired_share_interval(-differences) == pytest.approx((-high, -low), rel=1e-9)
+    low, high = paired_share_bounds(differences)
+    assert paired_share_bounds(-differences) == pytest.approx((-high, -low), rel=1e-9)
 
 
 def test_losses_alone_have_at_least_the_exact_upper_bound():
-    high = paired_share_interval(np.repeat([-1.0, 0.0], [9, 191]))[1]
+    high = paired_share_bounds(np.repeat([-1.0, 0.0], [9, 191]))[1]
     assert high >= -proportion_confint(9, 200, method="beta")[0]
 
 
 def test_copies_in_groups_add_nothing_to_a_difference_of_shares():
     once = np.repeat([1.0, -1.0, 0.0], [6, 10, 84])
-    copied = paired_share_interval(np.repeat(once, 3), np.repeat(np.arange(100), 3))
-    plain = paired_share_interval(once)
+    copied = paired_share_bounds(np.repeat(once, 3), np.repeat(np.arange(100), 3))
+    plain = paired_share_bounds(once)
     assert copied == pytest.approx(plain, abs=0.003)
-    assert paired_share_interval(np.zeros(300), np.repeat(np.arange(100), 3)) == pytest.approx(
-        paired_share_interval(np.zeros(100)), rel=0.05
+    assert paired_share_bounds(np.zeros(300), np.repeat(np.arange(100), 3)) == pytest.approx(
+        paired_share_bounds(np.zeros(100)), rel=0.05
     )
+
+
+# mean_interval, share_interval, paired_share_interval
+
+VALUES, GROUPS = [0.2, math.nan, 0.4, 1.5, 0.9, 0.1], ["a", "a", "a", "b", "c", "c"]
+VERDICTS, OTHERS = [True, None, False, True, True, False], [0, 1, 0, math.nan, 1, 1]
+
+
+@pytest.mark.parametrize("groups", [None, GROUPS])
+def test_undefined_values_leave_an_interval_with_their_groups(groups):
+    labels = None if groups is None else np.array(groups)[[0, 2, 3, 4, 5]]
+    values, verdicts = np.array([0.2, 0.4, 1.5, 0.9, 0.1]), np.array([1.0, 0, 1, 1, 0])
+    assert mean_interval(VALUES, groups, 0.9) == (0.62, *mean_bounds(values, UNKNOWN, labels, 0.9))
+    assert share_interval(VERDICTS, groups, 0.9) == (0.6, *mean_bounds(verdicts, SHARE, labels, 0.9))
+    assert mean_interval(VERDICTS, groups) == share_interval(VERDICTS, groups)
+
+    labels = None if groups is None else np.array(groups)[[0, 2, 4, 5]]
+    bounds = paired_share_bounds(np.array([1.0, 0, 0, -1]), labels, 0.9)
+    assert paired_share_interval(VERDICTS, OTHERS, groups, 0.9) == (0, *bounds)
+
+
+def test_intervals_of_nothing_and_of_values_that_are_alike():
+    for nothing in ([], [math.nan] * 3):
+        for found in (mean_interval(nothing), share_interval(nothing), paired_share_interval(nothing, nothing)):
+            assert isinstance(found, Estimate)
+            assert all(map(math.isnan, found))
+    alike = mean_interval([0.7] * 9)
+    assert (alike.value, *map(math.isnan, alike[1:])) == (0.7, True, True)
+    assert mean_interval([1] * 9) == (1, *degenerate_interval(1.0, 9, SHARE))
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "message"),
+    [
+        (mean_interval, ([[1.0]],), "values must hold a value for each of 1 questions"),
+        (mean_interval, ([math.inf],), "values must hold finite values or NaN"),
+        (mean_interval, ([0.5, 1.0], ["a"]), "groups must hold a value for each of 2 questions"),
+        (mean_interval, ([0.5], None, 95), "level must lie between 0 and 1, not 95"),
+        (share_interval, ([0.5],), "successes must hold 0, 1 and NaN alone"),
+        (paired_share_interval, ([1, 0], [1]), "b must hold a value for each of 2 questions"),
+        (paired_share_interval, ([1, 0], [1, 2]), "b must hold 0, 1 and NaN alone"),
+        (paired_share_interval, ([1], [1], ["a", "b"]), "groups must hold a value for each of 1 questions"),
+    ],
+)
+def test_an_illegal_argument_of_an_interval_is_named(function, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        function(*arguments)
 
 
 # bounded_mean_interval

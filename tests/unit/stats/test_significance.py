@@ -11,7 +11,7 @@ from statsmodels.regression.linear_model import OLS
 from statsmodels.stats import contingency_tables
 from statsmodels.stats.multitest import multipletests
 
-from robust_eval.stats.interval import SHARE, paired_share_interval
+from robust_eval.stats.interval import SHARE, paired_share_bounds
 from robust_eval.stats.significance import (
     LogRank,
     compact_letter_display,
@@ -101,7 +101,7 @@ def test_two_equal_runs_are_neither_above_nor_below():
 def test_right_and_wrong_have_the_score_interval():
     first, second = np.repeat([1, 0, 1], [5, 9, 86]), np.repeat([0, 1, 1], [5, 9, 86])
     found = paired_difference(first, second, limits=(0, 1))
-    assert (found.low, found.high) == paired_share_interval(np.repeat([1.0, -1.0, 0.0], [5, 9, 86]))
+    assert (found.low, found.high) == paired_share_bounds(np.repeat([1.0, -1.0, 0.0], [5, 9, 86]))
 
 
 def test_runs_that_differ_alike_everywhere_have_an_interval_where_their_limits_are_known():

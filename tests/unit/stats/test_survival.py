@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from statsmodels.duration.survfunc import SurvfuncRight
 
-from robust_eval.stats.interval import SHARE, mean_interval
+from robust_eval.stats.interval import SHARE, mean_bounds
 from robust_eval.stats.survival import holds_beyond, kaplan_meier
 
 NAN = math.nan
@@ -60,13 +60,13 @@ def test_where_all_is_known_the_intervals_are_those_of_shares(groups):
     breaking = np.array([0.5, 1.0, 1.0, 1.5, 1.5, math.inf, 1.5, math.inf])
     holds = holds_beyond(breaking, np.ones((8, 3)), GRID)
     for column, found in enumerate(kaplan_meier(holds, groups)):
-        expected = (holds[:, column].mean(), *mean_interval(holds[:, column], SHARE, groups))
+        expected = (holds[:, column].mean(), *mean_bounds(holds[:, column], SHARE, groups))
         assert found == pytest.approx(expected, rel=1e-12)
 
 
 def test_where_all_hold_or_break_the_interval_is_exact_and_nothing_known_is_no_estimate():
     all_hold, all_break = kaplan_meier(np.tile([1.0, 0.0], (5, 1)))
-    assert all_hold == (1.0, *mean_interval(np.ones(5), SHARE))
-    assert all_break == (0.0, *mean_interval(np.zeros(5), SHARE))
+    assert all_hold == (1.0, *mean_bounds(np.ones(5), SHARE))
+    assert all_break == (0.0, *mean_bounds(np.zeros(5), SHARE))
     assert np.isnan(kaplan_meier(np.array([[1.0, NAN], [0.0, 0.0]]))[1].value)
     assert np.isnan(kaplan_meier(np.full((2, 2), NAN))[0].value)

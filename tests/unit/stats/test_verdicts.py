@@ -9,7 +9,7 @@ from scipy import stats
 from statsmodels.stats.power import normal_sample_size_one_tail
 from statsmodels.stats.proportion import proportion_confint
 
-from robust_eval.stats.interval import bootstrap, bounded_mean_interval, degenerate_interval, paired_share_interval
+from robust_eval.stats.interval import bootstrap, bounded_mean_interval, degenerate_interval, paired_share_bounds
 from robust_eval.stats.verdicts import confidence_sequence, verdict
 
 NAN = float("nan")
@@ -44,8 +44,8 @@ def test_differences_of_right_and_wrong_have_the_score_interval_and_others_the_b
     assert verdict(sample, 0.02)[2:4] == bounded_mean_interval(sample, (-1, 1))
     assert verdict(sample, 0.02, 0.8, groups)[2:4] == bounded_mean_interval(sample, (-1, 1), groups, 0.8)
     changed = np.repeat([1.0, -1.0, 0.0], [2, 4, 54])
-    assert verdict(changed, 0.02)[2:4] == paired_share_interval(changed)
-    assert verdict(changed, 0.02, 0.8, groups)[2:4] == paired_share_interval(changed, groups, 0.8)
+    assert verdict(changed, 0.02)[2:4] == paired_share_bounds(changed)
+    assert verdict(changed, 0.02, 0.8, groups)[2:4] == paired_share_bounds(changed, groups, 0.8)
 
 
 @pytest.mark.parametrize("values", [[0.5] * 29, [1.0] * 29, [0.0, 0.0, 0.01], [0.5] * 100])
