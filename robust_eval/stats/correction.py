@@ -5,6 +5,7 @@ temperatures go through the rates at which a grader errs.
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,16 +43,20 @@ class _Pool(NamedTuple):
 def corrected_mean(
     verdicts: ArrayLike,
     labels: ArrayLike,
+    strata: ArrayLike | None = None,
+    level: float = 0.95,
+    *,
     questions: ArrayLike | None = None,
     weights: ArrayLike | None = None,
     counts: ArrayLike | None = None,
-    level: float = 0.95,
 ) -> Estimate:
     """Return the mean of the labels of all answers, estimated from some labels and all verdicts.
 
     It is mean_n(Y) + λ (mean_N(G) − mean_n(G)), where G are verdicts, Y labels, n the answers with a label and N those
     without; λ = Cov_n(Y, G) / ((1 + n/N) Var(G)), between 0 and 1. λ = 0, where verdicts say nothing or every answer
-    has a label, is the mean of the labels alone.
+    has a label, is the mean of the labels alone. Strata have such a mean each, and enter by their share of the answers.
+    One λ serves all of them, because one from the few labels of each would bias the mean: numerator and denominator are
+    sums over strata, with the weight share² / n.
 
     The interval is that of Student's t with the questions that have labels, less one, as degrees of freedom. The
     variance sums what the answers to one question contribute before it squares, because they depend on one another.
@@ -64,14 +69,17 @@ def corrected_mean(
         (N,) 0 or 1. Answers without a verdict (NaN) are left out.
     labels
         (N,) 0 or 1; NaN where nobody has labelled the answer.
+    strata
+        (N,) numbers, such as temperatures. Neighbours are pooled until each pool has 20 labels. They must not be drawn
+        by verdict, which would leave verdicts alike: ``weights`` serve for that.
+    level
+        Nominal coverage, in (0, 1).
     questions
         (N,) names of questions, or of groups of them that depend on one another; by default each answer is one.
     weights
-        (N,) one over the probability with which each answer was drawn for labelling, where that differs.
+        (N,) one over the probability with which each answer was drawn for labelling, where that differs within a pool.
     counts
         (N,) how much each answer counts; by default all count the same.
-    level
-        Nominal coverage, in (0, 1).
 
     Returns
     -------
@@ -93,11 +101,20 @@ def corrected_mean(
     >>> round(mean.value, 4)
     0.8083
     """
-    data = _JudgedAnswers.of(verdicts, labels, None, questions, weights, counts, level)
-    pool = _pool(data, np.ones(len(data), dtype=bool))
-    if pool is None:
+    data = _JudgedAnswers.of(verdicts, labels, strata, questions, weights, counts, level)
+    if not data.labelled.any():
         return UNDEFINED
-    return data.interval(pool.estimate, pool.influence, pool.is_degenerate, data.labelled, level)
+    number = _pools(data.strata, data.labelled)
+    masks = [number == place for place in np.unique(number)]
+    power = _power(data, masks)
+    estimate, influence, is_degenerate = 0.0, np.zeros(len(data)), True
+    for inside in masks:
+        pool, share = _pool(data, inside, power), data.share(inside)
+        estimate, influence = estimate + share * pool.estimate, influence + share * pool.influence
+        is_degenerate = is_degenerate and pool.is_degenerate
+    labelled = int(data.labelled.sum())
+    influence *= math.sqrt(labelled / (labelled - len(masks) + 1))  # each pool has a mean of its own
+    return data.interval(estimate, influence, is_degenerate, data.labelled, level)
 
 
 def corrected_curve(
@@ -120,14 +137,15 @@ def corrected_curve(
     MacKinnon & White, Journal of Econometrics 29 (1985): residuals over 1 − leverage. Wilson, JASA 22 (1927).
     """
     data = _JudgedAnswers.of(verdicts, labels, temperatures, questions, weights, counts, 0.95)
+    levels = np.unique(data.strata).tolist()
+    if not data.labelled.any():
+        return dict.fromkeys(levels, UNDEFINED)
     means = {}
-    for t in np.unique(data.temperatures).tolist():
-        neighbours = _around(t, data.temperatures, data.labelled)
-        inside, at_level = np.isin(data.temperatures, neighbours), data.temperatures == t
-        pool = _pool(data, inside)
-        if pool is None:
-            means[t] = UNDEFINED
-        elif len(neighbours) == 1:
+    for t in levels:
+        neighbours = _around(t, data.strata, data.labelled)
+        inside, at_level = np.isin(data.strata, neighbours), data.strata == t
+        pool = _pool(data, inside, _power(data, [inside]))
+        if len(neighbours) == 1:
             means[t] = data.interval(pool.estimate, pool.influence, pool.is_degenerate, data.labelled & inside)
         else:
             means[t] = _by_neighbours(data, inside, at_level, pool.is_degenerate)
@@ -139,7 +157,7 @@ def _by_neighbours(
 ) -> Estimate:
     """Return the mean of the answers ``at_level`` by the labels ``inside`` the pool of temperatures."""
     labelled = data.labelled & inside
-    place = np.unique(data.temperatures, return_inverse=True)[1].astype(float)
+    place = np.unique(data.strata, return_inverse=True)[1].astype(float)
     design = np.column_stack([np.ones(len(data)), data.verdicts, place - place[at_level][0]])[labelled]
     at = np.array([1.0, data.mean(at_level), 0.0])
     weight, y = (data.weights * data.counts)[labelled], data.labels[labelled]
@@ -266,7 +284,7 @@ class _JudgedAnswers(NamedTuple):
 
     verdicts: Floats
     labels: Floats
-    temperatures: Floats
+    strata: Floats
     questions: NDArray[np.intp]
     weights: Floats
     counts: Floats
@@ -276,7 +294,7 @@ class _JudgedAnswers(NamedTuple):
         cls,
         verdicts: ArrayLike,
         labels: ArrayLike,
-        temperatures: ArrayLike | None,
+        strata: ArrayLike | None,
         questions: ArrayLike | None,
         weights: ArrayLike | None,
         counts: ArrayLike | None,
@@ -287,13 +305,7 @@ class _JudgedAnswers(NamedTuple):
             raise ValueError(f"level must lie between 0 and 1, not {level}")
         g, y = np.asarray(verdicts, dtype=float), np.asarray(labels, dtype=float)
         n = len(g)
-        arrays = {
-            "labels": y,
-            "temperatures": temperatures,
-            "questions": questions,
-            "weights": weights,
-            "counts": counts,
-        }
+        arrays = {"labels": y, "strata": strata, "questions": questions, "weights": weights, "counts": counts}
         for name, array in arrays.items():
             if array is not None and np.shape(array) != (n,):
                 raise ValueError(f"{name} must hold a value for each of {n} verdicts, not {np.shape(array)}")
@@ -307,7 +319,7 @@ class _JudgedAnswers(NamedTuple):
         for name, values in (("weights", w), ("counts", m)):
             if not np.all(np.isfinite(values) & (values > 0)):
                 raise ValueError(f"{name} must be above 0")
-        level_of = np.zeros(n) if temperatures is None else np.asarray(temperatures, dtype=float)
+        level_of = np.zeros(n) if strata is None else np.asarray(strata, dtype=float)
         level_of = np.where(np.isnan(level_of), np.inf, level_of)
         return cls(
             g[has_verdict], y[has_verdict], level_of[has_verdict], place[has_verdict], w[has_verdict], m[has_verdict]
@@ -319,6 +331,15 @@ class _JudgedAnswers(NamedTuple):
     @property
     def labelled(self) -> NDArray[np.bool_]:
         return ~np.isnan(self.labels)
+
+    def share(self, rows: NDArray[np.bool_]) -> float:
+        """Return the share of all answers that some of them are."""
+        return float(self.counts[rows].sum() / self.counts.sum())
+
+    def label_share(self, labelled: NDArray[np.bool_]) -> Floats:
+        """Return (N,) the weight of each label in the mean of those of some answers; they sum to 1."""
+        weights = np.where(labelled, self.weights * self.counts, 0)
+        return np.asarray(weights / weights.sum())
 
     def mean(self, rows: NDArray[np.bool_]) -> float:
         """Return the mean verdict of some answers."""
@@ -363,30 +384,49 @@ class _JudgedAnswers(NamedTuple):
         return Estimate(inner, min(max(low, 0.0), inner), max(min(high, 1.0), inner))
 
 
-def _pool(data: _JudgedAnswers, inside: NDArray[np.bool_]) -> _Pool | None:
-    """Return the estimate from the answers ``inside`` a pool; None where none has a label.
+def _power(data: _JudgedAnswers, pools: Sequence[NDArray[np.bool_]]) -> float:
+    """Return λ of some pools, each a mask of the answers."""
+    covariance = variance = 0.0
+    for inside in pools:
+        labelled = data.labelled & inside
+        n, unlabelled = int(labelled.sum()), int(inside.sum() - labelled.sum())
+        of_verdicts = float(np.cov(data.verdicts[inside], aweights=data.counts[inside])) if inside.sum() > 1 else 0.0
+        if not unlabelled or of_verdicts <= ROUNDING:
+            continue
+        share, y = data.label_share(labelled), np.where(labelled, data.labels, 0)
+        weight = data.share(inside) ** 2 / n
+        covariance += weight * float(share @ ((y - share @ y) * (data.verdicts - share @ data.verdicts)))
+        variance += weight * (1 + n / unlabelled) * of_verdicts
+    return min(max(covariance / variance, 0.0), 1.0) if variance else 0.0
+
+
+def _pool(data: _JudgedAnswers, inside: NDArray[np.bool_], power: float) -> _Pool:
+    """Return the estimate from the answers ``inside`` a pool, which has a label, with λ the ``power``.
 
     The form with all N + n answers, mean_n(Y) + β (mean(G) − mean_n(G)) with β = λ (1 + n/N), is the same number, and
     holds where labels were drawn with unequal probabilities as well.
     """
     labelled = data.labelled & inside
     n, unlabelled = int(labelled.sum()), int(inside.sum() - labelled.sum())
-    if n == 0:
-        return None
-    share = np.where(labelled, data.weights * data.counts, 0)
-    share = share / share.sum()
-    y = np.where(labelled, data.labels, 0)
+    share, y = data.label_share(labelled), np.where(labelled, data.labels, 0)
     label, verdict = float(share @ y), float(share @ data.verdicts)
-    variance = float(np.cov(data.verdicts[inside], aweights=data.counts[inside])) if inside.sum() > 1 else 0.0
-    slope = 0.0
-    if unlabelled and variance > ROUNDING:
-        covariance = float(share @ ((y - label) * (data.verdicts - verdict)))
-        slope = min(max(covariance / ((1 + n / unlabelled) * variance), 0.0), 1.0) * (1 + n / unlabelled)
+    slope = power * (1 + n / unlabelled) if unlabelled else 0.0
     estimate = label + slope * (data.mean(inside) - verdict)
     rest = np.where(labelled, y - label - slope * (data.verdicts - verdict), 0)
     influence = share * rest + slope * data.centred(inside)
     agree = bool(np.all(y[labelled] == data.verdicts[labelled]))
     return _Pool(estimate, influence, agree or bool(np.ptp(y[labelled]) == 0))
+
+
+def _pools(strata: Floats, labelled: NDArray[np.bool_]) -> NDArray[np.intp]:
+    """Return (N,) the number of each answer's pool: a run of neighbouring strata with enough labels, or all strata."""
+    levels, place = np.unique(strata, return_inverse=True)
+    pools, pool, labels = np.zeros(len(levels), dtype=np.intp), 0, 0
+    for stratum, number in enumerate(np.bincount(place[labelled], minlength=len(levels))):
+        pools[stratum], labels = pool, labels + number
+        if labels >= MIN_LABELS:
+            pool, labels = pool + 1, 0
+    return np.minimum(pools, max(pool - 1, 0))[place]  # the last strata join the pool before them
 
 
 def _around(temperature: float, temperatures: Floats, labelled: NDArray[np.bool_]) -> list[float]:

@@ -80,6 +80,37 @@ def test_answers_to_one_question_count_once():
     assert tenfold.high - tenfold.low == pytest.approx(once.high - once.low, rel=0.05)
 
 
+def test_strata_enter_by_their_share_and_few_labels_are_pooled():
+    generator = np.random.default_rng(0)
+    strata = np.repeat([0.2, 1.0, 2.0], [300, 100, 100])
+    right = (generator.random(500) < np.where(strata == 0.2, 0.9, 0.2)).astype(float)
+    labels = np.full(500, np.nan)
+    labels[:30], labels[300:330], labels[400:405] = right[:30], right[300:330], right[400:405]
+
+    by_labels = corrected_mean(np.zeros(500), labels, strata)  # verdicts that say nothing
+    assert by_labels.value == pytest.approx(0.6 * right[:30].mean() + 0.4 * np.nanmean(labels[300:]), abs=1e-12)
+
+    verdicts = np.where(generator.random(500) < 0.9, right, 1 - right)
+    found = corrected_mean(verdicts, labels, strata)
+    low, rest = (corrected_mean(verdicts[part], labels[part]) for part in (slice(0, 300), slice(300, 500)))
+    assert found.value == pytest.approx(0.6 * low.value + 0.4 * rest.value, abs=0.005)  # one λ, not one of each
+
+
+def test_strata_with_few_labels_each_leave_the_mean_unbiased_and_its_interval_honest():
+    generator, grid = np.random.default_rng(1), np.linspace(0.2, 2, 10)
+    strata, p = np.tile(grid, 200), 1 / (1 + np.exp(2.5 * (grid - 1.6)))
+    truth, found = float(p.mean()), []
+    for _ in range(400):
+        right = generator.random((200, 10)) < p
+        agrees = generator.random((200, 10)) < np.linspace(0.95, 0.7, 10)
+        labels = np.where(np.arange(200)[:, None] < 20, right, np.nan)
+        found.append(corrected_mean((right == agrees).ravel(), labels.ravel(), strata))
+    values, low, high = np.array(found).T
+
+    assert values.mean() == pytest.approx(truth, abs=3 * values.std() / 20)
+    assert np.mean((low <= truth) & (truth <= high)) >= 0.93
+
+
 def test_missing_verdicts_leave_the_denominator():
     verdicts, labels = np.array([1, 0, math.nan, 1, 0]), np.array([1, 0, 1, math.nan, 1])
     kept = [0, 1, 3, 4]
@@ -107,6 +138,7 @@ def test_no_label_is_no_estimate():
         ({"verdicts": [1], "labels": [2]}, "labels"),
         ({"verdicts": [1, 0], "labels": [1]}, "labels"),
         ({"verdicts": [1], "labels": [1], "weights": [0]}, "weights"),
+        ({"verdicts": [1], "labels": [1], "strata": [0.2, 0.4]}, "strata"),
         ({"verdicts": [1], "labels": [1], "level": 1}, "level"),
     ],
 )
