@@ -215,7 +215,8 @@ def factual_robustness_score(
     Raises
     ------
     ValueError
-        For an entropy outside [0, 1], a negative temperature, or a d that is not a positive number.
+        For an entropy outside [0, 1], a negative temperature, a d that is not a positive number, or shapes that do not
+        fit.
 
     References
     ----------
@@ -226,7 +227,11 @@ def factual_robustness_score(
     >>> factual_robustness_score([0.0, 1.0, 0.2], [0.0, 0.0, np.inf], d=1).tolist()
     [0.6666666666666666, 0.0, 1.0]
     """
-    h, t = np.broadcast_arrays(np.asarray(entropy, dtype=float), np.asarray(breaking_temperature, dtype=float))
+    h, t = np.asarray(entropy, dtype=float), np.asarray(breaking_temperature, dtype=float)
+    try:
+        h, t = np.broadcast_arrays(h, t)
+    except ValueError:
+        raise ValueError(f"breaking_temperature must fit entropy, {h.shape}, not be {t.shape}") from None
     if np.any((h < 0) | (h > 1)):
         raise ValueError("entropy must lie in [0, 1]")
     if np.any(t < 0):

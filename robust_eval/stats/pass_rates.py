@@ -19,7 +19,7 @@ def pass_at_k(right: ArrayLike, n: ArrayLike, k: int) -> Floats:
     """Return the probability that at least one of k trials is right, 1 − C(n − c, k) / C(n, k).
 
     ``right`` (q,) has the number c of right trials of each question, ``n`` (q,) the number of its trials; NaN for fewer
-    than k. ValueError unless 0 ≤ c ≤ n and k is at least 1.
+    than k. ValueError unless all are whole numbers, 0 ≤ c ≤ n, and k is at least 1.
 
     Returns
     -------
@@ -41,7 +41,7 @@ def pass_hat_k(right: ArrayLike, n: ArrayLike, k: int) -> Floats:
     """Return the probability that all of k trials are right, pass^k = C(c, k) / C(n, k).
 
     ``right`` (q,) has the number c of right trials of each question, ``n`` (q,) the number of its trials; NaN for fewer
-    than k. ValueError unless 0 ≤ c ≤ n and k is at least 1.
+    than k. ValueError unless all are whole numbers, 0 ≤ c ≤ n, and k is at least 1.
 
     Returns
     -------
@@ -63,7 +63,7 @@ def g_pass_at_k(right: ArrayLike, n: ArrayLike, k: int, share: float) -> Floats:
     """Return the probability that at least ⌈τ k⌉ of k trials are right, G-Pass@k_τ with τ the ``share``.
 
     ``right`` (q,) has the number c of right trials of each question, ``n`` (q,) the number of its trials; NaN for fewer
-    than k. ValueError unless 0 ≤ c ≤ n, k is at least 1, and the share is in (0, 1].
+    than k. ValueError unless all are whole numbers, 0 ≤ c ≤ n, k is at least 1, and the share is in (0, 1].
 
     Returns
     -------
@@ -85,11 +85,17 @@ def g_pass_at_k(right: ArrayLike, n: ArrayLike, k: int, share: float) -> Floats:
 
 def _tail(right: ArrayLike, n: ArrayLike, k: int, needed: int) -> Floats:
     """Return the probability that at least ``needed`` of k trials are right (hypergeometric)."""
-    if k < 1:
-        raise ValueError(f"k must be at least 1, not {k}")
-    c, trials = np.broadcast_arrays(np.asarray(right, dtype=float), np.asarray(n, dtype=float))
+    if not k >= 1 or k % 1:
+        raise ValueError(f"k must be a whole number of at least 1, not {k}")
+    c, trials = np.asarray(right, dtype=float), np.asarray(n, dtype=float)
+    if trials.shape not in ((), c.shape):
+        raise ValueError(f"n must be a number, or hold one for each of right's questions, not {trials.shape}")
+    for name, counts in (("right", c), ("n", trials)):
+        if np.any(counts % 1 > 0):
+            raise ValueError(f"{name} must hold whole numbers")
     if np.any((c < 0) | (c > trials)):
         raise ValueError("right must lie between 0 and n")
+    c, trials = np.broadcast_arrays(c, trials)
     enough = trials >= k
     from scipy.stats import hypergeom  # it takes half a second, which most runs need not spend
 

@@ -457,7 +457,7 @@ def test_a_question_without_a_right_answer_has_no_crossing():
         (settled, "outstanding", [-1]),
         (settled, "threshold", [0.0, -0.5, 1.1, NAN]),
         (factual_robustness_score, "entropy", [[0.5, -0.01], [0.5, 1.01], [0.5, INF], [0.5, -INF]]),
-        (factual_robustness_score, "breaking_temperature", [[1.0, -0.01], [1.0, -INF]]),
+        (factual_robustness_score, "breaking_temperature", [[1.0, -0.01], [1.0, -INF], [1.0] * 3]),
         (factual_robustness_score, "d", [0, -1, -0.5, INF, NAN]),
         (factual_robustness_score, "unbroken", ["two"]),
         (crossing_temperature, "accuracy", [[1.0, 0.0], [[1.0, 0.0, 0.0]], [[1.0, NAN]]]),
