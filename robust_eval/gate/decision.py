@@ -18,6 +18,7 @@ from robust_eval.error import UserError, first_line
 from robust_eval.gate.measured_run import MeasuredRun, same_answers
 from robust_eval.metric.greedy import SPEC as KNOWLEDGE
 from robust_eval.metric.metric_spec import MetricSpec
+from robust_eval.runs.contrast import TRUNCATED, differing, listed, truncation
 from robust_eval.runtime.text import number, signed
 from robust_eval.stats.interval import MIN_UNITS, Floats, independent
 from robust_eval.stats.significance import mcnemar
@@ -222,7 +223,9 @@ def decide(
     if same_answers(baseline, candidate):
         return Decision("PASS", judged, ["The answers of both runs are identical."], identical=True)
     outcome = whole(judged)
-    return Decision(outcome, judged, [sentence(each) for each in judged])
+    cut = truncation(differing([baseline.run, candidate.run]))
+    warning = [f"Truncation differs ({listed(cut)}): {TRUNCATED}"] if cut else []
+    return Decision(outcome, judged, [*map(sentence, judged), *warning])
 
 
 def whole(judged: Sequence[Judged]) -> Outcome:

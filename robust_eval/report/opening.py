@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from robust_eval.runs.comparison import MARGIN, Comparison, Pair
-from robust_eval.runs.contrast import cautions, contrast, differing, listed, truncation
+from robust_eval.runs.contrast import TRUNCATED, cautions, contrast, differing, listed, truncation
 from robust_eval.runs.finished_runs import scoring_settings
 from robust_eval.runtime.text import number, signed
 from robust_eval.stats.interval import MIN_UNITS
@@ -15,7 +15,6 @@ MAX_SENTENCES = 3
 """Maximum number of pairs with a sentence each; more pairs are ranked."""
 SHARED_LETTER = "Runs that share a letter cannot be distinguished."
 NOT_FIRMER = "their scores say nothing about which model is firmer."
-TRUNCATED = "truncation removes the tail that high temperatures draw from, so the runs do not measure the same thing."
 
 
 class Ranked(NamedTuple):
@@ -189,7 +188,7 @@ def _difference(compared: Comparison, pair: Pair, family: int, better_first: boo
         f"{signed(sign * difference.value)} ({interval}n = {difference.n:,}{corrected})."
     )
     if (
-        not pair.is_significant
+        not (pair.is_significant or pair.unjudged)
         and difference.n >= MIN_UNITS
         and math.isfinite(pair.needed)
         and pair.needed > difference.n

@@ -14,6 +14,7 @@ _TRUNCATION = (
     *("epsilon_cutoff", "eta_cutoff"),
 )
 """Last names of the settings of a model that truncate the sampling distribution."""
+TRUNCATED = "truncation removes the tail that high temperatures draw from, so the runs do not measure the same thing."
 _CAUTIONS = {
     "Servers": ("model.base_url",),
     "Prompts": ("model.prompt_style", "model.chat_template.", ".prompts"),

@@ -38,6 +38,14 @@ def test_a_candidate_that_forgot_facts_and_is_firmer_on_the_rest_fails_on_knowle
     assert "worse by more than the margin" in found.reasons[0]
 
 
+def test_runs_that_are_truncated_differently_are_said_not_to_measure_the_same(tmp_path: Path):
+    one = gated_run(tmp_path / "one", 40)
+    firmer = {"frs": lambda number: 0.75, "right": lambda number, t, trial: True}
+    other = gated_run(tmp_path / "other", 40, **firmer, model__generation__top_k=5)
+    assert decided(one, other).reasons[-1].startswith("Truncation differs (model.generation.top_k=none and 5): ")
+    assert len(decided(one, gated_run(tmp_path / "alike", 40, **firmer)).reasons) == 2
+
+
 def test_identical_answers_pass_however_few_and_it_is_said(tmp_path: Path):
     one, other = gated_run(tmp_path / "one", 5), gated_run(tmp_path / "other", 5)
     found = decided(one, other)
