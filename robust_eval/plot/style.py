@@ -38,6 +38,8 @@ OUTLINE: dict[str, Any] = {"edgecolors": GREY, "linewidths": 0.6}
 """Outline of marks on a scale of colours: its ends are as pale or as dark as a page may be."""
 WIDTH = 4.8
 """Width of a figure in inches: on a phone its smallest font, of 9 points, can be read without scrolling."""
+TICK_LABEL = 0.33
+"""Width in inches that the label of a temperature takes, with the gap to the next."""
 MANY = 2000
 """Number of points beyond which a cloud is one picture within an SVG file: each as a shape takes a hundred bytes."""
 
@@ -118,10 +120,12 @@ def band(colour: str, opacity: float = 0.2) -> dict[str, Any]:
 
 
 def temperature_ticks(axes: Axes, temperatures: Iterable[float]) -> None:
-    """Set ticks at the sampled temperatures, if these are few."""
+    """Set ticks at the sampled temperatures, if these are few, with a label at as many as fit, the last among them."""
     levels = sorted({*temperatures})
     if len(levels) <= 12:
-        axes.set_xticks(levels)
+        width = axes.get_window_extent().width / root(axes).dpi
+        every = math.ceil(len(levels) * TICK_LABEL / width)
+        axes.set_xticks(levels, ["" if (len(levels) - k) % every else f"{t:g}" for k, t in enumerate(levels, 1)])
 
 
 def draw_survival(

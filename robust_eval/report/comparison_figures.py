@@ -143,7 +143,7 @@ def _fact_maps(runs: Runs, dataset: str, end: str) -> Iterator[Drawing]:
     }
     if len(maps) > 1:
         panels, suffix = _limit_panels(maps, MAX_MAPS)
-        title = f"Accuracy of every fact, {dataset}{suffix}"
+        title = f"Accuracy of every fact, data set {dataset}{suffix}"
         draw = _bind(plot.accuracy_by_fact, panels, title)
         yield Drawing(f"accuracy_by_fact{end}", "accuracy_by_fact", f"{title}: {', '.join(panels)}", draw, whole=True)
 

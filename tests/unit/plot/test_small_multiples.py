@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
@@ -52,7 +54,8 @@ def test_maps_of_facts_have_one_scale_rows_of_one_height_and_one_legend(drawn):
     assert first.get_ylim() == second.get_ylim() == (60, 0)
     assert {panel.collections[0].get_clim() for panel in (first, second)} == {(0, 1)}
     (legend,) = drawn.legends
-    assert [text.get_text() for text in legend.get_texts()] == ["breaking temperature (right edge: unbroken)"]
+    (words,) = (text.get_text() for text in legend.get_texts())
+    assert words == "left edge of the breaking temperature (far right: unbroken)"
 
 
 @pytest.mark.parametrize(("number", "rows", "columns"), [(2, 1, 2), (3, 2, 2), (4, 2, 2)])
@@ -60,3 +63,15 @@ def test_maps_of_facts_stand_in_a_rectangle(drawn, number, rows, columns):
     one = firmest_first(np.ones((2, 3)), np.ones(2), GRID)
     plot.accuracy_by_fact(drawn, {f"model {place}": one for place in range(number)}, "title")
     assert drawn.axes[0].get_gridspec().get_geometry() == (rows, columns)
+
+
+@pytest.mark.parametrize("number", [1, 2, 4])
+def test_no_label_of_a_temperature_lies_on_another(drawn, number):
+    grid = np.arange(0.2, 2.01, 0.2)
+    one = firmest_first(np.ones((2, 10)), np.ones(2), grid)
+    plot.accuracy_by_fact(drawn, {f"model {place}": one for place in range(number)}, "title")
+    drawn.canvas.draw()
+    labels = [label for label in drawn.axes[number - 1].get_xticklabels() if label.get_text()]
+    boxes = [label.get_window_extent() for label in labels]
+    assert labels[-1].get_text() == "2"
+    assert all(left.x1 < right.x0 for left, right in pairwise(boxes))

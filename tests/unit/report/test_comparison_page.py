@@ -88,7 +88,7 @@ def test_the_page_is_whole_and_loads_nothing(comparison):
     assert labels(page)[:7] == [
         "3 runs",
         "Mean FRS, d = 1, by run",
-        "Accuracy of every fact, facts: small (n = 3), large (n = 3)",
+        "Accuracy of every fact, data set facts: small (n = 3), large (n = 3)",
         "Mean FRS for each d, facts",
         "Accuracy against temperature, facts",
         "Facts that hold, facts",
