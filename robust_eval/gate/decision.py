@@ -334,7 +334,7 @@ def sentence(judged: Judged) -> str:
     more = f"about {judged.more:,.0f} more"
     if judged.unchanged:
         return f"{summary}: undecided; no fact differs, but with so few facts this margin needs {more}."
-    return f"{summary}: undecided; with the observed differences this margin needs {more} facts."
+    return f"{summary}: undecided; with the observed differences this margin needs {more} facts: gate on those alone."
 
 
 def _missing_answers(run: MeasuredRun, max_share: float) -> str:

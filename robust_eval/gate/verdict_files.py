@@ -120,7 +120,7 @@ def _save_margins(report: Report, file: Path) -> Path | None:
     if not judgements:
         return None
     with figure() as (canvas, axes):
-        margins(axes, judgements, f"candidate − baseline, mean with {100 * report.level:g} % interval")
+        margins(axes, judgements, f"improvement of the candidate, mean with {100 * report.level:g} % interval")
         return save(canvas, file)
 
 
