@@ -415,8 +415,8 @@ def test_an_experiment_survives_a_machine_that_is_lost_in_its_middle(
         kept.append(came)
 
     def lose_a_machine() -> None:
-        """Once the first blocks of both actors are in the store, and each has begun another."""
-        while len(kept) < 2 or len(list(waiting.iterdir())) < 2:
+        """Once a first block is in the store, and its actor has begun another: it may have taken those of both."""
+        while not kept or not any(waiting.iterdir()):
             time.sleep(0.01)
         cluster.remove_node(next(iter(cluster.worker_nodes)), allow_graceful=False)
         (waiting / "go").touch()
