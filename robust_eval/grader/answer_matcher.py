@@ -3,8 +3,8 @@
 The tree of all answers needs, at every prefix, the tokens (of some 50,000) that end it rightly. Comparing each of them
 would take a second. Nearly all tokens change nothing: they are judged together, by one that represents all
 continuations of the last word and one that represents all beginnings of another. Only tokens that could complete an
-accepted answer, or undo it, are judged one by one, by the rule for whole replies. Outcomes are the same after all
-prefixes of one :mod:`state <robust_eval.grader.prefix_state>`, so that they are computed once for each.
+accepted answer, or undo it, are judged one by one, by the rule for whole replies. All prefixes
+of one :mod:`state <robust_eval.grader.prefix_state>` have the same outcomes, which are computed once per state.
 """
 
 import bisect

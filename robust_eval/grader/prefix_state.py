@@ -106,7 +106,7 @@ class PrefixStates:
 
     @cached_property
     def _placeholder(self) -> str:
-        """A word of three letters of which the first two are in no answer and no rule; empty if there is none."""
+        """A three-letter word whose first two letters are in no answer and no rule; empty if there is none."""
         pairs = (first + second for first, second in product("zqxjvkw", repeat=2))
         excluded = f"{self._answers}\n{_RULES}{_NUMBER_RULES}"
         return next((f"{pair}{pair[0]}" for pair in pairs if pair not in excluded), "")

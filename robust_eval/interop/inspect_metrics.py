@@ -158,7 +158,7 @@ def _mean(
 
 
 def _values(metrics: Mapping[str, Estimate], names: Mapping[str, str]) -> dict[str, str | int | float | bool | None]:
-    """Return the metrics that have a name in a log; where there is one temperature, without it."""
+    """Return the metrics that have a name in a log; the names omit the temperature if there is only one."""
     estimates = []
     for name, one in metrics.items():
         curve = curve_and_temperature(name)

@@ -88,7 +88,7 @@ SPECS: tuple[MetricSpec, ...] = (
 
 @dataclass
 class TrialReliability(Metric):
-    """Reliability of repeated answers, as far as these allow, at the temperature nearest to 1 (docs/uncertainty.md)."""
+    """Reliability of repeated answers at the temperature nearest to 1 (docs/uncertainty.md)."""
 
     axis = "trial"
     other_axes = (TURN,)

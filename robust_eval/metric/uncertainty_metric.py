@@ -254,7 +254,7 @@ def _early_break(question_ids: Sequence[str], measured: Measured) -> Floats:
 
 
 def _reason(correct: Floats) -> str:
-    """Return the reason for which right answers cannot be told from wrong ones; empty if they can."""
+    """Return the reason why no score can rank the errors; empty if there are right and wrong answers."""
     share = defined_mean(correct)
     return NONE_GRADED if np.isnan(share) else {0.0: ALL_WRONG, 1.0: ALL_RIGHT}.get(share, "")
 

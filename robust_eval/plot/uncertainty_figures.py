@@ -95,8 +95,8 @@ def reliability_diagram(axes: Axes, run: Findings) -> None:
 
 @run_figure(
     "Uncertainty of right and wrong answers",
-    "Wrong answers (hatched) on the right and right ones on the left can be told apart; wrong ones on the left are "
-    "confident errors.",
+    "The score separates right and wrong answers if the wrong ones (hatched) are on the right; wrong ones on the left "
+    "are confident errors.",
     "distributions of uncertainty scores, beyond the papers",
     lambda run: bool(_judged(run)),
 )

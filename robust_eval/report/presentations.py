@@ -584,7 +584,7 @@ _CORRECTED_HEADER = (
 def corrected(
     score: Score, corrections: Sequence[Correction], metrics: Mapping[str, Estimate], labels: int
 ) -> Presentation:
-    """Show the corrected metrics beside those of the run, ``metrics``; ``labels`` is the number of labelled answers."""
+    """Show the corrected metrics next to the run's ``metrics``; ``labels`` is the number of labelled answers."""
     of = {name: of for each in corrections for name, of in each.of.items()}
     number_of = {name: count for each in corrections for name, count in each.labels.items()}
     estimates = score.metrics()

@@ -113,7 +113,7 @@ def of_budgets(result: Result) -> Iterator[Warned]:
         added, budgets = score.curves[ADDED.name][t], score.settings["budgets"]
         if added.value <= 0 or added.low <= 0:
             yield Warned(
-                f"The reasoning budgets {budgets[0]} and {budgets[-1]} differ by no more tokens than chance explains: "
+                f"The reasoning budget {budgets[-1]} shows no significant increase in tokens over {budgets[0]}: "
                 f"{score.formatted(point(ADDED.name, t), '+.1f')} an answer.",
                 "A server or router may drop a budget in silence; more questions narrow the interval.",
             )

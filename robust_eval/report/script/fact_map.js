@@ -1,4 +1,4 @@
-// The heat map of facts: its rows show their fact beside it, by pointer and by keyboard.
+// The heat map of facts: its rows show their fact next to it, by pointer and by keyboard.
 const rowOf = new Map(index.ids.map((id, row) => [id, row]));
 const mapped = data.map.map((id) => rowOf.get(id)); // from the top, the firmest first
 const area = $("accuracy_by_fact-map");
@@ -59,7 +59,7 @@ function makeMap() {
   select(Math.floor(mapped.length / 2));
 }
 
-/** A fact beside the map: its question, which opens it in the table, its figures and its curve. */
+/** The fact next to the map: its question, which opens it in the table, its metrics and its curve. */
 function shownFact(row) {
   const question = index.texts[row] ? quoted(index.texts[row]) : quoted(index.ids[row]);
   const detail = detailed[row];
