@@ -129,7 +129,7 @@ def _metadata(path: str) -> tuple[dict[str, Any], tuple[str, ...]]:
 def _convert(gguf: Path, target: Path) -> None:
     metadata, tensors = _metadata(str(gguf))
     _check_metadata(gguf, metadata, tensors)
-    log.info("converting %s once (about 10 s)", gguf.name)
+    log.info("converting %s once", gguf.name)
     import torch
     from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
