@@ -88,7 +88,8 @@ def main() -> None:
         if not repeats:
             given = known.overrides
             known.overrides = with_own_options(with_log(given), known.config_dir and Path(known.config_dir))
-            place = sys.argv.index(given[0], 1) if given else 1  # Hydra reads overrides that stand together
+            # Hydra reads overrides that stand together, and of two values of a setting the last
+            place = sys.argv.index(given[0], 1) + len(given) if given else 1
             sys.argv[place:place] = known.overrides[len(given) :]
         if dry or cancelling:
             from robust_eval.cli.dry_run import cancel_batches, dry_run  # it takes a second

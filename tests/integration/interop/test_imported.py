@@ -5,8 +5,10 @@ import math
 import re
 import shlex
 import shutil
+import sys
 import zipfile
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import harness_logs
@@ -14,9 +16,11 @@ import numpy as np
 import pytest
 
 import robust_eval
+from robust_eval.cli import run as command_line
 from robust_eval.cli.import_logs import main
 from robust_eval.cli.main import COMMANDS
 from robust_eval.config.groups import PROJECT
+from robust_eval.config.overrides import composed_run
 from robust_eval.error import UserError
 
 
@@ -79,6 +83,15 @@ def test_a_log_is_a_file_of_recorded_answers(inspect_logs: Path):
     with pytest.raises(UserError, match="holds several runs") as caught:
         robust_eval.run(["sampler=recorded", "sampler.file=both", "metric=certainty", "tracking=none"])
     assert str(caught.value).endswith("robust-eval import both scores each and compares them")
+
+
+def test_on_the_command_line_the_answers_of_a_log_take_its_place(inspect_logs: Path, monkeypatch):
+    monkeypatch.setattr(command_line, "command", nullcontext)  # which heeds signals, for all that follows as well
+    monkeypatch.setattr(command_line, "launch", lambda: None)
+    monkeypatch.setattr("sys.argv", ["run.py", "sampler=recorded", f"sampler.file={inspect_logs / 'large'}"])
+    command_line.main()
+    composed = composed_run(sys.argv[1:])[1]
+    assert Path(composed.sampler.recorded.file).suffix == ".parquet"
 
 
 def test_several_models_become_several_runs_and_a_comparison(inspect_logs: Path, monkeypatch, capsys):
