@@ -131,7 +131,7 @@ def error_ranking(uncertainty: ArrayLike, correct: ArrayLike, groups: ArrayLike 
 
     Student's interval with the standard error of the infinitesimal jackknife over the units, on a scale without bounds:
     −ln (1 − p) of PRR, ln p / (1 − p) of the others. There is none at the ends of these scales. The degrees of freedom
-    are those of the units with wrong answers, or with right ones if these are fewer. It covers 92 to 98 % of true
+    are those of the units with wrong answers, or with right ones if these are fewer. It covers 93 to 98 % of true
     values (benchmarks/uncertainty.py), where the percentile bootstrap covers 84 to 94 % for PRR.
 
     References
