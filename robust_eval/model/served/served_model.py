@@ -161,7 +161,7 @@ class ServedModel(LanguageModel):
 
         async def root(path: str, body: Mapping[str, Any]) -> Any:
             async def once() -> Any:
-                return await self._attempts.in_time(service.asked_root(path, body))
+                return await self._attempts.in_time(service.ask_root(path, body))
 
             return await repeated(once, (request.item, path))
 
@@ -205,7 +205,7 @@ class ServedModel(LanguageModel):
         seconds = self.settings.total_timeout
         try:
             async with asyncio.timeout(seconds):
-                yield Patience(self.settings, PROBED_AGAIN, self._attempts.in_time)
+                yield Patience(self.settings, PROBED_AGAIN, self._attempts)
         except TimeoutError:
             raise OutageError(
                 f"{self.settings.server} did not say within {seconds:g} s what it can do: a faster server, or a longer "
@@ -395,7 +395,7 @@ class ServedModel(LanguageModel):
         except EndedError:
             return
         except UserError as reason:
-            self._attempts.end_as_told(reason)
+            self._attempts.end_here(reason)
             return
         except UnansweredError as problem:
             outcome = self._intake.failure(request, problem)
@@ -436,7 +436,7 @@ class ServedModel(LanguageModel):
         watch.add(call, response.choices)
         if watch.repetition() >= CERTAIN:
             reason = repeats_itself(self.settings, call.temperature)
-            self._attempts.end_as_told(UserError(reason))
+            self._attempts.end_here(UserError(reason))
             self.limiter.end(reason)
             raise EndedError(reason)
         drawn_at = watch.drawn_as_at()

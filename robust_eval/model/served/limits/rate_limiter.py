@@ -4,8 +4,8 @@ import asyncio
 import math
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -50,8 +50,15 @@ class Pace:
         Upper bound of the window.
     requests_per_minute, tokens_per_minute
         None: no limit.
-    clock, sleep
-        Time in seconds, and a coroutine that waits.
+    clock
+        Time in seconds.
+
+    Attributes
+    ----------
+    in_flight, max_in_flight
+        Number of requests in flight, and the largest number so far.
+    refusals
+        Number of refused requests.
 
     Raises
     ------
@@ -65,18 +72,14 @@ class Pace:
         requests_per_minute: float | None,
         tokens_per_minute: float | None,
         clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._window = _Window(max_concurrency)
         self._requests = _Quota(requests_per_minute)
         self._tokens = _Quota(tokens_per_minute)
         self._clock = clock
-        self._sleep = sleep
         self._queue = asyncio.Lock()  # held by the first in line; asyncio's locks are handed over in order
         self._changed = asyncio.Event()
-        self._in_flight = 0
-        self._max_in_flight = 0
-        self._refusals = 0
+        self.in_flight = self.max_in_flight = self.refusals = 0
         self._resumes_at = -math.inf
         self._imposed_seconds = 0.0
 
@@ -86,89 +89,43 @@ class Pace:
         return self._window.size
 
     @property
-    def in_flight(self) -> int:
-        """Number of requests in flight."""
-        return self._in_flight
-
-    @property
-    def max_in_flight(self) -> int:
-        """Largest number of requests in flight so far."""
-        return self._max_in_flight
-
-    @property
-    def refusals(self) -> int:
-        """Number of refused requests."""
-        return self._refusals
-
-    @property
     def paused_seconds(self) -> float:
         """Duration of the pauses that the server imposed; overlapping ones count once."""
         return self._imposed_seconds - max(0.0, self._resumes_at - self._clock())
 
     @asynccontextmanager
     async def permit(self, tokens: int) -> AsyncIterator["PacedPermit"]:
-        """Wait until a request of about so many tokens may start; the block is the request.
+        """Wait until a request of about so many tokens may start, which runs inside the ``with`` block.
 
-        A task that is cancelled while it waits leaves the queue; the end of the block makes room for another.
+        A task that is cancelled while it waits leaves the queue.
         """
         async with self._queue:
             while (seconds := self._seconds_until_start(tokens)) > 0:
-                await self._change(seconds)
-            turn = self._start(tokens)
+                self._changed.clear()
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._changed.wait(), None if seconds == math.inf else seconds)
+            permit = self._start(tokens)
         try:
-            yield turn
+            yield permit
         finally:
-            self._in_flight -= 1
+            self.in_flight -= 1
             self._changed.set()
 
     def _seconds_until_start(self, tokens: int) -> float:
         """Return the seconds until a request may start; inf if it waits for one in flight."""
-        if self._in_flight >= self.window:
+        if self.in_flight >= self.window:
             return math.inf
         starts_at = max(self._resumes_at, self._requests.starts_at(1), self._tokens.starts_at(tokens))
         return starts_at - self._clock()
-
-    async def _change(self, seconds: float) -> None:
-        """Wait for a change, at most so many seconds."""
-        self._changed.clear()
-        if seconds == math.inf:
-            await self._changed.wait()
-            return
-        timer = asyncio.create_task(self._wake(seconds))
-        try:
-            await self._changed.wait()
-        finally:
-            timer.cancel()
-
-    async def _wake(self, seconds: float) -> None:
-        await self._sleep(seconds)
-        self._changed.set()
 
     def _start(self, tokens: int) -> "PacedPermit":
         now = self._clock()
         self._requests.take(1, now)
         self._tokens.take(tokens, now)
-        start = self._window.start(self._in_flight)
-        self._in_flight += 1
-        self._max_in_flight = max(self._max_in_flight, self._in_flight)
+        start = self._window.start(self.in_flight)
+        self.in_flight += 1
+        self.max_in_flight = max(self.max_in_flight, self.in_flight)
         return PacedPermit(self, start, tokens)
-
-    def _correct(self, tokens: int) -> None:
-        self._tokens.give_back(tokens)
-        self._changed.set()
-
-    def _succeeded(self, start: "_Start") -> None:
-        self._window.rise(start)
-        self._changed.set()
-
-    def _refused(self, start: "_Start", retry_after: float | None) -> None:
-        self._refusals += 1
-        self._window.fall(start)
-        if retry_after is not None:
-            now = self._clock()
-            resumes_at = max(self._resumes_at, now + retry_after)
-            self._imposed_seconds += resumes_at - max(self._resumes_at, now)
-            self._resumes_at = resumes_at
 
 
 @dataclass(frozen=True)
@@ -181,15 +138,22 @@ class PacedPermit:
 
     def used(self, tokens: int) -> None:
         """Replace the estimate of the tokens; at most once."""
-        self._pace._correct(self._tokens - tokens)
+        self._pace._tokens.take(tokens - self._tokens)
+        self._pace._changed.set()
 
     def succeeded(self) -> None:
         """Record an answer."""
-        self._pace._succeeded(self._start)
+        self._pace._window.rise(self._start)
+        self._pace._changed.set()
 
     def refused(self, retry_after: float | None) -> None:
         """Record that the server is overloaded (429, 503); no request starts for so many seconds."""
-        self._pace._refused(self._start, retry_after)
+        pace, now = self._pace, self._pace._clock()
+        pace.refusals += 1
+        pace._window.fall(self._start)
+        resumes_at = max(pace._resumes_at, now + (retry_after or -math.inf))
+        pace._imposed_seconds += max(0.0, resumes_at - max(pace._resumes_at, now))
+        pace._resumes_at = resumes_at
 
 
 class _Quota:
@@ -197,7 +161,7 @@ class _Quota:
 
     def __init__(self, per_minute: float | None) -> None:
         if per_minute is not None and not per_minute > 0:
-            raise ValueError(f"a limit per minute must be above 0, not {per_minute}")
+            raise ValueError(f"a rate limit per minute must be above 0, not {per_minute}")
         self._seconds_each = 0.0 if per_minute is None else 60 / per_minute
         self._settled_at = -math.inf  # when no debt is left
 
@@ -205,12 +169,9 @@ class _Quota:
         """Return the time at which so many units may be taken: within a burst, or without debt."""
         return self._settled_at - max(0.0, BURST - units * self._seconds_each)
 
-    def take(self, units: int, now: float) -> None:
+    def take(self, units: int, now: float = -math.inf) -> None:
+        """Use units, from ``now`` on; a negative number returns them."""
         self._settled_at = max(self._settled_at, now) + units * self._seconds_each
-
-    def give_back(self, units: int) -> None:
-        """Return surplus units; a deficit is negative."""
-        self._settled_at -= units * self._seconds_each
 
 
 class _Start(NamedTuple):
@@ -226,7 +187,7 @@ class _Window:
 
     def __init__(self, maximum: int) -> None:
         if maximum < 1:
-            raise ValueError(f"at least one request must be allowed at once, not {maximum}")
+            raise ValueError(f"max_concurrency must be at least 1, not {maximum}")
         self._maximum = maximum
         self._size = float(min(FIRST_WINDOW, maximum))
         self._borne = float(maximum)  # up to which it doubles
@@ -288,7 +249,7 @@ class EndedError(Exception):
 
 
 class Permit(Protocol):
-    """Permission to send a request; see :class:`robust_eval.model.served.limits.rate_limiter.PacedPermit`."""
+    """Permission to send a request; see :class:`PacedPermit`."""
 
     def used(self, tokens: int) -> None:
         """Replace the estimate of the tokens."""
@@ -372,7 +333,7 @@ class LocalRateLimiter:
 
     def status(self) -> str:
         """Return requests in flight and the cost so far."""
-        window = f"{self._paces[-1].in_flight} at once" if self._paces else ""
+        window = f"{self._paces[-1].in_flight} requests in flight" if self._paces else ""
         cost = f"cost {self.spending.spent:.4f} USD" if self.spending.has_prices else ""
         return ", ".join(filter(None, (window, cost)))
 

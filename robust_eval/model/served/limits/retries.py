@@ -8,7 +8,7 @@ import time
 from asyncio import sleep
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, contextmanager
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from robust_eval.error import OutageError, UserError
 from robust_eval.model.served.limits.rate_limiter import EndedError, OverBudgetError, RateLimiter, backoff
@@ -34,8 +34,8 @@ class Attempts:
         self._idle: set[asyncio.Task[Any]] = set()  # tasks that wait for a permit or a retry
 
     async def until_answered(self, once: Callable[[], Awaitable[Result]], name: object, began: float) -> Result:
-        """Return the result of a request after retries; raises UnansweredError if they are used up or useless, and
-        EndedError if the run ends before. The ``name`` seeds the jitter of the back-off.
+        """Return the result of a request after retries; raises UnansweredError after the last one or if a retry is
+        useless, and EndedError if the run ends before. The ``name`` seeds the jitter of the back-off.
         """
         attempt = 0
         while True:
@@ -60,8 +60,8 @@ class Attempts:
     async def in_turn(
         self, about: int, completion_tokens: int, ask: Callable[[], Coroutine[Any, Any, ServiceResponse]]
     ) -> ServiceResponse:
-        """Send a request of ``about`` so many prompt tokens once it is permitted; raises UnansweredError, or
-        EndedError if the run ends before.
+        """Send a request of ``about`` so many prompt tokens with a permit; raises UnansweredError, or EndedError if the
+        run ends before.
         """
         maximum = int(about * self.more_tokens) + 1
         async with AsyncExitStack() as stack:
@@ -71,14 +71,14 @@ class Attempts:
             except OverBudgetError as spent:
                 self.end_over_budget(str(spent))
             except EndedError as reason:
-                self.end_as_told(OutageError(str(reason)))
+                self.end_here(OutageError(str(reason)))
             if self.ended:
                 raise EndedError(str(self.ended))
             try:
                 response = await self.in_time(ask())
             except UnansweredError as problem:
                 if (problem.retry_after or 0) > self._settings.total_timeout:
-                    self.end(f"{self._settings.server} asks to come back in {problem.retry_after:.0f} s: {problem}")
+                    self.end(f"{self._settings.server} requests a back-off of {problem.retry_after:.0f} s: {problem}")
                 elif problem.kind == "busy":
                     permit.refused(problem.retry_after)
                 elif problem.kind in ("lost", "garbled") and problem.status is None and problem.sent:
@@ -92,7 +92,7 @@ class Attempts:
             return response
 
     async def in_time(self, request: Coroutine[Any, Any, Result], maximum: float = math.inf) -> Result:
-        """Return the result of a request within its timeout and ``most`` seconds; raises UnansweredError."""
+        """Return the result of a request within its timeout and ``maximum`` seconds; raises UnansweredError."""
         seconds = min(self._settings.timeout, maximum)
         try:
             async with asyncio.timeout(seconds):
@@ -116,16 +116,16 @@ class Attempts:
     def end_over_budget(self, spent: str) -> None:
         """End the run, whose budget is used up; ``spent`` is the cost so far."""
         self.end(
-            f"the next request could exceed model.budget={self._settings.budget:g} USD ({spent} so far): raise it and "
-            "rerun to resume"
+            f"the next request could exceed model.budget={self._settings.budget:g} USD ({spent} so far): raise "
+            "model.budget and rerun the command to resume"
         )
 
     def end(self, reason: str) -> None:
         """End the run, also in other processes with the same service; a later run resumes it."""
-        self.end_as_told(OutageError(f"{reason}; what was answered is in the store"))
+        self.end_here(OutageError(f"{reason}; the answers so far are in the store"))
         self.limiter.end(str(self.ended))
 
-    def end_as_told(self, reason: UserError) -> None:
+    def end_here(self, reason: UserError) -> None:
         """End the run in this process: send no request, and cancel those that wait for a permit or a retry."""
         self.ended = self.ended or reason
         for task in self._idle:
@@ -135,31 +135,25 @@ class Attempts:
 log = logging.getLogger(__name__)
 
 MIN_PATIENCE = 40.0
-"""Seconds without an answer that a probe spends at most, unless a third of ``timeout`` is more."""
+"""Minimum time limit, in seconds, of a probe's failed requests and back-offs; otherwise a third of ``timeout``."""
 MIN_TIMEOUT = 10.0
-"""Minimum timeout of a request, however much of them is spent."""
+"""Minimum timeout of a probe's request, in seconds."""
 LOG_AFTER = 5.0
 """Seconds of waiting before the first log message."""
 LOG_INTERVAL = 60.0
 """Seconds between log messages."""
 
 
-class InTime(Protocol):
-    """Awaits a request, at most so many seconds; raises UnansweredError."""
-
-    def __call__(self, request: Coroutine[Any, Any, Result], maximum: float) -> Coroutine[Any, Any, Result]: ...
-
-
 class Patience:
-    """Retries of the requests of a probe, at most ``retries`` each, within one limit of time for all.
+    """Retries of the requests of a probe, at most ``retries`` each, within one time limit for all of them.
 
-    A request that the server answers costs no time, however long it takes.
+    Only failed requests and back-offs count towards the limit.
     """
 
-    def __init__(self, settings: ServiceSettings, retries: int, in_time: InTime) -> None:
+    def __init__(self, settings: ServiceSettings, retries: int, attempts: Attempts) -> None:
         self._settings = settings
         self._retries = min(settings.retries, retries)
-        self._in_time = in_time
+        self._attempts = attempts
         self._limit = max(MIN_PATIENCE, settings.timeout / 3)
         self._spent = 0.0
         self._answers = 0
@@ -182,23 +176,22 @@ class Patience:
         while True:
             began = time.monotonic()
             try:
-                return await self._in_time(ask(), max(self._limit - self._spent, MIN_TIMEOUT))
+                return await self._attempts.in_time(ask(), max(self._limit - self._spent, MIN_TIMEOUT))
             except UnansweredError as problem:
                 wait = backoff(attempt, problem.retry_after, random.Random(attempt), problem.longest_wait)
                 if problem.kind != "busy":
                     self._spent += time.monotonic() - began + wait
                 if problem.kind not in AGAIN or attempt >= self._retries:
                     raise
-                if wait > self._settings.timeout:
-                    raise self._ended(problem, f"it asks to come back in {wait:.0f} s") from None
-                if self._spent >= self._limit:
-                    raise self._ended(problem, f"a model.timeout above {3 * self._limit:.0f} waits longer") from None
+                late = f"the server requests a back-off of {wait:.0f} s" if wait > self._settings.timeout else ""
+                if not late and self._spent >= self._limit:
+                    late = f"for a longer wait set model.timeout above {3 * self._limit:.0f}"
+                if late:
+                    reason = f"{problem.reason} ({late})"
+                    raise UnansweredError(problem.kind, reason, problem.retry_after, problem.status) from None
                 self._last = problem
             attempt += 1
             await sleep(wait)
-
-    def _ended(self, problem: UnansweredError, why: str) -> UnansweredError:
-        return UnansweredError(problem.kind, f"{problem.reason} ({why})", problem.retry_after, problem.status)
 
     async def _notice(self) -> None:
         """Log the wait, once in :data:`LOG_INTERVAL` seconds of the whole probe."""
@@ -207,9 +200,9 @@ class Patience:
             self._logged_at = time.monotonic()
             maximum = min(self._settings.timeout, self._limit)
             log.info(
-                "%s has not answered for %.0f s%s: it is asked what it can do%s, and waited for up to %.0f s",
+                "%s has not answered a request of the probe for %.0f s%s%s; the maximum wait is %.0f s",
                 *(self._settings.server, self._logged_at - self._began, f" ({self._last})" if self._last else ""),
-                f", has answered {self._answers} requests" if self._answers else "",
+                f", after {self._answers} answered requests" if self._answers else "",
                 self._settings.total_timeout if self._last and self._last.kind == "busy" else maximum,
             )
             await sleep(LOG_INTERVAL)

@@ -1,6 +1,5 @@
-"""Batches of a service that speaks OpenAI's protocol: their files, lines and notes in the store."""
+"""Batches of a service with OpenAI's protocol: files, lines, and notes in the store."""
 
-import hashlib
 import json
 import math
 import re
@@ -15,7 +14,7 @@ import httpx2
 from robust_eval.answer import DEFAULT_TEMPERATURE
 from robust_eval.error import UserError
 from robust_eval.model.base import Call, KeyValueStore, Request, TrialKey, calls
-from robust_eval.model.served.transport.client import LARGEST_REPLY
+from robust_eval.model.served.transport.client import MAX_RESPONSE
 from robust_eval.model.served.transport.service import Service, ServiceResponse, UnansweredError
 
 MAX_REQUESTS = 50_000
@@ -47,7 +46,7 @@ def request_name(identity: Mapping[str, Any], request: Request) -> str:
         ],
         **({} if request.thought is None else {"thought": asdict(request.thought)}),
     }
-    return hashlib.sha256(json.dumps(determinants, sort_keys=True).encode()).hexdigest()[:32]
+    return sha256(json.dumps(determinants, sort_keys=True).encode()).hexdigest()[:32]
 
 
 def line_name(request: str, call: Call) -> str:
@@ -64,11 +63,6 @@ class LineName(NamedTuple):
     request: str
     temperature: float
     trials: tuple[int, ...]
-
-    @property
-    def conditions(self) -> list[TrialKey]:
-        """Temperature and trial of each answer."""
-        return [(self.temperature, trial) for trial in self.trials]
 
 
 def parse_line_name(custom_id: object) -> LineName | None:
@@ -118,7 +112,7 @@ def read_line(line: bytes, service: Service) -> BatchResult | None:
 def results_in(path: Path, service: Service) -> Iterator[BatchResult | None]:
     """Yield the results in a file; None for a broken line, and for each piece of one longer than any response."""
     with path.open("rb") as lines:
-        while line := lines.readline(LARGEST_REPLY):
+        while line := lines.readline(MAX_RESPONSE):
             if line.strip():
                 yield read_line(line, service)
 
@@ -128,7 +122,7 @@ def conditions_of(names: Iterable[str]) -> dict[str, set[TrialKey]]:
     result: dict[str, set[TrialKey]] = {}
     for name in names:
         if line := parse_line_name(name):
-            result.setdefault(line.request, set()).update(line.conditions)
+            result.setdefault(line.request, set()).update((line.temperature, trial) for trial in line.trials)
     return result
 
 
@@ -159,12 +153,11 @@ class BatchNotes:
 
     def begin(self, sent: SentBatch) -> None:
         """Note the lines of a batch before it is sent; UserError without a store."""
-        of_requests = {}
-        for key, note, lines in self._of_requests(sent):
-            of_requests[key] = json.dumps({**note, sent.mark: lines}).encode()
+        notes = self._of_requests(sent)
+        of_requests = {key: json.dumps({**note, sent.mark: lines}).encode() for key, note, lines in notes}
         self._store.put(of_requests | _of_batch(sent))
         if not dict(self._store.get([_batch_key(sent.mark)])):
-            raise UserError("model.batch=true needs a store, which keeps the ids of batches: leave out store=none")
+            raise UserError("model.batch=true needs a store for the ids of batches: remove store=none")
 
     def name(self, sent: SentBatch) -> None:
         """Note the id of a batch."""
@@ -186,10 +179,8 @@ class BatchNotes:
         marks = {_batch_key(mark): mark for mark in names}
         result = []
         for key, value in self._store.get(list(marks)):
-            note, own_lines = json.loads(value), names[marks[key]]
-            result.append(
-                SentBatch(marks[key], note["batch"] or "", own_lines, other_lines=note["lines"] - len(own_lines))
-            )
+            note, lines = json.loads(value), names[marks[key]]
+            result.append(SentBatch(marks[key], note["batch"] or "", lines, other_lines=note["lines"] - len(lines)))
         return result
 
     def _of_requests(self, sent: SentBatch) -> Iterator[tuple[bytes, Mapping[str, list[str]], list[str]]]:
@@ -197,9 +188,9 @@ class BatchNotes:
         lines: dict[bytes, list[str]] = {}
         for name in sent.names:
             lines.setdefault(_request_key(name.partition(":")[0]), []).append(name)
-        note = {key: json.loads(value) for key, value in self._store.get(list(lines))}
-        for key, own_lines in lines.items():
-            yield key, note.get(key, {}), own_lines
+        notes = {key: json.loads(value) for key, value in self._store.get(list(lines))}
+        for key, names in lines.items():
+            yield key, notes.get(key, {}), names
 
 
 def _of_batch(sent: SentBatch) -> dict[bytes, bytes]:
@@ -219,8 +210,6 @@ def _batch_key(mark: str) -> bytes:
 
 MARK = "robust_eval"
 """Name of the mark in the metadata of a batch."""
-ENDED = ("completed", "expired", "cancelled", "failed")
-"""Final statuses of a batch."""
 PAGE = 100
 PAGES = 20
 """Size and number of the pages of newest batches that are searched for a mark."""
@@ -241,7 +230,7 @@ class Batch(NamedTuple):
     @property
     def ended(self) -> bool:
         """True if its status is final."""
-        return self.status in ENDED
+        return self.status in ("completed", "expired", "cancelled", "failed")
 
 
 class BatchService:
@@ -252,15 +241,12 @@ class BatchService:
 
     async def upload(self, lines: bytes, mark: str) -> str:
         """Upload a file of requests, one a line; return its id."""
-        file = (f"{mark}.jsonl", lines, "application/jsonl")
         data = await self._object(
-            lambda client: client.post(
-                "/files",
-                body={"purpose": "batch"},
-                files=[("file", file)],
-                options={"headers": {"Content-Type": "multipart/form-data"}},
-                cast_to=httpx2.Response,
-            )
+            "post",
+            "/files",
+            body={"purpose": "batch"},
+            files=[("file", (f"{mark}.jsonl", lines, "application/jsonl"))],
+            options={"headers": {"Content-Type": "multipart/form-data"}},
         )
         return self._id(data.get("id"))
 
@@ -272,26 +258,21 @@ class BatchService:
             "completion_window": "24h",
             "metadata": {MARK: mark},
         }
-        data = await self._object(lambda client: client.post("/batches", body=body, cast_to=httpx2.Response))
-        return self._batch(data)
+        return self._batch(await self._object("post", "/batches", body=body))
 
     async def look(self, batch: str) -> Batch:
         """Return the status of a batch."""
-        return self._batch(await self._object(lambda client: client.get(f"/batches/{batch}", cast_to=httpx2.Response)))
+        return self._batch(await self._object("get", f"/batches/{batch}"))
 
     async def cancel(self, batch: str) -> Batch:
         """Cancel a batch; its answers so far are available."""
-        path = f"/batches/{batch}/cancel"
-        return self._batch(await self._object(lambda client: client.post(path, cast_to=httpx2.Response)))
+        return self._batch(await self._object("post", f"/batches/{batch}/cancel"))
 
     async def find(self, mark: str) -> Batch | None:
         """Return the batch with this mark; None if it is not among the newest ones."""
         after: dict[str, Any] = {}
         for _ in range(PAGES):
-            options: Any = {"params": {"limit": PAGE, **after}}
-            page = await self._object(
-                lambda client, options=options: client.get("/batches", options=options, cast_to=httpx2.Response)
-            )
+            page = await self._object("get", "/batches", options={"params": {"limit": PAGE, **after}})
             listed = [each for each in _list(page.get("data")) if isinstance(each, Mapping)]
             for each in listed:
                 metadata = each.get("metadata")
@@ -304,10 +285,8 @@ class BatchService:
 
     async def download(self, file: str, into: Path) -> None:
         """Download a file of the service, in place of an existing one."""
-        client = self._service.client
-        headers = self._service.headers()
-        url = f"{str(client.base_url).rstrip('/')}/files/{file}/content"
-        reply = await self._service.sent(lambda: self._service.http.save(url, headers, into))
+        url = f"{self._service.address}/files/{file}/content"
+        reply = await self._service.send(lambda: self._service.http.save(url, self._service.headers(), into))
         if reply.status_code != httpx2.codes.OK:
             try:
                 body = reply.json()
@@ -315,11 +294,12 @@ class BatchService:
                 body = reply.text
             self._service.read(reply.status_code, body)
         elif reply.headers.get("content-encoding", "identity") != "identity":
-            raise UnansweredError("lost", "the service sent a packed file, which was not offered")
+            raise UnansweredError("lost", "the service compressed a file, against the request")
 
-    async def _object(self, send: Any) -> Mapping[str, Any]:
-        """Return the JSON object of the response."""
-        reply: httpx2.Response = await self._service.sent(lambda: send(self._service.client))
+    async def _object(self, method: str, path: str, **options: Any) -> Mapping[str, Any]:
+        """Return the JSON object of the response to a request with a method of the official client."""
+        request = getattr(self._service.client, method)
+        reply: httpx2.Response = await self._service.send(lambda: request(path, cast_to=httpx2.Response, **options))
         try:
             data = json.loads(reply.text)
         except (ValueError, RecursionError):

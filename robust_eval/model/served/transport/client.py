@@ -13,26 +13,26 @@ from typing import Any
 import httpx2
 import openai
 
-LARGEST_REPLY = 64 * 2**20
+MAX_RESPONSE = 64 * 2**20
 """Maximum size of a response in bytes, compressed and decompressed. A token with 20 log-probabilities takes about
 2,500, so an answer may have 26,000 of them, or millions of tokens without."""
-LARGEST_FILE = 8 * 2**30
+MAX_FILE = 8 * 2**30
 """Maximum size of the results of a batch in bytes."""
-MOST_REDIRECTS = 5
+MAX_REDIRECTS = 5
 
 
 class TooLargeError(Exception):
-    """A response is larger than :data:`LARGEST_REPLY`."""
+    """A response is larger than :data:`MAX_RESPONSE`."""
 
     def __init__(self) -> None:
-        super().__init__(f"more than {LARGEST_REPLY / 2**20:.0f} MB in one reply")
+        super().__init__(f"a response of more than {MAX_RESPONSE / 2**20:.0f} MB")
 
 
 class ElsewhereError(Exception):
     """A response redirects to another ``origin`` (scheme, host and port)."""
 
     def __init__(self, origin: str) -> None:
-        super().__init__(f"the server sends on to {origin}, where nothing is asked unless model.base_url names it")
+        super().__init__(f"the server redirects to {origin}: set model.base_url to that address if you trust it")
 
 
 @cache
@@ -42,25 +42,25 @@ def tls_context() -> ssl.SSLContext:
 
 
 class BoundedClient(openai.DefaultAioHttpClient):
-    """The faster of the library's two clients; raises TooLargeError and ElsewhereError."""
+    """HTTP client with limits, by the faster of the library's clients. Raises TooLargeError and ElsewhereError."""
 
-    async def send(self, request: httpx2.Request, **how: Any) -> httpx2.Response:
+    async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Return the whole response, decompressed; redirects are followed within the origin of the request."""
         origin = _origin(request.url)
-        for _ in range(MOST_REDIRECTS):
-            response = await super().send(request, **(how | {"stream": True, "follow_redirects": False}))
-            reply = await _whole(response)
+        for _ in range(MAX_REDIRECTS):
+            response = await super().send(request, **(options | {"stream": True, "follow_redirects": False}))
+            complete = await _bounded(response)
             if response.next_request is None:
-                return reply
+                return complete
             request = response.next_request
             if _origin(request.url) != origin:
                 raise ElsewhereError(_origin(request.url))
-        raise httpx2.TooManyRedirects(f"more than {MOST_REDIRECTS} redirects", request=request)
+        raise httpx2.TooManyRedirects(f"more than {MAX_REDIRECTS} redirects", request=request)
 
     async def save(self, url: str, headers: Mapping[str, str], into: Path) -> httpx2.Response:
         """Download an address into a file; return the response, with its body if it is an error.
 
-        The content must be uncompressed, at most :data:`LARGEST_FILE`, and from that address itself.
+        The content must be uncompressed, at most :data:`MAX_FILE`, and from that address itself.
         """
         request = self.build_request("GET", url, headers={**headers, "Accept-Encoding": "identity"})
         response = await super().send(request, stream=True, follow_redirects=False)
@@ -68,13 +68,13 @@ class BoundedClient(openai.DefaultAioHttpClient):
             await response.aclose()
             raise ElsewhereError(_origin(response.next_request.url))
         if response.status_code != HTTPStatus.OK or response.headers.get("content-encoding", "identity") != "identity":
-            return await _whole(response)
+            return await _bounded(response)
         size = 0
         try:
             with into.open("wb") as file:
                 async for chunk in response.aiter_raw():
                     size += len(chunk)
-                    if size > LARGEST_FILE:
+                    if size > MAX_FILE:
                         raise TooLargeError
                     file.write(chunk)
         finally:
@@ -86,9 +86,9 @@ def _origin(url: httpx2.URL) -> str:
     return f"{url.scheme}://{url.netloc.decode('ascii')}"
 
 
-async def _whole(response: httpx2.Response) -> httpx2.Response:
-    """Return a response with its whole body, decompressed piece by piece, and as UTF-8 whatever its declared encoding:
-    some codecs decompress as well.
+async def _bounded(response: httpx2.Response) -> httpx2.Response:
+    """Return a response with its body, decompressed piece by piece, and as UTF-8 whatever its declared encoding: some
+    codecs decompress as well.
     """
     try:
         sent = _Bounded()
@@ -114,7 +114,7 @@ class _Bounded:
 
     def add(self, piece: bytes) -> None:
         self._size += len(piece)
-        if self._size > LARGEST_REPLY:
+        if self._size > MAX_RESPONSE:
             raise TooLargeError
         self.pieces.append(piece)
 

@@ -22,9 +22,10 @@ from rich.text import Text
 
 from robust_eval.error import UserError
 from robust_eval.model.served.transport.service import (
+    BUSY,
     FATAL,
-    MOST_NAMED,
-    MOST_SAID,
+    MAX_NAME,
+    MAX_TEXT,
     TRANSIENT,
     Choice,
     CountError,
@@ -86,7 +87,7 @@ class InspectService:
         if isinstance(output, Exception):
             raise self._refusal(output)
         if call is not None and (dropped := _dropped(settings, call.request)):
-            raise UnansweredError("wrong", f"inspect_ai sends {self._model} no {dropped}")
+            raise UnansweredError("wrong", f"inspect_ai does not send {dropped} to {self._model}")
         if not output.choices:
             raise UnansweredError("garbled", f"{self._model} sent no choices")
         if output.usage is None or (call is not None and call.error):  # a refusal that inspect_ai turns into a reply
@@ -101,26 +102,25 @@ class InspectService:
         """Return a text in one line, without the key."""
         for key in (self._api.api_key, self._api.initial_api_key):
             text = text.replace(key, "…") if key else text
-        return " ".join(text[:MOST_SAID].split())
+        return " ".join(text[:MAX_TEXT].split())
 
     def _provider(self) -> ModelAPI:
         """Return the provider; UserError if it does not exist, or lacks a package or a key."""
         try:
             config = GenerateConfig(max_connections=self._connections, max_retries=0)
-            made = get_model(
-                self._model, config=config, base_url=self._base_url, memoize=False, **dict(self._model_args)
-            )
-        except Exception as problem:  # of whatever client the provider has
+            model = get_model(self._model, config=config, base_url=self._base_url, memoize=False, **self._model_args)
+        except Exception as problem:  # of any client
             text = str(getattr(problem, "message", problem))
             with suppress(MarkupError):
                 text = Text.from_markup(text).plain
             raise UserError(
-                f"model.model={self._model}: inspect_ai says: {' '.join(text.removeprefix('ERROR: ').split())[:300]}"
+                f"inspect_ai cannot load model.model={self._model}: "
+                + " ".join(text.removeprefix("ERROR: ").split())[:300]
             ) from None
-        client: Any = getattr(made.api, "client", None)
+        client: Any = getattr(model.api, "client", None)
         if isinstance(getattr(client, "max_retries", None), int):
             client.max_retries = 0
-        return made.api
+        return model.api
 
     def _response(self, output: ModelOutput) -> ServiceResponse:
         try:
@@ -134,24 +134,21 @@ class InspectService:
                 counted(usage.output_tokens),
                 None if reasoning is None else counted(reasoning),
                 None if cached is None else counted(cached),
-                printable(self.clean(storable(output.model))[:MOST_NAMED]) or None,
+                printable(self.clean(storable(output.model))[:MAX_NAME]) or None,
             )
         except CountError as problem:
             raise UnansweredError("garbled", self.clean(str(problem))) from None
 
     def _refusal(self, problem: Exception) -> UnansweredError:
         """Return the error of the provider's client, as inspect_ai classifies it."""
-        said_status = (getattr(problem, name, None) for name in ("status_code", "code"))
-        status = next((each for each in said_status if isinstance(each, int)), None)
+        statuses = (getattr(problem, name, None) for name in ("status_code", "code"))
+        status = next((each for each in statuses if isinstance(each, int)), None)
         decision = self._api.should_retry(problem)
         again, why = bool(decision), getattr(decision, "kind", "transient")
         text = self.clean(f"{type(problem).__name__}: {problem}")[:300]
         if "insufficient_quota" in text or status in FATAL or self._api.is_auth_failure(problem):
             kind = "fatal"
-        elif (again and why == "rate_limit") or status in (
-            HTTPStatus.TOO_MANY_REQUESTS,
-            HTTPStatus.SERVICE_UNAVAILABLE,
-        ):
+        elif (again and why == "rate_limit") or status in BUSY:
             kind = "busy"
         elif again or status in TRANSIENT or (status or 0) >= HTTPStatus.INTERNAL_SERVER_ERROR:
             kind = "lost"

@@ -33,7 +33,7 @@ FILTERED = "content_filter"
 
 Result = TypeVar("Result")
 
-MOST_TOKENS = 2**31 - 1
+MAX_TOKENS = 2**31 - 1
 """Maximum number of tokens of one answer, by the column of the answer table."""
 
 
@@ -107,40 +107,41 @@ class Answering(Protocol):
 class Service:
     """Client of a model behind a server; for one event loop, in which it is opened as a context.
 
-    ``key`` comes from the environment only, and is in no message of this class.
+    No message of this class contains ``key``. ``path`` is that of completions below the address, ``client`` the
+    official client, for files and batches.
     """
 
     def __init__(self, base_url: str, model: str, key: str | None, chat: bool, connections: int) -> None:
         self._model = model
         self._key = key
         self._chat = chat
+        self.path = CHAT if chat else PLAIN
         limits = httpx2.Limits(max_connections=connections, max_keepalive_connections=connections)
         self.http = BoundedClient(limits=limits, timeout=None, verify=tls_context())
-        self._client = openai.AsyncOpenAI(
+        self.client = openai.AsyncOpenAI(
             base_url=base_url, api_key=key or "none", max_retries=0, timeout=None, http_client=self.http
         )
         if "api.openai.com" not in base_url:  # the client reads them from the environment, for any server
-            self._client.organization = self._client.project = None
-        self._address = str(self._client.base_url).rstrip("/")
-        self._url = self._at(self.path)
+            self.client.organization = self.client.project = None
+        self.address = str(self.client.base_url).rstrip("/")
 
     async def __aenter__(self) -> Self:
-        await self._client.__aenter__()
+        await self.client.__aenter__()
         return self
 
     async def __aexit__(self, *problem: Any) -> None:
-        await self._client.__aexit__(*problem)
+        await self.client.__aexit__(*problem)
 
     async def ask(self, prompt: Prompt, system_role: bool, settings: Mapping[str, Any]) -> ServiceResponse:
         """Return the response to a prompt, with these settings in the body of the request; raises UnansweredError.
 
         There is no timeout: the caller sets one.
         """
-        return self._parse(await self._posted(self._url, self.body(prompt, system_role, settings)), self._chat)
+        return self._parse(await self._post(self.path, self.body(prompt, system_role, settings)), self._chat)
 
     async def ask_top_tokens(self, path: str, body: Mapping[str, Any]) -> ServiceResponse:
         """Return the response to a body at a path, with the top-k tokens at each position; raises UnansweredError."""
-        text = await self._posted(self._at(path), {"model": self._model, **body})
+        text = await self._post(path, {"model": self._model, **body})
         response = self._parse(text, path == CHAT)
         try:
             each = _in_order(json.loads(text)["choices"])[: len(response.choices)]
@@ -148,25 +149,24 @@ class Service:
         except (ValueError, TypeError, KeyError, AttributeError):
             raise UnansweredError("garbled", "the server sent log-probabilities that cannot be read") from None
 
-    async def asked_root(self, path: str, body: Mapping[str, Any]) -> Any:
+    async def ask_root(self, path: str, body: Mapping[str, Any]) -> Any:
         """Return the JSON response at a path of the server's root, without ``/v1``; raises UnansweredError."""
-        url = httpx2.URL(f"{self._address.removesuffix('/v1')}{path}")
-        text = await self._posted(url, {"model": self._model, **body})
+        text = await self._post(path, {"model": self._model, **body}, self.address.removesuffix("/v1"))
         try:
             return json.loads(text)
         except (ValueError, RecursionError):
-            raise UnansweredError("wrong", f"what the server says at {path} cannot be read") from None
+            raise UnansweredError("wrong", f"the response at {path} is no JSON") from None
 
-    def _at(self, path: str) -> httpx2.URL:
-        return httpx2.URL(f"{self._address}{path}")
-
-    async def _posted(self, url: httpx2.URL, body: Mapping[str, Any]) -> str:
+    async def _post(self, path: str, body: Mapping[str, Any], address: str = "") -> str:
         """Return the text of a response; raises UnansweredError for an error status."""
-        content = json.dumps(body).encode()
         # without the official client, which takes longer for a request than all of this class
-        reply = await self.sent(
-            lambda: self.http.send(httpx2.Request("POST", url, headers=self._headers, content=content))
+        request = httpx2.Request(
+            "POST",
+            httpx2.URL((address or self.address) + path),
+            headers=self._headers,
+            content=json.dumps(body).encode(),
         )
+        reply = await self.send(lambda: self.http.send(request))
         if not reply.is_success:
             try:
                 error = json.loads(reply.text)
@@ -175,11 +175,6 @@ class Service:
             raise self._refused_body(reply.status_code, error, reply.headers, reply.text or str(reply))
         return reply.text
 
-    @property
-    def path(self) -> str:
-        """Path of completions below the address."""
-        return CHAT if self._chat else PLAIN
-
     def body(self, prompt: Prompt, system_role: bool, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Return the body of the request for a prompt."""
         body = {"messages": prompt.messages(system_role)} if self._chat else {"prompt": prompt.text()}
@@ -187,25 +182,23 @@ class Service:
 
     @cached_property
     def _headers(self) -> httpx2.Headers:
-        made = httpx2.Headers(self.http.headers, encoding="ascii")
-        made.update(self.headers())
-        return made
+        headers = httpx2.Headers(self.http.headers, encoding="ascii")
+        headers.update(self.headers())
+        return headers
 
     def headers(self) -> dict[str, str]:
         """Return the headers of the official client, without those that describe this machine."""
-        headers = {**self._client.default_headers, **self._client.auth_headers}
-        public = {name: value for name, value in headers.items() if not name.startswith("X-Stainless")}
-        return {name: value for name, value in public.items() if isinstance(value, str)}
+        headers = {**self.client.default_headers, **self.client.auth_headers}
+        return {
+            name: value
+            for name, value in headers.items()
+            if isinstance(value, str) and not name.startswith("X-Stainless")
+        }
 
-    @property
-    def client(self) -> openai.AsyncOpenAI:
-        """The official client, for files and batches."""
-        return self._client
-
-    async def sent(self, send: Callable[[], Awaitable[Result]]) -> Result:
+    async def send(self, send: Callable[[], Awaitable[Result]]) -> Result:
         """Return the result of the client; raises UnansweredError for an error."""
         if self._key and not (self._key.isascii() and self._key.isprintable()):
-            raise UnansweredError("fatal", "the key has characters that no key has")
+            raise UnansweredError("fatal", "the key has characters that no key has: only printable ASCII is valid")
         try:
             return await send()
         except openai.APIStatusError as problem:
@@ -215,13 +208,7 @@ class Service:
             ) from None  # its cause may hold the key
         except (TooLargeError, httpx2.TooManyRedirects) as problem:
             raise UnansweredError("garbled", self.clean(f"the server sent {problem}")) from None
-        except (
-            openai.APIConnectionError,
-            httpx2.HTTPError,
-            httpx2.InvalidURL,
-            aiohttp.ClientError,
-            OSError,
-        ) as problem:
+        except (*_CONNECTION_ERRORS, aiohttp.ClientError, OSError) as problem:
             raise self._lost(problem) from None
         except ElsewhereError as problem:
             raise UnansweredError("fatal", self.clean(str(problem))) from None
@@ -247,7 +234,7 @@ class Service:
             kind = "filtered"
         elif "insufficient_quota" in message or status in FATAL:
             kind = "fatal"
-        elif status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
+        elif status in BUSY:
             kind = "busy"
         elif status in TRANSIENT or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             kind = "lost"
@@ -280,7 +267,7 @@ class Service:
             reasoning_tokens = None if reasoning_tokens is None else counted(reasoning_tokens)
             cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens")
             cached = None if cached is None else min(counted(cached), tokens[0])
-            names = [self.name(reply.get(column)) for column in ("model", "system_fingerprint")]
+            names = [self._name(reply.get(column)) for column in ("model", "system_fingerprint")]
         except CountError as problem:
             raise UnansweredError("garbled", self.clean(str(problem))) from None
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
@@ -304,29 +291,29 @@ class Service:
             return UnansweredError(kind, f"the server broke a reply off: {refusal.reason.removeprefix('0 ')}")
         if read.unknown_reason is not None:
             message = self.clean(read.unknown_reason)[:80]
-            return UnansweredError(
-                "lost", f"the server sent no text, and finish_reason {message!r}, which is not known"
-            )
+            return UnansweredError("lost", f"the server sent no text, and an unknown finish_reason {message!r}")
         message = self.clean(str(choice.get("finish_reason")))[:80]
         return UnansweredError("lost", f"the server broke a reply off, with finish_reason {message!r}")
 
-    def name(self, value: object) -> str | None:
+    def _name(self, value: object) -> str | None:
         """Return a name from the server, short and printable; None if it is none."""
-        return printable(self.clean(storable(value))[:MOST_NAMED]) or None if isinstance(value, str) else None
+        return printable(self.clean(storable(value))[:MAX_NAME]) or None if isinstance(value, str) else None
 
     def clean(self, text: str) -> str:
         """Return a text in one line, without the key."""
         text = text.replace(self._key, "…") if self._key else text
-        return " ".join(text[:MOST_SAID].split())
+        return " ".join(text[:MAX_TEXT].split())
 
 
-MOST_SAID = 10_000  # maximum number of characters of a server's text
-MOST_NAMED = 200  # maximum number of characters of a server's name
+_CONNECTION_ERRORS = (openai.APIConnectionError, httpx2.HTTPError, httpx2.InvalidURL)
+MAX_TEXT = 10_000  # maximum number of characters of a server's text in a message
+MAX_NAME = 200  # maximum number of characters of a server's name
 AGAIN = ("busy", "lost", "garbled")
 """Kinds of errors that are worth a retry."""
 SOON = 2.0
 """Maximum back-off, in seconds, after a garbled reply."""
 FATAL = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND, HTTPStatus.PAYMENT_REQUIRED)
+BUSY = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
 TRANSIENT = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.CONFLICT)
 
 
@@ -335,22 +322,20 @@ class CountError(Exception):
 
 
 def counted(value: Any) -> int:
-    """Return a count of tokens from a server; 0 if it gives none. Raises CountError."""
+    """Return a token count of a server; 0 without one. Raises CountError."""
     if value is None:
         return 0
-    if type(value) is not int or not 0 <= value <= MOST_TOKENS:
+    if type(value) is not int or not 0 <= value <= MAX_TOKENS:
         raise CountError(
-            f"the server counted {str(value)[:80]!r} tokens, and a whole number from 0 to {MOST_TOKENS:,} is wanted"
+            f"the server counted {str(value)[:80]!r} tokens, which is no whole number from 0 to {MAX_TOKENS:,}"
         )
     return value
 
 
 def _in_order(choices: Sequence[Any]) -> list[Any]:
-    """Return choices by their numbers, or in their order without numbers; raises KeyError or TypeError if some have
-    none.
-    """
-    numbered = [each for each in choices if each.get("index") is not None]
-    return sorted(choices, key=lambda each: each["index"]) if numbered else list(choices)
+    """Return choices by their index, or as they are without indices; raises KeyError or TypeError if some have none."""
+    has_index = any(each.get("index") is not None for each in choices)
+    return sorted(choices, key=lambda each: each["index"]) if has_index else list(choices)
 
 
 def _end(reason: str, text: str, error: object) -> tuple[str, str | None]:
@@ -366,10 +351,8 @@ def _end(reason: str, text: str, error: object) -> tuple[str, str | None]:
 def _choice(choice: Mapping[str, Any], chat: bool) -> Choice:
     message = choice["message"] if chat else {"content": choice["text"]}
     refusal = message.get("refusal")
-    content, reasoning_texts = (
-        message.get("content"),
-        [message.get(name) for name in ("reasoning_content", "reasoning")],
-    )
+    content = message.get("content")
+    reasoning_texts = [message.get(name) for name in ("reasoning_content", "reasoning")]
     if isinstance(content, list):  # parts, of which some are reasoning (Mistral)
         reasoning_texts += [_joined(part.get("thinking")) for part in content if part.get("type") == "thinking"]
         content = "".join(storable(part["text"]) for part in content if part.get("type") == "text")

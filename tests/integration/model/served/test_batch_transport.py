@@ -282,14 +282,14 @@ def test_a_budget_holds_for_batches_at_their_price(server: BatchServer, store: S
     prices = {"prompt_price": 0.0, "completion_price": 1e6, "batch_price_share": 0.5, "budget": 50.0}
     with pytest.raises(UserError, match=r"the next request could exceed model\.budget=50 USD"):
         ask(config(server, **prices), store, requests)
-    answers = sum(parse_line_name(name).conditions.__len__() for name in server.lines)  # type: ignore[union-attr]
+    answers = sum(len(parse_line_name(name).trials) for name in server.lines)  # type: ignore[union-attr]
     assert 4 * answers * 0.5 <= 50 < 4 * (answers + 2) * 0.5
 
 
 def test_a_file_that_is_refused_ends_the_run_and_says_why(server: BatchServer, store: SqliteStore):
     server.plans = ["refused"]
     with pytest.raises(
-        UserError, match="refuses batch batch_0: no: model_not_found; what was answered is in the store"
+        UserError, match="refuses batch batch_0: no: model_not_found; the answers so far are in the store"
     ):
         ask(config(server), store, questions(3))
 
@@ -350,7 +350,7 @@ def test_an_upload_that_never_comes_through_ends_the_run_and_names_no_batch(
 def test_a_line_that_is_longer_than_a_reply_is_broken_and_is_not_held_whole(
     server: BatchServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(batches, "LARGEST_REPLY", 1000)
+    monkeypatch.setattr(batches, "MAX_RESPONSE", 1000)
     good = b'{"custom_id": "a", "error": {"message": "no"}}'
     (tmp_path / "results").write_bytes(b"x" * 1500 + b"\n\n" + good + b"\n" + good)
     found = list(batches.results_in(tmp_path / "results", config(server).openai_service(None)))

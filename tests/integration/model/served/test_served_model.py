@@ -311,7 +311,7 @@ def test_a_server_that_never_answers_makes_errors_and_ends_the_run(instant: str,
         most = len(proxy.log)
     assert re.fullmatch(
         r"an answer to (\d+) of \1 questions failed, more than model\.max_error_rate=0\.1; the last: 500 The server "
-        r"had an error\. Sorry about that!; what was answered is in the store",
+        r"had an error\. Sorry about that!; the answers so far are in the store",
         said,
     )
     # each twice: two for each of the first questions, and what was under way
@@ -369,14 +369,14 @@ def undisturbed(instant: str) -> pa.Table:
         (
             {"refuses_from": 9, "refusal": 401},
             {},
-            r"http://127\.0\.0\.1:\d+/v1 refuses to answer: 401 no more; what was answered is in the store",
+            r"http://127\.0\.0\.1:\d+/v1 refuses to answer: 401 no more; the answers so far are in the store",
         ),
         (
             {},
             {"prompt_price": 0.0, "completion_price": 1e6, "budget": 90.0},
             (
-                r"the next request could exceed model\.budget=90 USD \(\d+\.0000 USD so far\): raise it and rerun to "
-                "resume; what was answered is in the store"
+                r"the next request could exceed model\.budget=90 USD \(\d+\.0000 USD so far\): raise model\.budget "
+                "and rerun the command to resume; the answers so far are in the store"
             ),
         ),
         (
@@ -384,7 +384,7 @@ def undisturbed(instant: str) -> pa.Table:
             {},
             (
                 r"an answer to (\d+) of \d+ questions failed, more than model\.max_error_rate=0\.1; the last: 400 no "
-                "more; what was answered is in the store"
+                "more; the answers so far are in the store"
             ),
         ),
     ],
@@ -710,7 +710,7 @@ LIES: dict[str, tuple[Callable[[Body], Any], str]] = {
         "no log-probabilities, and 10 a token are needed",
     ),
     "a text": (with_tokens(lambda token: token.update(logprob="-0.5")), "no completion: "),
-    "too much": (lambda reply: reply | {"padding": " " * 2**20}, "more than 1 MB in one reply"),
+    "too much": (lambda reply: reply | {"padding": " " * 2**20}, "a response of more than 1 MB"),
 }
 """What becomes of a good reply, and what is said of it."""
 
@@ -718,7 +718,7 @@ LIES: dict[str, tuple[Callable[[Body], Any], str]] = {
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """A reply may be of a megabyte, and what is asked again is asked at once."""
-    monkeypatch.setattr(client, "LARGEST_REPLY", 2**20)
+    monkeypatch.setattr(client, "MAX_RESPONSE", 2**20)
     monkeypatch.setattr(patience, "backoff", lambda *_: 0.0)
 
 
@@ -852,8 +852,8 @@ def test_a_server_that_sends_on_to_another_ends_the_run_and_its_answers_are_not_
         with pytest.raises(UserError) as problem:
             ask(config(url), store, requests)
         assert str(problem.value) == (
-            f"{url} refuses to answer: the server sends on to {elsewhere.removesuffix('/v1')}, where nothing is asked "
-            "unless model.base_url names it; what was answered is in the store"
+            f"{url} refuses to answer: the server redirects to {elsewhere.removesuffix('/v1')}: set model.base_url to "
+            "that address if you trust it; the answers so far are in the store"
         )
         assert taken == []
         sends_on = False
@@ -973,12 +973,12 @@ def test_a_server_that_hangs_while_it_is_asked_what_it_can_do_is_a_sentence_with
             model.check(questions(1))
         seconds = time.monotonic() - began
         gone.set()
-    late = r"no answer within 1\.5 s \(a model\.timeout above 4 waits longer\)"
+    late = r"no answer within 1\.5 s \(for a longer wait set model\.timeout above 4\)"
     assert re.fullmatch(rf"{url} {reason}: {late}", str(problem.value))
     assert (len(seen), seconds < 4) == (answered + 1, True)
     (spoken,) = [each.getMessage() for each in caplog.records if "has not answered" in each.getMessage()]
-    before = f", has answered {answered} requests" if answered else ""
-    assert spoken == f"{url} has not answered for 0 s: it is asked what it can do{before}, and waited for up to 2 s"
+    before = f", after {answered} answered requests" if answered else ""
+    assert spoken == f"{url} has not answered a request of the probe for 0 s{before}; the maximum wait is 2 s"
 
 
 @pytest.mark.usefixtures("probing")
@@ -986,7 +986,7 @@ def test_a_server_that_asks_to_come_back_much_later_is_a_sentence_at_once():
     with (
         scripted(lambda body, _: (429, refusal("slow down"), {"retry-after": "3600"})) as url,
         deadline(5),
-        pytest.raises(UserError, match=r"429 slow down \(it asks to come back in 3[67]\d\d s\)$"),
+        pytest.raises(UserError, match=r"429 slow down \(the server requests a back-off of 3[67]\d\d s\)$"),
     ):
         config(url).load().check(questions(1))
 
@@ -1024,8 +1024,8 @@ def test_what_the_probe_waits_for_is_said_also_between_its_requests(
             config(url).load().check(questions(1))
     finally:
         logging.getLogger("robust_eval").removeHandler(notice)
-    heard = r"has not answered for \d+ s \(429 slow down\): it is asked what it can do, has answered 2 requests"
-    assert re.search(rf"{heard}, and waited for up to 1800 s$", caplog.text, re.MULTILINE)
+    heard = r"has not answered a request of the probe for \d+ s \(429 slow down\), after 2 answered requests"
+    assert re.search(rf"{heard}; the maximum wait is 1800 s$", caplog.text, re.MULTILINE)
 
 
 def test_a_server_that_hangs_when_it_is_asked_how_it_goes_on_with_answers_is_a_sentence(
@@ -1183,8 +1183,8 @@ def test_the_status_says_how_many_are_under_way_and_what_was_spent(known: Callab
     for model in (free, priced):
         model.check(questions(2))
         list(model.complete(questions(2), {request.item for request in questions(2)}))
-    assert free.status() == "0 at once"
-    assert priced.status() == f"0 at once, cost {priced.spending.spent:.4f} USD"
+    assert free.status() == "0 requests in flight"
+    assert priced.status() == f"0 requests in flight, cost {priced.spending.spent:.4f} USD"
 
 
 # ------------------------------------------------------------------------------------- servers that go wrong

@@ -22,13 +22,13 @@ PROMPT = Prompt("", (), "Capital of France?")
 PARIS = {"choices": [{"index": 0, "finish_reason": "stop", "message": {"content": "Paris"}}]}
 ANSWERED = ServiceResponse([Choice("Paris", "stop", False, None)], 0, 0)
 ZEROS = bytes(64 * 2**20)
-TOO_LARGE = UnansweredError("garbled", "the server sent more than 1 MB in one reply")
+TOO_LARGE = UnansweredError("garbled", "the server sent a response of more than 1 MB")
 
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """A reply may be of a megabyte."""
-    monkeypatch.setattr(client, "LARGEST_REPLY", 2**20)
+    monkeypatch.setattr(client, "MAX_RESPONSE", 2**20)
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +96,7 @@ def test_a_bomb_takes_the_memory_of_a_reply_and_no_more(server: ScriptedServer, 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "identity"])
 def test_a_reply_of_the_largest_size_is_read_however_it_is_packed(server: ScriptedServer, encoding: str) -> None:
     content = json.dumps(PARIS).encode()
-    content += b" " * (client.LARGEST_REPLY - len(content))
+    content += b" " * (client.MAX_RESPONSE - len(content))
     packed = {"gzip": gzip.compress, "deflate": zlib.compress, "identity": bytes}[encoding]
     server.answer = replied(packed(content), content_encoding=encoding)
     assert ask(server.url) == ANSWERED
@@ -113,7 +113,7 @@ def test_what_is_packed_in_a_way_that_was_not_offered_cannot_be_read(server: Scr
 def test_a_reply_may_be_of_tens_of_thousands_of_tokens_with_log_probabilities() -> None:
     top = [{"token": " possible", "logprob": -12.345678, "bytes": list(b" possible")} for _ in range(20)]
     entry = json.dumps(top[0] | {"top_logprobs": top}, indent=1)
-    assert 20_000 * len(entry) < client.LARGEST_REPLY
+    assert 20_000 * len(entry) < client.MAX_RESPONSE
 
 
 # replies without an end
@@ -212,7 +212,7 @@ def test_a_redirect_to_another_place_is_not_followed(
     server.answer = replied({}, status, location=f"{other.url}/chat/completions")
     origin = "/".join(other.url.split("/")[:3])
     assert unanswered(server.url) == UnansweredError(
-        "fatal", f"the server sends on to {origin}, where nothing is asked unless model.base_url names it"
+        "fatal", f"the server redirects to {origin}: set model.base_url to that address if you trust it"
     )
     assert other.received == []
 

@@ -375,27 +375,13 @@ def test_a_pause_that_grows_while_others_wait_for_its_end_holds_them():
     assert simulated(work()) == [6, 6]
 
 
-def test_a_request_waits_once_and_does_not_poll():
-    async def work() -> tuple[list[float], list[float]]:
-        naps = []
-
-        async def sleep(seconds: float) -> None:
-            naps.append(round(seconds, 6))
-            await asyncio.sleep(seconds)
-
-        pace = Pace(1000, 60, None, clock=now, sleep=sleep)
-        return await starts(pace, [1] * 4, seconds=100), naps
-
-    assert simulated(work()) == ([0, 1, 2, 3], [1, 1, 1])
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((0, None, None), "at least one request must be allowed at once, not 0"),
-        ((1, 0, None), "a limit per minute must be above 0, not 0"),
-        ((1, None, -1.5), "a limit per minute must be above 0, not -1.5"),
-        ((1, math.nan, None), "a limit per minute must be above 0, not nan"),
+        ((0, None, None), "max_concurrency must be at least 1, not 0"),
+        ((1, 0, None), "a rate limit per minute must be above 0, not 0"),
+        ((1, None, -1.5), "a rate limit per minute must be above 0, not -1.5"),
+        ((1, math.nan, None), "a rate limit per minute must be above 0, not nan"),
     ],
 )
 def test_limits_that_let_nothing_start_are_named(arguments: tuple[Any, ...], message: str):
