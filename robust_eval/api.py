@@ -298,7 +298,7 @@ class LoadedAnswers:
         at = ", ".join("own" if t != t else f"{t:g}" for t in temperatures_of(answers))
         number = f"{answers.num_rows:,} answers to {len(self.collected.questions):,} questions"
         ungraded = sum(map(len, self.collected.ungraded.values()))
-        without = f"; {ungraded:,} of {len(self.collected.questions):,} questions left ungraded" if ungraded else ""
+        without = f"; {ungraded:,} of {len(self.collected.questions):,} questions ungraded" if ungraded else ""
         left = self.collected.left_out
         out = f"; {left:,} more at temperature 0 left out, where one is the greedy answer" if left else ""
         return printable(f"{self.model} on {self.task}: {number} at temperature {at}{out}{without}")
@@ -457,7 +457,7 @@ def load_answers(*files: str | Path) -> list[LoadedAnswers]:
     broken or of unknown format.
 
     >>> load_answers("logs")
-    [small on requests: 1 answers to 1 questions at temperature 0.7; 1 of 1 questions left ungraded]
+    [small on requests: 1 answers to 1 questions at temperature 0.7; 1 of 1 questions ungraded]
     """
     paths = [each for file in files for each in (logs(Path(file)) if Path(file).is_dir() else [Path(file)])]
     if not paths:

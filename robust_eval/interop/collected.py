@@ -1,9 +1,10 @@
-"""Answers of several logs: a table of answers and its questions, for each model and task."""
+"""Answers of several logs: a table of answers and its questions for each model and task."""
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +29,7 @@ SCORE = "score."
 
 @dataclass
 class Collected:
-    """Answers of one model to one task. ``questions`` have the keys that the logs have; ``request`` holds the settings
-    of the first answer.
-    """
+    """Answers of one model to one task, with the keys that the logs have; ``request`` is that of the first answer."""
 
     model: str
     task: str
@@ -63,16 +62,14 @@ class Collected:
 
     @property
     def scorers(self) -> list[str]:
-        """The names of the harness's own scorers."""
+        """Names of the harness's own scorers."""
         return [name.removeprefix(SCORE) for name in self.answers.column_names if name.startswith(SCORE)]
 
     def json_lines(self) -> str:
-        """Write the questions that have a key in the layout of ``dataset=jsonl``."""
-        lines = []
-        for question in self.keyed:
-            record = {("question" if name == "text" else name): value for name, value in asdict(question).items()}
-            lines.append(json.dumps({name: value for name, value in record.items() if value not in ("", (), None)}))
-        return "".join(f"{line}\n" for line in lines)
+        """Return the questions that have a key in the layout of ``dataset=jsonl``."""
+        records = ({"question": each.text, **asdict(each), "text": ""} for each in self.keyed)
+        filled = ({name: value for name, value in record.items() if value not in ("", (), None)} for record in records)
+        return "".join(f"{json.dumps(record)}\n" for record in filled)
 
 
 _FIELDS = (
@@ -82,7 +79,7 @@ _FIELDS = (
     ("batch_request", {"custom_id", "body"}),
     ("instances", {"schema_version", "evaluation_id", "sample_id"}),
 )
-"""Formats of JSON Lines, and fields of their first line that tell them apart."""
+"""Formats of JSON Lines, and the fields of the first line that identify them."""
 
 
 def harness_of(file: Path) -> str | None:
@@ -110,54 +107,46 @@ def harness_of(file: Path) -> str | None:
 
 
 def collect(files: Sequence[Path]) -> list[Collected]:
-    """Read logs of any harness, and join those of one model and task. UserError names what is broken."""
-    harnesses = {file: harness_of(file) for file in files}
-    if len(harnesses) < len(files):
+    """Read logs of any harness, and join those of one model and task. UserError names the broken part of a log."""
+    if len({*files}) < len(files):
         raise UserError("a log is named twice")
-    for file, kind in harnesses.items():
-        if kind is None:
+    logs: dict[str, list[Path]] = defaultdict(list)
+    for file in files:
+        if (harness := harness_of(file)) is None:
             raise UserError(
                 f"{file} is not a known log: .eval and JSON of inspect_ai, samples_*.jsonl of lm-eval, requests "
                 "and outputs of OpenAI batches (.jsonl), scenario_state.json of HELM, Every Eval Ever (.json, .jsonl)"
             )
+        logs[harness].append(file)
+    requests, outputs = logs["batch_request"], logs["batch_output"]
     groups: dict[tuple[str, str], list[LoggedAnswer]] = {}
-    for answer in _all_answers(harnesses):
+    for answer in chain(
+        *map(read_inspect, logs["inspect"]),
+        *map(read_lm_eval, logs["lm_eval"]),
+        read_batch(requests, outputs) if requests or outputs else (),
+        *map(read_helm, logs["helm"]),
+        *(read_every_eval_ever(file, logs["every_eval_ever"]) for file in logs["instances"]),
+    ):
         groups.setdefault((answer.model, answer.task), []).append(answer)
     if not groups:
         raise UserError(f"{', '.join(map(str, files))}: no answers")
-    for (model, task), answers in groups.items():
-        _refuse_failed(f"{model} on {task}", answers)
     return [_collected(model, task, answers) for (model, task), answers in groups.items()]
 
 
-def _refuse_failed(run_name: str, answers: Sequence[LoggedAnswer]) -> None:
+def _refuse_failed(model: str, task: str, answers: Sequence[LoggedAnswer]) -> None:
     """Raise UserError with the errors of a log in which no sample has a reply."""
     if any(answer.text for answer in answers) or not (errors := Counter(each.error for each in answers if each.error)):
         return
     most_frequent = "; ".join(f"{printable(error):.200} ({number:,})" for error, number in errors.most_common(3))
     more = f"; {len(errors) - 3:,} other errors" if len(errors) > 3 else ""
     raise UserError(
-        f"{printable(run_name)}: none of {len(answers):,} samples has a reply, they failed with: {most_frequent}{more}"
+        f"{printable(f'{model} on {task}')}: none of {len(answers):,} samples has a reply, they failed with: "
+        f"{most_frequent}{more}"
     )
 
 
-def _all_answers(harnesses: dict[Path, str | None]) -> Iterator[LoggedAnswer]:
-    of: dict[str | None, list[Path]] = defaultdict(list)
-    for file, kind in harnesses.items():
-        of[kind].append(file)
-    for file in of["inspect"]:
-        yield from read_inspect(file)
-    for file in of["lm_eval"]:
-        yield from read_lm_eval(file)
-    if of["batch_request"] or of["batch_output"]:
-        yield from read_batch(of["batch_request"], of["batch_output"])
-    for file in of["helm"]:
-        yield from read_helm(file)
-    for file in of["instances"]:
-        yield from read_every_eval_ever(file, of["every_eval_ever"])
-
-
 def _collected(model: str, task: str, answers: Sequence[LoggedAnswer]) -> Collected:
+    _refuse_failed(model, task, answers)
     questions: dict[str, Question] = {}
     trials: dict[tuple[str, int, str, str], int] = {}
     rows: list[dict[str, Any]] = []
@@ -167,7 +156,7 @@ def _collected(model: str, task: str, answers: Sequence[LoggedAnswer]) -> Collec
         question = answer.question
         first_version = questions.setdefault(question.id, question)
         if first_version != question:
-            raise UserError(f"{answer.where}: the question has another text or key than one before it with the same id")
+            raise UserError(f"{answer.where}: an earlier question with the same id has another text or key")
         if answer.ungraded:
             reasons.setdefault(question.id, answer.ungraded)
         sampler = str(answer.columns.get(SAMPLER, "")) if answer.temperature else ""
@@ -178,16 +167,15 @@ def _collected(model: str, task: str, answers: Sequence[LoggedAnswer]) -> Collec
             left_out += 1
             continue
         scores = {f"{SCORE}{name}": value for name, value in answer.scores.items()}
-        place = {"question_id": question.id, "rewrite": answer.rewrite, "temperature": answer.temperature}
-        rows.append(place | {"trial": trial, "text": answer.text, **answer.columns, **scores})
-    names = list(dict.fromkeys(name for row in rows for name in row))
+        condition_columns = {"question_id": question.id, "rewrite": answer.rewrite, "temperature": answer.temperature}
+        rows.append(condition_columns | {"trial": trial, "text": answer.text, **answer.columns, **scores})
     columns = {}
-    for name in names:
+    for name in dict.fromkeys(name for row in rows for name in row):
         kind = pa.float64() if name.startswith(SCORE) else pa.string() if name == SAMPLER else SCHEMA.field(name).type
         try:
             columns[name] = pa.array([row.get(name) for row in rows], kind)
         except (pa.ArrowException, TypeError, ValueError, OverflowError, UnicodeError) as problem:
-            raise UserError(f"{answers[0].where.split(',')[0]}: {name!r} cannot be kept: {problem}") from problem
+            raise UserError(f"{answers[0].where.split(',')[0]}: {name!r} cannot be stored: {problem}") from problem
     table = pa.table(columns)
     if answers[0].metadata is not None:
         table = with_sampling_metadata(table, answers[0].metadata)

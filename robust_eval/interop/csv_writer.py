@@ -1,4 +1,4 @@
-"""A finished run as tables for a spreadsheet, in which no cell is taken for a formula."""
+"""A finished run as tables for a spreadsheet, without a cell that a spreadsheet would compute."""
 
 import json
 import unicodedata
@@ -14,21 +14,21 @@ from robust_eval.question import LETTERS
 
 _COMPUTED = tuple("=+-@＝＋－＠'")
 """First characters of cells that a spreadsheet computes, and the apostrophe itself."""
-_UNSEEN = ("Zs", "Cf")
-"""The categories of characters that a program may leave out before it looks: spaces and marks without a width."""
+_INVISIBLE = ("Zs", "Cf")
+"""Unicode categories that a spreadsheet may skip: spaces and format characters."""
 
 
 def inert(text: str) -> str:
-    """Return the text of a cell with an apostrophe before it where a spreadsheet would compute it.
+    """Return the text of a cell, with an apostrophe before it if a spreadsheet would compute it.
 
-    That is where it begins, after what is not seen, with ``= + - @``, in whatever width, or with a control character.
-    A text that begins with an apostrophe gets another: each text comes back when one apostrophe is taken away.
+    A spreadsheet computes a cell whose first visible character is one of ``= + - @``, full-width ones included, or a
+    control character. A text that begins with an apostrophe gets another: removing one restores each text.
 
     >>> [inert(text) for text in ("=1+1", " @SUM(A1)", "Rome", "'s", "-5")]
     ["'=1+1", "' @SUM(A1)", 'Rome', "''s", "'-5"]
     """
-    begin = next((each for each in text if unicodedata.category(each) not in _UNSEEN), " ")
-    return f"'{text}" if begin in _COMPUTED or unicodedata.category(begin) == "Cc" else text
+    first = next((each for each in text if unicodedata.category(each) not in _INVISIBLE), " ")
+    return f"'{text}" if first in _COMPUTED or unicodedata.category(first) == "Cc" else text
 
 
 def write_csv(answers: FinishedAnswers, folder: Path) -> list[Path]:
@@ -45,7 +45,7 @@ def write_csv(answers: FinishedAnswers, folder: Path) -> list[Path]:
 
 
 def _questions(answers: FinishedAnswers) -> pa.Table:
-    """Return a row for each question in the columns of ``dataset=local``, and its value of each metric."""
+    """Return a row for each question, with the columns of ``dataset=local`` and its value of each metric."""
     questions = list(answers.labelled.questions.values())
     run = answers.labelled.run
     columns: dict[str, Any] = {
@@ -66,8 +66,7 @@ def _metrics(answers: FinishedAnswers) -> pa.Table:
     run = answers.labelled.run
     columns: dict[str, list[Any]] = {"name": [], "label": [], "value": [], "low": [], "high": [], "questions": []}
     for name, one in answers.metrics.items():
-        about = run.about(name)
-        ends = (None, None) if one.low != one.low else (one.low, one.high)
+        about, ends = run.about(name), (None, None) if one.low != one.low else one[1:]
         row = (name, about.words if about else name, one.value, *ends, run.n(name))
         for values, value in zip(columns.values(), row, strict=True):
             values.append(value)
@@ -75,13 +74,12 @@ def _metrics(answers: FinishedAnswers) -> pa.Table:
 
 
 def _inert(table: pa.Table) -> pa.Table:
-    """Return the table with lists as JSON and no text that is computed."""
+    """Return the table with lists as JSON and inert texts."""
     columns = {}
     for name in table.column_names:
         column = table[name]
-        if pa.types.is_list(column.type):
-            column = pa.array([None if cell is None else json.dumps(cell) for cell in column.to_pylist()], pa.string())
-        elif pa.types.is_string(column.type):
-            column = pa.array([None if cell is None else inert(cell) for cell in column.to_pylist()], pa.string())
+        if (is_list := pa.types.is_list(column.type)) or pa.types.is_string(column.type):
+            text = json.dumps if is_list else inert
+            column = pa.array([None if cell is None else text(cell) for cell in column.to_pylist()], pa.string())
         columns[inert(name)] = column
     return pa.table(columns)

@@ -1,7 +1,7 @@
 """Answers of a finished run, in the order of an export."""
 
 import math
-from collections.abc import Iterator, Set
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, count
@@ -21,7 +21,7 @@ from robust_eval.tracking.run_folder import ANSWERS
 
 
 class ConditionAnswers(NamedTuple):
-    """The answers to one question under one condition: rows of ``graded.parquet``, by trial."""
+    """Answers to one question under one condition: rows of ``graded.parquet``, by trial."""
 
     question: Question
     sampler: str
@@ -29,29 +29,29 @@ class ConditionAnswers(NamedTuple):
     temperature: float
     rows: list[dict[str, Any]]
     name: str
-    """Unique name in printable characters; the id of the question where it is its first one."""
+    """Unique name in printable characters; for the first condition of a question, its id."""
 
     @property
     def wording(self) -> str:
-        """Text of the question as it was asked: its own, or that of its rewrite where the run has it."""
+        """Text of the question as sent: its own, or that of its rewrite if the run has it."""
         is_recorded = 0 < self.rewrite <= len(self.question.rewrites)
         return self.question.rewrites[self.rewrite - 1] if is_recorded else self.question.title
 
     @property
     def arranged(self) -> Question:
-        """The question with its choices in the order in which they were shown."""
+        """The question with its choices in the order shown."""
         arrangement = read_arrangement(self.rows[0]["form"])
         return self.question if arrangement is None else arrangement.of(self.question)
 
     def mark(self, metadata: SamplingMetadata) -> dict[str, Any]:
-        """Return the mark of the answers; without a sampler for greedy ones."""
+        """Return the mark of the answers, without the sampler if they are greedy."""
         sampler = None if self.sampler == GREEDY else self.sampler
         return mark_of(self.question, self.rewrite, self.temperature, sampler, metadata)
 
 
 @dataclass(frozen=True)
 class FinishedAnswers:
-    """The answers of a finished run, from its folder."""
+    """Answers of a finished run, read from its folder."""
 
     labelled: LabelledRun
     metadata: SamplingMetadata
@@ -82,7 +82,7 @@ class FinishedAnswers:
 
     @cached_property
     def metrics(self) -> dict[str, Estimate]:
-        """The declared metrics with a finite value, by name, each with its interval if that is finite."""
+        """The declared metrics with a finite value, each with its interval if that is finite."""
         run = self.labelled.run
         finite = {name: one for name, one in run.metrics.items() if run.about(name) and math.isfinite(one.value)}
         return {name: one if math.isfinite(one.high) else Estimate(one.value) for name, one in finite.items()}
@@ -90,66 +90,48 @@ class FinishedAnswers:
     @cached_property
     def conditions(self) -> list[ConditionAnswers]:
         """The answers under each condition: by question in the order of the run, greedy answers first."""
-        place = {question_id: number for number, question_id in enumerate(self.labelled.questions)}
+        questions = self.labelled.questions
+        position = {question_id: number for number, question_id in enumerate(questions)}
         rows_by_condition: dict[tuple[str, str, int, str], list[dict[str, Any]]] = {}
-        for row in self.labelled.graded.to_pylist():
+        for row in self.labelled.graded.sort_by("trial").to_pylist():
             key = (row["question_id"], row[SAMPLER], row["rewrite"], temperature_name(row["temperature"]))
             rows_by_condition.setdefault(key, []).append(row)
+        # in the order of the run: some metrics read the first sampler that they can
+        samplers = list(dict.fromkeys([GREEDY, *self.labelled.graded[SAMPLER].unique().to_pylist()]))
 
-        def order(item: tuple[tuple[str, str, int, str], list[dict[str, Any]]]) -> tuple[Any, ...]:
-            (question_id, sampler, rewrite, _), rows = item
-            t = rows[0]["temperature"]
-            return place[question_id], samplers.index(sampler), math.inf if t != t else t, rewrite
+        def order(condition: tuple[str, str, int, str]) -> tuple[Any, ...]:
+            question_id, sampler, rewrite, _ = condition
+            t = rows_by_condition[condition][0]["temperature"]
+            return position[question_id], samplers.index(sampler), math.inf if t != t else t, rewrite
 
-        samplers = [GREEDY, *(each for each in dict.fromkeys(key[1] for key in rows_by_condition) if each != GREEDY)]
-        several = len(samplers) > 2  # in the order of the run: some metrics read the first that they can
-        taken: set[str] = set()
-        conditions = []
-        before = None
-        for (question_id, sampler, rewrite, t), rows in sorted(rows_by_condition.items(), key=order):
-            words = [printable(question_id)]
-            if question_id == before:
-                words += [
-                    f"t={t}",
-                    *_put(rewrite, rows[0]["form"]),
-                    *([sampler] if several else []),
-                ]
-            before = question_id
-            name = _untaken(" ".join(words), taken)
-            taken.add(name)
-            rows.sort(key=lambda row: row["trial"])
+        names: set[str] = set()
+        conditions: list[ConditionAnswers] = []
+        for condition in sorted(rows_by_condition, key=order):
+            (question_id, sampler, rewrite, t), rows = condition, rows_by_condition[condition]
+            name = printable(question_id)
+            if conditions and conditions[-1].question.id == question_id:
+                form = form_of_all(rows[0]["form"]) if rows[0]["form"] else f"rewrite {rewrite}"
+                name += f" t={t}" + (f" {form}" if rewrite else "") + (f" {sampler}" if len(samplers) > 2 else "")
+            numbered = chain([name], (f"{name} ({number})" for number in count(2)))  # ids may be equal when printable
+            name = next(each for each in numbered if each not in names)
+            names.add(name)
             conditions.append(
-                ConditionAnswers(
-                    self.labelled.questions[question_id], sampler, rewrite, rows[0]["temperature"], rows, name
-                )
+                ConditionAnswers(questions[question_id], sampler, rewrite, rows[0]["temperature"], rows, name)
             )
         return conditions
 
     def by_question(self) -> Iterator[tuple[str, dict[str, float]]]:
-        """Yield each metric that is a mean over questions, and its value of every question that has one."""
+        """Yield each metric that is a mean over questions, and its defined values by question."""
         run = self.labelled.run
         ids = run.questions["question_id"].to_pylist()
         for metric in run.question_metrics:
-            yield (
-                metric,
-                {name: float(value) for name, value in zip(ids, run.values(metric), strict=True) if value == value},
-            )
+            values = zip(ids, run.values(metric), strict=True)
+            yield metric, {name: float(value) for name, value in values if value == value}
 
     @property
     def enumerated(self) -> bool:
-        """True if answers are weighted by their probabilities, and are no trials."""
+        """True if answers are weighted by their probabilities."""
         return any(abs(row["weight"] * len(each.rows) - 1) > 1e-6 for each in self.conditions for row in each.rows)
-
-
-def _put(rewrite: int, form: str | None) -> Iterator[str]:
-    """Yield the form of a question, unless it was asked as it stands."""
-    if rewrite:
-        yield form_of_all(form) if form else f"rewrite {rewrite}"
-
-
-def _untaken(name: str, taken: Set[str]) -> str:
-    """Return the name; with a number behind it where another has it, as of ids that are the same when printable."""
-    return next(each for each in chain([name], (f"{name} ({number})" for number in count(2))) if each not in taken)
 
 
 def right_answers(question: Question) -> list[str]:
@@ -160,5 +142,5 @@ def right_answers(question: Question) -> list[str]:
 
 
 def verdict(row: dict[str, Any]) -> float | None:
-    """Return 1 for a right answer, 0 for a wrong one, None where there is no reply, or nothing to go by."""
+    """Return 1 for a right answer, 0 for a wrong one, None without a reply or a verdict."""
     return None if row["correct"] is None or row["outcome"] in NO_REPLY else float(row["correct"])

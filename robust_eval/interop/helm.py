@@ -27,28 +27,27 @@ from robust_eval.runtime.finish_reasons import end_of
 def read_helm(file: Path) -> Iterator[LoggedAnswer]:
     """Yield the answers to the requests. UserError names the instance."""
     try:
-        whole = read_json(file)
+        scenario = read_json(file)
     except ValueError as problem:
         raise UserError(f"{file} is not a complete scenario state of HELM: {first_line(problem)}") from problem
-    spec = of_kind(whole, "adapter_spec", dict, str(file))
-    perturbed: dict[tuple[str, str], int] = {}
+    spec = of_kind(scenario, "adapter_spec", dict, str(file))
+    perturbations: dict[str, list[str]] = {}
     originals: dict[str, str] = {}
-    for number, state in enumerate(of_kind(whole, "request_states", list, str(file)), start=1):
+    for number, state in enumerate(of_kind(scenario, "request_states", list, str(file)), start=1):
         instance = of_kind(state, "instance", dict, f"{file}, request {number}")
         instance_id = of_kind(instance, "id", str, f"{file}, request {number}")
         where = f"{file}, instance {instance_id}"
         if state.get("reference_index") is not None:
             raise UserError(
-                f"{where}: each reference was asked for by itself ({spec.get('method')}), so "
-                "there are no replies to grade"
+                f"{where}: the method {spec.get('method')} sends each reference alone, so there are no replies to grade"
             )
-        rewrite = 0
+        rewrite, text = 0, of_kind(of_kind(instance, "input", dict, where), "text", str, where)
         if instance.get("perturbation"):
-            kind = str(instance["perturbation"])
-            before = [name for name in perturbed if name[0] == instance_id]
-            rewrite = perturbed.setdefault((instance_id, kind), len(before) + 1)
-        text = of_kind(of_kind(instance, "input", dict, where), "text", str, where)
-        if not rewrite:
+            kinds, kind = perturbations.setdefault(instance_id, []), str(instance["perturbation"])
+            if kind not in kinds:
+                kinds.append(kind)
+            rewrite = kinds.index(kind) + 1
+        else:
             originals.setdefault(instance_id, text)
         request = of_kind(state, "request", dict, where)
         limit = request.get("max_tokens")
@@ -86,14 +85,13 @@ def _question(state: Any, instance: Any, text: str, where: str) -> Question:
 
 
 def _columns(completion: Any, where: str) -> dict[str, Any]:
-    """Return the further columns of an answer."""
-    finish = of_kind(completion, "finish_reason", dict, where, {}).get("reason")
-    columns: dict[str, Any] = {"finish_reason": end_of(finish)}
+    columns: dict[str, Any] = {
+        "finish_reason": end_of(of_kind(completion, "finish_reason", dict, where, {}).get("reason"))
+    }
     thinking = of_kind(completion, "thinking", dict, where, {}).get("text")
     if isinstance(thinking, str):
         columns["reasoning"] = thinking
     tokens = of_kind(completion, "tokens", list, where, [])
     logprobs = [float(of_kind(token, "logprob", (int, float), where)) for token in tokens]
-    if any(logprobs):  # HELM writes 0 where the server gave none
-        columns |= logprobs_columns((logprob, ()) for logprob in logprobs)
-    return columns
+    # HELM writes 0 if the server gave none
+    return columns | (logprobs_columns((logprob, ()) for logprob in logprobs) if any(logprobs) else {})

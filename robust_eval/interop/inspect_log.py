@@ -8,7 +8,7 @@ import json
 import re
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -36,20 +36,20 @@ from robust_eval.runtime.finish_reasons import end_of
 from robust_eval.runtime.text import printable
 
 if TYPE_CHECKING:
-    from inspect_ai.log import EvalLog, EvalResults, EvalSample, EvalSampleReductions
+    from inspect_ai.log import EvalLog, EvalResults, EvalSample, EvalSampleReductions, EvalSpec
     from inspect_ai.model import ModelOutput
     from inspect_ai.scorer import Score
 
 _BROKEN = (ValueError, KeyError, IndexError, TypeError, OSError, EOFError, RuntimeError, NotImplementedError)
-"""Exceptions of inspect_ai and the standard library for logs that are not whole."""
-_LEFT = ("events", "events_data", "store", "attachments", "timelines", "error_retries")
-"""Parts of a sample that are not needed, and are most of it."""
+"""Exceptions of inspect_ai and the standard library for incomplete logs."""
+_UNUSED = ("events", "events_data", "store", "attachments", "timelines", "error_retries")
+"""Parts of a sample that are not read, and are most of it."""
 _VALUES = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
-"""Values of inspect_ai's letters of scores."""
+"""Values of the letters that inspect_ai writes as scores."""
 
 
 def read_inspect(file: Path) -> Iterator[LoggedAnswer]:
-    """Yield the answer of each sample and epoch. UserError names the sample that is broken."""
+    """Yield the answer of each sample and epoch. UserError names the broken sample."""
     try:
         from inspect_ai.log import EvalSample, read_eval_log
         from zstandard import ZstdError
@@ -66,31 +66,31 @@ def read_inspect(file: Path) -> Iterator[LoggedAnswer]:
         raise UserError(f"{file} is not a complete log of inspect_ai: {reason(problem)}") from problem
     config = header.eval.model_generate_config.merge(header.plan.config)
     answers: list[tuple[LoggedAnswer, Any]] = []
-    graders: set[tuple[str, bool]] = set()
+    scorers: dict[str, bool] = {}
+    """Names of scorers, with True for one that asks a model: model_graded_qa and the like, under any name."""
     for where, raw in _samples(file, header.eval.dataset.sample_ids or (), ZstdError):
         try:
             if not isinstance(raw, dict):
                 raise ValueError(f"a sample is an object, not {type(raw).__name__}")
-            sample = EvalSample.model_validate({name: value for name, value in raw.items() if name not in _LEFT})
+            sample = EvalSample.model_validate({name: value for name, value in raw.items() if name not in _UNUSED})
         except (*_BROKEN, RecursionError) as problem:
             raise UserError(f"{where}: no sample of inspect_ai: {reason(problem)}") from problem
-        temperature = temperature_of(_last_config(raw).get("temperature", config.temperature), where)
-        stop = tuple(config.stop_seqs or ())
-        graders |= _graders(sample.scores or {})
-        answer = _answer(sample, header.eval.model, header.eval.task, temperature, stop, config.max_tokens, where)
-        answers.append((answer, sample.metadata.get(MARK)))
+        temperature = temperature_of(_last_temperature(raw, config.temperature), where)
+        for name, score in (sample.scores or {}).items():
+            is_model = name.rpartition("/")[2].startswith("model_graded") or "grading" in (score.metadata or {})
+            scorers[name] = is_model and scorers.get(name, True)
+        answers.append((_answer(sample, header.eval, temperature, config, where), sample.metadata.get(MARK)))
     if not answers and header.error is not None:
         raise UserError(f"{file} holds no sample, because the run failed: {_error_line(header.error)}")
-    by_model = sorted(name for name, is_model in graders if is_model)
-    guideline = f"a model graded the replies ({', '.join(by_model)}), so that a target may be a guideline and no answer"
+    guideline = f"a model graded the replies ({', '.join(sorted(scorers))}), so a target may be a guideline"
     for answer, mark in answers:
-        if by_model and len(by_model) == len(graders):
+        if scorers and all(scorers.values()):
             answer = replace(answer, question=Question(answer.question.id, answer.question.text), ungraded=guideline)
         yield marked(answer, mark)
 
 
 def _refuse_large(file: Path) -> None:
-    """Raise UserError where inspect_ai would read more than fits into memory."""
+    """Raise UserError if inspect_ai would read more than fits into memory."""
     if file.suffix.lower() == ".json":
         size = file.stat().st_size
         if size > WHOLE:
@@ -106,35 +106,22 @@ def _refuse_large(file: Path) -> None:
                 member(file, archive, name)
 
 
-def _graders(scores: Any) -> set[tuple[str, bool]]:
-    """Return the names of scorers, each with True if it asks a model: model_graded_qa and the like, under any name."""
-    return {
-        (name, name.rpartition("/")[2].startswith("model_graded") or "grading" in (score.metadata or {}))
-        for name, score in scores.items()
-    }
-
-
 def _samples(file: Path, ids: Sequence[Any], zstd_error: type[Exception]) -> Iterator[tuple[str, Any]]:
-    """Yield the place of each sample, for messages, and its JSON; the last of several with one name.
+    """Yield the name of each sample, for messages, and its JSON, in the order of ``ids``, others last.
 
-    An .eval log has its samples in the order in which they ended. They come in the order of ``ids``, others last.
+    An .eval log has its samples in the order in which they ended; the last of several with one name counts.
     """
     if file.suffix.lower() == ".json":
-        whole = read_json(file)
-        for number, raw in enumerate(whole.get("samples") or [], start=1):
+        for number, raw in enumerate(read_json(file).get("samples") or [], start=1):
             fields = raw if isinstance(raw, dict) else {}
             yield f"{file}, sample {fields.get('id', f'number {number}')} epoch {fields.get('epoch', '?')}", raw
         return
     with zipfile.ZipFile(file) as archive:
-        members = [name for name in archive.NameToInfo if name.startswith("samples/") and name.endswith(".json")]
-        members_by_epoch = [
-            (name.removeprefix("samples/").removesuffix(".json").rpartition("_epoch_"), name) for name in members
-        ]
-        place = {str(sample): number for number, sample in enumerate(ids)}
-        members_by_epoch.sort(
-            key=lambda each: (place.get(each[0][0], len(place)), int(each[0][2]) if each[0][2].isdigit() else 0)
-        )
-        for (sample, _, epoch), name in members_by_epoch:
+        position = {str(sample): number for number, sample in enumerate(ids)}
+        names = [name for name in archive.NameToInfo if name.startswith("samples/") and name.endswith(".json")]
+        members = [(*name.removeprefix("samples/").removesuffix(".json").rpartition("_epoch_"), name) for name in names]
+        members.sort(key=lambda each: (position.get(each[0], len(position)), int(each[2]) if each[2].isdigit() else 0))
+        for sample, _, epoch, name in members:
             where = f"{file}, sample {sample} epoch {epoch}"
             try:
                 yield where, parsed_json(member(file, archive, name))
@@ -144,20 +131,17 @@ def _samples(file: Path, ids: Sequence[Any], zstd_error: type[Exception]) -> Ite
                 raise UserError(f"{where}: it cannot be read: {reason(problem)}") from problem
 
 
-def _last_config(raw: Any) -> dict[str, Any]:
-    """Return the settings of the last call of the model, in which a solver may override the log's header."""
-    events = raw.get("events") if isinstance(raw, dict) else None
-    calls = [each for each in events or [] if isinstance(each, dict) and each.get("event") == "model"]
+def _last_temperature(raw: Mapping[str, Any], default: float | None) -> Any:
+    """Return the temperature of the last call of the model, in which a solver may override that of the header."""
+    calls = [each for each in raw.get("events") or [] if isinstance(each, dict) and each.get("event") == "model"]
     config = calls[-1].get("config") if calls else None
-    return {name: value for name, value in config.items() if value is not None} if isinstance(config, dict) else {}
+    temperature = config.get("temperature") if isinstance(config, dict) else None
+    return default if temperature is None else temperature
 
 
-def _answer(
-    sample: Any, model: str, task: str, temperature: float, stop: tuple[str, ...], max_tokens: int | None, where: str
-) -> LoggedAnswer:
-    if isinstance(sample.input, str):
-        question_text = sample.input
-    else:
+def _answer(sample: Any, spec: "EvalSpec", temperature: float, config: Any, where: str) -> LoggedAnswer:
+    question_text = sample.input
+    if not isinstance(question_text, str):
         question_text = next((each.text for each in reversed(sample.input) if each.role == "user"), "")
     question, ungraded = _question(sample, question_text, where)
     text = sample.output.completion if sample.output.choices else None
@@ -167,13 +151,13 @@ def _answer(
     last = len(sample.messages) - (bool(sample.messages) and sample.messages[-1].role == "assistant")
     messages = tuple((each.role, each.text) for each in sample.messages[:last])
     return LoggedAnswer(
-        model=model,
-        task=task,
+        model=spec.model,
+        task=spec.task,
         question=question,
         temperature=temperature,
         text=text,
         where=where,
-        request=RequestSettings(messages, stop, max_tokens),
+        request=RequestSettings(messages, tuple(config.stop_seqs or ()), config.max_tokens),
         columns={"outcome": outcome, **output_columns(sample.output)},
         scores=_scores(sample.scores or {}),
         ungraded=ungraded,
@@ -187,16 +171,16 @@ def _error_line(error: Any) -> str:
 
 
 def _question(sample: Any, question_text: str, where: str) -> tuple[Question, str]:
-    """Return the question of a sample, and the reason if it has no key; empty if it has one, or no target.
+    """Return the question of a sample, and the reason why it has no key; empty if it has one, or no target.
 
-    A target that is a letter needs choices: those of the sample, or those that its input lists.
+    A target that is a letter needs choices: those of the sample, or those listed in its input.
     """
     targets = [sample.target] if isinstance(sample.target, str) else list(sample.target)
     choices = list(sample.choices or ())
     letters = [letter for each in targets if (letter := letter_in(each))]
     reason = ""
     if choices and len(targets) > 1 and len(letters) == len(targets):
-        reason = "the target names several choices, and one is right"
+        reason = "the target names several choices, but only one can be right"
     elif len(choices) > len(LETTERS):
         reason = TOO_MANY.format(len(choices))
     elif not choices and len(targets) == 1 and letters:
@@ -209,7 +193,7 @@ def _question(sample: Any, question_text: str, where: str) -> tuple[Question, st
 
 
 def output_columns(output: Any) -> dict[str, Any]:
-    """Return the further columns of an answer: of the first choice of an output of inspect_ai (``ModelOutput``)."""
+    """Return the further columns of an answer, from the first choice of an output of inspect_ai (``ModelOutput``)."""
     columns: dict[str, Any] = {}
     for choice in output.choices[:1]:
         columns["finish_reason"] = end_of(choice.stop_reason)
@@ -227,30 +211,25 @@ def output_columns(output: Any) -> dict[str, Any]:
 
 
 def failure(output: Any) -> str | None:
-    """Return the outcome of an output of inspect_ai without an answer; None for any other."""
+    """Return the outcome of an output of inspect_ai without an answer; None if it has one."""
     if not output.choices or (output.error and not output.completion):
         return "error"
     return "filtered_reply" if output.choices[0].stop_reason == "content_filter" else None
 
 
 def _scores(scores: Any) -> dict[str, float]:
-    """Return the scores that are single numbers, or letters that stand for one."""
-    numbers = {}
-    for name, score in scores.items():
-        value = _VALUES.get(score.value, score.value) if isinstance(score.value, str) else score.value
-        if isinstance(value, bool | int | float):
-            numbers[name] = float(value)
-    return numbers
+    """Return the scores that are numbers, or letters for numbers."""
+    values = {name: _VALUES.get(str(score.value), score.value) for name, score in scores.items()}
+    return {name: float(value) for name, value in values.items() if isinstance(value, bool | int | float)}
 
 
 def reason(problem: BaseException) -> str:
-    """Return the reason why a log cannot be read, in one line: the first wrong field of pydantic."""
-    errors = getattr(problem, "errors", None)
-    if callable(errors) and (field_errors := errors()):
-        place = ".".join(str(part) for part in field_errors[0].get("loc", ()))
-        return f"{place or 'it'}: {field_errors[0].get('msg', '')}"
+    """Return the reason why a log cannot be read, in one line: of pydantic, the first wrong field."""
+    fields: Sequence[Any] = getattr(problem, "errors", tuple)()
+    if fields:
+        return f"{'.'.join(map(str, fields[0]['loc'])) or 'it'}: {fields[0]['msg']}"
     if isinstance(problem, zipfile.BadZipFile):
-        return f"{first_line(problem)} (a log that was cut off can be recovered: inspect log recover)"
+        return f"{first_line(problem)} (recover a truncated log: inspect log recover)"
     if isinstance(problem, json.JSONDecodeError):
         return f"broken JSON ({problem.msg} at column {problem.colno})"
     return first_line(problem)
@@ -274,8 +253,7 @@ def write_inspect(answers: FinishedAnswers, folder: Path) -> list[Path]:
         from inspect_ai.log import write_eval_log
     except ImportError as problem:
         raise UserError(
-            "a log of inspect_ai is written by its own package, which is not installed: pip install "
-            "'robust_eval[inspect]'"
+            "inspect_ai, which writes its logs, is not installed: pip install 'robust_eval[inspect]'"
         ) from problem
     now = datetime.now(UTC)
     log = _log(answers, now)
@@ -290,10 +268,10 @@ def _log(answers: FinishedAnswers, now: datetime) -> "EvalLog":
     from inspect_ai.log._log import EvalScorer
 
     conditions = answers.conditions
-    at = now.isoformat(timespec="seconds")
+    created = now.isoformat(timespec="seconds")
     samples = [_sample(answers, each, epoch) for each in conditions for epoch in range(1, len(each.rows) + 1)]
     spec = EvalSpec(
-        created=at,
+        created=created,
         task=answers.task,
         task_id=uuid4().hex[:22],
         run_id=uuid4().hex[:22],
@@ -315,10 +293,10 @@ def _log(answers: FinishedAnswers, now: datetime) -> "EvalLog":
         status="success",
         eval=spec,
         results=_results(answers, len(samples)),
-        stats=EvalStats(started_at=at, completed_at=at),
+        stats=EvalStats(started_at=created, completed_at=created),
         samples=samples,
     )
-    log.reductions = _reductions(answers)  # its constructor takes them from JSON alone
+    log.reductions = _reductions(answers)  # its constructor takes JSON alone
     return log
 
 
@@ -330,8 +308,7 @@ def _sample(answers: FinishedAnswers, condition: ConditionAnswers, epoch: int) -
     output = _output(answers.model, row)
     messages: list[Any] = [ChatMessageUser(content=condition.wording)]
     messages += [output.choices[0].message] if output.choices else []
-    failed = row["outcome"] == "error"
-    held = ("reasoning",) if row["token_logprobs"] is None else ("reasoning", "token_logprobs", "top_logprobs")
+    logprobs = () if row["token_logprobs"] is None else ("token_logprobs", "top_logprobs")
     return EvalSample(
         id=condition.name,
         epoch=epoch,
@@ -341,59 +318,46 @@ def _sample(answers: FinishedAnswers, condition: ConditionAnswers, epoch: int) -
         messages=messages,
         output=output,
         scores={MARK: _score(row)},
-        metadata={MARK: condition.mark(answers.metadata) | {"answer": columns_of(row, *held)}},
-        error=EvalError(message="no reply came", traceback="", traceback_ansi="") if failed else None,
+        metadata={MARK: condition.mark(answers.metadata) | {"answer": columns_of(row, "reasoning", *logprobs)}},
+        error=EvalError(message="no reply", traceback="", traceback_ansi="") if row["outcome"] == "error" else None,
     )
 
 
 def _output(model: str, row: dict[str, Any]) -> "ModelOutput":
-    from inspect_ai.model import (
-        ChatCompletionChoice,
-        ChatMessageAssistant,
-        ContentReasoning,
-        ContentText,
-        ModelOutput,
-        ModelUsage,
-    )
+    from inspect_ai.model import ModelOutput
 
-    counts = {"input_tokens": row["prompt_tokens"], "output_tokens": row["completion_tokens"]}
+    tokens_in, tokens_out = row["prompt_tokens"], row["completion_tokens"]
     usage = None
-    if None not in counts.values():
-        usage = ModelUsage(**counts, total_tokens=sum(counts.values()), reasoning_tokens=row["reasoning_tokens"])
-    if row["outcome"] in NO_REPLY and not row["text"] and not row["reasoning"]:
-        return ModelOutput(model=model, usage=usage)
-    content: Any = row["text"]
-    if row["reasoning"]:
-        content = [ContentReasoning(reasoning=row["reasoning"]), ContentText(text=row["text"])]
-    stopped: Any = (
-        "content_filter" if row["outcome"] == "filtered_reply" else _STOPPED.get(row["finish_reason"], "unknown")
-    )
-    choice = ChatCompletionChoice(
-        message=ChatMessageAssistant(content=content, model=model, source="generate"),
-        stop_reason=stopped,
-        logprobs=_logprobs(row),
-    )
-    return ModelOutput(model=model, choices=[choice], usage=usage)
+    if tokens_in is not None and tokens_out is not None:
+        usage = {"input_tokens": tokens_in, "output_tokens": tokens_out, "total_tokens": tokens_in + tokens_out}
+        usage |= {"reasoning_tokens": row["reasoning_tokens"]}
+    output: dict[str, Any] = {"model": model, "usage": usage}
+    if row["outcome"] not in NO_REPLY or row["text"] or row["reasoning"]:
+        content: Any = row["text"]
+        if row["reasoning"]:
+            parts = {"reasoning": row["reasoning"], "text": row["text"]}
+            content = [{"type": kind, kind: part} for kind, part in parts.items()]
+        stop = "content_filter" if row["outcome"] == "filtered_reply" else _STOPPED.get(row["finish_reason"], "unknown")
+        message = {"role": "assistant", "content": content, "model": model, "source": "generate"}
+        output["choices"] = [{"message": message, "stop_reason": stop, "logprobs": _logprobs(row)}]
+    return ModelOutput.model_validate(output)
 
 
-def _logprobs(row: dict[str, Any]) -> Any:
-    """Return the log-probabilities; the name of a token is its number, if that is known."""
-    from inspect_ai.model import Logprob, Logprobs, TopLogprob
-
-    token_logprobs, top = row["token_logprobs"], row["top_logprobs"]
-    if token_logprobs is None:
+def _logprobs(row: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the log-probabilities in the layout of inspect_ai; the name of a token is its id, if any."""
+    logprobs = row["token_logprobs"]
+    if logprobs is None:
         return None
-    ids = row["token_ids"] or [""] * len(token_logprobs)
-    tops: Sequence[Any] = top or [None] * len(token_logprobs)
+    ids, tops = (row[name] or [None] * len(logprobs) for name in ("token_ids", "top_logprobs"))
     content = [
-        Logprob(
-            token=str(token),
-            logprob=logprob,
-            top_logprobs=None if each is None else [TopLogprob(token="", logprob=one) for one in each],
-        )
-        for token, logprob, each in zip(ids, token_logprobs, tops, strict=True)
+        {
+            "token": "" if token is None else str(token),
+            "logprob": logprob,
+            "top_logprobs": None if top is None else [{"token": "", "logprob": one} for one in top],
+        }
+        for token, logprob, top in zip(ids, logprobs, tops, strict=True)
     ]
-    return Logprobs(content=content)
+    return {"content": content}
 
 
 def _score(row: dict[str, Any]) -> "Score":
@@ -416,31 +380,18 @@ def _results(answers: FinishedAnswers, samples: int) -> "EvalResults":
         ends = {} if estimate.low != estimate.low else {f"{name}.low": estimate.low, f"{name}.high": estimate.high}
         for key, value in ({name: estimate.value} | ends).items():
             metrics[key] = EvalMetric(name=key, group=name, value=value, metadata=metadata)
-    verdicts = [verdict(row) for each in answers.conditions for row in each.rows]
-    scored = sum(each is not None for each in verdicts)
-    return EvalResults(
-        total_samples=samples,
-        completed_samples=samples,
-        scores=[
-            EvalScore(name=MARK, scorer=MARK, scored_samples=scored, unscored_samples=samples - scored, metrics=metrics)
-        ],
-    )
+    scored = sum(verdict(row) is not None for each in answers.conditions for row in each.rows)
+    score = EvalScore(name=MARK, scorer=MARK, scored_samples=scored, unscored_samples=samples - scored, metrics=metrics)
+    return EvalResults(total_samples=samples, completed_samples=samples, scores=[score])
 
 
 def _reductions(answers: FinishedAnswers) -> "list[EvalSampleReductions]":
-    """Return the values of the questions for each metric that is a mean over them, at the first sample of each."""
+    """Return the values of each metric that is a mean over questions, at the first sample of each question."""
     from inspect_ai.log import EvalSampleReductions, EvalSampleScore
 
-    first: dict[str, str] = {}
-    for each in answers.conditions:
-        first.setdefault(each.question.id, each.name)
-    return [
-        EvalSampleReductions(
-            scorer=metric,
-            reducer="question",
-            samples=[
-                EvalSampleScore(value=value, sample_id=first[name]) for name, value in values.items() if name in first
-            ],
-        )
-        for metric, values in answers.by_question()
-    ]
+    first = {each.question.id: each.name for each in reversed(answers.conditions)}
+    reductions = []
+    for metric, values in answers.by_question():
+        scores = [EvalSampleScore(value=value, sample_id=first[id_]) for id_, value in values.items() if id_ in first]
+        reductions.append(EvalSampleReductions(scorer=metric, reducer="question", samples=scores))
+    return reductions

@@ -1,4 +1,4 @@
-"""Solver, scorer and reducers of inspect_ai: a reply asked for at its temperature, graded, and reduced over epochs."""
+"""Solver, scorer and reducers of inspect_ai: replies sampled at their temperatures, graded, and reduced over epochs."""
 
 import math
 from collections import Counter
@@ -32,7 +32,7 @@ from robust_eval.stats.entropy import answer_entropy as entropy_of
 from robust_eval.stats.frs import settled
 
 PLANNED = "temperatures"
-"""The key of a mark that lists the temperatures above 0 at which its question is asked."""
+"""Key of a mark: the temperatures above 0 at which the task samples its question."""
 _GRADED = ("label", "correct", "exact", "outcome", "answer", "rule", "reason")
 
 
@@ -41,8 +41,8 @@ def mark_in(metadata: Mapping[str, Any] | None) -> Mapping[str, Any]:
     mark = (metadata or {}).get(MARK)
     if not isinstance(mark, Mapping):
         raise UserError(
-            "a sample does not say which question it asks under which condition: make the task with frs, certainty or "
-            "multiqa of robust_eval.interop.inspect_tasks, which take samples and a scorer of your own"
+            "a sample does not name its question and condition: make the task with frs, certainty or multiqa of "
+            "robust_eval.interop.inspect_tasks, which take your samples and your scorer"
         )
     return mark
 
@@ -55,7 +55,7 @@ def temperature_in(mark: Mapping[str, Any]) -> float:
 
 @solver
 def asked(top_logprobs: int = 0) -> Solver:
-    """Ask each sample at its own temperature; greedy answers with ``top_logprobs`` of each token."""
+    """Sample each reply at the temperature of its mark; greedy answers with ``top_logprobs`` for each token."""
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
         t = temperature_in(mark_in(state.metadata))
@@ -69,10 +69,10 @@ def asked(top_logprobs: int = 0) -> Solver:
 
 @scorer(metrics=[mean(), stderr()])
 def graded(by: Scorer | None = None) -> Scorer:
-    """Score a reply as robust_eval grades it (``grader=matching``), or as another scorer does.
+    """Score a reply with the grader of robust_eval (``grader=matching``), or with another scorer.
 
-    The score keeps what the metrics need: its metadata hold the columns of the answer. It is *unscored* where no reply
-    came (an error, a filter).
+    The metadata of the score hold the columns of the answer, which the metrics need. Without a reply (an error, a
+    filter), the score is *unscored*.
     """
     judge = ReplyGrader(ReplyReader(), Matching(), first_line=False)
 
@@ -80,17 +80,24 @@ def graded(by: Scorer | None = None) -> Scorer:
         mark = mark_in(state.metadata)
         question = marked_question(mark["question"], f"sample {state.sample_id}")
         row = _row(state, question.id, mark)
-        theirs = None
+        explanation = None
         if by is None:
-            row |= {
-                name: value
-                for name, value in judge.grade([question], answer_table([row])).to_pylist()[0].items()
-                if name in _GRADED
-            }
+            graded = judge.grade([question], answer_table([row])).to_pylist()[0]
+            row |= {name: graded[name] for name in _GRADED}
         elif row["outcome"] not in NO_REPLY:
-            theirs = await by(state, target)
-            row |= _as_they_say(theirs, row["text"])
-        return _score(row, theirs)
+            their_score = await by(state, target)
+            row |= _columns_of_score(their_score, row["text"])
+            explanation = their_score and their_score.explanation
+        right = False if row.get("correct") is None and row["outcome"] in NO_ANSWER else row.get("correct")
+        unscored = right is None or row["outcome"] in NO_REPLY
+        columns = {name: value for name, value in row.items() if value is not None and name != "reasoning"}
+        return Score(
+            value=math.nan if unscored else CORRECT if right else INCORRECT,
+            answer=row.get("answer"),
+            explanation=explanation or row.get("reason") or row.get("rule"),
+            reason=row["outcome"] if unscored else None,
+            metadata={MARK: columns | {"temperature": mark["temperature"]}},
+        )
 
     return score
 
@@ -98,38 +105,22 @@ def graded(by: Scorer | None = None) -> Scorer:
 def _row(state: TaskState, question_id: str, mark: Mapping[str, Any]) -> dict[str, Any]:
     text = state.output.completion if state.output.choices else ""
     outcome = failure(state.output) or ("ok" if text else "empty")
-    place = {"question_id": question_id, "rewrite": mark["rewrite"], "temperature": temperature_in(mark)}
+    condition = {"question_id": question_id, "rewrite": mark["rewrite"], "temperature": temperature_in(mark)}
     reply = {"trial": state.epoch - 1, "text": text, "outcome": outcome, "weight": 1.0}
-    return {**place, **reply, **output_columns(state.output)}
+    return condition | reply | output_columns(state.output)
 
 
-def _as_they_say(score: Score | None, text: str) -> dict[str, Any]:
-    """Return the columns that another scorer's verdict fills; a share of one half or more counts as right."""
+def _columns_of_score(score: Score | None, text: str) -> dict[str, Any]:
+    """Return the columns for the verdict of another scorer; a score of one half or more counts as right."""
     value = math.nan if score is None else value_to_float()(score.value)
     right = None if value != value else value >= 0.5
     answer = text if score is None or score.answer is None else score.answer
-    label = normal_form(answer) or None
-    return {"correct": right, "exact": right, "answer": answer, "label": label}
-
-
-def _score(row: dict[str, Any], theirs: Score | None) -> Score:
-    columns = {name: value for name, value in row.items() if value is not None and name != "reasoning"}
-    if columns["temperature"] != columns["temperature"]:
-        columns["temperature"] = temperature_name(DEFAULT_TEMPERATURE)
-    right = False if row.get("correct") is None and row["outcome"] in NO_ANSWER else row.get("correct")
-    unscored = right is None or row["outcome"] in NO_REPLY
-    return Score(
-        value=math.nan if unscored else CORRECT if right else INCORRECT,
-        answer=row.get("answer"),
-        explanation=theirs.explanation if theirs is not None else row.get("reason") or row.get("rule"),
-        reason=row["outcome"] if unscored else None,
-        metadata={MARK: columns},
-    )
+    return {"correct": right, "exact": right, "answer": answer, "label": normal_form(answer) or None}
 
 
 @score_reducer
 def answer_entropy() -> ScoreReducer:
-    """Entropy (nats) of the answers of the epochs that said something; answers with the same normal form are one."""
+    """Entropy (nats) of the answers of the epochs; answers with the same normal form are equal, and none is empty."""
 
     def reduce(scores: list[Score]) -> Score:
         forms = Counter(form for score in scores if score.answer and (form := normal_form(score.answer)))
@@ -140,7 +131,7 @@ def answer_entropy() -> ScoreReducer:
 
 @score_reducer
 def firmness(threshold: float = 0.5) -> ScoreReducer:
-    """1 where at least this share of the epochs is right, 0 where it is not; epochs without a score do not count."""
+    """1 if at least this share of the epochs with a score is right, else 0; NaN without any."""
     number = value_to_float()
 
     def reduce(scores: list[Score]) -> Score:

@@ -1,37 +1,36 @@
 """Tasks for ``inspect eval``: FRS, answer certainty and MultiQ&A on any provider that inspect_ai has."""
 
-import math
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any
 
 from inspect_ai import Epochs, Task, task
 from inspect_ai.dataset import MemoryDataset, Sample
 from inspect_ai.log import EvalSpec
-from inspect_ai.model import ChatMessage, ChatMessageAssistant, ChatMessageSystem, ChatMessageUser
+from inspect_ai.model import ChatMessage
 from inspect_ai.scorer import SampleScore, Scorer, value_to_float
 from inspect_ai.util import EarlyStop, EarlyStopping
-from pydantic import JsonValue
+from pydantic import JsonValue, TypeAdapter
 
 from robust_eval.answer import DEFAULT_TEMPERATURE, SamplingMetadata, temperature_name
 from robust_eval.answer import EarlyStopping as SettledBreaks
 from robust_eval.config.overrides import named_questions
 from robust_eval.error import UserError
 from robust_eval.interop import inspect_metrics
+from robust_eval.interop.finished_answers import right_answers
 from robust_eval.interop.inspect_scoring import PLANNED, asked, graded, mark_in, temperature_in
 from robust_eval.interop.logged_answer import question_of, texts
 from robust_eval.interop.own_mark import MARK, mark_of
 from robust_eval.prompt.prompt import prompt_for
 from robust_eval.prompt.templates import FEW_SHOT
-from robust_eval.question import LETTERS, Question
+from robust_eval.question import Question
 from robust_eval.sampler.known_facts import GRID
 from robust_eval.stats.frs import settled
 
 Data = str | Sequence[Sample]
-"""A data set: the name of one of ours or the path of a file (``dataset=…``), or samples of inspect_ai."""
+"""A data set: the name of a built-in one or the path of a file (``dataset=…``), or samples of inspect_ai."""
 SWEEP = "temperature_sweep"
-"""The sampler of a run of ours that asks as such a task does."""
-_MESSAGES = {"system": ChatMessageSystem, "user": ChatMessageUser, "assistant": ChatMessageAssistant}
+"""The sampler of robust_eval that corresponds to the task."""
+_MESSAGES = TypeAdapter(list[ChatMessage])
 
 
 @task
@@ -52,19 +51,19 @@ def frs(
     Parameters
     ----------
     dataset
-        One of ours by its name, the path of a file, or samples of inspect_ai, which are asked as they are.
+        Name of a built-in data set, path of a file, or samples of inspect_ai, which are sent unchanged.
     limit
         Maximum number of questions.
     temperatures, trials
-        The grid, all above 0, and the answers at each temperature.
+        Grid of temperatures above 0, and the number of answers at each.
     d, k, threshold
-        Weight of the entropy, tokens that enter it, and the accuracy below which a fact breaks.
+        Weight of the entropy, number of tokens in it, and the accuracy below which a fact breaks.
     settle
-        True for early stopping once breaking temperatures are settled (:class:`SettledEarly`).
+        True to skip trials that cannot change a breaking temperature (:class:`SettledEarly`).
     prompts
-        Templates for questions of ours.
+        Prompt templates, unless the data are samples of inspect_ai.
     scorer
-        Scorer of the replies; the default is our grader.
+        Scorer of the replies; by default the grader of robust_eval.
     """
     levels = _levels(temperatures)
     if len(levels) < 2 or min(levels) <= 0:
@@ -94,7 +93,7 @@ def certainty(
     prompts: str = FEW_SHOT,
     scorer: Scorer | None = None,
 ) -> Task:
-    """Return the task of answer certainty: each question repeatedly, at one temperature or the model's own.
+    """Return the task of answer certainty: trials of each question at one temperature, by default the model's own.
 
     The other parameters are those of :func:`frs`.
     """
@@ -119,10 +118,10 @@ def multiqa(
     prompts: str = FEW_SHOT,
     scorer: Scorer | None = None,
 ) -> Task:
-    """Return the task of MultiQ&A: each question and its rewrites, of which there are ``rewrites`` at most, once.
+    """Return the task of MultiQ&A: one answer to each question and to each of at most ``rewrites`` rewrites.
 
-    Questions without rewrites are left out; samples of inspect_ai have them in their metadata, under ``rewrites``. The
-    other parameters are those of :func:`certainty`.
+    Questions without rewrites are left out; a sample of inspect_ai has its rewrites in its metadata, under
+    ``rewrites``. The other parameters are those of :func:`certainty`.
     """
     if rewrites < 1:
         raise UserError(f"rewrites must be 1 or more, not {rewrites}")
@@ -142,93 +141,74 @@ def _levels(temperatures: Sequence[float] | float) -> list[float]:
 class SettledEarly(EarlyStopping):
     """Early stopping of trials that breaking temperatures do not need.
 
-    A greedy answer is asked for once, and a question whose greedy answer is wrong is asked no further. With
-    ``settle``, trials end at a temperature once the outstanding ones cannot change its verdict (:func:`settled`), and
-    above the first at which the fact breaks. inspect_ai completes the samples that it has started: a low
-    ``max_samples`` saves more. Breaking temperatures, FRS and firmness are those of all trials; accuracies and
-    entropies are biased.
+    The greedy answer is sampled once; if it is wrong, the question has no trials. With ``settle``, trials end at a
+    temperature once the outstanding ones cannot change its verdict (:func:`settled`), and above the first temperature
+    at which the fact breaks. inspect_ai completes the samples that it has started: a low ``max_samples`` saves more.
+    Breaking temperatures, FRS and firmness equal those of all trials; accuracies and entropies are biased.
     """
 
     def __init__(self, threshold: float = 0.5, settle: bool = False) -> None:
         self.threshold, self.settle = threshold, settle
-        self.epochs = 0
-        self.place: dict[str | int, tuple[str, float]] = {}
-        """The question and the temperature of each sample."""
-        self.sweep: dict[str, list[str | int]] = defaultdict(list)
-        """The samples of each question above temperature 0, from below."""
+        self.epochs = self.skipped = 0
+        self.conditions: dict[str | int, tuple[str, float]] = {}
+        """Question and temperature of each sample, by ascending temperature."""
         self.values: dict[str | int, list[float]] = defaultdict(list)
-        self.stopped = 0
 
     async def start_task(self, task: EvalSpec, samples: list[Sample], epochs: int) -> str:
-        """Keep the plan of the task."""
-        self.epochs = epochs
+        """Record the questions and temperatures of the task."""
+        self.epochs, self.skipped = epochs, 0
         self.values.clear()
-        self.sweep.clear()
-        self.stopped = 0
-        by_name = [(each.id if each.id is not None else number, each) for number, each in enumerate(samples, start=1)]
-        self.place = {}
-        for name, sample in by_name:
+        conditions = {}
+        for number, sample in enumerate(samples, start=1):
             mark = mark_in(sample.metadata)
-            self.place[name] = (str(mark["question"]["id"]), temperature_in(mark))
-        for name, (question, t) in sorted(self.place.items(), key=lambda item: item[1][1]):
-            if t > 0:
-                self.sweep[question].append(name)
+            sample_id = number if sample.id is None else sample.id
+            conditions[sample_id] = (str(mark["question"]["id"]), temperature_in(mark))
+        self.conditions = dict(sorted(conditions.items(), key=lambda item: item[1][1]))
         return "robust_eval"
 
     async def schedule_sample(self, id: str | int, epoch: int) -> EarlyStop | None:  # noqa: A002
-        """Return the reason to skip an epoch of a sample; None to ask it."""
+        """Return the reason to skip an epoch of a sample; None to run it."""
         reason = self._reason(id, epoch)
         if reason is None:
             return None
-        self.stopped += 1
+        self.skipped += 1
         return EarlyStop(id=id, epoch=epoch, reason=reason)
 
     async def complete_sample(self, id: str | int, epoch: int, scores: dict[str, SampleScore]) -> None:  # noqa: A002
-        """Count a verdict; NaN: no reply came."""
-        for score in scores.values():
-            self.values[id].append(value_to_float()(score.score.value))
-            return
+        """Count the verdict of the first scorer; NaN without a reply."""
+        self.values[id] += [value_to_float()(score.score.value) for score in [*scores.values()][:1]]
 
     async def complete_task(self) -> dict[str, JsonValue]:
         """Return the number of skipped epochs."""
-        return {"skipped": self.stopped, "planned": self.epochs * len(self.place)}
+        return {"skipped": self.skipped, "planned": self.epochs * len(self.conditions)}
 
-    def _reason(self, name: str | int, epoch: int) -> str | None:
-        question, t = self.place[name]
+    def _reason(self, sample_id: str | int, epoch: int) -> str | None:
+        question, t = self.conditions[sample_id]
         if t == 0:
             return None if epoch == 1 else "one greedy answer is enough"
-        greedy = [value for each in self._greedy(question) for value in self.values[each]]
-        if greedy and not any(value >= 0.5 for value in greedy):
-            return "the greedy answer is wrong"
-        if not self.settle:
-            return None
-        for each in self.sweep[question]:
-            verdict = self._settled(each)
-            if each == name:
-                return None if verdict is None else f"settled: it {verdict}"
-            if verdict in ("breaks", "unknown"):
-                return f"it {verdict} at t = {self.place[each][1]:g}"
+        for each in [name for name, (question_id, _) in self.conditions.items() if question_id == question]:
+            level, values = self.conditions[each][1], self.values[each]
+            right, wrong = sum(value >= 0.5 for value in values), sum(value < 0.5 for value in values)  # NaN is neither
+            if level == 0:
+                if values and not right:
+                    return "the greedy answer is wrong"
+            elif self.settle:
+                verdict = settled(right, wrong, max(self.epochs - len(values), 0), self.threshold)
+                if each == sample_id:
+                    return None if verdict is None else f"settled: it {verdict}"
+                if verdict in ("breaks", "unknown"):
+                    return f"it {verdict} at t = {level:g}"
         return None
-
-    def _greedy(self, question: str) -> Sequence[str | int]:
-        return [name for name, (question_id, t) in self.place.items() if question_id == question and t == 0]
-
-    def _settled(self, name: str | int) -> str | None:
-        values = self.values[name]
-        right = sum(value >= 0.5 for value in values if not math.isnan(value))
-        wrong = sum(value < 0.5 for value in values if not math.isnan(value))
-        return settled(right, wrong, max(self.epochs - len(values), 0), self.threshold)
 
 
 def marked_samples(
     data: Data, limit: int | None, conditions: Sequence[tuple[int, float]], prompts: str, settles: float | None = None
 ) -> MemoryDataset:
-    """Return a sample for each condition and question; all of one condition, then those of the next.
+    """Return a sample for each condition and question, condition by condition.
 
-    ``conditions`` are pairs of the number of a wording (0: the question itself) and a temperature; with several
-    wordings, questions without a rewrite are left out. Samples of inspect_ai are unchanged. ``settles`` is the
-    threshold of early stopping, which the log records because it biases accuracies. UserError for data that cannot be
-    read, or without a usable question.
+    A condition is the number of a rewrite (0: the question itself) and a temperature; with several rewrites, questions
+    without one are left out. ``settles`` is the threshold of early stopping, which the log records because it biases
+    accuracies. UserError for data that cannot be read, or without a usable question.
     """
     name, questions = _loaded(data, limit)
     planned = sorted({t for _, t in conditions if t > 0})
@@ -247,7 +227,7 @@ def marked_samples(
                 Sample(
                     id=_name(question, rewrite, t, len(conditions)),
                     input=_input(question, rewrite, prompts, sample),
-                    target=_target(question) if sample is None else sample.target,
+                    target=right_answers(question) if sample is None else sample.target,
                     choices=list(question.choices) or None,
                     metadata={**((sample and sample.metadata) or {}), MARK: mark},
                 )
@@ -276,7 +256,7 @@ def _loaded(data: Data, limit: int | None) -> tuple[str, list[tuple[Question, Sa
 
 
 def _name(question: Question, rewrite: int, t: float, conditions: int) -> str:
-    """Return the id of a sample; the question's own where there is one condition, or the answer is greedy."""
+    """Return the id of a sample: that of the question if there is one condition, or the answer is greedy."""
     if conditions == 1 or (t == 0 and not rewrite):
         return question.id
     return f"{question.id} {f'rewrite {rewrite}' if rewrite else f't={temperature_name(t)}'}"
@@ -285,14 +265,4 @@ def _name(question: Question, rewrite: int, t: float, conditions: int) -> str:
 def _input(question: Question, rewrite: int, prompts: str, sample: Sample | None) -> str | list[ChatMessage]:
     if sample is not None:
         return question.rewrites[rewrite - 1] if rewrite else sample.input
-    messages: list[ChatMessage] = []
-    for message in prompt_for(question, rewrite, prompts).messages():
-        made: Any = _MESSAGES[message["role"]]
-        messages.append(made(content=message["content"]))
-    return messages
-
-
-def _target(question: Question) -> str | list[str]:
-    if question.choices:
-        return "" if question.correct is None else LETTERS[question.correct]
-    return list(question.answers)
+    return _MESSAGES.validate_python(prompt_for(question, rewrite, prompts).messages())

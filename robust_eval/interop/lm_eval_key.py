@@ -1,8 +1,8 @@
-"""Right answers of a document of lm-eval, as the sample and the task's configuration have them.
+"""Right answers of a document of lm-eval, from the sample and the task's configuration.
 
 lm-eval logs the target of each document, and not its meaning: an accepted answer, a list of them, a worked solution, a
-letter, or the index of a choice. The structure of the document tells these apart, and never the name of the task. Where
-it does not, the document has no key, and a reason.
+letter, or the index of a choice. The structure of the document distinguishes these, never the name of the task. If it
+cannot, the document has a reason in place of a key.
 """
 
 import re
@@ -16,25 +16,20 @@ from robust_eval.runtime.text import excerpt
 QUESTION = ("question", "query", "input", "problem", "goal", "prompt", "sentence", "ctx")
 """Columns that hold the text of a question."""
 CONTRADICTED = "the target names another choice than the log's own acc"
-"""Why no target of a task can be trusted."""
-_EXACT = {
-    "exact_match",
-    "acc",
-    "acc_norm",
-    "accuracy",
+"""Reason to trust no target of a task."""
+_EXACT = {"acc", "acc_norm", "accuracy", "contains", "correct"} | {
     "em",
+    "exact_match",
     "f1",
-    "mcc",
-    "contains",
     "match",
-    "correct",
     "math_verify",
+    "mcc",
 }
 """Metrics that compare a reply with the target."""
 _LABELS = ("label", "gold", "answer_idx", "answer_index")
-"""Columns in which a number is the index of a choice; in other columns it is that where the document lists choices."""
+"""Columns in which a number is the index of a choice."""
 _STEMS = {"", "option", "options", "choice", "op", "ending", "answer", "sol", "mc_answer"}
-"""Names of columns that hold a choice each, before its letter or number."""
+"""Stems of the names of columns with one choice each, such as ``option_a``."""
 _COLUMN = re.compile(r"(.*?)_?([A-M]|[a-m]|\d)")
 _PATH = re.compile(r"\{\{\s*([\w.]+)\s*\}\}")
 _PATHS = re.compile(r"\{\{\s*\[\s*([\w.]+(?:\s*,\s*[\w.]+)*)\s*\]\s*\}\}")
@@ -50,7 +45,7 @@ class Key(NamedTuple):
 
 
 def generated_key(record: Mapping[str, Any], config: Mapping[str, Any] | None, prompt: str) -> Key:
-    """Return the key of a document to which replies were generated; ``config`` is None where no results are logged."""
+    """Return the key of a document with generated replies; ``config`` is None without a results file."""
     doc: Mapping[str, Any] = record["doc"]
     if reason := _inexact(record):
         return Key(unknown=reason)
@@ -72,7 +67,12 @@ def generated_key(record: Mapping[str, Any], config: Mapping[str, Any] | None, p
         )
     labelled = (*_LABELS, "answer", "target") if listed else _LABELS
     if config is None and targets[0].isdecimal() and int(targets[0]) in [doc.get(name) for name in labelled]:
-        return _labelled(targets[0], listed)
+        if targets[0] in listed or int(targets[0]) >= len(listed):
+            return Key(
+                unknown="the target may be the index of a choice, which only the task's configuration shows: put the "
+                "file results_*.json of the run in the folder of the samples"
+            )
+        return _chosen(listed, int(targets[0]))
     shown_choices = listed if all(each in prompt for each in listed) else ()
     choices = shown_choices or dashed_options(text)
     if targets[0] in choices:
@@ -83,34 +83,34 @@ def generated_key(record: Mapping[str, Any], config: Mapping[str, Any] | None, p
 def chosen_key(record: Mapping[str, Any], continuations: Sequence[str], likeliest: int) -> Key:
     """Return the key of a document whose choices were continuations of one prompt.
 
-    The target is an index or a text. Where the log has ``acc``, the target must agree with it.
+    The target is an index or a text, and agrees with the log's ``acc``, if any.
     """
     if reason := _inexact(record):
         return Key(unknown=reason)
     targets = [each.strip() for each in texts(record.get("target"))]
     if len(targets) != 1:
-        return Key(unknown="the target names several choices, and one is right" if targets else "the target is empty")
+        return Key(
+            unknown="the target names several choices, but only one can be right" if targets else "the target is empty"
+        )
     index = int(targets[0]) if targets[0].isdecimal() else len(continuations)
     right = {index} if index < len(continuations) else set()
     if not right or targets[0] in record["doc"].values():  # else no column holds the target as a text
-        right |= {place for place, each in enumerate(continuations) if each == targets[0]}
+        right |= {number for number, each in enumerate(continuations) if each == targets[0]}
     if not right:
         return Key(unknown="the target is none of the choices")
     acc = record.get("acc")
     if isinstance(acc, bool | int | float):
-        right = {place for place in right if float(place == likeliest) == acc}
+        right = {number for number in right if float(number == likeliest) == acc}
         if not right:
             return Key(unknown=CONTRADICTED)
     if len(right) > 1:
         return Key(unknown="the target is the index of one choice and the text of another")
-    listed, _ = listed_choices(record["doc"])
-    letters = list(continuations) == list(LETTERS[: len(continuations)])
-    return _chosen(listed if letters and len(listed) == len(continuations) else continuations, right.pop())
+    return _chosen(_texts_of_letters(continuations, record["doc"]), right.pop())
 
 
 def final_answer(target: str) -> str:
     r"""Return the answer at the end of a worked solution, after ``####`` or in the last ``\boxed{}``; any other target
-    as it is.
+    unchanged.
 
     >>> final_answer("3 + 4 = 7\n#### 7"), final_answer(r"So $x = \boxed{7}$."), final_answer(" 7 ")
     ('7', '7', '7')
@@ -121,15 +121,15 @@ def final_answer(target: str) -> str:
     start = target.rfind(r"\boxed{") + len(r"\boxed{")
     if start >= len(r"\boxed{"):
         depth = 1
-        for place in range(start, len(target)):
-            depth += {"{": 1, "}": -1}.get(target[place], 0)
+        for end in range(start, len(target)):
+            depth += {"{": 1, "}": -1}.get(target[end], 0)
             if not depth:
-                return target[start:place].strip()
+                return target[start:end].strip()
     return target.strip()
 
 
 def listed_choices(doc: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the choices that a document lists in a column, and their labels if it names them; both may be empty."""
+    """Return the choices in a column of a document, and their labels; both may be empty."""
     for name in ("choices", "options", "endings"):
         column = doc.get(name)
         if isinstance(column, Mapping) and isinstance(column.get("text"), list):
@@ -143,26 +143,32 @@ def listed_choices(doc: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[str, 
 
 
 def configured_choices(doc_to_choice: Any, doc: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the choices that a task's ``doc_to_choice`` names: a list, a column, or a template of columns alone; empty
-    for any other template, and for code.
+    """Return the choices of a task's ``doc_to_choice``: a list, a column, or a template of columns alone; empty for any
+    other template, and for code.
     """
+
+    def column(path: str) -> Any:
+        value: Any = doc
+        for part in path.strip().split("."):
+            value = value.get(part) if isinstance(value, Mapping) else None
+        return value
+
     if isinstance(doc_to_choice, list | Mapping):
         return _texts(list(doc_to_choice.values() if isinstance(doc_to_choice, Mapping) else doc_to_choice))
-    text = str(doc_to_choice).strip()
-    if several := _PATHS.fullmatch(text):
-        return _texts([_column(doc, each.strip()) for each in several[1].split(",")])
-    one = _PATH.fullmatch(text)
-    column = _column(doc, one[1] if one else text)
-    return _texts(column) if isinstance(column, list) else ()
+    text = str(doc_to_choice)
+    if several := _PATHS.fullmatch(text.strip()):
+        return _texts([column(each) for each in several[1].split(",")])
+    one = _PATH.fullmatch(text.strip())
+    listed = column(one[1] if one else text)
+    return _texts(listed) if isinstance(listed, list) else ()
 
 
 def _inexact(record: Mapping[str, Any]) -> str:
-    """Return the reason if no metric compares a reply with the target; empty if one does, or none is logged."""
+    """Return the reason if no logged metric compares a reply with the target; empty if one does, or none is logged."""
     metrics = record.get("metrics")
     names = [str(each) for each in metrics] if isinstance(metrics, list) else []
-    if not names or _EXACT & set(names):
-        return ""
-    return f"its metric {excerpt(', '.join(names))} is not a comparison with the target"
+    is_exact = not names or _EXACT & set(names)
+    return "" if is_exact else f"its metric {excerpt(', '.join(names))} is not a comparison with the target"
 
 
 def _indexed(targets: Sequence[str], choices: tuple[str, ...], doc: Mapping[str, Any]) -> Key:
@@ -171,32 +177,26 @@ def _indexed(targets: Sequence[str], choices: tuple[str, ...], doc: Mapping[str,
         return Key(unknown="its doc_to_choice is code, which the log does not hold")
     if len(targets) > 1 or not targets[0].isdecimal() or int(targets[0]) >= len(choices):
         return Key(unknown="the target is the index of no choice")
+    return _chosen(_texts_of_letters(choices, doc), int(targets[0]))
+
+
+def _texts_of_letters(choices: Sequence[str], doc: Mapping[str, Any]) -> Sequence[str]:
+    """Return the choices in a column of the document if ``choices`` are their letters, else ``choices``."""
     listed, _ = listed_choices(doc)
-    letters = [letter_in(each) for each in choices] == list(LETTERS[: len(choices)])
-    return _chosen(listed if letters and len(listed) == len(choices) else choices, int(targets[0]))
+    are_letters = [letter_in(each) for each in choices] == list(LETTERS[: len(choices)])
+    return listed if are_letters and len(listed) == len(choices) else choices
 
 
 def _lettered(target: str, choices: tuple[str, ...], labels: Sequence[str]) -> Key:
-    """Return the key where the target is the label of a choice, by default a letter."""
-    letter = letter_in(target)
-    place = labels.index(target) if target in labels else ord(letter or "A") - ord("A")
+    """Return the key for a target that is the label of a choice, by default a letter."""
+    index = labels.index(target) if target in labels else ord(letter_in(target) or "A") - ord("A")
     if not choices:
         return Key(unknown="the target is a letter, and neither document nor prompt lists choices")
-    if place >= len(choices):
+    if index >= len(choices):
         return Key(unknown="the target is a letter, and the choices end before it")
-    if target in choices and choices[place] != target:
+    if target in choices and choices[index] != target:
         return Key(unknown="the target is the letter of one choice and the text of another")
-    return _chosen(choices, place)
-
-
-def _labelled(target: str, listed: tuple[str, ...]) -> Key:
-    """Return the key where the target is a number that a column of labels holds, and no configuration is logged."""
-    if target in listed or int(target) >= len(listed):
-        return Key(
-            unknown="the target may be the index of a choice, which the task's configuration would tell: put the file "
-            "results_*.json of the run in the folder of the samples"
-        )
-    return _chosen(listed, int(target))
+    return _chosen(choices, index)
 
 
 def _chosen(choices: Sequence[str], correct: int) -> Key:
@@ -206,7 +206,7 @@ def _chosen(choices: Sequence[str], correct: int) -> Key:
 
 
 def _columns(doc: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the choices of a document that has a column for each: A, B, C; option_a, option_b; ending0, ending1."""
+    """Return the choices of a document with a column for each: A, B, C; option_a, option_b; ending0, ending1."""
     groups: dict[str, dict[str, str]] = {}
     for name, value in doc.items():
         match = _COLUMN.fullmatch(name)
@@ -214,21 +214,13 @@ def _columns(doc: Mapping[str, Any]) -> tuple[str, ...]:
             groups.setdefault(match[1], {})[match[2].upper()] = value
     for choices in groups.values():
         for first in "A01":
-            signs = [chr(ord(first) + place) for place in range(len(choices))]
+            signs = [chr(ord(first) + number) for number in range(len(choices))]
             if len(choices) > 1 and all(sign in choices for sign in signs):
                 return tuple(choices[sign].strip() for sign in signs)
     return ()
 
 
-def _column(doc: Mapping[str, Any], path: str) -> Any:
-    """Return the value under a dotted path; None where there is none."""
-    value: Any = doc
-    for part in path.split("."):
-        value = value.get(part) if isinstance(value, Mapping) else None
-    return value
-
-
 def _texts(column: Sequence[Any]) -> tuple[str, ...]:
-    """Return the entries of a column as texts; none where one is no text or number."""
+    """Return the entries of a column as texts; empty unless all are texts or numbers."""
     plain = all(isinstance(each, str | int | float) for each in column)
     return tuple(str(each).strip() for each in column) if plain else ()

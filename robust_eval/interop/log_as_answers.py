@@ -27,10 +27,10 @@ _FILE = ("sampler.file", "sampler.recorded.file")
 
 
 def with_log(overrides: Sequence[str]) -> list[str]:
-    """Add the settings with which a log is scored, where the overrides name one, or a folder of logs.
+    """Add the settings that score a log, if the overrides name a log or a folder of logs.
 
-    Its answers and questions are written under ``mlruns/tables``. Model and questions are those of the log where the
-    overrides do not name others. UserError where it holds the answers of several models or tasks.
+    Its answers and questions are written under ``mlruns/tables``; the overrides may name another model and other
+    questions. UserError for answers of several models or tasks.
     """
     settings_by_key = dict(line.partition("=")[::2] for line in overrides)
     log_path = next((settings_by_key[key].strip("'\"") for key in _FILE if key in settings_by_key), None)
@@ -55,24 +55,23 @@ def with_log(overrides: Sequence[str]) -> list[str]:
     return [*overrides, *(as_override(key, settings[key]) for key in added)]
 
 
-def logs(place: Path) -> list[Path]:
-    """Return the logs at a path: itself, or the files of a folder."""
-    if place.is_dir():
-        return sorted(file for file in place.iterdir() if file.is_file() and harness_of(file) is not None)
-    return [place] if place.exists() and harness_of(place) is not None else []
+def logs(path: Path) -> list[Path]:
+    """Return the logs at a path: of a folder, its files that are logs."""
+    files = sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
+    return [file for file in files if file.exists() and harness_of(file) is not None]
 
 
 def scored_by(collected: Collected, mlruns: Path) -> dict[str, str]:
     """Write the tables of questions and answers under ``mlruns/tables``; return the settings that score them.
 
-    Raises UserError if all answers are greedy: there is one a question.
+    UserError if all answers are greedy: metrics need several answers to a question.
     """
     answers = collected.answers
     if temperatures_of(answers) == [0.0]:
         raise UserError(
             printable(
-                f"all answers of {collected.model} to {collected.task} are at temperature 0, and only repeated answers "
-                f"above it are scored{_own_scores(collected)}: ask again, in lm-eval with --gen_kwargs "
+                f"all answers of {collected.model} to {collected.task} are at temperature 0, but metrics score "
+                f"repeated answers above it{_own_scores(collected)}: sample again, in lm-eval with --gen_kwargs "
                 "do_sample=True,temperature=0.7 and repeats: 5 in the task, in inspect_ai with --temperature 0.7 "
                 "--epochs 5"
             )
@@ -97,31 +96,31 @@ def scored_by(collected: Collected, mlruns: Path) -> dict[str, str]:
 
 
 def ungraded_sentences(collected: Collected) -> list[str]:
-    """Return a sentence for each reason why answers are left ungraded, with their number."""
+    """Return a sentence for each reason why answers are ungraded, with their number."""
     numbers = Counter(collected.answers["question_id"].to_pylist())
-    sentences = []
-    for reason, ids in collected.ungraded.items():
-        answers = f"{sum(numbers[each] for each in ids):,} of {collected.answers.num_rows:,} answers"
-        questions = f"{len(ids):,} of {len(collected.questions):,} questions, such as {ids[0]!r},"
-        sentences.append(printable(f"{answers}, to {questions} are left ungraded: {reason}"))
-    return sentences
+    return [
+        printable(
+            f"{sum(numbers[each] for each in ids):,} of {collected.answers.num_rows:,} answers (to {len(ids):,} of "
+            f"{len(collected.questions):,} questions, such as {ids[0]!r}) are ungraded: {reason}"
+        )
+        for reason, ids in collected.ungraded.items()
+    ]
 
 
 def no_key(collected: Collected, log_name: str) -> UserError:
-    """Return the error for a log that no metric can score by itself, because it has no right answers."""
+    """Return the error for a log without right answers, which no metric can score."""
     reasons = list(collected.ungraded)
     more = f"; {len(reasons) - 1:,} more reasons" if len(reasons) > 1 else ""
     return UserError(
         printable(
-            f"{log_name} does not say which answers to {collected.task} are right: {reasons[0]}{more}"
-            f"{_own_scores(collected)}: name the questions with their answers, dataset=FILE, whose ids are those of "
-            f"the log (such as {collected.questions[0].id!r})"
+            f"{log_name} has no right answers to {collected.task}: {reasons[0]}{more}{_own_scores(collected)}: set "
+            f"dataset=FILE, questions and answers under the ids of the log (such as {collected.questions[0].id!r})"
         )
     )
 
 
 def _own_scores(collected: Collected) -> str:
-    """Return the means of the log's own scores in brackets; empty where it has none."""
+    """Return the means of the log's own scores in brackets; empty if it has none."""
     means = {name: pc.mean(collected.answers[f"{SCORE}{name}"]).as_py() for name in collected.scorers}
     scores = ", ".join(f"{name} {mean:.3f}" for name, mean in means.items() if mean is not None)
     return f" (the log's own scores are {scores} on average)" if scores else ""
@@ -138,34 +137,32 @@ def lacking_by_metric(collected: Collected, settings: Mapping[str, Any]) -> dict
             if config.recorded is not None:
                 refuse_early_stopping(config.recorded, config.metric)
         except UserError as problem:
-            if f"metric={name}" not in str(problem):  # the answers cannot be scored by any
+            if f"metric={name}" not in str(problem):  # no metric can score the answers
                 raise
             reasons[name] = str(problem).replace(settings["sampler.recorded.file"], f"the log of {collected.model}")
     return reasons
 
 
 def differences(collected: Collected) -> list[str]:
-    """Compare the request of the first answer with ours, and count the answers that were cut off."""
+    """Compare the request of the first answer with that of robust_eval, and count the truncated answers."""
     request, question = collected.request, collected.questions[0]
     prompt = prompt_for(question)
-    own_messages = prompt.messages() if request.chat else [{"role": "user", "content": prompt.text()}]
+    default_messages = prompt.messages() if request.chat else [{"role": "user", "content": prompt.text()}]
     sentences = []
-    if request.messages and [{"role": role, "content": text} for role, text in request.messages] != own_messages:
-        theirs = " ⏎ ".join(f"{role}: {text}" if request.chat else text for role, text in request.messages)
-        excerpt = theirs if len(theirs) <= 160 else f"…{theirs[-160:]}"
-        sentences.append(printable(f"their prompt is not ours, it is {excerpt!r} ({question.id})"))
-    lines = not request.chat and request.reader != "reply"
-    ends = "the first line ends" if lines else "no string ends"
-    if request.stop and not (lines and request.stop == ("\n",)):
-        sentences.append(printable(f"a reply ended at {list(request.stop)!r}, where with us {ends} one"))
+    if request.messages and [{"role": role, "content": text} for role, text in request.messages] != default_messages:
+        logged = " ⏎ ".join(f"{role}: {text}" if request.chat else text for role, text in request.messages)
+        excerpt = logged if len(logged) <= 160 else f"…{logged[-160:]}"
+        sentences.append(printable(f"the prompt differs from that of robust_eval: {excerpt!r} ({question.id})"))
+    first_line = not request.chat and request.reader != "reply"
+    if request.stop and not (first_line and request.stop == ("\n",)):
+        default = "the end of the first line" if first_line else "no string"
+        sentences.append(printable(f"replies stop at {list(request.stop)!r}, in robust_eval at {default}"))
     answers = collected.answers
     if "finish_reason" in answers.column_names:
         cut = pc.sum(pc.equal(answers["finish_reason"], "length")).as_py() or 0
         if cut:
             limit = f"{request.max_tokens} tokens" if request.max_tokens else "a limit"
-            sentences.append(f"{cut:,} of {answers.num_rows:,} replies were cut off at {limit}")
+            sentences.append(f"{cut:,} of {answers.num_rows:,} replies were truncated at {limit}")
     elif request.max_tokens:
-        sentences.append(
-            f"replies had at most {request.max_tokens} tokens, and the log does not say which were cut off"
-        )
+        sentences.append(f"the maximum length is {request.max_tokens} tokens; the log marks no truncated reply")
     return sentences

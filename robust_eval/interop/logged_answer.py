@@ -1,11 +1,10 @@
-"""One answer of another harness's log, its request, and the choices that a text lists."""
+"""Answers in logs of other harnesses, their requests, and choices listed in a text."""
 
 import ast
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 from robust_eval.answer import DEFAULT_TEMPERATURE, SamplingMetadata
@@ -15,10 +14,9 @@ from robust_eval.runtime.text import excerpt
 
 
 class RequestSettings(NamedTuple):
-    """Settings of a request of a harness: messages (role, text), stop strings, and the maximum number of tokens.
+    """Settings of a harness's request: messages (role, text), stop strings, and the maximum number of tokens if logged.
 
-    ``max_tokens`` is None where the log does not say. ``chat``: as a conversation, and not as a text to continue.
-    ``reader`` is the setting that reads the replies.
+    ``chat`` is True for a conversation, False for a text to continue. ``reader`` is the reader of the replies.
     """
 
     messages: tuple[tuple[str, str], ...] = ()
@@ -34,7 +32,7 @@ TOO_MANY = f"a question has 2 to {len(LETTERS)} choices, not {{}}"
 
 @dataclass(frozen=True)
 class LoggedAnswer:
-    """One answer of a log. ``columns`` are further columns of the answer table; ``scores`` are those of the harness's
+    """Answer in a log. ``columns`` are further columns of the answer table; ``scores`` are those of the harness's
     scorers, 1 for right and 0 for wrong.
     """
 
@@ -44,26 +42,26 @@ class LoggedAnswer:
     temperature: float
     text: str | None
     where: str
-    """For a person: file and sample."""
+    """File and sample, for messages."""
     rewrite: int = 0
     request: RequestSettings = field(default_factory=RequestSettings)
     columns: Mapping[str, Any] = field(default_factory=dict)
     scores: Mapping[str, float] = field(default_factory=dict)
     metadata: SamplingMetadata | None = None
-    """Sampling metadata of our run; None for a log of no run."""
+    """Sampling metadata, if a run of robust_eval wrote the log."""
     ungraded: str = ""
-    """Reason why the log has no right answer to the question, where it has none."""
+    """Reason why the question has no key; empty if it has one."""
     error: str = ""
-    """Error that the log has in place of a reply."""
+    """Error in place of a reply."""
 
 
 def of_kind(record: Any, name: str, kind: type | tuple[type, ...], where: str, default: Any = None) -> Any:
-    """Return a field of a JSON object, or its ``default`` if it is absent or null.
+    """Return a field of a JSON object, or the ``default`` if it is absent or null.
 
     UserError that begins with ``where`` if it is of another kind, or absent without a default.
     """
     if not isinstance(record, Mapping):
-        raise UserError(f"{where}: wanted an object with {name!r}, not {excerpt(record)}")
+        raise UserError(f"{where}: expected an object with {name!r}, got {excerpt(record)}")
     value = record.get(name)
     if value is None:
         if default is None:
@@ -81,20 +79,20 @@ _TYPES = {str: "a text", dict: "an object", list: "a list", int: "a whole number
 
 
 def temperature_of(value: Any, where: str) -> float:
-    """Return a temperature of a log; the model's own for None. UserError if it is no number of 0 or more."""
+    """Return a temperature of a log; the model's own for None. UserError unless it is a number of 0 or more."""
     if value is None:
         return DEFAULT_TEMPERATURE
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-        raise UserError(f"{where}: the temperature must be a number of 0 or more, not {excerpt(value)}")
+        raise UserError(f"{where}: 'temperature' must be a number of 0 or more, not {excerpt(value)}")
     return float(value)
 
 
 def question_of(
     question_id: str, text: str, targets: Sequence[str], choices: Sequence[str], where: str, **more_fields: Any
 ) -> Question:
-    """Return the question of a log; of one with choices the target is a letter, an index from 0 or the text of one.
+    """Return a question of a log. With choices, the target is a letter, an index from 0, or the text of a choice.
 
-    UserError for a target that is none of the choices.
+    UserError for a question without an id or text, and for a target that is none of the choices.
     """
     if not question_id or not text.strip():
         raise UserError(f"{where}: the question has no {'text' if question_id else 'id'}")
@@ -105,7 +103,7 @@ def question_of(
         raise UserError(f"{where}: {TOO_MANY.format(len(choices))}")
     right = {_chosen(target.strip(), choices) for target in accepted}
     if None in right or len(right) > 1:
-        problem = "names several choices, and one is right" if None not in right else "is none of the choices"
+        problem = "is none of the choices" if None in right else "names several choices, but only one can be right"
         raise UserError(f"{where}: the target {excerpt(list(accepted))} {problem}")
     return Question(question_id, text, choices=tuple(choices), correct=next(iter(right), None), **more_fields)
 
@@ -120,7 +118,7 @@ def _chosen(target: str, choices: Sequence[str]) -> int | None:
 
 
 def texts(value: Any) -> list[str]:
-    """Return the texts in a target: a text, a number, a list of them, or a list written as text by Python."""
+    """Return the texts of a target: a text, a number, a list of them, or the representation of a list in Python."""
     if isinstance(value, str) and value[:1] == "[" and value[-1:] == "]" and len(value) < 100_000:
         try:
             read = ast.literal_eval(value)
@@ -133,80 +131,75 @@ def texts(value: Any) -> list[str]:
 
 
 def content_text(content: Any) -> str:
-    """Return the text of a message: its content, or the text parts of it."""
+    """Return the text of a message: its content, or the text parts of its content."""
     parts = content if isinstance(content, list) else [content]
     return "".join(str(part.get("text") or "") if isinstance(part, dict) else str(part or "") for part in parts)
 
 
 def logprobs_columns(tokens: Iterable[tuple[float, Sequence[float]]]) -> dict[str, Any]:
-    """Return the columns of log-probabilities: of each token, and the largest at its place, descending."""
+    """Return the columns of log-probabilities: of each token, and the largest at its position, descending."""
     pairs = [(logprob, sorted(top, reverse=True)) for logprob, top in tokens]
     if not pairs:
         return {}
     columns: dict[str, Any] = {"token_logprobs": [logprob for logprob, _ in pairs]}
-    if any(top for _, top in pairs):
-        columns["top_logprobs"] = [top for _, top in pairs]
-    return columns
+    return columns | ({"top_logprobs": [top for _, top in pairs]} if any(top for _, top in pairs) else {})
 
 
 def openai_logprobs(choice: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return the columns of log-probabilities of a chat completion's choice as OpenAI writes it."""
-    whole = of_kind(choice, "logprobs", dict, where, {})
-    tokens = []
-    for each in of_kind(whole, "content", list, where, []):
-        top = of_kind(each, "top_logprobs", list, where, [])
-        logprob = float(of_kind(each, "logprob", (int, float), where))
-        tokens.append((logprob, [float(of_kind(one, "logprob", (int, float), where)) for one in top]))
-    return logprobs_columns(tokens)
+    """Return the columns of log-probabilities of a choice of OpenAI's chat completions."""
+
+    def logprob(token: Any) -> float:
+        return float(of_kind(token, "logprob", (int, float), where))
+
+    return logprobs_columns(
+        (logprob(token), [logprob(one) for one in of_kind(token, "top_logprobs", list, where, [])])
+        for token in of_kind(of_kind(choice, "logprobs", dict, where, {}), "content", list, where, [])
+    )
 
 
-_MARKS = (
+_MARKERS = (
     re.compile(r"(?:(?<=\s)|^)\(([A-Z])\)[ \t]*", re.MULTILINE),
     re.compile(r"(?:(?<=\s)|^)([A-Z])\)[ \t]+", re.MULTILINE),
     re.compile(r"^[ \t]*([A-Z])[.:][ \t]+", re.MULTILINE),
 )
-"""Marks of a choice: ``(A)`` and ``A)`` anywhere, ``A.`` and ``A:`` where a line begins."""
+"""Markers of a choice: ``(A)`` and ``A)`` anywhere, ``A.`` and ``A:`` at the beginning of a line."""
 _DASHES = re.compile(
     r"^[ \t]*(?:answer )?(?:options|choices):[ \t]*\n((?:[ \t]*[-*•][ \t]+\S[^\n]*(?:\n|\Z)){2,})", re.I | re.MULTILINE
 )
 _DASH = re.compile(r"^[ \t]*[-*•][ \t]+([^\n]*\S)", re.MULTILINE)
 _LETTER = re.compile(r"[(\[]?([A-Z])[)\]]?[.:]?")
-LONGEST = 100_000
-"""Characters of a text in which choices are looked for, from its end."""
+_SEARCHED = 100_000
+"""Number of characters, from the end of a text, in which choices are searched."""
 
 
 def lettered_options(text: str) -> tuple[str, ...]:
-    """Return the last list of choices that are marked with letters from A; empty where there is none."""
-    for mark in _MARKS:
+    """Return the last list of choices with letters from A; empty if there is none, or one of the choices is blank."""
+    for marker in _MARKERS:
         run: list[re.Match[str]] = []
         last: list[re.Match[str]] = []
-        for match in mark.finditer(text[-LONGEST:]):
+        for match in marker.finditer(text[-_SEARCHED:]):
             if match[1] == chr(ord("A") + len(run)):
                 run.append(match)
             elif match[1] == "A":
                 run = [match]
             last = list(run) if len(run) > 1 else last
         if last:
-            return _between(last)
+            ends = [each.start() for each in last[1:]] + [None]
+            texts = [each.string[each.end() : end] for each, end in zip(last, ends, strict=True)]
+            texts[-1] = texts[-1].partition("\n")[0]
+            options = tuple(" ".join(each.split()) for each in texts)
+            return options if all(options) else ()
     return ()
 
 
-def _between(marks: list[re.Match[str]]) -> tuple[str, ...]:
-    """Return the texts after each of the marks, the last one up to the end of its line; empty where one is blank."""
-    text = marks[0].string
-    inner = [text[one.end() : following.start()] for one, following in pairwise(marks)]
-    options = [" ".join(each.split()) for each in (*inner, text[marks[-1].end() :].partition("\n")[0])]
-    return tuple(options) if all(options) else ()
-
-
 def dashed_options(text: str) -> tuple[str, ...]:
-    """Return the last list of choices under a line such as ``Options:`` with a dash each; empty where there is none."""
-    lists = _DASHES.findall(text[-LONGEST:])
+    """Return the last list of choices with a dash each, under a line such as ``Options:``; empty if there is none."""
+    lists = _DASHES.findall(text[-_SEARCHED:])
     return tuple(each.strip() for each in _DASH.findall(lists[-1])) if lists else ()
 
 
 def letter_in(target: str) -> str | None:
-    """Return the letter that a target is, in brackets or not; None where it is no single letter.
+    """Return the single letter of a target, with or without brackets; None for any other target.
 
     >>> letter_in("(B)"), letter_in("B."), letter_in("Bern")
     ('B', 'B', None)

@@ -1,14 +1,14 @@
-"""Our metrics as scorers of ``mlflow.genai.evaluate``: a row is a question, its outputs are the replies to it.
+"""Metrics as scorers for ``mlflow.genai.evaluate``: a row is a question, its outputs are the replies to it.
 
 mlflow.genai.evaluate(data, predict_fn=ask_twenty_times, scorers=[accuracy, answer_entropy])
 
 Outputs are a reply, a list of replies at one temperature, or lists by temperature: ``{0.2: [...], 1.0: [...]}``. The
-accepted answers are ``expectations["answers"]``, a text or a list. Each scorer has the mean of the questions, and as
-``low`` and ``high`` the ends of its 95 % interval.
+accepted answers are ``expectations["answers"]``, a text or a list. Each scorer has the mean over questions, and the
+bounds ``low`` and ``high`` of its 95 % interval.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,25 +31,24 @@ from robust_eval.stats.interval import SHARE, mean_bounds
 _ID = "question"
 
 
-def _mean_and_ends(limits: tuple[float, float]) -> list[Any]:
-    """Return the aggregations of values within limits: their mean, and ``low`` and ``high``, as MLflow names them."""
-    return ["mean", *(_end(place, name, limits) for place, name in enumerate(("low", "high")))]
+def _mean_and_bounds(limits: tuple[float, float]) -> list[Any]:
+    """Return MLflow's aggregations of values within limits: the mean, and the bounds of its interval."""
+
+    def low(values: list[float]) -> float:
+        return mean_bounds(np.array(values), limits)[0]
+
+    def high(values: list[float]) -> float:
+        return mean_bounds(np.array(values), limits)[1]
+
+    return ["mean", low, high]
 
 
-def _end(place: int, name: str, limits: tuple[float, float]) -> Callable[[list[float]], float]:
-    def end(values: list[float]) -> float:
-        return mean_bounds(np.array(values), limits)[place]
-
-    end.__name__ = name
-    return end
-
-
-_MEAN, _SHARE = _mean_and_ends((0.0, math.inf)), _mean_and_ends(SHARE)
+_MEAN, _SHARE = _mean_and_bounds((0.0, math.inf)), _mean_and_bounds(SHARE)
 
 
 @scorer(aggregations=_SHARE)
 def accuracy(inputs: Any, outputs: Any, expectations: Any) -> Feedback:
-    """Share of the replies that are right, as ``grader=matching`` grades them."""
+    """Share of right replies, graded by ``grader=matching``."""
     _, graded = _graded(inputs, outputs, expectations)
     counts = grid([_ID], graded)
     return Feedback(value=float(counts.correct.sum() / counts.replies.sum()), rationale=_label_counts(graded))
@@ -57,7 +56,7 @@ def accuracy(inputs: Any, outputs: Any, expectations: Any) -> Feedback:
 
 @scorer(aggregations=_MEAN)
 def answer_entropy(inputs: Any, outputs: Any, expectations: Any) -> Feedback:
-    """Entropy (nats) of the answers to a question, the mean of its temperatures; none where no reply answers."""
+    """Entropy (nats) of the answers to a question, averaged over temperatures; undefined without an answer."""
     question, graded = _graded(inputs, outputs, expectations)
     scored = AnswerCertainty().score([question], Measured(graded.slice(0, 0), graded), seed=0)
     entropies = np.array(scored.tables["certainty"]["entropy"].to_pylist(), dtype=float)
@@ -67,16 +66,16 @@ def answer_entropy(inputs: Any, outputs: Any, expectations: Any) -> Feedback:
 
 @scorer(aggregations=_MEAN)
 def breaking_temperature(inputs: Any, outputs: Any, expectations: Any) -> Feedback:
-    """Lowest temperature at which less than half of the replies are right; none for a fact that holds at all."""
-    at, graded = _breaking(inputs, outputs, expectations)
-    return Feedback(value=None if math.isinf(at) else at, rationale=_label_counts(graded))
+    """Lowest temperature at which less than half of the replies are right; undefined for a fact that never breaks."""
+    t_b, graded = _breaking(inputs, outputs, expectations)
+    return Feedback(value=None if math.isinf(t_b) else t_b, rationale=_label_counts(graded))
 
 
 @scorer(aggregations=_SHARE)
 def firmness(inputs: Any, outputs: Any, expectations: Any) -> Feedback:
     """True if at least half of the replies are right at every temperature."""
-    at, graded = _breaking(inputs, outputs, expectations)
-    return Feedback(value=math.isinf(at), rationale=_label_counts(graded))
+    t_b, graded = _breaking(inputs, outputs, expectations)
+    return Feedback(value=math.isinf(t_b), rationale=_label_counts(graded))
 
 
 def _breaking(inputs: Any, outputs: Any, expectations: Any) -> tuple[float, pa.Table]:
@@ -88,7 +87,7 @@ def _breaking(inputs: Any, outputs: Any, expectations: Any) -> tuple[float, pa.T
 
 
 def _graded(inputs: Any, outputs: Any, expectations: Any) -> tuple[Question, pa.Table]:
-    """Return the question and its replies, graded; UserError where outputs or expectations are none."""
+    """Return the question and its graded replies; UserError for invalid outputs or expectations."""
     question_text = inputs.get("question", inputs) if isinstance(inputs, Mapping) else inputs
     question = Question(
         id=_ID, text=str(question_text), answers=_texts((expectations or {}).get("answers"), "expectations")
@@ -105,24 +104,22 @@ def _graded(inputs: Any, outputs: Any, expectations: Any) -> tuple[Question, pa.
 
 
 def _texts(value: Any, where: str) -> tuple[str, ...]:
-    """Return one text or several; UserError where there is none, or something else."""
+    """Return a text, or a list of texts, as a tuple; UserError for an empty list and any other value."""
     texts = (value,) if isinstance(value, str) else value
     if not isinstance(texts, Sequence) or not texts or not all(isinstance(text, str) for text in texts):
-        expected = (
-            'the accepted answers, {"answers": [...]}' if where == "expectations" else "replies: a text or a list"
-        )
-        raise UserError(f"{where} must hold {expected} of texts, not {value!r:.80}")
+        expected = 'the accepted answers, {"answers": [...]},' if where == "expectations" else "replies,"
+        raise UserError(f"{where} must hold {expected} a text or a list of texts, not {value!r:.80}")
     return tuple(texts)
 
 
 def _number(temperature: Any) -> float:
-    """Return a temperature that may be a text, as JSON has it for a key."""
+    """Return a temperature, which may be a text, such as a key in JSON."""
     try:
         number = float(temperature)
-    except (TypeError, ValueError) as problem:
-        raise UserError(f"outputs must be by temperature, a number, not {temperature!r:.40}") from problem
+    except (TypeError, ValueError):
+        number = -1
     if number < 0 or math.isinf(number):
-        raise UserError(f"outputs must be by temperature, 0 or more, not {number:g}")
+        raise UserError(f"keys of outputs must be temperatures of 0 or more, not {temperature!r:.40}")
     return number
 
 

@@ -1,6 +1,6 @@
 """OpenAI's batches: the file of requests and the file of outputs, joined by ``custom_id``.
 
-Requests with the same prompt are trials of one question, which has no key: the batch does not know what is right.
+Requests with the same prompt are trials of one question, which has no key.
 """
 
 import itertools
@@ -29,7 +29,7 @@ def read_batch(requests: Sequence[Path], outputs: Sequence[Path]) -> Iterator[Lo
     """Yield the answers to all requests in their order. UserError names the request that is broken or unknown."""
     requests_by_id = {key: (where, body) for file in requests for where, key, body in _records(file, "body")}
     if not requests:
-        raise UserError(f"{outputs[0]} holds outputs of a batch: name the file of its requests as well")
+        raise UserError(f"{outputs[0]} holds the outputs of a batch: name its file of requests, too")
     prompts: dict[Any, list[str]] = {}
     for key, (where, body) in requests_by_id.items():
         prompts.setdefault(_messages(body, where), []).append(key)
@@ -56,7 +56,7 @@ def _records(file: Path, part: str | None) -> Iterator[tuple[str, str, Any]]:
         key = of_kind(record, "custom_id", str, line)
         where = f"{line}, request {key}"
         if key in keys:
-            raise UserError(f"{where}: the custom_id stands twice")
+            raise UserError(f"{where}: the custom_id occurs twice")
         keys.add(key)
         yield where, key, record if part is None else of_kind(record, part, dict, where)
 
@@ -71,20 +71,18 @@ def _messages(body: Any, where: str) -> tuple[tuple[str, str], ...]:
 
 
 def shared_name(ids: Sequence[str]) -> str:
-    """Return the common start of the ids of trials, up to the sign that parts their numbers.
+    """Return the common prefix of the ids of trials, up to the separator before their numbers.
 
     >>> shared_name(["capital-10", "capital-11"]), shared_name(["a"])
     ('capital', 'a')
     """
-    if len(ids) == 1:
-        return ids[0]
     columns = itertools.takewhile(lambda signs: len(set(signs)) == 1, zip(*ids, strict=False))
-    start = re.match(r"(.*?)[\s\-_.:/#]+[^\s\-_.:/#]*$", "".join(signs[0] for signs in columns))
-    return start[1] if start and start[1] else ids[0]
+    prefix = re.match(r"(.+?)[\s\-_.:/#]+[^\s\-_.:/#]*$", "".join(signs[0] for signs in columns))
+    return prefix[1] if prefix and len(ids) > 1 else ids[0]
 
 
 def _logged(body: Any, names: Mapping[Any, str], task: str, where: str) -> Callable[..., LoggedAnswer]:
-    """Return a function that makes an answer to a request of its text and columns."""
+    """Return the constructor of answers to a request, which takes text and columns."""
     messages = _messages(body, where)
     limit = next((body[n] for n in ("max_completion_tokens", "max_tokens") if type(body.get(n)) is int), None)
     return partial(
@@ -103,8 +101,8 @@ def _answers(logged: Callable[..., LoggedAnswer], output: Any, where: str) -> It
     reply = of_kind(response, "body", dict, where, {})
     error = output.get("error") or reply.get("error")
     if error or not reply:
-        filtered = "content_filter" in str(error) or "content_policy" in str(error)
-        yield logged(text=None, columns={"outcome": "filtered_prompt" if filtered else "error"})
+        is_filtered = re.search("content_(filter|policy)", str(error))
+        yield logged(text=None, columns={"outcome": "filtered_prompt" if is_filtered else "error"})
         return
     usage = of_kind(reply, "usage", dict, where, {})
     for number, choice in enumerate(of_kind(reply, "choices", list, where)):
@@ -113,13 +111,10 @@ def _answers(logged: Callable[..., LoggedAnswer], output: Any, where: str) -> It
         if not isinstance(text, str | None):
             raise UserError(f"{where}: 'content' must be a text, not {type(text).__name__}")
         end = end_of(choice.get("finish_reason"))
-        outcome = {FILTER: "filtered_reply", ERROR: "error"}.get(end or "")
-        outcome = outcome or ("refused" if refusal and not text else None)
-        columns: dict[str, Any] = {"outcome": outcome, "finish_reason": end}
+        outcome = {FILTER: "filtered_reply", ERROR: "error"}.get(end or "", "refused" if refusal and not text else None)
+        columns: dict[str, Any] = {"outcome": outcome, "finish_reason": end} | openai_logprobs(choice, where)
         if isinstance(message.get("reasoning_content"), str):
             columns["reasoning"] = message["reasoning_content"]
-        if not number:  # of all choices together
+        if not number:  # usage is of all choices together
             columns |= {name: usage[name] for name in ("prompt_tokens", "completion_tokens") if name in usage}
-        columns |= openai_logprobs(choice, where)
-        reply_text = text or (refusal if isinstance(refusal, str) else text)
-        yield logged(text=reply_text, columns=columns)
+        yield logged(text=text or (refusal if isinstance(refusal, str) else text), columns=columns)

@@ -1,4 +1,4 @@
-"""Mark of an answer in a log that we wrote: the fields for which the harness's format has no place.
+"""Mark of an answer in a log of robust_eval: the fields for which the harness's format has no place.
 
 The mark is an object under the name ``robust_eval``: in the metadata of a sample of inspect_ai, in the document of
 lm-eval, in the metadata of an instance of Every Eval Ever.
@@ -23,11 +23,15 @@ from robust_eval.question import Question
 from robust_eval.reader.base import NOT_ENDED
 
 MARK = "robust_eval"
-"""The name under which it stands."""
+"""Name of the mark."""
 _TEXTS = ("text", "context", "category", "group", "type")
 _LISTS = ("answers", "choices", "rewrites", "incorrect")
-_ELSEWHERE = ("question_id", "rewrite", "temperature", "trial", "text", *GRADED_COLUMNS)
-_COLUMNS = tuple(name for name in SCHEMA.names if name not in _ELSEWHERE)
+_COLUMNS = tuple(
+    name
+    for name in SCHEMA.names
+    if name not in ("question_id", "rewrite", "temperature", "trial", "text", *GRADED_COLUMNS)
+)
+"""Columns of an answer that a mark may have."""
 
 
 def mark_of(
@@ -39,7 +43,7 @@ def mark_of(
 ) -> dict[str, Any]:
     """Return the mark of answers to a question under one condition.
 
-    ``temperature`` is None where the log says it elsewhere, ``sampler`` where one alone asked.
+    ``temperature`` is None if the log has it elsewhere, ``sampler`` if there is only one.
     """
     fields = {
         name: list(value) if isinstance(value, tuple) else value
@@ -58,60 +62,53 @@ def mark_of(
     return mark
 
 
-def columns_of(row: Mapping[str, Any], *held: str) -> dict[str, Any]:
-    """Return the columns of an answer without its text and those for which the format has a place (``held``).
+def columns_of(row: Mapping[str, Any], *excluded: str) -> dict[str, Any]:
+    """Return the columns of an answer without its text and those for which the format has a place (``excluded``).
 
-    A reply that ended in its reasoning gets its outcome from before extraction, which then repeats it.
+    A reply that ended in its reasoning gets its outcome from before extraction, which extraction sets again.
     """
-    columns = {name: row[name] for name in _COLUMNS if name not in held and row[name] is not None}
+    columns = {name: row[name] for name in _COLUMNS if name not in excluded and row[name] is not None}
     return columns | ({"outcome": "empty"} if row["reason"] == NOT_ENDED and not row["text"] else {})
 
 
 def marked(answer: LoggedAnswer, mark: Any) -> LoggedAnswer:
-    """Return an answer with the fields of its mark, if it has one; UserError names one whose mark is damaged."""
+    """Return an answer with the fields of its mark, if any; UserError names an answer whose mark is damaged."""
     if mark is None:
         return answer
     where = f"{answer.where}, {MARK}"
-    answer_columns = of_kind(mark, "answer", dict, where, {})
-    if not answer_columns.keys() <= set(_COLUMNS):
+    columns = of_kind(mark, "answer", dict, where, {})
+    if not columns.keys() <= set(_COLUMNS):
         raise UserError(f"{where}: 'answer' must hold columns of an answer")
-    whole = dict(answer.columns) | dict(answer_columns)
-    if SAMPLER in mark:
-        whole[SAMPLER] = of_kind(mark, SAMPLER, str, where)
-    metadata = _how_asked(of_kind(mark, "asked", dict, where), where) if "asked" in mark else None
-    request_settings = answer.request if metadata is None else RequestSettings(chat=not metadata.first_lines)
+    sampler = {SAMPLER: of_kind(mark, SAMPLER, str, where)} if SAMPLER in mark else {}
+    metadata = _sampling_metadata(of_kind(mark, "asked", dict, where), where) if "asked" in mark else None
+    t = mark.get("temperature", answer.temperature)
+    is_default = t == temperature_name(DEFAULT_TEMPERATURE) or t != t
     return replace(
         answer,
         question=marked_question(of_kind(mark, "question", dict, where), where),
         rewrite=of_kind(mark, "rewrite", int, where, answer.rewrite),
-        temperature=_temperature(mark, answer.temperature, where),
-        columns=whole,
-        request=request_settings,
+        temperature=DEFAULT_TEMPERATURE if is_default else temperature_of(t, where),
+        columns={**answer.columns, **columns, **sampler},
+        request=answer.request if metadata is None else RequestSettings(chat=not metadata.first_lines),
         metadata=metadata,
         ungraded="",
     )
 
 
 def marked_question(fields: Mapping[str, Any], where: str) -> Question:
-    """Return the question of a mark; UserError where it is damaged."""
+    """Return the question of a mark; UserError if it is damaged."""
     lists = {name: of_kind(fields, name, list, where, []) for name in _LISTS}
     if not all(isinstance(each, str) for texts in lists.values() for each in texts):
         raise UserError(f"{where}: {', '.join(_LISTS)} must be lists of texts")
-    places = {name: of_kind(fields, name, int, where) for name in ("correct", "level") if fields.get(name) is not None}
-    if not 0 <= places.get("correct", 0) < max(len(lists["choices"]), 1):
+    numbers = {name: of_kind(fields, name, int, where) for name in ("correct", "level") if fields.get(name) is not None}
+    if not 0 <= numbers.get("correct", 0) < max(len(lists["choices"]), 1):
         raise UserError(f"{where}: 'correct' must be the index of a choice")
     arguments: dict[str, Any] = {name: of_kind(fields, name, str, where, "") for name in _TEXTS}
     arguments |= {name: tuple(texts) for name, texts in lists.items()}
-    return Question(of_kind(fields, "id", str, where), **arguments, **places)
+    return Question(of_kind(fields, "id", str, where), **arguments, **numbers)
 
 
-def _temperature(mark: Mapping[str, Any], logged: float, where: str) -> float:
-    value = mark.get("temperature", logged)
-    is_own = value == temperature_name(DEFAULT_TEMPERATURE) or value != value
-    return DEFAULT_TEMPERATURE if is_own else temperature_of(value, where)
-
-
-def _how_asked(fields: Mapping[str, Any], where: str) -> SamplingMetadata:
+def _sampling_metadata(fields: Mapping[str, Any], where: str) -> SamplingMetadata:
     try:
         early_stopping = {
             str(name): EarlyStopping(tuple(float(t) for t in grid), float(threshold))

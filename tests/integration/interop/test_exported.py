@@ -188,4 +188,4 @@ def test_what_cannot_be_written_is_said_in_a_sentence(
     assert said.startswith("error: the run cannot be written to file: ")
     monkeypatch.setitem(sys.modules, "inspect_ai.log", None)
     said = refused(monkeypatch, capsys, str(run.folder), "--to", "inspect", "--output", "out")
-    assert said.endswith("which is not installed: pip install 'robust_eval[inspect]'")
+    assert said.endswith("inspect_ai, which writes its logs, is not installed: pip install 'robust_eval[inspect]'")

@@ -48,8 +48,8 @@ def test_logs_of_inspect_give_the_figures_of_the_same_answers_to_the_last_digit(
     temperatures = ", ".join(f"{t:g}" for t in harness_logs.GRID)
     assert repr(loaded) == f"mockllm/large on task: 153 answers to 3 questions at temperature {temperatures}"
     assert loaded.differences == [
-        "their prompt is not ours, it is 'user: What is the capital of France?' (fr)",
-        "a reply ended at ['\\n\\n'], where with us no string ends one",
+        "the prompt differs from that of robust_eval: 'user: What is the capital of France?' (fr)",
+        "replies stop at ['\\n\\n'], in robust_eval at no string",
     ]
     settings = {"tracking": "none", "aggregator": "text"}
     theirs = loaded.score(**settings)

@@ -42,7 +42,7 @@ def test_ungraded_answers_are_counted_where_a_log_is_imported_and_where_it_is_re
 
     (loaded,) = robust_eval.load_answers(logs / "several")
     assert loaded.ungraded == CASES["several"]["ungraded"]
-    assert repr(loaded).endswith("; 1 of 3 questions left ungraded")
+    assert repr(loaded).endswith("; 1 of 3 questions ungraded")
     monkeypatch.setattr("sys.argv", ["import", str(logs / "several"), "metric=certainty", "tracking=none"])
     main()
     assert CASES["several"]["ungraded"][0] in " ".join(capsys.readouterr().out.split())

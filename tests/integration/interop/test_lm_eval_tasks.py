@@ -14,7 +14,7 @@ from lm_evals import LEVELS, QUIZ, TRIALS, UNKNOWN
 import robust_eval
 from robust_eval.cli.import_logs import main as import_logs
 from robust_eval.config.groups import PROJECT
-from robust_eval.interop.lm_eval_tasks.tasks import ENDS
+from robust_eval.interop.lm_eval_tasks.tasks import BOUNDS
 
 PAGE = (PROJECT / "docs" / "inside_harnesses.md").read_text(encoding="utf-8").partition("\n## lm-eval\n")[2]
 COMMANDS = [shlex.split(line) for line in re.findall(r"^((?:lm_eval|robust-eval) .+)$", PAGE, re.M)]
@@ -37,8 +37,8 @@ def results(folder: Path, task: str) -> Figures:
     (file,) = folder.rglob("results_*.json")
     own = json.loads(file.read_text())["results"][task]
     found = {name.removesuffix(",none"): value for name, value in own.items() if isinstance(value, float)}
-    names = [name for name in found if not name.endswith(ENDS[1:])]
-    return {name: [found[f"{name}{end}"] for end in ENDS] for name in names}
+    names = [name for name in found if not name.endswith(BOUNDS[1:])]
+    return {name: [found[f"{name}{end}"] for end in BOUNDS] for name in names}
 
 
 def imported(folder: Path, task: str) -> robust_eval.LoadedAnswers:

@@ -51,13 +51,13 @@ def test_without_log_probabilities_that_is_said_once(caplog: pytest.LogCaptureFi
     with caplog.at_level(logging.WARNING):
         assert [inspect_metrics.frs()(scores), inspect_metrics.frs()(scores)] == [{}, {}]
     (said,) = caplog.messages
-    assert said.startswith("no greedy answer has log-probabilities")
+    assert said == "no FRS: the provider gives no log-probabilities of greedy answers"
 
 
 def test_scores_of_another_scorer_end_in_a_sentence():
     (one, *_) = fact("a", 3, 1)
     one.score.metadata = None
-    with pytest.raises(UserError, match=r"make the task with a scorer of robust_eval, graded\(by=yours\)"):
+    with pytest.raises(UserError, match=r"wrap your scorer, graded\(by=SCORER\)"):
         inspect_metrics.firmness()([one])
 
 

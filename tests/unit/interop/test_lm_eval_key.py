@@ -31,7 +31,7 @@ def test_the_target_of_continuations_is_an_index_or_a_text():
     assert chosen("1", ["no", "yes"], 0) == Key(choices=("no", "yes"), correct=1)
     assert chosen("yes", ["no", "yes"], 0) == Key(choices=("no", "yes"), correct=1)
     assert chosen("maybe", ["no", "yes"], 0).unknown == "the target is none of the choices"
-    assert chosen("[0, 1]", ["no", "yes"], 0).unknown == "the target names several choices, and one is right"
+    assert chosen("[0, 1]", ["no", "yes"], 0).unknown == "the target names several choices, but only one can be right"
 
 
 def test_letters_stand_for_the_choices_that_the_document_lists():

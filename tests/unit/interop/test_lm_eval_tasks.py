@@ -91,8 +91,8 @@ def test_all_replies_count_and_what_is_below_the_first_line_of_a_plain_reply_doe
     [
         (lambda: AnswerCertaintyTask(dataset="quiz.jsonl", trials=1), "trials must be 2 or more, not 1"),
         (lambda: AnswerCertaintyTask(dataset="no-such-set"), "no-such-set"),
-        (lambda: AnswerCertaintyTask({"metadata": {"robust_eval": {"limit": 3}}}), "and not 'limit'"),
-        (lambda: AnswerCertaintyTask({"metadata": {"robust_eval": 3}}), "and not 3"),
+        (lambda: AnswerCertaintyTask({"metadata": {"robust_eval": {"limit": 3}}}), "'limit' is not an option"),
+        (lambda: AnswerCertaintyTask({"metadata": {"robust_eval": 3}}), "3 is not an option"),
         (lambda: FactualRobustnessTask(dataset="mars.jsonl"), "is an exemplar of the prompt"),
     ],
 )
@@ -106,7 +106,7 @@ def test_what_cannot_be_asked_is_a_sentence(wrong: Any, said: str):
 def test_the_command_line_does_not_set_what_the_task_varies():
     task = FactualRobustnessTask(dataset="quiz.jsonl")
     task.set_config(key="generation_kwargs", value={"temperature": 0.7, "max_gen_toks": 5}, update=True)
-    with pytest.raises(UserError, match="gen_kwargs sets temperature, which these tasks set themselves"):
+    with pytest.raises(UserError, match="gen_kwargs sets temperature, but the tasks of robust_eval set it"):
         requests(task)
     task = FactualRobustnessTask(dataset="quiz.jsonl")
     task.set_config(key="generation_kwargs", value={"max_gen_toks": 5, "top_k": 0}, update=True)
