@@ -9,6 +9,7 @@ answer its probability, so every metric serves both.
 import json
 import math
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -151,6 +152,21 @@ def rows(table: pa.Table, *columns: str) -> Iterator[tuple[Any, ...]]:
 
 def _temperatures(column: pa.Array) -> list[float]:
     return [DEFAULT_TEMPERATURE if t != t else t for t in column.to_pylist()]
+
+
+def most_frequent(graded: pa.Table) -> pa.Array:
+    """Return for each question the row of the first answer that has its most frequent label; of labels as frequent, the
+    first. An answer without a label has no vote.
+    """
+    by_question: dict[str, list[tuple[int, str | None]]] = {}
+    for row, (question_id, label) in enumerate(rows(graded, "question_id", "label")):
+        by_question.setdefault(question_id, []).append((row, label))
+    chosen = []
+    for answers in by_question.values():
+        votes = Counter(label for _, label in answers if label is not None)
+        winner = votes.most_common(1)[0][0] if votes else None
+        chosen.append(next(row for row, label in answers if label == winner))
+    return pa.array(chosen, pa.int64())
 
 
 def temperatures_of(table: pa.Table) -> list[float]:

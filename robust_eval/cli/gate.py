@@ -22,6 +22,7 @@ from robust_eval.error import OutageError, UserError, first_line
 from robust_eval.experiment.run import run as run_experiment
 from robust_eval.experiment.schedule import GateScheduler
 from robust_eval.gate.baselines import baseline_named, baselines, folder_of, set_baseline
+from robust_eval.gate.by_answers import FIRMNESS, KNOWLEDGE
 from robust_eval.gate.decision import (
     STATUS,
     Decision,
@@ -30,6 +31,7 @@ from robust_eval.gate.decision import (
     differences,
     gate_settings,
     judged_spec,
+    resolved,
 )
 from robust_eval.gate.measured_run import MeasuredRun, read_measured, refuse_incomparable, refuse_other_settings
 from robust_eval.gate.single_facts import single_facts
@@ -182,14 +184,20 @@ def _measured(call: Called, baseline: MeasuredRun, mlruns: Path, folder: Path) -
     with tempfile.TemporaryDirectory() as copy:
         lines = candidate_overrides(baseline.folder, call.overrides, mlruns, Path(copy))
         config, composed = composed_in(Path(copy), lines)
-    for metric in call.settings.metrics:
+    gate = resolved(call.settings, baseline)
+    by_answers = {KNOWLEDGE, FIRMNESS} & gate.metrics.keys()
+    if call.early and by_answers:
+        raise UserError(
+            f"{DECIDED} needs metrics, and {baseline.name} has none of {' and '.join(sorted(by_answers))}: leave it out"
+        )
+    for metric in gate.metrics.keys() - by_answers:
         judged_spec(baseline, metric)
     settings = flat(OmegaConf.to_container(composed, resolve=True))
     refuse_other_settings(baseline, settings, "the candidate")
     taken: list[GateScheduler] = []
 
     def make_schedule(early: bool, questions: Sequence[object]) -> GateScheduler:
-        taken.append(GateScheduler(questions, baseline, call.settings, early, config.seed))  # type: ignore[arg-type]
+        taken.append(GateScheduler(questions, baseline, gate, early, config.seed))  # type: ignore[arg-type]
         if others := len(questions) - len(taken[-1].left):
             log.warning("questions left out because the baseline did not ask them: %d", others)
         return taken[-1]

@@ -2,7 +2,6 @@
 
 import logging
 import math
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,7 +12,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from robust_eval.aggregator.base import Aggregator, EqualText
-from robust_eval.answer import NO_ANSWER, NO_REPLY, SCHEMA, Answers, EarlyStopping, SamplingMetadata, rows
+from robust_eval.answer import (
+    NO_ANSWER,
+    NO_REPLY,
+    SCHEMA,
+    Answers,
+    EarlyStopping,
+    SamplingMetadata,
+    most_frequent,
+    rows,
+)
 from robust_eval.experiment.models import Models
 from robust_eval.experiment.run_record import DeferredRun, write_answers, write_rewrites
 from robust_eval.experiment.schedule import (
@@ -190,7 +198,9 @@ class SampledAnswers:
         if not requests:
             return SCHEMA.empty_table()
         table = self.model.answers(requests, f"{self.greedy} answers").table
-        return table if self.supported_temperatures.greedy else most_frequent(table, self.judge.grade(questions, table))
+        if self.supported_temperatures.greedy:
+            return table
+        return table.take(most_frequent(self.judge.grade(questions, table)))
 
     def greedy_requests(self, questions: Sequence[Question]) -> list[Request]:
         """Return the requests for the baseline answers: at temperature 0, or the draws of a plurality vote."""
@@ -323,22 +333,6 @@ def answer_source(
             *(name, PLURALITY_DRAWS),
         )
     return collection
-
-
-def most_frequent(replies: pa.Table, graded: pa.Table) -> pa.Table:
-    """Return of each question the first reply that has its most frequent label; of labels as frequent, the first.
-
-    ``graded`` are the same replies with their labels. A reply without a label has no vote.
-    """
-    by_question: dict[str, list[tuple[int, str | None]]] = {}
-    for row, (question_id, label) in enumerate(rows(graded, "question_id", "label")):
-        by_question.setdefault(question_id, []).append((row, label))
-    chosen = []
-    for answers in by_question.values():
-        votes = Counter(label for _, label in answers if label is not None)
-        winner = votes.most_common(1)[0][0] if votes else None
-        chosen.append(next(row for row, label in answers if label == winner))
-    return replies.take(pa.array(chosen, pa.int64()))
 
 
 @dataclass

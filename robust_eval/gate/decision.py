@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,8 +15,10 @@ from omegaconf.errors import OmegaConfBaseException
 
 from robust_eval.answer import GREEDY, NO_REPLY
 from robust_eval.error import UserError, first_line
+from robust_eval.gate.by_answers import FIRMNESS, KNOWLEDGE, firmness, knowledge
 from robust_eval.gate.measured_run import MeasuredRun, same_answers
-from robust_eval.metric.greedy import SPEC as KNOWLEDGE
+from robust_eval.metric.frs_specs import FRS
+from robust_eval.metric.greedy import SPEC as GREEDY_ACCURACY
 from robust_eval.metric.metric_spec import MetricSpec
 from robust_eval.runs.contrast import TRUNCATED, differing, listed, truncation
 from robust_eval.runtime.text import number, signed
@@ -29,8 +31,9 @@ from robust_eval.stats.verdicts import Outcome, confidence_sequence, facts_neede
 class GateSettings:
     """The metrics that a gate judges and how sure it must be."""
 
-    metrics: dict[str, float] = field(default_factory=lambda: {"accuracy.greedy": 0.02, "frs.d1": 0.02})
-    """Each metric with its margin, in (0, 1): how much worse than the baseline its mean may be."""
+    metrics: dict[str, float] = field(default_factory=lambda: {KNOWLEDGE: 0.02, FIRMNESS: 0.02})
+    """Each metric with its margin, in (0, 1): how much worse than the baseline its mean may be. ``knowledge`` and
+    ``firmness`` stand for the metrics that the runs have (:func:`resolved`)."""
     level: float = 0.95
     """Of the two-sided intervals."""
     no_reply: float = 0.05
@@ -81,10 +84,28 @@ def gate_settings(overrides: Sequence[str], folders: Sequence[Path]) -> GateSett
     return settings
 
 
+def resolved(settings: GateSettings, baseline: MeasuredRun, candidate: MeasuredRun | None = None) -> GateSettings:
+    """Return the settings with the metrics for which knowledge and firmness stand: the greedy accuracy and FRS (d = 1,
+    or else the first), if both runs have it. Without a metric they keep their names, and are judged by the answers.
+    """
+    runs = [run for run in (baseline, candidate) if run is not None and (run is baseline or not run.kept_nothing)]
+    scores = FRS.among(name for name in baseline.run.question_metrics)
+    standing = {KNOWLEDGE: GREEDY_ACCURACY.name, FIRMNESS: scores.get(1.0, next(iter(scores.values()), ""))}
+    return replace(
+        settings,
+        metrics={
+            metric if all(metric in run.run.question_metrics for run in runs) else name: margin
+            for name, margin in settings.metrics.items()
+            for metric in [standing.get(name, name)]
+        },
+    )
+
+
 STATUS: Mapping[Outcome, int] = {"PASS": 0, "FAIL": 1, "INCONCLUSIVE": 3}
 """Exit status of each outcome; 2 is a usage error."""
 
 
+NO_FIRMNESS = "Firmness is not judged: no question has several answers in both runs."
 MAX_FACTS = 20_000
 """Maximum number of facts for which the need of a confidence sequence is computed."""
 
@@ -180,7 +201,13 @@ def differences(
     groups = None if labels is None else np.asarray(labels)[one]
     largest = 1 if labels is None else int(np.unique(np.asarray(labels), return_counts=True)[1].max())
     metrics = []
-    for name, margin in settings.metrics.items():
+    for name, margin in resolved(settings, baseline, candidate).metrics.items():
+        if name in (KNOWLEDGE, FIRMNESS):
+            answered = (knowledge if name == KNOWLEDGE else firmness)(baseline, candidate, shared)
+            if answered is not None:
+                values = answered.baseline, answered.candidate
+                metrics.append(Differences(name, answered.label, margin, *values, groups, 1, looks, largest))
+            continue
         about = judged_spec(baseline, name)
         if not candidate.kept_nothing:
             judged_spec(candidate, name)
@@ -188,6 +215,8 @@ def differences(
         sign = 1 if about.more_is_better else -1
         label = f"{about.construct} ({about.words})" if about.construct else about.words
         metrics.append(Differences(name, label, margin, *values, groups, sign, looks, largest))
+    if not metrics:
+        raise UserError(f"gate.metrics names firmness alone. {NO_FIRMNESS}")
     return metrics
 
 
@@ -225,6 +254,8 @@ def decide(
     outcome = whole(judged)
     cut = truncation(differing([baseline.run, candidate.run]))
     warning = [f"Truncation differs ({listed(cut)}): {TRUNCATED}"] if cut else []
+    if FIRMNESS in settings.metrics and len(judged) < len(settings.metrics):
+        warning.append(NO_FIRMNESS)
     return Decision(outcome, judged, [*map(sentence, judged), *warning])
 
 
@@ -272,7 +303,8 @@ def _judged(metric: Differences, level: float, bounds: tuple[float, float], fail
     one, other, between = (
         float(each[defined].mean()) if n else math.nan for each in (metric.baseline, metric.candidate, values)
     )
-    p = mcnemar(metric.baseline, metric.candidate) if metric.name == KNOWLEDGE.name else None
+    is_knowledge = metric.name in (KNOWLEDGE, GREEDY_ACCURACY.name)
+    p = mcnemar(metric.baseline, metric.candidate) if is_knowledge else None
     unchanged = n > 0 and not values[defined].any()
     labels = metric.name, metric.label, metric.margin
     return Judged(*labels, outcome, n, one, other, between, low, high, needed, p, unchanged, metric.units)

@@ -4,22 +4,37 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from robust_eval.answer import CURVES, SAMPLER, SamplingMetadata, read_sampling_metadata, rows
+from robust_eval.answer import (
+    CURVES,
+    GREEDY,
+    SAMPLER,
+    SamplingMetadata,
+    at_temperature,
+    most_frequent,
+    read_sampling_metadata,
+    rows,
+    temperatures_of,
+)
 from robust_eval.error import OutageError, UserError
+from robust_eval.metric.metric_spec import nearest_to_one
 from robust_eval.runs.finished_runs import KEY, FinishedRun, kept_nothing, read_run
 from robust_eval.runtime.parquet_files import read_parquet
 from robust_eval.runtime.text import printable
+from robust_eval.sampler.recorded_answers import RecordedConditions
 from robust_eval.stats.interval import Floats
 from robust_eval.tracking.run_folder import ANSWERS, CONFIG, CURVES_FILE, ERROR, GRADED, SUMMARY, TRACKED
 
 COLUMNS = ["question_id", "rewrite", "temperature", "trial", "text", "correct", "outcome", SAMPLER]
+_READ = [*COLUMNS, "label", "form", "weight"]
 
 
 @dataclass(frozen=True)
@@ -48,6 +63,39 @@ class MeasuredRun:
     def kept_nothing(self) -> bool:
         """True if no question was kept: metrics of kept questions are then undefined."""
         return not self.run.kept().any()
+
+    @property
+    def has_greedy_answers(self) -> bool:
+        """True if its baseline answers are those at temperature 0."""
+        return bool((self.baseline_answers["temperature"].to_numpy() == 0).any())
+
+    @cached_property
+    def baseline_answers(self) -> pa.Table:
+        """The baseline answer to each question; without any the most frequent one of the sampler with most answers."""
+        asked = self.graded.filter(pc.equal(self.graded[SAMPLER], GREEDY))
+        if asked.num_rows or not self.repeated_by_sampler:
+            return asked
+        originals = [answers.filter(pc.equal(answers["rewrite"], 0)) for answers in self.repeated_by_sampler.values()]
+        answers = max(originals, key=lambda each: each.num_rows)
+        return answers.take(most_frequent(answers))
+
+    @cached_property
+    def repeated_by_sampler(self) -> dict[str, pa.Table]:
+        """Trials of each sampler at the temperature nearest to 1, without other forms of choices, pushback and
+        reasoning.
+        """
+        plain = self.graded.filter(pc.and_(pc.not_equal(self.graded[SAMPLER], GREEDY), pc.is_null(self.graded["form"])))
+        tables = {name: plain.filter(pc.equal(plain[SAMPLER], name)) for name in plain[SAMPLER].unique().to_pylist()}
+        return {
+            name: at_temperature(answers, nearest_to_one(temperatures_of(answers)))
+            for name, answers in tables.items()
+            if RecordedConditions(name, answers).estimator == "trials"
+        }
+
+    @cached_property
+    def repeated(self) -> pa.Table:
+        """The answers of :attr:`repeated_by_sampler` in one table."""
+        return pa.concat_tables([self.graded.slice(0, 0), *self.repeated_by_sampler.values()])
 
     def outcomes(self) -> dict[str, Counter[str]]:
         """Count the outcomes of the greedy answers, and of those of each sampler."""
@@ -78,7 +126,7 @@ def read_measured(folder: Path, name: str) -> MeasuredRun:
     if not (folder / GRADED).is_file():
         raise UserError(f"{name} cannot be gated: there is no {GRADED}")
     try:
-        graded = read_parquet(folder / GRADED, COLUMNS)
+        graded = read_parquet(folder / GRADED, _READ)
         curves = read_parquet(folder / CURVES_FILE) if (folder / CURVES_FILE).is_file() else CURVES.empty_table()
         metadata = read_sampling_metadata(folder / ANSWERS) if (folder / ANSWERS).is_file() else None
         run_id = (folder / TRACKED).read_text(encoding="utf-8").strip() if (folder / TRACKED).is_file() else None

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from robust_eval.answer import GREEDY, NO_ANSWER, NO_REPLY, SAMPLER, rows
+from robust_eval.answer import NO_ANSWER, NO_REPLY, SAMPLER, rows
 from robust_eval.gate.measured_run import MeasuredRun
 from robust_eval.stats.interval import Floats
 
@@ -55,11 +55,11 @@ def single_facts(baseline: MeasuredRun, candidate: MeasuredRun, shared: Sequence
 
 
 def _greedy(run: MeasuredRun) -> dict[str, tuple[str, bool | None]]:
-    """Return the greedy answers with their verdicts; None without a reply, or without a key."""
-    greedy = run.graded.filter(pc.equal(run.graded[SAMPLER], GREEDY))
+    """Return the baseline answers with their verdicts; None without a reply, or without a key."""
+    columns = rows(run.baseline_answers, "question_id", "text", "correct", "outcome")
     return {
         question_id: (text, None if outcome in NO_REPLY else False if outcome in NO_ANSWER else correct)
-        for question_id, text, correct, outcome in rows(greedy, "question_id", "text", "correct", "outcome")
+        for question_id, text, correct, outcome in columns
     }
 
 

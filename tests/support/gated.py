@@ -91,5 +91,5 @@ def _answer(number: int, t: float, trial: int, right: bool, sampler: str, text: 
     said = f"answer {number}" if right else f"wrong {number}{text}"
     return {
         "question_id": f"q{number}", "rewrite": 0, "temperature": t, "trial": trial, "text": said,
-        "correct": right, "outcome": "ok", SAMPLER: sampler,
+        "correct": right, "outcome": "ok", SAMPLER: sampler, "label": said, "form": None, "weight": 1 / TRIALS,
     }  # fmt: skip

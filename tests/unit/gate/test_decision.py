@@ -1,15 +1,18 @@
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from gated import gated_run
 
 from robust_eval.error import OutageError, UserError
 from robust_eval.gate.decision import Decision, Differences, GateSettings, decide, differences, judge, sentence, whole
 from robust_eval.gate.measured_run import MeasuredRun, read_measured, refuse_incomparable
+from robust_eval.gate.single_facts import single_facts
 from robust_eval.metric.metric_spec import MetricSpec
 from robust_eval.stats.verdicts import confidence_sequence, verdict
 
@@ -220,9 +223,69 @@ def test_a_candidate_that_knows_nothing_fails_on_knowledge(tmp_path: Path):
     assert [(each.outcome, each.n) for each in found.metrics] == [("FAIL", 60), ("INCONCLUSIVE", 0)]
     assert found.outcome == "FAIL"
     with pytest.raises(UserError, match="for which other has no values by question; it kept no question"):
-        decided(other, one)
-    alone = decided(other, one, GateSettings({"accuracy.greedy": 0.02}))
-    assert (alone.outcome, alone.metrics[0].difference) == ("PASS", 1)
+        decided(other, one, GateSettings({"frs.d1": 0.02}))
+    alone = decided(other, one)
+    assert (alone.outcome, [each.difference for each in alone.metrics]) == ("PASS", [1])
+    assert alone.reasons[-1] == "Firmness is not judged: no question has several answers in both runs."
+
+
+def by_answers(run: MeasuredRun, **columns: list[Any]) -> MeasuredRun:
+    """Return a run without metrics and greedy answers; ``columns`` replace those of its answers at t = 1."""
+    graded = run.graded.filter(pc.equal(run.graded["temperature"], 1.0))
+    for name, values in columns.items():
+        graded = graded.set_column(graded.column_names.index(name), name, pa.array(values, graded[name].type))
+    questions = run.run.questions.drop_columns(["accuracy.greedy", "frs.d1"])
+    return replace(run, run=replace(run.run, questions=questions), graded=graded)
+
+
+def test_without_metrics_most_frequent_answers_are_knowledge_and_all_trials_right_is_firmness(tmp_path: Path):
+    def mostly(number: int, t: float, trial: int) -> bool:
+        return trial < (10 if number < 30 else 6 if number < 40 else 4)
+
+    one = by_answers(gated_run(tmp_path / "one", 60, right=lambda number, t, trial: True))
+    other = by_answers(gated_run(tmp_path / "other", 60, right=mostly))
+    found = decided(one, other)
+    assert [(each.name, each.label) for each in found.metrics] == [
+        ("knowledge", "knowledge (accuracy of the most frequent answers)"),
+        ("firmness", "firmness (right in all of 10 repetitions)"),
+    ]
+    assert [each.difference for each in found.metrics] == [pytest.approx(-20 / 60), -0.5]
+    assert found.metrics[0].p_mcnemar == pytest.approx(2 * 0.5**20)
+    share = verdict([0.0] * 30 + [-1.0] * 30, 0.02)
+    assert (found.metrics[1].low, found.metrics[1].high) == (share.low, share.high)  # Tango's
+    listed = single_facts(one, other, refuse_incomparable(one, other))
+    assert {fact.question_id for fact in listed.forgotten} == {f"q{number}" for number in range(40, 60)}
+
+
+def test_trials_that_only_one_run_has_and_answers_that_did_not_come_are_left_out_of_all_right(tmp_path: Path):
+    runs = [gated_run(tmp_path / name, 40, right=lambda number, t, trial: trial < 3) for name in ("one", "other")]
+    few = by_answers(runs[1])
+    few = replace(few, graded=few.graded.filter(pc.less(few.graded["trial"], 3)))
+    outcomes = ["error" if trial == 0 else "ok" for trial in few.graded["trial"].to_pylist()]
+    lost = replace(few, graded=few.graded.set_column(6, "outcome", pa.array(outcomes)))
+    for other, number in ((few, 3), (lost, 2)):
+        firmness = decided(by_answers(runs[0]), other, GateSettings(no_reply=0.5)).metrics[1]
+        assert firmness.label == f"firmness (right in all of {number} repetitions)"
+        assert (firmness.n, firmness.baseline, firmness.candidate) == (40, 1, 1)
+
+
+def test_wordings_are_repetitions_too_but_other_forms_and_temperatures_are_not(tmp_path: Path):
+    one = by_answers(gated_run(tmp_path / "one", 40))
+    size = one.graded.num_rows
+    worded = [trial % 5 for trial in range(size)]
+    formed = ["choices BA" if wording > 2 else None for wording in worded]
+    alike = [by_answers(gated_run(tmp_path / f"{k}", 40), rewrite=worded) for k in range(2)]
+    firmness = decided(*alike).metrics[1]
+    assert firmness.label == "firmness (right in all of 10 repetitions and rewordings)"
+    alike = [replace(each, graded=each.graded.set_column(9, "form", pa.array(formed))) for each in alike]
+    assert decided(*alike).metrics[1].label == "firmness (right in all of 6 repetitions and rewordings)"
+    with pytest.raises(UserError) as said:
+        decided(one, by_answers(gated_run(tmp_path / "own", 40), temperature=[math.nan] * size))
+    assert str(said.value) == (
+        "the firmness of own cannot be gated by one: the temperature of its answers is the model's own and was 1; "
+        "measure both at their own (model.takes_temperature=false), or judge knowledge alone "
+        "('gate.metrics={knowledge: 0.02}')"
+    )
 
 
 @pytest.mark.parametrize(("measures", "label"), [("", "mine (points)"), ("memory", "memory (mine (points))")])
