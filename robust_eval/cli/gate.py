@@ -36,6 +36,7 @@ from robust_eval.gate.decision import (
 from robust_eval.gate.measured_run import MeasuredRun, read_measured, refuse_incomparable, refuse_other_settings
 from robust_eval.gate.single_facts import single_facts
 from robust_eval.gate.verdict_files import PAGE, Report, tables, write_verdict
+from robust_eval.interop.log_as_run import is_log, logs_as_runs
 from robust_eval.report.terminal import terminal, titled
 from robust_eval.runs.contrast import differing, listed
 from robust_eval.runs.finished_runs import kept_nothing
@@ -92,7 +93,11 @@ def _parser() -> argparse.ArgumentParser:
         "Decide whether a candidate may replace its baseline.",
         epilog="Exit status: 0 PASS, 1 FAIL, 3 INCONCLUSIVE, 2 a mistake in the call.",
     )
-    parser.add_argument("baseline", metavar="BASELINE", help="folder of a run, name of a baseline, or id in MLflow")
+    parser.add_argument(
+        "baseline",
+        metavar="BASELINE",
+        help="folder of a run, name of a baseline, or id in MLflow; or a log of another harness, gated by another log",
+    )
     parser.add_argument(
         "words",
         nargs="*",
@@ -138,18 +143,22 @@ def _report(
     arguments: argparse.Namespace, call: Called, tracked: TrackedRuns, place: Path
 ) -> tuple[Report, MeasuredRun | None, str | None]:
     """Return the report, the candidate if it was measured, and the URI of the tracker that has it."""
-    settings, uri = call.settings, arguments.uri
+    settings, uri, notes = call.settings, arguments.uri, list[str]()
+    name = call.candidate or " ".join(call.overrides)
+    of_logs = is_log(arguments.baseline) or (call.candidate is not None and is_log(call.candidate))
     try:
-        baseline = _named(arguments.baseline, arguments.mlruns, tracked)
+        if of_logs:
+            baseline, candidate, notes = logs_as_runs(arguments.baseline, name)
+        else:
+            baseline = _named(arguments.baseline, arguments.mlruns, tracked)
     except OutageError as problem:
         raise UserError(f"there is no baseline to gate against: {problem}") from problem
-    name = call.candidate or " ".join(call.overrides)
     report = Report(Decision("INCONCLUSIVE", [], []), arguments.baseline, name, (baseline.model, ""), settings.level)
     scheduler: GateScheduler | None = None
     try:
-        if call.candidate is not None:
+        if call.candidate is not None and not of_logs:
             candidate = _named(call.candidate, arguments.mlruns, tracked)
-        else:
+        elif call.candidate is None:
             candidate, scheduler = _measured(call, baseline, arguments.mlruns, place)
             uri = uri or candidate.run.settings.get("tracking.uri")
     except OutageError as problem:
@@ -159,6 +168,7 @@ def _report(
         shared = [key for key in scheduler.order if key in candidate.keys]
     metrics = differences(baseline, candidate, shared, settings, looks=call.early)
     decision = decide(baseline, candidate, metrics, settings)
+    decision = decision._replace(reasons=[*decision.reasons, *notes])
     counts = (len(scheduler.order), len(scheduler.left)) if scheduler is not None and call.early else None
     facts = single_facts(baseline, candidate, shared)
     models = baseline.model, candidate.model

@@ -8,7 +8,6 @@ import numpy as np
 from robust_eval.answer import SAMPLER, rows, temperature_name
 from robust_eval.error import UserError
 from robust_eval.gate.measured_run import MeasuredRun
-from robust_eval.metric.greedy import SPEC
 from robust_eval.metric.score import verdicts
 from robust_eval.stats.interval import Floats
 
@@ -32,14 +31,14 @@ def knowledge(baseline: MeasuredRun, candidate: MeasuredRun, shared: Sequence[tu
         right = dict(zip(answers["question_id"].to_pylist(), verdicts(answers).tolist(), strict=True))
         values.append(np.array([right.get(question_id, np.nan) for question_id, _ in shared]))
     words = list(dict.fromkeys(map(_baseline_words, (baseline, candidate))))
-    return AnsweredRight(f"{KNOWLEDGE} ({', of the candidate '.join(words)})", *values)
+    return AnsweredRight(f"{KNOWLEDGE} (accuracy of {' and of '.join(words)})", *values)
 
 
 def _baseline_words(run: MeasuredRun) -> str:
     if run.has_greedy_answers:
-        return SPEC.label
+        return "all greedy answers"
     several = run.baseline_answers.num_rows < run.repeated.num_rows
-    return "accuracy of the most frequent answers" if several else "accuracy of single answers"
+    return "the most frequent answers" if several else "single answers"
 
 
 def firmness(baseline: MeasuredRun, candidate: MeasuredRun, shared: Sequence[tuple[str, str]]) -> AnsweredRight | None:

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from robust_eval.answer import NO_ANSWER, NO_REPLY, SAMPLER, rows
+from robust_eval.answer import NO_ANSWER, NO_REPLY, SAMPLER, rows, temperatures_of
 from robust_eval.gate.measured_run import MeasuredRun
 from robust_eval.stats.interval import Floats
 
@@ -81,7 +81,8 @@ def _less_firm(baseline: MeasuredRun, candidate: MeasuredRun, facts: dict[str, F
     comparable = [name for name in facts if name in one and name in other and one[name].shape == other[name].shape]
     if not comparable:
         return [], "No fact has trials at the same temperatures in both runs."
-    paired = baseline.run.settings["seed"] == candidate.run.settings["seed"]
+    seeds = [run.run.settings.get("seed") for run in (baseline, candidate)]  # a log has none
+    paired = seeds[0] is not None and seeds[0] == seeds[1]
     p = np.array([permutation_p(one[name], other[name], paired) for name in comparable])
     from scipy import stats  # it takes half a second, which most runs need not spend
 
@@ -138,18 +139,19 @@ def _mixed(trials: int) -> Floats:
 
 
 def _trials(run: MeasuredRun, facts: dict[str, Fact]) -> dict[str, Floats]:
-    """Return (T, k) of each fact, of a sweep over temperatures: 1 right, 0 wrong, NaN without a reply."""
-    table = run.graded.filter(pc.equal(run.graded[SAMPLER], "temperature_sweep"))
-    temperatures = sorted(set(table["temperature"].to_pylist()))
-    numbers = table["trial"].to_pylist()
-    k = max(numbers, default=-1) + 1
-    column = {t: place for place, t in enumerate(temperatures)}
-    matrices = {name: np.full((len(temperatures), k), np.nan) for name in facts} if k else {}
-    for question_id, t, trial, correct, outcome in rows(
-        table, "question_id", "temperature", "trial", "correct", "outcome"
-    ):
+    """Return (T, k) of each fact, of a sweep over temperatures or else of its repetitions and rewordings: 1 right, 0
+    wrong, NaN without a reply.
+    """
+    sweep = run.graded.filter(pc.equal(run.graded[SAMPLER], "temperature_sweep"))
+    table = sweep if sweep.num_rows else run.repeated
+    grid = {t: place for place, t in enumerate(temperatures_of(table))}
+    conditions = list(rows(table, SAMPLER, "rewrite", "trial"))
+    column = {condition: place for place, condition in enumerate(sorted(set(conditions)))}
+    matrices = {name: np.full((len(grid), len(column)), np.nan) for name in facts} if conditions else {}
+    columns = rows(table, "question_id", "temperature", "correct", "outcome")
+    for condition, (question_id, t, correct, outcome) in zip(conditions, columns, strict=True):
         if question_id in matrices and outcome not in NO_REPLY:
-            matrices[question_id][column[t], trial] = bool(correct) and outcome not in NO_ANSWER
+            matrices[question_id][grid[t], column[condition]] = bool(correct) and outcome not in NO_ANSWER
     return {name: values for name, values in matrices.items() if not np.isnan(values).all()}
 
 

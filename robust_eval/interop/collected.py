@@ -130,7 +130,9 @@ def collect(files: Sequence[Path]) -> list[Collected]:
         groups.setdefault((answer.model, answer.task), []).append(answer)
     if not groups:
         raise UserError(f"{', '.join(map(str, files))}: no answers")
-    return [_collected(model, task, answers) for (model, task), answers in groups.items()]
+    for (model, task), answers in groups.items():
+        _refuse_failed(model, task, answers)
+    return [collected_answers(model, task, answers) for (model, task), answers in groups.items()]
 
 
 def _refuse_failed(model: str, task: str, answers: Sequence[LoggedAnswer]) -> None:
@@ -145,8 +147,8 @@ def _refuse_failed(model: str, task: str, answers: Sequence[LoggedAnswer]) -> No
     )
 
 
-def _collected(model: str, task: str, answers: Sequence[LoggedAnswer]) -> Collected:
-    _refuse_failed(model, task, answers)
+def collected_answers(model: str, task: str, answers: Sequence[LoggedAnswer]) -> Collected:
+    """Return the answers of one model to one task in a table, those of one condition as trials in their order."""
     questions: dict[str, Question] = {}
     trials: dict[tuple[str, int, str, str], int] = {}
     rows: list[dict[str, Any]] = []

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import robust_eval
+from robust_eval.cli import gate
 from robust_eval.cli import run as command_line
 from robust_eval.cli.import_logs import main
 from robust_eval.cli.main import COMMANDS
@@ -40,6 +41,24 @@ def rows(model: str) -> list[dict]:
                 tokens = {"prompt_tokens": 9, "completion_tokens": 1, "finish_reason": "stop"}
                 found.append(answer | top | tokens)
     return found
+
+
+def test_logs_of_inspect_are_gated_with_their_epochs_as_repetitions(
+    inspect_logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    words = ["gate", *(str(inspect_logs / model) for model in ("large", "small")), "gate.level=0.9", "--output", "out"]
+    monkeypatch.setattr("sys.argv", words)
+    with pytest.raises(SystemExit) as ended:
+        gate.main()
+    found = json.loads((tmp_path / "out" / "verdict.json").read_text())
+    assert (ended.value.code, found["outcome"], found["level"]) == (3, "INCONCLUSIVE", 0.9)
+    assert [(each["label"], each["n"]) for each in found["metrics"]] == [
+        ("knowledge (accuracy of all greedy answers)", 3),
+        ("firmness (right in all of 10 repetitions)", 3),
+    ]
+    # at 0.8, nearest to 1, the large model is right about Paris in every epoch, and the small one about nothing
+    assert [found["metrics"][1][name] for name in ("baseline", "candidate")] == [pytest.approx(1 / 3), 0]
+    assert "The verdicts are those of the logs' scorer includes." in capsys.readouterr().out
 
 
 def test_logs_of_inspect_give_the_figures_of_the_same_answers_to_the_last_digit(inspect_logs: Path):
