@@ -31,5 +31,7 @@ from robust_eval.stats.uncertainty import auroc as auroc
 from robust_eval.stats.uncertainty import calibration_error as calibration_error
 from robust_eval.stats.uncertainty import prediction_rejection_ratio as prediction_rejection_ratio
 from robust_eval.stats.uncertainty import risk_coverage as risk_coverage
+from robust_eval.stats.variance import VarianceComponents as VarianceComponents
+from robust_eval.stats.variance import variance_components as variance_components
 from robust_eval.stats.verdicts import confidence_sequence as confidence_sequence
 from robust_eval.stats.verdicts import verdict as verdict
