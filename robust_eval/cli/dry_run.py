@@ -10,6 +10,7 @@ from robust_eval.experiment.plan import (
     asking_less,
     budget_warnings,
     deduplicated,
+    expected_interval,
     in_words,
     stages_of,
     total,
@@ -26,10 +27,10 @@ def dry_run(checked: Checked, multirun: bool) -> None:
         raise several_values(checked)
     configure_logging()
     planned: dict[bytes, set[tuple[float, int]]] = {}
-    stages = {
-        ", ".join(telling): deduplicated(stages_of(config), planned) for telling, config in jobs(checked.overrides)
-    }
-    print_plan(stages)
+    configs = {", ".join(telling): config for telling, config in jobs(checked.overrides)}
+    print_plan({job: deduplicated(stages_of(config), planned) for job, config in configs.items()})
+    if len(configs) == 1 and (sentence := expected_interval(*configs.values())):
+        terminal().print(f"{sentence}.")
 
 
 def print_plan(plans: Mapping[str, Sequence[Stage]]) -> None:

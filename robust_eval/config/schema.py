@@ -45,6 +45,7 @@ from robust_eval.metric.reliability_metric import TrialReliability
 from robust_eval.metric.score import Metric
 from robust_eval.metric.thinking_metric import ReasoningBudget
 from robust_eval.metric.uncertainty_metric import ErrorDetection
+from robust_eval.metric.variance_metric import VarianceDecomposition
 from robust_eval.model.local.transformers import Transformers
 from robust_eval.model.model_config import InMemoryModel, ModelConfig, RecordedModel
 from robust_eval.model.served.inspect_ai import InspectAI
@@ -97,6 +98,7 @@ _METRICS: dict[str, type[Metric]] = {
     "thinking": ReasoningBudget,
     "uncertainty": ErrorDetection,
     "reliability": TrialReliability,
+    "variance": VarianceDecomposition,
 }
 _GRADERS: dict[str, type[Grader]] = {
     "matching": Matching,

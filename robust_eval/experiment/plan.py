@@ -4,15 +4,18 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import repeat
+from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from robust_eval.aggregator.base import Aggregator
-from robust_eval.answer import Answers
+from robust_eval.answer import SAMPLER, Answers, at_temperature
 from robust_eval.config.config import Config
+from robust_eval.error import UserError
 from robust_eval.experiment.load import load
 from robust_eval.experiment.models import Models
 from robust_eval.experiment.sampling_loop import (
@@ -25,17 +28,24 @@ from robust_eval.experiment.schedule import expected_share
 from robust_eval.grader.matching import Matching
 from robust_eval.grader.reply_grader import ReplyGrader
 from robust_eval.metric.answer_sources import sources
-from robust_eval.metric.score import Metric
+from robust_eval.metric.metric_spec import at_words, nearest_to_one
+from robust_eval.metric.score import Metric, question_groups
+from robust_eval.metric.variance_metric import AnswerVariance, VarianceDecomposition, answer_variance
 from robust_eval.model.base import Request
 from robust_eval.model.workload import Workload
 from robust_eval.question import Question
 from robust_eval.rewriter.base import Rewriter
+from robust_eval.runs.finished_runs import read_questions, read_run
+from robust_eval.runtime.parquet_files import read_parquet
 from robust_eval.runtime.process import Stopwatch
 from robust_eval.runtime.text import duration
 from robust_eval.sampler.base import THOUGHT, TURN, Conditions
 from robust_eval.sampler.recorded_answers import RecordedAnswers
+from robust_eval.stats.interval import NORMAL_95
 from robust_eval.store.answer_rows import answers_key
 from robust_eval.store.stored_model import NotStoredError, StoredModel
+from robust_eval.tracking.flat_settings import read_settings
+from robust_eval.tracking.run_folder import CONFIG, GRADED, SUMMARY
 
 log = logging.getLogger(__name__)
 
@@ -290,6 +300,62 @@ def budget_warnings(stages: Sequence[Stage]) -> list[str]:
     if len(budgets) < 2:
         return []
     return [SILENT_BUDGETS]
+
+
+MAX_RUNS = 100
+"""Maximum number of earlier runs, the latest first, among which a plan looks for one with the same data."""
+MORE = {"questions": 100, "trials": 10, "rewrites": 5}
+"""Additions whose effect a plan names."""
+
+
+def expected_interval(config: Config) -> str:
+    """Return sentences on the interval of the mean accuracy with more questions, trials and rewrites, by the latest
+    finished run with the model, the data set and the temperature of this configuration; empty without one.
+    """
+    try:
+        name = sources({"variance": VarianceDecomposition()}, config.sampler)["variance"]
+    except UserError:  # one answer each
+        return ""
+    t = nearest_to_one(config.sampler[name].temperatures)
+    for folder in _latest_runs(Path(config.paths.mlruns)):
+        with suppress(UserError, OSError, ValueError, KeyError):  # of a damaged run
+            settings = read_settings(folder / CONFIG)
+            same = all(settings[f"{each}.name"] == getattr(config, each).name for each in ("model", "dataset"))
+            if (
+                not same
+                or settings.get(f"sampler.{name}.early_stop")
+                or t not in settings[f"sampler.{name}.temperatures"]
+            ):
+                continue
+            variance = _variance_of(folder, name, t)
+            errors = {f"{n} more {of}": variance.standard_error(**{of: n}) for of, n in MORE.items()}
+            widths = [f"±{NORMAL_95 * each:.3f} with {more}" for more, each in errors.items() if not math.isnan(each)]
+            return (
+                f"In the run {folder}, the interval of the mean accuracy {at_words(t)} is "
+                f"±{NORMAL_95 * variance.standard_error():.3f}. It would be {', '.join(widths)}"
+            )
+    return ""
+
+
+def _latest_runs(mlruns: Path) -> list[Path]:
+    """Return the folders of the latest finished runs and jobs of sweeps, the latest first."""
+    files = [*(mlruns / "runs").glob(f"*/*/{SUMMARY}"), *(mlruns / "sweeps").glob(f"*/*/*/{SUMMARY}")]
+    latest = sorted(files, key=lambda file: file.relative_to(mlruns).parts[1:], reverse=True)
+    return [file.parent for file in latest[:MAX_RUNS]]
+
+
+def _variance_of(folder: Path, sampler: str, temperature: float) -> AnswerVariance:
+    """Return the variance of a sampler's answers in the folder of a run; ValueError if it has no component."""
+    questions = read_questions(read_run(folder))
+    groups = question_groups(questions)
+    columns = ["question_id", "rewrite", "temperature", "correct", "outcome", SAMPLER]
+    graded = read_parquet(folder / GRADED, columns)
+    answers = at_temperature(graded.filter(pc.equal(graded[SAMPLER], sampler)), temperature)
+    ids = [question.id for question in questions]
+    variance = answer_variance(answers, None if groups is None else dict(zip(ids, groups, strict=True)))
+    if math.isnan(variance.standard_error()):
+        raise ValueError(f"{folder} has too few answers")
+    return variance
 
 
 def total(stages: Iterable[Stage]) -> Workload:

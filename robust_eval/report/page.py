@@ -69,11 +69,8 @@ def write_page(result: Result, figures: Sequence[SavedFigure], path: Path) -> No
     closer = len(columns) > 1
     mapped = _mapped(result, figures)
     selection = chosen(result, columns, MAX_QUESTIONS, frozenset(mapped))
-    tables = {
-        score.presentation.title or name: headline(score)
-        for name, score in result.scores.items()
-        if not score.presentation.tables_alone
-    }
+    scores = {name: score for name, score in result.scores.items() if not score.presentation.tables_alone}
+    tables = {score.presentation.title or name: headline(score) for name, score in scores.items()}
     page = template("page.html.jinja").render(
         result=result,
         origin=result.origin,
@@ -88,6 +85,7 @@ def write_page(result: Result, figures: Sequence[SavedFigure], path: Path) -> No
         setup=_setup(result),
         corrected=corrected_part(result.scores.get(CORRECTED)),
         tables=tables,
+        presentations=[score.presentation for score in scores.values()],
         figures=[
             (figure.entry, drawing(figure.svg, figure.entry.name))
             for figure in figures

@@ -15,6 +15,7 @@ from robust_eval.metric import challenge_metric as challenge
 from robust_eval.metric import reliability_metric as repeated
 from robust_eval.metric import thinking_metric as thinking
 from robust_eval.metric import uncertainty_metric as errors_by
+from robust_eval.metric import variance_metric as varied
 from robust_eval.metric.certainty_metric import CERTAIN_WRONG, ENTROPY, ERROR_RATE
 from robust_eval.metric.frs_specs import FRS, SURVIVAL, UNBROKEN
 from robust_eval.metric.greedy import CONSTANT, GUESSING, gradable_rows
@@ -505,6 +506,31 @@ def reliability(score: Score, questions: Sequence[Question]) -> Presentation:
     return presentation
 
 
+def variance(score: Score, questions: Sequence[Question]) -> Presentation:
+    """Show the standard error with twice the questions, rewrites or trials, and the shares of the components."""
+    rows = [
+        [Cell(f"twice the {row['doubled']}" if row["doubled"] else "this run")]
+        + [Cell(number(row[name], ".4g")) for name in ("questions", "rewrites", "trials")]
+        + [Cell(number(row["standard_error"], ".4f"))]
+        for row in score.tables["variance"].to_pylist()
+        if not math.isnan(row["standard_error"])
+    ]
+    if not rows:
+        return Presentation("Variance", columns=[], left_out=[f"Variance components: {varied.TOO_FEW}."])
+    components = {
+        "questions": score.values[varied.QUESTION.name].value,
+        "rewrites": score.values[varied.REWRITE.name].value,
+        "trials": score.values[varied.TRIAL.name].value,
+    }
+    positive = {name: max(0.0, value) for name, value in components.items() if not math.isnan(value)}
+    total = sum(positive.values())
+    shares = [f"{number(value / total, '.0%')} between {name}" for name, value in positive.items() if total]
+    note = f"Of the variance of right and wrong answers {at_words(score.settings['temperature'])}: {', '.join(shares)}."
+    header = ["", "questions", "rewrites, with the original", "trials", "standard error"]
+    table = Table("Standard error of the mean accuracy", header, rows)
+    return Presentation("Variance", columns=[], tables=[table], notes=[note] if shares else [])
+
+
 def profile(score: Score, questions: Sequence[Question]) -> Presentation:
     """Show the share of facts that withstand every perturbation."""
     optional = {"orders_right", "turns_held", "thought_right"} & {*score.tables["profile"].column_names}
@@ -629,6 +655,7 @@ PRESENTERS: Mapping[str, Callable[[Score, Sequence[Question]], Presentation]] = 
     thinking.ACCURACY.name: reasoning,
     errors_by.SPECS[0].name: uncertainty,
     repeated.CONSISTENCY.name: reliability,
+    varied.QUESTION.name: variance,
     ROBUST.name: profile,
     GREEDY.name: greedy,
 }

@@ -27,6 +27,7 @@ from robust_eval.metric import (
     reliability_metric,
     thinking_metric,
     uncertainty_metric,
+    variance_metric,
 )
 from robust_eval.metric.metric_spec import (
     HEADLINE,
@@ -58,6 +59,7 @@ KNOWN_SPECS: tuple[MetricSpec, ...] = (
     *thinking_metric.SPECS,
     *uncertainty_metric.SPECS,
     *reliability_metric.SPECS,
+    *variance_metric.SPECS,
     *profile.SPECS,
     *greedy.SPECS,
 )

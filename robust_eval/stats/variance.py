@@ -1,4 +1,4 @@
-"""Variance of right answers: between questions, rewrites and trials (docs/variance.md); between reasoning traces and
+"""Variance of right answers: between questions, rewrites and trials (docs/profile.md); between reasoning traces and
 within one trace (docs/methods.md, §7).
 """
 

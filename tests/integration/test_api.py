@@ -391,7 +391,7 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
         lambda: robust_eval.run(metric=[3]),
         (
             "there is no metric=3; there are agreement, certainty, challenge, frs, order, reliability, thinking, "
-            "uncertainty"
+            "uncertainty, variance"
         ),
     ),
     "a sweep": (

@@ -12,7 +12,7 @@ from tiny_model import KNOWN, plain_settings, save_tiny_model
 
 from robust_eval.cli.dry_run import print_plan
 from robust_eval.error import UserError
-from robust_eval.experiment.plan import Stage, deduplicated, in_words, stages_of, total
+from robust_eval.experiment.plan import Stage, deduplicated, expected_interval, in_words, stages_of, total
 from robust_eval.runtime import measured_choices
 from robust_eval.tracking.result import Result
 
@@ -208,3 +208,31 @@ def test_a_plan_of_a_sweep_is_refused_in_one_sentence(
     done = command("dry_run=true", "seed=1,2", f"paths.mlruns={tmp_path}")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("error: seed=1,2 has several values, which is a sweep: add -m\n")
+
+
+def test_a_plan_says_what_more_questions_and_trials_would_give_by_an_earlier_run_of_the_same_data(
+    settings: list[str], tmp_path: Path
+):
+    folder = tmp_path / "mlruns" / "runs" / "2026-01-02" / "10-00-00"
+    repeated = ("experiment=certainty", "dataset=facts", "sampler.repetition.trials=4")
+    assert expected_interval(configuration(*settings, *repeated)) == ""
+    folder.mkdir(parents=True)
+    result = run_experiment(folder, *settings, *repeated, "metric=[certainty,variance]")
+    (tmp_path / "mlruns" / "runs" / "2026-01-03" / "damaged").mkdir(parents=True)
+    for file in ("config.yaml", "summary.json"):
+        (tmp_path / "mlruns" / "runs" / "2026-01-03" / "damaged" / file).write_text("[")
+    own = result.scores["variance"].values["variance.standard_error"].value
+    table = result.scores["variance"].values
+    questions, trials = (
+        (table["variance.question"].value / (6 + more) + table["variance.trial"].value / ((6 + more) * (4 + again)))
+        ** 0.5
+        for more, again in ((100, 0), (0, 10))
+    )
+    expected = (
+        f"In the run {folder}, the interval of the mean accuracy at t = 0.7 is ±{1.96 * own:.3f}. It would be "
+        f"±{1.96 * questions:.3f} with 100 more questions, ±{1.96 * trials:.3f} with 10 more trials"
+    )
+    assert expected_interval(configuration(*settings, *repeated)) == expected
+    assert expected_interval(configuration(*settings, *repeated, "sampler.repetition.temperatures=[1.0]")) == ""
+    assert expected_interval(configuration(*settings, *repeated, "model.name=other")) == ""
+    assert expected_interval(configuration(*settings, "sampler=exact")) == ""

@@ -1,0 +1,128 @@
+"""Variance of right and wrong between questions, rewrites and trials, over a graded answer table (docs/profile.md)."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from robust_eval.answer import at_temperature, temperatures_of
+from robust_eval.error import UserError
+from robust_eval.metric.metric_spec import RUN, MetricSpec, nearest_to_one
+from robust_eval.metric.score import Measured, Metric, Score, question_groups, verdicts
+from robust_eval.question import Question
+from robust_eval.stats.estimate import Estimate
+from robust_eval.stats.interval import units_and_error
+from robust_eval.stats.variance import VarianceComponents, variance_components
+
+
+def _component(name: str, label: str) -> MetricSpec:
+    return MetricSpec(f"variance.{name}", f"variance between {label}", shown=RUN, form=".4f", mean=False)
+
+
+QUESTION = _component("question", "questions")
+REWRITE = _component("rewrite", "rewrites of a question")
+TRIAL = _component("trial", "trials of a rewrite")
+STANDARD_ERROR = MetricSpec(
+    "variance.standard_error", "standard error of the mean accuracy", more_is_better=False, shown=RUN, mean=False
+)
+SPECS = (QUESTION, REWRITE, TRIAL, STANDARD_ERROR)
+_PART_OF = {
+    REWRITE.name: "a part of the variance between questions: each has one wording",
+    TRIAL.name: "a part of the variance before it: each wording has one trial",
+}
+TOO_FEW = "fewer than two questions"
+"""Reason for a run without any component."""
+
+
+class AnswerVariance(NamedTuple):
+    """Variance components of the answers of a run, and their numbers: of ``questions``, and on average of ``rewrites``
+    of each (its own wording is one) and of ``trials`` of each rewrite.
+
+    ``design_effect`` is the standard error over groups of questions, divided by that over independent questions.
+    """
+
+    components: VarianceComponents
+    questions: int
+    rewrites: float
+    trials: float
+    design_effect: float = 1.0
+
+    def standard_error(self, questions: float = 0, rewrites: float = 0, trials: float = 0) -> float:
+        """Return the standard error of the mean accuracy with so many more of each; NaN if unknown."""
+        numbers = self.questions + questions, self.rewrites + rewrites, self.trials + trials
+        return self.design_effect * self.components.standard_error(*numbers)
+
+
+def answer_variance(answers: pa.Table, groups: Mapping[str, str] | None = None) -> AnswerVariance:
+    """Return the variance of graded answers at one temperature; ``groups`` maps ids of questions to their groups.
+
+    Answers without a verdict are left out.
+    """
+    correct = verdicts(answers)
+    judged = ~np.isnan(correct)
+    correct, question, rewrite = (
+        correct[judged],
+        np.array(answers["question_id"].to_pylist(), dtype=str)[judged],
+        answers["rewrite"].to_numpy()[judged],
+    )
+    names, row, number = np.unique(question, return_inverse=True, return_counts=True)
+    units = None if groups is None else np.array([groups[name] for name in names.tolist()])
+    components = variance_components(correct, question, rewrite, None if units is None else units[row])
+    questions, wordings = len(names), len(np.unique(np.stack([row, rewrite]), axis=1).T)
+    if questions < 2:
+        return AnswerVariance(components, questions, math.nan, math.nan)
+    means = np.bincount(row, correct) / number
+    effect = 1.0 if units is None or not np.ptp(means) else units_and_error(means, units)[1] / units_and_error(means)[1]
+    return AnswerVariance(components, questions, wordings / questions, len(correct) / wordings, effect)
+
+
+@dataclass
+class VarianceDecomposition(Metric):
+    """Variance of right and wrong between questions, rewrites and trials, at the temperature nearest to 1
+    (docs/profile.md).
+    """
+
+    axis = "rewrite"
+    specs = SPECS
+
+    def check(self, temperatures: Sequence[float], repetitions: float) -> None:
+        """Raise UserError unless each question has at least two answers, a countable number of them."""
+        if repetitions < 2 or math.isinf(repetitions):
+            raise UserError(
+                "metric=variance needs several answers to each question that can be counted: choose "
+                "sampler=perturbation or sampler=repetition"
+            )
+
+    def score(self, questions: Sequence[Question], measured: Measured, seed: int) -> Score:
+        """Return the components that the answers show, and the standard error of the mean accuracy.
+
+        Table ``variance`` has the standard error for these numbers of questions, rewrites and trials, and for twice as
+        many of each.
+        """
+        ids, groups = [question.id for question in questions], question_groups(questions)
+        temperature = nearest_to_one(temperatures_of(measured.graded))
+        answers = at_temperature(measured.graded, temperature)
+        variance = answer_variance(answers, None if groups is None else dict(zip(ids, groups, strict=True)))
+        result = Score(question_ids=ids, declared=self.specs, settings={"temperature": temperature})
+        components, error = variance.components, variance.standard_error()
+        for spec, estimate in zip(SPECS, (*components, Estimate(error)), strict=True):
+            result.values[spec.name] = estimate
+            result.of_questions[spec.name] = variance.questions
+            if math.isnan(estimate.value):
+                reason = _PART_OF.get(spec.name, TOO_FEW)
+                result.reasons[spec.name] = TOO_FEW if math.isnan(components.question.value) else reason
+        q, w, k = variance[1:4]
+        more = {"": (0.0, 0.0, 0.0), "questions": (q, 0.0, 0.0), "rewrites": (0.0, w, 0.0), "trials": (0.0, 0.0, k)}
+        records = [
+            {
+                "doubled": doubled,
+                **dict(zip(("questions", "rewrites", "trials"), np.add((q, w, k), added).tolist(), strict=True)),
+                "standard_error": variance.standard_error(*added),
+            }
+            for doubled, added in more.items()
+        ]
+        result.tables["variance"] = pa.Table.from_pylist(records)
+        return result
