@@ -10,7 +10,9 @@ of one :mod:`state <robust_eval.grader.prefix_state>` have the same outcomes, wh
 import bisect
 import re
 import unicodedata
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -42,8 +44,7 @@ _NUMBER = re.compile(rf"\d|\b(?:{_WORDS_OF_A_NUMBER})\b")
 _DELICATE = re.compile(rf"{_NUMBER.pattern}|(?<!\S)[^\W\d_](?!\S)|[^\w\s]")
 """Forms that later text may change: a number, a single letter, a sign."""
 _WHOLE = r"(?<![^\W_])(?:{})(?![^\W_])"  # no adjacent letter or digit
-_NUMBER_WORD = re.compile(rf"\d|{'|'.join(_WORDS_OF_NUMBERS)}")
-_WHOLE_NUMBER_WORD = re.compile(rf"\d|{_WHOLE.format('|'.join(_WORDS_OF_NUMBERS))}")
+_ALPHANUMERIC_START = re.compile("[a-z0-9]")
 _ALPHANUMERIC = re.compile(r"[^\W_]+")
 _ALPHANUMERIC_RUNS = re.compile(r"[\W_]+")
 """Characters between the letters of a word ("U. S.", "O'Brien", "bee-keeper") and the digits of a number."""
@@ -51,9 +52,14 @@ _LETTERS = re.compile(r"(?:^|[^\w.])(?:[^\W\d_](?:\.\s?|\s))*([^\W\d_])?$")  # "
 _UNSEGMENTED_END = re.compile(f"[{UNSEGMENTED}\uac00-\ud7a3]\\Z")
 _ARTICLE = re.compile(r"(?<![^\W_])(?:a|an|the)(?![^\W_])")
 _NO_LETTERS = "".join(map(chr, range(48))) + ":;<=>?@[\\]^_`{|}~–—‐’‘“”…"
+_FOREIGN_LETTERS = re.compile(rf"(?P<unsegmented>[{UNSEGMENTED}])|(?![a-z])[^\W\d_]")
 _BINDING = r"[+#^/×*·'’.-]"
 _SPOKEN = {sign: (*words, *(["cent"] if sign == "%" else [])) for sign, words in SIGNS.items()}
 _BRACKETS = str.maketrans("]}", "))")
+_INTEGER = re.compile(r"-?(\d+)(?:st|nd|rd|th)?")
+_SIGNS_AT_END = r"([ -/:-@[-^`{-~]*)"
+_ENDING_IN_WORD = re.compile(rf"([a-z ]*?)([a-z]{{3,}}){_SIGNS_AT_END}")
+_ENDING_IN_NUMBER = re.compile(rf"[a-z]{{3}} ([1-9]\d*|{'|'.join(NUMBERS)}){_SIGNS_AT_END}")
 _LONG_RUN = re.compile(r"([^\w\s])\1{3,}")
 
 
@@ -81,6 +87,8 @@ class AnswerMatcher:
         self._needed = {max(_ALPHANUMERIC.findall(unified(word)), key=len, default="") for word in self._last_words}
         self._needed |= {word for word, value in NUMBERS.items() if str(value) in self._needed}
         self._last_letters = "".join(sorted({letter for word in self._last_words for letter in unified(word)[-1:]}))
+        numbers = [word for word in self._last_words if any(map(str.isdigit, word))]
+        self._numbers = [parts for word in numbers for parts in _parts_of_number(word)]
 
     @cached_property  # most runs use only the identity of a matcher
     def _pattern(self) -> re.Pattern[str]:
@@ -121,12 +129,19 @@ class AnswerMatcher:
             if self._delicate:
                 decided |= right & lexicon.safe & ~lexicon.unsettling
         start = unified(text)
+        stand_in = self._stand_in(text) if self._ascii else None
+        shared = _lexicon(texts).shared_verdicts[stand_in] if stand_in else {}
         judged, by_state = dict[str, tuple[bool, bool]](), dict[str, tuple[bool, bool]]()
         for token in self._decisive(prefix, text, texts):
             key = texts.keys[token]
             if not (key.isascii() and texts.raw[token].isascii()):  # it may change the previous character
                 right[token], stays = self._judged(prefix + texts.raw[token].split(b"\n", 1)[0], by_state)
                 decided[token] = stays and not texts.incomplete[token]
+                continue
+            if stand_in and stand_in.serves(key):
+                if key not in shared:
+                    shared[key] = stand_in.matcher._judged((stand_in.prefix + key).encode(), {})
+                right[token], decided[token] = shared[key]
                 continue
             if key not in judged:  # "one", "One" and "ONE" have one key
                 possible = self._possible(start + key)
@@ -135,16 +150,29 @@ class AnswerMatcher:
         decided &= ~_lexicon(texts).power  # the text after "^" belongs to the word before it
         return NextTokens(right, decided, self._begun(text, texts))
 
+    def _stand_in(self, text: str) -> "_StandIn | None":
+        """Return a prefix that ends in another answer like ``text`` in one of these; None if it ends in none."""
+        if self._delicate:
+            ending = _ENDING_IN_NUMBER.fullmatch(text)
+            if ending is None or self._accepted != (str(NUMBERS.get(ending[1], ending[1])),) or not self.right(text):
+                return None
+            return _StandIn.of_number(*ending.groups())
+        ending = _ENDING_IN_WORD.fullmatch(text)
+        if ending is None or not self._settled(ending[1] + ending[2]) or self._settled(ending[1]):
+            return None
+        return _StandIn.of_word(ending[3])
+
     def _possible(self, text: str) -> bool:
         """Return True if a word of the reply may be the last of an answer; else the reply cannot be right."""
         if self._needed_pattern.search(text) or not text.isascii():
             return True
-        if self._delicate and _WHOLE_NUMBER_WORD.search(text):
-            return True
         letters = _ALPHANUMERIC_RUNS.sub("", text)  # signs and spaces within words are optional
-        number = self._delicate and _NUMBER_WORD.search(letters) is not None
-        if number or any(word in letters for word in (*self._needed, *self._compounds)):
+        if any(word in letters for word in (*self._needed, *self._compounds)):
             return True
+        if self._numbers:
+            digits = "".join(filter(str.isdigit, letters))
+            if any(part in digits if part.isdigit() else part in letters for part in self._numbers) or "^" in text:
+                return True
         if not (self._compounds and _ARTICLE.search(text)):
             return False
         joined = normalize(text, self._accents).replace(" ", "")
@@ -153,7 +181,9 @@ class AnswerMatcher:
     def _judged(self, reply: bytes, by_state: dict[str, tuple[bool, bool]]) -> tuple[bool, bool]:
         """Return True if a reply is right, and True if every continuation is; ``by_state`` has earlier verdicts."""
         text = unified(self._states.of_reply(reply), self._accents).translate(_BRACKETS)
-        state = _LONG_RUN.sub(r"\1\1\1", text)
+        state = _LONG_RUN.sub(r"\1\1\1", " ".join(text.split(" ")) if "  " in text else text)
+        if self._ascii and not state.isascii():
+            state = _FOREIGN_LETTERS.sub(_foreign_stand_in, state)
         if state not in by_state:
             right = self.right(state)
             by_state[state] = right, right and self._stays_right(state)
@@ -175,7 +205,8 @@ class AnswerMatcher:
         """Return the tokens that might complete an accepted answer or undo it."""
         lexicon = _lexicon(texts)
         begun = {_last_word(text), _last_word(text.replace("'", "").replace("’", ""))}
-        stays_right = self.right(text) or self.right(text + 2 * _LETTER)
+        survives_letters = self.right(text + 2 * _LETTER)
+        stays_right = survives_letters or self.right(text)
         letters = _LETTERS.search(text)
         if letters and not stays_right and not any(map(str.isalpha, letters.group())):
             letters = None
@@ -185,10 +216,11 @@ class AnswerMatcher:
             if _UNSEGMENTED_END.search(target):
                 tokens.update(lexicon.containing(target[-1]))
         targets = [*self._last_words, *(_WORDS_OF_NUMBERS if self._delicate else ())]
+        ending = texts.starting_with if survives_letters else lexicon.ending_word_with
         for word in filter(None, begun):
             for target in targets:
                 if len(word) < len(target) and target.startswith(word):
-                    tokens.update(texts.starting_with(target[len(word) :]), lexicon.apostrophe_ids)
+                    tokens.update(ending(target[len(word) :]), lexicon.apostrophe_ids)
         if self._delicate and _MAY_GO_ON.search(unified(text[-64:])):
             tokens.update(lexicon.number_ids, lexicon.unit_ids)
         elif self._delicate:
@@ -196,7 +228,7 @@ class AnswerMatcher:
                 tokens.update(lexicon.numbers_with(target))
         if not self._ascii or stays_right:
             tokens.update(lexicon.mark_ids, lexicon.binding_ids)
-        tokens.update(self._compounding(text, texts))
+        tokens.update(self._compounding(text, texts, not survives_letters))
         for sign in self._signs:
             tokens.update(lexicon.containing(sign))
         if incomplete_bytes(prefix):
@@ -208,8 +240,8 @@ class AnswerMatcher:
                 tokens.update(lexicon.dot_ids)
         return tokens
 
-    def _compounding(self, text: str, texts: TokenTexts) -> Iterable[int]:
-        """Yield the tokens that complete a compound, possibly with spaces inside."""
+    def _compounding(self, text: str, texts: TokenTexts, end_word: bool) -> Iterable[int]:
+        """Yield the tokens that complete a compound, possibly with spaces inside; ``end_word``: no letter follows."""
         end = text[-64:]
         written = (_ALPHANUMERIC_RUNS.split(unified(end)), normalize(end, self._accents).split())
         for word in self._compounds:
@@ -218,7 +250,7 @@ class AnswerMatcher:
                 for place in range(len(words)):
                     start = "".join(words[place:])
                     if start and len(start) < len(word) and word.startswith(start):
-                        yield from _lexicon(texts).beginning_with(word[len(start) :])
+                        yield from _lexicon(texts).beginning_with(word[len(start) :], end_word)
 
     def _begun(self, text: str, texts: TokenTexts) -> Ids:
         """Return tokens that begin or continue an accepted answer without completing it."""
@@ -232,17 +264,64 @@ class AnswerMatcher:
         return np.array(sorted(tokens), dtype=np.intp)
 
 
+@dataclass(frozen=True)
+class _StandIn:
+    """A prefix that ends in the one ``answer``, in place of all that end in an answer of its kind.
+
+    Signs after any word have the same outcome; so has everything but digits after numbers of as many digits that may
+    all, or none, be days.
+    """
+
+    answer: str
+    prefix: str
+    is_number: bool
+
+    @classmethod
+    def of_word(cls, signs: str) -> "_StandIn":
+        """Return it for a word of at least three letters and the ``signs`` after it."""
+        return cls("vqxj", f"zzz vqxj{signs}", False)
+
+    @classmethod
+    def of_number(cls, number: str, signs: str) -> "_StandIn":
+        """Return it for a number, without leading zeros or in one word, and the ``signs`` after it."""
+        if number in NUMBERS:
+            value = NUMBERS[number]
+            number = "six" if value < 10 else "sixteen" if value < 20 else "thirty" if value <= 30 else "sixty"
+            return cls(str(NUMBERS[number]), f"zzz {number}{signs}", True)
+        answer = "27" if len(number) == 2 and int(number) <= 31 else "7" * len(number)
+        return cls(answer, f"zzz {answer}{signs}", True)
+
+    @cached_property
+    def matcher(self) -> AnswerMatcher:
+        return _matcher(self.answer)
+
+    def serves(self, key: str) -> bool:
+        """Return True if the outcome of the token is that after every prefix of the kind."""
+        if not self.is_number:
+            return not any(map(str.isalnum, key))
+        return not any(map(str.isdigit, key)) and (self.prefix[-1:].isdigit() or not key[:1].isalpha())
+
+
+@lru_cache(maxsize=1 << 6)
+def _matcher(answer: str) -> AnswerMatcher:
+    return AnswerMatcher((answer,))
+
+
 class _Lexicon:
     """Classes of tokens of one vocabulary for the comparison of answers."""
 
     def __init__(self, texts: TokenTexts) -> None:
         self._texts = texts
+        self.shared_verdicts: dict[_StandIn, dict[str, tuple[bool, bool]]] = defaultdict(dict)
+        """Right, and certain to stay right, by prefix and key of a token."""
         # per instance: there may be a vocabulary for each position of an answer, which the cache must not outlive
         self.numbers_with = lru_cache(maxsize=1 << 14)(self._numbers_with)
         self.abbreviations = lru_cache(maxsize=1 << 14)(self._abbreviations)
         self.proper_prefixes = lru_cache(maxsize=1 << 14)(self._proper_prefixes)
         self.containing = lru_cache(maxsize=1 << 10)(self._containing)
         self.single_letters = lru_cache(maxsize=1 << 10)(self._single_letters)
+        self.beginning_with = lru_cache(maxsize=1 << 14)(self._beginning_with)
+        self.ending_word_with = lru_cache(maxsize=1 << 14)(self._ending_word_with)
 
     @cached_property
     def unsettling(self) -> Mask:
@@ -266,10 +345,21 @@ class _Lexicon:
         """Tokens that begin with a sign that belongs to the word before it."""
         return _ids(self._texts.matching(re.compile(_BINDING)))
 
-    def beginning_with(self, text: str) -> list[int]:
-        """Return the tokens whose first letters and digits are a text, after any signs."""
+    def _ending_word_with(self, text: str) -> list[int]:
+        """Return the tokens that start with the end of a word, which no ASCII letter or digit continues."""
+        keys = self._texts.keys
+        ids = self._texts.starting_with(text)
+        return [token for token in ids if not _ALPHANUMERIC_START.match(keys[token], len(text))]
+
+    def _beginning_with(self, text: str, end_word: bool) -> list[int]:
+        """Return the tokens that begin with a text after any signs; ``end_word``: no letter or digit follows it."""
         keys, ids = self._bare
-        return ids[bisect.bisect_left(keys, text) : bisect.bisect_left(keys, text + "\U0010ffff")]
+        first, last = bisect.bisect_left(keys, text), bisect.bisect_left(keys, text + "\U0010ffff")
+        return [
+            ids[place]
+            for place in range(first, last)
+            if not (end_word and _ALPHANUMERIC_START.match(keys[place], len(text)))
+        ]
 
     @cached_property
     def _bare(self) -> tuple[list[str], list[int]]:
@@ -358,6 +448,31 @@ class _Lexicon:
 def _lexicon(texts: TokenTexts) -> _Lexicon:
     """Return the lexicon of a vocabulary, built once."""
     return _Lexicon(texts)
+
+
+def _foreign_stand_in(letter: re.Match[str]) -> str:
+    """Return one letter for all that are not ASCII, and another for those of scripts that write no spaces."""
+    return "\u3005" if letter["unsegmented"] else _LETTER
+
+
+def _parts_of_number(word: str) -> Iterable[str]:
+    """Yield texts of which a reply has at least one if a number in it is ``word``: digits, and words of numbers.
+
+    They are its digits without zeros at both ends (1.5 thousand is 1500), each word for it or for its tens or units,
+    and every word that makes other digits of a number.
+    """
+    integer = _INTEGER.fullmatch(word)
+    if integer is None or not int(integer[1]):
+        yield ""
+        return
+    value = int(integer[1])
+    yield str(value).rstrip("0")
+    yield from LARGE_NUMBERS
+    parts = {value, value // 10 * 10, value % 10} if 20 < value < 100 else {value}
+    for name, number in NUMBERS.items():
+        if number in parts:
+            yield name
+            yield from (ordinal for ordinal, cardinal in ORDINALS.items() if cardinal == name)
 
 
 def _ids(mask: Mask) -> list[int]:

@@ -48,6 +48,10 @@ class PrefixStates:
         # a combining mark after a word may make a non-ASCII answer of it
         self._ascii = self._answers.isascii()
         self._masks_last_word = self._ascii or accents == "fold"
+        self._answers_are_words = self._ascii and not delicate
+        words = {word for form in accepted for word in form.split() if any(map(str.isdigit, word))}
+        self._integers = [int(word) for word in words if word.isdecimal()]
+        self._masks_last_number = len(self._integers) == len(words)
         # normalisation keeps articles only where there is no other word
         self._has_article_answer = any(ARTICLES.issuperset(form.split()) for form in accepted)
         self._right = right
@@ -83,17 +87,53 @@ class PrefixStates:
 
     def _with_masked_end(self, text: str) -> str:
         """Return a text with a placeholder for its last word, if no continuation of that can be part of an answer."""
+        first = f"{self._placeholder} "
+        end = text.removeprefix(first)
+        if first + end == text and end.isascii():
+            if end.isdecimal():
+                return first + self._number_or_placeholder(end)
+            if len(end) == 1 and end.isalpha():
+                return first + self._letter_or_placeholder(end)
         last = _LAST_WORD.search(text)
         if last is None or not self._masks_last_word:
             return text
         word, before = last.group(), text[: last.start()]
         start = "\n" if before[-1:] in ("", " ") else ""  # "se'ven" may be seven
-        if word in self._answers or f"{start}{word}" in self._rules:
+        if before == first and self._answers_are_words:
+            masked = re.search(rf"\b{word}", self._answers) is None
+        else:
+            masked = word not in self._answers and f"{start}{word}" not in self._rules
+        if not masked:
             return text
         end = self._placeholder[: len(word)]
         if before[-1:] in (" ", ";", ",") and not self._right(_readable(before + end)):
-            before = f"{self._placeholder} "
-        return before + end
+            before = first
+        return before + (self._placeholder if before == first and self._answers_are_words else end)
+
+    def _letter_or_placeholder(self, letter: str) -> str:
+        """Return a letter that may begin a word of an answer, or an initial of one, or a rule's word; else another."""
+        placeholder = self._placeholder[0]
+        starts = {word[0] for word in self._answers.split()} | {"a"}
+        if not self._answers_are_words or letter in starts or placeholder in starts:
+            return letter
+        return placeholder
+
+    def _number_or_placeholder(self, number: str) -> str:
+        """Return a number of which a token may make one in an answer; else another that is as long, or longer than 3.
+
+        Further digits, "thousand" and its like leave the first digits as they are; a power may not.
+        """
+        placeholder = next((digit for digit in "896" if not self._may_become_answer(digit)), None)
+        if not (self._masks_last_number and self._ascii) or placeholder is None or self._may_become_answer(number):
+            return number
+        return placeholder * (4 if len(number) > 3 else 1)
+
+    def _may_become_answer(self, number: str) -> bool:
+        digits = number.strip("0")
+        return any(
+            str(integer).strip("0").startswith(digits) or integer in [int(number) ** power for power in range(2, 10)]
+            for integer in self._integers
+        )
 
     def _word_or_placeholder(self, match: re.Match[str]) -> str:
         word = match.group()

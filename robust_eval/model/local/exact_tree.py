@@ -8,7 +8,6 @@ rightly, those that end it wrongly, and those after which it stays right, which 
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import torch
@@ -166,7 +165,7 @@ def _grow(trees: Sequence["_Tree"], step: int, logits: Tensor, generation: Gener
     ``logits`` (n, V) follow the prefixes. Returns the rows (m,) of the parents of the next prefixes; none after the
     last token. The device is waited for twice: for the candidates, and for the chosen ones.
     """
-    size, temperatures = logits.shape[1], trees[0].temperatures
+    temperatures = trees[0].temperatures
     for tree in trees:
         tree.read(step)
     first = np.cumsum([0, *(len(tree.level) for tree in trees)])
@@ -175,29 +174,38 @@ def _grow(trees: Sequence["_Tree"], step: int, logits: Tensor, generation: Gener
     certain = np.concatenate([a + tree.certain_rows() for tree, a in zip(trees, first[:-1], strict=True)])
     max_ranked = max(tree.ranked for tree in trees)
     summary, scores = outcomes(logits, token_sets, weight, certain, max_ranked, temperatures, generation)
-    candidates: list[tuple[Tensor, Tensor]] = []
+    size = scores[0].numel()  # the vocabulary, filled up
     for tree, a, b in zip(trees, first[:-1], first[1:], strict=True):
         tree.count(summary, a, b, size)
-        chosen = to_device(np.concatenate([tree.ending, tree.likeliest]), logits.device)
-        probability = scores.new_ones(len(chosen), dtype=torch.float64)
-        if not tree.last:
-            tree_scores = scores[a:b].flatten()
-            tree_scores.index_fill_(0, chosen[len(tree.ending) :], 0)
-            thinned, thinned_probability = thin(tree_scores, tree.budget - len(tree.likeliest), tree.uniform)
-            chosen, probability = torch.cat([chosen, thinned]), torch.cat([probability, thinned_probability])
-        candidates.append((chosen + a * size, probability))
-    places, chances = (torch.cat(part) for part in zip(*candidates, strict=True))
-    offsets = offsets_of(logits, places // size, places % size, temperatures, generation)
+    chosen = [np.concatenate([tree.ending, tree.likeliest]) for tree in trees]
+    places = to_device(
+        np.concatenate([ids + a * size for ids, a in zip(chosen, first[:-1], strict=True)]), logits.device
+    )
+    chances = scores.new_ones(len(places), dtype=torch.float64)
+    if not trees[0].last:
+        expanded = np.concatenate([tree.likeliest + a * size for tree, a in zip(trees, first[:-1], strict=True)])
+        scores.view(-1).index_fill_(0, to_device(expanded, logits.device), 0)
+        counts = [tree.budget - len(tree.likeliest) for tree in trees]
+        thinned, probability = thin(
+            scores, [len(tree.level) for tree in trees], counts, [tree.uniform for tree in trees]
+        )
+        places, chances = torch.cat([places, thinned.flatten()]), torch.cat([chances, probability.flatten()])
+    last_row, last_token = len(logits) - 1, logits.shape[1] - 1  # dropped candidates may lie in the padding
+    row, token = (places // size).clamp(max=last_row), (places % size).clamp(max=last_token)
+    offsets = offsets_of(logits, row, token, temperatures, generation)
     flat_places, keep_probability, offset, *possible = fetched(places, chances, *offsets)
     place = flat_places.astype(np.intp)
-    logprobs = offset_logprobs(offset, summary.log_total[place // size], temperatures, *(p > 0 for p in possible))
-    bounds = np.cumsum([0, *(len(tree_scores) for tree_scores, _ in candidates)]).tolist()
-    return np.concatenate(
-        [
-            a + tree.descend(place[start:stop] - a * size, keep_probability[start:stop], logprobs[start:stop], size)
-            for tree, a, (start, stop) in zip(trees, first[:-1], pairwise(bounds), strict=True)
-        ]
+    logprobs = offset_logprobs(
+        offset, summary.log_total[np.minimum(place // size, last_row)], temperatures, *(p > 0 for p in possible)
     )
+    bounds = np.cumsum([0, *map(len, chosen)])
+    thinned_places = np.arange(bounds[-1], len(place)).reshape(len(trees), -1)
+    parents = []
+    for tree, a, start, stop, more in zip(trees, first[:-1], bounds[:-1], bounds[1:], thinned_places, strict=True):
+        of_tree = np.concatenate([np.arange(start, stop), more])
+        rows = tree.descend(place[of_tree] - a * size, keep_probability[of_tree], logprobs[of_tree], size)
+        parents.append(a + rows)
+    return np.concatenate(parents)
 
 
 class _Tree:

@@ -14,7 +14,7 @@ from robust_eval.model.base import Floats
 from robust_eval.model.generation import Generation
 from robust_eval.model.local.device import fetched, to_device
 from robust_eval.model.local.tempered import Masses, offset_logprobs, offsets_of, tempered_masses
-from robust_eval.model.local.thinning import topk
+from robust_eval.model.local.thinning import score_blocks, topk
 from robust_eval.model.local.vocabulary import NextTokenSets
 from robust_eval.model.token_texts import Ids
 
@@ -49,7 +49,7 @@ def outcomes(
     temperatures: Sequence[float],
     generation: Generation,
 ) -> tuple[Outcomes, Tensor]:
-    """Return the outcomes of n prefixes, and scores (n, V) for the expansion with each token.
+    """Return the outcomes of n prefixes, and :func:`score_blocks` for the expansion with each token.
 
     Parameters
     ----------
@@ -65,7 +65,9 @@ def outcomes(
         (T,), and the truncation at each.
     """
     device, sets = logits.device, [(token_set.right, token_set.wrong, token_set.open) for token_set in token_sets]
-    masses, scores = _scored(logits, token_sets, weight, temperatures, generation)
+    blocks = score_blocks(len(logits), logits.shape[1], device)
+    scores = blocks.flatten(1)[: len(logits), : logits.shape[1]]
+    masses = _scored(logits, token_sets, weight, temperatures, generation, scores)
     rows, tokens = _pairs([ids for three in sets for ids in three])
     values = logits[to_device(rows // 3, device), to_device(tokens, device)]
     likeliest_wrong = logits.new_empty(0)
@@ -82,7 +84,7 @@ def outcomes(
     logprobs = offset_logprobs(below, totals, temperatures, *(mask > 0 for mask in possible))
     ranked = logprobs.reshape(len(certain), width, len(temperatures))
     summary = Outcomes(log_total, shares, _likeliest(sets, value, wrong_tokens), certain, token.astype(np.intp), ranked)
-    return summary, scores
+    return summary, blocks
 
 
 def _scored(
@@ -91,29 +93,24 @@ def _scored(
     weight: Floats | None,
     temperatures: Sequence[float],
     generation: Generation,
-) -> tuple[Masses, Tensor]:
-    """Return the masses of the answers that end at n prefixes, and scores (n, V) for the expansion with each token.
+    scores: Tensor,
+) -> Masses:
+    """Return the masses of the answers that end at n prefixes, and write the ``scores`` (n, V) of each next token.
 
     A score is the root of the sum, over temperatures, of the squared probability of the longer prefix, times the prior
-    standard deviation of its verdict. After the last token all scores are 0.
+    standard deviation of its verdict. After the last token all scores stay 0.
     """
     sets = [(token_set.right, token_set.wrong, token_set.open) for token_set in token_sets]
     if weight is None:
-        return tempered_masses(logits, temperatures, sets, generation), torch.zeros_like(logits)
-    masses = tempered_masses(logits, temperatures, sets, generation, to_device(weight, logits.device))
-    assert masses.importance is not None
-    scores = masses.importance.mul_(SD_OTHER)
-    for name, factor in (
-        ("begun", SD_BEGUN / SD_OTHER),
-        ("open", SD_OPEN / SD_OTHER),
-        ("right", 0.0),
-        ("wrong", 0.0),
-    ):
-        rows, tokens = (
-            to_device(part, logits.device) for part in _pairs([getattr(token_set, name) for token_set in token_sets])
-        )
-        scores[rows, tokens] = scores[rows, tokens] * factor
-    return masses, scores
+        return tempered_masses(logits, temperatures, sets, generation)
+    masses = tempered_masses(logits, temperatures, sets, generation, to_device(weight, logits.device), scores)
+    scores.mul_(SD_OTHER)
+    factors = {"begun": SD_BEGUN / SD_OTHER, "open": SD_OPEN / SD_OTHER, "right": 0.0, "wrong": 0.0}
+    pairs = [_pairs([getattr(token_set, name) for token_set in token_sets]) for name in factors]
+    factor = np.repeat(np.array([*factors.values()], dtype=np.float32), [len(rows) for rows, _ in pairs])
+    place = tuple(to_device(np.concatenate(part), logits.device) for part in zip(*pairs, strict=True))
+    scores[place] = scores[place] * to_device(factor, logits.device)
+    return masses
 
 
 def _pairs(sets: Sequence[Ids]) -> tuple[Ids, Ids]:

@@ -146,14 +146,11 @@ class Masses:
     """Probability masses of n prefixes at T temperatures, on the logits' device.
 
     ``log_total`` (n, T) is log Σ exp(x / t) over the vocabulary, x the logits less the row's largest; ``shares`` (n,
-    sets, T) the probability of each set of tokens. ``importance`` (n, V), if requested, is the root of the sum, over
-    temperatures, of the squared product of a token's probability and the weight of its row; tokens with nearly equal
-    logits have the same.
+    sets, T) the probability of each set of tokens.
     """
 
     log_total: Tensor
     shares: Tensor
-    importance: Tensor | None = None
 
     def arrays(self) -> tuple[Floats, Floats]:
         """Return totals and shares as arrays."""
@@ -167,8 +164,9 @@ def tempered_masses(
     sets: Sequence[Sequence[Ids]],
     generation: Generation,
     weight: Tensor | None = None,
+    importance: Tensor | None = None,
 ) -> Masses:
-    """Return probabilities of sets of next tokens.
+    """Return probabilities of sets of next tokens, and write the importance of each token.
 
     Parameters
     ----------
@@ -181,15 +179,17 @@ def tempered_masses(
     generation
         Truncation at each temperature.
     weight
-        (n, T) in float64, weights of the rows at each temperature; they add the importance of all tokens.
+        (n, T) in float64, weights of the rows at each temperature.
+    importance
+        (n, V), overwritten if there are weights: the root of the sum, over temperatures, of the squared product of a
+        token's probability and the weight of its row; tokens with nearly equal logits have the same.
     """
     at = [max(temperature, EPSILON) for temperature in temperatures]
     log_total = torch.empty((len(logits), len(at)), dtype=torch.float64, device=logits.device)
     shares = log_total.new_zeros((len(logits), len(sets[0]) if len(sets) else 0, len(at)))
-    importance = None if weight is None else torch.empty_like(logits)
     if not log_total.numel():
-        return Masses(log_total, shares, importance)
-    rows = ROWS_PER_BATCH[logits.is_cuda]
+        return Masses(log_total, shares)
+    rows = min(ROWS_PER_BATCH[logits.is_cuda], len(logits))
     powers: LogitHistogram | _TruncatedPowers = (
         _TruncatedPowers(at, generation)
         if generation.truncates
@@ -207,7 +207,7 @@ def tempered_masses(
             shares[part] = sums.view(len(x), of, -1) / totals[:, None]
         if weight is not None and importance is not None:
             powers.importance(weight[part] / totals, importance[part])
-    return Masses(log_total, shares, importance)
+    return Masses(log_total, shares)
 
 
 class _TruncatedPowers:
