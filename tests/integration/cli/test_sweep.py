@@ -403,12 +403,16 @@ def test_two_models_of_different_families_are_compared(
     tmp_path: Path, command: Callable[..., subprocess.CompletedProcess[str]]
 ):
     result = command(
-        *("-m", "model=smollm2_135m,gemma3_270m", "dataset.limit=12", "sampler.temperatures=[0.2,2.0]"),
+        *("-m", "model=smollm2_135m,gemma3_270m", "dataset.limit=8", "sampler.temperatures=[0.2,2.0]"),
         *("sampler.trials=2", "tracking=none", f"paths.mlruns={tmp_path}", f"hydra.sweep.dir={tmp_path / 'sweep'}"),
         figures=False,
     )
     assert result.returncode == 0, result.stderr
-    runs = pq.read_table(tmp_path / "sweep" / "comparison" / "runs.parquet").to_pylist()
-    assert {run["run"] for run in runs} == {"smollm2-135m", "gemma3-270m"}
+    rows = pq.read_table(tmp_path / "sweep" / "comparison" / "questions.parquet").to_pylist()
+    smollm, gemma = (
+        [row["answer"] for row in rows if row["measured"].startswith(name)] for name in ("smollm", "gemma")
+    )
+    assert len(smollm) == len(gemma) == 8
+    assert smollm != gemma
     loaded = json.loads((tmp_path / "sweep" / "1" / "loaded.json").read_text())
     assert loaded["model.files"].startswith("a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818")
