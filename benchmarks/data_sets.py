@@ -79,7 +79,7 @@ def measured(way: str, file: Path, number: int) -> dict[str, float]:
     early = before
     if way == "stream":
         count = 0
-        for count, _ in enumerate(dataset(file).stream(), start=1):
+        for count, _ in enumerate(dataset(file).read(), start=1):
             if count == number // 10:
                 early = peak_megabytes()
         assert count == number

@@ -1,1 +1,1 @@
-"""Questions from somewhere: the built-in sets, those of the papers, and tables of one's own."""
+"""Questions of built-in sets, published sets and tables of the user."""

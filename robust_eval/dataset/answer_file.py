@@ -1,10 +1,9 @@
-"""File of recorded answers, read as an answer table: Parquet, CSV, TSV or JSON Lines."""
+"""Recorded answers of a Parquet, CSV, TSV or JSON Lines file as an answer table."""
 
 import re
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +15,10 @@ import pyarrow.csv as pa_csv
 import pyarrow.json as pa_json
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
-from rapidfuzz.distance import OSA
 
 from robust_eval.answer import GRADED_COLUMNS, GREEDY, OUTCOMES, SAMPLER, SCHEMA, validated
 from robust_eval.dataset.file_formats import DelimitedTable
+from robust_eval.dataset.record import missing_column, refuse_misspelt
 from robust_eval.error import UserError, first_line
 from robust_eval.runtime.files import file_encoding, json_lines, parsed_json, regular, text_lines
 from robust_eval.runtime.finish_reasons import ERROR, FILTER, end_of
@@ -28,20 +27,20 @@ from robust_eval.runtime.text import excerpt
 
 _SCHEMA = SCHEMA.append(pa.field(SAMPLER, pa.string(), nullable=False))
 COLUMNS = tuple(name for name in _SCHEMA.names if name not in GRADED_COLUMNS)
-"""Columns that a file may bring: meaning and verdict of an answer are the grader's."""
+"""Columns of a file: without those of the grader, the meaning and verdict of an answer."""
 RECORDED = "recorded"
 """Value of the column :data:`SAMPLER` for answers above temperature 0 of a file without it."""
-MOST_CHARACTERS = 100_000
-"""Of one text: more is no answer, but something that went wrong where the answers were collected."""
+MAX_CHARACTERS = 100_000
+"""Maximum number of characters of a text: a longer one is no answer, but a fault of the file."""
 _BLOCK = 1 << 24
-"""Bytes that are parsed at once."""
+"""Number of bytes that are parsed together."""
 _ROUNDING = 1e-3
-"""By how much the logarithm of a probability may be above 0."""
+"""Maximum of the logarithm of a probability, by rounding."""
 
 
 @dataclass(frozen=True)
 class AnswerFile:
-    """File, and its names of the columns of :data:`COLUMNS` that have other names there."""
+    """File of answers; ``columns`` maps names of :data:`COLUMNS` to other names in the file."""
 
     path: Path
     columns: Mapping[str, str]
@@ -49,16 +48,16 @@ class AnswerFile:
     def read(self, temperature: float | None) -> pa.Table:
         """Return the answers of the file in its order, not graded, with the column :data:`SAMPLER`.
 
-        ``temperature`` is that of all answers in a file without such a column; a column without any value counts as
-        missing. UserError names the first wrong row.
+        ``temperature`` is that of all answers in a file without such a column; an empty column counts as missing.
+        UserError names the first wrong row.
         """
         columns = self._typed(self._raw())
         if ("temperature" in columns) == (temperature is not None):
             raise UserError(
-                f"{self.path} says at which temperature each answer was drawn: leave sampler.recorded.temperature out"
+                f"{self.path} has a column of temperatures: remove sampler.recorded.temperature"
                 if temperature is not None
-                else f"{self.path} does not say at which temperature its answers were drawn: name the column "
-                "(sampler.recorded.columns={temperature: …}), or the temperature of all (sampler.recorded.temperature)"
+                else f"{self.path} has no column of temperatures: set sampler.recorded.columns={{temperature: …}} to "
+                "the column, or sampler.recorded.temperature to the temperature of all answers"
             )
         return self._completed(columns, temperature)
 
@@ -79,7 +78,7 @@ class AnswerFile:
 
     @property
     def _names(self) -> dict[str, str]:
-        """The file's names of our columns, without those that stand for another column."""
+        """The file's columns by our names, without those that another name is mapped to."""
         taken = set(self.columns.values())
         return {name: self._theirs(name) for name in COLUMNS if name in self.columns or name not in taken}
 
@@ -87,7 +86,7 @@ class AnswerFile:
         return self.columns.get(name, name)
 
     def _raw(self) -> pa.Table:
-        """Return the columns wanted under their names in the file, with the types that they have there."""
+        """Return the required columns with the names and types of the file."""
         readers: dict[str, Callable[[], pa.Table]] = {
             ".parquet": lambda: read_parquet(self.path, self._columns_to_read(pq.read_schema(self.path).names)),
             ".csv": self._read_csv,
@@ -109,11 +108,11 @@ class AnswerFile:
                 raise UserError(f"{self.path}, row {row.group(1)}: {row.group(2)}") from problem
             raise UserError(f"{self.path} cannot be read: {first_line(problem)}") from problem
         if not table.num_rows:
-            raise UserError(f"{self.path} holds no answers")
+            raise UserError(f"{self.path} contains no answers")
         return table
 
     def _read_csv(self) -> pa.Table:
-        """Return every cell as text; one that is empty and not quoted is none. Blank rows at the end are left out."""
+        """Return all cells as texts, an empty one without quotes as null, without blank rows at the end."""
         source = DelimitedTable(self.path)
         line, header = source.verified_header(_BLOCK)
         names = self._columns_to_read(list(filter(None, header)))
@@ -168,29 +167,21 @@ class AnswerFile:
         return table.select(filled)
 
     def _columns_to_read(self, present: Sequence[str], listed_names: Sequence[str] | None = None) -> list[str]:
-        """Return the names of the columns to read, of those that are ``present``; messages list ``listed_names``.
+        """Return the names of the columns to read among those ``present``; messages list ``listed_names``.
 
-        UserError if one is missing or stands twice.
+        UserError if one is missing or occurs twice.
         """
         if not present:
-            raise UserError(f"{self.path} holds no answers")
+            raise UserError(f"{self.path} contains no answers")
         listed_names = present if listed_names is None else listed_names
         for name in ("question_id", "text", *self.columns):
             if self._names.get(name) not in present:
-                raise UserError(
-                    f"{self.path} has no column {self._theirs(name)!r} for {name}, but {', '.join(listed_names)}: "
-                    f"name the right one, sampler.recorded.columns={{{name}: …}}"
-                )
+                raise missing_column(self.path, self._theirs(name), name, listed_names, "sampler.recorded.columns")
         unknown = [
             theirs for theirs in listed_names if theirs not in _SCHEMA.names and theirs not in self.columns.values()
         ]
         missing = [name for name, theirs in self._names.items() if theirs not in present and len(name) > len("text")]
-        for theirs, name in product(unknown, missing):
-            if OSA.distance(theirs.strip().casefold(), name) <= len(name) // 4:
-                raise UserError(
-                    f"{self.path} has a column {theirs!r} and none of the name {name!r}: rename it, or set "
-                    f"sampler.recorded.columns={{{name}: {theirs}}}"
-                )
+        refuse_misspelt(self.path, unknown, missing, "sampler.recorded.columns")
         names = [theirs for theirs in self._names.values() if theirs in present]
         for theirs in names:
             if list(present).count(theirs) > 1:
@@ -198,7 +189,7 @@ class AnswerFile:
         return names
 
     def _refuse_line(self, fields: Sequence[pa.Field]) -> None:
-        """UserError for the first line that is no JSON object with such fields, which Arrow does not name."""
+        """Raise UserError for the first line that is no JSON object with such fields, which Arrow does not name."""
         for where, line, record in json_lines(self.path, object_pairs_hook=_pairs):
             if not isinstance(record, dict):
                 raise UserError(f"{where}: an answer is a JSON object, not {line.strip()[:40]!r}")
@@ -208,20 +199,20 @@ class AnswerFile:
                     raise UserError(f"{where}: {field.name!r} must be {_named(field.type)}, not {excerpt(value)}")
 
     def _typed(self, raw: pa.Table) -> dict[str, pa.ChunkedArray]:
-        """Return the columns that hold anything, under our names and with the types of an answer table."""
+        """Return the non-empty columns by our names, with the types of an answer table."""
         columns = {}
         for name, theirs in self._names.items():
             if theirs in raw.column_names and raw[theirs].null_count < raw.num_rows:
                 columns[name] = self._converted(name, raw[theirs])
         if "text" not in columns:
-            raise UserError(f"{self.path} holds no answers: column {self._theirs('text')!r} is empty in every row")
+            raise UserError(f"{self.path} contains no answers: column {self._theirs('text')!r} is empty")
         for name, column in columns.items():
             if pa.types.is_string(column.type):
                 self._refuse_where(
-                    pc.greater(pc.utf8_length(column), MOST_CHARACTERS),
+                    pc.greater(pc.utf8_length(column), MAX_CHARACTERS),
                     lambda row, name=name, column=column: (  # type: ignore[misc]
-                        f"{self._theirs(name)!r} has {len(column[row].as_py()):,} characters, and more than "
-                        f"{MOST_CHARACTERS:,} are no answer"
+                        f"{self._theirs(name)!r} has {len(column[row].as_py()):,} characters; the maximum is "
+                        f"{MAX_CHARACTERS:,}"
                     ),
                 )
         return columns
@@ -243,7 +234,7 @@ class AnswerFile:
             raise self.refuse(low, f"{self._theirs(name)!r} must be {_named(kind)}, not {value}") from None
 
     def _refuse_where(self, wrong: Any, problem: Callable[[int], str]) -> None:
-        """UserError for the first row in which ``wrong`` is true."""
+        """Raise UserError for the first row in which ``wrong`` is true."""
         if isinstance(wrong, pa.ChunkedArray):
             wrong = wrong.fill_null(False).to_numpy(zero_copy_only=False)
         if wrong.any():
@@ -251,13 +242,13 @@ class AnswerFile:
             raise self.refuse(row, problem(row))
 
     def _completed(self, columns_read: dict[str, pa.ChunkedArray], temperature: float | None) -> pa.Table:
-        """Return an answer table; missing columns are filled in."""
+        """Return an answer table with defaults for missing columns."""
         number = len(columns_read["question_id"]) if "question_id" in columns_read else 0
         for name in ("question_id", "temperature", "trial"):
             if name in columns_read:
                 self._refuse_where(columns_read[name].is_null(), lambda row, name=name: f"no {self._theirs(name)!r}")  # type: ignore[misc]
         if not number:
-            raise UserError(f"{self.path} holds no answers: column {self._theirs('question_id')!r} is empty")
+            raise UserError(f"{self.path} contains no answers: column {self._theirs('question_id')!r} is empty")
         text = columns_read["text"]
         by_text = pc.if_else(pc.equal(text, ""), "empty", "ok").fill_null("invalid")
         if "finish_reason" in columns_read:
@@ -266,22 +257,20 @@ class AnswerFile:
             by_text = pc.if_else(pc.equal(ends, FILTER).fill_null(False), "filtered_reply", by_text)
         outcome = pc.coalesce(columns_read["outcome"], by_text) if "outcome" in columns_read else by_text
         columns: dict[str, Any] = {
+            "rewrite": pa.chunked_array([np.zeros(number, np.int32)]),
+            "temperature": pa.chunked_array([np.full(number, temperature, dtype=np.float64)]),
+            SAMPLER: pa.chunked_array([[RECORDED] * number]),
             **columns_read,
-            "rewrite": columns_read["rewrite"].fill_null(0)
-            if "rewrite" in columns_read
-            else pa.array(np.zeros(number, np.int32)),
-            "temperature": columns_read.get("temperature", pa.array(np.full(number, temperature, dtype=np.float64))),
             "text": text.fill_null(""),
             "outcome": outcome,
         }
+        columns["rewrite"] = columns["rewrite"].fill_null(0)
         self._refuse_unknown_values(columns)
-        samplers = (
-            columns_read[SAMPLER].fill_null(RECORDED) if SAMPLER in columns_read else pa.array([RECORDED] * number)
-        )
+        samplers = columns[SAMPLER].fill_null(RECORDED)
         sampled = columns["temperature"].to_numpy() != 0
         self._refuse_where(
             sampled & pc.equal(samplers, GREEDY).to_numpy(zero_copy_only=False),
-            lambda row: f"{self._theirs(SAMPLER)!r} is {GREEDY}, which is what the answers at temperature 0 are called",
+            lambda row: f"{self._theirs(SAMPLER)!r} is {GREEDY}, the name of the answers at temperature 0",
         )
         columns[SAMPLER] = pc.if_else(pc.equal(columns["temperature"], 0), GREEDY, samplers)
         condition = groups(*(columns[name] for name in (SAMPLER, "question_id", "rewrite", "temperature")))
@@ -295,7 +284,7 @@ class AnswerFile:
         return table.append_column(_SCHEMA.field(SAMPLER), columns[SAMPLER]).combine_chunks()
 
     def _refuse_unknown_values(self, columns: Mapping[str, Any]) -> None:
-        """UserError for values of the right type without a meaning."""
+        """Raise UserError for invalid values of the right type."""
 
         def refuse(name: str, right: Any, expected: str) -> None:
             column = columns[name]
@@ -317,10 +306,10 @@ class AnswerFile:
         refuse("outcome", is_known.to_numpy(zero_copy_only=False), f"one of {', '.join(OUTCOMES)}")
         for name in ("token_logprobs", "sampling_logprobs", "top_logprobs"):
             if name in columns:
-                refuse(name, _are_logarithms(columns[name]), "natural logarithms of probabilities, none above 0")
+                refuse(name, _are_logarithms(columns[name]), "natural logarithms of probabilities, at most 0")
 
     def _refuse_repetitions(self, columns: Mapping[str, Any], condition: NDArray[np.intp]) -> None:
-        """UserError for the first answer whose question, rewrite, temperature and trial are those of one before it."""
+        """Raise UserError for the first answer with the question, rewrite, temperature and trial of an earlier one."""
         _, first, inverse = np.unique(groups(condition, columns["trial"]), return_index=True, return_inverse=True)
         earlier = first[inverse]
 
@@ -328,24 +317,24 @@ class AnswerFile:
             place = ", ".join(
                 f"{name} {columns[name][row].as_py()!r}" for name in ("question_id", "rewrite", "temperature", "trial")
             )
-            return f"stands already in {self._place(int(earlier[row]))} ({place})"
+            return f"the answer is also in {self._place(int(earlier[row]))} ({place})"
 
         self._refuse_where(earlier != np.arange(len(earlier)), repetition)
 
 
 def _sorted_ends(reasons: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return finish reasons in our words; an unknown one is unchanged."""
+    """Return standard finish reasons; an unknown one is unchanged."""
     words = pc.unique(reasons)
     sorted_words = pa.array([end_of(word) or word for word in words.to_pylist()], pa.string())
     return sorted_words.take(pc.index_in(reasons, value_set=words).combine_chunks())
 
 
 _WRONG = (pa.ArrowException, ValueError, TypeError, RecursionError)
-"""Exceptions for values that are not of the expected type."""
+"""Exceptions for values of another type."""
 
 
 def groups(*columns: Any) -> NDArray[np.intp]:
-    """Return (n,) a number for each row, equal where all columns are."""
+    """Return (n,) a number for each row, equal in rows with equal columns."""
     code = np.zeros(len(columns[0]), dtype=np.intp)
     for column in columns:
         if not isinstance(column, np.ndarray):
@@ -358,13 +347,13 @@ def groups(*columns: Any) -> NDArray[np.intp]:
 
 
 def _counted(condition: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Return (n,) the number of rows before each that have the same number."""
+    """Return (n,) the number of earlier rows with the same number."""
     counts: NDArray[np.intp] = pd.Series(condition).groupby(condition).cumcount().to_numpy()
     return counts
 
 
 def _are_logarithms(column: pa.ChunkedArray) -> NDArray[np.bool_]:
-    """Return (n,) True for each row in whose lists all numbers may be logarithms of probabilities."""
+    """Return (n,) True for each row whose numbers may all be logarithms of probabilities."""
     right = np.ones(len(column), dtype=bool)
     row, values = np.arange(len(column)), column.combine_chunks()
     while pa.types.is_list(values.type):
@@ -374,12 +363,12 @@ def _are_logarithms(column: pa.ChunkedArray) -> NDArray[np.bool_]:
 
 
 def _in_json(kind: pa.DataType) -> pa.DataType:
-    """Return the type as which JSON is read: whole numbers may be written 1.0."""
+    """Return the type for reading JSON: whole numbers may be written 1.0."""
     return pa.float64() if pa.types.is_integer(kind) else kind
 
 
 def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    """Return the column with another type; one of ``_WRONG`` where that changes what it says."""
+    """Return the column with another type; raises one of ``_WRONG`` for values of a different meaning."""
     value_type = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     text = pa.types.is_string(value_type) or pa.types.is_large_string(value_type)
     if pa.types.is_list(kind):
@@ -398,15 +387,15 @@ def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a JSON object; ValueError where a name stands twice in it."""
+    """Return a JSON object; ValueError for a duplicate name."""
     names = [name for name, _ in pairs]
     if twice := [name for name in names if names.count(name) > 1]:
-        raise ValueError(f"{twice[0]!r} stands twice")
+        raise ValueError(f"{twice[0]!r} occurs twice")
     return dict(pairs)
 
 
 def _is(value: Any, kind: pa.DataType) -> bool:
-    """Return True if a value out of JSON is of a type."""
+    """Return True if a JSON value is of a type."""
     if pa.types.is_list(kind):
         return isinstance(value, list) and all(_is(item, kind.value_type) for item in value)
     if pa.types.is_string(kind):

@@ -1,4 +1,4 @@
-"""Tables that a Python program gives: questions, or answers, as a DataFrame or as mappings."""
+"""Tables of a Python program: questions or answers, as a DataFrame or as mappings."""
 
 import hashlib
 import json
@@ -14,13 +14,13 @@ import pandas as pd
 from robust_eval.error import UserError, first_line
 
 Rows: TypeAlias = pd.DataFrame | Sequence[Mapping[str, Any]]
-"""A table: a DataFrame, or a row a mapping."""
+"""Table: a DataFrame, or a mapping for each row."""
 
 
 class KeptTable:
-    """A table that a program gave, as a file under ``mlruns/tables`` whose name follows from its content.
+    """Table of a program as a file under ``mlruns/tables``, named by a digest of its content.
 
-    A run can so be repeated from its folder, and the same table is the same data set in the next call.
+    So a run can be repeated from its folder, and an equal table is the same data set in the next call.
     """
 
     def __init__(self, mlruns: Path, content: bytes, ending: str) -> None:
@@ -28,7 +28,7 @@ class KeptTable:
         self._content = content
 
     def write(self) -> None:
-        """Write the file, whole or not at all."""
+        """Write the file atomically."""
         self.file.parent.mkdir(parents=True, exist_ok=True)
         partial = self.file.with_name(f"{self.file.name}.{os.getpid()}")
         partial.write_bytes(self._content)
@@ -36,7 +36,7 @@ class KeptTable:
 
 
 def records(table: Rows, label: str) -> list[dict[str, Any]]:
-    """Return the rows of a table, without what is missing in them. Raises UserError where it is no table, or empty."""
+    """Return the rows of a table without missing values. Raises UserError for an empty table, or none."""
     if isinstance(table, pd.DataFrame):
         if not table.columns.is_unique:
             raise UserError(f"{label}: several columns of the DataFrame have the same name")
@@ -47,9 +47,9 @@ def records(table: Rows, label: str) -> list[dict[str, Any]]:
         raise UserError(f"{label} must be a DataFrame or a list of mappings, not {type(table).__name__}")
     if not rows:
         raise UserError(f"{label}: the table has no rows")
-    for place, row in enumerate(rows):
+    for number, row in enumerate(rows, start=1):
         if not isinstance(row, Mapping) or not all(isinstance(name, str) for name in row):
-            raise UserError(f"{label}, row {place + 1}: a row is a mapping from names to values, not {row!r:.60}")
+            raise UserError(f"{label}, row {number}: a row must be a mapping from names to values, not {row!r:.60}")
     return [{name: _plain(value) for name, value in row.items() if not _is_missing(value)} for row in rows]
 
 
@@ -64,11 +64,11 @@ def _is_missing(value: Any) -> bool:
 
 
 def json_lines(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Write questions as JSON Lines. Raises UserError for the first row with a value that JSON has not."""
+    """Return questions as JSON Lines. Raises UserError for the first row with a value that JSON does not support."""
     lines = []
-    for place, row in enumerate(rows):
+    for number, row in enumerate(rows, start=1):
         try:
             lines.append(json.dumps(row, ensure_ascii=False))
         except (TypeError, ValueError, RecursionError) as problem:
-            raise UserError(f"dataset, row {place + 1}: {first_line(problem)}") from problem
+            raise UserError(f"dataset, row {number}: {first_line(problem)}") from problem
     return "\n".join(lines) + "\n"

@@ -22,11 +22,11 @@ from robust_eval.runtime.parquet_files import refuse_bomb
 KINDS = (".json", ".jsonl", ".csv", ".tsv", ".parquet", ".label")
 """Suffixes of files that can be read."""
 _ROWS = 1_000
-"""Rows of a Parquet file that are turned into records at once."""
+"""Number of rows of a Parquet file that are converted together."""
 
 
 def data_files(path: Path, split: str = "") -> list[Path]:
-    """Return the file, or those of a folder, or of its folder for the split, by name; UserError where there is none."""
+    """Return the file, or those of a folder or of its folder for the split, by name; UserError if there are none."""
     if not path.is_dir():
         if path.suffix.lower() not in KINDS:
             raise UserError(f"dataset.path must end in {', '.join(KINDS)}; {path} does not")
@@ -34,18 +34,17 @@ def data_files(path: Path, split: str = "") -> list[Path]:
     folder = path / split if split and (path / split).is_dir() else path
     files = sorted(file for file in folder.iterdir() if file.suffix.lower() in KINDS)
     if not files:
-        raise UserError(f"the folder {folder} holds no data file ({', '.join(KINDS)})")
+        raise UserError(f"the folder {folder} contains no data file ({', '.join(KINDS)})")
     return files
 
 
 def read_records(
     file: Path, encoding: str = "utf-8", header: Sequence[str] = (), quoted: bool = True
 ) -> Iterator[Record]:
-    """Yield the records of a file, one after the other; UserError where it cannot be read, with the line that is
-    broken.
+    """Yield the records of a file; UserError for an unreadable file, with the line.
 
-    An entry of JSON that is no object is an empty record. A JSON file that holds one object is one record, and one of
-    lines may end in .json.
+    A JSON entry that is no object is an empty record. A JSON file of one object is one record, and JSON Lines may have
+    the suffix .json.
     """
     kind = file.suffix.lower()
     if kind == ".parquet":
@@ -95,12 +94,12 @@ def _parquet(file: Path) -> Iterator[Record]:
 
 
 Row = tuple[int, list[str]]
-"""The line in which a row begins, and its fields."""
+"""First line of a row, and its fields."""
 _SEPARATORS = (",", ";", "\t", "|")
 _NAMED_SEPARATOR = re.compile(r'"?sep=(.)"?\s*', re.IGNORECASE)
-"""The first line that names the separator for Excel."""
+"""First line of a file with the separator, for Excel."""
 _UNNAMED = re.compile(r"(?:Unnamed: \d.*)?")
-"""The name of a column without one, as it is or as pandas writes it."""
+"""Name of a column without one, empty or as pandas writes it."""
 _WHOLE_FLOAT = re.compile(r"-?\d+\.0")
 _SIGNATURES = {
     b"PK\x03\x04": "a workbook (.xlsx, .ods) or another ZIP archive",
@@ -112,23 +111,23 @@ _SIGNATURES = {
 
 @dataclass(frozen=True)
 class DelimitedTable:
-    """A file of fields between separators.
+    """Delimited text file.
 
-    The separator is that of the file's name unless the header and the first row show another one. Without ``header``
-    the first row that is not blank names the columns.
+    The separator is that of the suffix unless the header and the first row show another one. Without ``header`` the
+    first row that is not blank has the names of the columns.
     """
 
     file: Path
     encoding: str = "utf-8"
     header: Sequence[str] = ()
     quoted: bool = True
-    """Fields may be in double quotes."""
+    """True if fields may be in double quotes."""
 
     def records(self) -> Iterator[dict[str, str]]:
-        """Yield the rows under the names of their columns, without blank rows and columns without a name.
+        """Yield the rows by the names of their columns, without blank rows and columns without a name.
 
-        Whole numbers that are written as floats in all of their column, as pandas writes a column with a gap, lose
-        ".0". UserError names the line of the first row that is not whole.
+        A column of whole numbers that are written as floats, as by pandas if one is missing, loses ".0". UserError
+        names the line of the first incomplete row.
         """
         names, rows = self._table()
         whole = self._whole_floats()
@@ -139,13 +138,13 @@ class DelimitedTable:
             record.pop("", None)
             yield record
 
-    def verified_header(self, most_characters: int) -> tuple[int, list[str]]:
-        """Return the line of the header and a name for each field, empty for a column to leave out; check all rows.
+    def verified_header(self, max_characters: int) -> tuple[int, list[str]]:
+        """Return the line of the header and a name for each field, empty for an ignored column; check all rows.
 
-        A field may have ``most_characters``. UserError as of :meth:`records`.
+        The maximum length of a field is ``max_characters``. UserError as in :meth:`records`.
         """
         line, fields = next(self._rows(self.separator), (0, []))
-        limit = csv.field_size_limit(most_characters)
+        limit = csv.field_size_limit(max_characters)
         try:
             names, rows = self._table()
             deque(rows, maxlen=0)
@@ -169,7 +168,7 @@ class DelimitedTable:
         return next(iter(fitting + several), default)
 
     def _table(self) -> tuple[list[str], Iterator[Row]]:
-        """Return the names of the columns, empty for a column to leave out, and the rows with a field for each."""
+        """Return the names of the columns, empty for an ignored one, and the rows with a field for each."""
         self._refuse_archive()
         rows = self._rows(self.separator)
         header = list(self.header) or next(rows, (0, []))[1]
@@ -180,7 +179,7 @@ class DelimitedTable:
         for name, columns in Counter(filter(None, names)).items():
             if columns > 1:
                 raise UserError(f"{self.file} has several columns of the name {name[:40]!r}")
-        rows_below = (row for row in rows if row[1] != header)  # tables that were joined repeat the header
+        rows_below = (row for row in rows if row[1] != header)  # concatenated tables repeat the header
         return names, self._fitting(rows_below, names, unnamed)
 
     def _fitting(self, rows: Iterator[Row], names: Sequence[str], unnamed: Sequence[int]) -> Iterator[Row]:
@@ -189,33 +188,31 @@ class DelimitedTable:
             if len(row) != len(names):
                 number = f"{len(row)} field{'' if len(row) == 1 else 's'}"
                 raise UserError(
-                    f"{self.file}, line {line}: {number}, where the header has {len(names)}; "
-                    f"a text with a {self.separator!r} needs double quotes around it"
+                    f"{self.file}, line {line}: {number}, and the header has {len(names)}; put double quotes around "
+                    f"a text with a {self.separator!r}"
                 )
             for place in unnamed:
                 if row[place].strip():
                     raise UserError(
-                        f"{self.file}, line {line}: column {place + 1} has no name and holds {row[place][:40]!r}; "
-                        "name the column, or leave it out"
+                        f"{self.file}, line {line}: column {place + 1} has no name and contains {row[place][:40]!r}; "
+                        "name the column, or remove it"
                     )
             yield line, row
 
     def _whole_floats(self) -> set[int]:
-        """Return the places of the columns in which every field that is not blank is a whole number with ".0"."""
+        """Return the indices of the columns in which every field that is not blank is a whole number with ".0"."""
         names, rows = self._table()
         places, filled = list(range(len(names))), set()
         for _, row in rows:
             values = [place for place in places if row[place].strip()]
             filled.update(values)
-            other_places = {place for place in values if not _WHOLE_FLOAT.fullmatch(row[place].strip())}
-            if other_places:
-                places = [place for place in places if place not in other_places]
-            if not places:
+            other = {place for place in values if not _WHOLE_FLOAT.fullmatch(row[place].strip())}
+            if other and not (places := [place for place in places if place not in other]):
                 break
         return filled.intersection(places)
 
     def _first_rows(self, separator: str) -> list[list[str]]:
-        """Return the first two rows without blank fields beyond the header; fewer where the second is broken."""
+        """Return the first two rows without blank fields beyond the header; fewer if the second is broken."""
         rows: list[list[str]] = []
         try:
             for _, row in islice(self._rows(separator), 2):
@@ -239,7 +236,7 @@ class DelimitedTable:
             raise UserError(f"{self.file}, line {line}: {_remedy(problem, line, reader.line_num)}") from problem
 
     def _lines(self) -> Iterator[str]:
-        """Yield the lines, also those that end in a carriage return; a line that names the separator is blank."""
+        """Yield the lines, also those that end in a carriage return; the line of the separator is blank."""
         for number, line in text_lines(self.file, self.encoding):
             if number == 1 and _NAMED_SEPARATOR.fullmatch(line):
                 line = "\n"
@@ -253,27 +250,30 @@ class DelimitedTable:
             with open(regular(self.file), "rb") as raw:
                 signature_bytes = raw.read(4)
         except OSError:
-            return  # the reader of its lines says why
+            return  # the reader of its lines reports it
         for signature, kind in _SIGNATURES.items():
             if signature_bytes.startswith(signature):
-                raise UserError(f"{self.file} is {kind}, whatever its name says: save the table as CSV in UTF-8")
+                raise UserError(f"{self.file} is {kind} despite its suffix: save the table as CSV in UTF-8")
+
+
+_DOUBLE_QUOTES = "double a quote in a text, and put double quotes around the text"
 
 
 def _remedy(problem: csv.Error, first: int, last: int) -> str:
-    """Return what is wrong with the row from the first line to the last, and what would be right."""
+    """Return the fault of the row from the first line to the last, with the remedy."""
     reason = first_line(problem)
     if "expected after" in reason:
-        place = "" if first == last else f"a quote that opens here closes only in line {last}, and "
-        return f"{place}text follows a closing quote; a quote that is part of a text is doubled, in double quotes"
+        where = "" if first == last else f"a quote opens here and closes in line {last}, and "
+        return f"{where}text follows a closing quote; {_DOUBLE_QUOTES}"
     if "unexpected end" in reason:
-        return "a quote opens here and is not closed; a quote that is part of a text is doubled, in double quotes"
+        return f"a quote opens here and does not close; {_DOUBLE_QUOTES}"
     if "field limit" in reason:
-        return f"a field has more than {csv.field_size_limit():,} characters; its quote may not be closed"
+        return f"a field has more than {csv.field_size_limit():,} characters; its quote may not close"
     return reason
 
 
 def _cut(fields: Sequence[str], width: int) -> list[str]:
-    """Return the fields without blank ones at the end, beyond a width."""
+    """Return the fields without blank ones at the end beyond a width."""
     end = len(fields)
     while end > width and not fields[end - 1].strip():
         end -= 1

@@ -1,4 +1,4 @@
-"""Questions in a JSON Lines file: the built-in sets, or a user's file in the same layout."""
+"""Questions in a JSON Lines file: a built-in set, or a user's file in the same layout."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
@@ -11,14 +11,14 @@ from robust_eval.question import LETTERS, Question
 from robust_eval.runtime.files import json_line, text_lines
 
 FOLDER = Path(__file__).with_name("builtin")
-"""Folder of the sets that come with the package."""
+"""Folder of the built-in sets."""
 BUILTIN = "builtin:"
-"""Prefix of a path that names one of them."""
+"""Prefix of the path of a built-in set."""
 
 
 @dataclass
 class JsonLines(Selection):
-    """A file with one question a line; a line that is none stops the run, whatever else is allowed.
+    """JSON Lines file with one question a line; an invalid line stops the run.
 
     Each line is a JSON object with the fields of :class:`~robust_eval.question.Question`; ``id`` and ``question`` are
     required, and either ``answers`` (a list of accepted answers) or ``choices`` with ``correct`` (the index of the
@@ -28,7 +28,7 @@ class JsonLines(Selection):
     name: str
     """Name of the set in logs, tables and the tracker."""
     path: str
-    """The file: a path, or builtin:facts.jsonl and the like for the sets that come with the package."""
+    """Path of the file; builtin:facts.jsonl and the like are the built-in sets."""
 
     def read(self) -> Iterator[Question]:
         """Yield all questions of the file, in its order; UserError names the first line that is broken."""
@@ -36,7 +36,7 @@ class JsonLines(Selection):
         file = FOLDER / self.path.removeprefix(BUILTIN) if builtin else Path(self.path)
         if builtin and not file.exists():
             names = ", ".join(sorted(f"{BUILTIN}{entry.name}" for entry in FOLDER.iterdir()))
-            raise UserError(f"there is no data file {self.path}; there are {names}")
+            raise UserError(f"there is no built-in set {self.path}: choose {names}, or the path of a file")
         lines: dict[str, int] = {}
         for number, line in text_lines(file, label=f"the data file {self.path}"):
             if not line.strip():
@@ -45,20 +45,20 @@ class JsonLines(Selection):
                 shown = line.strip() if len(line) <= 60 else f"{line.strip()[:60]}…"
                 raise UserError(
                     f"{self.path} is not a JSON Lines file: line {number} is {shown!r}, and each line must be "
-                    f"an object such as {_EXAMPLE}; dataset=local dataset.path={self.path} reads tables (CSV, TSV, "
-                    "JSON, Parquet), in any encoding"
+                    f"an object such as {_EXAMPLE}; for tables (CSV, TSV, JSON, Parquet) set dataset=local "
+                    f"dataset.path={self.path}"
                 )
             question = _question(line, f"{self.path}, line {number}")
             if question.id in lines:
                 raise UserError(
-                    f"{self.path}, line {number}: id {question.id!r} stands already in line {lines[question.id]}"
+                    f"{self.path}, line {number}: id {question.id!r} is also that of line {lines[question.id]}"
                 )
             lines[question.id] = number
             yield question
 
     @property
     def source(self) -> str:
-        """The file, as it was named."""
+        """Path of the file, as in the settings."""
         return self.path
 
 
@@ -81,32 +81,30 @@ def _question(line: str, where: str) -> Question:
         raise UserError(f"{where}: a question is a JSON object, not {type(record).__name__}")
     fields_of_question = {entry.name for entry in fields(Question)} - {"text"} | {"question"}
     if unknown := sorted(set(record) - fields_of_question):
-        raise UserError(f"{where}: unknown field {unknown[0]!r}; known are {', '.join(sorted(fields_of_question))}")
+        raise UserError(f"{where}: unknown field {unknown[0]!r}; fields are {', '.join(sorted(fields_of_question))}")
 
     def text(field: str, required: bool = False) -> str:
         value = record.get(field, "")
         if not isinstance(value, str) or (required and not value.strip()):
-            raise UserError(
-                f"{where}: {field!r} must be {'a text that is not empty' if required else 'a text'}, not {value!r}"
-            )
+            raise UserError(f"{where}: {field!r} must be a {'non-empty ' if required else ''}text, not {value!r}")
         return value
 
     def texts(field: str) -> tuple[str, ...]:
         value: Any = record.get(field, [])
         if not isinstance(value, list) or not all(isinstance(item, str) and item.strip() for item in value):
-            raise UserError(f"{where}: {field!r} must be a list of texts that are not empty, not {value!r}")
+            raise UserError(f"{where}: {field!r} must be a list of non-empty texts, not {value!r}")
         return tuple(value)
 
     choices, correct = texts("choices"), record.get("correct")
     if choices:
         if not 2 <= len(choices) <= len(LETTERS):
-            raise UserError(f"{where}: 'choices' must hold 2 to {len(LETTERS)} texts, not {len(choices)}")
+            raise UserError(f"{where}: 'choices' must have 2 to {len(LETTERS)} texts, not {len(choices)}")
         if type(correct) is not int or not 0 <= correct < len(choices):
             raise UserError(
                 f"{where}: 'correct' must be the index of the right choice (0 to {len(choices) - 1}), not {correct!r}"
             )
     elif not texts("answers"):
-        raise UserError(f"{where}: 'answers' must hold at least one accepted answer, or 'choices' be given")
+        raise UserError(f"{where}: 'answers' must have at least one accepted answer, or 'choices' be set")
     level = record.get("level")
     if level is not None and type(level) is not int:
         raise UserError(f"{where}: 'level' must be a whole number, not {level!r}")

@@ -1,15 +1,13 @@
-"""A user's own questions: a table of any columns, and their meaning."""
+"""Questions in a user's table, whose columns have any names."""
 
 import logging
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice, product
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
-
-from rapidfuzz.distance import OSA
 
 from robust_eval.dataset.file_formats import data_files, read_records
 from robust_eval.dataset.record import (
@@ -23,10 +21,11 @@ from robust_eval.dataset.record import (
     as_found,
     choices,
     letter_position,
-    listed,
+    missing_column,
     optional,
     position,
     printed_list,
+    refuse_misspelt,
     several,
     text,
 )
@@ -36,31 +35,31 @@ from robust_eval.question import LETTERS, Question
 
 log = logging.getLogger(__name__)
 
-UNREADABLE_LIST = "a list that cannot be read"
-NO_VALUE = "a sign for no value"
+UNREADABLE_LIST = "unreadable list"
+NO_VALUE = "placeholder for no value"
 _NO_VALUE = frozenset(
     {
         *("#N/A", "#REF!", "#VALUE!", "#NAME?", "#DIV/0!", "#NUM!", "#NULL!", "#ERROR!", "#SPILL!", "#CALC!"),
         *("NA", "<NA>", "nan", "NaN", "NaT", "NULL", r"\N"),
     }
 )
-"""Errors of spreadsheets, and a missing value as R, pandas and SQL write it."""
+"""Errors of spreadsheets, and missing values of R, pandas and SQL."""
 _LINE_BREAK = "\n"
 _SEPARATORS = {
     **{sign: re.compile(re.escape(sign)) for sign in (";", "|", "；", "｜", "／")},
     "/": re.compile(r"\s/\s|[^\W\d_]{2}/[^\W\d_]{2}"),  # neither m/s nor 1/2
     _LINE_BREAK: re.compile(r"[\r\n]"),
 }
-"""Signs between several texts in a cell that hardly stand in a single text."""
+"""Separators of several texts in a cell, which hardly occur in a single text."""
 
 
 def cell_texts(cell: Any, separator: str | None) -> list[Any]:
     """Return the texts of a cell: the entries of a list, the parts between separators, or the cell itself.
 
-    A blank cell has none. Raises Unusable for an unreadable list, and for a sign for no value (:data:`_NO_VALUE`).
+    A blank cell has none. Raises Unusable for an unreadable list, and for a placeholder (:data:`_NO_VALUE`).
     """
     if isinstance(cell, str) and cell.strip() in _NO_VALUE:
-        raise Unusable(NO_VALUE, found=f'{as_found(cell)}; a text of these letters is written ["{cell.strip()}"]')
+        raise Unusable(NO_VALUE, found=f'{as_found(cell)}; if it is a text, write ["{cell.strip()}"]')
     texts = _texts(cell, separator)
     if not all(isinstance(text, str | int | float | None) for text in texts):
         raise _unreadable(cell)
@@ -89,11 +88,11 @@ def _texts(cell: Any, separator: str | None) -> list[Any]:
 
 
 def _unreadable(cell: Any) -> Unusable:
-    return Unusable(UNREADABLE_LIST, found=f'{as_found(cell)}; a list is written ["…", "…"]')
+    return Unusable(UNREADABLE_LIST, found=f'{as_found(cell)}; write a list as ["…", "…"]')
 
 
 class Separators:
-    """Counts of the cells in a column that are one text with a sign that may separate several texts."""
+    """Counts of the cells in a column that are one text with a possible separator."""
 
     def __init__(self) -> None:
         self._filled = 0
@@ -111,46 +110,46 @@ class Separators:
                     self._examples.setdefault(separator, text[:40])
 
     def check(self, name: str, path: str) -> None:
-        """Raise UserError where half of the cells look like several texts, or one holds a line break; warn of fewer."""
+        """Raise UserError if half of the cells look like several texts, or one has a line break; warn of fewer."""
         for separator, cells in sorted(self._holding.items(), key=lambda item: (item[0] != _LINE_BREAK, -item[1])):
             sign = "line break" if separator == _LINE_BREAK else repr(separator)
             setting = r'"\n"' if separator == _LINE_BREAK else separator
-            hold = (
-                f"{cells:,} of the {self._filled:,} cells of {path} with {name} hold a {sign}, for example "
+            contain = (
+                f"{cells:,} of the {self._filled:,} cells of {path} with {name} contain a {sign}, for example "
                 f"{self._examples[separator]!r}"
             )
             if 2 * cells >= self._filled or separator == _LINE_BREAK:
                 raise UserError(
-                    f"{hold}: add 'dataset.separator={setting}' where it parts several {name}, or "
-                    'write a cell that holds only one as a list, ["…"]'
+                    f"{contain}: add 'dataset.separator={setting}' if it separates {name}, or write each cell as a "
+                    'list, ["…"]'
                 )
-            log.warning("%s: each is one of the %s; 'dataset.separator=%s' would part it", hold, name, setting)
+            log.warning("%s: each cell counts as one; 'dataset.separator=%s' would split it", contain, setting)
 
 
 COLUMNS = ("question", "answers", "choices", "correct", "context", "category", "group", "id")
 """Columns of a table of questions."""
 CORRECT = ("letter", "from_0", "from_1", "text")
-"""Ways to name the right choice: by its letter, by its number from 0 or from 1, or by its text."""
+"""Notations of the right choice: its letter, its number from 0 or from 1, or its text."""
 _FIRST = 100
-"""Records that are looked at to know which columns there are: one of JSON need not have all."""
+"""Number of records that show the columns: a JSON record need not have all."""
 
 
 @dataclass
 class OwnTable(Selection):
-    """Questions in a CSV, TSV, JSON, JSON Lines or Parquet file whose columns have any names."""
+    """Questions in a CSV, TSV, JSON, JSON Lines or Parquet file with columns of any names."""
 
     path: str
     """The file, or a folder of files."""
     columns: Any = None
-    """The file's names of our columns where they differ, for example {question: prompt, choices: [a, b]};
-    null: nowhere. A column that is null, {context: null}, is not read."""
+    """Map from question, answers, … to the columns of the file, for example {question: prompt, choices: [a, b]}; null:
+    the columns have these names. A column that is null, {context: null}, is not read."""
     correct: str = "letter"
-    """Content of the column correct: letter, from_0, from_1 (the number of the choice), or text."""
+    """Content of the column correct: letter, from_0 or from_1 (the number of the choice), or text."""
     separator: str | None = None
-    """Separator of the answers or choices in one cell, ";" for example; null: a cell is one answer, or a list of JSON,
-    Python or numpy. It must be given where half of the cells hold a ; or a | or a /, or one a line break ("\\n")."""
+    """Separator of the answers or choices in one cell, for example ";"; null: a cell is one answer, or a list of JSON,
+    Python or numpy. It is required if half of the cells contain a ; or | or /, or one a line break ("\\n")."""
     encoding: str = "utf-8"
-    """Of a file of text: latin-1, cp1252 and so on."""
+    """Encoding of a text file: latin-1, cp1252, …"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -170,11 +169,11 @@ class OwnTable(Selection):
         if self.correct not in CORRECT:
             raise ValueError(f"correct must be one of {', '.join(CORRECT)}, not {self.correct}")
         if self.separator == "":
-            raise ValueError("separator must not be empty; null is none")
+            raise ValueError("separator must not be empty: set null for none")
         try:
             "".encode(self.encoding)
         except LookupError as problem:
-            raise ValueError(f"encoding {self.encoding} is not known; utf-8, latin-1, cp1252 are") from problem
+            raise ValueError(f"encoding {self.encoding} is unknown: set utf-8, latin-1 or cp1252") from problem
 
     @property
     def source(self) -> str:
@@ -182,8 +181,8 @@ class OwnTable(Selection):
         return self.path
 
     def read(self) -> Iterator[Question | Unusable]:
-        """Yield a question, or why there is none, for each record; UserError where the columns do not fit, and at the
-        end where cells have been taken for one text each that look like several.
+        """Yield a question, or the reason why it is unusable, for each record; UserError for wrong columns, and at the
+        end for cells that look like several texts.
         """
         separators = {name: Separators() for name in ("answers", "choices")}
         for file in data_files(Path(self.path)):
@@ -206,11 +205,11 @@ class OwnTable(Selection):
             yield from read_records(file, self.encoding)
         except UserError as problem:
             if isinstance(problem.__cause__, UnicodeDecodeError):
-                raise UserError(f"{problem}, or set dataset.encoding, as in dataset.encoding=cp1252") from problem
+                raise UserError(f"{problem}, or set dataset.encoding, for example dataset.encoding=cp1252") from problem
             raise
 
     def _names(self, file: Path, columns_of_file: Sequence[str]) -> dict[str, Any]:
-        """Return the file's name of each of our columns that it has; UserError if one is missing."""
+        """Return the file's columns by our names; UserError if one is missing."""
         taken = _columns(self.columns)
         names: dict[str, Any] = {name: name for name in COLUMNS if name in columns_of_file and name not in taken}
         names = {name: theirs for name, theirs in (names | self.columns).items() if theirs is not None}
@@ -221,15 +220,7 @@ class OwnTable(Selection):
             columns = names.get(name, name)
             for theirs in columns if isinstance(columns, list) else [columns]:
                 if theirs not in columns_of_file:
-                    raise UserError(
-                        f"{file} has no column {theirs!r} for {name}, but {listed(columns_of_file)}: name the right "
-                        f"one, dataset.columns={{{name}: …}}"
-                    )
-        self._refuse_misspelt(file, columns_of_file, names)
-        return names
-
-    def _refuse_misspelt(self, file: Path, columns_of_file: Sequence[str], names: Mapping[str, Any]) -> None:
-        """Raise UserError for a column that has nearly the name of one of ours that the file does not have."""
+                    raise missing_column(file, theirs, name, columns_of_file, "dataset.columns")
         missing = [name for name in COLUMNS[2:] if name not in names and name not in self.columns]
         unknown = [theirs for theirs in columns_of_file if theirs not in COLUMNS and theirs not in _columns(names)]
         for theirs in unknown:
@@ -239,12 +230,10 @@ class OwnTable(Selection):
                     f"{file} has the columns {name!r} and {theirs!r}: set "
                     f"dataset.columns={{{name}: [{name}, {theirs}]}} to read both, or rename the second"
                 )
-        for theirs, name in product(unknown, missing):
-            if OSA.distance(theirs.strip().casefold(), name) <= len(name) // 4:
-                raise UserError(
-                    f"{file} has a column {theirs!r} and none of the name {name!r}: rename it, or set "
-                    f"dataset.columns={{{name}: {theirs}}}, or {{{name}: null}} where it is something else"
-                )
+        refuse_misspelt(
+            file, unknown, missing, "dataset.columns", otherwise=", or {{{}: null}} if it is something else"
+        )
+        return names
 
     def _question(self, record: Record, names: Mapping[str, Any], separators: Mapping[str, Separators]) -> Question:
         def value(name: str) -> Any:
@@ -265,7 +254,7 @@ class OwnTable(Selection):
         )
 
     def _several(self, record: Record, columns: Any, separators: Separators) -> list[Any]:
-        """Return the texts of a column that may hold several, or of several columns, the last of them empty."""
+        """Return the texts of a column, or of several columns without the blank ones at the end."""
         if isinstance(columns, list):
             texts = [text for name in columns for text in cell_texts([record.get(name)], None)]
             while texts and not optional(texts[-1]):
@@ -281,8 +270,8 @@ class OwnTable(Selection):
             return _position(right, options, self.correct)
         except Unusable as problem:
             settings = " or ".join(f"dataset.correct={other}" for other in CORRECT if _reads(other, right, options))
-            reads = f"which {settings} reads" if settings else f"and dataset.correct={self.correct}"
-            raise Unusable(problem.reason, found=f"{problem.found}, {reads}") from problem
+            remedy = f"set {settings}" if settings else f"no choice by dataset.correct={self.correct}"
+            raise Unusable(problem.reason, found=f"{problem.found}; {remedy}") from problem
 
 
 def _columns(names: Mapping[str, Any]) -> set[str]:

@@ -17,10 +17,9 @@ from robust_eval.runtime.files import UNPACKED
 
 log = logging.getLogger(__name__)
 
-
-def as_they_are(records: Iterator[Record], file: Path | None) -> Iterator[Record]:
-    """Return the records as they are: each is one record of the data set."""
-    return records
+PARQUET = "refs/convert/parquet"
+"""Branch of the hub with every data set as Parquet files, SUBSET/SPLIT/*.parquet. They need no loading script, which
+``datasets`` refuses from version 4 on."""
 
 
 @dataclass(frozen=True)
@@ -28,18 +27,18 @@ class Layout:
     """Layout of a data set, on the hub and as its authors published it."""
 
     question: Callable[[Record], Question]
-    """The question that a record asks, its id empty where the source gives none; raises Unusable where it asks none."""
-    arrange: Callable[[Iterator[Record], Path | None], Iterator[Record]] = as_they_are
-    """The records of the data set from those of a source: nested ones unfolded, rows of one question joined. The file
-    is None for the hub."""
+    """Question of a record, with an empty id if the source has none; raises Unusable for a record without one."""
+    arrange: Callable[[Iterator[Record], Path | None], Iterator[Record]] = lambda records, file: records
+    """Records of the data set from those of a source: nested ones unfolded, rows of one question joined. The file is
+    None for the hub."""
     header: tuple[str, ...] = ()
-    """Names of the columns of a CSV or TSV file that does not name them."""
+    """Names of the columns of a CSV or TSV file without a header."""
     quoted: bool = True
-    """True if cells of a CSV or TSV file may stand in quotes."""
+    """True if cells of a CSV or TSV file may be in quotes."""
     encoding: str = "utf-8"
-    """Of files of text."""
+    """Encoding of text files."""
     subsets: tuple[str, ...] = ()
-    """The subsets there are, where a question belongs to that of its category; any may be asked for in one run."""
+    """Names of the subsets, if they are the categories of the questions; a run may select several."""
 
 
 LAYOUTS = {
@@ -67,34 +66,34 @@ LAYOUTS = {
 }
 """Layouts of the published data sets, by name."""
 ALL = "all"
-"""The subset that holds all others."""
+"""Name of the subset with all others."""
 
 
 @dataclass
 class Published(Selection):
-    """A data set that others published, in one of the :data:`LAYOUTS`."""
+    """Published data set in one of the :data:`LAYOUTS`."""
 
     layout: str
-    """The layout of its records: one of LAYOUTS in robust_eval/dataset/published.py."""
+    """Layout of its records: one of LAYOUTS in robust_eval/dataset/published.py."""
     path: str | None = None
-    """A file, or a folder of files (or of folders, one for each split), as published or as exported from the hub; null:
-    the hub."""
+    """File, or folder of files (or of folders, one for each split), as published or as exported from the hub; null: the
+    hub."""
     hub: str | None = None
-    """Its name on the hub; null: it is not there."""
+    """Name on the hub; null: it is not there."""
     subsets: list[str] = field(default_factory=lambda: ["default"])
-    """Parts that the hub tells apart, read one after the other."""
+    """Subsets of the hub's data set, read one after the other."""
     split: str = "test"
     """The split."""
-    revision: str = "refs/convert/parquet"
-    """The commit, tag or branch of the hub's repository. A commit can never change; the branch refs/convert/parquet
-    holds every data set as Parquet files."""
+    revision: str = PARQUET
+    """Commit, tag or branch of the hub's repository. A commit never changes; the branch refs/convert/parquet contains
+    every data set as Parquet files."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.layout not in LAYOUTS:
             raise ValueError(f"layout must be one of {', '.join(LAYOUTS)}, not {self.layout}")
         if self.path is None and self.hub is None:
-            raise ValueError(f"path must be given, because {self.name} is not on the hub: add dataset.path=…")
+            raise ValueError(f"path must be set, because {self.name} is not on the hub: add dataset.path=…")
         if not self.subsets or not self.split or not self.revision:
             raise ValueError("subsets, split and revision must not be empty")
         subsets = LAYOUTS[self.layout].subsets
@@ -107,13 +106,13 @@ class Published(Selection):
         return self.path if self.path is not None else f"https://huggingface.co/datasets/{self.hub}"
 
     def edition(self) -> str:
-        """Say where on the hub the questions stand: subsets, split, and the commit."""
+        """Return the hub's name, subsets, split and commit of the questions; empty for a file."""
         if self.path is not None or self.hub is None:
             return ""
         return f"{self.hub}, {'+'.join(self.subsets)}, {self.split}, {commit(self.hub, self.revision)}"
 
     def read(self) -> Iterator[Question | Unusable]:
-        """Yield a question, or why there is none, for each record."""
+        """Yield a question, or the reason why it is unusable, for each record."""
         layout = LAYOUTS[self.layout]
         for record in self._records(layout):
             try:
@@ -136,16 +135,13 @@ class Published(Selection):
                 yield from layout.arrange(read_hub(self.hub, subset, self.split, self.revision), None)
 
 
-PARQUET = "refs/convert/parquet"
-"""The branch on which the hub keeps every data set as Parquet files, SUBSET/SPLIT/*.parquet: none needs a program of
-its own to be read, which ``datasets`` refuses from version 4 on."""
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _ROWS = 1_000
 
 
 @cache
 def commit(name: str, revision: str) -> str:
-    """Return the commit that a branch or tag stands for now; the name as it is where the hub cannot be asked."""
+    """Return the current commit of a branch or tag; the name itself if the hub cannot be reached."""
     if _COMMIT.fullmatch(revision):
         return revision
     import httpx2
@@ -154,12 +150,12 @@ def commit(name: str, revision: str) -> str:
     try:
         return HfApi().dataset_info(name, revision=revision).sha or revision
     except (OSError, ValueError, httpx2.HTTPError) as problem:
-        log.warning("it is not known which commit %s of %s is: %s", revision, name, first_line(problem))
+        log.warning("the commit of %s (%s) is unknown: %s", name, revision, first_line(problem))
         return revision
 
 
 def read_hub(name: str, subset: str, split: str, revision: str) -> Iterator[Record]:
-    """Yield the records of a subset and split; UserError where the hub does not have them, or cannot be reached."""
+    """Yield the records of a subset and split; UserError if the hub does not have them, or cannot be reached."""
     import datasets
     import httpx2
 
@@ -172,13 +168,13 @@ def read_hub(name: str, subset: str, split: str, revision: str) -> Iterator[Reco
             data = datasets.load_dataset(name, subset, split=split, revision=commit_hash)
     except (OSError, ValueError, RuntimeError, httpx2.HTTPError, datasets.exceptions.DatasetsError) as problem:
         raise UserError(
-            f"{name} ({subset}, {split}, {revision}) cannot be loaded from the hub: {first_line(problem)}; a copy on "
-            "this machine is named with dataset.path=…"
+            f"{name} ({subset}, {split}, {revision}) cannot be loaded from the hub: {first_line(problem)}; set "
+            "dataset.path to a local copy"
         ) from problem
     for batch in data.with_format("arrow").iter(batch_size=_ROWS):
         if batch.nbytes > UNPACKED:
             raise UserError(
-                f"{name}: {_ROWS:,} records take {batch.nbytes / 2**20:,.0f} MiB, and no more than "
-                f"{UNPACKED / 2**20:.0f} MiB are read at once"
+                f"{name}: {_ROWS:,} records take {batch.nbytes / 2**20:,.0f} MiB, and the maximum is "
+                f"{UNPACKED / 2**20:.0f} MiB"
             )
         yield from batch.to_pylist()

@@ -5,16 +5,21 @@ import math
 import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
+from pathlib import Path
 from typing import Any
 
+from rapidfuzz.distance import OSA
+
+from robust_eval.error import UserError
 from robust_eval.question import LETTERS
 from robust_eval.runtime.files import parsed_json
 
 Record = Mapping[str, Any]
-"""Values under the names that a source gives them; empty where a row could not be read as such."""
+"""Values under the source's names; empty for an unreadable row."""
 
-MOST_CHARACTERS = 100_000
-"""Of one text: more is no question, but something that went wrong where the data were made."""
+MAX_CHARACTERS = 100_000
+"""Maximum number of characters of a text: a longer one is no question, but a fault of the data."""
 NO_QUESTION = "no question"
 NO_ANSWER = "no accepted answer"
 UNANSWERABLE = "unanswerable"
@@ -27,17 +32,15 @@ NO_WRONG_REFERENCE = "no wrong reference"
 DUPLICATE_ID = "duplicate id"
 MALFORMED = "malformed record"
 NOT_UNICODE = "text that is not Unicode"
-TOO_LONG = f"text of more than {MOST_CHARACTERS:,} characters"
-
-
+TOO_LONG = f"text of more than {MAX_CHARACTERS:,} characters"
 _LISTED = 30
-"""Columns that are named in a sentence."""
+"""Maximum number of columns in a message."""
 
 
 class Unusable(Exception):  # noqa: N818 - nothing is wrong with the program
-    """Record of which no question can be made. ``reason`` is one of a few, which are counted.
+    """Record without a valid question. ``reason`` is one of a few, which are counted.
 
-    ``columns`` are those of the record, ``found`` names its wrong content.
+    ``columns`` are those of the record, ``found`` is its wrong content.
     """
 
     def __init__(self, reason: str, columns: Iterable[Any] = (), found: str = "") -> None:
@@ -48,7 +51,7 @@ class Unusable(Exception):  # noqa: N818 - nothing is wrong with the program
 
 
 def listed(columns: Iterable[Any]) -> str:
-    """Return the names of columns for a person to read, on one line; the first of very many."""
+    """Return the names of columns in one line; the first of very many."""
     names = [" ".join(str(name).encode("utf-8", "replace").decode().split()) for name in columns]
     return ", ".join(name[:40] for name in names[:_LISTED]) + (", …" if len(names) > _LISTED else "")
 
@@ -56,6 +59,25 @@ def listed(columns: Iterable[Any]) -> str:
 def as_found(value: Any) -> str:
     """Return the content of a record for a message."""
     return f"found {listed([repr(value)])}"
+
+
+def missing_column(file: Path, column: str, meaning: str, columns: Iterable[Any], setting: str) -> UserError:
+    """Return the error that a file has no column for a ``meaning``; ``setting`` maps meanings to columns."""
+    return UserError(
+        f"{file} has no column {column!r} for {meaning}, but {listed(columns)}: set {setting}={{{meaning}: …}}"
+    )
+
+
+def refuse_misspelt(
+    file: Path, columns: Iterable[str], missing: Iterable[str], setting: str, otherwise: str = ""
+) -> None:
+    """Raise UserError if one of the unknown columns has nearly the name of a missing one."""
+    for column, name in product(columns, missing):
+        if OSA.distance(column.strip().casefold(), name) <= len(name) // 4:
+            raise UserError(
+                f"{file} has a column {column!r} and none of the name {name!r}: rename it, or set "
+                f"{setting}={{{name}: {column}}}{otherwise.format(name)}"
+            )
 
 
 def text(value: Any, reason: str) -> str:
@@ -66,9 +88,9 @@ def text(value: Any, reason: str) -> str:
 
 
 def optional(value: Any) -> str:
-    """Return a value as text without white space around it, numbers as they are written.
+    """Return a value as text without white space around it, a number in its usual notation.
 
-    It is empty if the value shows nothing: None, NaN, white space, invisible characters, a list.
+    The text is empty for a value without visible characters: None, NaN, white space, a list.
     """
     if isinstance(value, bool):
         return ""
@@ -78,7 +100,7 @@ def optional(value: Any) -> str:
         value = str(value) if value.bit_length() < 1_000 else ""
     if not isinstance(value, str):
         return ""
-    if len(value) > MOST_CHARACTERS:
+    if len(value) > MAX_CHARACTERS:
         raise Unusable(TOO_LONG)
     value = value.strip()
     if value.isascii():
@@ -96,7 +118,7 @@ def _shows(value: str) -> bool:
 
 def items(value: Any) -> list[Any]:
     """Return a list, also one that is printed as text (JSON, Python, numpy); empty for anything else."""
-    if isinstance(value, str) and value.lstrip()[:1] == "[" and len(value) <= MOST_CHARACTERS:
+    if isinstance(value, str) and value.lstrip()[:1] == "[" and len(value) <= MAX_CHARACTERS:
         try:
             value = printed_list(value)
         except UnreadableListError:
@@ -110,7 +132,7 @@ def several(values: Iterable[Any]) -> tuple[str, ...]:
 
 
 def answers(values: Iterable[Any]) -> tuple[str, ...]:
-    """Return accepted answers; Unusable where all values are blank. Graders compare even a sign or an article."""
+    """Return accepted answers; Unusable if all values are blank. Graders compare even a sign or an article."""
     accepted = several(values)
     if not accepted:
         raise Unusable(NO_ANSWER)
@@ -130,8 +152,8 @@ def choices(values: Sequence[Any]) -> tuple[str, ...]:
 
 
 def position(value: Any, number: int, first: int = 0) -> int:
-    """Return the index (from 0) of the right one of ``number`` choices, which are counted from ``first``; Unusable
-    where the value is no such number.
+    """Return the index (from 0) of the right one of ``number`` choices, which are counted from ``first``; Unusable for
+    any other value.
     """
     original = value
     if isinstance(value, str) and value.strip().isdecimal() and len(value) < 9:
@@ -144,7 +166,7 @@ def position(value: Any, number: int, first: int = 0) -> int:
 
 
 def letter_position(value: Any, labels: Sequence[str]) -> int:
-    """Return the index of the right choice by its label (A, b, 3 …); Unusable where none, or more than one, has it."""
+    """Return the index of the right choice by its label (A, b, 3 …); Unusable unless exactly one choice has it."""
     label = optional(value).casefold()
     folded = [entry.casefold() for entry in labels]
     if folded.count(label) != 1:
@@ -177,15 +199,12 @@ def printed_list(cell: str) -> list[Any] | None:
     if not cell.startswith(("[", "(", "{", "array(", "np.array(", "numpy.array(")):
         return None
     entries = _entries(cell)
-    if entries is None and _is_laid_out_as_list(cell):
-        raise UnreadableListError(cell)
+    if entries is None:
+        brackets = cell[0] + cell[-1]
+        has_words = brackets == "[]" or (brackets == "{}" and _WORD.search(cell))  # {1, 2} is a set of mathematics
+        if _BEGINNING.match(cell) or ("," in cell and has_words):
+            raise UnreadableListError(cell)
     return entries
-
-
-def _is_laid_out_as_list(cell: str) -> bool:
-    around = cell[0] + cell[-1]
-    words = around == "[]" or (around == "{}" and _WORD.search(cell))  # {1, 2} is a set of mathematics
-    return bool(_BEGINNING.match(cell) or ("," in cell and words))
 
 
 def _entries(cell: str) -> list[Any] | None:
@@ -200,7 +219,7 @@ def _entries(cell: str) -> list[Any] | None:
     elif any(match.group(1) for match in _TEXT_BEFORE_TEXT.finditer(cell)):
         return None
     try:
-        with warnings.catch_warnings(action="ignore"):  # of escapes that Python would write in another way
+        with warnings.catch_warnings(action="ignore"):  # of invalid escapes
             return _of_python(ast.parse(cell, mode="eval").body)
     except (SyntaxError, ValueError, MemoryError, RecursionError, TypeError):
         return None
@@ -212,13 +231,14 @@ def _of_python(node: ast.expr) -> list[Any] | None:
             return _of_python(inner)  # array([…], dtype=object)
         case ast.List(elts=elements):
             return [_entry(element) for element in elements]
-        case ast.Tuple(elts=elements) | ast.Set(elts=elements) if all(_is_text(element) for element in elements):
-            return [_entry(element) for element in elements]
+        case ast.Tuple(elts=elements) | ast.Set(elts=elements):
+            if all(isinstance(element, ast.Constant) and isinstance(element.value, str) for element in elements):
+                return [_entry(element) for element in elements]
     return None
 
 
 def _entry(node: ast.expr) -> Any:
-    """Return the value of an entry; ValueError where it has none, or stands for others that are left out (``...``)."""
+    """Return the value of an entry; ValueError for none, and for an ellipsis (``...``)."""
     match node:
         case ast.Name(id=name) if name in _MISSING:
             return None
@@ -226,9 +246,5 @@ def _entry(node: ast.expr) -> Any:
             return _entry(value)
     value = ast.literal_eval(node)
     if value is Ellipsis:
-        raise ValueError("entries are left out")
+        raise ValueError("an ellipsis replaces entries")
     return value
-
-
-def _is_text(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and isinstance(node.value, str)

@@ -19,10 +19,10 @@ log = logging.getLogger(__name__)
 
 
 class Questions(list[Question]):
-    """Questions of a data set, in the order in which they are asked, with their metadata.
+    """Questions of a data set, in their order, with metadata.
 
     ``edition`` names the edition of the data (hub, subset, split, revision; empty for a file), ``unusable`` has the
-    number of records that were left out, by reason.
+    number of unusable records by reason.
 
     >>> Questions([Question("1", "What is the capital of Italy?", ("Rome",))], "", {"no answer": 2}).description()
     {'unusable.no_answer': 2}
@@ -41,11 +41,10 @@ class Questions(list[Question]):
 
 @dataclass(kw_only=True)
 class Selection(ABC):
-    """Base of all data sets: a source of questions and of unusable records, of which some are asked.
+    """Base of all data sets: a source of questions and of unusable records, and the selection among them.
 
-    A question without an id of its own gets one from its content, so that it has the same id in every run, on every
-    machine, and from every copy of the data. A subclass defines ``source`` and ``read``. ValueError for a setting
-    out of range.
+    A question without an id gets one from its content, the same in every run, on every machine, and from every copy of
+    the data. A subclass defines ``source`` and ``read``. ValueError for a setting out of range.
 
     >>> class Capitals(Selection):
     ...     source = "capitals"
@@ -58,18 +57,18 @@ class Selection(ABC):
     name: str
     """Name of the set in logs, tables and the tracker."""
     limit: int | None = None
-    """Take only so many questions: the first ones, or those that the seed chooses."""
+    """Maximum number of questions: the first ones, or a random sample by the seed; null: all."""
     shuffle: bool = False
-    """Put the questions in an order of the seed. A smaller limit then takes some of those that a larger one takes."""
+    """Shuffle the questions by the seed. A smaller limit then selects a part of what a larger one selects."""
     shuffle_choices: bool = False
-    """Put the choices of each question in an order of the seed, the same in every run."""
+    """Shuffle the choices of each question by the seed, the same in every run."""
     seed: int = 0
-    """Seed of both orders. It is not the seed of the run, so that runs with other seeds ask the same questions."""
+    """Seed of both orders. The seed of the run does not change them: runs with other seeds ask the same questions."""
     scenario: str | None = None
-    """extractive (the question with its context), multiple_choice, or abstractive (the question alone); null: all
-    that a question has."""
+    """extractive (the question with its context), multiple_choice, or abstractive (the question alone); null: by the
+    question's own fields."""
     max_invalid_fraction: float = 0.05
-    """The largest share of the records that may be left out because no question can be made of them."""
+    """Maximum share of unusable records, which contain no valid question."""
 
     def __post_init__(self) -> None:
         if self.limit is not None and self.limit < 1:
@@ -92,71 +91,54 @@ class Selection(ABC):
         """Return the edition of the data; empty if their content identifies it."""
         return ""
 
-    def stream(self) -> Iterator[Question]:
-        """Yield the usable questions in the order of the source, one at a time, none kept.
-
-        Not compared with each other: an id may come twice. UserError at the end if too many records were unusable.
-        """
-        tally = _Tally()
-        yield from self._usable(tally)
-        tally.check(self)
-
     def load(self) -> Questions:
-        """Return the questions asked for; UserError where there are none, or too many records are unusable.
+        """Return the selected questions; UserError if there are none, or too many records are unusable.
 
-        The whole source is read, also with a limit: how many of its records are unusable does not depend on that.
+        The whole source is read, so that the share of unusable records does not depend on the limit.
         """
         tally = _Tally()
-        usable = self._usable(tally, Counter())
+        usable = self._usable(tally)
         if self.shuffle:
             chosen = heapq.nsmallest(self.limit, usable, self._rank) if self.limit else sorted(usable, key=self._rank)
         else:
             chosen = list(islice(usable, self.limit))
-            deque(usable, maxlen=0)  # the rest is read, and not kept
+            deque(usable, maxlen=0)  # the others are only counted
         tally.check(self)
         if not chosen:
-            raise UserError(f"the data set {self.name} is empty: {self.source} holds no question")
+            raise UserError(f"the data set {self.name} is empty: {self.source} contains no question")
         if self.limit and len(chosen) < self.limit:
-            log.warning("dataset.limit=%d: %s has no more than %d", self.limit, self.name, len(chosen))
+            log.warning("dataset.limit=%d: %s has %d questions", self.limit, self.name, len(chosen))
         if letters := Counter(LETTERS[question.correct] for question in chosen if question.correct is not None):
             shares = ", ".join(f"{letter} {letters[letter] / letters.total():.0%}" for letter in sorted(letters))
-            log.info("the right choices of %s: %s", self.name, shares)
+            log.info("right choices of %s: %s", self.name, shares)
         return Questions(chosen, self.edition(), dict(sorted(tally.reasons.items())))
 
-    def _usable(self, tally: "_Tally", ids: Counter[str] | None = None) -> Iterator[Question]:
-        """Yield the usable questions with their ids; the first of several with one id of the source.
-
-        A duplicate without an id of the source gets an id of its own. Without ``ids`` neither is noticed.
-        """
+    def _usable(self, tally: "_Tally") -> Iterator[Question]:
+        """Yield the usable questions with their ids: the first with each id of the source, and all without one."""
+        ids: Counter[str] = Counter()
         for record in self.read():
             tally.records += 1
             try:
                 if isinstance(record, Unusable):
                     raise record
                 name = record.id or _content_id(record)
-                before = ids[name] if ids is not None else 0
-                if before and record.id:
-                    raise Unusable(
-                        DUPLICATE_ID,
-                        found=f"{record.id!r} is the id of a record before it; each needs its own, or none",
-                    )
-                question = self._presented(replace(record, id=f"{name}-{before + 1}" if before else name))
+                if ids[name] and record.id:
+                    raise Unusable(DUPLICATE_ID, found=f"{record.id!r} is the id of an earlier record; ids are unique")
+                question = self._presented(replace(record, id=f"{name}-{ids[name] + 1}" if ids[name] else name))
             except Unusable as problem:
                 tally.add(problem)
                 continue
-            if ids is not None:
-                ids[name] += 1
+            ids[name] += 1
             yield question
 
     def _rank(self, question: Question) -> bytes:
         return seeded_rank(self.seed, question.id)
 
     def _presented(self, question: Question) -> Question:
-        """Return the question with what the scenario shows of it, and with its choices in their order."""
+        """Return the question in its scenario, with its choices in their order."""
         if self.shuffle_choices and question.choices and question.correct is not None:
-            order = sorted(
-                range(len(question.choices)), key=lambda index: seeded_rank(self.seed, question.id, str(index))
-            )
+            indices = range(len(question.choices))
+            order = sorted(indices, key=lambda index: seeded_rank(self.seed, question.id, str(index)))
             shuffled = tuple(question.choices[index] for index in order)
             question = replace(question, choices=shuffled, correct=order.index(question.correct))
         return question if self.scenario is None else _in_scenario(question, Scenario(self.scenario))
@@ -179,28 +161,24 @@ def _in_scenario(question: Question, scenario: Scenario) -> Question:
 
 
 def _content_id(question: Question) -> str:
-    """Sixteen hexadecimal digits that follow from what the question asks, whichever copy of the data it comes from."""
+    """Return sixteen hexadecimal digits of the content of a question, the same in every copy of the data."""
     content = [
-        question.text,
-        question.category,
-        question.context,
-        sorted(question.answers),
-        question.choices,
-        question.correct,
+        *(question.text, question.category, question.context, sorted(question.answers)),
+        *(question.choices, question.correct),
     ]
     return hashlib.sha256(json.dumps(content, ensure_ascii=False).encode()).hexdigest()[:16]
 
 
 @dataclass
 class _Tally:
-    """Numbers of the records read, and of the unusable ones by reason."""
+    """Number of records, and of the unusable ones by reason."""
 
     records: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
     first: dict[str, str] = field(default_factory=dict)
-    """The number of the first record with that reason, from 1, and what was found there."""
+    """Number of the first record with each reason, from 1, and its wrong content."""
     columns: tuple[Any, ...] = ()
-    """Of the first unusable record."""
+    """Columns of the first unusable record."""
 
     def add(self, problem: Unusable) -> None:
         if not self.reasons:
@@ -209,7 +187,7 @@ class _Tally:
         self.first.setdefault(problem.reason, f"record {self.records:,}" + (problem.found and f": {problem.found}"))
 
     def check(self, dataset: Selection) -> None:
-        """Say what was left out; UserError where it was too much."""
+        """Warn of unusable records; UserError if there are too many."""
         unusable = self.reasons.total()
         if not unusable:
             return
@@ -222,6 +200,7 @@ class _Tally:
         if unusable > dataset.max_invalid_fraction * self.records or unusable == self.records:
             columns = f"; the first has the columns {listed(self.columns)}" if self.columns else ""
             raise UserError(
-                f"{sentence}{columns}; dataset.max_invalid_fraction={dataset.max_invalid_fraction:g} of them may be"
+                f"{sentence}{columns}; correct them, or raise dataset.max_invalid_fraction="
+                f"{dataset.max_invalid_fraction:g}"
             )
-        log.warning("%s; they are left out", sentence)
+        log.warning("%s; they are excluded", sentence)

@@ -278,12 +278,11 @@ class LanguageModel(Protocol):
         """
         if any(request.thought for request in requests):
             raise UserError(
-                f"{self.description()['name']} cannot be told how much to think: sampler=thinking asks models that are "
-                "loaded here, and servers"
+                f"{self.description()['name']} has no reasoning budget: sampler=thinking needs a local or served model"
             )
         if any(request.enumeration or request.min_logprobs for request in requests):
             raise UserError(
-                f"{self.description()['name']} gives no log-probabilities: choose sampler=repetition or "
+                f"{self.description()['name']} returns no log-probabilities: choose sampler=repetition or "
                 "sampler=perturbation, without metric=frs"
             )
 
@@ -315,7 +314,7 @@ class LanguageModel(Protocol):
     def cancel(self, requests: Sequence[Request]) -> list[str]:
         """Cancel batches of these requests at a service; return a sentence for each. By default UserError."""
         raise UserError(
-            "nothing is under way: cancel_batches=true cancels what the same command with model.batch=true sent"
+            "no batch is in progress: cancel_batches=true cancels the batches of the same command with model.batch=true"
         )
 
     def use_rate_limiter(self, limiter: Any) -> None:

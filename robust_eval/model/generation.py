@@ -56,6 +56,11 @@ class Generation:
         """True if any token may be cut."""
         return self.top_k > 0 or self.top_p < 1 or self.min_p > 0
 
+    @property
+    def changes_distribution(self) -> bool:
+        """True if any setting may change the model's distribution."""
+        return self.preset != "full" or self.truncates or self.repetition_penalty != 1
+
     def truncated(self, scaled: "Tensor") -> "Tensor":
         """Return logits divided by the temperature, (n, V), with those of the tokens that are cut set to −inf."""
         if 0 < self.top_k < scaled.shape[-1]:

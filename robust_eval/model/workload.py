@@ -45,7 +45,7 @@ class Spending:
             if value is not None and not value >= 0:
                 raise ValueError(f"{name} must be 0 or more, not {value:g}")
         if self.budget is not None and not self.has_prices:
-            raise ValueError("budget needs prices to count with: prompt_price and completion_price")
+            raise ValueError("budget needs prices: set prompt_price and completion_price")
 
     @property
     def has_prices(self) -> bool:

@@ -416,7 +416,7 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a function for what needs log-probabilities": (
         lambda: robust_eval.run(model=_town, dataset=QUESTIONS, tracking="none"),
-        "_town gives no log-probabilities: choose sampler=repetition or sampler=perturbation, without metric=frs",
+        "_town returns no log-probabilities: choose sampler=repetition or sampler=perturbation, without metric=frs",
     ),
     "a function for a conversation": (
         lambda: robust_eval.run(["experiment=challenge"], model=_town, dataset=QUESTIONS, tracking="none"),

@@ -1,7 +1,7 @@
 """Batches: files of requests that a service answers within a day.
 
-Before a batch is sent, the store gets the batches of each request and the id of each batch. So a killed run finds them
-again, also a batch whose id was never received: it has a mark.
+Before a batch is sent, the store gets the batches of each request and the id of each batch, by which a killed run finds
+them again. A batch whose id was never received has a mark.
 """
 
 import logging
@@ -60,9 +60,6 @@ class BatchTransport:
 
     _notes: BatchNotes
     _capabilities: Capabilities
-    _max_requests = MAX_REQUESTS
-    _hold = 0
-    _under_way: Sequence[SentBatch] = ()
 
     def __init__(
         self,
@@ -80,6 +77,11 @@ class BatchTransport:
         self._attempts = attempts
         self._intake = intake
         self._poll_seconds = poll_seconds
+        self._pending: dict[str, PendingRequest] = {}
+        self._in_flight: list[SentBatch] = []
+        self._tries: Counter[tuple[str, TrialKey]] = Counter()
+        self._max_requests = MAX_REQUESTS
+        self._hold = 0
 
     def attach_store(self, store: KeyValueStore) -> None:
         """See LanguageModel."""
@@ -88,16 +90,15 @@ class BatchTransport:
     def complete(self, requests: Sequence[Request], capabilities: Capabilities) -> Iterator[list[Reply]]:
         """Yield the replies to requests. Batches in flight outlive an early end, and the same requests find them."""
         self._capabilities = capabilities
-        pending = self._pending(requests)
-        under_way = self._under_way = self._resumed(pending)
-        self._tries: Counter[tuple[str, TrialKey]] = Counter()
+        self._resume(requests)
+        self._tries.clear()
         try:
-            yield from self._all(pending, under_way)
+            yield from self._all()
         except BaseException:
-            if going_on := [sent for sent in under_way if sent.batch is not None]:
+            if in_progress := [sent for sent in self._in_flight if sent.batch is not None]:
                 log.warning(
-                    "%s at %s: the same command goes on with what comes of it, and with cancel_batches=true cancels it",
-                    _in_words(going_on),
+                    "%s at %s: rerun the command to collect the answers, or with cancel_batches=true to cancel",
+                    _in_words(in_progress),
                     self.settings.server,
                 )
             raise
@@ -107,47 +108,57 @@ class BatchTransport:
     def cancel(self, requests: Sequence[Request]) -> list[str]:
         """See LanguageModel."""
         cancelled = []
-        for sent in self._resumed(self._pending(requests)):
-            batch = self._repeated_until(partial(self._status, sent))
+        self._resume(requests)
+        for sent in self._in_flight:
+            batch = self._until_answered(partial(self._status, sent))
             if batch is not None and not batch.ended:
-                batch = self._repeated_until(lambda service, batch=batch: service.cancel(batch.id))  # type: ignore[misc]
+                batch = self._until_answered(lambda service, batch=batch: service.cancel(batch.id))  # type: ignore[misc]
                 cancelled.append(
                     f"batch {batch.id}: {batch.status}, {batch.done:,} of {batch.total:,} requests were done"
                 )
         return cancelled
 
     def progress(self) -> list[str]:
-        """Return the progress of each batch under way, for the progress bar."""
-        return [sent.progress for sent in self._under_way]
+        """Return the progress of each batch in flight, for the progress bar."""
+        return [sent.progress for sent in self._in_flight]
 
     @cached_property
-    def _reader(self) -> Service:
+    def _service(self) -> Service:
         """Writer of requests and parser of responses, never connected; it takes a hundredth of a second to make."""
         return self.settings.openai_service(self._key)
 
-    def _pending(self, requests: Sequence[Request]) -> dict[str, PendingRequest]:
+    def _resume(self, requests: Sequence[Request]) -> None:
+        """Set the pending requests and the batches in flight that contain some of them."""
         identity = self.settings.identity()
-        return {
+        self._pending = {
             request_name(identity, each): PendingRequest(each, set(each.cached))
             for each in sorted(requests, key=by_prefix)
         }
+        self._in_flight = list(self._notes.in_flight(self._pending))
+        for sent in self._in_flight:
+            for name, conditions in conditions_of(sent.names).items():
+                self._pending[name].in_flight |= conditions
+            sent.price = sum(self._max_price(call) for name in sent.names if (call := self._call(name)))
+            self.spending.reserved.append(sent.price)
+        if self._in_flight:
+            log.info("%s: waiting for the answers", _in_words(self._in_flight))
 
     # ------------------------------------------------------------------------------------------------ the rounds
 
-    def _all(self, pending: dict[str, PendingRequest], under_way: list[SentBatch]) -> Iterator[list[Reply]]:
+    def _all(self) -> Iterator[list[Reply]]:
         """Yield the answers of batches, until all requests are answered or the run ends."""
         shortest = self._poll_seconds / POLL_RATIO
         wait = outage = 0.0
         while True:
-            if not self._hold or not under_way:
-                while not self._attempts.ended and self._send(pending, under_way):
+            if not self._hold or not self._in_flight:
+                while not self._attempts.ended and self._send():
                     wait = shortest
-            if not under_way:
+            if not self._in_flight:
                 return
             yield []  # the progress bar shows the status
             time.sleep(wait)
             wait = min(max(wait, shortest) * BACKOFF_FACTOR, self._poll_seconds)
-            for sent in list(under_way):
+            for sent in list(self._in_flight):
                 try:
                     batch = self._at_service(partial(self._status, sent))
                 except UnansweredError as problem:
@@ -163,8 +174,8 @@ class BatchTransport:
                     )
                     continue
                 if batch is not None:
-                    yield from self._results_of(batch, sent, pending)
-                self._end_of(sent, under_way, pending)
+                    yield from self._results_of(batch, sent)
+                self._remove(sent)
 
     def _outage(self, problem: UnansweredError, seconds: float) -> float:
         """Return the duration of the outage; raises OutageError above the timeout."""
@@ -173,31 +184,30 @@ class BatchTransport:
         log.debug("%s", problem)
         return seconds
 
-    def _end_of(self, sent: SentBatch, under_way: list[SentBatch], pending: dict[str, PendingRequest]) -> None:
+    def _remove(self, sent: SentBatch) -> None:
         """Remove a batch; its missing answers are requested again."""
         self._notes.end(sent)
-        under_way.remove(sent)
+        self._in_flight.remove(sent)
         self.spending.reserved.remove(sent.price)
         for name, conditions in conditions_of(sent.names).items():
-            if name in pending:
-                pending[name].in_flight -= conditions
+            if name in self._pending:
+                self._pending[name].in_flight -= conditions
 
     # ---------------------------------------------------------------------------------------------- sending
 
-    def _send(self, pending: dict[str, PendingRequest], under_way: list[SentBatch]) -> bool:
+    def _send(self) -> bool:
         """Send the pending requests that fit into one file and the budget; return whether there were any."""
-        names, lines, price = self._file(pending, bool(under_way))
+        names, lines, price = self._file()
         if not names:
             return False
         sent = SentBatch(uuid4().hex, None, names, price)
         self._notes.begin(sent)
-        self._under_way = under_way
-        under_way.append(sent)
+        self._in_flight.append(sent)
         self.spending.reserved.append(price)
         for name, conditions in conditions_of(names).items():
-            pending[name].in_flight |= conditions
-        file = self._repeated_until(lambda service: service.upload(lines, sent.mark))
-        batch = self._repeated_until(partial(self._made, file, sent))
+            self._pending[name].in_flight |= conditions
+        file = self._until_answered(lambda service: service.upload(lines, sent.mark))
+        batch = self._until_answered(partial(self._create, file, sent))
         sent.batch = batch.id
         self._notes.name(sent)
         self.sent += 1
@@ -205,40 +215,38 @@ class BatchTransport:
         log.info("batch %s: %s requests sent to %s", batch.id, f"{len(names):,}", self.settings.server)
         return True
 
-    def _file(self, pending: dict[str, PendingRequest], has_batches: bool) -> tuple[list[str], bytes, float]:
+    def _file(self) -> tuple[list[str], bytes, float]:
         """Return the names of the lines of a new file, the file, and its maximum cost."""
-        capabilities = self._capabilities
+        capabilities, service = self._capabilities, self._service
         names: list[str] = []
         lines: list[bytes] = []
-        size, whole = 0, 0.0
-        service = self._reader
-        for name, each in pending.items():
+        size, total = 0, 0.0
+        for name, each in self._pending.items():
             for call in each.calls(capabilities.choices):
                 price = self._max_price(call)
-                if not self.spending.allows(whole + price):
-                    if not names and not has_batches:
+                if not self.spending.allows(total + price):
+                    if not names and not self._in_flight:
                         self._attempts.end_over_budget(f"{self.spending.spent:.4f} USD")
-                    return names, b"".join(lines), whole
-                body = service.body(
-                    call.request.prompt, capabilities.system_role, request_body(self.settings, capabilities, call)
-                )
+                    return names, b"".join(lines), total
+                settings = request_body(self.settings, capabilities, call)
+                body = service.body(call.request.prompt, capabilities.system_role, settings)
                 line = to_line(line_name(name, call), service.path, body)
                 if len(names) == self._max_requests or size + len(line) > MAX_BYTES:
-                    return names, b"".join(lines), whole
+                    return names, b"".join(lines), total
                 names.append(line_name(name, call))
                 lines.append(line)
-                size, whole = size + len(line), whole + price
-        return names, b"".join(lines), whole
+                size, total = size + len(line), total + price
+        return names, b"".join(lines), total
 
     def _max_tokens(self, call: Call) -> tuple[int, int]:
-        about = prompt_tokens(call.request.prompt, self.settings.prompt_style == "chat")
-        maximum = int(about * self._attempts.more_tokens) + 1
+        about = prompt_tokens(call.request.prompt, self.settings.chat)
+        maximum = int(about * self._attempts.token_ratio) + 1
         return maximum, len(call.trials) * self.settings.reply_tokens(call.request.max_new_tokens)
 
     def _max_price(self, call: Call) -> float:
         return self.spending.price(*self._max_tokens(call))
 
-    async def _made(self, file: str, sent: SentBatch, service: BatchService) -> Batch:
+    async def _create(self, file: str, sent: SentBatch, service: BatchService) -> Batch:
         """Create a batch, or find by its mark one that was created without a response."""
         if sent.batch == "":
             batch = await service.find(sent.mark)
@@ -258,12 +266,12 @@ class BatchTransport:
         if batch is not None:
             sent.batch = batch.id
         elif sent.batch:
-            log.warning("batch %s is not known at %s any more: it is asked again", sent.batch, self.settings.server)
+            log.warning("%s no longer has batch %s: its requests are sent again", self.settings.server, sent.batch)
         return batch
 
     # -------------------------------------------------------------------------------------------- collecting
 
-    def _results_of(self, batch: Batch, sent: SentBatch, pending: dict[str, PendingRequest]) -> Iterator[list[Reply]]:
+    def _results_of(self, batch: Batch, sent: SentBatch) -> Iterator[list[Reply]]:
         """Yield the replies of a finished batch; count its missing lines."""
         if batch.status == "failed":
             self._refused(batch)
@@ -279,15 +287,17 @@ class BatchTransport:
                 unknown += 1
             else:
                 left.discard(result.name)
-                replies += self._replies(result, pending)
+                replies += self._replies(result)
             if len(replies) >= CHUNK:
                 yield replies
                 replies = []
         for name in left:
             billed = batch.status == "completed"
-            replies += self._failed_call(name, UnansweredError("lost", "the batch has no result"), pending, billed)
+            replies += self._failed_call(name, UnansweredError("lost", "the batch has no result"), billed)
         if broken or unknown > 0:
-            log.warning("batch %s: %d lines are broken, %d are unknown or double", batch.id, broken, max(0, unknown))
+            log.warning(
+                "batch %s: %d unreadable lines, %d unknown or duplicate ones", batch.id, broken, max(0, unknown)
+            )
         results, requested = len(sent.names) - len(left), len(sent.names)
         log.info(
             "batch %s %s: %s of %s requests have a result", batch.id, batch.status, f"{results:,}", f"{requested:,}"
@@ -299,31 +309,31 @@ class BatchTransport:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "results.jsonl"
             for file in batch.files:
-                if self._repeated_until(partial(self._fetched, file, path)):
-                    yield from results_in(path, self._reader)
+                if self._until_answered(partial(self._download, file, path)):
+                    yield from results_in(path, self._service)
 
-    async def _fetched(self, file: str, path: Path, service: BatchService) -> bool:
+    async def _download(self, file: str, path: Path, service: BatchService) -> bool:
         """Download a file of the service; return False if the service has removed it."""
         try:
             await service.download(file, path)
         except UnansweredError as problem:
             if problem.status != NOT_FOUND:
                 raise
-            log.warning("%s has removed %s: what was in it is asked again", self.settings.server, file)
+            log.warning("%s has removed file %s: its requests are sent again", self.settings.server, file)
             return False
         return True
 
-    def _replies(self, result: BatchResult, pending: dict[str, PendingRequest]) -> list[Reply]:
+    def _replies(self, result: BatchResult) -> list[Reply]:
         """Return the replies in a line of results that are still pending."""
-        call = self._call(result.name, pending)
+        call = self._call(result.name)
         if call is None:
             return []
         if isinstance(result.outcome, UnansweredError):
-            return self._failed_call(result.name, result.outcome, pending, billed=False)
+            return self._failed_call(result.name, result.outcome, billed=False)
         response, request = result.outcome, call.request
         about, maximum = self._max_tokens(call)
-        more = self._attempts.more_tokens
-        self._attempts.more_tokens = max(more, more * response.prompt_tokens / about)
+        more = self._attempts.token_ratio
+        self._attempts.token_ratio = max(more, more * response.prompt_tokens / about)
         self._attempts.limiter.use(
             response.prompt_tokens or about, response.completion_tokens or maximum, response.cached_tokens or 0
         )
@@ -332,22 +342,20 @@ class BatchTransport:
                 call, response, min(request.min_logprobs, self._capabilities.top_logprobs)
             )
         except UnansweredError as problem:
-            return self._failed_call(result.name, problem, pending, billed=False)
-        return self._new_replies(call, results, pending)
+            return self._failed_call(result.name, problem, billed=False)
+        return self._new_replies(call, results)
 
-    def _new_replies(self, call: Call, results: list[Completion], pending: dict[str, PendingRequest]) -> list[Reply]:
-        each = pending[request_name(self.settings.identity(), call.request)]
+    def _new_replies(self, call: Call, results: list[Completion]) -> list[Reply]:
+        each = self._pending[request_name(self.settings.identity(), call.request)]
         new = [one for one in results if (one.temperature, one.trial) not in each.received]
         if not new:
             return []
         each.received |= {(one.temperature, one.trial) for one in new}
         return [self._intake.reply(call.request, new)]
 
-    def _failed_call(
-        self, name: str, problem: UnansweredError, pending: dict[str, PendingRequest], billed: bool
-    ) -> list[Reply]:
+    def _failed_call(self, name: str, problem: UnansweredError, billed: bool) -> list[Reply]:
         """Record a line without an answer: it is requested again, or gets its own outcome."""
-        call = self._call(name, pending)
+        call = self._call(name)
         if call is None:
             return []
         if billed:
@@ -361,28 +369,28 @@ class BatchTransport:
             self._attempts.repeated += 1
             return []
         outcome = self._intake.failure(call.request, problem)
-        replies = self._new_replies(call, [unanswered(call, trial, outcome) for trial in call.trials], pending)
+        replies = self._new_replies(call, [unanswered(call, trial, outcome) for trial in call.trials])
         if outcome == "error":
             self._intake.check_totals(len(self._intake.answered), len(self._intake.failed), problem)
         return replies
 
-    def _call(self, name: str, pending: dict[str, PendingRequest]) -> Call | None:
+    def _call(self, name: str) -> Call | None:
         """Return the call of a line; None if it is of no pending request."""
         one = parse_line_name(name)
-        if one is None or one.request not in pending:
+        if one is None or one.request not in self._pending:
             return None
-        return Call(pending[one.request].request, one.temperature, one.trials)
+        return Call(self._pending[one.request].request, one.temperature, one.trials)
 
     def _refused(self, batch: Batch) -> None:
         """Send smaller files later if the service has too many tokens in its queue; else end the run."""
-        cancelled = "; ".join(dict.fromkeys(message for _, message in batch.failures)) or "it does not say why"
+        reasons = "; ".join(dict.fromkeys(message for _, message in batch.failures)) or "no reason given"
         self._hold += 1
         if any(code == "token_limit_exceeded" for code, _ in batch.failures) and self._hold <= self.settings.retries:
             self._max_requests = max(1, min(self._max_requests, batch.total or MAX_REQUESTS) // 2)
-            log.warning("batch %s: %s; it is sent again in smaller files", batch.id, cancelled)
+            log.warning("batch %s: %s; its requests are sent again in smaller files", batch.id, reasons)
             time.sleep(min(self._poll_seconds, self._poll_seconds / POLL_RATIO * 2**self._hold))
             return
-        self._attempts.end(f"{self.settings.server} refuses batch {batch.id}: {cancelled}")
+        self._attempts.end(f"{self.settings.server} refuses batch {batch.id}: {reasons}")
 
     # ---------------------------------------------------------------------------------- the service, and the store
 
@@ -395,7 +403,7 @@ class BatchTransport:
 
         return run_sync(within)
 
-    def _repeated_until(self, ask: Callable[[BatchService], Awaitable[Result]]) -> Result:
+    def _until_answered(self, ask: Callable[[BatchService], Awaitable[Result]]) -> Result:
         """Return the result of a call of the service after retries; raises OutageError if they are used up."""
         generator, outage, shortest = random.Random(0), 0.0, self._poll_seconds / POLL_RATIO
         for attempt in range(self.settings.retries + 1):
@@ -408,23 +416,9 @@ class BatchTransport:
                 wait = min(backoff(attempt, problem.retry_after, generator), max(shortest, problem.retry_after or 0))
                 outage = self._outage(problem, outage + wait)
                 time.sleep(wait)
-        raise OutageError(f"{self.settings.server} takes no batch: {last}; what was answered is in the store")
-
-    def _resumed(self, pending: dict[str, PendingRequest]) -> list[SentBatch]:
-        """Return the batches in flight with pending requests."""
-        resumed = [self._taken_up(sent, pending) for sent in self._notes.under_way(pending)]
-        if resumed:
-            log.info("%s: its answers are waited for", _in_words(resumed))
-        return resumed
-
-    def _taken_up(self, sent: SentBatch, pending: dict[str, PendingRequest]) -> SentBatch:
-        for name, conditions in conditions_of(sent.names).items():
-            pending[name].in_flight |= conditions
-        sent.price = sum(self._max_price(call) for name in sent.names if (call := self._call(name, pending)))
-        self.spending.reserved.append(sent.price)
-        return sent
+        raise OutageError(f"{self.settings.server} accepts no batch: {last}; the answers so far are in the store")
 
 
-def _in_words(under_way: Sequence[SentBatch]) -> str:
-    ids = [sent.batch or "without an id" for sent in under_way]
-    return f"{'batch' if len(ids) == 1 else 'batches'} {', '.join(ids)} {'goes' if len(ids) == 1 else 'go'} on"
+def _in_words(batches: Sequence[SentBatch]) -> str:
+    ids = [sent.batch or "without an id" for sent in batches]
+    return f"{'batch' if len(ids) == 1 else 'batches'} {', '.join(ids)} {'is' if len(ids) == 1 else 'are'} in progress"

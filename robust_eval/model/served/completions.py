@@ -15,7 +15,7 @@ from robust_eval.model.logprobs import fault
 from robust_eval.model.served.limits.retries import Attempts
 from robust_eval.model.served.probe import Capabilities
 from robust_eval.model.served.service_settings import ServiceSettings
-from robust_eval.model.served.transport.service import Choice, ServiceResponse, UnansweredError
+from robust_eval.model.served.transport.service import Choice, ServiceResponse, UnansweredError, logprob_fields
 from robust_eval.model.served.transport.token_logprobs import Token
 from robust_eval.reader.markup import without_reasoning
 from robust_eval.runtime.finish_reasons import FILTER
@@ -39,9 +39,9 @@ def seed_of(call: Call) -> int:
 def completions(call: Call, trials: Sequence[int], response: ServiceResponse, style: str) -> list[Completion]:
     """Return the answers to these trials; the prompt is counted with the first of them, as services bill it."""
     number = len(response.choices)
-    answers = []
-    for place, (trial, choice) in enumerate(zip(trials, response.choices, strict=False)):  # some send too many
-        first = place == 0
+    answers: list[Completion] = []
+    for trial, choice in zip(trials, response.choices, strict=False):  # some send too many
+        first = not answers
         tokens = len(choice.tokens) if choice.tokens else _share(response.completion_tokens, number, first)
         usage: dict[str, Any] = {
             "prompt_tokens": response.prompt_tokens if first else 0,
@@ -49,8 +49,8 @@ def completions(call: Call, trials: Sequence[int], response: ServiceResponse, st
             "reasoning_tokens": _share(response.reasoning_tokens, number, first),
             "cached_tokens": response.cached_tokens if first or response.cached_tokens is None else 0,
         }
-        served = {column: getattr(response, column) for column in SERVED}
-        answers.append(replace(_completion(call, trial, choice, style), **usage, **served))
+        usage |= {column: getattr(response, column) for column in SERVED}
+        answers.append(replace(_completion(call, trial, choice, style), **usage))
     return answers
 
 
@@ -97,10 +97,10 @@ def _answer(text: str, style: str, first_line: bool) -> tuple[str, int, bool]:
 
 
 def _answer_tokens(tokens: Sequence[Token], text: str) -> list[Token] | None:
-    """Return the tokens that write a text after the reasoning; None if they do not show that."""
+    """Return the tokens of a text after the reasoning; None if they do not contain it."""
     ends = list(accumulate(len(token.text) for token in tokens))
-    place = b"".join(token.text for token in tokens).rfind(text.encode())
-    return [token for token, end in zip(tokens, ends, strict=True) if end > place] if text and place >= 0 else None
+    start = b"".join(token.text for token in tokens).rfind(text.encode())
+    return [token for token, end in zip(tokens, ends, strict=True) if end > start] if text and start >= 0 else None
 
 
 def _carrying(tokens: Sequence[Token], end: int) -> int:
@@ -117,12 +117,8 @@ def _carrying(tokens: Sequence[Token], end: int) -> int:
 def request_body(settings: ServiceSettings, capabilities: Capabilities, call: Call) -> dict[str, Any]:
     """Return the body of a request without the prompt."""
     request = call.request
-    body = (
-        truncation(settings, capabilities)
-        | extra_body(settings)
-        | {capabilities.limit: settings.reply_tokens(request.max_new_tokens)}
-    )
-    body |= settings.thought(request)
+    body = truncation(settings, capabilities) | extra_body(settings)
+    body |= {capabilities.limit: settings.reply_tokens(request.max_new_tokens), **settings.thought(request)}
     if not math.isnan(call.temperature):
         body["temperature"] = call.temperature
     if call.temperature != 0 and capabilities.takes_seed:
@@ -131,9 +127,8 @@ def request_body(settings: ServiceSettings, capabilities: Capabilities, call: Ca
         body["n"] = len(call.trials)
     top = min(request.top_logprobs, capabilities.top_logprobs)
     if top:
-        chat = settings.prompt_style == "chat"
-        body |= {"logprobs": True, "top_logprobs": top} if chat else {"logprobs": top}
-    elif request.first_line and settings.prompt_style == "plain":
+        body |= logprob_fields(settings.chat, top)
+    elif request.first_line and not settings.chat:
         body["stop"] = ["\n"]
     return body
 
@@ -185,10 +180,10 @@ class Intake:
         """
         self._note_ends(response)
         answers = completions(call, call.trials, response, self._settings.prompt_style)
-        for one in answers:
-            silent = one.outcome is not None or not one.text  # no answer: no log-probabilities are needed
-            logprobs = one.token_logprobs, one.top_logprobs, one.answer_tokens
-            if wrong := fault(*logprobs, 0 if silent else needed, whole_is_enough=False):
+        for answer in answers:
+            without = answer.outcome is not None or not answer.text  # no answer needs no log-probabilities
+            logprobs = answer.token_logprobs, answer.top_logprobs, answer.answer_tokens
+            if wrong := fault(*logprobs, 0 if without else needed, whole_is_enough=False):
                 raise UnansweredError("garbled", f"the server sent {wrong}")
         return answers
 
@@ -210,12 +205,12 @@ class Intake:
         """End the run if too many questions failed in all processes together."""
         self.check_totals(*await self._attempts.limiter.counted(len(self.answered), len(self.failed)), problem)
 
-    def check_totals(self, response: int, failed: int, problem: UnansweredError) -> None:
+    def check_totals(self, answered: int, failed: int, problem: UnansweredError) -> None:
         """End the run if too many of these questions failed."""
-        if response >= MIN_QUESTIONS and failed > self._settings.max_error_rate * response:
+        if answered >= MIN_QUESTIONS and failed > self._settings.max_error_rate * answered:
             self._attempts.end(
-                f"an answer to {failed} of {response} questions failed, more than "
-                f"model.max_error_rate={self._settings.max_error_rate:g}; the last: {problem}"
+                f"an answer to {failed} of {answered} questions failed, more than "
+                f"model.max_error_rate={self._settings.max_error_rate:g}; the last error: {problem}"
             )
 
     def _note_ends(self, response: ServiceResponse) -> None:
@@ -224,6 +219,6 @@ class Intake:
             if word not in self.unknown_ends and len(self.unknown_ends) < MIN_QUESTIONS:
                 self.unknown_ends.append(word)
                 log.warning(
-                    "%s ends replies with finish_reason=%r, which is not known: they are taken as whole",
+                    "%s returned an unknown finish_reason=%r: such replies count as complete",
                     *(self._settings.server, word),
                 )

@@ -21,7 +21,7 @@ import numpy as np
 from robust_eval.model.base import Call, Item
 from robust_eval.model.served.probe import Capabilities
 from robust_eval.model.served.service_settings import ServiceSettings
-from robust_eval.model.served.transport.service import Choice, ServiceResponse
+from robust_eval.model.served.transport.service import Choice, ServiceResponse, logprob_fields
 from robust_eval.model.served.transport.token_logprobs import Token
 
 REQUESTED_LOGPROBS = 20
@@ -128,20 +128,11 @@ def draw_watch(settings: ServiceSettings, capabilities: Capabilities) -> DrawWat
     """Return the test of a server's draws; None without log-probabilities, or if settings or the server change the
     distribution.
     """
-    generation = settings.generation
-    changed = (
-        generation.preset != "full"
-        or generation.truncates
-        or generation.repetition_penalty != 1
-        or not capabilities.truncation_off
-    )
-    if changed or not HARMLESS.issuperset(settings.extra_body or {}) or not capabilities.top_logprobs:
+    changed = settings.generation.changes_distribution or not HARMLESS.issuperset(settings.extra_body or {})
+    if changed or not capabilities.truncation_off or not capabilities.top_logprobs:
         return None
     top = min(REQUESTED_LOGPROBS, capabilities.top_logprobs)
-    chat = settings.prompt_style == "chat"
-    return DrawWatch(
-        capabilities.tempered_logprobs, top, {"logprobs": True, "top_logprobs": top} if chat else {"logprobs": top}
-    )
+    return DrawWatch(capabilities.tempered_logprobs, top, logprob_fields(settings.chat, top))
 
 
 def without_logprobs(response: ServiceResponse) -> ServiceResponse:

@@ -29,10 +29,10 @@ class InspectAI(ServiceSettings):
         if "/" not in self.model:
             raise ValueError(f"model must be PROVIDER/NAME, such as anthropic/claude-sonnet-4-5, not {self.model}")
         if self.base_url is not None and not {"@", "?", "#"}.isdisjoint(self.base_url):
-            raise ValueError("base_url must not hold a secret: the provider reads its key from the environment")
-        refuse_secrets("model_args", self.model_args, "leave it to the provider to find it there")
+            raise ValueError("base_url must not hold a secret: the provider reads its key from an environment variable")
+        refuse_secrets("model_args", self.model_args, "name it as the provider documents it")
         if reserved := [name for name in _RESERVED if name in (self.model_args or {})]:
-            raise ValueError(f"model_args must not hold {reserved[0]}, which follows from other settings")
+            raise ValueError(f"model_args must not set {reserved[0]}, which other settings determine: remove it")
         super().__post_init__()
 
     @property
@@ -57,7 +57,7 @@ class InspectAI(ServiceSettings):
             import inspect_ai  # noqa: F401
         except ImportError as problem:
             raise UserError(
-                "model=inspect asks through inspect_ai, which is not installed: pip install 'robust_eval[inspect]'"
+                "model=inspect needs inspect_ai, which is not installed: pip install 'robust_eval[inspect]'"
             ) from problem
         from robust_eval.model.served.served_model import ServedModel
 
@@ -65,4 +65,4 @@ class InspectAI(ServiceSettings):
 
 
 _RESERVED = ("model", "role", "default", "config", "base_url", "memoize", "max_retries", "custom_outputs")
-"""Arguments of a provider that follow from other settings."""
+"""Arguments of a provider that other settings determine."""

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 @dataclass
 class OpenAI(ServiceSettings):
-    """Model of a server, which answers HTTP requests, or batches of them.
+    """Model of a server, which answers HTTP requests or batches of them.
 
-    The key is read from the environment only, before the first request, and is written nowhere.
+    The key is read from the environment before the first request, and is written nowhere.
     """
 
     base_url: str = "https://api.openai.com/v1"
@@ -36,7 +36,7 @@ class OpenAI(ServiceSettings):
 
     def __post_init__(self) -> None:
         if not {"@", "?", "#"}.isdisjoint(self.base_url):
-            raise ValueError("base_url must not hold a secret: name the variable with the key in api_key_env")
+            raise ValueError("base_url must not hold a secret: name the environment variable of the key in api_key_env")
         if not _is_address(self.base_url):
             raise ValueError(f"base_url must be an address such as http://localhost:8000/v1, not {self.base_url}")
         if self.thinking_token_budget is not None and self.thinking_token_budget < 1:
@@ -83,7 +83,7 @@ class OpenAI(ServiceSettings):
         """See ServiceSettings."""
         from robust_eval.model.served.transport.service import Service
 
-        return Service(self.base_url, self.model, key, self.prompt_style == "chat", self.max_concurrency)
+        return Service(self.base_url, self.model, key, self.chat, self.max_concurrency)
 
     def openai_service(self, key: str | None) -> "Service":
         """See ServiceSettings."""
@@ -91,21 +91,20 @@ class OpenAI(ServiceSettings):
 
     def exact_refusal(self) -> str | None:
         """See ServiceSettings; some settings exclude the probabilities of all answers."""
-        generation = self.generation
         if self.batch:
             return (
-                "sampler=exact asks for what follows from the answers before, and batches take a day: model.batch=false"
+                "sampler=exact needs each response for its next request, and a batch takes up to a day: set "
+                "model.batch=false"
             )
-        if generation.preset != "full" or generation.truncates or generation.repetition_penalty != 1:
+        if self.generation.changes_distribution:
             return (
-                "sampler=exact computes with all of the distribution of a model behind a server, and model.generation "
-                "truncates it: leave that out, or choose sampler=temperature_sweep"
+                "sampler=exact needs the whole distribution of a served model, and model.generation truncates it: "
+                "remove model.generation, or choose sampler=temperature_sweep"
             )
         if self.thinking_token_budget or self.reasoning_effort or self.max_completion_tokens:
             return (
-                "sampler=exact needs the probabilities of answers whatever the model thinks before: leave out "
-                "model.thinking_token_budget, model.reasoning_effort and model.max_completion_tokens, or choose "
-                "sampler=temperature_sweep"
+                "sampler=exact needs answers without reasoning: remove model.thinking_token_budget, "
+                "model.reasoning_effort and model.max_completion_tokens, or choose sampler=temperature_sweep"
             )
         return None
 
@@ -114,11 +113,11 @@ class OpenAI(ServiceSettings):
         key = os.environ.get(self.api_key_env, "").strip() if self.api_key_env else None
         if key == "":
             raise UserError(
-                f"the environment variable {self.api_key_env} is not set: it holds the key for {self.base_url} "
-                "(model.api_key_env=null where the server wants none)"
+                f"the environment variable {self.api_key_env} is not set: set it to the key of {self.base_url}, or set "
+                "model.api_key_env=null if the server needs none"
             )
         if key and not (key.isascii() and key.isprintable()):
-            raise UserError(f"the environment variable {self.api_key_env} holds no key: it has other characters")
+            raise UserError(f"the environment variable {self.api_key_env} holds no key: only printable ASCII is valid")
         from robust_eval.model.served.served_model import ServedModel
 
         return ServedModel(self, key, self.poll_seconds if self.batch else None)

@@ -5,15 +5,17 @@ import json
 import logging
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from itertools import combinations, product
+from itertools import combinations, product, takewhile
+from operator import eq
+from statistics import fmean
 from typing import Any, Protocol
 
 from robust_eval.error import OutageError, UserError
 from robust_eval.model.base import Temperatures
 from robust_eval.model.logprobs import fault, is_whole
-from robust_eval.model.served.transport.service import Choice, ServiceResponse, UnansweredError
+from robust_eval.model.served.transport.service import Choice, ServiceResponse, UnansweredError, logprob_fields
 from robust_eval.prompt.prompt import Prompt
 
 log = logging.getLogger(__name__)
@@ -86,18 +88,17 @@ class Capabilities:
 
     def in_words(self) -> str:
         """Return the capabilities in words, as a predicate of the model."""
-        temperatures = f"takes temperatures {'up to' if self.greedy else 'above 0, up to'} {self.highest_temperature:g}"
-        if self.own_temperature:
-            temperatures = "takes no temperature but its own"
+        temperatures = f"temperatures {'from' if self.greedy else 'above'} 0 to {self.highest_temperature:g}"
         number = f"{self.top_logprobs} log-probabilities a token{' (after the temperature)' * self.tempered_logprobs}"
         return (
-            f"{temperatures}, gives {number if self.top_logprobs else 'no log-probabilities'} and "
-            f"{self.choices} answer{'s' * (self.choices > 1)} a request, and "
-            f"{'gives the same answer to a seed again' if self.seed else 'heeds no seed'}"
+            f"accepts {'no temperature' if self.own_temperature else temperatures}, returns "
+            f"{number if self.top_logprobs else 'no log-probabilities'} and up to {self.choices} "
+            f"answer{'s' * (self.choices > 1)} a request, and {'repeats' if self.seed else 'does not repeat'} the "
+            "answer to a seed"
         )
 
-    def tells_of(self, temperature: float) -> bool:
-        """Return whether the probe has covered this temperature."""
+    def covers(self, temperature: float) -> bool:
+        """Return whether the probe covers this temperature."""
         return self.own_temperature or temperature <= self.highest_temperature or temperature == self.probed_for
 
     def temperatures(self, highest: float | None = None) -> Temperatures:
@@ -124,10 +125,10 @@ def daily_cache_key(identity: Mapping[str, Any]) -> str:
 
 
 async def probe(ask: Ask, server: str, chat: bool, temperature: float, top_logprobs: int | None = None) -> Capabilities:
-    """Find out the capabilities of a server with about 15 short requests.
+    """Return the capabilities of a server, by about 15 short requests.
 
     ``server`` names it in errors, ``temperature`` is the highest that the run needs, ``top_logprobs`` the maximum
-    number of log-probabilities a token (default: 20). Raises UserError if the server answers nothing at all.
+    number of log-probabilities a token (default: 20). Raises UserError if the server refuses every request.
     """
     limit, system_role, greedy, truncation_off = await _accepted_settings(ask, server)
     settings: dict[str, Any] = {limit: 1 if greedy else REASONING_LIMIT, **truncation_off}
@@ -138,45 +139,36 @@ async def probe(ask: Ask, server: str, chat: bool, temperature: float, top_logpr
         except UnansweredError as problem:
             if problem.kind in ("wrong", "filtered"):
                 return None
-            raise OutageError(f"{server} failed while it was asked what it can do: {problem}") from None
+            raise OutageError(f"{server} failed during the probe of its capabilities: {problem}") from None
 
     own_temperature = not greedy and await send(_SHORT, temperature=0.5) is None
-    if not greedy and not own_temperature:  # it takes temperatures above 0
+    if not greedy and not own_temperature:  # it accepts temperatures above 0
         for off in TRUNCATION_OFF:
             if await send(_SHORT, temperature=0.5, **off):
                 settings |= (truncation_off := off)
                 break
     highest = 1.0 if own_temperature else await _highest_temperature(send, temperature)
-    logprobs = _LogprobProbe(send, server, chat, own_temperature)
-    top, tempered, whole = await logprobs.run(top_logprobs)
-    choices = await _choices(send, {} if own_temperature else {"temperature": 1.0})
-    sampling = await SamplingProbe(send, limit, None if own_temperature else highest, greedy).run(choices)
-    return Capabilities(
+    top, tempered, whole = await _logprobs(send, server, chat, own_temperature, top_logprobs)
+    can = Capabilities(
         limit=limit,
         system_role=system_role,
-        greedy=greedy and not sampling.ignores_temperature,
+        greedy=greedy,
         truncation_off=dict(truncation_off),
-        highest_temperature=highest if sampling.cap is None else sampling.cap,
+        highest_temperature=highest,
         top_logprobs=top,
         tempered_logprobs=tempered,
-        choices=1 if sampling.copies else choices,
-        seed=sampling.seed,
-        takes_seed=sampling.takes_seed,
+        choices=await _choices(send, {} if own_temperature else {"temperature": 1.0}),
+        seed=False,
         probed_for=temperature,
         whole_vocabulary=whole,
-        own_temperature=own_temperature or sampling.ignores_temperature,
-        deterministic=sampling.deterministic,
-        copies=sampling.copies,
-        ignores_temperature=sampling.ignores_temperature,
-        capped=sampling.cap is not None,
+        own_temperature=own_temperature,
     )
+    return await SamplingProbe(send, can).run()
 
 
 async def _accepted_settings(ask: Ask, server: str) -> tuple[str, bool, bool, Mapping[str, Any]]:
-    """Return the best settings that the server accepts.
-
-    They are the name of the limit, whether there is a system role, whether temperature 0 is accepted, and the settings
-    that turn off truncation.
+    """Return the best settings that the server accepts: the name of the length limit, True for a system role and for
+    temperature 0, and the settings that turn off truncation.
     """
     refusals: dict[str, None] = {}
 
@@ -198,7 +190,7 @@ async def _accepted_settings(ask: Ask, server: str) -> tuple[str, bool, bool, Ma
         if await accepts(system_role, **{limit: REASONING_LIMIT}):
             break
     else:
-        raise UserError(f"{server} takes no request: {'; '.join(list(refusals)[:3])}")
+        raise UserError(f"{server} refuses every request: {'; '.join(list(refusals)[:3])}")
     for off in TRUNCATION_OFF:
         settings = {limit: 1, "temperature": 0.0, **off}
         if (not system_role or settings != best) and await accepts(system_role, **settings):
@@ -229,48 +221,36 @@ async def _choices(send: SendRequest, settings: Mapping[str, Any]) -> int:
     return 1
 
 
-class _LogprobProbe:
-    """Probe of the log-probabilities of a server."""
+async def _logprobs(
+    send: SendRequest, server: str, chat: bool, own_temperature: bool, maximum: int | None
+) -> tuple[int, bool, bool]:
+    """Return the number of log-probabilities a token, at most ``maximum``, True if they follow the temperature, and
+    True if they are those of the whole vocabulary.
+    """
 
-    def __init__(self, send: SendRequest, server: str, chat: bool, own_temperature: bool) -> None:
-        self._send = send
-        self._server = server
-        self._chat = chat
-        self._own_temperature = own_temperature
-
-    async def run(self, maximum: int | None) -> tuple[int, bool, bool]:
-        """Return the number of log-probabilities a token, at most ``maximum``, whether they follow the temperature, and
-        whether they are those of the whole vocabulary.
-        """
-        smaller = [number for number in TOP_LOGPROBS if number < (maximum or number + 1)]
-        for number in [maximum, *smaller] if maximum else smaller:
-            if largest := await self._largest(number, 1.0):
-                whole = len(largest) < number and is_whole(largest)
-                return len(largest), await self._follow_temperature(len(largest)), whole
-        return 0, False, False
-
-    async def _follow_temperature(self, number: int) -> bool:
-        """Return whether log-probabilities are those after the temperature: their range at 0.5 is twice that at 1."""
-        if self._own_temperature:
-            return False
-        cold, warm = await self._largest(number, 0.5), await self._largest(number, 1.0)
-        return bool(cold and warm) and _range(cold) > TEMPERED * _range(warm)
-
-    async def _largest(self, number: int, temperature: float) -> list[float]:
+    async def largest(number: int, temperature: float) -> list[float]:
         """Return the largest log-probabilities of the first token; none if they are invalid each time."""
-        settings = {"logprobs": True, "top_logprobs": number} if self._chat else {"logprobs": number}
+        settings: dict[str, Any] = {} if own_temperature else {"temperature": temperature}
         for _ in range(LOGPROB_ATTEMPTS):
-            response = await self._send(
-                _SHORT, **({} if self._own_temperature else {"temperature": temperature}), **settings
-            )
+            response = await send(_SHORT, **settings, **logprob_fields(chat, number))
             tokens = response.choices[0].tokens if response else None
             if not tokens:
                 return []
             wrong = fault([tokens[0].logprob], [tokens[0].top], 1, 0)
             if not wrong:
                 return tokens[0].top[:number]  # some servers add that of the drawn token
-        log.warning("%s sent %s: it is asked for none", self._server, wrong)
+        log.warning("%s sent %s: the run requests no log-probabilities", server, wrong)
         return []
+
+    smaller = [number for number in TOP_LOGPROBS if number < (maximum or number + 1)]
+    for number in [maximum, *smaller] if maximum else smaller:
+        if top := await largest(number, 1.0):
+            whole = len(top) < number and is_whole(top)
+            if own_temperature:
+                return len(top), False, whole
+            cold, warm = await largest(len(top), 0.5), await largest(len(top), 1.0)
+            return len(top), bool(cold and warm) and _range(cold) > TEMPERED * _range(warm), whole
+    return 0, False, False
 
 
 def _range(logprobs: list[float]) -> float:
@@ -293,55 +273,35 @@ MIN_SIMILARITY_GAIN = 0.3
 """Minimum difference of the similarity of replies at temperature 0 and at the highest, as a share of the maximum."""
 
 
-@dataclass(frozen=True)
-class Sampling:
-    """Sampling behaviour of a server."""
-
-    seed: bool
-    """The same seed gave the same reply, and different seeds gave different ones."""
-    takes_seed: bool
-    """A seed is accepted."""
-    deterministic: bool = False
-    """All replies to a prompt are the same, whatever the seed."""
-    copies: bool = False
-    """The replies to one request are copies of one reply."""
-    ignores_temperature: bool = False
-    cap: float | None = None
-    """Upper bound of the temperature to which higher ones are lowered silently; None without such a cap."""
-
-
 class SamplingProbe:
-    """Probe of the sampling behaviour of a server.
+    """Probe of the sampling behaviour of a server; ``can`` are its capabilities so far."""
 
-    ``hottest`` is the highest temperature, None without a temperature parameter. ``limit`` names the length limit.
-    ``greedy``: temperature 0 and short limits are accepted.
-    """
-
-    def __init__(self, send: SendRequest, limit: str, hottest: float | None, greedy: bool) -> None:
+    def __init__(self, send: SendRequest, can: Capabilities) -> None:
         self._send = send
-        self._limit = limit
-        self._hottest = hottest
-        self._greedy = greedy
+        self._can = can
+        self._hottest = None if can.own_temperature else can.highest_temperature
         self._takes_seed = True
 
-    async def run(self, choices: int) -> Sampling:
-        """Return the sampling behaviour; ``choices`` is the number of replies to a request."""
+    async def run(self) -> Capabilities:
+        """Return the capabilities with the sampling behaviour."""
         hot = [await self._reply(1, self._hottest)]
         if hot == [None]:  # it refuses the seed, or the prompt
             self._takes_seed = False
             hot = [await self._reply(1, self._hottest)]
         if hot == [None]:
-            return Sampling(seed=False, takes_seed=False)
+            return replace(self._can, takes_seed=False)
         hot += [await self._reply(seed, self._hottest) for seed in (2, 3)]
         again = await self._reply(1, self._hottest) if self._takes_seed else None
         seeded = bool(again) and again == hot[0] and len(set(hot)) > 1
-        seeds = {"seed": seeded, "takes_seed": self._takes_seed}
+        can = replace(self._can, seed=seeded, takes_seed=self._takes_seed)
         if _equal(hot) and await self._repeats():
-            return Sampling(**seeds, deterministic=True)
-        copies = choices > 1 and await self._copies(choices)
-        ignores = self._greedy and self._hottest is not None and await self._ignores(hot, seeded)
-        cap = await self._cap(hot) if seeded and not ignores else None
-        return Sampling(**seeds, copies=copies, ignores_temperature=ignores, cap=cap)
+            return replace(can, deterministic=True)
+        if can.choices > 1 and await self._copies():
+            can = replace(can, copies=True, choices=1)
+        if can.greedy and self._hottest is not None and await self._ignores(hot, seeded):
+            return replace(can, greedy=False, own_temperature=True, ignores_temperature=True)
+        cap = await self._cap(hot) if seeded else None
+        return can if cap is None else replace(can, highest_temperature=cap, capped=True)
 
     async def _reply(self, seed: int, temperature: float | None, **more: Any) -> str | None:
         """Return the reply to a seed; None if the request is refused."""
@@ -349,19 +309,19 @@ class SamplingProbe:
         return None if response is None else _text(response.choices[0])
 
     async def _response(self, seed: int, temperature: float | None, **more: Any) -> ServiceResponse | None:
-        settings: dict[str, Any] = {self._limit: LONG if self._greedy else REASONING_LIMIT} | more
+        settings: dict[str, Any] = {self._can.limit: LONG if self._can.greedy else REASONING_LIMIT} | more
         settings |= {"seed": seed} if self._takes_seed else {}
         settings |= {} if temperature is None else {"temperature": temperature}
         return await self._send(WORDS, **settings)
 
     async def _repeats(self) -> bool:
         """Return whether longer replies to more seeds are equal as well: reasoning may begin with the same words."""
-        return _equal([await self._reply(seed, self._hottest, **{self._limit: REASONING_LIMIT}) for seed in (4, 5)])
+        return _equal([await self._reply(seed, self._hottest, **{self._can.limit: REASONING_LIMIT}) for seed in (4, 5)])
 
-    async def _copies(self, choices: int) -> bool:
+    async def _copies(self) -> bool:
         """Return whether the replies to one request are equal, and longer ones as well."""
-        for limit in ({}, {self._limit: REASONING_LIMIT}):
-            response = await self._response(6, self._hottest, n=min(choices, COPIES), **limit)
+        for limit in ({}, {self._can.limit: REASONING_LIMIT}):
+            response = await self._response(6, self._hottest, n=min(self._can.choices, COPIES), **limit)
             if response is None or len(response.choices) == 1 or not _equal([*map(_text, response.choices)]):
                 return False
         return True
@@ -412,12 +372,6 @@ def _as_different(cold: Sequence[str | None], hot: Sequence[str | None]) -> bool
 def _similarity(replies: Sequence[str | None]) -> float:
     """Return the share of common first words of two replies, as a mean over pairs."""
     words = [(reply or "").split() for reply in replies]
-    shares = [_shared(one, other) / max(len(one), len(other), 1) for one, other in combinations(words, 2)]
-    return sum(shares) / len(shares)
-
-
-def _shared(one: Sequence[str], other: Sequence[str]) -> int:
-    return next(
-        (place for place, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]),
-        min(len(one), len(other)),
+    return fmean(
+        len(list(takewhile(bool, map(eq, *pair)))) / max(*map(len, pair), 1) for pair in combinations(words, 2)
     )

@@ -7,7 +7,7 @@ from robust_eval.model.base import Request, Temperatures
 from robust_eval.model.served.probe import Capabilities
 from robust_eval.model.served.service_settings import ServiceSettings
 
-REMEDY = "Turn off greedy decoding and the cache of replies at the server"
+REMEDY = "turn off greedy decoding and the cache of replies at the server"
 
 
 def refusal(settings: ServiceSettings, can: Capabilities, requests: Sequence[Request]) -> str | None:
@@ -17,16 +17,17 @@ def refusal(settings: ServiceSettings, can: Capabilities, requests: Sequence[Req
     supported = taken_temperatures(settings, can)
     temperatures = sorted({t for request in requests for t in request.temperatures if not math.isnan(t)})
     if temperatures and (supported.default_only or (temperatures[0] == 0 and not supported.greedy)):
-        fault = "ignores the temperature" if can.ignores_temperature else "takes no temperature but its own"
+        fault = "ignores the temperature" if can.ignores_temperature else "accepts no temperature"
         return (
-            f"model {settings.model} {fault if supported.default_only else 'takes no temperature 0'}, and is asked "
-            f"at {temperatures[0]:g}: sampler=repetition and sampler=perturbation ask at the model's own"
+            f"model {settings.model} {fault if supported.default_only else 'does not accept temperature 0'}, and the "
+            f"sampler requests {temperatures[0]:g}: choose sampler=repetition or sampler=perturbation, which leave the "
+            "temperature to the model"
         )
     if temperatures and temperatures[-1] > supported.highest:
         within = [f"{t:g}" for t in temperatures if 0 < t <= supported.highest]
         return (
-            f"{settings.server} takes temperatures up to {supported.highest:g}, and the sampler asks "
-            f"at {temperatures[-1]:g}: sampler.temperatures=[{','.join(within)}] would work"
+            f"{settings.server} accepts temperatures up to {supported.highest:g}, and the sampler requests "
+            f"{temperatures[-1]:g}: set sampler.temperatures=[{','.join(within)}]"
         )
     if reason := _one_reply(settings, can, requests):
         return reason
@@ -34,25 +35,25 @@ def refusal(settings: ServiceSettings, can: Capabilities, requests: Sequence[Req
     exact = any(request.enumeration for request in requests)
     if (needed or exact) and can.tempered_logprobs:
         return (
-            f"the log-probabilities of {settings.server} are those after the temperature, and "
-            f"{'sampler=exact' if exact else 'metric=frs'} needs the model's own (vLLM gives them with "
-            "--logprobs-mode raw_logprobs)"
+            f"{settings.server} returns log-probabilities after the temperature, and "
+            f"{'sampler=exact' if exact else 'metric=frs'} needs those before it: start vLLM with --logprobs-mode "
+            "raw_logprobs, or choose another server"
         )
     if exact and not can.top_logprobs:
         return (
-            f"{settings.server} gives no log-probabilities, and sampler=exact needs them: choose "
+            f"{settings.server} returns no log-probabilities, and sampler=exact needs them: choose "
             "sampler=temperature_sweep"
         )
     if needed > can.top_logprobs and not can.whole_vocabulary:
         alternative = (
-            f"metric.frs.k={can.top_logprobs} would work: the entropy is then that of the {can.top_logprobs} most "
-            "probable tokens, as a share of the largest that so few can have"
+            f"set metric.frs.k={can.top_logprobs} (the entropy of the {can.top_logprobs} most probable tokens, as a "
+            "share of its maximum)"
             if can.top_logprobs > 1
-            else "metric=certainty and metric=agreement need none"
+            else "choose metric=certainty or metric=agreement, which need none"
         )
         return (
-            f"{settings.server} gives {can.top_logprobs} log-probabilities a token, and metric.frs.k="
-            f"{needed} needs {needed}: {alternative}"
+            f"{settings.server} returns {can.top_logprobs} log-probabilities a token, and metric.frs.k={needed} needs "
+            f"{needed}: {alternative}"
         )
     return None
 
@@ -73,60 +74,56 @@ def _one_reply(settings: ServiceSettings, can: Capabilities, requests: Sequence[
         several = max(request.trials - request.first_trial for request, _ in draws) > 1
         if several or any(len(request.temperatures) > 1 for request, _ in draws):
             return (
-                "model.deterministic=true says that all replies to a prompt are the same, and the sampler asks "
-                f"{'several times' if several else 'at several temperatures'}: a sweep or repetition would find every "
-                "answer unbroken. experiment=multiqa asks each wording once; leave model.deterministic out where the "
-                "server draws"
+                "model.deterministic=true declares that all replies to a prompt are equal, and the sampler requests "
+                f"several {'replies' if several else 'temperatures'}, by which every answer would be unbroken: choose "
+                "experiment=multiqa, which requests one reply to each wording, or remove model.deterministic if the "
+                "server samples"
             )
         return None
     if can.deterministic:
         return (
-            f"{settings.server} gives the same reply whatever the seed: asked for sixteen random words at "
-            f"{'its own temperature' if can.own_temperature else f'temperature {can.highest_temperature:g}'}, it said "
-            f"the same each time, and every fact would seem unbroken. {REMEDY}, or set model.deterministic=true, which "
-            "asks each prompt once (experiment=multiqa)"
+            f"{settings.server} returns the same reply to every seed: at "
+            f"{'its default temperature' if can.own_temperature else f'temperature {can.highest_temperature:g}'}, its "
+            f"sixteen random words are equal each time, and every fact would seem unbroken: {REMEDY}, or set "
+            "model.deterministic=true with experiment=multiqa, which requests one reply to each prompt"
         )
     return None
 
 
 def unfaithful(settings: ServiceSettings, can: Capabilities) -> Iterator[str]:
-    """Yield warnings of unfaithful sampling, and its consequence, unless the settings account for it."""
+    """Yield warnings of unfaithful sampling, with the consequence, unless the settings account for it."""
     if can.ignores_temperature and settings.takes_temperature is not False:
         yield (
-            f"{settings.server} ignores the temperature: its replies at 0 are those at {can.highest_temperature:g}. It "
-            "is asked at its own (model.takes_temperature=false says so), at which sampler=repetition and "
-            "sampler=perturbation ask; a sweep needs a server that heeds the temperature"
+            f"{settings.server} ignores the temperature: its replies at 0 and {can.highest_temperature:g} are alike. "
+            "Requests leave the temperature to the model (set model.takes_temperature=false to confirm this), which "
+            "sampler=repetition and sampler=perturbation support; a sweep needs a server with a temperature"
         )
     if can.capped and not (settings.highest_temperature or math.inf) <= can.highest_temperature:
         yield (
-            f"{settings.server} silently caps higher temperatures at {can.highest_temperature:g}: its replies at "
-            f"both are the same. It is asked for none above {can.highest_temperature:g} "
-            f"(model.highest_temperature={can.highest_temperature:g} says so)"
+            f"{settings.server} silently caps temperatures at {can.highest_temperature:g}: its replies at higher ones "
+            f"are the same. No request exceeds that (set model.highest_temperature={can.highest_temperature:g} to "
+            "confirm this)"
         )
     if can.copies:
         yield (
-            f"{settings.server} answers a request for several replies (n) with copies of one: it is asked for one at a "
-            "time, which takes more requests"
+            f"{settings.server} answers a request for several replies (n) with copies of one: each reply takes a "
+            "request of its own"
         )
 
 
 def repeats_itself(settings: ServiceSettings, temperature: float) -> str:
-    """Return the message that replies are equal too often for draws, with alternatives."""
+    """Return the message that replies are equal too often for independent draws, with a remedy."""
     return (
-        f"{settings.server} repeats itself: its replies at temperature {temperature:g} are equal so often that, by the "
-        "log-probabilities that it gives with them, draws would be in less than one of a billion runs. "
-        f"{REMEDY}, and ask into another store (store.folder=…), because this one has its replies"
+        f"{settings.server} repeats itself: its replies at temperature {temperature:g} are equal so often that, by "
+        f"their log-probabilities, independent draws would be in less than one of a billion runs: {REMEDY}, and set "
+        "another store.folder, because this one contains its replies"
     )
 
 
 def draws_otherwise(settings: ServiceSettings, temperature: float, drawn_at: float) -> str:
-    """Return the message that replies are drawn as if at another temperature, with alternatives."""
+    """Return the message that replies are drawn as if at another temperature, with a remedy."""
     return (
-        f"{settings.server} draws at temperature {temperature:g} as if at about {drawn_at:g}, by the log-probabilities "
-        "that it gives: it caps or ignores the temperature, or silently truncates the distribution. "
-        + (
-            f"model.highest_temperature={drawn_at:g} asks for none above that"
-            if drawn_at < temperature
-            else "model.takes_temperature=false asks at its own"
-        )
+        f"{settings.server} draws at temperature {temperature:g} as if at about {drawn_at:g}, by its "
+        "log-probabilities. It caps or ignores the temperature, or silently truncates the distribution: set "
+        f"model.{f'highest_temperature={drawn_at:g}' if drawn_at < temperature else 'takes_temperature=false'}"
     )

@@ -7,8 +7,8 @@ import queue
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence, Set
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import asdict
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -36,7 +36,7 @@ from robust_eval.model.served.exact.continuation import (
     find_continuation,
     no_continuation,
 )
-from robust_eval.model.served.exact.exact_answers import LogprobClient, exact_reply, without_answers
+from robust_eval.model.served.exact.exact_answers import LogprobClient, exact_reply
 from robust_eval.model.served.limits.rate_limiter import EndedError, LocalRateLimiter, RateLimiter
 from robust_eval.model.served.limits.retries import Attempts, Patience
 from robust_eval.model.served.probe import CACHE, Capabilities, daily_cache_key, probe
@@ -57,13 +57,13 @@ from robust_eval.runtime.process import allow_connections
 log = logging.getLogger(__name__)
 logging.getLogger("httpx2").setLevel(logging.WARNING)  # it reports each request
 
-PROBED_AGAIN = 3
+PROBE_RETRIES = 3
 """Maximum number of retries of a probe's request: a wrong address should be reported soon."""
 _MAX_QUEUED = 500  # replies that wait for the store: a fast server would fill the memory
 _POLL_SECONDS = 0.01
-_GATHER_SECONDS = 0.02  # for which replies are gathered: storing many together takes a fraction of the time
-Result = TypeVar("Result")
+_GATHER_SECONDS = 0.02  # replies of so many seconds are stored together, in a fraction of the time
 _TASKS_PER_REQUEST = 4  # tasks for each concurrent request: those that wait for a retry delay no other
+Result = TypeVar("Result")
 
 
 class ServedModel(LanguageModel):
@@ -101,7 +101,7 @@ class ServedModel(LanguageModel):
         if enumerated and (reason := self.settings.exact_refusal()):
             raise UserError(reason)
         if not all(request.whole for request in requests):
-            raise UserError("sampler.stop_on_match=true cannot be asked of a server: leave it out")
+            raise UserError("sampler.stop_on_match=true needs a local model, and no server supports it: remove it")
         hottest = max([t for request in requests for t in request.temperatures if not math.isnan(t)], default=0.0)
         can = self.capabilities(max(hottest, 1.0), requests)
         if reason := refusal(self.settings, can, requests):
@@ -115,8 +115,7 @@ class ServedModel(LanguageModel):
             try:
                 await self._continuation_of(service, request, patience)
             except (UnansweredError, EndedError) as problem:
-                context = f"{self.settings.server} failed while it was asked how it goes on with answers"
-                raise OutageError(f"{context}: {problem}") from None
+                raise OutageError(f"{self.settings.server} failed while continuations were tested: {problem}") from None
 
     async def _continuation_of(
         self, service: Service, request: Request, patience: Patience | None = None
@@ -125,49 +124,37 @@ class ServedModel(LanguageModel):
         the server has none, and UnansweredError.
         """
         if self._continuation is None and request.matcher is not None:
-            continuation, reason = await find_continuation(
-                self._logprob_client(service, request, patience).ask, self._logprob_settings, request.prompt
-            )
+            client = self._logprob_client(service, request, patience)
+            continuation, reason = await find_continuation(client.ask, client.settings, request.prompt)
             if continuation is None:
                 raise UserError(no_continuation(self.settings.server, reason))
-            log.info("%s: answers are continued by %s", self.settings.server, continuation.method)
+            log.info("%s: sampler=exact continues answers by %s", self.settings.server, continuation.method)
             self._continuation = continuation
         return self._continuation
 
-    @property
-    def _logprob_settings(self) -> LogprobSettings:
-        can = self._capabilities
-        assert can is not None
-        chat, body = self.settings.prompt_style == "chat", truncation(self.settings, can) | extra_body(self.settings)
-        limits = (can.top_logprobs, can.whole_vocabulary)
-        return LogprobSettings(chat, can.system_role, body, can.limit, *limits, can.greedy)
-
     def _logprob_client(self, service: Service, request: Request, patience: Patience | None = None) -> LogprobClient:
         """Return the client for the probabilities of the answers to a request; in a probe, with ``patience``."""
-        can = self._capabilities
-        assert can is not None
-        about = prompt_tokens(request.prompt, self.settings.prompt_style == "chat")
+        can, chat = self._can, self.settings.chat
+        about = prompt_tokens(request.prompt, chat)
+        body = truncation(self.settings, can) | extra_body(self.settings)
 
         async def repeated(once: Callable[[], Coroutine[Any, Any, Result]], name: object) -> Result:
             if patience is not None:
                 return await patience.answer(once)
             return await self._attempts.until_answered(once, name, time.monotonic())
 
-        async def positions(sending: LogprobRequest) -> ServiceResponse:
-            once = partial(
-                self._attempts.in_turn, about + sending.depth, sending.completion_tokens, partial(sending.to, service)
+        async def positions(sent: LogprobRequest) -> ServiceResponse:
+            tokens = about + sent.depth, sent.completion_tokens
+            return await repeated(
+                partial(self._attempts.in_turn, *tokens, partial(sent.to, service)), (request.item, sent.body)
             )
-            return await repeated(once, (request.item, sending.body))
 
         async def root(path: str, body: Mapping[str, Any]) -> Any:
-            async def once() -> Any:
-                return await self._attempts.in_time(service.ask_root(path, body))
-
-            return await repeated(once, (request.item, path))
+            return await repeated(lambda: self._attempts.in_time(service.ask_root(path, body)), (request.item, path))
 
         return LogprobClient(
             Ask(positions, root),
-            self._logprob_settings,
+            LogprobSettings(chat, can.system_role, body, can.limit, can.top_logprobs, can.whole_vocabulary, can.greedy),
             partial(request_body, self.settings, can),
             can.choices,
         )
@@ -183,7 +170,7 @@ class ServedModel(LanguageModel):
         """
 
         def usable(can: Capabilities | None) -> bool:
-            return can is not None and can.tells_of(temperature) and not refusal(self.settings, can, requests)
+            return can is not None and can.covers(temperature) and not refusal(self.settings, can, requests)
 
         if self._capabilities is None or not usable(self._capabilities):
             result = get_or_measure(
@@ -193,10 +180,14 @@ class ServedModel(LanguageModel):
                 lambda text: (can := Capabilities.from_text(text)) is not None and can.faithful and usable(can),
             )
             before, self._capabilities = self._capabilities, Capabilities.from_text(result)
-            assert self._capabilities is not None
-            log.info("%s: %s %s", self.settings.server, self.settings.model, self._capabilities.in_words())
-            for warning in unfaithful(self.settings, self._capabilities) if before != self._capabilities else ():
+            log.info("%s: %s %s", self.settings.server, self.settings.model, self._can.in_words())
+            for warning in unfaithful(self.settings, self._can) if before != self._capabilities else ():
                 log.warning("%s", warning)
+        return self._can
+
+    @property
+    def _can(self) -> Capabilities:
+        assert self._capabilities is not None
         return self._capabilities
 
     @asynccontextmanager
@@ -205,22 +196,20 @@ class ServedModel(LanguageModel):
         seconds = self.settings.total_timeout
         try:
             async with asyncio.timeout(seconds):
-                yield Patience(self.settings, PROBED_AGAIN, self._attempts)
+                yield Patience(self.settings, PROBE_RETRIES, self._attempts)
         except TimeoutError:
             raise OutageError(
-                f"{self.settings.server} did not say within {seconds:g} s what it can do: a faster server, or a longer "
-                "model.total_timeout"
+                f"the probe of {self.settings.server} took longer than model.total_timeout={seconds:g} s: raise it"
             ) from None
 
     async def _probe(self, temperature: float) -> Capabilities:
         settings = self.settings
-        async with self._service() as service, self._probing() as patience:
+        async with settings.service(self._key) as service, self._probing() as patience:
 
             async def ask(prompt: Prompt, system_role: bool, body: Any) -> ServiceResponse:
                 return await patience.answer(lambda: service.ask(prompt, system_role, extra_body(settings) | body))
 
-            chat = settings.prompt_style == "chat"
-            return await probe(ask, settings.server, chat, temperature, settings.top_logprobs)
+            return await probe(ask, settings.server, settings.chat, temperature, settings.top_logprobs)
 
     def complete(
         self, requests: Sequence[Request], missing: Set[Item], batch_context: Any = None
@@ -235,16 +224,15 @@ class ServedModel(LanguageModel):
         if self._batches is None:
             yield from self._stream(pending)
         else:
-            assert self._capabilities is not None
-            yield from self._batches.complete(pending, self._capabilities)
+            yield from self._batches.complete(pending, self._can)
 
     def complete_adaptively(
         self, requests: Sequence[Request], more: Callable[[], list[Request]]
     ) -> Iterator[list[Reply]]:
         """See LanguageModel. A request waits only for the answers that it follows from; batches are sent in rounds."""
-        yield from (
-            self._stream(requests, more) if self._batches is None else super().complete_adaptively(requests, more)
-        )
+        if self._batches is None:
+            return self._stream(requests, more)
+        return super().complete_adaptively(requests, more)
 
     def attach_store(self, store: KeyValueStore) -> None:
         """See LanguageModel; it keeps the notes of batches."""
@@ -258,7 +246,7 @@ class ServedModel(LanguageModel):
     def _stream(
         self, requests: Sequence[Request], more: Callable[[], list[Request]] | None = None
     ) -> Iterator[list[Reply]]:
-        stack: deque[Request | None] = deque()  # a stack: begun questions are finished first
+        stack: deque[Request | None] = deque()  # questions in progress are finished first
         ready: queue.SimpleQueue[Reply | None] = queue.SimpleQueue()
         awaited = 0
 
@@ -270,7 +258,7 @@ class ServedModel(LanguageModel):
 
         if more is None:
             stack.append(None)
-        want(requests)  # before the work begins, which would pop the None first
+        want(requests)  # before the start of the work, which would pop the None first
         exactly = any(request.enumeration for request in requests)  # or none: all are of one sampler
         answer_all = partial(self._answer_all, stack, exactly, ready.put, ready.qsize)
         with Background(answer_all, lambda: ready.put(None)) as work:
@@ -317,9 +305,6 @@ class ServedModel(LanguageModel):
         batches = [] if self._batches is None else self._batches.progress()
         return ", ".join(filter(None, [*batches, self.limiter.status()]))
 
-    def _service(self) -> AbstractAsyncContextManager[Answering]:
-        return self.settings.service(self._key)
-
     async def _answer_all(
         self, stack: deque[Request | None], exactly: bool, give: Callable[[Reply], None], queued: Callable[[], int]
     ) -> None:
@@ -327,9 +312,8 @@ class ServedModel(LanguageModel):
         run ends early. ``exactly``: by the tree of the answers to each.
         """
         settings = self.settings
-        assert self._capabilities is not None
         self.limiter.begin()
-        self._watch = draw_watch(settings, self._capabilities)
+        self._watch = draw_watch(settings, self._can)
         # A tree takes many requests, some of them concurrent, and is stored as a whole: few are begun together.
         room = asyncio.Semaphore(settings.max_concurrency if exactly else _TASKS_PER_REQUEST * settings.max_concurrency)
         async with AsyncExitStack() as services, asyncio.TaskGroup() as group:
@@ -338,7 +322,7 @@ class ServedModel(LanguageModel):
                 service = await services.enter_async_context(settings.openai_service(self._key))
                 answer = partial(self._answer_exactly, service)
             else:
-                answer = partial(self._answer, await services.enter_async_context(self._service()))
+                answer = partial(self._answer, await services.enter_async_context(settings.service(self._key)))
             async for call in self._calls(stack):
                 await room.acquire()
                 while queued() > _MAX_QUEUED and not self._attempts.ended:
@@ -353,7 +337,6 @@ class ServedModel(LanguageModel):
 
     async def _calls(self, stack: deque[Request | None]) -> AsyncIterator[Call]:
         """Yield the calls of the requests, until there are no more or the run ends."""
-        assert self._capabilities is not None
         while True:
             while not stack:
                 if self._attempts.ended:
@@ -364,7 +347,7 @@ class ServedModel(LanguageModel):
                 return
             if request.enumeration is not None:
                 yield Call(request, math.nan, ())
-            for call in calls(request, self._capabilities.choices):
+            for call in calls(request, self._can.choices):
                 yield call
 
     async def _answer(self, service: Answering, call: Call, give: Callable[[Reply], None]) -> None:
@@ -374,7 +357,7 @@ class ServedModel(LanguageModel):
         while left:
             try:
                 once = partial(self._once, service, call._replace(trials=left))
-                arrived = await self._attempts.until_answered(once, name, began)
+                answers = await self._attempts.until_answered(once, name, began)
             except EndedError:
                 return
             except UnansweredError as problem:
@@ -382,8 +365,8 @@ class ServedModel(LanguageModel):
                 give(self._intake.reply(call.request, [unanswered(call, trial, outcome) for trial in left]))
                 await self._intake.check_failures(problem)
                 return
-            give(self._intake.reply(call.request, arrived))
-            left = left[len(arrived) :]
+            give(self._intake.reply(call.request, answers))
+            left = left[len(answers) :]
 
     async def _answer_exactly(self, service: Service, call: Call, give: Callable[[Reply], None]) -> None:
         """Compute the probabilities of the answers to a request and pass them on, or an error."""
@@ -399,7 +382,8 @@ class ServedModel(LanguageModel):
             return
         except UnansweredError as problem:
             outcome = self._intake.failure(request, problem)
-            give(self._intake.reply(request, without_answers(request, outcome).completions))
+            missing = Completion(0.0, 0, "", 1.0, prompt_tokens=0, completion_tokens=0, outcome=outcome)
+            give(self._intake.reply(request, [replace(missing, temperature=t) for t in request.temperatures]))
             await self._intake.check_failures(problem)
             return
         self._intake.answered.add(request.item)
@@ -410,10 +394,9 @@ class ServedModel(LanguageModel):
         the run ends before.
         """
         request, number = call.request, len(call.trials)
-        about = prompt_tokens(request.prompt, self.settings.prompt_style == "chat")
+        can = self._can
+        about = prompt_tokens(request.prompt, self.settings.chat)
         completion_tokens = number * self.settings.reply_tokens(request.max_new_tokens)
-        can = self._capabilities
-        assert can is not None
         body = request_body(self.settings, can, call)
         send = partial(service.ask, request.prompt, can.system_role)
         watch = self._watch if self._watch is not None and self._watch.covers(call) else None
@@ -426,13 +409,13 @@ class ServedModel(LanguageModel):
             self._watch = watch = None  # the server refuses them with these settings
             response = await self._attempts.in_turn(about, completion_tokens, partial(send, body))
         if watch:
-            self._look(watch, call, response)
+            self._test_draws(watch, call, response)
         if not request.top_logprobs:  # the test of the draws leaves the stored answers unchanged
             response = without_logprobs(response)
         return self._intake.completions(call, response, min(request.min_logprobs, can.top_logprobs))
 
-    def _look(self, watch: DrawWatch, call: Call, response: ServiceResponse) -> None:
-        """Test the draws of a call; raise EndedError if they are no draws."""
+    def _test_draws(self, watch: DrawWatch, call: Call, response: ServiceResponse) -> None:
+        """Test the draws of a call; raise EndedError if they are not independent."""
         watch.add(call, response.choices)
         if watch.repetition() >= CERTAIN:
             reason = repeats_itself(self.settings, call.temperature)

@@ -1,6 +1,5 @@
 """Settings of every service: model, limits, retries, prices and budget."""
 
-import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -21,7 +20,8 @@ if TYPE_CHECKING:
     from robust_eval.model.served.transport.service import Answering, Service
 
 VERSION = 1
-"""Raised with a change that gives other answers to the same request; it invalidates stored answers."""
+"""Version of the requests. A change that gives other answers to the same request raises it; stored answers of other
+versions are not used."""
 
 
 @dataclass
@@ -51,7 +51,7 @@ class ServiceSettings(ModelConfig):
     reasoning_effort: str | None = None
     """Reasoning budget in the service's word: low, medium, high, …; null: the service's default."""
     max_concurrency: int = 64
-    """Maximum number of concurrent requests; there are fewer while the service does not keep up."""
+    """Maximum number of concurrent requests; there are fewer while the service is overloaded."""
     requests_per_minute: float | None = None
     """Rate limit of the service; null: none."""
     tokens_per_minute: float | None = None
@@ -79,16 +79,14 @@ class ServiceSettings(ModelConfig):
         if self.prompt_style not in PROMPT_STYLES:
             raise ValueError(f"prompt_style must be plain or chat, not {self.prompt_style}")
         if self.generation.preset == "library_defaults":
-            raise ValueError("generation.preset=library_defaults is for models that are loaded here")
+            raise ValueError("generation.preset=library_defaults needs a local model: choose full or repository")
         refuse_secrets("extra_body", self.extra_body)
         if reserved := [name for name in _RESERVED if name in (self.extra_body or {})]:
-            raise ValueError(f"extra_body must not hold {reserved[0]}, which follows from other settings")
+            raise ValueError(f"extra_body must not set {reserved[0]}, which other settings determine: remove it")
         for name in ("max_completion_tokens", "top_logprobs"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1, not {value}")
-        if self.highest_temperature is not None and not 0 < self.highest_temperature < math.inf:
-            raise ValueError(f"highest_temperature must be above 0, not {self.highest_temperature:g}")
         for name in _ABOVE_0:
             value = getattr(self, name)
             if value is not None and not value > 0:
@@ -100,6 +98,11 @@ class ServiceSettings(ModelConfig):
         self.spending()
 
     @property
+    def chat(self) -> bool:
+        """True if prompts are sent as messages."""
+        return self.prompt_style == "chat"
+
+    @property
     @abstractmethod
     def server(self) -> str:
         """Name of the service in messages and in the record of a run."""
@@ -109,10 +112,10 @@ class ServiceSettings(ModelConfig):
         """Return the client of the service, for one event loop."""
 
     def exact_refusal(self) -> str | None:
-        """Return the reason why sampler=exact cannot use this service; None if it can."""
+        """Return the reason why sampler=exact cannot use this service, with an alternative; None if it can."""
         return (
-            f"sampler=exact asks what is likely after the beginning of an answer, which {self.server} does not say: "
-            "choose sampler=temperature_sweep, or a model that is loaded here"
+            f"sampler=exact needs next-token probabilities after a partial answer, and {self.server} returns none: "
+            "choose sampler=temperature_sweep, or a local model"
         )
 
     def openai_service(self, key: str | None) -> "Service":
@@ -125,20 +128,19 @@ class ServiceSettings(ModelConfig):
 
     def thought_refusal(self, thoughts: Sequence[Thought]) -> str | None:
         """Return the reason why requests cannot set these reasoning budgets; None if they can."""
-        if self.thinking():
-            names = ", ".join(f"model.{name}" for name in self.thinking())
-            return f"sampler=thinking says itself how much the model thinks: leave out {names}"
+        if names := ", ".join(f"model.{name}" for name in self.thinking()):
+            return f"sampler=thinking sets the reasoning budget of each request: remove {names}"
         if any(thought.tokens is not None for thought in thoughts):
-            return f"{self.server} answers behind thoughts of its own alone"
+            return f"{self.server} cannot continue a reasoning trace: choose a local model"
         if any(isinstance(thought.most, int) for thought in thoughts) and not self.takes_thinking_tokens:
             return (
-                f"{self.server} is told in a word how much to think: sampler.thinking.budgets=[low,medium,high], with "
-                "the words that it knows"
+                f"{self.server} accepts reasoning budgets as words: set sampler.thinking.budgets to words of its "
+                "API, such as [low,medium,high]"
             )
         if any(isinstance(thought.most, str) for thought in thoughts) and self.max_completion_tokens is None:
             return (
-                "sampler.thinking.budgets are words, which do not say how long a reply is: set "
-                "model.max_completion_tokens, of reasoning and answer together"
+                "sampler.thinking.budgets are words, which do not limit the length of a reply: set "
+                "model.max_completion_tokens, the maximum of reasoning and answer together"
             )
         return None
 
@@ -180,7 +182,7 @@ class ServiceSettings(ModelConfig):
         """Return prices and limits, with the number of answers to a request if the service was probed today."""
         capabilities = self._probed_today()
         return ServiceLimits(
-            chat=self.prompt_style == "chat",
+            chat=self.chat,
             choices=capabilities.choices if capabilities else None,
             reply_tokens=self.reply_tokens,
             prompt_price=self.prompt_price,
@@ -196,7 +198,7 @@ class ServiceSettings(ModelConfig):
         if self.takes_temperature is False:
             return Temperatures(greedy=False, default_only=True)
         capabilities = self._probed_today()
-        if capabilities is None or not capabilities.tells_of(highest) or not capabilities.faithful:
+        if capabilities is None or not capabilities.covers(highest) or not capabilities.faithful:
             return None
         return capabilities.temperatures(self.highest_temperature)
 
@@ -207,18 +209,23 @@ class ServiceSettings(ModelConfig):
         return Capabilities.from_text(cached_choice(CACHE, daily_cache_key(self.identity())) or "")
 
 
-def refuse_secrets(name: str, settings: Mapping[str, Any] | None, instead: str = "name that in api_key_env") -> None:
+def refuse_secrets(
+    name: str, settings: Mapping[str, Any] | None, instead: str = "name the variable in api_key_env"
+) -> None:
     """Raise ValueError unless free settings are a mapping without a secret, or None."""
     if settings is not None and not isinstance(settings, dict):
         raise ValueError(f"{name} must be a mapping, not {settings}")
     if secret := secret_setting(settings or {}):
         raise ValueError(
-            f"{name}.{secret} must not hold a secret, because all settings are written down with the run: put "
-            f"the key into an environment variable, and {instead}"
+            f"{name}.{secret} must not hold a secret, because a run records all settings: put the key into an "
+            f"environment variable, and {instead}"
         )
 
 
-_ABOVE_0 = ("max_concurrency", "timeout", "total_timeout", "requests_per_minute", "tokens_per_minute")
+_ABOVE_0 = (
+    *("max_concurrency", "timeout", "total_timeout", "requests_per_minute", "tokens_per_minute"),
+    "highest_temperature",
+)
 _RESERVED = (
     *("max_completion_tokens", "reasoning_effort", "thinking_token_budget"),
     *("model", "messages", "prompt", "n", "best_of", "stream", "seed", "temperature", "top_p", "stop"),

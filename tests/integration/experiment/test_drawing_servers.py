@@ -63,7 +63,7 @@ def test_a_server_that_draws_is_asked_and_nothing_is_said_against_it(tmp_path: P
 def test_a_server_that_gives_one_reply_is_refused(tmp_path: Path):
     for shows in (True, False):
         reason = refused(DrawingServer(deterministic=True, shows=shows), tmp_path / f"{shows}", *FRS[:2], *CERTAIN)
-        assert reason.startswith("URL gives the same reply whatever the seed: asked for sixteen random words at ")
+        assert reason.startswith("URL returns the same reply to every seed: at ")
         assert "model.deterministic=true" in reason
 
 
@@ -74,8 +74,10 @@ def test_a_server_that_is_said_to_give_one_reply_is_asked_each_wording_once_and_
     server, own = DrawingServer(deterministic=True, shows=True), ["model.deterministic=true"]
     for number, overrides in enumerate(([*FRS, *GRID], [*CERTAIN, "dataset.limit=3"])):
         reason = refused(server, tmp_path / f"refused{number}", *overrides, *own)
-        assert reason.startswith("model.deterministic=true says that all replies to a prompt are the same, and the ")
-        assert "a sweep or repetition would find every answer unbroken" in reason
+        assert reason.startswith(
+            "model.deterministic=true declares that all replies to a prompt are equal, and the sampler "
+        )
+        assert "every answer would be unbroken" in reason
     with scripted_server(server, honest=False) as scripted:
         multiqa = ["experiment=multiqa", "dataset=facts", "dataset.limit=3", "dataset.shuffle=true", "aggregator=text"]
         result = ask(scripted, tmp_path / "multiqa", *multiqa, *own)
@@ -101,7 +103,7 @@ def test_a_server_that_ignores_the_temperature_is_refused_a_sweep_and_asked_at_i
     assert "supports only its own" in reason
     assert "experiment=certainty" in reason
     (spoken,) = said(caplog)
-    assert "ignores the temperature: its replies at 0 are those at 2" in spoken
+    assert "ignores the temperature: its replies at 0 and 2 are alike" in spoken
     assert "model.takes_temperature=false" in spoken
     with scripted_server(server, honest=False) as scripted:
         result = ask(scripted, tmp_path / "own", *CERTAIN, "dataset.limit=3", "sampler.repetition.trials=4")
@@ -112,7 +114,7 @@ def test_a_server_that_ignores_the_temperature_is_refused_a_sweep_and_asked_at_i
 def test_a_server_that_caps_the_temperature_is_asked_up_to_there(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     result = ran(DrawingServer(shows=True, cap=1.5), tmp_path / "run", "dataset.limit=6")
     assert set(result.graded["temperature_sweep"]["temperature"].to_pylist()) == {0.5, 1.0}
-    assert any("silently caps higher temperatures at 1.5" in each for each in said(caplog))
+    assert any("silently caps temperatures at 1.5" in each for each in said(caplog))
     assert "The server silently caps higher temperatures at 1.5." in in_report(result)
 
 
@@ -121,14 +123,16 @@ def test_a_server_that_copies_one_reply_is_asked_for_one_at_a_time(tmp_path: Pat
         result = ask(scripted, tmp_path / "run", *FRS, *GRID, "dataset.limit=6")
     assert not any("n" in body for body in scripted.bodies if asked_of(body))
     (spoken,) = said(caplog)
-    assert "answers a request for several replies (n) with copies of one: it is asked for one at a time" in spoken
+    assert (
+        "answers a request for several replies (n) with copies of one: each reply takes a request of its own" in spoken
+    )
     assert in_report(result) == []
 
 
 def test_replies_that_are_equal_against_their_log_probabilities_stop_the_run(tmp_path: Path):
     with pytest.raises(UserError, match="repeats itself: its replies at temperature 2 are equal so often") as problem:
         ran(DrawingServer(shows=True, caches_facts=True, sure=3), tmp_path / "run")
-    assert "Turn off greedy decoding and the cache of replies" in str(problem.value)
+    assert "turn off greedy decoding and the cache of replies" in str(problem.value)
 
 
 def test_equal_replies_to_twenty_questions_in_a_row_are_warned_of_where_no_log_probability_tells(

@@ -11,7 +11,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 from experiments import configuration, run_experiment
-from json_lines import json_lines
+from golden import Golden
 from tiny_model import save_tiny_model
 
 from robust_eval.answer import SCHEMA, read_answers
@@ -375,24 +375,11 @@ def test_a_file_is_read_once_until_it_changes(tmp_path: Path, monkeypatch: pytes
     assert len(reads) == 2
 
 
-WRONG_ROWS = {case["kind"]: case for case in json_lines(CASES / "wrong_rows.jsonl")}
-WRONG_ROWS["huge cell"] = {
-    "rows": [ROW, ROW | {"text": "x" * 100_001}],
-    "sentence": ", line 2: 'text' has 100,001 characters, and more than 100,000 are no answer",
-}
-"""Rows of a file of answers, and what is said of them behind its name."""
-WRONG_FILES = {case["kind"]: case for case in json_lines(CASES / "wrong_files.jsonl")}
-WRONG_FILES["nested without end"] = {
-    "name": "a.jsonl",
-    "content": '{"question_id": "a", "text": "a", "temperature": 1, "more": ' + "[" * 100_000 + "]" * 100_000 + "}",
-    "sentence": "{}, line 1: broken JSON (nested too deep at column 1)",
-}
-WRONG_FILES["word for a number"] = {
-    "name": "a.csv",
-    "content": "question_id,text,temperature\n" + "facts-001,a,1\n" * 1000 + "facts-001,a,hot\n",
-    "sentence": "{}, row 1002: 'temperature' must be a number, not 'hot'",
-}
-"""Names and bytes (as Latin-1) of files of answers, and the beginning of what is said of them."""
+WRONG_ROWS = Golden(CASES / "wrong_rows.jsonl")
+"""Rows of a file of answers, and the message behind its name."""
+WRONG_FILES = Golden(CASES / "wrong_files.jsonl")
+"""Names and bytes (as Latin-1) of files of answers, and the message."""
+UNSCORABLE = Golden(CASES / "unscorable_answers.jsonl")
 
 
 def refusal(ask: Ask, file: Path) -> str:
@@ -401,20 +388,43 @@ def refusal(ask: Ask, file: Path) -> str:
     return str(problem.value)
 
 
-@pytest.mark.parametrize("kind", WRONG_ROWS)
-def test_a_row_that_is_wrong_is_named(ask: Ask, tmp_path: Path, kind: str):
-    file = write(tmp_path / "a.jsonl", *WRONG_ROWS[kind]["rows"])
-    assert refusal(ask, file) == f"{file}{WRONG_ROWS[kind]['sentence']}"
+@pytest.mark.parametrize("case", WRONG_ROWS.cases, ids=lambda case: case["kind"])
+def test_a_row_that_is_wrong_is_named(ask: Ask, tmp_path: Path, case: dict[str, Any]):
+    file = write(tmp_path / "a.jsonl", *case["rows"])
+    WRONG_ROWS.check(case, sentence=refusal(ask, file).removeprefix(str(file)))
 
 
-@pytest.mark.parametrize("kind", WRONG_FILES)
-def test_a_file_that_is_wrong_is_refused(ask: Ask, tmp_path: Path, kind: str):
-    case = WRONG_FILES[kind]
+@pytest.mark.parametrize("case", WRONG_FILES.cases, ids=lambda case: case["kind"])
+def test_a_file_that_is_wrong_is_refused(ask: Ask, tmp_path: Path, case: dict[str, Any]):
     file = tmp_path / case["name"]
     file.write_bytes(case["content"].encode("latin-1"))
-    expected = case["sentence"].format(file)
-    said = refusal(ask, file)
-    assert said.startswith(expected) if kind == "half a Parquet file" else said == expected
+    WRONG_FILES.check(case, sentence=refusal(ask, file).replace(str(file), "{}").partition(", smaller than")[0])
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "sentence"),
+    [
+        (
+            "a.jsonl",
+            json.dumps(ROW | {"text": "x" * 100_001}),
+            "{}, line 1: 'text' has 100,001 characters; the maximum",
+        ),
+        (
+            "a.jsonl",
+            json.dumps(ROW)[:-1] + f', "more": {"[" * 100_000}{"]" * 100_000}}}',
+            "{}, line 1: broken JSON (ne",
+        ),
+        (
+            "a.csv",
+            "question_id,text,temperature\n" + "facts-001,a,1\n" * 1000 + "facts-001,a,hot\n",
+            "{}, row 1002: 'temperature' must be a number, not 'hot'",
+        ),
+    ],
+    ids=["huge cell", "nested without end", "word for a number"],
+)
+def test_a_large_file_that_is_wrong_is_refused(ask: Ask, tmp_path: Path, file: str, content: str, sentence: str):
+    (tmp_path / file).write_text(content)
+    assert refusal(ask, tmp_path / file).startswith(sentence.format(tmp_path / file))
 
 
 def test_a_parquet_file_that_was_cut_is_refused(ask: Ask, tmp_path: Path):
@@ -437,16 +447,14 @@ def test_a_run_that_is_refused_leaves_nothing(ask: Ask, tmp_path: Path):
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize(
-    "case", json_lines(CASES / "unscorable_answers.jsonl"), ids=lambda case: ",".join(case["settings"])
-)
-def test_what_cannot_be_scored_is_said_first(ask: Ask, tmp_path: Path, case: Mapping[str, Any]):
+@pytest.mark.parametrize("case", UNSCORABLE.cases, ids=lambda case: ",".join(case["settings"]))
+def test_what_cannot_be_scored_is_said_first(ask: Ask, tmp_path: Path, case: dict[str, Any]):
     file = write(tmp_path / "a.jsonl", *case["rows"])
     name = [] if any(line.startswith("model=") for line in case["settings"]) else ["model.name=x"]
     with pytest.raises(UserError) as problem:
         ask("sampler=recorded", f"sampler.recorded.file={file}", *name, *case["settings"])
     if case["sentence"] is not None:
-        assert str(problem.value) == case["sentence"].format(file)
+        UNSCORABLE.check(case, sentence=str(problem.value).replace(str(file), "{}"))
     else:
         beginnings = (f"the answers in {file} cannot be scored: metric=", "none of the 1 questions")
         assert str(problem.value).startswith(beginnings)

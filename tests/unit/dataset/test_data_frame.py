@@ -38,7 +38,7 @@ def test_what_is_missing_is_left_out_and_what_numpy_holds_becomes_plain():
             pd.DataFrame([[1, 2]], columns=["a", "a"]),
             "answers: several columns of the DataFrame have the same name",
         ),
-        ([{"a": 1}, {2: 1}], "answers, row 2: a row is a mapping from names to values, not {2: 1}"),
+        ([{"a": 1}, {2: 1}], "answers, row 2: a row must be a mapping from names to values, not {2: 1}"),
     ],
 )
 def test_what_is_no_table_is_refused(table: Any, sentence: str):

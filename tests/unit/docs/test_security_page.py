@@ -58,8 +58,8 @@ PROOFS = {
     "test_a_damaged_file_is_said_in_one_line_that_names_the_run",
     "Values under keys that look like secrets": "unit/runtime/test_text.py::"
     "test_a_text_under_the_name_of_a_secret_is_found_wherever_it_stands",
-    "An address that holds a password or a query": "unit/model/served/test_openai.py::"
-    "test_no_secret_of_an_address_that_is_none_is_shown",
+    "An address that holds a password or a query": "unit/test_refused_settings.py::"
+    "test_settings_that_make_no_sense_are_refused_in_one_sentence",
     "A key is in no file, no log and no argument": "stress/experiment/test_served_runs.py::"
     "test_a_key_is_in_no_file_of_the_home_and_in_no_argument_of_a_process_that_is_killed",
 }

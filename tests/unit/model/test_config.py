@@ -70,6 +70,6 @@ def test_a_model_that_says_no_more_costs_nothing_is_asked_here_and_takes_each_re
 
 @pytest.mark.parametrize("more", [{"min_logprobs": 10}, {"enumeration": Enumeration(8, (1.0,))}])
 def test_what_needs_log_probabilities_is_refused_unless_the_model_says_otherwise(more: dict[str, Any]):
-    with pytest.raises(UserError, match=r"^parrot gives no log-probabilities: choose sampler=repetition or "):
+    with pytest.raises(UserError, match=r"^parrot returns no log-probabilities: choose sampler=repetition or "):
         Parrot().load().check([request("Who?", **more)])
     Parrot().load().check([request("Who?")])

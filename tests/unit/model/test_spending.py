@@ -75,9 +75,9 @@ def test_spendings_are_apart() -> None:
         ((1.0, -1e-9, None), "completion_price must be 0 or more, not -1e-09"),
         ((1.0, 1.0, -5.0), "budget must be 0 or more, not -5"),
         ((math.nan, 1.0, None), "prompt_price must be 0 or more, not nan"),
-        ((None, None, 1.0), "budget needs prices to count with: prompt_price and completion_price"),
-        ((1.0, None, 1.0), "budget needs prices to count with: prompt_price and completion_price"),
-        ((None, 1.0, 0.0), "budget needs prices to count with: prompt_price and completion_price"),
+        ((None, None, 1.0), "budget needs prices: set prompt_price and completion_price"),
+        ((1.0, None, 1.0), "budget needs prices: set prompt_price and completion_price"),
+        ((None, 1.0, 0.0), "budget needs prices: set prompt_price and completion_price"),
     ],
 )
 def test_refuses_prices_that_are_none(prices: tuple[float | None, float | None, float | None], message: str) -> None:

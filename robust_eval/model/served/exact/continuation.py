@@ -13,10 +13,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from robust_eval.model.logprobs import fault
-from robust_eval.model.served.transport.service import CHAT, PLAIN, Service, ServiceResponse, UnansweredError
+from robust_eval.model.served.transport.service import (
+    CHAT,
+    PLAIN,
+    Service,
+    ServiceResponse,
+    UnansweredError,
+    logprob_fields,
+)
 from robust_eval.model.served.transport.token_logprobs import Position, TopKToken
 from robust_eval.prompt.prompt import Prompt
 
+NO_LOGPROBS = "the server sent no log-probabilities, and sampler=exact needs them"
 IDS, TEXT, MESSAGE = "token ids", "text", "the message of the assistant"
 MAX_DISTANCE = 0.05
 """Maximum total variation between two distributions of one position: half precision changes the numbers each time."""
@@ -40,12 +48,6 @@ class LogprobSettings:
     whole_vocabulary: bool
     greedy: bool
 
-    def logprobs(self, path: str) -> dict[str, Any]:
-        """Return the fields that request log-probabilities."""
-        if path == CHAT:
-            return {"logprobs": True, "top_logprobs": self.top_logprobs}
-        return {"logprobs": self.top_logprobs}
-
     def prompt_fields(self, prompt: Prompt) -> tuple[str, dict[str, Any]]:
         """Return the path and the body's fields of a prompt."""
         if self.chat:
@@ -56,10 +58,15 @@ class LogprobSettings:
         self, path: str, fields: Mapping[str, Any], levels: int, extra: Mapping[str, Any], depth: int
     ) -> "LogprobRequest":
         """Return a request for ``levels`` tokens of the likeliest answer, after ``depth`` tokens of it."""
-        chosen = {"temperature": 0.0} if self.greedy else {"temperature": 1.0}
         levels = levels if self.greedy else 1
-        limit = {self.limit if path == CHAT or not self.chat else "max_tokens": levels}
-        body = {**self.body, **chosen, **self.logprobs(path), **limit, **fields, **extra}
+        body = {
+            **self.body,
+            "temperature": 0.0 if self.greedy else 1.0,
+            **logprob_fields(path == CHAT, self.top_logprobs),
+            self.limit if path == CHAT or not self.chat else "max_tokens": levels,
+            **fields,
+            **extra,
+        }
         return LogprobRequest(self, path, body, depth, levels)
 
 
@@ -118,7 +125,7 @@ class Continuation:
         reply = await ask.root("/apply-template", messages)
         written = reply.get("prompt") if isinstance(reply, Mapping) else None
         if not isinstance(written, str):
-            raise UnansweredError("wrong", "it does not say how it writes a conversation")
+            raise UnansweredError("wrong", "/apply-template returns no prompt")
         return AnswerStart(prompt, await _ids(ask, {"prompt": written, "content": written}))
 
     def request(self, start: AnswerStart, path: Sequence[TopKToken], levels: int) -> LogprobRequest | None:
@@ -160,7 +167,7 @@ def _checked(positions: Sequence[Position], text: str, settings: LogprobSettings
     ones. A text of a part of a character has no position.
     """
     if not positions and text.strip("\ufffd"):
-        raise UnansweredError("garbled", "the server sent no log-probabilities, and they are needed")
+        raise UnansweredError("garbled", NO_LOGPROBS)
     checked = []
     for place, position in enumerate(positions):
         largest = list(position.largest[: settings.top_logprobs])  # some servers add the drawn one
@@ -187,9 +194,9 @@ def whole_positions(positions: Sequence[Position], tokens: int) -> list[Position
 def no_continuation(server: str, reason: str) -> str:
     """Return the message that a server cannot continue an answer, with alternatives."""
     return (
-        f"{server} does not go on with an answer that has begun as it answers by itself ({reason}), and sampler=exact "
-        "needs that for free text: choose sampler=temperature_sweep, or model.prompt_style=plain with a server that "
-        "takes token ids (llama.cpp, vLLM)"
+        f"{server} does not continue a partial answer as it continues its own ({reason}), and sampler=exact needs that "
+        "for free text: choose sampler=temperature_sweep, or model.prompt_style=plain with a server that accepts token "
+        "ids (llama.cpp, vLLM)"
     )
 
 
@@ -198,7 +205,7 @@ async def _ids(ask: Ask, fields: Mapping[str, Any], special: bool = True) -> lis
     reply = await ask.root("/tokenize", {**fields, **begins})
     ids = reply.get("tokens") if isinstance(reply, Mapping) else None
     if not isinstance(ids, list) or not ids or not all(type(each) is int for each in ids):
-        raise UnansweredError("wrong", "it does not say which tokens a prompt has")
+        raise UnansweredError("wrong", "/tokenize returns no token ids")
     return ids
 
 
@@ -213,7 +220,7 @@ async def find_continuation(ask: Ask, settings: LogprobSettings, prompt: Prompt)
     reasons = []
     for method in (IDS, MESSAGE if settings.chat else TEXT):
         if method == IDS and any(position.chosen.id is None for position in plain_positions):
-            reasons.append(f"{method}: it does not say which it is that it names")
+            reasons.append(f"{method}: the log-probabilities have none")
             continue
         continuation = Continuation(method, settings)
         try:
@@ -237,7 +244,7 @@ async def _differs(
 ) -> str | None:
     """Return the difference between a method and a plain answer; None if there is none."""
     if continuation.method != IDS and not prompt_tokens:
-        return "it does not count the tokens of a prompt, so that nobody knows whether it cut the answer otherwise"
+        return "it does not count prompt tokens, which would show how it tokenizes the answer"
     start = await continuation.start(ask, prompt)
     answer: list[TopKToken] = []
     compared = 0
@@ -249,11 +256,11 @@ async def _differs(
                 compared += 1
                 if (difference := distance(positions[0], position)) > MAX_DISTANCE:
                     written = b"".join(token.text for token in answer).decode("utf-8", "replace")
-                    return f"after {written!r} {difference:.0%} of what is likely next differs from a plain answer"
+                    return f"after {written!r} the next-token distribution differs by {difference:.0%}"
         if position.chosen.ends or b"\n" in position.chosen.text:
             break
         answer.append(position.chosen)
-    return None if compared > 1 or compared == len(plain_positions) else "its answers are cut into other tokens"
+    return None if compared > 1 or compared == len(plain_positions) else "it tokenizes partial answers differently"
 
 
 def distance(one: Position, other: Position) -> float:

@@ -8,7 +8,7 @@ import asyncio
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,7 +29,7 @@ from robust_eval.model.base import (
     normalize_to_accuracy,
 )
 from robust_eval.model.served.completions import completions
-from robust_eval.model.served.exact.continuation import Ask, Continuation, LogprobRequest, LogprobSettings
+from robust_eval.model.served.exact.continuation import NO_LOGPROBS, Ask, Continuation, LogprobRequest, LogprobSettings
 from robust_eval.model.served.exact.topk_tree import (
     CurveEstimate,
     Prefix,
@@ -68,13 +68,11 @@ class LogprobClient:
         return TopKCoverage(self.settings.top_logprobs, self.settings.whole_vocabulary)
 
 
-@dataclass(frozen=True)
-class Draw:
-    """Drawn answer, with its positions; ``cut`` if the length ended it."""
+class Draw(NamedTuple):
+    """Drawn answer, with its positions."""
 
     completion: Completion
-    places: Sequence[Position]
-    cut: bool
+    positions: Sequence[Position]
 
 
 async def draw_answers(
@@ -102,21 +100,20 @@ async def draw_answers(
             body = {**client.body(part), **fields}
             response = await client.ask.positions(LogprobRequest(client.settings, path, body, 0, maximum))
             new = completions(part, left, response, style)
-            for completion, places in zip(new, response.positions, strict=False):
-                _refuse_change(root, places)
-                cut = completion.finish_reason == LENGTH
-                answers.setdefault(call.temperature, []).append(Draw(completion, places, cut))
+            for draw in map(Draw, new, response.positions):
+                _refuse_change(root, draw.positions)
+                answers.setdefault(call.temperature, []).append(draw)
             left = left[len(new) :]
     return answers
 
 
-def _refuse_change(root: Position, places: Sequence[Position]) -> None:
+def _refuse_change(root: Position, positions: Sequence[Position]) -> None:
     """Raise UnansweredError if the range of the first position's log-probabilities has changed, as it does if they
     follow the temperature.
     """
-    if not places:
-        raise UnansweredError("garbled", "the server sent no log-probabilities, and they are needed")
-    before, now = ({token.name: token.logprob for token in each.largest} for each in (root, places[0]))
+    if not positions:
+        raise UnansweredError("garbled", NO_LOGPROBS)
+    before, now = ({token.name: token.logprob for token in each.largest} for each in (root, positions[0]))
     both = [name for name in before if name in now and math.isfinite(before[name]) and math.isfinite(now[name])]
     if len(both) < 2:
         return
@@ -124,7 +121,7 @@ def _refuse_change(root: Position, places: Sequence[Position]) -> None:
     if distance > MIN_RANGE and abs((now[both[0]] - now[both[-1]]) / distance - 1) > MAX_CHANGE:
         raise UnansweredError(
             "garbled",
-            "the server sent other log-probabilities of the same place than before: are they after the temperature?",
+            "the log-probabilities of the first token changed between requests, as if they were after the temperature",
         )
 
 
@@ -161,37 +158,26 @@ async def exact_reply(request: Request, client: LogprobClient, continuation: Con
     enumeration, usage = request.enumeration, Usage()
     assert enumeration is not None
 
-    positions_of = client.ask.positions
+    ask = client.ask
 
-    async def counting(logprob_request: LogprobRequest) -> ServiceResponse:
-        response = await positions_of(logprob_request)
+    async def counted(logprob_request: LogprobRequest) -> ServiceResponse:
+        response = await ask.positions(logprob_request)
         usage.add(response)
         return response
 
-    client = replace(client, ask=client.ask._replace(positions=counting))
+    client = replace(client, ask=ask._replace(positions=counted))
     if enumeration.choices is not None:
         answers, points = await choice_answers(request, enumeration, client)
     else:
         assert continuation is not None
         answers, points = await _answers(request, enumeration, client, continuation)
     if not answers:
-        raise UnansweredError("garbled", "what the server sent tells of no answer")
+        raise UnansweredError("garbled", "the responses contain no answer")
     answers = [each if each.served_model else replace(each, **usage.names) for each in answers]
     answers[0] = replace(
         answers[0], prompt_tokens=usage.prompt, completion_tokens=usage.completion, cached_tokens=usage.cached
     )
     return Reply(request, answers, points.curve())
-
-
-def without_answers(request: Request, outcome: str) -> Reply:
-    """Return a reply in place of answers that did not come."""
-    return Reply(
-        request,
-        [
-            Completion(t, 0, "", 1.0, prompt_tokens=0, completion_tokens=0, outcome=outcome)
-            for t in request.temperatures
-        ],
-    )
 
 
 async def _answers(
@@ -220,11 +206,22 @@ async def _answers(
             draws = draws_by_temperature[t] = [*draws_by_temperature.get(t, []), *new]
             right = [request.matcher.right(each.completion.text) for each in draws]
             values = [
-                summed_draw(request.matcher, each.places, t, tree.depth, client.settings.chat, each.cut, one)
-                for each, one in zip(draws, right, strict=True)
+                summed_draw(
+                    request.matcher,
+                    each.positions,
+                    t,
+                    tree.depth,
+                    client.settings.chat,
+                    each.completion.finish_reason == LENGTH,
+                    is_right,
+                )
+                for each, is_right in zip(draws, right, strict=True)
             ]
             points.draw(t, *mean_and_error(values))
-            rows[t] = [_WeightedDraw(one, np.ones(1), each.completion) for one, each in zip(right, draws, strict=True)]
+            rows[t] = [
+                _WeightedDraw(is_right, np.ones(1), each.completion)
+                for is_right, each in zip(right, draws, strict=True)
+            ]
 
     draws = enumeration.draws
     await draw(range(draws), points.loose_points(request.temperatures))
@@ -260,13 +257,13 @@ async def _explore(
                 raise response
             if response is not None and not prefix.tokens:
                 prompt_tokens = response.prompt_tokens
-            places = [] if response is None else continuation.positions(response, prefix.tokens, prompt_tokens)
-            root = root or (places[0] if places else None)
-            tree.grow(prefix, places[: tree.depth - len(prefix.tokens)])
+            positions = [] if response is None else continuation.positions(response, prefix.tokens, prompt_tokens)
+            root = root or (positions[0] if positions else None)
+            tree.grow(prefix, positions[: tree.depth - len(prefix.tokens)])
         nodes -= len(together)
         together, levels = tree.heaviest(min(EXPANDED_TOGETHER, nodes), min_probability), TOKENS_PER_PREFIX
     if root is None:
-        raise UnansweredError("garbled", "the server says nothing of the first token of an answer")
+        raise UnansweredError("garbled", NO_LOGPROBS)
     return root
 
 
@@ -284,28 +281,22 @@ def _rows(
     accuracy = np.clip(points.accuracy, 0, 1)
     enumerated = normalize_to_accuracy(tree.answers, accuracy)
     for t in request.temperatures:
-        place = points.temperatures.index(t)
+        column = points.temperatures.index(t)
         if t in draws:
-            for trial, each in enumerate(_with_both_sides(draws[t], enumerated, accuracy[place : place + 1], place, t)):
-                if each.weight[0] > 0:
-                    yield replace(
-                        each.completion,
-                        trial=trial,
-                        weight=float(each.weight[0]),
-                        top_logprobs=None,
-                        **_UNCOUNTED,
-                    )
+            for trial, each in enumerate(_with_both_sides(draws[t], enumerated, accuracy[[column]], column, t)):
+                if (weight := float(each.weight[0])) > 0:
+                    yield replace(each.completion, trial=trial, weight=weight, top_logprobs=None, **_UNCOUNTED)
             continue
         for trial, answers in enumerate(enumerated):
-            if answers.weight[place] > 0:
-                yield _enumerated(answers, t, trial, place)
+            if answers.weight[column] > 0:
+                yield _enumerated(answers, t, trial, column)
 
 
 def _with_both_sides(
     draws: Sequence[_WeightedDraw],
     enumerated: Sequence[EnumeratedAnswers[TopKToken]],
     accuracy: Floats,
-    place: int,
+    column: int,
     temperature: float,
 ) -> list[_WeightedDraw]:
     """Return draws with weights by the accuracy (1,), and the likeliest enumerated answer of a verdict that no draw
@@ -313,11 +304,11 @@ def _with_both_sides(
     """
     answers = list(draws)
     for side in (True, False):
-        weighs = accuracy[0] if side else 1 - accuracy[0]
+        weight = accuracy[0] if side else 1 - accuracy[0]
         same_side = [each for each in enumerated if each.right == side]
-        if weighs > 0 and same_side and not any(each.right == side for each in draws):
-            likeliest = max(same_side, key=lambda each: float(each.weight[place]))
-            answers.append(_WeightedDraw(side, np.ones(1), _enumerated(likeliest, temperature, 0, place)))
+        if weight > 0 and same_side and not any(each.right == side for each in draws):
+            likeliest = max(same_side, key=lambda each: float(each.weight[column]))
+            answers.append(_WeightedDraw(side, np.ones(1), _enumerated(likeliest, temperature, 0, column)))
     return normalize_to_accuracy(answers, accuracy)
 
 
@@ -329,7 +320,7 @@ _UNCOUNTED: dict[str, Any] = {
 }
 
 
-def _enumerated(answers: EnumeratedAnswers[TopKToken], temperature: float, trial: int, place: int) -> Completion:
+def _enumerated(answers: EnumeratedAnswers[TopKToken], temperature: float, trial: int, column: int) -> Completion:
     carried = b"".join(token.text for token in answers.tokens)
     line = carried.lstrip().split(b"\n", 1)[0].decode("utf-8", "replace").strip() if carried.strip() else ""
     carrying = [token for token in answers.tokens if token.text.split(b"\n", 1)[0].strip()]
@@ -337,10 +328,10 @@ def _enumerated(answers: EnumeratedAnswers[TopKToken], temperature: float, trial
         temperature,
         trial,
         line,
-        float(answers.weight[place]),
+        float(answers.weight[column]),
         finish_reason=answers.finish_reason,
         token_logprobs=[token.logprob for token in answers.tokens],
-        sampling_logprobs=answers.logprobs[:, place].tolist(),
+        sampling_logprobs=answers.logprobs[:, column].tolist(),
         answer_tokens=len(carrying),
         prompt_tokens=0,
         completion_tokens=0,
@@ -364,12 +355,12 @@ def choice_shares(
     choices: Choices, tokens: Sequence[TopKToken], temperatures: Sequence[float], coverage: TopKCoverage
 ) -> ChoiceShares:
     """Return the shares by the top-k tokens of the first position; the unseen tokens count as no choice."""
-    places = _places(choices, tokens)
+    indices = _token_indices(choices, tokens)
     bounds = coverage.bounds(tokens, temperatures)
-    lower, likely = (np.stack([of[ids].sum(axis=0) for ids in places]) for of in (bounds.lower, bounds.likely))
+    lower, likely = (np.stack([of[ids].sum(axis=0) for ids in indices]) for of in (bounds.lower, bounds.likely))
     likely[-1] += bounds.unseen_likely
     same_side = lower.sum(axis=0) - lower
-    representatives = [tokens[int(ids[0])] if len(ids) else None for ids in places]  # in descending order
+    representatives = [tokens[int(ids[0])] if len(ids) else None for ids in indices]  # in descending order
     return ChoiceShares(lower, likely, np.clip(1 - same_side, lower, 1), representatives)
 
 
@@ -380,11 +371,11 @@ def drawn_shares(choices: Choices, position: Position, temperature: float) -> Fl
     chosen, tokens = position.chosen, position.largest
     if chosen.name in {token.name for token in tokens}:
         weights = renormalized(tokens, temperature)
-        return np.array([weights[ids].sum() for ids in _places(choices, tokens)])
-    return np.array([float(len(ids)) for ids in _places(choices, [chosen])])
+        return np.array([weights[ids].sum() for ids in _token_indices(choices, tokens)])
+    return np.array([float(len(ids)) for ids in _token_indices(choices, [chosen])])
 
 
-def _places(choices: Choices, tokens: Sequence[TopKToken]) -> list[np.ndarray]:
+def _token_indices(choices: Choices, tokens: Sequence[TopKToken]) -> list[np.ndarray]:
     """Return the indices of the tokens of each choice, and of those of none."""
     chosen = choices.tokens(TokenTexts([token.text for token in tokens]))
     taken = np.concatenate([np.empty(0, dtype=np.intp), *chosen])
@@ -400,7 +391,7 @@ async def choice_answers(
     path, fields = client.settings.prompt_fields(request.prompt)
     response = await client.ask.positions(client.settings.request(path, fields, 1, {}, 0))
     if not response.positions[0]:
-        raise UnansweredError("garbled", "the server says nothing of the first token of an answer")
+        raise UnansweredError("garbled", NO_LOGPROBS)
     root = response.positions[0][0]
     shares = choice_shares(choices, root.largest, enumeration.temperatures, client.coverage)
     distance = (shares.upper - shares.lower).max(axis=0)
@@ -415,35 +406,32 @@ async def choice_answers(
     )
     likely = shares.likely.copy()
     for t, draws in draws_by_temperature.items():
-        estimates = np.stack([drawn_shares(choices, each.places[0], t) for each in draws])
-        place = points.temperatures.index(t)
-        mean = np.clip(estimates.mean(axis=0), shares.lower[:, place], shares.upper[:, place])
-        likely[:, place] = mean / mean.sum()
+        estimates = np.stack([drawn_shares(choices, each.positions[0], t) for each in draws])
+        column = points.temperatures.index(t)
+        mean = np.clip(estimates.mean(axis=0), shares.lower[:, column], shares.upper[:, column])
+        likely[:, column] = mean / mean.sum()
         error = 0.0 if correct is None else mean_and_error(estimates[:, correct].tolist())[1]
-        for each in draws:  # the token of a choice that only a draw shows
-            for index in np.flatnonzero(drawn_shares(choices, each.places[0], t)):
-                if shares.tokens[index] is None:
-                    shares.tokens[index] = each.places[0].chosen
-        points.draw(t, math.nan if correct is None else float(likely[correct, place]), error)
+        for each, share in zip(draws, estimates, strict=True):  # the token of a choice that only a draw shows
+            for index in np.flatnonzero(share):
+                shares.tokens[index] = shares.tokens[index] or each.positions[0].chosen
+        points.draw(t, math.nan if correct is None else float(likely[correct, column]), error)
     return list(_choice_rows(request, shares, likely, points)), points
 
 
 def _choice_rows(request: Request, shares: ChoiceShares, likely: Floats, points: CurveEstimate) -> Iterator[Completion]:
     for t in request.temperatures:
-        place = points.temperatures.index(t)
+        column = points.temperatures.index(t)
         for trial, token in enumerate(shares.tokens):
-            if likely[trial, place] > 0:
-                text = token.text.decode("utf-8", "replace").split("\n", 1)[0].strip() if token else ""
-                has_token = token is not None
+            if (weight := float(likely[trial, column])) > 0:
                 yield Completion(
                     t,
                     trial,
-                    text,
-                    float(likely[trial, place]),
+                    token.text.decode("utf-8", "replace").split("\n", 1)[0].strip() if token else "",
+                    weight,
                     finish_reason="length",
                     token_logprobs=[token.logprob] if token else None,
-                    sampling_logprobs=[math.log(likely[trial, place])] if has_token else None,
-                    answer_tokens=1 if has_token else None,
+                    sampling_logprobs=[math.log(weight)] if token else None,
+                    answer_tokens=1 if token else None,
                     prompt_tokens=0,
                     completion_tokens=0,
                 )

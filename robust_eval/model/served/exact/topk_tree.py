@@ -6,9 +6,8 @@ certain bounds at every temperature, with an estimate between them.
 
 A server returns the K most probable of at most V tokens. The others have a total probability R at temperature 1, and
 none of them is more probable than the least of the returned ones. Their sum at temperature t, U_t = Σ p^s with s = 1/t,
-then lies between that of the most concentrated such rest, R e^((s−1) ℓ_K), and
-that of the most even one, (V − K)^(1−s) R^s. Log-probabilities are rounded, so all bounds hold for all values
-that round to the returned ones.
+then lies between that of the most concentrated such rest, R e^((s−1) ℓ_K), and that of the most even one,
+(V − K)^(1−s) R^s. Log-probabilities are rounded, so all bounds hold for all values that round to the returned ones.
 """
 
 import math
@@ -153,16 +152,12 @@ class TopKCoverage:
     shown: int
     whole: bool = False
 
-    @property
-    def vocabulary_size(self) -> int:
-        """Maximum size of the vocabulary."""
-        return self.shown if self.whole else DEFAULT_VOCABULARY_SIZE
-
     def bounds(self, tokens: Sequence[TopKToken], temperatures: Sequence[float]) -> TokenBounds:
         """Return bounds on the probabilities of the tokens of one position, and of all others, at each temperature."""
         logprobs = [token.logprob for token in tokens]
         largest = len(tokens) >= self.shown and not any(token.unnamed for token in tokens)
-        return token_bounds(logprobs, temperatures, self.vocabulary_size, precision(logprobs), largest)
+        vocabulary = self.shown if self.whole else DEFAULT_VOCABULARY_SIZE
+        return token_bounds(logprobs, temperatures, vocabulary, precision(logprobs), largest)
 
 
 class TokenOutcomes(NamedTuple):
@@ -221,7 +216,10 @@ class Prefix:
 
 
 class TopKTree:
-    """Tree of answers of at most ``depth`` tokens; ``frontier`` are the unexpanded prefixes."""
+    """Tree of answers of at most ``depth`` tokens.
+
+    ``frontier`` are the unexpanded prefixes, ``bounds`` the certain part of the probabilities.
+    """
 
     def __init__(
         self,
@@ -233,31 +231,31 @@ class TopKTree:
         chat: bool,
     ) -> None:
         self.temperatures = tuple(temperatures)
-        steers = [place for place, t in enumerate(temperatures) if t in requested and t <= STEERS_UP_TO]
+        steers = [column for column, t in enumerate(temperatures) if t in requested and t <= STEERS_UP_TO]
         self._steers = steers or [0]
         self._matcher, self.depth, self._coverage, self._chat = matcher, depth, coverage, chat
         ones = np.ones(len(self.temperatures))
         self.root = Prefix((), b"", ones, ones, np.zeros((0, len(ones))))
         self.frontier: list[Prefix] = [self.root]
         self.answers: list[EnumeratedAnswers[TopKToken]] = []
-        self._resolved = Resolved(0 * ones, 0 * ones)
-        self._right = 0 * ones
-        self._hidden = 0 * ones
+        self.bounds = Resolved(0 * ones, 0 * ones)
+        self._right, self._hidden = 0 * ones, 0 * ones
 
     def heaviest(self, number: int, minimum: float) -> list[Prefix]:
-        """Remove from the frontier the most probable prefixes, with a probability of at least ``least``."""
-        self.frontier.sort(key=self._weight, reverse=True)
-        taken = [prefix for prefix in self.frontier[:number] if self._weight(prefix) >= minimum]
-        self.frontier = self.frontier[len(taken) :]
-        return taken
+        """Remove from the frontier the most probable prefixes, with a probability of at least ``minimum``."""
 
-    def _weight(self, prefix: Prefix) -> float:
-        return float(prefix.likely[self._steers].max())
+        def weight(prefix: Prefix) -> float:
+            return float(prefix.likely[self._steers].max())
+
+        self.frontier.sort(key=weight, reverse=True)
+        heaviest = [prefix for prefix in self.frontier[:number] if weight(prefix) >= minimum]
+        self.frontier = self.frontier[len(heaviest) :]
+        return heaviest
 
     def grow(self, prefix: Prefix, positions: Sequence[Position]) -> None:
         """Expand a prefix with the positions that follow it, each after the chosen token of the one before.
 
-        Without positions the outcome of the prefix stays unknown.
+        Without positions the outcome of the prefix remains unknown.
         """
         if not positions:
             self._hidden = self._hidden + prefix.likely * prefix.prior
@@ -272,9 +270,7 @@ class TopKTree:
         self._count(prefix, largest, bounds, outcomes, last)
         self._hidden = self._hidden + prefix.likely * bounds.likely[unknown].sum(axis=0) * RIGHT_OTHERWISE
         for index in np.flatnonzero(~outcomes.settled & ~unknown).tolist():
-            prior = (
-                RIGHT_ALREADY if outcomes.right[index] else RIGHT_BEGUN if outcomes.begun[index] else RIGHT_OTHERWISE
-            )
+            begun = RIGHT_BEGUN if outcomes.begun[index] else RIGHT_OTHERWISE
             token = largest[index]
             child = Prefix(
                 (*prefix.tokens, token),
@@ -282,21 +278,20 @@ class TopKTree:
                 prefix.lower * bounds.lower[index],
                 prefix.likely * bounds.likely[index],
                 np.vstack([prefix.logprobs, _log(bounds.likely[index])]),
-                prior,
+                RIGHT_ALREADY if outcomes.right[index] else begun,
             )
             prefix.children[token.name] = child
             self.frontier.append(child)
-        child_of = prefix.children.get(position.chosen.name)
-        if following and child_of is not None:
-            self.frontier.remove(child_of)
-            self.grow(child_of, following)
+        chosen = prefix.children.get(position.chosen.name)
+        if following and chosen is not None:
+            self.frontier.remove(chosen)
+            self.grow(chosen, following)
 
     def _count(
         self, prefix: Prefix, tokens: Sequence[TopKToken], bounds: TokenBounds, outcomes: TokenOutcomes, last: bool
     ) -> None:
         """Count the tokens that end the answer or decide it, and the unseen ones."""
-        settled = self._resolved
-        for is_right, sum_of in ((True, settled.right), (False, settled.wrong)):
+        for is_right, sum_of in ((True, self.bounds.right), (False, self.bounds.wrong)):
             mask = outcomes.settled & (outcomes.right == is_right)
             if not mask.any():
                 continue
@@ -304,26 +299,21 @@ class TopKTree:
             likely = prefix.likely * bounds.likely[mask].sum(axis=0)
             if is_right:
                 self._right = self._right + likely
-            place = int(mask.argmax())  # in descending order
-            token = tokens[place]
+            first = int(mask.argmax())  # in descending order
+            token = tokens[first]
             reason = "length" if last else "stop" if token.ends or b"\n" in token.text else "closed"
-            path = np.vstack([prefix.logprobs, _log(bounds.likely[place])])
+            path = np.vstack([prefix.logprobs, _log(bounds.likely[first])])
             self.answers.append(EnumeratedAnswers(is_right, likely, (*prefix.tokens, token), reason, path))
         already = self._matcher.right(prefix.text.decode("utf-8", "replace"))
         unseen = RIGHT_ALREADY if already else RIGHT_OTHERWISE
         self._hidden = self._hidden + prefix.likely * bounds.unseen_likely * unseen
 
     @property
-    def bounds(self) -> Resolved:
-        """Certain part of the probabilities."""
-        return self._resolved
-
-    @property
     def likely(self) -> Floats:
         """Estimate (T,) of the probability of a right answer, with priors for the unknown part."""
         waiting = sum((prefix.likely * prefix.prior for prefix in self.frontier), np.zeros(len(self.temperatures)))
         estimate = self._right + self._hidden + waiting
-        return np.asarray(np.clip(estimate, self._resolved.lower, self._resolved.upper))
+        return np.asarray(np.clip(estimate, self.bounds.lower, self.bounds.upper))
 
 
 def _log(probability: Floats) -> Floats:
@@ -344,26 +334,26 @@ def summed_draw(
     which counts if the server omits its end, or the text of one of its tokens.
     """
     text, estimate = b"", 0.0
-    for place, position in enumerate(positions):
-        last = place == depth - 1 or (cut and place == len(positions) - 1)
+    for index, position in enumerate(positions):
+        last = index == depth - 1 or (cut and index == len(positions) - 1)
         chosen = position.chosen
         if chosen.unnamed:
             break
-        (kind,) = [classify_topk_tokens(matcher, text, [chosen], last, chat)]
-        visible = [token for token in position.largest if not token.ends and _whole(token)]
+        outcome = classify_topk_tokens(matcher, text, [chosen], last, chat)
+        visible = [token for token in position.largest if not token.ends and _has_whole_characters(token)]
         if (chosen.name, chosen.text) in {(token.name, token.text) for token in visible}:
             outcomes = classify_topk_tokens(matcher, text, visible, last, chat)
             estimate += float(renormalized(visible, temperature)[outcomes.settled & outcomes.right].sum())
-        elif kind.settled[0]:
-            estimate += float(kind.right[0])
-        if kind.settled[0]:
+        elif outcome.settled[0]:
+            estimate += float(outcome.right[0])
+        if outcome.settled[0]:
             return estimate
         text += chosen.text
     return estimate + float(right)
 
 
-def _whole(token: TopKToken) -> bool:
-    """Return whether a token has whole characters: parts of one may be merged as one token."""
+def _has_whole_characters(token: TopKToken) -> bool:
+    """Return whether a token has whole characters: a server may merge tokens with parts of one."""
     return not token.unnamed and not incomplete_bytes(token.text) and not 0x80 <= (token.text or b" ")[0] < 0xC0
 
 
@@ -376,9 +366,8 @@ def renormalized(tokens: Sequence[TopKToken], temperature: float) -> Floats:
 
 def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
     """Return the mean of the estimates from draws and its standard error, with one more draw :data:`DEVIATION` off."""
-    estimate = np.asarray(values, dtype=float)
-    mean = float(estimate.mean())
-    return mean, float(np.sqrt(((estimate - mean) ** 2).sum() + DEVIATION**2) / len(estimate))
+    mean = float(np.mean(values))
+    return mean, float(np.sqrt(((np.asarray(values) - mean) ** 2).sum() + DEVIATION**2) / len(values))
 
 
 BOUNDS, DRAWS = "bounds", "draws"
@@ -404,9 +393,9 @@ class CurveEstimate:
 
     def draw(self, temperature: float, mean: float, error: float) -> None:
         """Set the estimate from draws at a temperature, clipped to the bounds."""
-        place = self.temperatures.index(temperature)
-        self.accuracy[place] = np.clip(mean, self.lower[place], self.upper[place])
-        self.error[place], self.how[place] = error, DRAWS
+        column = self.temperatures.index(temperature)
+        self.accuracy[column] = np.clip(mean, self.lower[column], self.upper[column])
+        self.error[column], self.how[column] = error, DRAWS
 
     def loose_points(self, requested: Sequence[float]) -> list[float]:
         """Return the requested temperatures at which bounds are not close."""
@@ -418,22 +407,17 @@ class CurveEstimate:
         There a few more draws decide at which temperature a fact breaks. The draws at a temperature itself do not
         decide about more of them, so that their mean stays unbiased.
         """
-        places = [self.temperatures.index(t) for t in requested]
-        estimate = []
-        for number, place in enumerate(places):
-            neighbours = self.accuracy[[*places[max(0, number - 1) : number], *places[number + 1 : number + 2]]]
-            if self.how[place] == DRAWS and len(neighbours) and abs(neighbours.mean() - HALF) <= NEAR:
-                estimate.append(self.temperatures[place])
-        return estimate
+        columns = [self.temperatures.index(t) for t in requested]
+        near = []
+        for number, column in enumerate(columns):
+            neighbours = self.accuracy[[*columns[max(0, number - 1) : number], *columns[number + 1 : number + 2]]]
+            if self.how[column] == DRAWS and len(neighbours) and abs(neighbours.mean() - HALF) <= NEAR:
+                near.append(self.temperatures[column])
+        return near
 
     def curve(self) -> Curve:
         """Return the curve at the temperatures with an estimate."""
-        places = [place for place, how in enumerate(self.how) if how is not None]
-        return Curve(
-            np.array(self.temperatures)[places],
-            self.accuracy[places],
-            self.error[places],
-            self.lower[places],
-            self.upper[places],
-            [str(self.how[place]) for place in places],
-        )
+        known = [column for column, how in enumerate(self.how) if how is not None]
+        estimates = (np.array(self.temperatures), self.accuracy, self.error, self.lower, self.upper)
+        temperatures, accuracy, error, lower, upper = (estimate[known] for estimate in estimates)
+        return Curve(temperatures, accuracy, error, lower, upper, [str(self.how[column]) for column in known])

@@ -21,7 +21,7 @@ Result = TypeVar("Result")
 class Attempts:
     """Attempts of all requests of one run.
 
-    ``ended`` is the reason why the run has ended, None before; ``repeated`` the number of retries; ``more_tokens`` the
+    ``ended`` is the reason why the run has ended, None before; ``repeated`` the number of retries; ``token_ratio`` the
     largest ratio so far of a prompt's tokens to their estimate.
     """
 
@@ -29,7 +29,7 @@ class Attempts:
         self.limiter = limiter
         self.ended: UserError | None = None
         self.repeated = 0
-        self.more_tokens = 1.5
+        self.token_ratio = 1.5
         self._settings = settings
         self._idle: set[asyncio.Task[Any]] = set()  # tasks that wait for a permit or a retry
 
@@ -63,7 +63,7 @@ class Attempts:
         """Send a request of ``about`` so many prompt tokens with a permit; raises UnansweredError, or EndedError if the
         run ends before.
         """
-        maximum = int(about * self.more_tokens) + 1
+        maximum = int(about * self.token_ratio) + 1
         async with AsyncExitStack() as stack:
             try:
                 with self._interruptible():
@@ -85,7 +85,7 @@ class Attempts:
                     self.limiter.use(maximum, completion_tokens)  # the server may have answered, and bills it
                 raise
             permit.succeeded()
-            self.more_tokens = max(self.more_tokens, response.prompt_tokens / about)
+            self.token_ratio = max(self.token_ratio, response.prompt_tokens / about)
             used = response.prompt_tokens or about, response.completion_tokens or completion_tokens
             self.limiter.use(*used, response.cached_tokens or 0)  # some servers do not count
             permit.used(sum(used))

@@ -170,7 +170,7 @@ class BatchNotes:
             left[key] = json.dumps({mark: lines for mark, lines in note.items() if mark != sent.mark}).encode()
         self._store.put(left)
 
-    def under_way(self, requests: Iterable[str]) -> Sequence[SentBatch]:
+    def in_flight(self, requests: Iterable[str]) -> Sequence[SentBatch]:
         """Return the batches in flight with lines of these requests, by their names."""
         names: dict[str, list[str]] = {}
         for _, value in self._store.get([_request_key(name) for name in requests]):

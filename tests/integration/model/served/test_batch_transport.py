@@ -156,7 +156,6 @@ def test_answers_come_once_each_beside_every_fault_of_the_interface_to_a_run_kil
     server: BatchServer, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(batch_transport, "MAX_REQUESTS", 80)
-    monkeypatch.setattr(BatchTransport, "_max_requests", 80)
     requests = questions(50)  # 400 answers in 200 requests
     expected = without_batches(server, requests)
     server.plans = ["dirty", "expired", "partly_failed", "cancelled", "token_limit", "empty", "dirty"]
@@ -226,8 +225,8 @@ def test_an_interrupt_leaves_the_batch_running_and_says_how_to_go_on_or_cancel_i
     with pytest.raises(KeyboardInterrupt):
         ask(config(server), store, requests)
     assert caplog.messages[-1] == (
-        f"batch batch_0 goes on at {server.url}: the same command goes on with what comes of it, and with "
-        "cancel_batches=true cancels it"
+        f"batch batch_0 is in progress at {server.url}: rerun the command to collect the answers, or with "
+        "cancel_batches=true to cancel"
     )
     assert server.calls["cancel"] == 0
     monkeypatch.undo()
@@ -340,9 +339,9 @@ def test_an_upload_that_never_comes_through_ends_the_run_and_names_no_batch(
     server: BatchServer, store: SqliteStore, caplog: pytest.LogCaptureFixture
 ):
     server.faults["upload"] = ["lost"] * 9
-    with pytest.raises(UserError, match="takes no batch"):
+    with pytest.raises(UserError, match="accepts no batch"):
         ask(config(server, retries=2), store, questions(3))
-    assert not [message for message in caplog.messages if "go on" in message or "goes on" in message]
+    assert not [message for message in caplog.messages if "in progress" in message]
     assert told(ask(config(server, retries=9), store, questions(3))) == without_batches(server, questions(3))
     assert len(server.batches) == 1
 

@@ -310,8 +310,8 @@ def test_a_server_that_never_answers_makes_errors_and_ends_the_run(instant: str,
         said = str(problem.value)
         most = len(proxy.log)
     assert re.fullmatch(
-        r"an answer to (\d+) of \1 questions failed, more than model\.max_error_rate=0\.1; the last: 500 The server "
-        r"had an error\. Sorry about that!; the answers so far are in the store",
+        r"an answer to (\d+) of \1 questions failed, more than model\.max_error_rate=0\.1; the last error: 500 The "
+        r"server had an error\. Sorry about that!; the answers so far are in the store",
         said,
     )
     # each twice: two for each of the first questions, and what was under way
@@ -383,8 +383,8 @@ def undisturbed(instant: str) -> pa.Table:
             {"refuses_from": 20, "refusal": 400},
             {},
             (
-                r"an answer to (\d+) of \d+ questions failed, more than model\.max_error_rate=0\.1; the last: 400 no "
-                "more; the answers so far are in the store"
+                r"an answer to (\d+) of \d+ questions failed, more than model\.max_error_rate=0\.1; the last error: "
+                "400 no more; the answers so far are in the store"
             ),
         ),
     ],
@@ -638,7 +638,7 @@ def test_a_word_for_the_end_that_is_in_no_dialect_is_said_once_and_recorded(
         table = ask(model, store, questions(5))
     assert set(table["finish_reason"].to_pylist()) == {"stop"}
     (spoken,) = [each.getMessage() for each in caplog.records if "finish_reason" in each.getMessage()]
-    assert "ends replies with finish_reason='ran_dry\\\\n', which is not known: they are taken as whole" in spoken
+    assert "returned an unknown finish_reason='ran_dry\\\\n': such replies count as complete" in spoken
     with store.open() as entries:
         described = StoredModel(model, Local(), entries, Stopwatch()).description()
     assert described["unknown_finish_reasons"] == "ran_dry\\n"
@@ -870,40 +870,40 @@ REFUSED: dict[str, tuple[Request, dict[str, Any], str]] = {
     "exact": (
         EXACT,
         {"top_logprobs": 0},
-        f"{SERVER} gives no log-probabilities, and sampler=exact needs them: choose sampler=temperature_sweep",
+        f"{SERVER} returns no log-probabilities, and sampler=exact needs them: choose sampler=temperature_sweep",
     ),
     "parts of answers": (
         question(0, whole=False),
         {},
-        "sampler.stop_on_match=true cannot be asked of a server: leave it out",
+        "sampler.stop_on_match=true needs a local model, and no server supports it: remove it",
     ),
     "too hot": (
         question(0, temperatures=(0.5, 1.0, 1.5)),
         {"highest_temperature": 1.0},
-        f"{SERVER} takes temperatures up to 1, and the sampler asks at 1.5: sampler.temperatures=[0.5,1] would work",
+        f"{SERVER} accepts temperatures up to 1, and the sampler requests 1.5: set sampler.temperatures=[0.5,1]",
     ),
     "few log-probabilities": (
         GREEDY,
         {"top_logprobs": 5},
         (
-            f"{SERVER} gives 5 log-probabilities a token, and metric.frs.k=10 needs 10: metric.frs.k=5 would work: the "
-            "entropy is then that of the 5 most probable tokens, as a share of the largest that so few can have"
+            f"{SERVER} returns 5 log-probabilities a token, and metric.frs.k=10 needs 10: set metric.frs.k=5 (the "
+            "entropy of the 5 most probable tokens, as a share of its maximum)"
         ),
     ),
     "no log-probabilities": (
         GREEDY,
         {"top_logprobs": 0},
         (
-            f"{SERVER} gives 0 log-probabilities a token, and metric.frs.k=10 needs 10: metric=certainty and "
-            "metric=agreement need none"
+            f"{SERVER} returns 0 log-probabilities a token, and metric.frs.k=10 needs 10: choose metric=certainty or "
+            "metric=agreement, which need none"
         ),
     ),
     "tempered log-probabilities": (
         GREEDY,
         {"tempered_logprobs": True},
         (
-            f"the log-probabilities of {SERVER} are those after the temperature, and metric=frs needs the model's own "
-            "(vLLM gives them with --logprobs-mode raw_logprobs)"
+            f"{SERVER} returns log-probabilities after the temperature, and metric=frs needs those before it: start "
+            "vLLM with --logprobs-mode raw_logprobs, or choose another server"
         ),
     ),
 }
@@ -950,7 +950,7 @@ def test_a_server_is_asked_once_a_day_what_it_can_do_and_its_draws_pass_every_te
 
 @pytest.mark.usefixtures("probing")
 @pytest.mark.parametrize(
-    ("answered", "reason"), [(0, "does not answer"), (4, "failed while it was asked what it can do")]
+    ("answered", "reason"), [(0, "does not answer"), (4, "failed during the probe of its capabilities")]
 )
 def test_a_server_that_hangs_while_it_is_asked_what_it_can_do_is_a_sentence_within_one_limit(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, answered: int, reason: str
@@ -1034,7 +1034,7 @@ def test_a_server_that_hangs_when_it_is_asked_how_it_goes_on_with_answers_is_a_s
     monkeypatch.setattr(patience, "MIN_PATIENCE", 0.5)
     gone = threading.Event()
     with scripted(lambda body, _: (gone.wait(20), (200, good(body)))[1]) as url, deadline(15):
-        with pytest.raises(UserError, match=r"failed while it was asked how it goes on with answers: no answer within"):
+        with pytest.raises(UserError, match=r"failed while continuations were tested: no answer within"):
             config(url, timeout=1).load().check([EXACT])
         gone.set()
 
@@ -1044,7 +1044,7 @@ def test_a_server_that_answers_too_slowly_to_be_asked_what_it_can_do_is_a_senten
     with (
         scripted(lambda body, _: (time.sleep(0.1), (200, good(body)))[1]) as url,
         deadline(20),
-        pytest.raises(UserError, match=r"did not say within 0\.5 s what it can do"),
+        pytest.raises(UserError, match=r"took longer than model\.total_timeout=0\.5 s"),
     ):
         config(url, total_timeout=0.5).load().check(questions(1))
 
@@ -1074,10 +1074,10 @@ def test_a_server_that_refuses_to_say_what_it_can_do_is_a_sentence_without_the_k
     [
         (
             "three of ten",
-            "gives 3 log-probabilities a token, and metric.frs.k=10 needs 10: metric.frs.k=3 would work",
+            "returns 3 log-probabilities a token, and metric.frs.k=10 needs 10: set metric.frs.k=3",
         ),
-        ("above certain", "gives 0 log-probabilities a token, and metric.frs.k=10 needs 10: metric=certainty and "),
-        ("no log-probabilities", "gives 0 log-probabilities a token, and metric.frs.k=10 needs 10: metric=certainty "),
+        ("above certain", "returns 0 log-probabilities a token, and metric.frs.k=10 needs 10: choose metric="),
+        ("no log-probabilities", "returns 0 log-probabilities a token, and metric.frs.k=10 needs 10: choose metric="),
     ],
 )
 def test_a_server_that_lies_is_refused_before_the_run_and_asked_again_when_it_does_no_more(

@@ -1,20 +1,19 @@
-"""How a server draws, found by asking simulated ones."""
-
 import asyncio
 import random
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 
-from robust_eval.model.served.probe import WORDS, Sampling, SamplingProbe
+from robust_eval.model.served.probe import WORDS, Capabilities, SamplingProbe
 from robust_eval.model.served.transport.service import Choice, ServiceResponse
 from robust_eval.prompt.prompt import Prompt
 
-SEEDED = Sampling(seed=True, takes_seed=True)
-UNSEEDED = Sampling(seed=False, takes_seed=True)
-REFUSES_SEEDS = Sampling(seed=False, takes_seed=False)
+CAN = Capabilities("max_tokens", True, True, {}, 2.0, 0, False, 8, seed=False)
+SEEDED = replace(CAN, seed=True)
+REFUSES_SEEDS = replace(CAN, takes_seed=False)
+IGNORES = {"ignores_temperature": True, "greedy": False, "own_temperature": True}
 
 
 @dataclass
@@ -75,64 +74,63 @@ class Simulated:
         return text.strip()
 
 
-def found(server: Simulated, hottest: float | None = 2.0, greedy: bool = True, choices: int = 8) -> Sampling:
-    return asyncio.run(SamplingProbe(server, "max_tokens", hottest, greedy).run(choices))
+def probed(server: Simulated, can: Capabilities = CAN) -> Capabilities:
+    return asyncio.run(SamplingProbe(server, can).run())
 
 
 @pytest.mark.parametrize(
     ("server", "expected"),
     [
         (Simulated(), SEEDED),
-        (Simulated(seeded=False), UNSEEDED),
+        (Simulated(seeded=False), CAN),
         (Simulated(takes_seed=False, seeded=False), REFUSES_SEEDS),
-        (Simulated(silent=True), UNSEEDED),
-        (Simulated(begins_alike=True), UNSEEDED),
-        (Simulated(deterministic=True), Sampling(False, True, deterministic=True)),
-        (Simulated(deterministic=True, takes_seed=False), Sampling(False, False, deterministic=True)),
-        (Simulated(copies=True), Sampling(True, True, copies=True)),
-        (Simulated(copies=True, seeded=False), Sampling(False, True, copies=True)),
-        (Simulated(ignores=True), Sampling(True, True, ignores_temperature=True)),
-        (Simulated(ignores=True, seeded=False), Sampling(False, True, ignores_temperature=True)),
-        (Simulated(ignores=True, copies=True), Sampling(True, True, copies=True, ignores_temperature=True)),
-        (Simulated(cap=1.5), Sampling(True, True, cap=1.5)),
-        (Simulated(cap=1.0), Sampling(True, True, cap=1.0)),
-        (Simulated(cap=0.5), Sampling(True, True, cap=0.5)),
+        (Simulated(silent=True), CAN),
+        (Simulated(begins_alike=True), CAN),
+        (Simulated(deterministic=True), replace(CAN, deterministic=True)),
+        (Simulated(deterministic=True, takes_seed=False), replace(REFUSES_SEEDS, deterministic=True)),
+        (Simulated(copies=True), replace(SEEDED, copies=True, choices=1)),
+        (Simulated(copies=True, seeded=False), replace(CAN, copies=True, choices=1)),
+        (Simulated(ignores=True), replace(SEEDED, **IGNORES)),
+        (Simulated(ignores=True, seeded=False), replace(CAN, **IGNORES)),
+        (Simulated(ignores=True, copies=True), replace(SEEDED, **IGNORES, copies=True, choices=1)),
+        *((Simulated(cap=t), replace(SEEDED, highest_temperature=t, capped=True)) for t in (1.5, 1.0, 0.5)),
     ],
     ids=lambda case: " ".join(f"{name}={value}" for name, value in vars(case).items() if value not in ([], None))[:150],
 )
-def test_each_kind_of_server_is_found_out(server: Simulated, expected: Sampling) -> None:
-    assert found(server) == expected
+def test_each_kind_of_server_is_found_out(server: Simulated, expected: Capabilities) -> None:
+    assert probed(server) == expected
 
 
 def test_an_honest_server_is_asked_for_few_replies() -> None:
     for server, most in ((Simulated(), 8), (Simulated(seeded=False), 7), (Simulated(takes_seed=False), 7)):
-        found(server)
+        probed(server)
         assert len(server.bodies) <= most
 
 
 def test_a_server_without_temperatures_is_sent_none_and_given_room_to_think() -> None:
     server = Simulated()
-    assert found(server, hottest=None, greedy=False) == SEEDED
+    can = replace(CAN, own_temperature=True, greedy=False)
+    assert probed(server, can) == replace(can, seed=True)
     assert not any("temperature" in body or body["max_tokens"] < 500 for body in server.bodies)
 
 
 def test_a_cap_is_not_looked_for_where_no_higher_temperature_is_asked() -> None:
-    assert found(Simulated(cap=0.5), hottest=1.0) == SEEDED
+    can = replace(SEEDED, highest_temperature=1.0)
+    assert probed(Simulated(cap=0.5), can) == can
 
 
 @pytest.mark.parametrize("seeded", [True, False])
 @pytest.mark.parametrize("noise", [0.0, 0.01])
 def test_honest_servers_are_hardly_ever_accused(seeded: bool, noise: float) -> None:
     """Also where one greedy word of a hundred is another one by what is computed beside it."""
-    kinds = [found(Simulated(p, noise, seeded=seeded, key=f"{n}")) for p in (0.2, 0.5, 0.8) for n in range(20)]
-    accused = [each for each in kinds if each.deterministic or each.copies or each.ignores_temperature or each.cap]
-    assert accused == []
-    assert noise or set(kinds) == {SEEDED if seeded else UNSEEDED}
+    kinds = [probed(Simulated(p, noise, seeded=seeded, key=f"{n}")) for p in (0.2, 0.5, 0.8) for n in range(20)]
+    assert all(each.faithful for each in kinds)
+    assert noise or all(each == (SEEDED if seeded else CAN) for each in kinds)
 
 
 def test_servers_that_ignore_the_temperature_are_mostly_found_out_without_seeds() -> None:
     kinds = [
-        found(Simulated(p, seeded=False, ignores=True, key=f"{number}"))
+        probed(Simulated(p, seeded=False, ignores=True, key=f"{number}"))
         for p in (0.2, 0.5, 0.8)
         for number in range(20)
     ]

@@ -118,8 +118,8 @@ def test_parts_of_characters_that_go_by_one_name_are_left_unknown() -> None:
 @pytest.mark.parametrize(
     ("server", "reason"),
     [
-        (TableServer(Table(0), ids=False, counts=False), "it does not count the tokens of a prompt"),
-        (TableServer(Table(0), ids=False, forgets=True), "of what is likely next differs from a plain answer"),
+        (TableServer(Table(0), ids=False, counts=False), "it does not count prompt tokens"),
+        (TableServer(Table(0), ids=False, forgets=True), "the next-token distribution differs by"),
     ],
 )
 @pytest.mark.parametrize("highest", [1.0, 2.0])
@@ -136,8 +136,8 @@ def test_a_server_that_does_not_go_on_as_it_answers_is_refused_with_what_would_w
     ("settings", "can", "reason"),
     [
         ({"batch": True}, CAN, "model.batch=false"),
-        ({"reasoning_effort": "low"}, CAN, "leave out model.thinking_token_budget"),
-        ({}, replace(CAN, top_logprobs=0), "gives no log-probabilities, and sampler=exact needs them"),
+        ({"reasoning_effort": "low"}, CAN, "remove model.thinking_token_budget"),
+        ({}, replace(CAN, top_logprobs=0), "returns no log-probabilities, and sampler=exact needs them"),
         ({}, replace(CAN, tempered_logprobs=True), "--logprobs-mode raw_logprobs"),
     ],
 )

@@ -27,7 +27,6 @@ from scripted_server import Answer, Body, scripted_server
 from robust_eval.config.overrides import checked_overrides
 from robust_eval.config.schema import register
 from robust_eval.error import UserError
-from robust_eval.model.served.inspect_ai import InspectAI
 from robust_eval.model.served.transport import inspect_service
 from robust_eval.model.served.transport.inspect_service import InspectService
 from robust_eval.model.served.transport.service import Choice, ServiceResponse, UnansweredError
@@ -210,18 +209,3 @@ def test_answers_are_those_that_the_same_server_gives_to_ours_and_none_is_asked_
     files = [file for file in tmp_path.rglob("*") if file.is_file()]
     assert files
     assert not [file for file in files if KEY.encode() in file.read_bytes()]
-
-
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"model": "claude"}, "model must be PROVIDER/NAME, such as anthropic/claude-sonnet-4-5, not claude"),
-        ({"prompt_style": "plain"}, "prompt_style must be chat, not plain: inspect_ai sends messages"),
-        ({"model_args": {"api_key": KEY}}, "model_args.api_key must not hold a secret"),
-        ({"model_args": {"memoize": True}}, "model_args must not hold memoize, which follows from other settings"),
-        ({"base_url": "https://me:sk@host"}, "base_url must not hold a secret"),
-    ],
-)
-def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any], said: str):
-    with pytest.raises(ValueError, match="^" + said.replace(".", r"\.")):
-        InspectAI(**({"name": "m", "model": "anthropic/x"} | settings))
