@@ -1,1 +1,1 @@
-"""The store: answers are kept as they arrive and never asked for again."""
+"""Store of answers, which are written as they arrive and never requested again."""

@@ -22,10 +22,10 @@ def answers_keys(identity: Mapping[str, Any], requests: Sequence[Request]) -> di
 
 
 def answers_key(identity: Mapping[str, Any], request: Request) -> bytes:
-    """Return the key of the answers to a request: all that determines them but temperatures and trials.
+    """Return the key of the answers to a request: a hash of all that determines them except temperatures and trials.
 
-    Every trial has its own random numbers, so answers to more trials can be added under one key. The matcher is part of
-    the key only if answers end once they are right, or are enumerated.
+    Every trial has its own random numbers, so more trials can be added under one key. The matcher is part of the key
+    only if answers end once they are right, or are enumerated.
     """
     enumeration, served = request.enumeration, "server" in identity
     grades = enumeration is not None or not request.whole
@@ -86,9 +86,8 @@ def requested_answers(table: pa.Table | None, request: Request) -> pa.Table | No
 
 def rows_at(table: pa.Table, conditions: Sequence[TrialKey], request: Request) -> pa.Table:
     """Return the rows of these temperatures and trials, in their order."""
-    place = {condition: row for row, condition in enumerate(_conditions(table))}
-    rows_of = pa.array([place[condition] for condition in conditions], pa.int64())
-    return _weighted(table.take(rows_of), request)
+    indices = {condition: row for row, condition in enumerate(_conditions(table))}
+    return _weighted(table.take(pa.array([indices[each] for each in conditions], pa.int64())), request)
 
 
 def requested_among(table: pa.Table, request: Request) -> pa.Table:
@@ -105,15 +104,15 @@ def with_cached_conditions(request: Request, stored: pa.Table | None) -> Request
 
 
 def with_valid_logprobs(table: pa.Table, request: Request) -> pa.Table:
-    """Return the answers without those with invalid log-probabilities."""
+    """Return the answers except those with invalid log-probabilities."""
     if not request.top_logprobs:
         return table
     columns = rows(table, "outcome", "token_logprobs", "top_logprobs", "answer_tokens")
-    good = [
+    is_valid = [
         not fault(chosen, top, answer_tokens, request.min_logprobs if outcome == "ok" else 0)
         for outcome, chosen, top, answer_tokens in columns
     ]
-    return table if all(good) else table.filter(pa.array(good))
+    return table if all(is_valid) else table.filter(pa.array(is_valid))
 
 
 def _conditions(table: pa.Table) -> list[TrialKey]:
@@ -122,7 +121,7 @@ def _conditions(table: pa.Table) -> list[TrialKey]:
 
 
 def _weighted(table: pa.Table, request: Request) -> pa.Table:
-    """Return the answers with their weights among those of the request, and with its form."""
+    """Return the answers with the weights and the form of the request."""
     if table["weight"].to_pylist() != [1 / request.trials] * table.num_rows:
         weights = pa.array(np.full(table.num_rows, 1 / request.trials))
         table = table.set_column(SCHEMA.get_field_index("weight"), SCHEMA.field("weight"), weights)
@@ -137,13 +136,14 @@ def _formed(table: pa.Table, request: Request) -> pa.Table:
     return table.set_column(SCHEMA.get_field_index("form"), SCHEMA.field("form"), forms)
 
 
-_TOGETHER = 1000
+_MERGED = 1000
+"""Number of small tables that are merged into a large one."""
 
 Name = TypeVar("Name", bound=Hashable)
 
 
 class Tables(Generic[Name]):
-    """Tables of one schema by name, stored as a few large ones: a small table takes ten kilobytes without its rows.
+    """Tables of one schema by name, merged into a few large ones: an Arrow table takes ten kilobytes besides its rows.
 
     >>> tables = Tables(pa.schema({"n": pa.int64()}))
     >>> tables["a"], tables["b"] = pa.table({"n": [1, 2]}), pa.table({"n": [3]})
@@ -154,36 +154,28 @@ class Tables(Generic[Name]):
     def __init__(self, schema: pa.Schema) -> None:
         self._large = [schema.empty_table()]
         self._small: list[pa.Table] = []
-        self._places: dict[Name, int] = {}
+        self._indices: dict[Name, int] = {}
         self._ends = array("q", [0])  # number of rows up to the end of each table, the first at index 1
 
     def __setitem__(self, name: Name, table: pa.Table) -> None:
-        self._places[name] = len(self._ends)
+        self._indices[name] = len(self._ends)
         self._ends.append(self._ends[-1] + table.num_rows)
         self._small.append(table)
-        if len(self._small) == _TOGETHER:
+        if len(self._small) == _MERGED:
             self._join()
 
     def __contains__(self, name: object) -> bool:
-        return name in self._places
+        return name in self._indices
 
     def names(self) -> Set[Name]:
         """Return the names of all tables."""
-        return self._places.keys()
+        return self._indices.keys()
 
     def together(self, names: Iterable[Name]) -> pa.Table:
         """Return the tables of these names as one table, in this order; KeyError for an unknown name."""
         self._join()
-        places = [self._places[name] for name in names]
-        whole = self._whole()
-        if places == list(range(1, len(self._ends))):
-            return whole
-        rows = np.concatenate([np.arange(0), *(np.arange(self._ends[k - 1], self._ends[k]) for k in places)])
-        return whole.take(pa.array(rows)).combine_chunks()
-
-    def _whole(self) -> pa.Table:
-        """Return all tables as one, which takes their place. Column by column: no two copies of all are held."""
-        if len(self._large) > 1:
+        indices = [self._indices[name] for name in names]
+        if len(self._large) > 1:  # merged column by column, so that there are never two copies of all
             schema, columns = self._large[0].schema, [table.columns for table in self._large]
             self._large = []
             combined = []
@@ -191,7 +183,11 @@ class Tables(Generic[Name]):
                 parts = [part for each in columns for part in each.pop(0).chunks]
                 combined.append(pa.concat_arrays(parts))
             self._large = [pa.table(combined, schema=schema)]
-        return self._large[0]
+        (merged,) = self._large
+        if indices == list(range(1, len(self._ends))):
+            return merged
+        rows = np.concatenate([np.arange(0), *(np.arange(self._ends[k - 1], self._ends[k]) for k in indices)])
+        return merged.take(pa.array(rows)).combine_chunks()
 
     def _join(self) -> None:
         if self._small:

@@ -1,4 +1,4 @@
-"""Protocol of stores, which map keys to bytes: answers are stored as they arrive, and never requested again."""
+"""Protocol of stores, which map keys to bytes."""
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -9,8 +9,8 @@ from typing import Protocol
 
 log = logging.getLogger(__name__)
 
-PLACES = {"sqlite": "answers.sqlite", "parquet": "blocks"}
-"""Name of the entries in the folder of each kind of store."""
+FILES = {"sqlite": "answers.sqlite", "parquet": "blocks"}
+"""File or folder of the entries of each kind of store."""
 
 
 class Store(Protocol):
@@ -21,42 +21,42 @@ class Store(Protocol):
 
     def again(self) -> str:
         """Return in words how a stopped run is resumed."""
-        return "the same command goes on with what is in the store"
+        return "repeat the command to resume from the answers in the store"
 
 
 class Entries(Protocol):
     """Entries of an open store."""
 
     def get(self, keys: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
-        """Yield the stored ones among the keys with their values, in any order."""
+        """Yield the stored keys among these with their values, in any order."""
 
     def put(self, entries: Mapping[bytes, bytes]) -> None:
-        """Store all of these entries or none, in place of earlier values, and wait until they are on the disk."""
+        """Store all of these entries or none, replacing earlier values; return when they are on the disk."""
 
     def lock_keys(self, keys: Iterable[bytes]) -> AbstractContextManager[None]:
-        """Lock these keys: another process with one of them waits, and then finds it stored."""
+        """Lock these keys: another process with one of them waits, and then gets the stored value."""
 
     def size(self) -> str:
         """Return the size and the folder of the store in words."""
 
 
-def tell_of_others(folder: Path, kind: str) -> None:
+def log_other_stores(folder: Path, kind: str) -> None:
     """Log the stores of other kinds in a folder, which are not read."""
-    for other, place in PLACES.items():
-        if other != kind and (folder / place).exists():
-            log.info("store: %s is not read; store=%s does", folder / place, other)
+    for other, name in FILES.items():
+        if other != kind and (folder / name).exists():
+            log.info("store: %s is not read; store=%s reads it", folder / name, other)
 
 
 @dataclass
 class NoStore(Store):
-    """store=none: all requests are sent, and a stopped run keeps nothing."""
+    """store=none: all requests are sent, and a stopped run starts again."""
 
     def open(self) -> AbstractContextManager[Entries]:
         """Return no entries."""
         return nullcontext(_NoEntries())
 
     def again(self) -> str:
-        return "nothing was kept (store=none)"
+        return "no answer was stored (store=none)"
 
 
 class _NoEntries:
@@ -69,4 +69,4 @@ class _NoEntries:
         return nullcontext()
 
     def size(self) -> str:
-        return "none: nothing was kept"
+        return "none: no answer was stored"

@@ -1,7 +1,6 @@
-"""Store of Parquet files, one for each block of answers.
+"""Store of Parquet files, one for each block of answers, for shared disks, on which SQLite's locks are unreliable.
 
-It is for disks that several machines share, on which SQLite's locks are unreliable. Files are only added, atomically.
-Their names follow from their keys, so that a block that is written twice is stored once.
+Files are only added, atomically. Their names are hashes of their keys, so that a block written twice is stored once.
 """
 
 import hashlib
@@ -15,8 +14,8 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from robust_eval.error import UserError
-from robust_eval.store.base import PLACES, Entries, Store, tell_of_others
+from robust_eval.error import UserError, writing
+from robust_eval.store.base import FILES, Entries, Store, log_other_stores
 
 _SCHEMA = pa.schema([pa.field(name, pa.binary(), nullable=False) for name in ("key", "value", "checksum")])
 
@@ -30,38 +29,39 @@ class ParquetStore(Store):
 
     @contextmanager
     def open(self) -> Iterator[Entries]:
-        folder = Path(self.folder) / PLACES["parquet"]
-        try:
+        """Create the folder, if it is missing, and return its entries."""
+        folder = Path(self.folder) / FILES["parquet"]
+        with writing("the store", folder):
             folder.mkdir(parents=True, exist_ok=True)
-        except OSError as problem:
-            raise UserError(f"store: the folder {folder} cannot be made ({problem.strerror})") from problem
-        tell_of_others(Path(self.folder), "parquet")
+        log_other_stores(Path(self.folder), "parquet")
         yield ParquetEntries(folder)
 
 
 class ParquetEntries(Entries):
     """The entries of a folder of Parquet files; see :class:`robust_eval.store.base.Entries`.
 
-    If a key is in several files, the newest one counts. Damaged files and entries count as missing.
+    If a key is in several files, the newest counts. Damaged files and entries count as missing.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._read: dict[Path, int] = {}  # times of writing of the files that were read
-        self._places: dict[bytes, Path] = {}
+        self._read: dict[Path, int] = {}  # modification times of the files that were read
+        self._files: dict[bytes, Path] = {}
 
     def get(self, keys: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
-        self._look()
+        """Yield the intact entries of these keys, after a look for new files."""
+        self._read_new_keys()
         by_file: dict[Path, set[bytes]] = {}
         for key in keys:
-            if key in self._places:
-                by_file.setdefault(self._places[key], set()).add(key)
+            if key in self._files:
+                by_file.setdefault(self._files[key], set()).add(key)
         for file, keys_of_file in by_file.items():
             for key, value, checksum in _rows(file, ["key", "value", "checksum"]):
                 if key in keys_of_file and checksum == _checksum(key, value):
                     yield key, value
 
     def put(self, entries: Mapping[bytes, bytes]) -> None:
+        """Write the entries as one file: under a temporary name, synced, then renamed."""
         if not entries:
             return
         columns = zip(*((key, value, _checksum(key, value)) for key, value in entries.items()), strict=True)
@@ -77,7 +77,8 @@ class ParquetEntries(Entries):
         except OSError as problem:
             with suppress(OSError):
                 partial.unlink(missing_ok=True)
-            raise UserError(f"store: nothing can be written to {self._folder} ({problem.strerror})") from problem
+            reason = f"{self._folder} is not writable ({problem.strerror})"
+            raise UserError(f"store: {reason}: free space, or set store.folder to another folder") from problem
 
     def lock_keys(self, keys: Iterable[bytes]) -> AbstractContextManager[None]:
         """Lock nothing: no lock is visible to all machines."""
@@ -89,13 +90,13 @@ class ParquetEntries(Entries):
             f"{sum(file.stat().st_size for file in files) / 2**20:,.1f} MB in {len(files):,} blocks in {self._folder}"
         )
 
-    def _look(self) -> None:
+    def _read_new_keys(self) -> None:
         """Read the keys of new files, the oldest first."""
-        written = {file: file.stat().st_mtime_ns for file in self._folder.glob("*.parquet")}
-        for file in sorted(written, key=lambda file: (written[file], file)):
-            if self._read.get(file) != written[file]:
-                self._places |= dict.fromkeys((key for (key,) in _rows(file, ["key"])), file)
-        self._read = written
+        times = {file: file.stat().st_mtime_ns for file in self._folder.glob("*.parquet")}
+        for file in sorted(times, key=lambda file: (times[file], file)):
+            if self._read.get(file) != times[file]:
+                self._files |= dict.fromkeys((key for (key,) in _rows(file, ["key"])), file)
+        self._read = times
 
 
 def _rows(file: Path, columns: list[str]) -> Iterator[tuple[bytes, ...]]:

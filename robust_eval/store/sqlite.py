@@ -3,9 +3,9 @@
 A damaged entry counts as missing, and is requested again. A damaged file is set aside, and its readable entries are
 copied to a new one.
 
-Entries lie in a single tree under numbers taken from their keys, so that there is no index which could be damaged by
-itself. SQLite's rollback journal is used, not its write-ahead log, which belongs to the name of a file: it would not
-survive that another process replaces the file.
+Entries are in a single tree under numbers derived from their keys, so that no separate index can be damaged. The store
+uses SQLite's rollback journal, not its write-ahead log: a log belongs to a file name, and another process may replace
+the file.
 """
 
 import errno
@@ -24,15 +24,15 @@ from typing import Any, TypeVar
 
 from filelock import Timeout
 
-from robust_eval.error import UserError
+from robust_eval.error import UserError, writing
 from robust_eval.runtime.process import process_lock
-from robust_eval.store.base import PLACES, Entries, Store, tell_of_others
+from robust_eval.store.base import FILES, Entries, Store, log_other_stores
 
 log = logging.getLogger(__name__)
 
 FORMAT = 1
 """Format of the file; a larger number is that of a newer program."""
-FOREIGN = 60
+SQLITE_TIMEOUT = 60
 """Timeout, in seconds, for another program that has the file open in SQLite."""
 BATCH_SIZE = 500
 """Maximum number of entries in one query or transaction."""
@@ -59,26 +59,21 @@ class DamagedError(sqlite3.DatabaseError):
 
 
 def connect(file: Path | str, uri: bool = False) -> sqlite3.Connection:
-    """Connect to a file, whose texts are read as bytes: damaged ones are not UTF-8."""
-    connection = sqlite3.connect(file, timeout=FOREIGN, isolation_level=None, uri=uri)
+    """Connect to a file; its texts are read as bytes, because damaged ones are not UTF-8."""
+    connection = sqlite3.connect(file, timeout=SQLITE_TIMEOUT, isolation_level=None, uri=uri)
     connection.text_factory = bytes
     return connection
 
 
 def prepare(connection: sqlite3.Connection) -> None:
-    """Make the tables in a new file, and check that it is writable."""
-    if _new(connection):
+    """Create the tables in a new file, whose creation may have been interrupted, and check that it is writable."""
+    ((pages,),) = connection.execute("PRAGMA page_count").fetchall()
+    if pages <= 1 and not connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall():
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # writes the first page
         connection.executescript(f"BEGIN IMMEDIATE; {_TABLES} COMMIT;")
     connection.execute("PRAGMA cell_size_check = ON")
     with transaction(connection):
         pass
-
-
-def _new(connection: sqlite3.Connection) -> bool:
-    """Return True if a file is without tables: its creation may have been interrupted."""
-    ((pages,),) = connection.execute("PRAGMA page_count").fetchall()
-    return pages <= 1 and not connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
 
 
 def written_by(connection: sqlite3.Connection) -> int | None:
@@ -116,30 +111,30 @@ def intact_row(key: object, value: object, checksum: object) -> Iterator[Row]:
 
 
 def number_of(key: bytes) -> int:
-    """Return the number of an entry; of two keys with the same number the later one replaces the other, and the
-    checksum distinguishes them.
+    """Return the number of an entry. Of two keys with the same number the later replaces the earlier; checksums
+    distinguish them.
     """
     return int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), signed=True)
 
 
 def checksum_of(key: bytes, value: bytes) -> bytes:
-    """Return the checksum of an entry, with its key, so that no entry passes for another."""
+    """Return the checksum of key and value, so that no entry passes for another."""
     return hashlib.blake2b(value, key=key[:64], digest_size=16).digest()
 
 
 def error_code(problem: sqlite3.Error, bits: int = 0xFF) -> int:
-    """Return SQLite's code of an error, more exactly with more ``bits``; that of misuse for an error of Python."""
+    """Return SQLite's code of an error, in more detail with more ``bits``; that of misuse for an error of Python."""
     return int(getattr(problem, "sqlite_errorcode", sqlite3.SQLITE_MISUSE)) & bits
 
 
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 """Errors of a damaged file."""
 _PERHAPS_DAMAGE = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_FULL)
-"""Errors of a file with unreadable tables or a wrong size, but also of a wrong query or a full disk."""
+"""Errors of a file with unreadable tables or a wrong size, and also of a wrong query or a full disk."""
 
 
 def damaged(file: Path, problem: sqlite3.DatabaseError | UnicodeDecodeError, read_only: bool) -> bool:
-    """Return True if the file itself is damaged, rather than locked, full, unreachable or misused."""
+    """Return True if the file is damaged, rather than locked, full, unreachable or misused."""
     if isinstance(problem, UnicodeDecodeError | DamagedError):
         return True
     if error_code(problem) in _DAMAGE or error_code(problem, 0xFFFF) == sqlite3.SQLITE_IOERR_SHORT_READ:
@@ -164,27 +159,27 @@ def _sound(file: Path) -> bool:
 
 def rebuild(file: Path, problem: Exception) -> None:
     """Replace the damaged file by a new one with all readable entries."""
-    new = file.parent / "mended.sqlite"
+    new = file.parent / "repaired.sqlite"
     new.unlink(missing_ok=True)
     rescued = 0
     try:
         with closing(connect(new)) as connection:
             prepare(connection)
-            left = _readable(file)
-            while rows := list(islice(left, BATCH_SIZE)):
+            readable = _readable(file)
+            while rows := list(islice(readable, BATCH_SIZE)):
                 insert(connection, rows, used_at=0)
                 rescued += len(rows)
     except BaseException:
         new.unlink(missing_ok=True)
         raise
     aside = file.parent / f"damaged-{time.time_ns()}.sqlite"
-    with suppress(FileNotFoundError):  # of the damaged file; it would be replayed into the new one
+    with suppress(FileNotFoundError):  # SQLite would replay the old journal into the new file
         file.with_name(f"{file.name}-journal").rename(aside.with_name(f"{aside.name}-journal"))
     with suppress(OSError):  # some file systems have no links; the damaged file is then lost
         os.link(file, aside)
     os.replace(new, file)
     log.warning(
-        "store: %s was damaged (%s); %d entries could be read, the rest is asked again; the damaged file is now %s",
+        "store: %s was damaged (%s): %d entries were recovered, the rest is requested again; the damaged file is %s",
         *(file, problem, rescued, aside.name),
     )
 
@@ -192,7 +187,7 @@ def rebuild(file: Path, problem: Exception) -> None:
 def _readable(file: Path) -> Iterator[Row]:
     """Yield the readable intact entries of a damaged file."""
     with suppress(*ERRORS), closing(connect(file)) as connection:
-        connection.execute("PRAGMA writable_schema = ON")  # reads a file that is shorter than its header says
+        connection.execute("PRAGMA writable_schema = ON")  # reads a truncated file
 
         def entries(low: int, high: int, order: str) -> Iterator[tuple[Any, ...]]:
             query = f"SELECT id, key, value, checksum FROM entries WHERE id BETWEEN ? AND ? ORDER BY id {order}"
@@ -215,9 +210,10 @@ def _readable(file: Path) -> Iterator[Row]:
                 ranges += [(first, middle), (middle + 1, last)]
 
 
-FILE = PLACES["sqlite"]
-PATIENCE = (2, 600)
+FILE = FILES["sqlite"]
+LOCK_TIMEOUTS = (2, 600)
 """Timeouts, in seconds, for another process that writes: before and after a log message."""
+RESUME = "stored answers are kept: repeat the command to resume"
 LOCKS = 4096
 """Number of lock files for processes that request the same answers."""
 
@@ -226,12 +222,12 @@ Result = TypeVar("Result")
 
 @dataclass
 class SqliteStore(Store):
-    """store=sqlite: a file that all runs share, also concurrently."""
+    """store=sqlite: a file that all runs share, concurrent ones included."""
 
     folder: str
-    """Folder of the store; on a disk of this machine if several processes use it concurrently."""
+    """Folder of the store; on a local disk if several processes use it concurrently."""
     max_size_mb: int = 4096
-    """Maximum size: beyond it the least recently used entries are dropped, but none that this run uses."""
+    """Maximum size in MB: beyond it the least recently used entries are dropped, except those of this run."""
 
     def __post_init__(self) -> None:
         if self.max_size_mb < 1:
@@ -239,31 +235,27 @@ class SqliteStore(Store):
 
     @contextmanager
     def open(self) -> Iterator[Entries]:
-        entries = SqliteEntries(Path(self.folder), self.max_size_mb * 2**20)
-        tell_of_others(Path(self.folder), "sqlite")
-        try:
+        """Open the file, created or repaired if necessary; close it at the end."""
+        with closing(SqliteEntries(Path(self.folder), self.max_size_mb * 2**20)) as entries:
+            log_other_stores(Path(self.folder), "sqlite")
             yield entries
-        finally:
-            entries.close()
 
 
 class SqliteEntries(Entries):
     """The entries of an SQLite file; see :class:`robust_eval.store.base.Entries`."""
 
-    def __init__(self, folder: Path, most_bytes: int) -> None:
+    def __init__(self, folder: Path, max_bytes: int) -> None:
         self._folder = folder
         self._file = folder / FILE
-        self._most_bytes = most_bytes
+        self._max_bytes = max_bytes
         self._over_full = False
         self._opened_at = time.time_ns()
         self._read_only = False
         self._lock = process_lock(folder / "store.lock")
         self._connection: sqlite3.Connection | None = None
         self._inode = 0
-        try:
+        with writing("the store", folder):
             folder.mkdir(parents=True, exist_ok=True)
-        except OSError as problem:
-            raise UserError(f"store: the folder {folder} cannot be made ({problem.strerror})") from problem
         self._repairing(self._reopen)
 
     def close(self) -> None:
@@ -280,16 +272,18 @@ class SqliteEntries(Entries):
             yield from ((key, rows[key]) for key in some if key in rows)
 
     def put(self, entries: Mapping[bytes, bytes]) -> None:
+        """Write the entries in one transaction, then evict old ones beyond the maximum size; nothing if read-only."""
         if self._read_only or not entries:
             return
         rows = [(key, value, checksum_of(key, value)) for key, value in entries.items()]
         with self._locked():
             self._repairing(lambda: insert(self._connected, rows, time.time_ns()))
-            if not self._over_full and self._bytes() > self._most_bytes:
+            if not self._over_full and self._bytes() > self._max_bytes:
                 self._repairing(self._evict)
 
     @contextmanager
     def lock_keys(self, keys: Iterable[bytes]) -> Iterator[None]:
+        """Hold the lock file of these keys, one of :data:`LOCKS`."""
         if self._read_only:
             yield
             return
@@ -301,14 +295,14 @@ class SqliteEntries(Entries):
             try:
                 lock.acquire(timeout=1)
             except Timeout:
-                log.info("store: another process is asking the same; waiting for its answers")
+                log.info("store: another process sends the same requests; waiting for its answers")
                 lock.acquire()
             yield
         finally:
             lock.release()
 
     def size(self) -> str:
-        maximum = f"of at most {self._most_bytes / 2**20:,.0f} MB"
+        maximum = f"of at most {self._max_bytes / 2**20:,.0f} MB"
         return f"{self._repairing(self._bytes) / 2**20:,.1f} MB {maximum} in {self._folder}"
 
     @property
@@ -340,14 +334,14 @@ class SqliteEntries(Entries):
 
     def _acquire(self) -> None:
         try:
-            self._lock.acquire(timeout=PATIENCE[0])
+            self._lock.acquire(timeout=LOCK_TIMEOUTS[0])
         except Timeout:
-            log.info("store: another process is using it; waiting")
+            log.info("store: waiting for another process that uses it")
             try:
-                self._lock.acquire(timeout=PATIENCE[1])
+                self._lock.acquire(timeout=LOCK_TIMEOUTS[1])
             except Timeout as problem:
-                waited = f"another process has been using it for {PATIENCE[1]} s"
-                raise UserError(f"store: {waited}; {self._resume_hint()}") from problem
+                reason = f"another process has used it for {LOCK_TIMEOUTS[1]} s"
+                raise UserError(f"store: {reason}; {RESUME}") from problem
 
     def _repairing(self, work: Callable[[], Result]) -> Result:
         """Do the work, again after repairing a damaged file; UserError if that fails."""
@@ -359,10 +353,7 @@ class SqliteEntries(Entries):
             self._repair(first)
             return work()
         except ERRORS as problem:
-            raise UserError(f"store: {self._file} cannot be used: {problem}; {self._resume_hint()}") from problem
-
-    def _resume_hint(self) -> str:
-        return "what it took until then is kept, and the same command goes on from there"
+            raise UserError(f"store: {self._file} cannot be used: {problem}; {RESUME}") from problem
 
     def _replaced(self) -> bool:
         """Return True if another process has repaired or removed the file."""
@@ -372,7 +363,7 @@ class SqliteEntries(Entries):
             return True
 
     def _reopen(self) -> None:
-        """Connect to the file, which is created if it is missing; raises one of ERRORS if it is damaged."""
+        """Connect to the file, created if missing; raises one of ERRORS if it is damaged."""
         self.close()
         self._connection = None
         try:
@@ -381,21 +372,21 @@ class SqliteEntries(Entries):
                 self._inode = self._file.stat().st_ino
                 prepare(self._connection)
         except (OSError, sqlite3.OperationalError) as problem:
-            if not self._may_only_read(problem):
+            if not self._is_read_only(problem):
                 if isinstance(problem, OSError):
                     raise UserError(f"store: {self._folder} cannot be used: {problem.strerror}") from problem
                 raise
             self._open_read_only(problem)
         written = written_by(self._connected)
         if written is None:
-            raise DamagedError("its format cannot be read")
+            raise DamagedError("its format is unreadable")
         if written > FORMAT:
             raise UserError(
-                f"store: {self._file} was written by a newer robust_eval (format {written}, this one knows {FORMAT}): "
-                "update it, or choose another store.folder"
+                f"store: {self._file} was written by a newer robust_eval (format {written}, this version supports "
+                f"{FORMAT}): update robust_eval, or set store.folder to another folder"
             )
 
-    def _may_only_read(self, problem: OSError | sqlite3.OperationalError) -> bool:
+    def _is_read_only(self, problem: OSError | sqlite3.OperationalError) -> bool:
         if isinstance(problem, OSError):
             return problem.errno in (errno.EACCES, errno.EPERM, errno.EROFS)
         writable = os.access(self._folder, os.W_OK) and os.access(self._file, os.W_OK)
@@ -407,7 +398,7 @@ class SqliteEntries(Entries):
                 f"store: {self._folder} is not writable ({problem}) and holds no answers: set store.folder to another "
                 "folder"
             ) from problem
-        log.warning("store: %s can only be read: answers that it lacks are kept by this run alone", self._file)
+        log.warning("store: %s is read-only: new answers are not stored", self._file)
         self._read_only = True
         self.close()
         uri = f"{self._file.resolve().as_uri()}?immutable=1"
@@ -421,7 +412,7 @@ class SqliteEntries(Entries):
         intact = {key: value for row in rows for key, value, _ in intact_row(*row)}
         if self._read_only:
             if len(intact) < len(rows):
-                log.warning("store: %d entries are damaged; what they held is asked again", len(rows) - len(intact))
+                log.warning("store: %d damaged entries are requested again", len(rows) - len(intact))
             return intact
         if len(intact) < len(rows):  # writing over these would lose their neighbours
             raise DamagedError(f"{len(rows) - len(intact)} entries are damaged")
@@ -439,7 +430,7 @@ class SqliteEntries(Entries):
 
     def _evict(self) -> None:
         """Drop the least recently used entries, down to nine tenths of the limit."""
-        surplus = self._bytes() - self._most_bytes * 9 // 10
+        surplus = self._bytes() - self._max_bytes * 9 // 10
         query = (
             "SELECT id, length(value) FROM entries LEFT JOIN uses USING (id) "
             "WHERE coalesce(used_at, 0) < ? ORDER BY coalesce(used_at, 0)"
@@ -451,26 +442,28 @@ class SqliteEntries(Entries):
             dropped.append((number,))
             surplus -= length
         if not dropped:
-            log.warning("store: what this run uses is more than store.max_size_mb; it is kept all the same")
+            log.warning("store: the entries of this run exceed store.max_size_mb; none is dropped")
             self._over_full = True
             return
         with transaction(self._connected):
             for table in ("entries", "uses"):
                 self._connected.executemany(f"DELETE FROM {table} WHERE id = ?", dropped)
         self._connected.executescript("PRAGMA incremental_vacuum")
-        log.info("store: %d entries that were not used for longest made room", len(dropped))
+        log.info("store: the %d least recently used entries were dropped", len(dropped))
 
     def _repair(self, problem: sqlite3.DatabaseError | UnicodeDecodeError) -> None:
         """Replace a damaged file by a new one with its readable entries; UserError if that fails."""
         if not damaged(self._file, problem, self._read_only):
-            raise UserError(f"store: {self._file} cannot be used: {problem}; {self._resume_hint()}") from problem
+            raise UserError(f"store: {self._file} cannot be used: {problem}; {RESUME}") from problem
         if self._read_only:
-            raise UserError(f"store: {self._file} is damaged ({problem}) and can only be read") from problem
+            raise UserError(
+                f"store: {self._file} is damaged ({problem}) and read-only: set store.folder to another folder"
+            ) from problem
         inode = self._inode
         with self._locked():
             if self._inode == inode and not self._replaced():  # otherwise another process has repaired it
                 try:
                     rebuild(self._file, problem)
                 except (OSError, sqlite3.Error) as second:
-                    raise UserError(f"store: {self._file} is damaged, and cannot be mended: {second}") from second
+                    raise UserError(f"store: {self._file} is damaged and cannot be repaired: {second}") from second
             self._reopen()

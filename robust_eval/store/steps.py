@@ -15,10 +15,10 @@ VerdictsOf = Callable[[pa.Table], Sequence[bool | None]]
 
 
 class Step(NamedTuple):
-    """Requests that are sent together; the next step follows from their answers.
+    """Requests that are sent together; the next step depends on their answers.
 
     If ``whole`` is set, ``requests`` holds one request that is a part of it. Such steps run concurrently: each resumes
-    as soon as new answers to its own ``whole`` arrive.
+    as soon as new answers to its ``whole`` arrive.
     """
 
     requests: Sequence[Request]
@@ -30,7 +30,7 @@ class Step(NamedTuple):
 
 
 class StepAnswers(NamedTuple):
-    """Answers to a step; for a ``whole``, all so far, with their verdicts."""
+    """Answers to a step; for a ``whole``, all earlier ones as well, with their verdicts."""
 
     answers: Answers
     verdicts: Mapping[TrialKey, bool | None] = MappingProxyType({})
@@ -78,7 +78,7 @@ class ConcurrentSteps:
             self._ready[item] = None
 
     def next(self) -> list[Request]:
-        """Return the next request of each whole whose last one has been answered since the call before."""
+        """Return the next request of each whole whose last request has been answered since the last call."""
         requests = []
         for item in [item for item in self._ready if not self._awaited[item]]:
             del self._ready[item]

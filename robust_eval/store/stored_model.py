@@ -1,4 +1,4 @@
-"""Model with a store: stored answers are not requested again, and the model is loaded on demand."""
+"""Model with a store: cached answers are not requested again, and the model is loaded on demand."""
 
 import json
 import logging
@@ -102,16 +102,12 @@ class StoredModel:
         A server is probed only if neither today's other runs nor its stored description have them. A cache-only model
         supports all.
         """
-        known_temperatures = self.config.temperatures(highest)
-        if known_temperatures is None and "capability.highest_temperature" in (stored := self.description()):
-            known_temperatures = Temperatures(
-                stored["capability.highest_temperature"],
-                stored["capability.greedy"],
-                stored.get("capability.own_temperature", False),
-            )
-        if known_temperatures is None:
-            known_temperatures = Temperatures() if self._cached_only else self._model().temperatures(highest)
-        return known_temperatures
+        if (supported := self.config.temperatures(highest)) is not None:
+            return supported
+        if "capability.highest_temperature" in (stored := self.description()):
+            own = stored.get("capability.own_temperature", False)
+            return Temperatures(stored["capability.highest_temperature"], stored["capability.greedy"], own)
+        return Temperatures() if self._cached_only else self._model().temperatures(highest)
 
     def check(self, requests: Sequence[Request]) -> None:
         """Raise UserError if a model behind a server cannot answer all of these requests."""
@@ -187,8 +183,8 @@ class StoredModel:
         return answers
 
     def _put(self, block: Sequence[Arrived], keys: Mapping[Item, bytes], tables: dict[Item, pa.Table]) -> list[Arrived]:
-        """Merge a block of answers into ``tables``, and store these; return the block with one arrival a request, and
-        with a curve for each enumeration.
+        """Merge a block of answers into ``tables`` and store them; return the block with one arrival a request, and a
+        curve for each enumeration.
         """
         self._served.take(block)
         arrivals, entries = [], {}
@@ -204,7 +200,7 @@ class StoredModel:
         return arrivals
 
     def planned(self, steps: Sequence[Steps], verdicts: VerdictsOf) -> tuple[list[Request], Answers | None]:
-        """Return all requests that :meth:`ask` may still send, of a cache-only model; its answers if there are none."""
+        """Return all requests that :meth:`ask` may still send; without any, also the answers. For cache-only models."""
         first = [(each, next(each)) for each in steps]
         if any(step.whole for _, step in first):
             keys = answers_keys(self.identity, [step.requests[0] for _, step in first])
@@ -225,7 +221,7 @@ class StoredModel:
     def _concurrent(
         self, steps: Sequence[tuple[Steps, Step]], keys: Mapping[Item, bytes], verdicts: VerdictsOf
     ) -> tuple[ConcurrentSteps, dict[Item, pa.Table]]:
-        """Return the steps, which have the stored answers, and the stored answers to each whole."""
+        """Return the concurrent steps with their stored answers, and the stored answers to each whole."""
         wholes = {keys[step.whole.item]: step.whole for _, step in steps if step.whole}
         tables = {
             wholes[key].item: self._usable(from_bytes(value, SCHEMA), wholes[key])
@@ -249,10 +245,10 @@ class StoredModel:
         self.found += requests - asked
         self.asked += asked
         if asked < requests:
-            log.info("%s: the answers to %d of %d prompts are in the store", stage, requests - asked, requests)
+            log.info("%s: %d of %d prompts have answers in the store", stage, requests - asked, requests)
 
     def _ready(self, requests: Sequence[Request]) -> ModelRunner:
-        """Return the loaded model after its checks, and begin the run."""
+        """Return the loaded model after its checks, and start the run."""
         self._served.refuse_another()
         model = self._model()
         model.check(requests)
@@ -345,8 +341,8 @@ class _Served:
             names |= served_as([table], column)
 
     def take(self, block: Sequence[Arrived]) -> None:
-        """Add the names of new answers; warn once of a change, and raise UserError if they are of another model than
-        all stored ones.
+        """Add the names of new answers; warn once of a change, and raise UserError if no stored answer is of their
+        model.
         """
         tables = [each.answers for each in block]
         for column, label in zip(SERVED, ("the served model", "the server's system_fingerprint"), strict=True):
@@ -363,6 +359,6 @@ class _Served:
         stored, new = self._stored["served_model"], self._arrived["served_model"]
         if stored and new and not stored & new:
             raise UserError(
-                f"{self._config.name}: the server now answers as {abbreviated_list(new)}, but stored answers are from "
-                f"{abbreviated_list(stored)}: set store.folder to a new folder to ask the current model everything"
+                f"{self._config.name}: the server's model is now {abbreviated_list(new)}, and stored answers are from "
+                f"{abbreviated_list(stored)}: set store.folder to a new folder to sample all from the current model"
             )

@@ -93,7 +93,7 @@ def assert_the_same(folder: Path, other: Path) -> None:
 def asked(folder: Path) -> int:
     """How many requests a run sent to the model."""
     log = folder.with_name(f"{folder.name}.log").read_text()
-    found = sum(map(int, re.findall(r"the answers to (\d+) of \d+ prompts are in the store", log)))
+    found = sum(map(int, re.findall(r"(\d+) of \d+ prompts have answers in the store", log)))
     return 80 - found
 
 
@@ -125,7 +125,7 @@ def test_a_run_that_is_stopped_again_and_again_says_how_to_go_on_and_ends_with_t
         code, folder = runs.run(tmp_path, stopping(number, has_greedy_answers))
         log = folder.with_name(f"{folder.name}.log").read_text()
         assert code == status, log
-        assert "stopped; the same command goes on with what is in the store\n" in log
+        assert "stopped; repeat the command to resume from the answers in the store\n" in log
         assert "Traceback" not in log
         client = mlflow.MlflowClient(f"sqlite:///{tmp_path}/mlflow.db")
         experiment = client.get_experiment_by_name("robust_eval").experiment_id

@@ -100,7 +100,7 @@ def test_a_profile_runs_with_a_server_and_then_finds_everything_in_the_store(ask
     sent = len(proxy.log)
     again, second = ask(*PROFILE)
     assert len(proxy.log) == sent
-    assert (again.prompts_asked, again.prompts_found) == (0, result.prompts_asked + result.prompts_found)
+    assert (again.prompts_asked, again.cache_hits) == (0, result.prompts_asked + result.cache_hits)
     assert pq.read_table(second / "answers.parquet") == answers
     np.testing.assert_equal(figures(again), figures(result))
 

@@ -30,7 +30,7 @@ PAGE = 4096
 MEGABYTE = 2**20
 JOURNAL = f"{FILE}-journal"
 NEW = {b"put after the damage": b"and found by the next opening"}
-GOES_ON = "; what it took until then is kept, and the same command goes on from there"
+GOES_ON = "; stored answers are kept: repeat the command to resume"
 NOBODY = 65534
 
 
@@ -175,7 +175,7 @@ def test_no_store_keeps_nothing():
         assert list(opened.get(list(ENTRIES))) == []
         with opened.lock_keys(ENTRIES), beside.lock_keys(ENTRIES):
             pass
-        assert opened.size() == "none: nothing was kept"
+        assert opened.size() == "none: no answer was stored"
 
 
 # Interrupts.
@@ -272,7 +272,7 @@ def test_no_lock_is_dropped_while_a_store_is_used(tmp_path: Path, monkeypatch: p
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path):
     (tmp_path / "file").write_text("in the way")
     folder = tmp_path / "file" / "store"
-    assert refusal(folder) == f"store: the folder {folder} cannot be made (Not a directory)"
+    assert refusal(folder) == f"the store cannot be written to {folder}: Not a directory; choose another place"
 
 
 def test_a_store_without_room_is_refused():
@@ -295,8 +295,8 @@ def test_a_store_of_a_newer_version_is_refused_and_left_as_it_was(tmp_path: Path
         connection.execute("UPDATE format SET name = 'robust_eval answers, format 27'")
     content = (tmp_path / FILE).read_bytes()
     assert refusal(tmp_path) == (
-        f"store: {tmp_path / FILE} was written by a newer robust_eval (format 27, this one knows 1): update it, or "
-        "choose another store.folder"
+        f"store: {tmp_path / FILE} was written by a newer robust_eval (format 27, this version supports 1): "
+        "update robust_eval, or set store.folder to another folder"
     )
     assert (tmp_path / FILE).read_bytes() == content
     assert sorted(path.name for path in tmp_path.iterdir()) == [FILE, "store.lock"]
@@ -352,7 +352,7 @@ def test_a_store_that_may_not_be_written_can_be_read_and_is_left_as_it_was(share
     with SqliteStore(str(shared)).open() as opened, opened.lock_keys([b"key"]):
         output, errors = read_without_permission(shared)
     assert output == ["all", "{}", "asked", f"{len(content) / MEGABYTE:.1f} MB of at most 4,096 MB in {shared}"]
-    assert errors == [f"store: {shared / FILE} can only be read: answers that it lacks are kept by this run alone"]
+    assert errors == [f"store: {shared / FILE} is read-only: new answers are not stored"]
     assert (shared / FILE).read_bytes() == content
 
 
@@ -381,7 +381,8 @@ def test_a_damaged_store_that_may_not_be_written_is_refused(shared: Path, sound:
     content = broken(sound, VALUE)
     (shared / FILE).write_bytes(content)
     output, _ = read_without_permission(shared)
-    assert output == [f"store: {shared / FILE} is damaged (database disk image is malformed) and can only be read"]
+    damage = f"store: {shared / FILE} is damaged (database disk image is malformed)"
+    assert output == [f"{damage} and read-only: set store.folder to another folder"]
     assert (shared / FILE).read_bytes() == content
 
 
@@ -606,8 +607,8 @@ def test_garbage_is_set_aside_as_it_was(tmp_path: Path, size: int):
     assert (tmp_path / name).read_bytes() == garbage
     (warning,) = seen.warnings
     assert warning == (
-        f"store: {tmp_path / FILE} was damaged (file is not a database); 0 entries could be read, the rest is asked "
-        f"again; the damaged file is now {name}"
+        f"store: {tmp_path / FILE} was damaged (file is not a database): 0 entries were recovered, the rest is "
+        f"requested again; the damaged file is {name}"
     )
     seen.check()
 
@@ -615,15 +616,15 @@ def test_garbage_is_set_aside_as_it_was(tmp_path: Path, size: int):
 def test_what_can_be_read_of_a_damaged_file_moves_into_a_new_one(tmp_path: Path, sound: bytes):
     content = broken(sound, VALUE)
     (tmp_path / FILE).write_bytes(content)
-    (tmp_path / "mended.sqlite").write_text("left by a process that was killed")
+    (tmp_path / "repaired.sqlite").write_text("left by a process that was killed")
     with listening() as warnings:
         there = found(tmp_path, ENTRIES)
         assert found(tmp_path, ENTRIES) == there
     (name,) = set_aside(tmp_path)
     (warning,) = warnings
     assert warning == (
-        f"store: {tmp_path / FILE} was damaged (database disk image is malformed); {len(there)} entries could be read, "
-        f"the rest is asked again; the damaged file is now {name}"
+        f"store: {tmp_path / FILE} was damaged (database disk image is malformed): {len(there)} entries were "
+        f"recovered, the rest is requested again; the damaged file is {name}"
     )
     assert (tmp_path / name).read_bytes() == content
     assert len(there) >= 290
@@ -636,8 +637,8 @@ def test_a_value_that_was_changed_within_the_file_is_missing_and_said(tmp_path: 
         there = found(tmp_path, ENTRIES)
     assert there == {key: value for key, value in ENTRIES.items() if value != VALUE}
     (name,) = set_aside(tmp_path)
-    damage = f"store: {tmp_path / FILE} was damaged (1 entries are damaged); {len(there)} entries could be read"
-    assert warnings == [f"{damage}, the rest is asked again; the damaged file is now {name}"]
+    damage = f"store: {tmp_path / FILE} was damaged (1 entries are damaged): {len(there)} entries were recovered"
+    assert warnings == [f"{damage}, the rest is requested again; the damaged file is {name}"]
 
 
 @pytest.mark.parametrize("removed", ["file", "folder"])
@@ -728,7 +729,7 @@ def test_a_store_that_cannot_be_made_on_a_full_disk_is_refused(tmp_path: Path):
 def test_what_a_full_disk_keeps_from_being_mended_is_left_as_it_was_and_mended_later(tmp_path: Path, sound: bytes):
     content = broken(sound, VALUE)
     (tmp_path / FILE).write_bytes(content)
-    with files_of_at_most(100_000), pytest.raises(UserError, match="is damaged, and cannot be mended: "):
+    with files_of_at_most(100_000), pytest.raises(UserError, match="is damaged and cannot be repaired: "):
         found(tmp_path, ENTRIES)
     assert (tmp_path / FILE).read_bytes() == content
     assert sorted(path.name for path in tmp_path.iterdir()) == [FILE, "store.lock"]
@@ -737,8 +738,8 @@ def test_what_a_full_disk_keeps_from_being_mended_is_left_as_it_was_and_mended_l
 
 # Several processes.
 
-ASKING = "store: another process is asking the same; waiting for its answers"
-WRITING = "store: another process is using it; waiting"
+ASKING = "store: another process sends the same requests; waiting for its answers"
+WRITING = "store: waiting for another process that uses it"
 ANSWERS = {b"one": b"1", b"two": b"2"}
 
 ASK = """
@@ -801,7 +802,7 @@ def test_who_writes_second_waits_and_says_so(
     ending: Callable[[subprocess.Popen[str]], None],
     monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setattr(sqlite, "PATIENCE", (0.1, 20))
+    monkeypatch.setattr(sqlite, "LOCK_TIMEOUTS", (0.1, 20))
     said: list[str] = []
 
     def end(message: str) -> None:
@@ -817,9 +818,9 @@ def test_who_writes_second_waits_and_says_so(
 def test_who_waits_too_long_for_another_process_gives_up_and_can_try_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(sqlite, "PATIENCE", (0.1, 0.3))
+    monkeypatch.setattr(sqlite, "LOCK_TIMEOUTS", (0.1, 0.3))
     put(tmp_path, ENTRIES)
-    problem = f"store: another process has been using it for 0.3 s{GOES_ON}"
+    problem = f"store: another process has used it for 0.3 s{GOES_ON}"
     with SqliteStore(str(tmp_path)).open() as opened, process(GUARD, tmp_path) as writer:
         assert line(writer) == "writing"
         for _ in range(2):
@@ -836,7 +837,7 @@ def test_who_waits_too_long_for_another_process_gives_up_and_can_try_again(
 def test_reading_waits_as_long_as_writing_while_another_process_commits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(sqlite, "PATIENCE", (0.1, 20))
+    monkeypatch.setattr(sqlite, "LOCK_TIMEOUTS", (0.1, 20))
     put(tmp_path, ENTRIES)
     with (
         closing(sqlite3.connect(tmp_path / FILE, isolation_level=None, check_same_thread=False)) as committing,
@@ -911,7 +912,7 @@ def test_a_store_that_is_opened_with_less_room_shrinks(tmp_path: Path):
         put(tmp_path, NEW, max_size_mb=1)
     assert (tmp_path / FILE).stat().st_size < MEGABYTE
     lost = len(LARGE) - len(found(tmp_path, LARGE))
-    assert said == [f"store: {lost} entries that were not used for longest made room"]
+    assert said == [f"store: the {lost} least recently used entries were dropped"]
     assert warnings == []
     assert found(tmp_path, NEW) == NEW
 
@@ -927,7 +928,7 @@ def test_nothing_is_dropped_that_this_opening_has_used_even_if_it_is_too_much(tm
         assert dict(opened.get(list(LARGE))) == mine
         assert opened.size() == f"1.1 MB of at most 1 MB in {tmp_path}"
     assert found(tmp_path, LARGE) == mine
-    assert warnings == ["store: what this run uses is more than store.max_size_mb; it is kept all the same"]
+    assert warnings == ["store: the entries of this run exceed store.max_size_mb; none is dropped"]
 
 
 def test_damage_that_is_met_while_making_room_is_mended(tmp_path: Path):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from robust_eval.error import UserError
-from robust_eval.store.base import PLACES, Store
+from robust_eval.store.base import FILES, Store
 from robust_eval.store.parquet import ParquetStore
 from robust_eval.store.sqlite import SqliteStore
 
@@ -32,7 +32,7 @@ def found(folder: Path, keys: Iterable[bytes]) -> dict[bytes, bytes]:
 
 
 def files(folder: Path) -> list[Path]:
-    return sorted((folder / PLACES["parquet"]).iterdir())
+    return sorted((folder / FILES["parquet"]).iterdir())
 
 
 def test_what_was_put_is_found_in_one_file_for_each_block(tmp_path: Path):
@@ -92,7 +92,7 @@ def test_a_block_that_is_being_written_is_not_read(tmp_path: Path):
 def test_the_size_is_said(tmp_path: Path):
     put(tmp_path, ONE, TWO)
     with ParquetStore(str(tmp_path)).open() as entries:
-        assert entries.size() == f"0.0 MB in 2 blocks in {tmp_path / PLACES['parquet']}"
+        assert entries.size() == f"0.0 MB in 2 blocks in {tmp_path / FILES['parquet']}"
 
 
 def test_others_may_read_what_one_user_puts(tmp_path: Path):
@@ -106,9 +106,10 @@ def test_others_may_read_what_one_user_puts(tmp_path: Path):
 
 def test_a_folder_that_takes_nothing_is_said_and_left_as_it_was(tmp_path: Path):
     with ParquetStore(str(tmp_path)).open() as entries:
-        (tmp_path / PLACES["parquet"]).rmdir()
+        (tmp_path / FILES["parquet"]).rmdir()
         with pytest.raises(
-            UserError, match=r"^store: nothing can be written to .*/blocks \(No such file or directory\)$"
+            UserError,
+            match=r"^store: .*/blocks is not writable \(No such file or directory\): free space, or set store.folder",
         ):
             entries.put(ONE)
     assert list(tmp_path.iterdir()) == []
@@ -117,7 +118,10 @@ def test_a_folder_that_takes_nothing_is_said_and_left_as_it_was(tmp_path: Path):
 def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path):
     (tmp_path / "file").touch()
     with (
-        pytest.raises(UserError, match=r"^store: the folder .*/file/store/blocks cannot be made \(Not a directory\)$"),
+        pytest.raises(
+            UserError,
+            match=r"^the store cannot be written to .*/file/store/blocks: Not a directory; choose another place$",
+        ),
         ParquetStore(str(tmp_path / "file" / "store")).open(),
     ):
         pass
@@ -131,5 +135,7 @@ def test_each_kind_of_store_says_that_it_does_not_read_the_other(tmp_path: Path,
         return caplog.messages
 
     assert said(SqliteStore(str(tmp_path))) == []
-    assert said(ParquetStore(str(tmp_path))) == [f"store: {tmp_path / 'answers.sqlite'} is not read; store=sqlite does"]
-    assert said(SqliteStore(str(tmp_path))) == [f"store: {tmp_path / 'blocks'} is not read; store=parquet does"]
+    assert said(ParquetStore(str(tmp_path))) == [
+        f"store: {tmp_path / 'answers.sqlite'} is not read; store=sqlite reads it"
+    ]
+    assert said(SqliteStore(str(tmp_path))) == [f"store: {tmp_path / 'blocks'} is not read; store=parquet reads it"]

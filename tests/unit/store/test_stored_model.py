@@ -185,7 +185,7 @@ def test_what_was_answered_is_not_asked_again_and_no_model_is_loaded(
     assert found.table.schema == SCHEMA
     assert (first.loaded, first.asked) == (1, NAMES)
     assert (second.loaded, second.asked) == (0, [])
-    assert caplog.messages == ["greedy answers: the answers to 3 of 3 prompts are in the store"]
+    assert caplog.messages == ["greedy answers: 3 of 3 prompts have answers in the store"]
 
 
 def test_two_plans_of_one_prompt_are_told_apart_by_what_they_want(store: SqliteStore):
@@ -344,4 +344,4 @@ def test_a_damaged_answer_is_asked_again(store: SqliteStore, caplog: pytest.LogC
     model = Scripted()
     assert ask(model, store, requests) == expected
     assert model.asked == ["a"]
-    assert "was damaged (1 entries are damaged); 3 entries could be read" in caplog.text
+    assert "was damaged (1 entries are damaged): 3 entries were recovered" in caplog.text
