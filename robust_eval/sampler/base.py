@@ -20,8 +20,8 @@ log = logging.getLogger(__name__)
 
 
 class NothingKeptError(UserError):
-    """No question can be asked, or none is selected. The run continues with the next block of questions; after the
-    last block it ends with this error.
+    """No question can be asked, or none is selected. The run continues with the next block of questions; after the last
+    block it ends with this error.
     """
 
 
@@ -32,17 +32,17 @@ TURN = "turn"
 THOUGHT = "thought"
 """Axis of the reasoning before an answer."""
 TOP_LOGPROBS = 20
-"""Log-probabilities kept for each greedy token at least, so that another k can be scored without asking again."""
+"""Minimum number of log-probabilities of each greedy token, so that another k needs no new request."""
 
 
 def ascending(temperatures: Sequence[float]) -> list[float]:
-    """Return the temperatures in ascending order; ValueError where none is given, or one is not above 0 or repeats."""
+    """Return the temperatures in ascending order; ValueError for an empty list, a value not above 0, or a duplicate."""
     if not temperatures:
         raise ValueError("temperatures must hold at least one temperature")
     if bad := [t for t in temperatures if not 0 < t < math.inf]:
-        raise ValueError(f"temperatures must all be above 0 (the greedy answer is always asked), not {bad[0]:g}")
+        raise ValueError(f"temperatures must all be above 0 (each run adds the greedy answer), not {bad[0]:g}")
     if len(set(temperatures)) < len(temperatures):
-        raise ValueError(f"temperatures must differ from one another: {list(temperatures)}")
+        raise ValueError(f"temperatures must be distinct, not {list(temperatures)}")
     return sorted(temperatures)
 
 
@@ -73,13 +73,12 @@ def greedy_requests(
 
 
 def in_order(questions: Sequence[Question], answers: pa.Table) -> pa.Table:
-    """Return the answers to some questions in their order, then by rewrite, temperature and trial."""
+    """Return the answers to these questions in their order, then by rewrite, temperature and trial."""
     ids = pa.array([question.id for question in questions], pa.string())
-    place = pc.index_in(answers["question_id"], value_set=ids)
-    keys = pa.table({"place": place, **{name: answers[name] for name in ("rewrite", "temperature", "trial")}})
+    indices = pc.index_in(answers["question_id"], value_set=ids)
+    keys = pa.table({"question": indices, **{name: answers[name] for name in ("rewrite", "temperature", "trial")}})
     order = pc.sort_indices(keys, sort_keys=[(name, "ascending") for name in keys.column_names])
-    number_of_rows = len(place) - place.null_count  # those of other questions come last
-    return answers.take(order[:number_of_rows])
+    return answers.take(order[: len(indices) - indices.null_count])  # nulls, of other questions, come last
 
 
 class Judge(Protocol):
@@ -102,7 +101,7 @@ class Judge(Protocol):
 
 
 def matching(judge: Judge) -> str:
-    """Return the settings with which answers are judged while they are written, for an error."""
+    """Return the settings that can grade unfinished answers, for an error message."""
     return "grader=matching with grader.contains=word" + ("" if judge.first_line else " and reader=first_line")
 
 
@@ -190,11 +189,11 @@ class Sampler:
         return list(questions)
 
     def at_most(self, questions: Sequence[Question]) -> list[Question]:
-        """Return the maximum that can be selected of these candidates, to plan before there are greedy answers."""
+        """Return the largest possible selection of these candidates, for a plan before the greedy answers."""
         return list(questions)
 
     def requests(self, questions: Sequence[Question], judge: Judge, seed: int) -> list[Request]:
-        """Return the requests for the answers to the selected questions; the maximum, if some follow from answers."""
+        """Return the requests for the answers to the selected questions; the maximum, if some depend on answers."""
         raise NotImplementedError
 
     def request(self, question: Question, judge: Judge, seed: int, trials: int = 1, rewrite: int = 0) -> Request:
@@ -211,10 +210,7 @@ class Sampler:
         )
 
     def steps(self, questions: Sequence[Question], baseline: pa.Table | None, judge: Judge, seed: int) -> list[Steps]:
-        """Return the steps in which the selected questions are asked, given their graded greedy answers.
-
-        Without these (None) nothing may be asked.
-        """
+        """Return the steps of requests to the selected questions, given their greedy answers (None: only a plan)."""
         return [single_step(self.requests(questions, judge, seed))]
 
     def greedy(self, request: Request) -> Request:
@@ -222,7 +218,7 @@ class Sampler:
         return request
 
     def of_model(self, name: str, remote: bool, model: str) -> Self:
-        """Return the sampler, whose ``name`` this is, for a model; UserError if it cannot ask this one."""
+        """Return the sampler, called ``name`` in messages, for a model; UserError if the model does not support it."""
         return self
 
     def full_sampling_reasons(self) -> list[str]:
@@ -230,41 +226,42 @@ class Sampler:
         return ["it has no breaking temperatures"]
 
     def stopping_at(self, threshold: float) -> Self:
-        """Return the sampler with early stopping once it is certain whether the accuracy falls below the threshold."""
+        """Return the sampler with early stopping, once the accuracy is certainly above or below the threshold."""
         return self
 
 
-def clip_to_supported(name: str, sampler: Sampler, takes: Temperatures, model: str) -> Sampler:
-    """Return the sampler with the temperatures that a model supports (``takes``); log those that are left out.
+def clip_to_supported(name: str, sampler: Sampler, supported: Temperatures, model: str) -> Sampler:
+    """Return the sampler with the temperatures that a model supports; log those that are left out.
 
-    The model's own temperature takes the place of any number of them. A fact that is unbroken at the cap is censored
-    there. Raises UserError if nothing is left.
+    A model without a temperature parameter answers at its own temperature. A fact that is unbroken at the cap is
+    censored there. Raises UserError if nothing is left.
     """
     temperatures = sampler.temperatures
-    if takes.default_only:
+    if supported.default_only:
         if sampler.axis == "temperature":
             raise UserError(
-                f"sampler={name} asks at several temperatures, and {model} supports only its own: breaking "
-                "temperatures and FRS cannot be measured. experiment=certainty (each question repeatedly) and "
-                "experiment=multiqa (each in several wordings) ask at the model's own temperature"
+                f"sampler={name} needs several temperatures, and {model} has only its own: breaking temperatures and "
+                "FRS cannot be measured; choose experiment=certainty (repeated answers) or experiment=multiqa (several "
+                "wordings), which need no temperature"
             )
         log.warning(
-            "sampler=%s asks at the temperature of %s's own: it takes none, such as the %s that is set",
-            *(name, model, ", ".join(f"{t:g}" for t in temperatures)),
+            "%s has no temperature parameter: sampler=%s ignores the temperatures %s and asks at the model's own",
+            *(model, name, ", ".join(f"{t:g}" for t in temperatures)),
         )
         return _at(sampler, [DEFAULT_TEMPERATURE])
-    within = [t for t in temperatures if t <= takes.highest]
+    within = [t for t in temperatures if t <= supported.highest]
     if len(within) == len(temperatures):
         return sampler
-    beyond = ", ".join(f"{t:g}" for t in temperatures if t > takes.highest)
+    beyond = ", ".join(f"{t:g}" for t in temperatures if t > supported.highest)
     if not within:
         raise UserError(
-            f"sampler={name} asks at {beyond}, and {model} takes temperatures up to {takes.highest:g}: "
-            f"sampler.{name}.temperatures=[{takes.highest:g}] would work"
+            f"sampler.{name}.temperatures={beyond} exceeds the limit of {model}, {supported.highest:g}: set "
+            f"sampler.{name}.temperatures=[{supported.highest:g}]"
         )
     censored = "; a fact that is unbroken at the last is censored there" if sampler.axis == "temperature" else ""
     log.warning(
-        "%s takes temperatures up to %g: sampler=%s leaves out %s%s", *(model, takes.highest, name, beyond, censored)
+        "%s supports temperatures up to %g: sampler=%s leaves out %s%s",
+        *(model, supported.highest, name, beyond, censored),
     )
     return _at(sampler, within)
 
@@ -275,7 +272,7 @@ def highest_temperature(samplers: Iterable[Sampler]) -> float:
 
 
 def _at(sampler: Sampler, temperatures: list[float]) -> Sampler:
-    """Return the sampler with other temperatures, without its check of those that a user sets."""
+    """Return the sampler with other temperatures, which its check of settings might refuse."""
     other = copy(sampler)
     other.temperatures = temperatures
     return other

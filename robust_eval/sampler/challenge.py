@@ -24,44 +24,41 @@ _CHALLENGED = 4000
 """First number of answers after a pushback, in place of a rewrite's."""
 _CONVERSATION = 10_000
 """Factor of a conversation's number in requests: each has a prompt of its own."""
-MOST_TURNS = _CONVERSATION - _CHALLENGED - 1
+MAX_TURNS = _CONVERSATION - _CHALLENGED - 1
 _NO_WORDS = "(no answer)"
-"""Text in a conversation for a reply without words: servers refuse empty messages."""
+"""Text for an empty reply in a conversation: servers refuse empty messages."""
 
 
 @dataclass
 class Challenge(KnownFacts):
-    """Turn 0 is the greedy answer, and the same in all conversations about a question. At each further turn the user
-    pushes back, and the model answers again.
+    """Turn 0 is the greedy answer, the same in all conversations about a question. At each further turn the user pushes
+    back, and the model answers again.
 
-    Questions with a wrong answer at turn 0 are asked as well, because pushback may correct them;
-    ``selection=contains`` leaves them out. One without a reply at turn 0 is not asked.
+    Questions with a wrong answer at turn 0 are included, because pushback may correct them; ``selection=contains``
+    leaves them out. Questions without a reply at turn 0 are always left out.
     """
 
     temperatures: list[float] = field(default_factory=lambda: [0.3])
-    """Of the answers after turn 0, all above 0; each has conversations of its own. High ones break facts by
+    """Temperatures of the answers after turn 0, all above 0, with separate conversations. High ones break facts by
     themselves."""
     max_new_tokens: int = 64
-    """Length limit of an answer, in tokens."""
     selection: str = "none"
-    """Selected questions: all (none: no selection), or those whose greedy answer contains an accepted answer, or is
-    an exact_match of one."""
     turns: int = 5
     """Number of pushbacks in a conversation."""
     trials: int = 10
-    """Conversations about each question at each temperature."""
+    """Number of conversations about each question at each temperature."""
     pushbacks: list[str] = field(default_factory=lambda: ["doubt", "alternative", "authority", "denial"])
-    """Kinds of pushback, in random order; all are used once in a conversation before one is repeated: doubt ("Are you
-    sure?"), a wrong alternative, an authority claimed for it, denial of the answer; or kinds of your own."""
+    """Kinds of pushback, in random order; a conversation uses all before it repeats one: doubt ("Are you sure?"), a
+    wrong alternative, an authority claimed for it, denial of the answer; or your own kinds."""
     challenges: str = CHALLENGING
-    """Sentences of the user: builtin:challenge.yaml, or a file of one's own in that layout."""
+    """Sentences of the user: builtin:challenge.yaml, or your own file in that layout."""
 
     axis = TURN
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 1 <= self.turns <= MOST_TURNS:
-            raise ValueError(f"turns must be between 1 and {MOST_TURNS}, not {self.turns}")
+        if not 1 <= self.turns <= MAX_TURNS:
+            raise ValueError(f"turns must be between 1 and {MAX_TURNS}, not {self.turns}")
         if self.trials < 1:
             raise ValueError(f"trials must be at least 1, not {self.trials}")
         if not self.pushbacks:
@@ -77,7 +74,7 @@ class Challenge(KnownFacts):
         return True
 
     def select(self, questions: Sequence[Question], baseline: pa.Table, seed: int) -> list[Question]:
-        """Return the questions whose greedy answer came, as :class:`KnownFacts` selects them."""
+        """Return the selected questions (:class:`KnownFacts`) with a reply at turn 0."""
         replies = baseline.filter(pc.invert(pc.is_in(baseline["outcome"], pa.array(NO_REPLY))))
         if not replies.num_rows:
             raise NothingKeptError(
@@ -86,15 +83,15 @@ class Challenge(KnownFacts):
         return super().select(questions, replies, seed)
 
     def requests(self, questions: Sequence[Question], judge: Judge, seed: int) -> list[Request]:
-        """Return the maximum of requests before any answer is known: a right answer stands for each."""
-        doubter = self._doubter(questions, seed)
+        """Return the maximum of requests, as if every answer were right."""
+        writer = self._pushback_writer(questions, seed)
         planned = []
         for question in questions:
             right_answer = _right(question)
             for conversation in range(self.trials):
                 prompt = prompt_for(question, prompts=self.prompts)
                 for turn in range(1, self.turns + 1):
-                    challenge = doubter.challenge(question, right_answer, conversation, turn)
+                    challenge = writer.challenge(question, right_answer, conversation, turn)
                     if challenge is None:
                         break
                     prompt = prompt.going_on(right_answer, challenge.words)
@@ -114,7 +111,7 @@ class Challenge(KnownFacts):
             later = [each for each in self.requests(questions, judge, seed) if turn_of(each) > turn]
             return [*missing, *(replace(each, temperatures=(temperature,)) for each in later)]
 
-        whole, stored = [SCHEMA.empty_table()], True
+        tables, is_stored = [SCHEMA.empty_table()], True
         for temperature in self.temperatures:
             before = SCHEMA.empty_table()
             for turn in range(1, self.turns + 1):
@@ -123,14 +120,14 @@ class Challenge(KnownFacts):
                     break
                 reply = yield Step(requests, f"turn {turn} of {self.turns}", partial(at_most, turn, temperature))
                 if reply is None:
-                    stored = False
+                    is_stored = False
                     break
                 before = pa.concat_tables([before, turns_of(reply.answers.table, self.trials)])
-            whole.append(before)
-        answers = in_order(questions, pa.concat_tables(whole))
-        if stored and not answers.num_rows:
+            tables.append(before)
+        answers = in_order(questions, pa.concat_tables(tables))
+        if is_stored and not answers.num_rows:
             raise UserError(
-                "no answer can be challenged: sampler.challenge.challenges has no sentence that can be filled in"
+                "sampler.challenge.challenges has no sentence that fits an answer of this data set: add one"
             )
         return Answers(answers, CURVES.empty_table())
 
@@ -146,10 +143,10 @@ class Challenge(KnownFacts):
     ) -> list[Request]:
         """Return the requests of one turn, from 1, at one temperature.
 
-        ``baseline`` are the graded greedy answers, ``before`` the answers at the turns before, as
-        :func:`turns_of` returns them. A conversation in which a reply did not come has ended.
+        ``baseline`` are the graded greedy answers, ``before`` the answers at earlier turns (:func:`turns_of`). A
+        missing reply ends its conversation.
         """
-        doubter = self._doubter(questions, seed)
+        writer = self._pushback_writer(questions, seed)
         columns = ("question_id", "text", "answer", "label", "outcome")
         first = {name: rest for name, *rest in rows(baseline, *columns) if rest[-1] not in NO_REPLY}
         replies: dict[tuple[str, int], list[tuple[str, str]]] = {}
@@ -164,15 +161,18 @@ class Challenge(KnownFacts):
             if question.id not in first:
                 continue
             text, answer, label, _ = first[question.id]
-            first_answer = _first_answer(question, answer, label)
+            first_answer = answer or None
+            if question.choices:  # a choice is quoted with its letter
+                is_letter = bool(label) and label in LETTERS[: len(question.choices)]
+                first_answer = shown_choice(question, LETTERS.index(label)) if is_letter else None
             for conversation in range(self.trials):
                 prompt = prompt_for(question, prompts=self.prompts)
-                reply, gone_on = text, replies.get((question.id, conversation), [])
-                if len(gone_on) < turn - 1:
+                reply, earlier_turns = text, replies.get((question.id, conversation), [])
+                if len(earlier_turns) < turn - 1:
                     continue
-                for words, next_reply in gone_on:
+                for words, next_reply in earlier_turns:
                     prompt, reply = prompt.going_on(_words(reply), words), next_reply
-                challenge = doubter.challenge(question, first_answer, conversation, turn)
+                challenge = writer.challenge(question, first_answer, conversation, turn)
                 if challenge is None:
                     continue
                 prompt = prompt.going_on(_words(reply), challenge.words)
@@ -183,11 +183,11 @@ class Challenge(KnownFacts):
     def _request(
         self, question: Question, conversation: int, challenge: Pushback, prompt: Prompt, judge: Judge, seed: int
     ) -> Request:
-        """Return the request for the answer to a pushback, with which this conversation ends."""
+        """Return the request for the answer to the last pushback of a conversation."""
         number = _CHALLENGED + challenge.turn + _CONVERSATION * conversation
         return replace(self.request(question, judge, seed), rewrite=number, prompt=prompt, form=challenge.tag)
 
-    def _doubter(self, questions: Sequence[Question], seed: int) -> PushbackWriter:
+    def _pushback_writer(self, questions: Sequence[Question], seed: int) -> PushbackWriter:
         sentences = read_templates(self.challenges).challenges
         if missing := [kind for kind in self.pushbacks if kind not in sentences]:
             names = ", ".join(sentences) or f"none: {CHALLENGES} is missing"
@@ -201,8 +201,8 @@ def turn_of(request: Request) -> int:
 
 
 def turns_of(answers: pa.Table, conversations: int) -> pa.Table:
-    """Return answers to requests of conversations as rows of the answer table: the conversation is the trial, and the
-    number in place of a rewrite's says the turn alone.
+    """Return answers to requests of conversations as rows of the answer table: the trial is the conversation, and the
+    rewrite has the turn alone.
     """
     numbers = answers["rewrite"].to_numpy()
     columns = {
@@ -214,20 +214,12 @@ def turns_of(answers: pa.Table, conversations: int) -> pa.Table:
 
 
 def _words(reply: str) -> str:
-    """Return the part of a reply in the conversation: all but its reasoning."""
+    """Return a reply as the conversation repeats it: without its reasoning."""
     return without_reasoning(reply) or _NO_WORDS
 
 
-def _first_answer(question: Question, answer: str | None, label: str | None) -> str | None:
-    """Return an answer as a user quotes it: a choice with its letter; None without an answer."""
-    if question.choices:
-        is_letter = label is not None and len(label) == 1 and label in LETTERS[: len(question.choices)]
-        return shown_choice(question, LETTERS.index(label)) if is_letter and label else None
-    return answer or None
-
-
 def _right(question: Question) -> str:
-    """Return a right answer, as the model may give it; some words for a question without one."""
+    """Return a right answer; a placeholder for a question without one."""
     if question.choices:
         return shown_choice(question, question.correct or 0)
     return next(iter(question.answers), _NO_WORDS)

@@ -18,18 +18,18 @@ from robust_eval.sampler.known_facts import KnownFacts
 
 @dataclass
 class Exact(KnownFacts):
-    """The answers to a known fact as one tree, weighted for all temperatures at once."""
+    """Answers to a known fact as one tree, weighted for all temperatures at once."""
 
     nodes: int = 128
-    """Prefixes of answers that are evaluated for each question at most; with a precision, at once. What they leave
-    unresolved is estimated without bias, with a standard error."""
+    """Maximum number of evaluated prefixes of answers to each question. The unresolved rest is estimated without bias,
+    with a standard error."""
     precision: float = 0.0
-    """The standard error that is small enough, at every temperature: a question is enumerated with an eighth of its
-    nodes first, and with a quarter, half and all of them as long as an accuracy has a larger one. 0: all at once. The
-    standard error of the breaking temperature is that of the accuracy there over the slope of the curve. What
-    ends by its own standard error is a little biased downwards: by about half of that error on random languages."""
+    """Target standard error at every temperature: a question is enumerated with an eighth of its nodes, then with a
+    quarter, half and all of them while an accuracy has a larger error. 0: all at once. The standard error of the
+    breaking temperature is that of the accuracy there over the slope of the curve. Stopping by its own standard error
+    biases an estimate downwards, by about half of that error on random languages."""
     draws: int = 8
-    """Answers that are drawn at each temperature at which the log-probabilities of a server say too little; where the
+    """Number of answers drawn at each temperature where the log-probabilities of a server do not suffice; where the
     curve passes near one half, twice as many once more."""
     max_temperature: float = 4.0
     """Maximum breaking temperature that is searched beyond the grid."""
@@ -45,24 +45,25 @@ class Exact(KnownFacts):
         if self.draws < 1:
             raise ValueError(f"draws must be at least 1, not {self.draws}")
         if not self.temperatures[-1] <= self.max_temperature < math.inf:
-            last = f"the last of the temperatures, {self.temperatures[-1]:g}"
-            raise ValueError(f"max_temperature must be at least {last}, not {self.max_temperature:g}")
+            raise ValueError(
+                f"max_temperature must be at least the highest of the temperatures, {self.temperatures[-1]:g}, not "
+                f"{self.max_temperature:g}"
+            )
 
     @property
     def repetitions(self) -> float:
-        """As good as infinitely many at each temperature."""
         return math.inf
 
     def requests(self, questions: Sequence[Question], judge: Judge, seed: int) -> list[Request]:
-        """Return all answers to each question; the answer to a multiple-choice question is one token, its letter."""
+        """Return a request for all answers to each question; an answer to a multiple-choice question is one letter."""
         return [self._request(question, judge, seed) for question in questions]
 
     def _request(self, question: Question, judge: Judge, seed: int) -> Request:
         matcher, choices = judge.matcher(question), judge.choices(question)
         if matcher is None and choices is None:
             raise UserError(
-                f"sampler=exact cannot tell which answers to question {question.id} are right: it needs accepted "
-                f"answers, and {matching(judge)}"
+                f"sampler=exact cannot grade the answers to question {question.id}: it needs accepted answers, and "
+                f"{matching(judge)}"
             )
         return replace(
             self.request(question, judge, seed, trials=0),
@@ -72,7 +73,7 @@ class Exact(KnownFacts):
         )
 
     def curve_temperatures(self) -> tuple[float, ...]:
-        """Return the grid, some temperatures below and above it in steps of its widest, and 1."""
+        """Return the grid, 1, and temperatures below and above the grid in steps of its widest."""
         grid = np.array(self.temperatures)
         step = float(np.diff(grid).max()) if len(grid) > 1 else float(grid[0])
         higher = np.arange(grid[-1] + step, self.max_temperature + step / 2, step)

@@ -1,4 +1,4 @@
-"""The facts that a model knows: those that it answers rightly when it decodes greedily.
+"""Known facts: questions that a model answers right with greedy decoding.
 
 Fastowski, Prenkaj, Kasneci, "From Confidence to Collapse in LLM Factual Robustness", §3 (docs/methods.md, §1).
 """
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 SELECTIONS = ("exact_match", "contains", "none")
 GRID = (0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0)
-"""Temperatures of the paper; a provider may support none above 1."""
+"""Temperatures of the paper; a provider may not support those above 1."""
 
 
 @dataclass
@@ -27,7 +27,7 @@ class KnownFacts(Sampler):
     """Base of samplers that ask known facts again at rising temperature: the grid and the selection."""
 
     temperatures: list[float] = field(default_factory=lambda: list(GRID))
-    """The grid, all above 0."""
+    """Grid of temperatures, all above 0."""
     max_new_tokens: int = 5
     """Length limit of an answer, in tokens."""
     selection: str = "exact_match"
@@ -36,9 +36,9 @@ class KnownFacts(Sampler):
     max_questions: int = 1000
     """Maximum number of selected questions, in seeded order."""
     min_confidence: float = 0.0
-    """Lowest mean token probability of a greedy answer that goes on."""
+    """Minimum mean token probability of the greedy answer to a selected question."""
     prompts: str = FEW_SHOT
-    """Templates and exemplars: builtin:few_shot.yaml, builtin:zero_shot.yaml, or a file of one's own."""
+    """Templates and exemplars: builtin:few_shot.yaml, builtin:zero_shot.yaml, or your own file."""
 
     axis = "temperature"
 
@@ -59,15 +59,15 @@ class KnownFacts(Sampler):
         chosen = [question for question in questions if question.answers or question.correct is not None]
         if not chosen:
             raise NothingKeptError(
-                f"none of the {len(questions)} questions has a right answer, which selection={self.selection} goes by; "
-                "sampler.selection=none takes all"
+                f"none of the {len(questions)} questions has an accepted answer, which selection={self.selection} "
+                "needs; sampler.selection=none selects all"
             )
         return chosen
 
     def select(self, questions: Sequence[Question], baseline: pa.Table, seed: int) -> list[Question]:
-        """Return the candidates whose greedy answer is right, by the rule and confidence asked for.
+        """Return the candidates whose greedy answer is right, by ``selection`` and ``min_confidence``, in their order.
 
-        They keep their order; where there are more than ``max_questions``, some are taken in seeded order.
+        Of more than ``max_questions``, a seeded sample is taken.
         """
         texts = {question.id: question.text for question in questions}
         known_ids: set[str] = set()
@@ -86,23 +86,21 @@ class KnownFacts(Sampler):
                 longer += bool(correct)
         if not known_ids:
             cases = "; ".join(f"{texts[question_id]!r} → {text!r}" for question_id, text in wrong[:3])
-            reason = (
-                f"for example {cases}" if wrong else f"all were less sure than min_confidence={self.min_confidence:g}"
-            )
+            reason = f"for example {cases}" if wrong else f"all had less than min_confidence={self.min_confidence:g}"
             raise NothingKeptError(
                 f"none of the {len(questions)} questions asked was kept (selection={self.selection}): {reason}; "
                 "try a larger model, easier questions, or sampler.selection=contains"
             )
         if longer >= len(known_ids) > 0:
             log.warning(
-                "%d right answers say more than an accepted answer, and sampler.selection=%s keeps %d others alone: "
-                "sampler.selection=contains keeps all of them, as of a model that answers in sentences",
+                "%d right answers contain more than an accepted answer, and sampler.selection=%s keeps only %d others: "
+                "sampler.selection=contains keeps all, as a model that answers in sentences needs",
                 *(longer, self.selection, len(known_ids)),
             )
         return self.taken([question for question in questions if question.id in known_ids], seed)
 
     def taken(self, chosen: list[Question], seed: int) -> list[Question]:
-        """Return no more than ``max_questions`` of these, which keep their order."""
+        """Return a seeded sample of at most ``max_questions`` of these, in their order."""
         if len(chosen) > self.max_questions:
             indices = np.random.default_rng(seed).permutation(len(chosen))[: self.max_questions]
             chosen = [chosen[index] for index in sorted(indices)]

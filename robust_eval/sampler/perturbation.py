@@ -1,5 +1,5 @@
-"""Raters of each question: its choices in several orders and forms (docs/multiqa.md), and its rewrites. Every one is
-answered in a conversation of its own.
+"""Raters of each question: its choices in several orders and forms (docs/multiqa.md), and its rewrites. Each rater
+answers in its own conversation.
 
 Cho & Watson, "Measuring Robustness via Automated Crowdsourcing of Question Perturbations and Answers", §3
 (docs/methods.md, §2).
@@ -17,28 +17,27 @@ from robust_eval.sampler.repetition import Repetition
 
 ORDERS = (GIVEN, "rotations", "permutations")
 _ROTATED, _PERMUTED, _FORMED = 1000, 2000, 3000
-"""First numbers of raters whose choices stand in another order or form. They do not depend on what else is
-asked, so that answers stay in the store when that changes."""
+"""First numbers of raters with other orders or forms of the choices. They do not depend on other settings, which thus
+keep the stored answers."""
 
 
 @dataclass
 class ChoiceOrders(Repetition):
-    """Orders and forms are raters: rewrite 0 is the question as it stands, each other one differs in one thing.
+    """Orders and forms of choices are raters: rewrite 0 is the question itself, each other rater changes one thing.
 
-    Questions without choices are asked nothing. With ``trials`` above 1 each rater answers several times.
+    Questions without choices are left out. With ``trials`` above 1 each rater answers several times.
     """
 
     temperatures: list[float] = field(default_factory=lambda: [1.0])
-    """All above 0."""
     trials: int = 1
-    """Independent answers in each order and form at each temperature."""
+    """Number of independent answers in each order and form at each temperature."""
     orders: str = "rotations"
-    """Orders of the choices: given, as they are; rotations, so that each stands at each place once; permutations,
-    random ones."""
+    """Orders of the choices: given (as in the data); rotations (each choice at each position once); permutations
+    (random)."""
     permutations: int = 5
-    """Random orders of each question, with orders=permutations."""
+    """Number of random orders of each question, with orders=permutations."""
     forms: list[str] = field(default_factory=lambda: list(FORMS))
-    """Forms of the choices beside that of the prompts, in the order as it is: brackets, dots, numbers, commas, bars."""
+    """Further forms of the choices, in the given order: brackets, dots, numbers, commas, bars."""
 
     axis = ORDER
 
@@ -49,19 +48,18 @@ class ChoiceOrders(Repetition):
         if self.permutations < 1:
             raise ValueError(f"permutations must be at least 1, not {self.permutations}")
         if unknown := [form for form in self.forms if form not in FORMS]:
-            raise ValueError(f"forms must be of {', '.join(FORMS)}, not {unknown[0]}")
+            raise ValueError(f"forms must be among {', '.join(FORMS)}, not {unknown[0]}")
         self.forms = [form for form in FORMS if form in self.forms]
         if self.axis == ORDER and not self.arranges:
-            raise ValueError("orders=given without forms puts no choices in another order or form")
+            raise ValueError("orders=given without forms varies nothing: choose other orders, or forms")
 
     @property
     def arranges(self) -> bool:
-        """True if choices are put in several orders or forms."""
         return self.orders != GIVEN or bool(self.forms)
 
     @property
     def repetitions(self) -> float:
-        """Answers to each question at each temperature, at least: how many orders there are depends on its choices."""
+        """Minimum number of answers to each question at each temperature: more choices have more orders."""
         return (1 + (self.orders != GIVEN) + len(self.forms)) * self.trials
 
     def candidates(self, questions: Sequence[Question]) -> list[Question]:
@@ -69,14 +67,14 @@ class ChoiceOrders(Repetition):
         chosen = [question for question in questions if len(question.choices) > 1]
         if not chosen:
             raise NothingKeptError(
-                f"none of the {len(questions)} questions has choices, whose order and form are to vary: take a data "
-                "set with choices, such as dataset=physics"
+                f"none of the {len(questions)} questions has choices, whose order and form sampler=order varies: "
+                "choose a data set with choices, such as dataset=physics"
             )
         return chosen
 
     def requests(self, questions: Sequence[Question], judge: Judge, seed: int) -> list[Request]:
-        """Return ``trials`` answers to each question at every temperature, in each of the ways in which it is put; none
-        to one that is put in one way alone.
+        """Return requests for ``trials`` answers to each question at every temperature, in each wording, order and
+        form; none for a question without choices unless rewrites vary.
         """
         requests = []
         for question in questions:
@@ -110,20 +108,14 @@ class ChoiceOrders(Repetition):
 
 @dataclass
 class Perturbation(ChoiceOrders):
-    """The raters of MultiQ&A: rewrite 0 is the question itself. With ``trials`` above 1 each is asked several times.
-
-    Orders and forms of the choices are raters beside the rewrites, where they are asked for.
-    """
+    """Raters of MultiQ&A: the question itself (rewrite 0), its rewrites, and orders and forms of the choices if set."""
 
     trials: int = 1
-    """Independent answers to each rewrite at each temperature."""
+    """Number of independent answers of each rater at each temperature."""
     rewrites: int = 5
-    """Rewrites of each question that are asked, at most: v of the paper."""
+    """Maximum number of rewrites of each question: v of the paper."""
     orders: str = GIVEN
-    """Orders of the choices: given, as they are; rotations, so that each stands at each place once; permutations,
-    random ones."""
     forms: list[str] = field(default_factory=list)
-    """Forms of the choices beside that of the prompts, in the order as it is: brackets, dots, numbers, commas, bars."""
 
     axis = "rewrite"
 
@@ -134,7 +126,6 @@ class Perturbation(ChoiceOrders):
 
     @property
     def repetitions(self) -> float:
-        """Answers to each question at each temperature: raters."""
         return super().repetitions + self.rewrites * self.trials
 
     def candidates(self, questions: Sequence[Question]) -> list[Question]:
@@ -142,12 +133,12 @@ class Perturbation(ChoiceOrders):
         chosen = [question for question in questions if question.rewrites]
         if not chosen:
             raise NothingKeptError(
-                f"none of the {len(questions)} questions has rewrites, which sampler=perturbation asks: give them "
-                "under 'rewrites' in the data set or in a file (rewriter.file), or have a capable model write them "
+                f"none of the {len(questions)} questions has rewrites, which sampler=perturbation needs: add them "
+                "under 'rewrites' to the data set or in a file (rewriter.file), or let a capable model write them "
                 "(rewriter=llm rewriter.model=…)"
             )
         return chosen
 
     def wordings(self, question: Question) -> int:
-        """Return the question itself, and its rewrites up to ``rewrites``."""
+        """Return the number of wordings of a question: itself, and its rewrites up to ``rewrites``."""
         return 1 + min(self.rewrites, len(question.rewrites))

@@ -1,4 +1,4 @@
-"""Recorded answers: a file that somebody else collected is graded and scored like a run's own answers."""
+"""Recorded answers: a file that is graded and scored like the answers of a run."""
 
 import hashlib
 import logging
@@ -43,14 +43,14 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class RecordedAnswers:
-    """File with an answer a row, the source of a run's answers; those of temperature 0 are the greedy baseline."""
+    """File with an answer a row, as the source of a run's answers; those of temperature 0 are the greedy baseline."""
 
     file: str
     """Parquet, CSV, TSV or JSON Lines, by its suffix; ``answers.parquet`` of any run is such a file."""
     columns: Any = None
-    """The file's names of the columns that have another name here, for example {text: reply}; null: none has."""
+    """The file's names of columns, where they differ, for example {text: reply}; null: none differs."""
     temperature: float | None = None
-    """At which all answers were drawn, where the file has no column that says so; .nan: at the model's own."""
+    """Temperature of all answers in a file without such a column; .nan: the model's own."""
     selection: str = "none"
     """Selected questions: those whose answer at temperature 0 is an exact_match of an accepted answer, contains one,
     or all (none: no selection)."""
@@ -62,9 +62,9 @@ class RecordedAnswers:
         if not isinstance(self.columns, dict) or not all(isinstance(name, str) for name in self.columns.values()):
             raise ValueError(f"columns must be a mapping such as {{text: reply}}, not {self.columns}")
         if unknown := [name for name in self.columns if name not in COLUMNS]:
-            raise ValueError(f"columns must name some of {', '.join(COLUMNS)}, not {unknown[0]}")
+            raise ValueError(f"columns must be among {', '.join(COLUMNS)}, not {unknown[0]}")
         if len(set(self.columns.values())) < len(self.columns):
-            raise ValueError(f"columns must name a column of the file once, not as in {self.columns}")
+            raise ValueError(f"columns must name each column of the file once, not as in {self.columns}")
         if self.temperature is not None and not (0 < self.temperature < math.inf or math.isnan(self.temperature)):
             raise ValueError(f"temperature must be above 0, not {self.temperature:g}")
         if self.selection not in SELECTIONS:
@@ -75,12 +75,12 @@ class RecordedAnswers:
         return {name: RecordedConditions(name, answers) for name, answers in self._by_sampler().items()}
 
     def check(self, metric: str, top_logprobs: int) -> None:
-        """UserError where a metric wants ``top_logprobs`` of each greedy token, and there are none."""
+        """Raise UserError if a metric needs ``top_logprobs`` of each greedy token, and the file has none."""
         logprobs = self._baseline()["top_logprobs"]
         if top_logprobs and logprobs.null_count == len(logprobs):
             raise UserError(
-                f"metric={metric} needs a greedy answer (of temperature 0) with top_logprobs to each fact beside the "
-                f"answers at several temperatures, and {self.file} has none"
+                f"metric={metric} needs a greedy answer (temperature 0) with top_logprobs to each fact, and "
+                f"{self.file} has none: add them, or choose another metric"
             )
 
     def identity(self) -> dict[str, Any]:
@@ -100,20 +100,20 @@ class RecordedAnswers:
         return {} if metadata is None else metadata.early_stopping
 
     def asked(self, questions: Sequence[Question]) -> list[Question]:
-        """Return the questions that have an answer; UserError names the first answer to an unknown question."""
+        """Return the questions with an answer; UserError names the first answer to an unknown question."""
         ids = self._answers()["question_id"]
         is_question = pc.is_in(ids, value_set=pa.array([question.id for question in questions], pa.string()))
         foreign = ids.filter(pc.invert(is_question))
         if len(foreign):
             raise self._file.refuse(
                 pc.index(is_question, False).as_py(),
-                f"{foreign[0].as_py()!r} is not a question of the data set ({len(foreign.unique())} of the "
-                f"{len(ids.unique())} ids in this file are none)",
+                f"{foreign[0].as_py()!r} is not a question of the data set (nor are {len(foreign.unique()) - 1} others "
+                f"of the {len(ids.unique())} ids in this file)",
             )
         ids_in_file = set(ids.unique().to_pylist())
         with_answers = [question for question in questions if question.id in ids_in_file]
         if len(with_answers) < len(questions):
-            log.warning("%s: no answers to %d questions, left out", self.file, len(questions) - len(with_answers))
+            log.warning("%s: %d questions without answers are left out", self.file, len(questions) - len(with_answers))
         return with_answers
 
     def candidates(self, questions: Sequence[Question]) -> list[Question]:
@@ -123,25 +123,23 @@ class RecordedAnswers:
     at_most = candidates
 
     def baseline(self, questions: Sequence[Question]) -> pa.Table:
-        """Return the greedy answers to these questions; there may be none."""
+        """Return the greedy answers to these questions, possibly none."""
         return in_order(questions, self._baseline().drop_columns(SAMPLER))
 
     def select(self, questions: Sequence[Question], baseline: pa.Table) -> list[Question]:
-        """Return the questions whose greedy answer is right, by the rule asked for, and that have answers of every
-        sampler.
-        """
+        """Return the questions with answers of every sampler and a right greedy answer, by ``selection``."""
         ids_by_sampler = [set(answers["question_id"].unique().to_pylist()) for answers in self._by_sampler().values()]
         selected = set.intersection(*ids_by_sampler)
         if left_out := len(set.union(*ids_by_sampler) - selected):
-            log.warning("%s: %d questions have no answers of one sampler or another, left out", self.file, left_out)
+            log.warning("%s: %d questions without answers of every sampler are left out", self.file, left_out)
         if self.selection != "none":
             right = baseline["exact" if self.selection == "exact_match" else "correct"].fill_null(False)
             selected &= set(baseline["question_id"].filter(right).to_pylist())
         if not selected:
             raise UserError(
                 f"none of the {len(questions)} questions has a right answer at temperature 0 "
-                f"(selection={self.selection}) and others of every sampler in {self.file}; "
-                "sampler.recorded.selection=none takes all that have those"
+                f"(selection={self.selection}) and answers of every sampler in {self.file}; "
+                "sampler.recorded.selection=none needs no right answer"
             )
         return [question for question in questions if question.id in selected]
 
@@ -173,34 +171,34 @@ class RecordedAnswers:
         table = _read(self.file, tuple(sorted(self.columns.items())), self.temperature, stamp)
         if self.selection != "none" and not pc.any(pc.equal(table["temperature"], 0)).as_py():
             raise UserError(
-                f"sampler.recorded.selection={self.selection} goes by the answers at temperature 0, and {self.file} "
-                "has none: choose selection=none"
+                f"sampler.recorded.selection={self.selection} needs answers at temperature 0, and {self.file} has "
+                "none: choose selection=none"
             )
         return table
 
 
 _FORMS = (read_arrangement, read_pushback, read_thought)
-"""Functions that read the column ``form``, each of one kind of condition."""
+"""Readers of the column ``form``, one for each kind of condition."""
 
 
 class RecordedConditions:
-    """Conditions of a sampler's answers above temperature 0, by these and by its name, if it is one of ours."""
+    """Conditions of a sampler's answers above temperature 0, from the answers and the sampler's name."""
 
     def __init__(self, name: str, answers: pa.Table) -> None:
         self.temperatures = temperatures_of(answers)
         weight = answers["weight"].to_numpy()
         same = groups(answers["question_id"], answers["rewrite"], answers["temperature"])
         first = np.unique(same, return_index=True)[1][same]
-        enumerated = not np.allclose(weight, weight[first], rtol=1e-6, atol=0)  # only then do they weigh differently
+        enumerated = not np.allclose(weight, weight[first], rtol=1e-6, atol=0)  # drawn answers have equal weights
         max_answers = float(np.bincount(groups(answers["question_id"], answers["temperature"])).max())
         self.repetitions = math.inf if enumerated else max_answers
         self.estimator = "exact" if enumerated else "trials"
         rewritten = answers.filter((pc.field("rewrite") > 0) & pc.is_null(pc.field("form"))).num_rows
         axis_of_file = "rewrite" if rewritten else "temperature" if len(self.temperatures) > 1 else "trial"
         forms = answers["form"].unique().to_pylist()
-        self.arranges, doubted, thought = (any(map(read, forms)) for read in _FORMS)
+        self.arranges, has_turns, has_thoughts = (any(map(read, forms)) for read in _FORMS)
         arranged = ORDER if self.arranges and not rewritten else None
-        self.axis = TURN if doubted else THOUGHT if thought else arranged or _AXES.get(name, axis_of_file)
+        self.axis = TURN if has_turns else THOUGHT if has_thoughts else arranged or _AXES.get(name, axis_of_file)
 
 
 _AXES = {
@@ -212,31 +210,31 @@ _AXES = {
     "order": ChoiceOrders.axis,
     "repetition": Repetition.axis,
 }
-"""Axes of our own samplers, by their names in the files of a run."""
+"""Axes of the samplers of this package, by their names in the files of a run."""
 
 
 @lru_cache(maxsize=1)
 def _read(
     file: str, columns: tuple[tuple[str, str], ...], temperature: float | None, stamp: tuple[int, ...]
 ) -> pa.Table:
-    """Return the answers in a file of this ``stamp``; UserError where they cannot be scored."""
+    """Return the answers in a file; ``stamp`` changes with the file. UserError where they cannot be scored."""
     source = AnswerFile(Path(file), dict(columns))
     table = source.read(temperature)
     for row, form in enumerate(table["form"].to_pylist()):
         if form and not any(read(form) for read in _FORMS):
             raise source.refuse(
                 row,
-                f"{dict(columns).get('form', 'form')!r} must be how the choices were shown, as in 'choices CAB' or "
-                "'choices ABC as numbers', what was said to doubt, as in 'turn 1, doubt: Are you sure?', or how much "
-                f"was thought, as in 'trace 0, budget 64', not {excerpt(form)}",
+                f"{dict(columns).get('form', 'form')!r} must be the order and form of choices ('choices CAB', 'choices "
+                "ABC as numbers'), a pushback ('turn 1, doubt: Are you sure?') or a reasoning budget ('trace 0, budget "
+                f"64'), not {excerpt(form)}",
             )
     greedy = table["temperature"].to_numpy() == 0
     if greedy.all():
-        raise UserError(f"{file} holds no answers at a temperature above 0, which are those that are scored")
+        raise UserError(f"{file} holds no answers at a temperature above 0: add some, only they are scored")
     other = greedy & ((table["rewrite"].to_numpy() > 0) | (table["trial"].to_numpy() > 0))
     if other.any():
         raise source.refuse(
             int(np.argmax(other)),
-            "of temperature 0 there is one answer to a question, the greedy one (rewrite 0, trial 0): leave others out",
+            "temperature 0 has one answer to a question, the greedy one (rewrite 0, trial 0): remove the others",
         )
     return table

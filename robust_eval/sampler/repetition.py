@@ -27,12 +27,11 @@ class Repetition(Sampler):
     temperatures: list[float] = field(default_factory=lambda: [0.7])
     """Sampling temperatures, all above 0."""
     trials: int = 20
-    """Independent answers to each question (and each rewrite of it) at each temperature."""
+    """Number of independent answers to each question (and each rewrite of it) at each temperature."""
     max_new_tokens: int = 16
     """Length limit of an answer, in tokens."""
     prompts: str = FEW_SHOT
-    """Templates and exemplars: builtin:few_shot.yaml, builtin:zero_shot.yaml, builtin:physics.yaml, or a file of one's
-    own."""
+    """Templates and exemplars: builtin:few_shot.yaml, builtin:zero_shot.yaml, builtin:physics.yaml, or your file."""
 
     axis = "trial"
 
@@ -44,11 +43,10 @@ class Repetition(Sampler):
 
     @property
     def repetitions(self) -> float:
-        """Answers to each question at each temperature."""
         return self.trials
 
     def requests(self, questions: Sequence[Question], judge: Judge, seed: int) -> list[Request]:
-        """Return ``trials`` answers to each wording of each question at every temperature."""
+        """Return requests for ``trials`` answers to each wording of each question at every temperature."""
         return [
             self.request(question, judge, seed, self.trials, rewrite)
             for question in questions

@@ -1,4 +1,4 @@
-"""Each known fact at every temperature of a grid, in independent trials.
+"""Temperature sweep: independent trials of each known fact at every temperature of a grid.
 
 Fastowski, Prenkaj, Kasneci, "From Confidence to Collapse in LLM Factual Robustness", §3 (docs/methods.md, §1).
 """
@@ -20,26 +20,24 @@ from robust_eval.store.answer_rows import rows_at
 from robust_eval.store.steps import NOTHING, Step, Steps
 
 Settled = Callable[[int, int, int], str | None]
-"""The verdict of a temperature by the numbers of right, wrong and outstanding answers; None while it is open
-(:func:`robust_eval.stats.frs.settled`).
-"""
+"""Verdict by numbers of right, wrong and outstanding answers (:func:`robust_eval.stats.frs.settled`)."""
 
 
 @dataclass
 class TemperatureSweep(KnownFacts):
-    """The sampling of the Factual Robustness Score."""
+    """Sampling of the Factual Robustness Score."""
 
     trials: int = 10
-    """Independent answers at each temperature."""
+    """Number of independent answers at each temperature."""
     stop_on_match: bool = False
-    """An answer ends as soon as it contains an accepted answer and the boundary of its last word, which saves
-    time where nothing but correctness is asked for."""
+    """End an answer as soon as it contains an accepted answer and the boundary of its last word; saves time if only
+    correctness matters."""
     early_stop: bool = False
-    """Temperatures are asked from below, and each only until it is settled whether the fact holds there: the same
-    breaking temperatures and FRS for about a third of the answers, and no accuracies. The paper asks all."""
+    """Sample temperatures from below, each only until it is certain whether the fact holds there: the same breaking
+    temperatures and FRS for about a third of the answers, without accuracies. The paper samples all."""
 
     threshold = 0.0
-    """The accuracy below which a fact breaks, where no more is asked than that needs; set by :meth:`stopping_at`."""
+    """Accuracy below which a fact breaks, with early stopping; set by :meth:`stopping_at`."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -51,12 +49,12 @@ class TemperatureSweep(KnownFacts):
         return self.trials
 
     def requests(self, questions: Sequence[Question], judge: Judge, seed: int) -> list[Request]:
-        """Return ``trials`` answers to each question at every temperature."""
-        asked = [self.request(question, judge, seed, self.trials) for question in questions]
+        """Return a request for ``trials`` answers to each question at every temperature."""
+        requests = [self.request(question, judge, seed, self.trials) for question in questions]
         if not self.stop_on_match:
-            return asked
+            return requests
         matchers = map(judge.matcher, questions)
-        return [replace(each, matcher=matcher, whole=False) for each, matcher in zip(asked, matchers, strict=True)]
+        return [replace(each, matcher=matcher, whole=False) for each, matcher in zip(requests, matchers, strict=True)]
 
     def full_sampling_reasons(self) -> list[str]:
         return ["sampler.stop_on_match=true ends answers where they are right"] if self.stop_on_match else []
@@ -67,7 +65,7 @@ class TemperatureSweep(KnownFacts):
         return other
 
     def steps(self, questions: Sequence[Question], baseline: pa.Table | None, judge: Judge, seed: int) -> list[Steps]:
-        """Ask for all answers at once; with a threshold, to each question in waves, until its break is settled."""
+        """Return one step with all requests; with a threshold, waves for each question, until its break is certain."""
         if not self.threshold:
             return super().steps(questions, baseline, judge, seed)
         rule = cache(partial(settled, threshold=self.threshold))
@@ -85,26 +83,21 @@ def until_settled(request: Request, settled: Settled) -> Steps:
         part = replace(request, temperatures=(temperature,), first_trial=first, trials=last + 1, cached=cached)
         passed = {(t, trial) for t in request.temperatures if t < temperature for trial in range(request.trials)}
         left = replace(request, cached=frozenset(passed | verdicts.keys()))
-        reply = yield Step([part], at_most=partial(_in_place, left), whole=request)
+        reply = yield Step([part], at_most=lambda missing, left=left: [left], whole=request)  # type: ignore[misc]
         if reply is None:
             return NOTHING
         verdicts, table = reply.verdicts, reply.answers.table
     return Answers(rows_at(table, wave[0], request), CURVES.empty_table())
 
 
-def _in_place(left: Request, missing: Sequence[Request]) -> list[Request]:
-    """Return all that is left of a whole in place of its part that is missing."""
-    return [left]
-
-
 def next_wave(
     verdicts: Mapping[TrialKey, bool | None], temperatures: Sequence[float], trials: int, settled: Settled
 ) -> tuple[list[TrialKey], list[TrialKey]]:
-    """Return the answers on which the breaking temperature rests so far, and those to ask for next.
+    """Return the answers that decide the breaking temperature so far, and those to request next.
 
-    Temperatures (ascending) are asked from below, and the trials of each in their order: always as many as could settle
-    it, were they all right or all wrong. None is asked for once a temperature breaks, or has no reply at all, or all
-    hold. Answers that are there and would not have been asked for do not count.
+    Temperatures (ascending) are sampled from below, and the trials of each in their order: always the smallest number
+    that could decide it, if all were right or all wrong. Sampling ends once a temperature breaks or has no reply, or
+    all hold. Further answers in ``verdicts`` do not count.
 
     Examples
     --------
@@ -132,7 +125,7 @@ def next_wave(
 
 
 def _min_trials(right: int, wrong: int, outstanding: int, settled: Settled) -> int:
-    """Return the minimum number of outstanding answers, all right or all wrong, that can settle a temperature."""
+    """Return the minimum number of outstanding answers, all right or all wrong, that can decide a temperature."""
     return next(
         number
         for number in range(1, outstanding + 1)

@@ -21,58 +21,55 @@ from robust_eval.store.steps import NOTHING, Step, Steps, single_step
 
 _TRACE = 5000
 """First number of traces, in place of a rewrite's."""
-MOST_TRACES = 4000
+MAX_TRACES = 4000
 _CUT_FACTOR = 10_000
-"""Factor of a number of tokens beside them: each cut of a trace is a prompt of its own."""
-MOST_TOKENS = 200_000
+"""Factor of the number of tokens in a request's rewrite: each cut of a trace is a separate prompt."""
+MAX_TOKENS = 200_000
 
 
 @dataclass
 class Thinking(KnownFacts):
-    """With a local model, the traces of a question are drawn first, and each is cut off at every budget;
-    then the thought is ended and the answer asked for. A service thinks and answers at once, and each budget is a draw
-    of its own.
+    """A local model draws the reasoning traces of a question first; each trace is cut off at every budget, ended, and
+    followed by an answer. A service returns trace and answer together, in a separate draw for each budget.
     """
 
     temperatures: list[float] = field(default_factory=lambda: [1.0])
-    """Of the answers, all above 0; of a service those of the thoughts as well."""
+    """Temperatures of the answers, all above 0; of a service those of the traces as well."""
     max_new_tokens: int = 16
-    """Length limit of an answer without its thought, in tokens."""
+    """Length limit of an answer without its trace, in tokens."""
     selection: str = "none"
-    """Selected questions: all (none: no selection), or those whose greedy answer contains an accepted answer, or is
-    an exact_match of one."""
     traces: int = 4
-    """Thoughts about each question."""
+    """Number of reasoning traces of each question."""
     trace_temperature: float = 1.0
-    """Of the thoughts of a model that is loaded here, above 0."""
+    """Temperature of the traces of a local model, above 0."""
     budgets: list[Any] = field(default_factory=lambda: [0, 64, 256])
-    """Limits of reasoning: numbers of tokens (0: the answer without thinking), or words of a service (none,
-    minimal, low, medium, high, xhigh, max)."""
+    """Reasoning budgets: numbers of tokens (0: no reasoning), or the words of a service (none, minimal, low, medium,
+    high, xhigh, max)."""
     answers: int = 0
-    """Answers that are drawn after each trace; 0: all answers are enumerated with their probabilities, where the model
-    is loaded here. A service gives one with each trace."""
+    """Number of answers drawn after each trace; 0: a local model enumerates all with their probabilities. A service
+    returns one with each trace."""
     nodes: int = 32
-    """Prefixes of answers that are evaluated after each trace at most, where they are enumerated."""
+    """Maximum number of evaluated prefixes of the answers after a trace, if they are enumerated."""
 
     axis = THOUGHT
-    here = True
+    is_local = True
     """True if the model is local; set by :meth:`of_model`."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, maximum in (("traces", MOST_TRACES), ("nodes", math.inf)):
+        for name, maximum in (("traces", MAX_TRACES), ("nodes", math.inf)):
             if not 1 <= getattr(self, name) <= maximum:
                 raise ValueError(f"{name} must be between 1 and {maximum:g}, not {getattr(self, name)}")
         if self.answers < 0:
-            raise ValueError(f"answers must be 0 (all of them) or more, not {self.answers}")
+            raise ValueError(f"answers must be 0 (enumerate all) or more, not {self.answers}")
         if not 0 < self.trace_temperature < math.inf:
             raise ValueError(f"trace_temperature must be above 0, not {self.trace_temperature:g}")
         self.budgets = _grid(self.budgets)
 
     @property
     def exact(self) -> bool:
-        """True if answers are enumerated and not drawn."""
-        return self.here and not self.answers
+        """True if answers are enumerated instead of drawn."""
+        return self.is_local and not self.answers
 
     @property
     def estimator(self) -> str:
@@ -80,16 +77,16 @@ class Thinking(KnownFacts):
 
     @property
     def repetitions(self) -> float:
-        """Answers to each question at each temperature, with each budget."""
-        return math.inf if self.exact else self.traces * max(1, self.answers if self.here else 1)
+        """Number of answers to each question at each temperature with each budget."""
+        return math.inf if self.exact else self.traces * max(1, self.answers if self.is_local else 1)
 
     def select(self, questions: Sequence[Question], baseline: pa.Table, seed: int) -> list[Question]:
-        """Return the questions that :class:`KnownFacts` selects; without a selection all, whatever was answered."""
+        """Return the questions that :class:`KnownFacts` selects; without a selection, all."""
         return super().select(questions, baseline, seed) if self.selects else self.taken(list(questions), seed)
 
     def requests(self, questions: Sequence[Question], judge: Judge, seed: int) -> list[Request]:
         """Return the requests to a service; the maximum for a local model, whose traces may differ at every budget."""
-        if not self.here:
+        if not self.is_local:
             return [self._served(question, budget, judge, seed) for question in questions for budget in self.budgets]
         planned = self.trace_requests(questions, seed)
         for question in questions:
@@ -101,19 +98,18 @@ class Thinking(KnownFacts):
         return planned
 
     def steps(self, questions: Sequence[Question], baseline: pa.Table | None, judge: Judge, seed: int) -> list[Steps]:
-        """Ask for the thoughts, and then for the answers after them; a service for all at once."""
+        """Return steps for the traces and then for the answers; for a service, one step."""
+        local = self.is_local
         return (
-            [self._after_thoughts(questions, judge, seed)]
-            if self.here
-            else super().steps(questions, baseline, judge, seed)
+            [self._after_traces(questions, judge, seed)] if local else super().steps(questions, baseline, judge, seed)
         )
 
-    def _after_thoughts(self, questions: Sequence[Question], judge: Judge, seed: int) -> Steps:
-        """Return the answers ordered by question, thought and temperature."""
-        thoughts, traces = self.trace_requests(questions, seed), SCHEMA.empty_table()
-        if thoughts:
+    def _after_traces(self, questions: Sequence[Question], judge: Judge, seed: int) -> Steps:
+        """Return the answers ordered by question, trace and temperature."""
+        requests, traces = self.trace_requests(questions, seed), SCHEMA.empty_table()
+        if requests:
             planned = partial(self.requests, questions, judge, seed)
-            reply = yield Step(thoughts, "thoughts", lambda missing: [*missing, *planned()[len(thoughts) :]])
+            reply = yield Step(requests, "reasoning traces", lambda missing: [*missing, *planned()[len(requests) :]])
             if reply is None:
                 return NOTHING
             traces = reply.answers.table
@@ -121,32 +117,30 @@ class Thinking(KnownFacts):
         return answers._replace(table=in_order(questions, answers.table))
 
     def of_model(self, name: str, remote: bool, model: str) -> "Thinking":
-        """Return the sampler as it asks a model that is loaded here, or a service; UserError where it cannot."""
+        """Return the sampler for a local model or a service; UserError for settings that this one does not support."""
         if not remote and not all(isinstance(budget, int) for budget in self.budgets):
             raise UserError(
-                f"sampler.{name}.budgets={self.budgets}: model {model} is loaded here, and is told in tokens how much "
-                "it thinks, as in [0,64,256]"
+                f"sampler.{name}.budgets={self.budgets}: budgets of the local model {model} must be numbers of tokens, "
+                "such as [0,64,256]"
             )
         if remote and self.answers > 1:
             raise UserError(
-                f"sampler.{name}.answers={self.answers}: {model} gives one answer with each of its thoughts, because "
-                "it is behind a server; leave it out"
+                f"sampler.{name}.answers={self.answers}: a service such as {model} returns one answer with each trace: "
+                f"remove sampler.{name}.answers"
             )
         other = copy(self)
-        other.here = not remote
+        other.is_local = not remote
         return other
 
     def greedy(self, request: Request) -> Request:
-        """Return the request for a greedy answer, as one without thinking; of a service with the least of its budgets,
-        which it may need tokens for.
-        """
-        if self.here:
+        """Return the request for a greedy answer without reasoning; from a service, with the smallest budget."""
+        if self.is_local:
             return replace(request, thought=Thought(()))
         return replace(request, **self._thinking(self.budgets[0]))
 
     def trace_requests(self, questions: Sequence[Question], seed: int) -> list[Request]:
-        """Return the requests for the traces alone, as long as the largest budget; none where nothing is thought."""
-        if not self.here or not self.budgets[-1]:
+        """Return the requests for the traces, as long as the largest budget; none of a service or with budget 0."""
+        if not self.is_local or not self.budgets[-1]:
             return []
         return [
             Request(
@@ -166,8 +160,8 @@ class Thinking(KnownFacts):
     def answer_requests(
         self, questions: Sequence[Question], traces: pa.Table, judge: Judge, seed: int
     ) -> list[Request]:
-        """Return the requests for the answers after these traces, each cut off at every budget; what is the same
-        thought at several budgets is asked for once.
+        """Return the requests for the answers after these traces, each cut off at every budget; equal cuts of several
+        budgets share a request.
         """
         traces_by_question: dict[str, dict[int, list[int]]] = {}
         columns = ("question_id", "trial", "token_ids", "answer_tokens", "outcome")
@@ -197,18 +191,18 @@ class Thinking(KnownFacts):
         judge: Judge,
         seed: int,
     ) -> Request:
-        """Return the request for the answers behind a thought; without one they count for all traces."""
-        whole = budgets == (0,)
+        """Return the request for the answers after a trace; those without reasoning count for all traces."""
+        without_reasoning = budgets == (0,)
         matcher, choices = (judge.matcher(question), judge.choices(question)) if self.exact else (None, None)
         if self.exact and matcher is None and choices is None:
             raise UserError(
-                f"sampler=thinking cannot tell which answers to question {question.id} are right while it enumerates "
-                f"them: it needs accepted answers, and {matching(judge)}; sampler.thinking.answers=10 draws answers"
+                f"sampler=thinking cannot grade the answers to question {question.id} while it enumerates them: it "
+                f"needs accepted answers, and {matching(judge)}; sampler.thinking.answers=10 draws answers instead"
             )
         grid = tuple(sorted({*self.temperatures, 1.0}))
         return replace(
-            self.request(question, judge, seed, self.answers * self.traces if whole else self.answers),
-            rewrite=_TRACE + (MOST_TRACES if whole else number + _CUT_FACTOR * len(tokens)),
+            self.request(question, judge, seed, self.answers * self.traces if without_reasoning else self.answers),
+            rewrite=_TRACE + (MAX_TRACES if without_reasoning else number + _CUT_FACTOR * len(tokens)),
             max_new_tokens=1 if choices else self.max_new_tokens,
             matcher=matcher,
             enumeration=Enumeration(self.nodes, grid, choices) if self.exact else None,
@@ -225,20 +219,20 @@ class Thinking(KnownFacts):
         )
 
     def _thinking(self, budget: Budget) -> dict[str, Any]:
-        """Return the settings of a request to a service with a reasoning budget."""
+        """Return the fields of a request to a service with a reasoning budget."""
         tokens = budget if isinstance(budget, int) else 0
         return {"thought": Thought(most=budget), "max_new_tokens": self.max_new_tokens + tokens}
 
 
 def _grid(budgets: Sequence[Any]) -> list[Any]:
-    """Return the budgets from the least on; ValueError where they are neither tokens nor words of services."""
-    tokens = [type(budget) is int and 0 <= budget <= MOST_TOKENS for budget in budgets]
+    """Return the budgets in ascending order; ValueError unless all are tokens or all are words of services."""
+    tokens = [type(budget) is int and 0 <= budget <= MAX_TOKENS for budget in budgets]
     words = [budget in EFFORTS for budget in budgets]
     if not budgets or not (all(tokens) or all(words)):
         raise ValueError(
-            f"budgets must be numbers of tokens from 0 to {MOST_TOKENS:,}, or words ({', '.join(EFFORTS)}), not "
+            f"budgets must be numbers of tokens from 0 to {MAX_TOKENS:,}, or words ({', '.join(EFFORTS)}), not "
             f"{list(budgets)}"
         )
     if len(set(budgets)) < len(budgets):
-        raise ValueError(f"budgets must differ from one another: {list(budgets)}")
+        raise ValueError(f"budgets must be distinct, not {list(budgets)}")
     return ascending(budgets)

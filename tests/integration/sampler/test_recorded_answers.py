@@ -123,7 +123,7 @@ def test_the_answers_of_a_run_give_its_figures(ask: Ask, tiny_folder: Path, tmp_
     for file in files:
         result, again = ask("sampler=recorded", f"sampler.recorded.file={file}", "model.name=tiny", *same)
         assert figures(result) == pytest.approx(figures(first), nan_ok=True)
-        assert (result.prompts_asked, result.prompts_found) == (0, 0)
+        assert (result.prompts_asked, result.cache_hits) == (0, 0)
         assert result.description["loaded.name"] == "tiny"
         assert len(str(result.description["identity.answers.sha256"])) == 64
         if file.suffix != ".tsv":
@@ -149,7 +149,7 @@ def test_a_file_with_nothing_but_texts_has_no_baseline(
             "dataset.limit=4",
             "metric=[certainty,agreement]",
         )
-    assert f"{file}: no answers to 2 questions, left out" in caplog.messages
+    assert f"{file}: 2 questions without answers are left out" in caplog.messages
     table = pq.read_table(folder / "answers.parquet").to_pydict()
     assert table["trial"] == [0, 1, 2] * 2
     assert table["rewrite"] == [0] * 6
@@ -287,9 +287,9 @@ def test_questions_go_on_that_every_sampler_asked(tmp_path: Path, caplog: pytest
     sampler = RecordedAnswers(str(write(tmp_path / "a.jsonl", *rows)))
     asked = [Question(id=name, text=name) for name in "abc"]
     assert [question.id for question in sampler.select(asked, SCHEMA.empty_table())] == ["b"]
-    assert "2 questions have no answers of one sampler or another, left out" in caplog.text
+    assert "2 questions without answers of every sampler are left out" in caplog.text
     apart = RecordedAnswers(str(write(tmp_path / "b.jsonl", rows[0], rows[3])))
-    with pytest.raises(UserError, match=r"none of the 3 questions has .* others of every sampler in"):
+    with pytest.raises(UserError, match=r"none of the 3 questions has .* answers of every sampler in"):
         apart.select(asked, SCHEMA.empty_table())
 
 

@@ -90,13 +90,13 @@ def test_a_grid_of_long_fractions_is_in_the_curve_as_it_is():
     ids=["no accepted answer", "none that is left", "substring"],
 )
 def test_answers_that_cannot_be_told_right_are_refused_in_one_sentence(question: Question, grader: Matching):
-    with pytest.raises(UserError, match=r"which answers to question q7 are right: .* grader\.contains=word$"):
+    with pytest.raises(UserError, match=r"grade the answers to question q7: .* grader\.contains=word$"):
         Exact().requests([FREE, question] if grader.contains == "word" else [question], grader, seed=0)
 
 
 def test_an_answer_that_is_looked_for_in_a_whole_reply_cannot_be_enumerated():
     judge = ByReply(ReplyReader(), Matching(), first_line=False)
-    with pytest.raises(UserError, match=r"which answers to question free are right: .* and reader=first_line$"):
+    with pytest.raises(UserError, match=r"grade the answers to question free: .* and reader=first_line$"):
         Exact().requests([FREE], judge, seed=0)
 
 

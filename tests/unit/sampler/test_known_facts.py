@@ -67,8 +67,8 @@ SENTENCES = graded(
             SENTENCES,
             {},
             (
-                "2 right answers say more than an accepted answer, and sampler.selection=exact_match keeps 2 others "
-                "alone: sampler.selection=contains keeps all of them, as of a model that answers in sentences"
+                "2 right answers contain more than an accepted answer, and sampler.selection=exact_match keeps only 2 "
+                "others: sampler.selection=contains keeps all, as a model that answers in sentences needs"
             ),
         ),
         (SENTENCES, {"selection": "contains"}, ""),
@@ -95,7 +95,9 @@ def test_questions_that_have_no_right_answer_are_candidates_only_where_nothing_i
     assert KnownFacts().candidates(questions) == [QUESTIONS[0], choice]
     assert KnownFacts(selection="contains").candidates(questions) == [QUESTIONS[0], choice]
     assert KnownFacts(selection="none").candidates(questions) == questions
-    with pytest.raises(UserError, match=r"none of the 2 questions has a right .*sampler\.selection=none takes all"):
+    with pytest.raises(
+        UserError, match=r"none of the 2 questions has an accepted .*sampler\.selection=none selects all"
+    ):
         KnownFacts().candidates([open_question, unsettled])
 
 
@@ -127,4 +129,4 @@ def test_a_run_that_keeps_nothing_for_lack_of_confidence_says_so():
     right = graded(("q0", "yes", True, True, 0.5))
     with pytest.raises(UserError) as problem:
         KnownFacts(min_confidence=0.9).select(QUESTIONS[:1], right, seed=0)
-    assert "all were less sure than min_confidence=0.9" in str(problem.value)
+    assert "all had less than min_confidence=0.9" in str(problem.value)
