@@ -8,7 +8,6 @@ import webbrowser
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
-from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
@@ -21,7 +20,7 @@ from robust_eval.answer import CURVES, SAMPLER, temperatures_of
 from robust_eval.config.overrides import as_override, composed_run, with_own_options
 from robust_eval.config.schema import SCHEMAS, register
 from robust_eval.dataset.data_frame import KeptTable, Rows, json_lines, records
-from robust_eval.error import UserError, first_line
+from robust_eval.error import UserError, first_line, writing
 from robust_eval.experiment.run import run as run_experiment
 from robust_eval.interop.collected import SCORE, Collected, collect
 from robust_eval.interop.log_as_answers import (
@@ -41,6 +40,7 @@ from robust_eval.runs.comparison import compare as compare_runs
 from robust_eval.runs.finished_runs import FinishedRun, read_run
 from robust_eval.runtime.console import Formatter
 from robust_eval.runtime.parquet_files import read_parquet
+from robust_eval.runtime.process import timestamp
 from robust_eval.runtime.text import number, printable
 from robust_eval.stats.estimate import interval
 from robust_eval.stats.interval import independent
@@ -145,10 +145,7 @@ class Evaluation(Page):
     @property
     def title(self) -> str:
         """Model, data set, and number of questions kept."""
-        run = self.finished
-        count = int(run.kept().sum())
-        subject = f"{run.settings['model.name']} on {run.settings['dataset.name']}"
-        return printable(f"{subject}: {count} of {run.asked} questions kept")
+        return printable(self.finished.title)
 
     @property
     def _warning(self) -> str:
@@ -366,13 +363,11 @@ def run(
     config, composed = composed_run(with_own_options(with_log(lines)))
     if model_config is not None:
         config.model = model_config
-    output = Path(config.paths.mlruns) / "runs" / _now() if folder is None else _folder(folder)
-    try:
+    output = Path(config.paths.mlruns) / "runs" / timestamp() if folder is None else _folder(folder)
+    with writing("the run", output):
         output.mkdir(parents=True, exist_ok=True)
         if table is not None:
             table.write()
-    except OSError as problem:
-        raise UserError(f"the run cannot be written to {output}: {first_line(problem)}") from problem
     with _logged(output / LOG):
         run_experiment(config, composed, output)
     return Evaluation(output)
@@ -405,12 +400,10 @@ def compare(runs: Sequence[Evaluation | str | Path], folder: str | Path | None =
     if not finished_runs:
         raise UserError("compare() wants at least one run")
     compared = compare_runs(finished_runs)
-    place = _mlruns([]) / "comparisons" / _now() if folder is None else _folder(folder)
-    try:
-        write_comparison(compared, place)
-    except OSError as problem:
-        raise UserError(f"the comparison cannot be written to {place}: {first_line(problem)}") from problem
-    return ComparedRuns(place, [printable(sentence) for sentence in sentences(compared)])
+    output = _mlruns([]) / "comparisons" / timestamp() if folder is None else _folder(folder)
+    with writing("the comparison", output):
+        write_comparison(compared, output)
+    return ComparedRuns(output, [printable(sentence) for sentence in sentences(compared)])
 
 
 @_printable_errors()
@@ -529,10 +522,6 @@ def _logged(file: Path) -> Iterator[None]:
     finally:
         logging.getLogger().removeHandler(handler)
         handler.close()
-
-
-def _now() -> str:
-    return datetime.now().strftime("%Y-%m-%d/%H-%M-%S-%f")
 
 
 def _as_html(head: Sequence[str], table: pd.DataFrame, foot: Sequence[str]) -> str:

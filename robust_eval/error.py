@@ -1,5 +1,9 @@
 """Exceptions with a message for users, and the first line of any exception."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
 
 class UserError(ValueError):
     """Mistake that the person who started the run can correct.
@@ -17,6 +21,16 @@ class UserError(ValueError):
 
 class OutageError(UserError):
     """Outage of an external resource: a server, an API key, credit, a judge model. It is no result of the model."""
+
+
+@contextmanager
+def writing(content: str, path: Path) -> Iterator[None]:
+    """Raise UserError for an OSError of the context: the ``content`` cannot be written to ``path``."""
+    try:
+        yield
+    except OSError as problem:
+        reason = problem.strerror or first_line(problem)
+        raise UserError(f"{content} cannot be written to {path}: {reason}; choose another place") from problem
 
 
 def first_line(problem: BaseException) -> str:

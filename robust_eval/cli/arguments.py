@@ -4,6 +4,8 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from robust_eval.runtime.process import timestamp
+
 
 def command_parser(name: str, description: str, epilog: str | None = None) -> argparse.ArgumentParser:
     """Return the parser of a command of robust-eval."""
@@ -11,14 +13,20 @@ def command_parser(name: str, description: str, epilog: str | None = None) -> ar
 
 
 def add_tracker(parser: argparse.ArgumentParser) -> None:
-    """Add ``--mlruns`` and ``--uri``, which say where runs are recorded."""
-    parser.add_argument("--mlruns", type=Path, default=Path("mlruns"), metavar="FOLDER", help="where runs are kept")
-    parser.add_argument("--uri", help="of the MLflow server; by default the database in --mlruns")
+    """Add ``--mlruns`` and ``--uri``: the folder of runs, and the MLflow server."""
+    parser.add_argument("--mlruns", type=Path, default=Path("mlruns"), metavar="FOLDER", help="folder of runs (mlruns)")
+    parser.add_argument("--uri", help="URI of the MLflow server; default: the database in --mlruns")
 
 
 def add_output(parser: argparse.ArgumentParser, purpose: str) -> None:
     """Add ``--output FOLDER``."""
     parser.add_argument("--output", type=Path, metavar="FOLDER", help=purpose)
+
+
+def output_folder(arguments: argparse.Namespace, kind: str) -> Path:
+    """Return ``--output``; by default a new folder under ``--mlruns``, among those of its kind."""
+    folder: Path = arguments.output or arguments.mlruns / kind / timestamp()
+    return folder
 
 
 def split_arguments(words: Sequence[str]) -> tuple[list[Path], list[str]]:

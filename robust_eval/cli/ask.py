@@ -1,7 +1,7 @@
 """Ask one question live: ``robust-eval ask "What is the capital of France?" rewriter=recorded``.
 
-The question is rewritten, each wording is answered in a conversation of its own, and answers that mean the same are
-gathered into clusters.
+A model rewrites the question, each wording gets an answer in its own conversation, and answers that mean the same form
+clusters.
 
 Cho & Watson, "Measuring Robustness via Automated Crowdsourcing of Question Perturbations and Answers"
 (docs/methods.md, §2).
@@ -33,7 +33,7 @@ from robust_eval.store.base import Entries
 from robust_eval.store.stored_model import StoredModel
 
 DEFAULTS = {"experiment": "multiqa", "rewriter": "llm"}
-"""Options that are chosen where the command line chooses no other."""
+"""Default options of groups that the command line does not choose."""
 _METRICS = {
     "certainty": "normalised certainty H_η (1: all raters agree)",
     "m2": "Gibbs' M2 (1: all raters agree)",
@@ -42,7 +42,7 @@ _METRICS = {
 
 
 class AnswerCluster(NamedTuple):
-    """Raters whose answers mean the same. ``voted`` is the answer that was voted for, if it is among theirs."""
+    """Raters whose answers mean the same; ``voted`` is the winner of the vote, if it is among these answers."""
 
     label: str
     texts: list[str]
@@ -51,11 +51,8 @@ class AnswerCluster(NamedTuple):
 
 
 def main() -> None:
-    """Run the command; exit with status 1 and one sentence where something is wrong."""
-    parser = command_parser(
-        "ask",
-        "Ask a question in several wordings and count the answers.",
-    )
+    """Ask the question in several wordings; print the answers and their clusters."""
+    parser = command_parser("ask", "Ask a question in several wordings and count the answers.")
     parser.add_argument("question", help="a question; one of the data set gets its choices and context")
     parser.add_argument(
         "overrides", nargs="*", metavar="KEY=VALUE", help="as for run.py: model=qwen25_3b rewriter.model=qwen25_14b"
@@ -65,9 +62,7 @@ def main() -> None:
     register()
     with command():
         config = _composed(arguments.overrides)
-        store = config.store
-        engine = config.engine
-        with store.open() as entries, engine.open():
+        with config.store.open() as entries, config.engine.open():
             _ask(config, arguments.question.strip(), entries)
 
 
@@ -84,7 +79,7 @@ def _composed(overrides: Sequence[str]) -> Config:
 
 
 def _ask(config: Config, text: str, entries: Entries) -> None:
-    """Rewrite the question, answer it, and show the clusters of its answers."""
+    """Rewrite the question, answer each wording, and print the clusters of the answers."""
     if not text:
         raise UserError("the question is empty")
     (sampler,) = config.sampler.values()
@@ -114,25 +109,22 @@ def _ask(config: Config, text: str, entries: Entries) -> None:
 def _rewritten(
     config: Config, asked: Question, questions: Sequence[Question], writer: StoredModel
 ) -> tuple[Question, set[str]]:
-    """Return the question with its rewrites, and the rewrites whose meaning may have drifted.
-
-    Raises UserError where there is no rewrite.
-    """
+    """Return the question with its rewrites, and the rewrites whose meaning may have drifted; UserError without any."""
     rewriter = config.rewriter.within(writer.temperatures)
-    # recorded rewrites are those of a whole data set, of which this may be one question
-    of_others = [] if rewriter.asks else [each for each in questions if each.id != asked.id]
-    found = rewriter.rewrite([asked, *of_others], writer, config.seed)
-    question = found.questions[0]
+    # recorded rewrites cover a whole data set
+    other_questions = [] if rewriter.asks else [each for each in questions if each.id != asked.id]
+    rewritten = rewriter.rewrite([asked, *other_questions], writer, config.seed)
+    question = rewritten.questions[0]
     if not question.rewrites:
-        advice = "choose a model that writes some (rewriter.model=…)"
+        advice = "choose another rewriter.model"
         if not rewriter.asks:
-            advice = "let a model write some (rewriter=llm), or ask a question that has recorded ones"
-        raise UserError(f"the question has no other wording: {advice}")
-    return question, {row["text"] for row in found.found.to_pylist() if row["drifted"]}
+            advice = "let a model write some (rewriter=llm), or ask a question with recorded ones"
+        raise UserError(f"the question has no rewrites: {advice}")
+    return question, {row["text"] for row in rewritten.found.to_pylist() if row["drifted"]}
 
 
 def clusters_of(graded: pa.Table) -> list[AnswerCluster]:
-    """Return the clusters of answers to one question, the largest first, equal ones in the order of answers."""
+    """Return the clusters of answers to one question, the largest first, ties in the order of answers."""
     clusters: dict[str, AnswerCluster] = {}
     for rewrite, text, label, outcome, voted in rows(graded, "rewrite", "text", "label", "outcome", ENSEMBLE):
         if label is None or outcome in NO_REPLY or outcome in NO_ANSWER:
@@ -146,9 +138,8 @@ def clusters_of(graded: pa.Table) -> list[AnswerCluster]:
 
 
 def _show_wordings(question: Question, graded: pa.Table, drifted: set[str]) -> None:
-    shown = titled("Each wording, answered separately")
-    for name in ("", "asked", "answer"):
-        shown.add_column(name, overflow="fold")
+    columns = ("", "asked", "answer")
+    shown = titled("Each wording, answered separately", *columns, left=columns)
     for rewrite, text, outcome, form in rows(graded, "rewrite", "text", "outcome", "form"):
         asked = f"{question.text} ({form})" if form else question.rewrites[rewrite - 1] if rewrite else question.text
         asked += " (its meaning may have drifted)" if asked in drifted else ""
@@ -157,25 +148,16 @@ def _show_wordings(question: Question, graded: pa.Table, drifted: set[str]) -> N
 
 
 def _show_clusters(question: Question, clusters: Sequence[AnswerCluster], graded: pa.Table) -> None:
-    shown = titled("Clusters: answers that mean the same")
-    for name in ("", "answer", "raters", "share", "95 % interval", "wordings"):
-        shown.add_column(name, justify="left" if name in ("answer", "wordings") else "right", overflow="fold")
+    columns = ("", "answer", "raters", "share", "95 % interval", "wordings")
+    shown = titled("Clusters: answers that mean the same", *columns, left=("answer", "wordings"))
     replies = sum(outcome not in NO_REPLY for outcome in graded["outcome"].to_pylist())
     for place, cluster in enumerate(clusters, start=1):
-        answer = _name(question, cluster) + (" (voted for)" if cluster.voted is not None else "")
+        if question.choices:
+            answer = f"{cluster.label}) {question.choices[LETTERS.index(cluster.label)]}"
+        else:
+            answer = cluster.voted if cluster.voted is not None else cluster.texts[0]
+        answer += " (voted for)" if cluster.voted is not None else ""
         wordings = ", ".join(map(str, sorted(set(cluster.wordings))))
-        shown.add_row(str(place), answer, str(len(cluster.texts)), *_share(len(cluster.texts), replies), wordings)
+        share, low, high = (number(value, ".2f") for value in proportion(len(cluster.texts), replies))
+        shown.add_row(str(place), answer, str(len(cluster.texts)), share, f"{low} to {high}", wordings)
     terminal().print(shown)
-
-
-def _name(question: Question, cluster: AnswerCluster) -> str:
-    """Return the text that stands for a cluster: the choice, or the answer that was voted for."""
-    if question.choices:
-        return f"{cluster.label}) {question.choices[LETTERS.index(cluster.label)]}"
-    return cluster.voted if cluster.voted is not None else cluster.texts[0]
-
-
-def _share(count: int, of: int) -> tuple[str, str]:
-    """Format a share and its 95 % interval (Wilson)."""
-    share = proportion(count, of)
-    return number(share.value, ".2f"), f"{number(share.low, '.2f')} to {number(share.high, '.2f')}" if of else ""

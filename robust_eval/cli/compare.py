@@ -2,11 +2,10 @@
 
 import argparse
 import tempfile
-from datetime import datetime
 from pathlib import Path
 
-from robust_eval.cli.arguments import add_output, add_tracker, command_parser
-from robust_eval.error import UserError, first_line
+from robust_eval.cli.arguments import add_output, add_tracker, command_parser, output_folder
+from robust_eval.error import UserError, writing
 from robust_eval.plot.figure_registry import registered
 from robust_eval.report.comparison_page import write_comparison
 from robust_eval.report.figures import save_entries, save_for_paper
@@ -22,29 +21,22 @@ from robust_eval.tracking.run_folder import finished_jobs
 
 
 def main() -> None:
-    """Read the runs that the arguments name, compare them, and say where the comparison lies."""
-    arguments = _parser().parse_args()
-    now = datetime.now().strftime("%Y-%m-%d/%H-%M-%S-%f")
-    folder = arguments.output or arguments.mlruns / "comparisons" / now
-    with command():
-        if not arguments.runs and not arguments.experiment:
-            raise UserError("name runs (folders, run ids, sweeps) or an --experiment; see --help")
-        compared = compare(_runs(arguments))
-        try:
-            write_comparison(compared, folder)
-        except OSError as problem:
-            raise UserError(f"the comparison cannot be written to {folder}: {first_line(problem)}") from problem
-        print_comparison(compared, folder, arguments.all)
-
-
-def _parser() -> argparse.ArgumentParser:
+    """Compare the runs that the arguments name; print the metrics and the folder of the comparison."""
     parser = command_parser("compare", "Compare finished runs.")
     parser.add_argument("runs", nargs="*", metavar="RUN", help="folder of a run or of a sweep, or its id in MLflow")
     parser.add_argument("--experiment", metavar="NAME", help="all finished runs of this MLflow experiment")
     parser.add_argument("--all", action="store_true", help="print all runs and metrics, not only the main ones")
     add_tracker(parser)
-    add_output(parser, "where the comparison is written")
-    return parser
+    add_output(parser, "folder of the comparison")
+    arguments = parser.parse_args()
+    folder = output_folder(arguments, "comparisons")
+    with command():
+        if not arguments.runs and not arguments.experiment:
+            raise UserError("name runs (folders, run ids, sweeps) or an --experiment; see --help")
+        compared = compare(_runs(arguments))
+        with writing("the comparison", folder):
+            write_comparison(compared, folder)
+        print_comparison(compared, folder, arguments.all)
 
 
 def _runs(arguments: argparse.Namespace) -> list[FinishedRun]:
@@ -64,7 +56,7 @@ def _runs(arguments: argparse.Namespace) -> list[FinishedRun]:
 
 
 def plot() -> None:
-    """Draw the figures of the run that the arguments name, and those of the method, and say where they lie."""
+    """Draw the figures of a finished run, with those of its methods, and print their folder."""
     parser = command_parser("plot", "All figures of a finished run.")
     parser.add_argument("run", type=Path, metavar="RUN", help="folder of a finished run")
     parser.add_argument(
@@ -73,23 +65,21 @@ def plot() -> None:
         default="report",
         help="paper: without titles, as wide as a column, 300 dpi, SVG and PDF with embedded fonts, and captions",
     )
-    add_output(parser, "where they are written; by default RUN/figures, in the style of a paper RUN/figures/paper")
+    add_output(parser, "folder of the figures; default: RUN/figures, with --style paper RUN/figures/paper")
     arguments = parser.parse_args()
     paper = arguments.style == "paper"
     figures = arguments.run / "figures"
     folder = arguments.output or (figures / "paper" if paper else figures)
     with command():
         if arguments.output is None and any(path.is_symlink() for path in (figures, *figures.rglob("*"))):
-            raise UserError(f"{figures} contains a link, which may lead elsewhere: set --output")
+            raise UserError(f"{figures} contains a symbolic link, which may point elsewhere: set --output")
         run = read_findings(arguments.run)
         entries = [entry for entry in registered() if entry.allowed is None or entry.allowed(run)]
-        try:
+        with writing("the figures", folder):
             if paper:
-                save_for_paper(entries, run, folder, _subject(read_run(arguments.run)))
+                save_for_paper(entries, run, folder, read_run(arguments.run).title)
             else:
                 save_entries(entries, run, folder)
-        except OSError as problem:
-            raise UserError(f"the figures cannot be written to {folder}: {first_line(problem)}") from problem
         Console().print(f"figures: {folder}")
 
 
@@ -101,10 +91,4 @@ def show() -> None:
     arguments = parser.parse_args()
     with command():
         run = read_run(arguments.run)
-        print_metrics(_subject(run), headline_of_finished(run), arguments.run, terminal(), arguments.all)
-
-
-def _subject(run: FinishedRun) -> str:
-    """Return the model and the data of a run, and its numbers of questions."""
-    kept = int(run.kept().sum())
-    return f"{run.settings['model.name']} on {run.settings['dataset.name']}: {kept} of {run.asked} questions kept"
+        print_metrics(run.title, headline_of_finished(run), arguments.run, terminal(), arguments.all)

@@ -1,7 +1,7 @@
-"""Shell completion: ``robust-eval completion bash`` prints what a shell must read for it.
+"""Shell completion: ``robust-eval completion bash`` prints the script of a shell.
 
-The shell then asks ``robust-eval completion SHELL WORD…`` the candidates for the last word; bash passes its line
-and the part of it that it completes. Where nothing is printed, the shell completes files.
+The script calls ``robust-eval completion SHELL WORD…`` for the candidates of the last word; bash passes its line and
+the part that it completes. Without candidates, the shell completes file names.
 """
 
 import argparse
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from robust_eval.cli.arguments import command_parser
 from robust_eval.cli.main import COMMANDS
-from robust_eval.config.groups import CONF, GROUPS, UNGROUPED, options
+from robust_eval.config.groups import GROUPS, UNGROUPED, options
 from robust_eval.runtime.process import command
 from robust_eval.tracking.flat_settings import SEVERAL, flat
 
@@ -43,13 +43,11 @@ end
 complete -c robust-eval -f -n __robust_eval -a '$__robust_eval_words'
 """,
 }
-"""Script of each shell; it calls the program that stands on its line."""
-_RUN_OVERRIDES = ("cancel_batches=", "dry_run=", "repeat=")
-"""Overrides of a run that are no settings."""
+"""Script of each shell; it calls the program of the command line."""
 
 
 def main() -> None:
-    """Print the script of a shell; with words after its name, the candidates for the last of them."""
+    """Print the script of a shell, or the candidates for the last of the words after its name."""
     parser = command_parser(
         "completion",
         "Print the script that lets Tab complete robust-eval in a shell.",
@@ -63,13 +61,12 @@ def main() -> None:
         if not arguments.words:
             print(SCRIPTS[arguments.shell], end="")
             return
-        bash = arguments.shell == "bash"
-        found = for_bash(*arguments.words) if bash else completions(arguments.words)
-        print("".join(f"{word}\n" for word in found), end="")
+        candidates = for_bash(*arguments.words) if arguments.shell == "bash" else completions(arguments.words)
+        print("".join(f"{word}\n" for word in candidates), end="")
 
 
 def for_bash(line: str, part: str) -> list[str]:
-    """Return the candidates for the last ``part`` of a line: bash parts words at = and at quotes."""
+    """Return the candidates for the last ``part`` of a line: bash splits words at = and at quotes."""
     for closing in ("", "'", '"'):
         try:
             words = shlex.split(f"{line}{closing}")[1:]
@@ -90,7 +87,7 @@ def completions(words: Sequence[str]) -> list[str]:
 
 
 def _candidates(before: Sequence[str], word: str) -> Iterable[str]:
-    """Return words that may stand behind others; some do not begin as ``word`` does."""
+    """Return the words that may follow others, also those that do not begin like ``word``."""
     first = before[0] if before else "run"
     if first == "help":
         return [*GROUPS, *(f"{group}={name}" for group in GROUPS for name in options(group))]
@@ -115,26 +112,23 @@ def _candidates(before: Sequence[str], word: str) -> Iterable[str]:
             ".".join(name.split(".")[:depth]) + ("." if name.count(".") >= depth else "=") for name in _settings(before)
         ]
     names = [*(f"{group}{end}" for group in GROUPS for end in "=."), *(f"{name}=" for name in UNGROUPED), "paths."]
-    return [*names, *_RUN_OVERRIDES, *(() if before else COMMANDS)]
+    return [*names, "cancel_batches=", "dry_run=", "repeat=", *(() if before else COMMANDS)]
 
 
 def _settings(before: Sequence[str]) -> list[str]:
-    """Return the settings of the options that the words before choose, or of the default ones where they choose none
-    that there is; those of one sampler or metric also without its name.
+    """Return the settings of the options that the earlier words choose, of the defaults if these words are unfinished;
+    those of one sampler or metric also without its name.
     """
-    import hydra
     from omegaconf import OmegaConf
 
-    from robust_eval.config.overrides import with_own_options
+    from robust_eval.config.overrides import composed_choices
     from robust_eval.config.schema import register
 
     register()
-    chosen = [word for word in before if word.partition("=")[0] in GROUPS]
-    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-        try:
-            composed = hydra.compose("config", with_own_options(chosen))
-        except Exception:  # of words that nobody has finished
-            composed = hydra.compose("config")
+    try:
+        composed = composed_choices([word for word in before if word.partition("=")[0] in GROUPS])
+    except Exception:  # of unfinished words
+        composed = composed_choices([])
     names = list(flat(OmegaConf.to_container(composed)))
     short = [
         f"{group}.{rest}"

@@ -1,9 +1,9 @@
 """Compare graders with human labels: ``robust-eval graders RUN``.
 
-RUN is the folder of a run that was labelled (``robust-eval label``), or a file with a reply and the verdict of a person
-in each line (:mod:`robust_eval.labels.verdict_records`). Graders have their default settings, and grade what the run
-read in a reply (of a file, what reader=reply reads). Beside them stand the verdicts of the run, the default grader with
-reader=first_line, and bare containment, which calls a reply right if it holds an accepted answer, in any case.
+RUN is the folder of a labelled run (``robust-eval label``), or a file with a reply and a human verdict in each line
+(:mod:`robust_eval.labels.verdict_records`). Graders have their default settings, and grade the answers that the run
+extracted (of a file, those of reader=reply). The table adds the verdicts of the run, the default grader with
+reader=first_line, and bare containment, which calls a reply right if it contains an accepted answer in any case.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from robust_eval.answer import answer_table, rows
 from robust_eval.cli.arguments import command_parser, split_arguments
 from robust_eval.config.overrides import checked_overrides, with_own_options
 from robust_eval.config.schema import register
-from robust_eval.error import UserError, first_line
+from robust_eval.error import UserError, writing
 from robust_eval.experiment.corrected import LabelledRun
 from robust_eval.experiment.models import Models
 from robust_eval.grader.accepted import comparable
@@ -57,27 +57,11 @@ FREE_TEXT: dict[str, Grader] = {
 }
 DEFAULT, FIRST_LINE, BARE, OF_RUN = "matching, word", "first line", "bare containment", "the run's own"
 Verdicts = dict[str, dict[str, bool]]
-"""Of each grader, by the id of the record; a record is absent where it has no verdict."""
+"""Verdicts of each grader, by the id of the record; a record without a verdict is absent."""
 
 
 def main() -> None:
-    """Run the command; exit with status 1 and one sentence where something is wrong."""
-    arguments = _parser().parse_intermixed_args()
-    configure_logging()
-    with command():
-        sources, settings = split_arguments(arguments.words)
-        if not sources:
-            raise UserError("give a labelled run or a file of verdicts; see --help")
-        records = records_of(sources)
-        verdicts = compared(records)
-        if settings:
-            verdicts |= asked(settings, records)
-        metrics = shown(records, verdicts, arguments.show)
-        if arguments.json is not None:
-            _write(arguments.json, metrics)
-
-
-def _parser() -> argparse.ArgumentParser:
+    """Compare graders with the human labels of all sources; print and write the metrics."""
     parser = command_parser(
         "graders",
         "Compare graders with human labels: accuracy, F1, Cohen's κ, errors by temperature and data set, and "
@@ -91,18 +75,22 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--show", type=int, default=20, metavar="N", help="number of differing verdicts to show (20)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the metrics to this file")
-    return parser
-
-
-def records_of(sources: Sequence[Path]) -> list[Record]:
-    """Return the human verdicts of all sources, numbered; UserError where one has none."""
-    records = [
-        record for source in sources for record in (_of_run if source.is_dir() else read_records_of_people)(source)
-    ]
-    return [
-        replace(record, question=replace(record.question, id=str(place)))
-        for place, record in enumerate(records, start=1)
-    ]
+    arguments = parser.parse_intermixed_args()
+    configure_logging()
+    with command():
+        sources, settings = split_arguments(arguments.words)
+        if not sources:
+            raise UserError("name a labelled run or a file of verdicts; see --help")
+        read = [each for source in sources for each in (_of_run if source.is_dir() else read_records_of_people)(source)]
+        records = [replace(each, question=replace(each.question, id=str(line))) for line, each in enumerate(read, 1)]
+        verdicts = compared(records)
+        if settings:
+            verdicts |= _verdicts_of(settings, records)
+        metrics = _print_agreement(records, verdicts, arguments.show)
+        if arguments.json is not None:
+            defined = {name: None if math.isnan(value) else value for name, value in metrics.items()}
+            with writing("the metrics", arguments.json):
+                arguments.json.write_text(f"{json.dumps(defined, indent=2, allow_nan=False)}\n", encoding="utf-8")
 
 
 def _of_run(folder: Path) -> list[Record]:
@@ -112,12 +100,12 @@ def _of_run(folder: Path) -> list[Record]:
     tables = with_human_labels(labelled.by_sampler(), read_labels(file))
     records = labelled_records(tables, labelled.questions, str(labelled.run.settings["dataset.name"]))
     if not records:
-        raise UserError(f"none of the labels in {folder} says right or wrong of an answer of the run")
+        raise UserError(f"none of the labels in {folder} marks an answer of the run as right or wrong")
     return records
 
 
 def compared(records: Sequence[Record]) -> Verdicts:
-    """Return the verdicts of the run, of each grader that has replies to grade, and of the two simple rules."""
+    """Return the verdicts of the run, of each grader with replies to grade, and of the two simple rules."""
     choices = [record for record in records if record.question.choices]
     free = [record for record in records if not record.question.choices]
     verdicts: Verdicts = {}
@@ -131,12 +119,15 @@ def compared(records: Sequence[Record]) -> Verdicts:
         verdicts["letters"] = graded(Matching(), ReplyReader(), choices)  # as every grader does
     if free:
         verdicts[FIRST_LINE] = graded(Matching(), FirstLineReader(), free, anew=True)
-        verdicts[BARE] = {record.question.id: _holds_answer(record) for record in free}
+        verdicts[BARE] = {
+            record.question.id: any(each.casefold() in record.reply.casefold() for each in record.question.answers)
+            for record in free
+        }
     return verdicts
 
 
-def asked(settings: Sequence[str], records: Sequence[Record]) -> Verdicts:
-    """Return the verdicts of the grader that settings name, such as a judge, which is asked."""
+def _verdicts_of(settings: Sequence[str], records: Sequence[Record]) -> Verdicts:
+    """Return the verdicts of the grader in the settings, such as a judge model."""
     register()
     checked = checked_overrides(with_own_options(settings))
     if checked.jobs > 1:
@@ -149,13 +140,9 @@ def asked(settings: Sequence[str], records: Sequence[Record]) -> Verdicts:
         return {grader_name: graded(grader, ReplyReader(), records)}
 
 
-def _holds_answer(record: Record) -> bool:
-    return any(answer.casefold() in record.reply.casefold() for answer in record.question.answers)
-
-
 def graded(grader: Grader, reader: Reader, records: Sequence[Record], anew: bool = False) -> dict[str, bool]:
-    """Return the verdicts of a grader on the answers that a run extracted; ``anew``, and without a run, on those of the
-    ``reader``.
+    """Return the verdicts of a grader on the answers that the run extracted; with ``anew``, or without a run, on those
+    that the ``reader`` extracts.
     """
     answers = answer_table(
         {
@@ -176,18 +163,15 @@ def graded(grader: Grader, reader: Reader, records: Sequence[Record], anew: bool
     return {line: right for line, right in rows(table, "question_id", "correct") if right is not None}
 
 
-def shown(records: Sequence[Record], verdicts: Verdicts, show: int) -> dict[str, float]:
-    """Print the agreement of each grader with people; return the metrics."""
+def _print_agreement(records: Sequence[Record], verdicts: Verdicts, show: int) -> dict[str, float]:
+    """Print the agreement of each grader with people, and ``show`` of its disagreements; return the metrics."""
     console = terminal()
     by_id = {record.question.id: record for record in records}
     right = sum(record.right for record in records)
     console.print(f"{len(records):,} replies, {right:,} of them right")
     metrics: dict[str, float] = {"replies": len(records), "right": right}
-    table = titled("Graders and human verdicts")
     columns = ("replies", "accuracy", "95 % interval", "F1", "κ", "wrong of called right", "right of called wrong")
-    table.add_column("grader")
-    for name in columns:
-        table.add_column(name, justify="right")
+    table = titled("Graders and human verdicts", "grader", *columns, left=["grader"])
     for name, of_grader in verdicts.items():
         agreement = agreement_on([by_id[line] for line in of_grader], of_grader)
         table.add_row(name, *agreement_row(agreement))
@@ -200,7 +184,7 @@ def shown(records: Sequence[Record], verdicts: Verdicts, show: int) -> dict[str,
     for name, lines in disagreements(records, verdicts).items():
         console.print(f"{name}: {len(lines):,} of {len(verdicts[name]):,} verdicts differ")
         for line in lines[: max(0, show)]:
-            console.print(described(by_id[line], verdicts[name][line]))
+            console.print(_described(by_id[line], verdicts[name][line]))
     return metrics
 
 
@@ -225,12 +209,9 @@ def agreement_row(agreement: Agreement) -> list[str]:
 
 def _by_slice(records: Sequence[Record], verdicts: Verdicts, metrics: dict[str, float]) -> list[Table]:
     """Return the accuracy of each grader and its confusion, by slice, as tables; add the accuracies to the metrics."""
-    accuracies = titled("Agreement with human verdicts by slice")
-    for name in ("slice", "replies", *verdicts):
-        accuracies.add_column(name, justify="left" if name == "slice" else "right")
-    counts = titled("By slice (weighted replies: human verdict, then the grader's)")
-    for name in ("slice", "grader", "right, right", "right, wrong", "wrong, right", "wrong, wrong"):
-        counts.add_column(name, justify="left" if name in ("slice", "grader") else "right")
+    accuracies = titled("Agreement with human verdicts by slice", "slice", "replies", *verdicts, left=["slice"])
+    columns = ("slice", "grader", "right, right", "right, wrong", "wrong, right", "wrong, wrong")
+    counts = titled("By slice (weighted replies: human verdict, then the grader's)", *columns, left=columns[:2])
     for part in dict.fromkeys(record.slice for record in records if record.slice):
         of_slice = [record for record in records if record.slice == part]
         row = [part, f"{len(of_slice):,}"]
@@ -247,15 +228,15 @@ def _by_slice(records: Sequence[Record], verdicts: Verdicts, metrics: dict[str, 
 
 
 def disagreements(records: Sequence[Record], verdicts: Mapping[str, Mapping[str, bool]]) -> dict[str, list[str]]:
-    """Return for each grader the records on which it differs from people: first those that most graders get wrong."""
+    """Return the records on which each grader differs from people, those that most graders get wrong first."""
     people = {record.question.id: record.right for record in records}
     differ = {name: [line for line in by_id if by_id[line] is not people[line]] for name, by_id in verdicts.items()}
     wrong = Counter(line for lines in differ.values() for line in lines)
     return {name: sorted(lines, key=lambda line: (-wrong[line], int(line))) for name, lines in differ.items()}
 
 
-def described(record: Record, verdict: bool) -> str:
-    """Return a reply with the verdicts of people and of a grader, in one line."""
+def _described(record: Record, verdict: bool) -> str:
+    """Return a reply with the human verdict and that of a grader, in one line."""
     question = record.question
     if question.correct is None:
         accepted = " | ".join(question.answers)
@@ -268,35 +249,14 @@ def described(record: Record, verdict: bool) -> str:
     )
 
 
-def _write(file: Path, metrics: Mapping[str, float]) -> None:
-    defined = {name: None if math.isnan(value) else value for name, value in metrics.items()}
-    try:
-        file.write_text(json.dumps(defined, indent=2, allow_nan=False) + "\n", encoding="utf-8")
-    except OSError as problem:
-        raise UserError(f"{file} cannot be written: {first_line(problem)}") from problem
-
-
-LONGEST = 1_000_000
-"""Bytes of a reply on standard input at most."""
+MAX_BYTES = 1_000_000
+"""Maximum bytes of a reply on standard input."""
 _WIDTH = 18
-"""Columns of the names in front of the values."""
+"""Width of the column of names, in characters."""
 
 
 def grade_one() -> None:
-    """Run the command; exit with status 1 and one sentence where an argument is wrong."""
-    arguments = _grade_parser().parse_args()
-    with command():
-        reply = _standard_input() if arguments.reply == "-" else arguments.reply
-        grader = GRADERS[arguments.grader](letter=arguments.letter)
-        graded = grade_reply(reply, arguments.answers, arguments.choices, arguments.reader, grader)
-        accepted = _accepted_answers(reply, arguments, grader)
-        if arguments.json:
-            print(json.dumps({**asdict(graded), "accepted": accepted}, indent=2))
-            return
-        Console().print("\n".join(_grade_lines(graded, accepted, arguments)))
-
-
-def _grade_parser() -> argparse.ArgumentParser:
+    """Grade one reply; print its verdict with the answer and the rule that led to it."""
     parser = command_parser(
         "grade",
         "Grade one reply and explain the verdict: the extracted answer, the extraction rule, and whether the verdict "
@@ -320,13 +280,22 @@ def _grade_parser() -> argparse.ArgumentParser:
         "--letter", choices=["anchored", "strict"], default="anchored", help="strict: only a bare letter counts"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    return parser
+    arguments = parser.parse_args()
+    with command():
+        reply = _standard_input() if arguments.reply == "-" else arguments.reply
+        grader = GRADERS[arguments.grader](letter=arguments.letter)
+        graded = grade_reply(reply, arguments.answers, arguments.choices, arguments.reader, grader)
+        accepted = _accepted_answers(reply, arguments, grader)
+        if arguments.json:
+            print(json.dumps({**asdict(graded), "accepted": accepted}, indent=2))
+        else:
+            Console().print("\n".join(_grade_lines(graded, accepted, arguments)))
 
 
 def _standard_input() -> str:
-    data = sys.stdin.buffer.read(LONGEST + 1)
-    if len(data) > LONGEST:
-        raise UserError(f"REPLY on standard input must have at most {LONGEST:,} bytes")
+    data = sys.stdin.buffer.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        raise UserError(f"REPLY on standard input must have at most {MAX_BYTES:,} bytes")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as problem:
@@ -334,13 +303,9 @@ def _standard_input() -> str:
 
 
 def _accepted_answers(reply: str, arguments: argparse.Namespace, grader: Grader) -> list[dict[str, Any]]:
-    """Return each accepted answer of a free-text question with its normalised form, and True if the reply matches it
-    alone.
-    """
-    if arguments.choices:
-        return []
+    """Return each accepted answer to a free-text question, its normalised form, and True if the reply matches it."""
     entries = []
-    for answer in arguments.answers:
+    for answer in [] if arguments.choices else arguments.answers:
         form = normalize(answer)
         matches = form and grade_reply(reply, [answer], reader=arguments.reader, grader=grader).correct is True
         entries.append({"answer": answer, "normalised": form, "matches": bool(matches)})
@@ -350,7 +315,7 @@ def _accepted_answers(reply: str, arguments: argparse.Namespace, grader: Grader)
 def _grade_lines(
     graded: GradedReply, accepted: Sequence[dict[str, Any]], arguments: argparse.Namespace
 ) -> Iterator[str]:
-    """Yield names, each with its values on lines of their own."""
+    """Yield the lines of the verdict: a name, and each of its values on its own line."""
     none = f"none ({graded.reason or 'the reply is empty'})"
     entries = {"extracted answer": [graded.answer or none], "rule": [graded.rule] if graded.rule else []}
     if graded.answer:
@@ -363,9 +328,8 @@ def _grade_lines(
             for place, choice in enumerate(arguments.choices)
         ]
     entries["accepted answers"] = [
-        f"{entry['answer']} ("
-        + (f"normalised: {entry['normalised']}" if entry["normalised"] else "its normalised form is empty")
-        + f"){', matches' if entry['matches'] else ''}"
+        f"{entry['answer']} ({'normalised: ' if entry['normalised'] else 'its normalised form is empty'}"
+        f"{entry['normalised']}){', matches' if entry['matches'] else ''}"
         for entry in accepted
     ]
     verdicts = {True: "right", False: "wrong", None: "none: --answers gives no accepted answer"}

@@ -17,7 +17,7 @@ from rich.table import Table
 
 from robust_eval.cli.arguments import command_parser
 from robust_eval.cli.main import COMMANDS
-from robust_eval.config.groups import CONF, GROUPS, description, first_sentence, option_text, options
+from robust_eval.config.groups import GROUPS, description, first_sentence, option_text, options
 from robust_eval.error import UserError
 from robust_eval.runtime.console import Console
 from robust_eval.runtime.process import command
@@ -34,14 +34,11 @@ _EXAMPLES = (
 _SHOWN = 9
 """Options of a group in the overview."""
 REQUIRED = "…"
-"""The value of a setting that must be given."""
+"""Placeholder for a required value."""
 
 
 def main() -> None:
-    """Explain groups, options and commands; without words, print an overview on one screen.
-
-    Exits with status 1 and a sentence where a word is the name of nothing.
-    """
+    """Explain groups, options and commands; without words, print an overview on one screen."""
     parser = command_parser(
         "help",
         "List the options of a group (help model), or explain the settings of an option (help model=transformers).",
@@ -68,16 +65,16 @@ def print_overview() -> None:
     _print_columns((f"{program} {words}".rstrip(), purpose) for words, purpose in _EXAMPLES)
     _print(["", f"Choose an option with GROUP=OPTION ({program} help GROUP explains them):"])
     _print_columns((name, _summary(name)) for name in GROUPS)
-    how = (
+    usage = (
         f"Set with GROUP.SETTING=VALUE ({program} help model=transformers, {program} --cfg job). "
         "Quote shell characters: 'metric=[frs,certainty]'."
     )
-    _print(["", how, "", f"Commands ({program} COMMAND --help; Hydra's own options: --hydra-help):"])
-    _print_columns((name, each.says) for name, each in COMMANDS.items())
+    _print(["", usage, "", f"Commands ({program} COMMAND --help; Hydra's own options: --hydra-help):"])
+    _print_columns((name, each.purpose) for name, each in COMMANDS.items())
 
 
 def _summary(group: str) -> str:
-    """Return the purpose of a group, and its options, the default ones first."""
+    """Return the purpose of a group, and its options, default ones first."""
     purpose, defaults = GROUPS[group]
     names = [*defaults, *(name for name in options(group) if name not in defaults)]
     more = [f"… {len(names) - _SHOWN} more"] if len(names) > _SHOWN else []
@@ -88,7 +85,11 @@ def _explain(word: str) -> None:
     """Print the options of a group, or the settings of one of them."""
     group, equals, option = word.partition("=")
     if group not in GROUPS:
-        raise UserError(_unknown(group))
+        from robust_eval.config.composition_errors import nearest
+
+        groups_with = [f"{name}={group}" for name in GROUPS if group in options(name)]
+        suggestion = f" (did you mean {groups_with[0]}?)" if groups_with else nearest(group, [*GROUPS, *COMMANDS])
+        raise UserError(f"there is no group {group}{suggestion}; groups are {', '.join(GROUPS)}")
     if not equals:
         purpose, defaults = GROUPS[group]
         _print([f"{group}: {purpose}", ""])
@@ -118,16 +119,8 @@ def _explain(word: str) -> None:
         _print([f"The short form {short} works unless another chosen {group} has that setting."])
 
 
-def _unknown(name: str) -> str:
-    from robust_eval.config.composition_errors import nearest
-
-    groups_with = [f"{group}={name}" for group in GROUPS if name in options(group)]
-    suggestion = f" (did you mean {groups_with[0]}?)" if groups_with else nearest(name, [*GROUPS, *COMMANDS])
-    return f"there is no group {name}{suggestion}; there are {', '.join(GROUPS)}"
-
-
 class Setting(NamedTuple):
-    """A setting as it is named on the command line, its value, and its docstring."""
+    """Setting: its name and value on the command line, and its docstring."""
 
     name: str
     value: str
@@ -135,19 +128,14 @@ class Setting(NamedTuple):
 
 
 def settings(group: str, option: str) -> list[Setting]:
-    """Return the settings of an option, with the values that they have when it is chosen; those of a preset are in its
-    file.
-    """
-    import hydra
-
-    from robust_eval.config.overrides import with_own_options
+    """Return the settings of an option with their values when it is chosen; none of a preset, whose file has them."""
+    from robust_eval.config.overrides import composed_choices
     from robust_eval.config.schema import SCHEMAS, register
 
     register()
     if group not in SCHEMAS:
         return []
-    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-        node = hydra.compose("config", with_own_options([f"{group}={option}"]))[group]
+    node = composed_choices([f"{group}={option}"])[group]
     return list(_settings(node[option], f"{group}.{option}") if group in SEVERAL else _settings(node, group))
 
 
@@ -164,14 +152,14 @@ def _settings(node: Any, place: str) -> Iterator[Setting]:
 
 
 def field_docstrings(schema: Any) -> dict[str, str]:
-    """Return the text under each field of a dataclass and of those that it extends."""
+    """Return the docstring of each field of a dataclass, inherited fields included."""
     docstrings = {}
     for each in reversed(inspect.getmro(schema)):
         if not is_dataclass(each) or not fields(each):
             continue
         try:
             (definition,) = ast.parse(dedent(inspect.getsource(each))).body
-        except OSError:  # a class that was written in an interpreter or a notebook
+        except OSError:  # a class of an interpreter or a notebook
             continue
         assert isinstance(definition, ast.ClassDef)
         for entry, below in pairwise(definition.body):
@@ -181,14 +169,14 @@ def field_docstrings(schema: Any) -> dict[str, str]:
 
 
 def _written(value: Any) -> str:
-    """Return a value as it is written on the command line."""
+    """Return a value in the syntax of the command line."""
     if isinstance(value, str):
         return REQUIRED if value == "???" else value
     return str(yaml.safe_dump([value], default_flow_style=True, width=10_000, allow_unicode=True)).strip()[1:-1]
 
 
 def _print(lines: Sequence[str]) -> None:
-    """Print paragraphs, wrapped; indented ones as they are."""
+    """Print paragraphs, wrapped unless they are indented."""
     console = Console()
     for line in lines:
         folded = [line] if line.startswith(" ") else wrap(line, console.width, break_on_hyphens=False)

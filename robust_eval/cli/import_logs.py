@@ -20,7 +20,7 @@ import yaml
 from robust_eval.api import LoadedAnswers, compare, load_answers
 from robust_eval.cli.arguments import add_output, command_parser, split_arguments
 from robust_eval.dataset.file_formats import read_records
-from robust_eval.error import UserError, first_line
+from robust_eval.error import UserError, first_line, writing
 from robust_eval.question import LETTERS
 from robust_eval.runtime.console import Console
 from robust_eval.runtime.files import text_lines
@@ -28,7 +28,7 @@ from robust_eval.runtime.process import command
 
 
 def main() -> None:
-    """Run the command; where a log is broken, exit with status 1 and one sentence, before anything is scored."""
+    """Score the logs, or write their tables; a broken log ends the command before anything is scored."""
     if any(argument.split("=")[0] == "--questions" for argument in sys.argv[1:]):
         import_letters()
         return
@@ -41,26 +41,21 @@ def main() -> None:
         loaded = load_answers(*files)
         console = Console()
         for each in loaded:
-            console.print(str(each))
-            for sentence in (*each.differences, *each.ungraded):
-                console.print(f"  {sentence}")
+            console.print(str(each), *(f"  {sentence}" for sentence in (*each.differences, *each.ungraded)), sep="\n")
         if arguments.output is not None:
             for each in loaded:
-                console.print(_write(each, arguments.output if len(loaded) == 1 else arguments.output / _named(each)))
+                name = re.sub(r"[^\w.\-]+", "-", f"{each.model}-{each.task}")
+                console.print(_write(each, arguments.output if len(loaded) == 1 else arguments.output / name))
             return
         metrics: Any = settings.pop("metric", None)
         metric_names = [metrics] if isinstance(metrics, str) else metrics
-        for each in loaded:
-            if metric_names is None:
-                for name, why in each.lacking(**settings).items():
-                    console.print(f"  no {name}: {why}")
+        if metric_names is None:
+            for name, reason in (lack for each in loaded for lack in each.lacking(**settings).items()):
+                console.print(f"  no {name}: {reason}")
         evaluations = []
         for each in loaded:
-            evaluation = each.score(metric_names, **settings)
-            evaluations.append(evaluation)
-            console.print(repr(evaluation))
-            for sentence in each.agreement(evaluation):
-                console.print(sentence)
+            evaluations.append(each.score(metric_names, **settings))
+            console.print(repr(evaluations[-1]), *each.agreement(evaluations[-1]), sep="\n")
         if len(evaluations) > 1:
             console.print(repr(compare(evaluations)))
 
@@ -86,18 +81,12 @@ def _setting(word: str) -> tuple[str, object]:
         raise UserError(f"{word}: {first_line(problem)}") from problem
 
 
-def _named(loaded: LoadedAnswers) -> str:
-    return re.sub(r"[^\w.\-]+", "-", f"{loaded.model}-{loaded.task}")
-
-
 def _write(loaded: LoadedAnswers, folder: Path) -> str:
-    """Write the tables of answers and questions into a folder; return how they are scored."""
-    try:
+    """Write the tables of answers and questions into a folder; return the command that scores them."""
+    with writing("the tables", folder):
         folder.mkdir(parents=True, exist_ok=True)
         pq.write_table(loaded.collected.answers, folder / "answers.parquet")
         (folder / "questions.jsonl").write_text(loaded.collected.json_lines(), encoding="utf-8")
-    except OSError as problem:
-        raise UserError(f"{folder} cannot be written: {problem.strerror}") from problem
     style = "chat" if loaded.collected.request.chat else "plain"
     return (
         f"robust-eval sampler=recorded sampler.file={folder}/answers.parquet dataset={folder}/questions.jsonl "
@@ -106,37 +95,13 @@ def _write(loaded: LoadedAnswers, folder: Path) -> str:
     )
 
 
-MOST_CHARACTERS = 10_000
-"""Of one line: some two thousand answers."""
+MAX_CHARACTERS = 10_000
+"""Maximum characters of a line: some two thousand answers."""
 _LISTS = "a list of letters and None, such as ['D', None, 'B']"
 
 
 def import_letters() -> None:
-    """Run the command; where a file is wrong, exit with status 1 and one sentence, and write nothing."""
-    arguments = _letters_parser().parse_args()
-    with command():
-        ids = question_ids(arguments.questions)
-        lists = answer_lists(arguments.responses, arguments.choices)
-        if len(lists) != len(ids):
-            raise UserError(
-                f"{arguments.responses} has answers to {len(lists)} questions, and {arguments.questions} holds "
-                f"{len(ids)}: there must be a line for each"
-            )
-        records = [
-            {"question_id": question_id, "trial": trial, "text": letter}
-            for question_id, letters in zip(ids, lists, strict=True)
-            for trial, letter in enumerate(letters)
-        ]
-        try:
-            arguments.output.write_text("".join(f"{json.dumps(record)}\n" for record in records), encoding="utf-8")
-        except OSError as problem:
-            raise UserError(f"{arguments.output} cannot be written: {problem.strerror}") from problem
-        none = sum(record["text"] is None for record in records)
-        summary = f"{len(records):,} answers to {len(ids):,} questions, {none:,} of them without a letter"
-        Console().print(f"{arguments.output}: {summary}")
-
-
-def _letters_parser() -> argparse.ArgumentParser:
+    """Convert lists of letters; a mistake in a file ends the command before anything is written."""
     parser = command_parser(
         "import",
         "Convert lists of letters, one line per question, into a file for sampler=recorded.",
@@ -147,29 +112,45 @@ def _letters_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--choices", type=int, default=5, choices=range(2, len(LETTERS) + 1), metavar="N", help="number of choices (5)"
     )
-    return parser
+    arguments = parser.parse_args()
+    with command():
+        ids = question_ids(arguments.questions)
+        lists = answer_lists(arguments.responses, arguments.choices)
+        if len(lists) != len(ids):
+            raise UserError(
+                f"{arguments.responses} must have a line for each question: it has {len(lists)} lines, and "
+                f"{arguments.questions} has {len(ids)} questions"
+            )
+        records = [
+            {"question_id": question_id, "trial": trial, "text": letter}
+            for question_id, letters in zip(ids, lists, strict=True)
+            for trial, letter in enumerate(letters)
+        ]
+        with writing("the answers", arguments.output):
+            arguments.output.write_text("".join(f"{json.dumps(record)}\n" for record in records), encoding="utf-8")
+        none = sum(record["text"] is None for record in records)
+        summary = f"{len(records):,} answers to {len(ids):,} questions, {none:,} of them without a letter"
+        Console().print(f"{arguments.output}: {summary}")
 
 
 def answer_lists(path: Path, choices: int) -> list[list[str | None]]:
-    """Return the letters of each line; UserError names the first one that holds anything else. Nothing in it is
-    executed.
-    """
+    """Return the letters of each line, of which nothing is executed; UserError names the first line without a list."""
     lists = []
     for number, text in text_lines(path):
         line, where = text.rstrip("\r\n"), f"{path}, line {number}"
-        if len(line) > MOST_CHARACTERS:
-            raise UserError(f"{where}: longer than {MOST_CHARACTERS:,} characters, so it is not a list of answers")
+        if len(line) > MAX_CHARACTERS:
+            raise UserError(f"{where}: a list of answers must have at most {MAX_CHARACTERS:,} characters")
         try:
             with warnings.catch_warnings(action="ignore"):  # of escapes in texts that are no letters anyway
                 letters = ast.literal_eval(line)
         except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
             letters = None
         if not isinstance(letters, list) or not letters:
-            raise UserError(f"{where}: wanted {_LISTS}, not {line[:40]!r}")
+            raise UserError(f"{where}: a line must be {_LISTS}, not {line[:40]!r}")
         if wrong := [letter for letter in letters if letter not in (None, *LETTERS[:choices])]:
             shown = repr(wrong[0][:40]) if isinstance(wrong[0], str) else f"a {type(wrong[0]).__name__}"
             raise UserError(
-                f"{where}: {shown} is neither None nor one of the {choices} choices, A to "
+                f"{where}: {shown} must be None or one of the {choices} choices, A to "
                 f"{LETTERS[choices - 1]} (--choices)"
             )
         lists.append(letters)
@@ -177,16 +158,14 @@ def answer_lists(path: Path, choices: int) -> list[list[str | None]]:
 
 
 def question_ids(path: Path) -> list[str]:
-    """Return the ids of the questions, in the order of the file; UserError where one is missing, or stands twice."""
+    """Return the ids of the questions, in the order of the file; UserError where one is missing or repeated."""
     ids: dict[str, int] = {}
     for number, question in enumerate(read_records(path), start=1):
         question_id = question.get("id")
         if not isinstance(question_id, str) or not question_id:
-            raise UserError(f'{path}, question {number}: wanted an object with an id, {{"id": "…"}}')
+            raise UserError(f'{path}, question {number}: each question must be an object with an id, {{"id": "…"}}')
         if question_id in ids:
-            raise UserError(
-                f"{path}, question {number}: question {ids[question_id]} has the id {question_id!r} already"
-            )
+            raise UserError(f"{path}: questions {ids[question_id]} and {number} have the same id {question_id!r}")
         ids[question_id] = number
     if not ids:
         raise UserError(f"{path} holds no questions")

@@ -17,7 +17,7 @@ from robust_eval.experiment.corrected import LabelledRun
 from robust_eval.labels.human_labels import agreements, count_labelled
 from robust_eval.labels.label_file import LABELS, RIGHT, UNCLEAR, WRONG, read_labels
 from robust_eval.labels.label_sample import ANSWER, QUESTION, sample
-from robust_eval.labels.labelling import LabelItem, Labelling
+from robust_eval.labels.labelling import Labelling
 from robust_eval.metric.score import Score
 from robust_eval.report.label_server import label_server, references
 from robust_eval.report.page import write_corrected
@@ -32,25 +32,12 @@ from robust_eval.tracking.run_folder import LABELS_FILE, TRACKED
 log = logging.getLogger(__name__)
 
 SIZES = {ANSWER: 200, QUESTION: 20}
-"""Answers, or questions, that are drawn where the command does not say how many."""
+"""Default sample sizes of answers and of questions."""
 KEYS = {"r": RIGHT, "w": WRONG, "u": UNCLEAR}
 
 
 def main() -> None:
-    """Run the command; exit with status 1 and one sentence where something is wrong."""
-    arguments = _parser().parse_args()
-    configure_logging()
-    with command():
-        labelled = LabelledRun.read(arguments.run)
-        file = arguments.run / LABELS_FILE
-        if arguments.read is not None:
-            _take(arguments.read, labelled, file)
-        else:
-            _label(arguments, labelled, file)
-        _finish(labelled, file, arguments)
-
-
-def _parser() -> argparse.ArgumentParser:
+    """Label answers of a run, or import labels; then correct the metrics of the run."""
     parser = command_parser(
         "label",
         "Label answers of a run as right or wrong; its metrics are then corrected for the grader's errors. Each label "
@@ -58,12 +45,22 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("run", type=Path, metavar="RUN", help="folder of a finished run (mlruns/runs/DATE/TIME)")
     parser.add_argument("--by", choices=list(SIZES), default=ANSWER, help="draw answers, or questions (for Mode, …)")
-    parser.add_argument("--sample", type=int, metavar="N", help="answers (200) or questions (20) to draw")
+    parser.add_argument("--sample", type=int, metavar="N", help="number of answers (200) or questions (20) to draw")
     parser.add_argument("--labeller", metavar="NAME", help="name of the annotator; with two, their agreement is shown")
     parser.add_argument("--page", action="store_true", help="label in a browser on this machine")
     parser.add_argument("--read", type=Path, metavar="FILE", help="import labels from a file")
     add_tracker(parser)
-    return parser
+    arguments = parser.parse_args()
+    configure_logging()
+    with command():
+        labelled = LabelledRun.read(arguments.run)
+        file = arguments.run / LABELS_FILE
+        if arguments.read is not None:
+            _import(arguments.read, labelled, file)
+        else:
+            _label(arguments, labelled, file)
+        if file.is_file():
+            _correct(labelled, read_labels(file), arguments)
 
 
 def _label(arguments: argparse.Namespace, labelled: LabelledRun, file: Path) -> None:
@@ -75,30 +72,25 @@ def _label(arguments: argparse.Namespace, labelled: LabelledRun, file: Path) -> 
         raise UserError(f"{arguments.run} has no verdicts for labels to correct")
     if arguments.by == ANSWER and pc.any(labelled.graded["uncertain"]).as_py():
         terminal().print("uncertain replies come first, alternating with others: metrics stay unbiased if you stop")
-    labelling = Labelling(file, items, labelled.questions, arguments.labeller or _user())
-    show = _on_page if arguments.page else _in_terminal
+    try:
+        user = arguments.labeller or getpass.getuser()
+    except (OSError, KeyError):  # a container may have no user
+        user = "me"
+    labelling = Labelling(file, items, labelled.questions, user)
     name = f"{labelled.run.settings['model.name']} on {labelled.run.settings['dataset.name']}"
     try:
-        show(labelling, name)
+        if not arguments.page:
+            _in_terminal(labelling, name)
+        else:
+            with label_server(labelling, name) as (address, ended):
+                terminal().print(f"label here: {address} (Ctrl-C stops)")
+                while not ended.is_set():  # Event.wait could turn Ctrl-C into an error of its own
+                    time.sleep(0.2)
     except Terminated:
         raise
-    except KeyboardInterrupt:  # a person stops that way: all labels are saved
+    except KeyboardInterrupt:  # the usual end: all labels are saved
         terminal().print()
     terminal().print(f"{labelling.done:,} of {len(labelling):,} replies labelled: {file}")
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):  # a container may have nobody
-        return "me"
-
-
-def _on_page(labelling: Labelling, name: str) -> None:
-    with label_server(labelling, name) as (address, ended):
-        terminal().print(f"label here: {address} (Ctrl-C stops)")
-        while not ended.is_set():  # Event.wait could turn Ctrl-C into an error of its own
-            time.sleep(0.2)
 
 
 def _in_terminal(labelling: Labelling, name: str) -> None:
@@ -113,22 +105,15 @@ def _in_terminal(labelling: Labelling, name: str) -> None:
         key = _key()
         if key in ("q", ""):
             return
-        item = _after(key, item, labelling)
-
-
-def _after(key: str, item: LabelItem, labelling: Labelling) -> LabelItem | None:
-    """Label the reply, or go back, by a key; return the next reply."""
-    if key in KEYS:
-        labelling.label(item.number, KEYS[key], item.label)
-    elif key == "b":
-        return labelling.back() or item
-    else:
-        return item
-    return labelling.next()
+        if key in KEYS:
+            labelling.label(item.number, KEYS[key], item.label)
+            item = labelling.next()
+        elif key == "b":
+            item = labelling.back() or item
 
 
 def _key() -> str:
-    """Return a key that is pressed in a terminal, or the first letter of a line; empty at the end of the input."""
+    """Return the key pressed in a terminal, or the first letter of a line; empty at the end of the input."""
     if not sys.stdin.isatty():
         line = sys.stdin.readline()
         return line.strip()[:1].lower() or "?" if line else ""
@@ -147,51 +132,46 @@ def _key() -> str:
     return "" if key == "\x04" else key
 
 
-def _take(read: Path, labelled: LabelledRun, file: Path) -> None:
-    """Add labels made elsewhere to those of the run."""
-    taken = read_labels(read)
-    if not (number_of := count_labelled(labelled.by_sampler(), taken)):
-        raise UserError(f"none of the {taken.num_rows:,} labels in {read} matches an answer of this run")
+def _import(source: Path, labelled: LabelledRun, file: Path) -> None:
+    """Add the labels of another file to those of the run."""
+    imported = read_labels(source)
+    if not (answers := count_labelled(labelled.by_sampler(), imported)):
+        raise UserError(f"none of the {imported.num_rows:,} labels in {source} matches an answer of this run")
     with process_lock(file.with_name(f".{file.name}.lock")):
         before = read_labels(file) if file.is_file() else LABELS.empty_table()
-        labels = [*before.to_pylist(), *taken.to_pylist()]
-        place = [name for name in LABELS.names if name != "label"]
-        rows = {tuple(str(row[name]) for name in place): row for row in labels}  # the last label counts
+        labels = [*before.to_pylist(), *imported.to_pylist()]
+        names = [name for name in LABELS.names if name != "label"]
+        rows = {tuple(str(row[name]) for name in names): row for row in labels}  # the last label counts
         write_parquet(pa.Table.from_pylist(list(rows.values()), LABELS), file)
-    terminal().print(f"{taken.num_rows:,} labels taken, of {number_of:,} answers: {file}")
+    terminal().print(f"{imported.num_rows:,} labels of {answers:,} answers imported: {file}")
 
 
-def _finish(labelled: LabelledRun, file: Path, arguments: argparse.Namespace) -> None:
-    """Say how labellers agree; write and show the metrics that the labels correct."""
+def _correct(labelled: LabelledRun, labels: pa.Table, arguments: argparse.Namespace) -> None:
+    """Print the agreement of labellers; write, record and print the metrics that the labels correct."""
     console = terminal()
-    if not file.is_file():
-        return
-    labels = read_labels(file)
     for each in agreements(labels):
         console.print(
             f"{each.first} and {each.second} agree on {each.same:,} of {each.replies:,} replies: Cohen's κ = "
             f"{number(each.kappa)}"
         )
-    score = labelled.corrected(labels)
-    if score is None:
-        return
-    write_corrected(labelled.folder, score)
-    _record(labelled, score, arguments.uri, arguments.mlruns)
-    print_tables(score, console)
+    if (score := labelled.corrected(labels)) is not None:
+        write_corrected(labelled.folder, score)
+        _record(labelled, score, arguments.uri, arguments.mlruns)
+        print_tables(score, console)
 
 
 def _record(labelled: LabelledRun, score: Score, uri: str | None, mlruns: Path) -> None:
-    """Record the corrected metrics with the run in MLflow; a tracker that cannot be reached only causes a warning.
+    """Record the corrected metrics with the run in MLflow; warn if the tracker cannot be reached.
 
-    The command says where that is: the folder of a run may be somebody else's.
+    The command line, not the run, names the tracker: the folder may come from somebody else.
     """
     tracked = labelled.folder / TRACKED
     if not tracked.is_file():
         return
-    theirs, folder = (labelled.run.settings.get(name) for name in ("tracking.uri", "paths.mlruns"))
-    if uri is None and store_at(theirs, Path(str(folder))) != store_at(None, mlruns):
-        option = f"--uri {theirs}" if theirs else f"--mlruns {folder}"
-        log.warning("the corrected metrics are not in MLflow: to log them with the run, add %s", option)
+    run_uri, folder = (labelled.run.settings.get(name) for name in ("tracking.uri", "paths.mlruns"))
+    if uri is None and store_at(run_uri, Path(str(folder))) != store_at(None, mlruns):
+        option = f"--uri {run_uri}" if run_uri else f"--mlruns {folder}"
+        log.warning("the corrected metrics are not in MLflow: to record them with the run, add %s", option)
         return
     mlflow = mlflow_library()
     from mlflow.exceptions import MlflowException

@@ -14,10 +14,10 @@ from robust_eval.runtime.process import command
 
 
 class Command(NamedTuple):
-    """Function of a command, its module before a colon, and its line in ``--help``."""
+    """Function of a command, with its module before a colon, and its line in ``--help``."""
 
     function: str
-    says: str
+    purpose: str
 
     def run(self) -> None:
         """Import the module, which may take seconds, and call the function."""
@@ -68,13 +68,11 @@ def main(default: str = "help") -> None:
         from robust_eval.config.composition_errors import nearest  # it takes a moment
 
         with command():
-            commands = ", ".join(COMMANDS)
             raise UserError(
-                f"{name} is not a command{nearest(name, list(COMMANDS))}; commands are {commands}, "
+                f"{name} is not a command{nearest(name, list(COMMANDS))}; commands are {', '.join(COMMANDS)}, "
                 "and settings are KEY=VALUE"
             )
-    command_name = name if name in COMMANDS else "run"
-    COMMANDS[command_name].run()
+    COMMANDS.get(name, COMMANDS["run"]).run()
 
 
 def print_versions() -> None:

@@ -1,4 +1,4 @@
-"""Run an earlier run again from its folder (``repeat=FOLDER``). Somebody else may have written the folder."""
+"""Repetition of an earlier run from its folder (``repeat=FOLDER``), which somebody else may have written."""
 
 import re
 import shlex
@@ -18,7 +18,7 @@ from robust_eval.tracking.flat_settings import SEVERAL, flat
 from robust_eval.tracking.run_folder import ANSWERS, CONFIG, read_configuration
 
 _FOLDER = "repeated_folder.txt"
-"""Beside the copy of a configuration: which folder it is from."""
+"""File beside the copy of a configuration, with the folder of the original."""
 ADDRESSES = {
     "trust_remote_code": False,
     "api_key_env": OpenAI.api_key_env,
@@ -27,67 +27,65 @@ ADDRESSES = {
     "address": None,
     "uri": None,
 }
-"""Settings that run code of others, or are addresses of servers, with the values that need no consent."""
+"""Settings that run foreign code or are addresses of servers, with their trusted values."""
 READ = (
     *("path", "hub", "subsets", "split", "revision", "file", "originals", "prompts", "challenges"),
     *("cross_encoder", "sentences", "question_types", "labels"),
 )
 """Settings that name inputs: files, and models and data sets of a hub."""
 _OF_MODELS = ("aggregator.model", "grader.model")
-"""The same, where the value is a text: elsewhere a model is an option, and what a server calls it."""
+"""Settings that name inputs if their value is a text."""
 _STORE = "${paths.mlruns}/store"
 """Default store of answers."""
 _BUILTIN = re.compile(r"builtin:[\w-][\w.-]*")
 
 
-def repeating_overrides(overrides: Sequence[str], place: Path) -> list[str]:
-    """Write a checked copy of an earlier run's configuration into ``place``; return the other overrides.
+def repeating_overrides(overrides: Sequence[str], copy: Path) -> list[str]:
+    """Write a checked copy of an earlier run's configuration into the folder ``copy``; return the other overrides.
 
-    Hydra is not given the folder itself, because it would run what a file there says (a logger or a launcher). Raises
-    UserError where the folder holds no finished run, where its configuration holds anything but settings, and where it
-    has a setting that must be repeated on the command line (:func:`_refuse_places`).
+    Hydra does not read the original folder, whose files could name a logger or launcher to run. Raises UserError where
+    the folder holds no finished run, its configuration holds anything but settings, or a setting needs the consent of
+    the command line (:func:`_refuse_untrusted`).
     """
     *_, named = (line.partition("=")[2] for line in overrides if line.startswith("repeat="))
     folder = Path(named).resolve()
     for name in (CONFIG, ANSWERS):
         if not (folder / name).is_file():
-            lacking = f"no {name} of a finished run in it" if folder.is_dir() else "no such folder"
-            raise UserError(f"repeat={named}: there is {lacking}; name a folder such as mlruns/runs/DATE/TIME")
-    schemas, whole = _settings(folder / CONFIG)
-    overrides_besides = [_full(line, whole) for line in overrides if not line.startswith("repeat=")]
-    set_keys = {_key(line): line.partition("=")[2] for line in overrides_besides}
-    _refuse_places(folder, schemas, whole, set_keys.keys(), Path(set_keys.get("paths.mlruns", "mlruns").strip("'\"")))
-    (place / CONFIG).write_text(configuration_file(schemas, whole), encoding="utf-8")
-    (place / _FOLDER).write_text(str(folder), encoding="utf-8")
-    return overrides_besides
+            lacking = f"the folder has no {name} of a finished run" if folder.is_dir() else "there is no such folder"
+            raise UserError(f"repeat={named}: {lacking}; name a folder such as mlruns/runs/DATE/TIME")
+    schemas, settings = _settings(folder / CONFIG)
+    other_overrides = [_full(line, settings) for line in overrides if not line.startswith("repeat=")]
+    values = {_key(line): line.partition("=")[2] for line in other_overrides}
+    _refuse_untrusted(folder, schemas, settings, values.keys(), Path(values.get("paths.mlruns", "mlruns").strip("'\"")))
+    (copy / CONFIG).write_text(configuration_file(schemas, settings), encoding="utf-8")
+    (copy / _FOLDER).write_text(str(folder), encoding="utf-8")
+    return other_overrides
 
 
 def repeated_run(sources: Iterable[Any]) -> Path | None:
-    """Return the folder of the earlier run, if Hydra read a copy that :func:`repeating_overrides` made; else None.
-
-    ``sources`` are the places where Hydra looks for configurations.
-    """
+    """Return the folder of the earlier run if one of Hydra's configuration ``sources`` is a copy of it; else None."""
     copies = [Path(source.path) / _FOLDER for source in sources if source.schema == "file"]
     return next((Path(copy.read_text(encoding="utf-8")) for copy in copies if copy.is_file()), None)
 
 
-def candidate_overrides(folder: Path, lines: Sequence[str], mlruns: Path, place: Path) -> list[str]:
-    """Write a checked copy of a baseline's configuration into ``place``; return the overrides that make a candidate's
-    of it, as ``lines`` say.
+def candidate_overrides(folder: Path, lines: Sequence[str], mlruns: Path, copy: Path) -> list[str]:
+    """Write a checked copy of a baseline's configuration into the folder ``copy``; return the overrides of a candidate
+    with the changes of ``lines``.
 
-    The candidate has a store and a tracker of its own, in ``mlruns``. Where an option is chosen (``model=NAME``), none
-    of the settings of the baseline's option are left. Raises UserError as :func:`repeating_overrides` does.
+    The candidate has its own store and tracker in ``mlruns``. A chosen option (``model=NAME``) replaces all settings of
+    the baseline's option. Raises UserError as :func:`repeating_overrides` does.
     """
-    said = [*(line for line in ("store=sqlite", "tracking=mlflow") if not _chosen(line, lines)), *lines]
-    chosen = {_key(line) for line in said} & SCHEMAS.keys()
-    schemas, whole = _settings(folder / CONFIG)
-    kept = {name: value for name, value in whole.items() if name not in chosen}
-    kept |= {"paths": {"mlruns": str(mlruns.resolve())}, "target_half_width": None}
-    said = [f"+{line.lstrip('+')}" if _key(line) in chosen else _full(line, kept) for line in said]
-    left = [(path, name) for path, name in schemas if path.partition(".")[0] not in chosen]
-    _refuse_places(folder.resolve(), left, kept, {_key(line) for line in said}, mlruns)
-    (place / CONFIG).write_text(configuration_file(left, kept), encoding="utf-8")
-    return said
+    defaults = [line for line in ("store=sqlite", "tracking=mlflow") if _key(line) not in set(map(_key, lines))]
+    overrides = [*defaults, *lines]
+    chosen = {_key(line) for line in overrides} & SCHEMAS.keys()
+    all_schemas, settings = _settings(folder / CONFIG)
+    settings = {name: value for name, value in settings.items() if name not in chosen}
+    settings |= {"paths": {"mlruns": str(mlruns.resolve())}, "target_half_width": None}
+    overrides = [f"+{line.lstrip('+')}" if _key(line) in chosen else _full(line, settings) for line in overrides]
+    schemas = [(path, name) for path, name in all_schemas if path.partition(".")[0] not in chosen]
+    _refuse_untrusted(folder.resolve(), schemas, settings, {_key(line) for line in overrides}, mlruns)
+    (copy / CONFIG).write_text(configuration_file(schemas, settings), encoding="utf-8")
+    return overrides
 
 
 def _key(line: str) -> str:
@@ -95,13 +93,8 @@ def _key(line: str) -> str:
     return line.partition("=")[0].lstrip("+")
 
 
-def _chosen(default: str, lines: Sequence[str]) -> bool:
-    """Return True if lines choose an option of the group of a default."""
-    return any(line.lstrip("+").startswith(f"{default.partition('=')[0]}=") for line in lines)
-
-
 def _full(line: str, settings: Mapping[str, Any]) -> str:
-    """Return an override with the name of the option that it may leave out, where the settings hold one alone."""
+    """Return an override with the name of its option, which it may omit if the settings hold only one."""
     line = as_meant(line)
     group, dot, rest = line.partition("=")[0].partition(".")
     options = settings.get(group) if group in SEVERAL and dot else None
@@ -111,20 +104,18 @@ def _full(line: str, settings: Mapping[str, Any]) -> str:
 
 
 def _settings(file: Path) -> tuple[list[tuple[str, str]], dict[str, Any]]:
-    """Read the schemas and the settings of a run. UserError where a setting would be filled in from elsewhere, such as
-    the environment, or would make an object.
-    """
-    whole = read_configuration(file)
-    schemas = list(_schemas(whole.pop("defaults", None), file))
-    whole.pop("hydra", None)
-    for key, value in flat(whole).items():
+    """Read the schemas and the settings of a run; UserError for an interpolation or the key of an object."""
+    settings = read_configuration(file)
+    schemas = list(_schemas(settings.pop("defaults", None), file))
+    settings.pop("hydra", None)
+    for key, value in flat(settings).items():
         if any(part.startswith("_") and part.endswith("_") for part in key.split(".")):
             raise UserError(f"{file} holds {key}, which no run writes into its configuration")
         if "${" in str(value):
             raise UserError(
                 f"{file}: {key} holds an interpolation (${{…}}), which no run writes into its configuration"
             )
-    return schemas, whole
+    return schemas, settings
 
 
 def _schemas(defaults: object, file: Path) -> Iterator[tuple[str, str]]:
@@ -134,27 +125,27 @@ def _schemas(defaults: object, file: Path) -> Iterator[tuple[str, str]]:
         if isinstance(entry, str) and entry.startswith("/schema/"):
             name, _, path = entry.removeprefix("/schema/").partition("@")
             if name not in known:
-                raise UserError(f"{file} names {entry}, which is not part of this robust_eval")
+                raise UserError(f"{file} names {entry}, which is not part of this version of robust_eval")
             yield path, name
 
 
-def _refuse_places(
-    folder: Path, schemas: Iterable[tuple[str, str]], whole: dict[str, Any], said: Collection[str], mlruns: Path
+def _refuse_untrusted(
+    folder: Path, schemas: Iterable[tuple[str, str]], settings: dict[str, Any], consented: Collection[str], mlruns: Path
 ) -> None:
-    """Raise UserError unless the command line has the settings that no folder is trusted with: code that would run,
-    addresses, and what is read and written.
+    """Raise UserError unless the command line has ``consented`` to all settings that are not trusted in a folder: code
+    to run, addresses, inputs and outputs.
 
-    It need not have what the command would do anyway, nor what a run under ``mlruns`` reads: that is one's own. The
-    store goes with ``paths.mlruns``, and of a mapping that the command line has nothing is left.
+    Default values need no consent, nor do the inputs of a run under ``mlruns``, the user's folder. The store follows
+    ``paths.mlruns``; a mapping on the command line replaces that of the folder.
     """
-    mlruns, theirs, store = mlruns.resolve(), flat(whole).get("paths.mlruns"), whole.get("store")
-    if isinstance(store, dict) and store.get("folder") == f"{theirs}/store":
+    mlruns, its_mlruns, store = mlruns.resolve(), flat(settings).get("paths.mlruns"), settings.get("store")
+    if isinstance(store, dict) and store.get("folder") == f"{its_mlruns}/store":
         store["folder"] = _STORE
-    own, known = folder.is_relative_to(mlruns), _known()
+    is_own, known = folder.is_relative_to(mlruns), _known_values()
     providers = {f"{path}.model" for path, name in schemas if name == "model/inspect"}
 
     def is_trusted(key: str, value: object) -> bool:
-        """Return True for a value that cannot run code, send anything away, or name what is read or written."""
+        """Return True for a value that names no code, address, input or output."""
         name = key.rpartition(".")[2]
         if key in providers:
             return False
@@ -165,19 +156,19 @@ def _refuse_places(
         if key == "store.folder":
             return value == _STORE
         if name in READ or (key in _OF_MODELS and isinstance(value, str)):
-            return own or value is None or str(value) in known or bool(_BUILTIN.fullmatch(str(value)))
+            return is_own or value is None or str(value) in known or bool(_BUILTIN.fullmatch(str(value)))
         return True
 
-    wanted = {}
-    for key, value in {"paths.mlruns": theirs, **dict(_nodes(whole))}.items():
-        if key not in said and not is_trusted(key, value):
-            wanted[key] = value
-        elif key in said and key.rpartition(".")[2] in ADDRESSES and isinstance(value, dict):
+    untrusted = {}
+    for key, value in {"paths.mlruns": its_mlruns, **dict(_nodes(settings))}.items():
+        if key not in consented and not is_trusted(key, value):
+            untrusted[key] = value
+        elif key in consented and key.rpartition(".")[2] in ADDRESSES and isinstance(value, dict):
             value.clear()
-    if wanted:
+    if untrusted:
         lines = " ".join(
             shlex.quote(as_override(key, value) if isinstance(value, dict | list) else f"{key}={value}")
-            for key, value in wanted.items()
+            for key, value in untrusted.items()
         )
         raise UserError(
             f"{folder / CONFIG} sets code to run, files to read, or where prompts, keys, results or files go, which is "
@@ -186,15 +177,15 @@ def _refuse_places(
 
 
 def _nodes(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield key and value of every setting, also of those that hold others; of an address not what is in it."""
+    """Yield key and value of every setting and mapping of settings, but not the contents of an address."""
     for name, value in tree.items():
         yield f"{prefix}{name}", value
         if isinstance(value, dict) and name not in ADDRESSES:
             yield from _nodes(value, f"{prefix}{name}.")
 
 
-def _known() -> set[str]:
-    """Return all values of the options of this package, those that their classes have by default among them."""
+def _known_values() -> set[str]:
+    """Return all values in the option files of this package, and the defaults of its classes."""
     classes = (OmegaConf.structured(schema) for schemas in SCHEMAS.values() for schema in schemas.values())
     defaults = (OmegaConf.to_container(each, resolve=False) for each in classes)
     files = (yaml.safe_load(file.read_text(encoding="utf-8")) for file in CONF.glob("*/*.yaml"))

@@ -1,4 +1,4 @@
-"""Runs and sweeps: the command line is checked first, and an error is one sentence."""
+"""Runs and sweeps, after a check of the command line."""
 
 import logging
 import os
@@ -8,7 +8,6 @@ import sys
 import traceback
 from argparse import ArgumentError, ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
-from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -34,9 +33,9 @@ from robust_eval.config.overrides import (
 from robust_eval.config.schema import register
 from robust_eval.error import UserError, first_line
 from robust_eval.interop.log_as_answers import with_log
-from robust_eval.runtime.process import command, print_error
+from robust_eval.runtime.process import command, print_error, timestamp
 from robust_eval.runtime.text import printable, printable_lines
-from robust_eval.tracking.base import Run, Tracking
+from robust_eval.tracking.base import Run
 from robust_eval.tracking.flat_settings import SEVERAL
 from robust_eval.tracking.run_folder import COMPARISON, CONFIG, ERROR, finished_jobs
 
@@ -51,22 +50,19 @@ _VALUES = (
     *(("--config-dir", "-cd"), ("--experimental-rerun",)),
 )
 _INFO = ("--info", "-i")
-"""Hydra's options: without a value, with one, and with one that may be left out."""
+"""Hydra's options: without a value, with a value, and with an optional value."""
 
 
 @hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")
 def launch(composed: DictConfig) -> None:
-    """Run the experiment that Hydra composes from the command line, or each of a sweep."""
+    """Run the experiment that Hydra composes from the command line; in a sweep, a job."""
     hydra_config = HydraConfig.get()
     swept = hydra_config.job.override_dirname if hydra_config.mode == RunMode.MULTIRUN else None
     run(composed, hydra_config.runtime.output_dir, swept, repeated_run(hydra_config.runtime.config_sources))
 
 
 def main() -> None:
-    """Check the command line, then launch a run with Hydra, or with ``-m`` the jobs of a sweep.
-
-    Exits with status 1 and a sentence where the command line is wrong, or a job of a sweep failed.
-    """
+    """Check the command line, then launch a run with Hydra, or with ``-m`` the jobs of a sweep."""
     with command():
         register()
         _refuse_options(sys.argv[1:])
@@ -86,11 +82,11 @@ def main() -> None:
         dry, cancelling = (_flag(known, name) for name in ("dry_run", "cancel_batches"))
         repeats = [line for line in known.overrides if line.startswith("repeat=")]
         if not repeats:
-            given = known.overrides
-            known.overrides = with_own_options(with_log(given), known.config_dir and Path(known.config_dir))
-            # Hydra reads overrides that stand together, and of two values of a setting the last
-            place = sys.argv.index(given[0], 1) + len(given) if given else 1
-            sys.argv[place:place] = known.overrides[len(given) :]
+            before = known.overrides
+            known.overrides = with_own_options(with_log(before), known.config_dir and Path(known.config_dir))
+            # Hydra reads consecutive overrides, and of two values of a setting the last
+            index = sys.argv.index(before[0], 1) + len(before) if before else 1
+            sys.argv[index:index] = known.overrides[len(before) :]
         if dry or cancelling:
             from robust_eval.cli.dry_run import cancel_batches, dry_run  # it takes a second
 
@@ -100,7 +96,7 @@ def main() -> None:
             with TemporaryDirectory() as copy:
                 lines = repeating_overrides(known.overrides, Path(copy))
                 try:
-                    composed_in(Path(copy), lines)  # it says in a sentence what Hydra says in many lines
+                    composed_in(Path(copy), lines)  # its errors are one sentence, those of Hydra many lines
                 except UserError as problem:
                     raise UserError(f"{repeats[-1]}: {problem}") from problem
                 of_hydra = ["--config-path", copy, "--config-name", "config", f"hydra.searchpath=[file://{CONF}]"]
@@ -111,45 +107,43 @@ def main() -> None:
         expanded = dict(zip(known.overrides, checked.overrides, strict=True))
         sys.argv[1:] = [expanded.get(argument, argument) for argument in sys.argv[1:]]
         if known.cfg and known.multirun:
-            raise UserError("--cfg shows one configuration, and a sweep has several: leave out -m")
+            raise UserError("--cfg shows one configuration, and a sweep has several: remove -m")
         if known.cfg in ("job", "all"):
             _print_choices(checked)
         if known.multirun:
             _sweep(checked)
             return
-        if checked.swept and checked.whole.hydra.mode != RunMode.MULTIRUN:
+        if checked.swept and checked.with_hydra.hydra.mode != RunMode.MULTIRUN:
             raise several_values(checked)
         if known.cfg is None:
-            os.environ["HYDRA_FULL_ERROR"] = "1"  # exceptions come as they are
+            os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra passes exceptions on
         try:
             launch()
-        except OSError as problem:  # of the folder: what goes wrong in a run has been said
+        except OSError as problem:  # of the folder; a run reports its own errors
             raise UserError(
                 f"hydra.run.dir: {problem.filename} cannot be created ({problem.strerror}); choose another folder"
             ) from problem
 
 
 def _print_choices(checked: Checked) -> None:
-    """Print a comment for the YAML of ``--cfg``: the options that are chosen, as on a command line."""
+    """Print the chosen options as on a command line, in a comment above the YAML of ``--cfg``."""
     if checked.swept:
         raise UserError(f"--cfg shows one configuration: {', '.join(checked.swept)} has several values")
-    chosen = {
-        group: [option] for group, option in checked.whole.hydra.runtime.choices.items() if isinstance(option, str)
-    }
+    choices = checked.with_hydra.hydra.runtime.choices.items()
+    chosen = {group: [option] for group, option in choices if isinstance(option, str) and group[:6] != "hydra/"}
     chosen |= {group: [str(name) for name in checked.composed[group]] for group in SEVERAL}
-    shown = [group for group in sorted(chosen) if not group.startswith("hydra/")]
-    names = {group: chosen[group][0] if len(chosen[group]) == 1 else f"[{','.join(chosen[group])}]" for group in shown}
+    names = {group: one[0] if len(one) == 1 else f"[{','.join(one)}]" for group, one in sorted(chosen.items())}
     print("#", *(f"{group.rpartition('@')[2]}={name}" for group, name in names.items()))
 
 
 def _refuse_options(arguments: Sequence[str]) -> None:
-    """Raise UserError for a setting with dashes before it: Hydra would read ``--experiment`` as its own option."""
+    """Raise UserError for a setting with leading dashes: Hydra would take ``--experiment`` for one of its options."""
     known = {name for names in (*_FLAGS, *_VALUES, _INFO) for name in names}
-    for place, argument in enumerate(arguments):
+    for index, argument in enumerate(arguments):
         name, _, value = argument.partition("=")
         if name in known or not re.match(r"--[a-zA-Z]|-[abd-oq-z][a-zA-Z]", name):  # -cjob is -c job, and so is -p
             continue
-        following = next(iter(arguments[place + 1 :]), "")
+        following = next(iter(arguments[index + 1 :]), "")
         if not value and following and "=" not in following and not following.startswith("-"):
             value = following
         raise UserError(
@@ -159,7 +153,7 @@ def _refuse_options(arguments: Sequence[str]) -> None:
 
 
 def _known_options(arguments: Sequence[str]) -> Namespace:
-    """Parse Hydra's own options. Raises UserError where one cannot be read, or would skip every check."""
+    """Parse Hydra's options. Raises UserError for a broken one, and for one that would skip the checks."""
     parser = ArgumentParser(add_help=False, exit_on_error=False)
     parser.add_argument("overrides", nargs="*")
     for flag in _FLAGS:
@@ -176,14 +170,14 @@ def _known_options(arguments: Sequence[str]) -> Namespace:
             "--config-name and --config-path are not supported: repeat=FOLDER repeats an earlier run, and --config-dir "
             "names a folder with your own options"
         )
-    for name, given in (("--package", known.package), ("--resolve", known.resolve)):
-        if given and known.cfg is None:
+    for name, value in (("--package", known.package), ("--resolve", known.resolve)):
+        if value and known.cfg is None:
             raise UserError(f"{name} works only with --cfg: add --cfg job, or remove {name}")
     return known
 
 
 def _flag(known: Namespace, name: str) -> bool:
-    """Take the overrides of this name from the command line, which are none of Hydra's; return the last one's value."""
+    """Remove the overrides of this name, unknown to Hydra, from the command line; return the value of the last one."""
     lines = [line for line in known.overrides if line.startswith(f"{name}=")]
     known.overrides = [line for line in known.overrides if line not in lines]
     sys.argv[1:] = [argument for argument in sys.argv[1:] if argument not in lines]
@@ -195,23 +189,21 @@ def _flag(known: Namespace, name: str) -> bool:
 
 def _sweep(checked: Checked) -> None:
     folder_lines = [line for line in checked.overrides if line.startswith("hydra.sweep.dir=")]
-    started = datetime.now().strftime("%Y-%m-%d/%H-%M-%S-%f")
     if not folder_lines:
-        folder_lines = [as_meant(f"hydra.sweep.dir={checked.config.paths.mlruns}/sweeps/{started}")]
+        folder_lines = [as_meant(f"hydra.sweep.dir={checked.config.paths.mlruns}/sweeps/{timestamp()}")]
         sys.argv += folder_lines
     folder = str(OverridesParser.create().parse_override(folder_lines[-1]).value())
     swept = [line.partition("=")[0] for line in checked.swept]
     fixed = {line.partition("=")[0] for line in checked.overrides} - set(swept) | {"model", "dataset"}
-    sys.argv.append(f"hydra.job.config.override_dirname.exclude_keys={sorted(fixed)}")  # what is left tells jobs apart
+    sys.argv.append(f"hydra.job.config.override_dirname.exclude_keys={sorted(fixed)}")  # the others distinguish jobs
     run_sweep(launch, checked.config, checked.swept, checked.jobs, Path(folder))
 
 
 def run(composed: DictConfig, folder: str, swept: str | None = None, repeated: Path | None = None) -> None:
     """Run one experiment into ``folder``, or repeat the one in the folder ``repeated``.
 
-    Exits with status 1 and a sentence where a user can mend what is wrong, and with 130 or 143 when it was stopped by
-    Ctrl-C or SIGTERM. As a job of a sweep, which differs from the others by the overrides ``swept``, it only says what
-    is wrong, so that the next one has its turn.
+    A job of a sweep, which differs from the others by the overrides ``swept``, prints an error instead of exiting, so
+    that the next job follows.
     """
     with command():
         try:
@@ -227,55 +219,52 @@ def run(composed: DictConfig, folder: str, swept: str | None = None, repeated: P
             if repeated is not None:
                 log.info("compared with %s: %s", repeated, same)
         except Exception as problem:
+            if swept is not None or (Path(folder) / CONFIG).is_file():  # the run has started
+                write_error(problem, Path(folder))
             if swept is None:
-                if (Path(folder) / CONFIG).is_file():  # it has begun
-                    write_error(problem, Path(folder))
                 raise
-            write_error(problem, Path(folder))
             print_error(problem)
 
 
 def run_sweep(launch: Callable[[], None], config: Config, swept: Sequence[str], jobs: int, folder: Path) -> None:
-    """Run the jobs that ``launch`` starts, each in a folder of its own under ``folder``.
+    """Run the jobs that ``launch`` starts, each in its own folder under ``folder``.
 
     ``config`` is the configuration of any one job, ``swept`` the overrides that differ between jobs. Raises UserError
-    where a job failed, after all others are done. A sweep whose jobs asked nothing leaves no folder and nothing in the
-    tracker.
+    for failed jobs, after all jobs have ended. A sweep without a request leaves no folder and no record in the tracker.
     """
-    tracking: Tracking = config.tracking
     name = f"sweep over {', '.join(swept)}" if swept else "sweep"
-    fresh, before = not folder.exists(), _begun(folder)
-    with tracking.sweep(name, Path(config.paths.mlruns), folder) as record:
+    is_new, before = not folder.exists(), _started_jobs(folder)
+    with config.tracking.sweep(name, Path(config.paths.mlruns), folder) as record:
         try:
             launch()
             finished = finished_jobs(folder)
             if finished:
                 _compare(finished, folder / COMPARISON, record)
             if len(finished) < jobs:
-                where = f", in {folder}" if _begun(folder) != before else " before the first request"
+                where = f", in {folder}" if _started_jobs(folder) != before else " before the first request"
                 raise UserError(f"{jobs - len(finished)} of {jobs} jobs failed{where}: {_reasons(folder)}")
         finally:
-            if _begun(folder) == before:
+            if _started_jobs(folder) == before:
                 record.discard()
-                if fresh:
+                if is_new:
                     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _begun(folder: Path) -> dict[Path, int]:
-    """Return when each job of the sweep wrote its configuration, for those that did."""
+def _started_jobs(folder: Path) -> dict[Path, int]:
+    """Return the configuration files of the jobs of a sweep that have started, with the times of writing."""
     return {file: file.stat().st_mtime_ns for file in folder.glob(f"*/{CONFIG}")}
 
 
 def _reasons(folder: Path) -> str:
-    """Format why jobs failed: each reason, after the numbers of the jobs that it stopped."""
+    """Format the reasons of failed jobs, each after the numbers of these jobs."""
     failed: dict[str, list[str]] = {}
     for file in sorted(folder.glob(f"*/{ERROR}")):
         failed.setdefault(file.read_text(encoding="utf-8").splitlines()[0], []).append(file.parent.name)
-    return "; ".join(f"{', '.join(names)}: {reason}" for reason, names in failed.items()) or "without a word"
+    return "; ".join(f"{', '.join(names)}: {reason}" for reason, names in failed.items()) or "no reason was recorded"
 
 
 def _compare(jobs: Sequence[Path], folder: Path, record: Run) -> None:
-    """Compare the runs in these folders: write it to ``folder`` and the tracker, and print the main metrics."""
+    """Compare the runs in these folders; write the comparison to ``folder`` and the tracker, and print it."""
     from robust_eval.report.comparison_page import write_comparison
     from robust_eval.report.mlflow_tables import comparison_note, comparison_tables
     from robust_eval.report.terminal import print_comparison

@@ -14,7 +14,7 @@ import torch
 from sklearn.metrics import classification_report, confusion_matrix
 
 from robust_eval.cli.arguments import command_parser
-from robust_eval.error import UserError, first_line
+from robust_eval.error import UserError, writing
 from robust_eval.question import QUESTION_TYPES
 from robust_eval.question_type.classifier import TypeClassifier, from_encoder
 from robust_eval.runtime.console import Console
@@ -22,14 +22,12 @@ from robust_eval.runtime.files import text_lines
 from robust_eval.runtime.process import command
 
 SORTED_TOGETHER = 8
-"""Batches whose questions are sorted by length together, which saves padding."""
-
-
+"""Number of batches whose questions are sorted by length together, which saves padding."""
 _WANTED = "a coarse class, a colon, a fine class, a space and a question, as in DESC:manner How did serfdom develop ?"
 
 
 def main() -> None:
-    """Train, test and save the classifier. Exit with status 1 and one sentence where something is wrong."""
+    """Train, test and save the classifier."""
     parser = command_parser(
         "train-question-types",
         "Fine-tune a text encoder to classify questions by type, and test it.",
@@ -45,7 +43,7 @@ def main() -> None:
     parser.add_argument("--learning-rate", type=float, default=2e-5)
     parser.add_argument("--batch-size", type=int, default=16)
     parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--seed", type=int, default=0, help="of new layer, order of questions and dropout")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the new layer, the order of questions and dropout")
     options = parser.parse_args()
     with command():
         if not (0 < options.learning_rate < 1 and options.batch_size >= 1 and options.epochs >= 1):
@@ -60,18 +58,15 @@ def main() -> None:
         counts = confusion_matrix(test_types, predicted, labels=list(QUESTION_TYPES))
         console.print(pd.DataFrame(counts, rows, columns).to_string())
         console.print(classification_report(test_types, predicted, digits=3, zero_division=0))
-        try:
+        with writing("the classifier", options.output):
             classifier.save(options.output)
-        except OSError as problem:
-            raise UserError(f"--output={options.output} cannot be written: {first_line(problem)}") from problem
         console.print(f"classifier: {options.output}")
 
 
 def read_trec(file: Path) -> tuple[list[str], list[str]]:
-    """Return the questions of a ``.label`` file and their coarse classes.
+    """Return the questions of a ``.label`` file in Latin-1, a question a line, and their coarse classes.
 
-    The files are in Latin-1, a question a line (``DESC:manner How did serfdom develop ?``). Raises UserError where a
-    file cannot be read, has no question, or has a line that is none.
+    Raises UserError where the file cannot be read, has no question, or has a line of another form.
     """
     texts, types = [], []
     for number, line in text_lines(file, "latin-1"):
@@ -80,9 +75,9 @@ def read_trec(file: Path) -> tuple[list[str], list[str]]:
         label, _, question = line.rstrip("\r\n").partition(" ")
         coarse, colon, fine = label.partition(":")
         if not (colon and fine and question.strip()):
-            raise UserError(f"{file}, line {number}: wanted {_WANTED}, not {line[:60]!r}")
+            raise UserError(f"{file}, line {number}: a line must be {_WANTED}, not {line[:60]!r}")
         if coarse not in QUESTION_TYPES:
-            raise UserError(f"{file}, line {number}: {coarse!r} is none of the classes {', '.join(QUESTION_TYPES)}")
+            raise UserError(f"{file}, line {number}: {coarse!r} must be one of the classes {', '.join(QUESTION_TYPES)}")
         texts.append(question.strip())
         types.append(coarse)
     if not texts:

@@ -40,18 +40,16 @@ _SENTENCES = {
 
 
 def composition_error(problem: Exception, chosen: DictConfig | None = None) -> str:
-    """Return one sentence for an error of composition; ``chosen`` has the settings of the chosen options."""
+    """Return one sentence for an error of composition; ``chosen`` holds the settings of the chosen options."""
     if isinstance(problem, OmegaConfBaseException):
         return _refused(problem)
     if isinstance(problem, yaml.MarkedYAMLError) and problem.problem_mark is not None:
-        place = problem.problem_mark
-        return f"{place.name}, line {place.line + 1}: {problem.problem}"
+        mark = problem.problem_mark
+        return f"{mark.name}, line {mark.line + 1}: {problem.problem}"
     if isinstance(problem, UnicodeDecodeError):
         return f"a file of options is not UTF-8: {problem.reason} at byte {problem.start}"
-    message = str(problem)
-    cause = problem.__cause__ or problem.__context__
-    if not isinstance(cause, OmegaConfBaseException):
-        cause = None
+    message, cause = str(problem), problem.__cause__ or problem.__context__
+    cause = cause if isinstance(cause, OmegaConfBaseException) else None
     if key := re.match(r"Could not override '([^']+)'", message):
         return _no_such(key[1], chosen) or (_refused(cause) if cause else first_line(problem))
     if override := re.match(r"Error merging override (.*)", message, re.DOTALL):
@@ -67,7 +65,7 @@ def composition_error(problem: Exception, chosen: DictConfig | None = None) -> s
 
 
 def no_setting(key: str, name: str, settings: Sequence[str], where: str) -> str:
-    """Say that a setting does not exist, and which settings do; of a renamed one, its new name."""
+    """Return the sentence that a setting does not exist, with the existing ones; for a renamed one, its new name."""
     if (renamed := RENAMED.get(name, "")).partition(",")[0] in settings:
         return f"{key} is now {key.removesuffix(name)}{renamed}"
     holder = f"{where} has" if where else "there are"
@@ -75,13 +73,13 @@ def no_setting(key: str, name: str, settings: Sequence[str], where: str) -> str:
 
 
 def nearest(name: str, names: Sequence[str], where: str = "") -> str:
-    """Return " (did you mean NAME?)" with the known name that is most similar; an empty text where none is."""
+    """Return " (did you mean NAME?)" with the most similar of the names; empty if none is similar."""
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     return f" (did you mean {where + '.' if where else ''}{close[0]}?)" if close else ""
 
 
 def _no_such(key: str, chosen: DictConfig | None) -> str:
-    """Return a sentence on the part of a key that does not exist; empty if all do, or the options are unknown."""
+    """Return a sentence on the missing part of a key; empty if the key exists, or the options are unknown."""
     if "@" in key:
         setting = key.partition("@")[2]
         return f"there is no {setting} to choose: {setting.partition('.')[0]} has an option without a model"

@@ -1,4 +1,4 @@
-"""Objects of a composed configuration, with the checks that come before anything is loaded."""
+"""Objects of a composed configuration, with the checks before anything is loaded."""
 
 from dataclasses import fields, is_dataclass, replace
 
@@ -20,7 +20,7 @@ from robust_eval.tracking.flat_settings import SEVERAL
 
 
 def to_config(composed: DictConfig) -> Config:
-    """Turn a composed configuration into objects. Raises UserError that names the setting which makes no sense."""
+    """Turn a composed configuration into objects. Raises UserError with the name of a wrong setting."""
     leave_out_unchosen(composed)
     _refuse_unknown(composed)
     _refuse_untyped(composed)
@@ -28,9 +28,7 @@ def to_config(composed: DictConfig) -> Config:
     assert isinstance(schema, Schema)
     recorded = [sampler for sampler in schema.sampler.values() if isinstance(sampler, RecordedAnswers)]
     if recorded and len(schema.sampler) > 1:
-        raise UserError(
-            f"sampler=recorded asks nothing and must be the only sampler, not one of {','.join(schema.sampler)}"
-        )
+        raise UserError(f"sampler=recorded must be the only sampler, not one of {','.join(schema.sampler)}")
     target = schema.target_half_width
     if target is not None and not (isinstance(target, dict) and target):
         raise UserError(f"target_half_width={target}: it must name metrics, such as target_half_width={{frs.d1: 0.02}}")
@@ -54,7 +52,7 @@ def to_config(composed: DictConfig) -> Config:
 
 
 def _refuse_untyped(composed: DictConfig) -> None:
-    """Raise UserError for a part of the configuration that is no option, or has a value that its class refuses."""
+    """Raise UserError for a part of the configuration that is no option, or has a value refused by its class."""
     try:
         nodes = {entry.name: composed[entry.name] for entry in fields(Schema) if entry.name not in SEVERAL}
     except OmegaConfBaseException as problem:
@@ -67,7 +65,15 @@ def _refuse_untyped(composed: DictConfig) -> None:
     for path, node in nodes.items():
         if isinstance(node, DictConfig):
             if not is_dataclass(OmegaConf.get_type(node)) and path != "target_half_width":
-                raise UserError(_no_schema(path))
+                group, _, name = path.partition(".")
+                file, schema = (
+                    f"conf/{group}/{name or 'NAME'}.yaml",
+                    f"/schema/{group}/{next(iter(SCHEMAS[group]))}@_here_",
+                )
+                raise UserError(
+                    f"{path} is not an option with a schema{nearest(name, list(SCHEMAS[group]), group)}: a file {file} "
+                    f"names one in its defaults, such as {schema}"
+                )
             _instance(path, node)
         elif path not in UNGROUPED:
             none = f", or {path}=none" if path in ("store", "tracking") else ""
@@ -76,7 +82,7 @@ def _refuse_untyped(composed: DictConfig) -> None:
 
 
 def _check_other_models(config: Config, sampler_names: str) -> None:
-    """Raise UserError unless rewriter and judge have models that can be asked, where they need some."""
+    """Raise UserError unless the rewriter and the judge have the models that they need."""
     if config.rewriter.asks and not any(sampler.axis == "rewrite" for sampler in config.sampler.values()):
         raise UserError(
             f"rewriter=llm writes rewrites, which sampler={sampler_names} does not use: choose sampler=perturbation, "
@@ -87,19 +93,19 @@ def _check_other_models(config: Config, sampler_names: str) -> None:
     judge = config.grader.judge_config
     if config.grader.uses_model and judge is None:
         raise UserError(
-            "grader=judge needs a model: set grader.model=NAME, an option of the group model; the measured model "
-            "judges itself only if it is named there"
+            "grader=judge needs a model: set grader.model=NAME, an option of the group model, which may be the "
+            "measured one"
         )
     if judge is not None and judge.recorded:
         raise UserError(
-            f"grader.model: the answers of model {judge.name} are recorded, and it cannot be asked for verdicts: "
-            "choose a model that judges, grader.model=…"
+            f"grader.model: model {judge.name} has only recorded answers and cannot give verdicts: choose another "
+            "model, grader.model=…"
         )
 
 
 def leave_out_unchosen(composed: DictConfig) -> list[str]:
-    """Drop the settings of options that a preset sets and nobody chose, and return their paths:
-    ``experiment=smoke`` sets trials of a temperature sweep, and ``sampler=exact`` makes none.
+    """Drop a preset's settings of options that are not chosen, and return their paths: ``experiment=smoke`` sets the
+    trials of a temperature sweep, which ``sampler=exact`` does not use.
     """
     paths = []
     for group in SEVERAL:
@@ -111,22 +117,9 @@ def leave_out_unchosen(composed: DictConfig) -> list[str]:
     return paths
 
 
-def _no_schema(path: str) -> str:
-    """Say that settings belong to no option, or to one in a file that names no schema."""
-    group, _, name = path.partition(".")
-    suggestion = nearest(name, list(SCHEMAS[group]), group)
-    file = f"conf/{group}/{name or 'NAME'}.yaml"
-    schema = f"/schema/{group}/{next(iter(SCHEMAS[group]))}@_here_"
-    return (
-        f"{path} is not an option with a schema{suggestion}: a file {file} names one in its defaults, such as {schema}"
-    )
-
-
 def _as_profile(config: Config) -> Config:
-    """Drop from the metrics of a profile, and its samplers, those that this model or data set cannot support.
-
-    These are the metric of orders where no choices are put in other orders, and samplers of conversations, with their
-    metrics, where a model is asked with plain text.
+    """Drop the metrics and samplers of a profile that this model or data set does not support: the metric of orders
+    without arranged choices, and samplers of conversations, with their metrics, with plain prompts.
     """
     if not config.metric.keys() >= {*profile.METHODS}:
         return config
@@ -146,36 +139,35 @@ def _as_profile(config: Config) -> Config:
 
 
 _OF_CONVERSATIONS = {TURN: "continues a conversation", THOUGHT: "lets the model reason as in a conversation"}
-"""Activities of samplers that need a conversational model, by what they vary."""
+"""Predicates of samplers that need a conversational model, by their axis."""
 
 
 def _check_samplers(config: Config, sampler_names: str) -> None:
-    """Raise UserError unless there is a model to ask, samplers share their prompts, and a metric reads each."""
+    """Raise UserError unless there is a model to ask, samplers share their prompts, and a metric reads each sampler."""
     if config.model.recorded:
         raise UserError(
-            f"model=recorded cannot be asked, as sampler={sampler_names} does: choose another model, "
-            "or sampler=recorded "
-            "sampler.file=…"
+            f"model=recorded has no model for sampler={sampler_names} to ask: choose another model, or "
+            "sampler=recorded sampler.file=…"
         )
     prompts = {name: sampler.prompts for name, sampler in config.sampler.items()}
     if len(set(prompts.values())) > 1:
         values = ", ".join(f"sampler.{name}.prompts={file}" for name, file in prompts.items())
         raise UserError(f"the samplers of a run must have the same prompts, not {values}")
-    talking = next((name for name, sampler in config.sampler.items() if sampler.axis in _OF_CONVERSATIONS), None)
-    if talking is not None and not config.model.service_limits().chat:
+    chatting = next((name for name, sampler in config.sampler.items() if sampler.axis in _OF_CONVERSATIONS), None)
+    if chatting is not None and not config.model.service_limits().chat:
         raise UserError(
-            f"sampler={talking} {_OF_CONVERSATIONS[config.sampler[talking].axis]}, and model {config.model.name} has "
+            f"sampler={chatting} {_OF_CONVERSATIONS[config.sampler[chatting].axis]}, and model {config.model.name} has "
             "plain prompts: choose a chat model, with model.prompt_style=chat"
         )
     read = sources(config.metric, config.sampler)
     if unread := [name for name in config.sampler if name not in read.values()]:
         for metric in config.metric.values():
-            if metric.axis == config.sampler[unread[0]].axis:  # it would read them if they had what it needs
+            if metric.axis == config.sampler[unread[0]].axis:  # its check names the missing property
                 metric.check(config.sampler[unread[0]].temperatures, config.sampler[unread[0]].repetitions)
         readers = ", ".join(f"{metric} those of {name}" for metric, name in read.items())
         raise UserError(
-            f"no metric reads the answers of sampler={unread[0]} (of the metrics, {readers}): leave it out, or add one "
-            "that does"
+            f"no metric reads the answers of sampler={unread[0]} (of the metrics, {readers}): remove it, or add a "
+            "metric that does"
         )
 
 
@@ -191,7 +183,7 @@ def _check_target(config: Config) -> None:
             "target_half_width=… limits the questions that a model is asked, and sampler=recorded asks none: remove it"
         )
     read = sources(config.metric, config.sampler)
-    supported = config.model.temperatures(1.0)  # None: only the server knows whether it takes temperatures
+    supported = config.model.temperatures(1.0)  # None: only the server knows its temperatures
     names = {spec: [spec.name] for spec in (greedy.SPEC, *profile.specs_of(read))}
     for metric, scoring in config.metric.items():
         sampler = config.sampler[read[metric]]
@@ -214,11 +206,11 @@ def _check_target(config: Config) -> None:
 
 
 def _check_recorded(config: Config, recorded: RecordedAnswers) -> None:
-    """Raise UserError unless the model is a recorded one, and the answers have what the metrics read."""
+    """Raise UserError unless the model is a recorded one, and the answers have all that the metrics read."""
     if not config.model.recorded:
         raise UserError(
-            f"sampler=recorded does not ask model {config.model.name}: choose model=recorded, and call the model that "
-            "answered model.name=…"
+            f"sampler=recorded does not ask model {config.model.name}: choose model=recorded, with the name of the "
+            "model that answered in model.name=…"
         )
     for metric, scoring in config.metric.items():
         recorded.check(metric, scoring.top_logprobs)
@@ -229,7 +221,7 @@ def _check_recorded(config: Config, recorded: RecordedAnswers) -> None:
 
 
 def _instance(path: str, node: DictConfig) -> object:
-    """Return the object that a node of the configuration describes; UserError where its class refuses a value."""
+    """Return the object of a node of the configuration; UserError for a value refused by its class."""
     try:
         return OmegaConf.to_object(node)
     except (MissingMandatoryValue, InterpolationToMissingValueError) as problem:
@@ -245,7 +237,7 @@ def _instance(path: str, node: DictConfig) -> object:
 
 
 def _refuse_unknown(node: DictConfig, path: str = "") -> None:
-    """Raise UserError for a key that no schema has: Hydra accepts one that is added with a plus sign."""
+    """Raise UserError for a key outside the schema: Hydra accepts one with a plus sign."""
     schema = OmegaConf.get_type(node)
     names = [entry.name for entry in fields(schema)] if is_dataclass(schema) else [str(name) for name in node]
     for name, child in node.items_ex(resolve=False):

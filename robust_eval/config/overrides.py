@@ -1,4 +1,4 @@
-"""Overrides from the command line, checked before anything is loaded: one sentence with the nearest right name."""
+"""Overrides of the command line, and their checks before anything is loaded."""
 
 import copy
 import itertools
@@ -38,28 +38,28 @@ _CLOSING = {"[": "]", "{": "}", "'": "'", '"': '"'}
 
 
 class Checked(NamedTuple):
-    """A command line that was checked.
+    """Checked command line.
 
-    ``overrides`` has shorthands spelt out. ``config`` is the configuration of its last job, ``composed`` the same as
-    Hydra composed it, and ``whole`` that with Hydra's own settings. ``swept`` holds the overrides that differ between
-    the ``jobs`` of a sweep.
+    ``overrides`` has shorthands expanded. ``config`` is the configuration of the last job, ``composed`` the same as
+    Hydra composed it, and ``with_hydra`` includes Hydra's settings. ``swept`` holds the overrides that differ between
+    the ``jobs`` of a sweep, their number.
     """
 
     overrides: list[str]
     config: Config
     composed: DictConfig
-    whole: DictConfig
+    with_hydra: DictConfig
     swept: list[str]
     jobs: int
 
 
 def checked_overrides(overrides: Sequence[str]) -> Checked:
-    """Compose and check the configuration that these overrides ask for, before anything is loaded or written.
+    """Compose and check the configuration of these overrides, before anything is loaded or written.
 
-    The name of an option may be left out where only one chosen option has the setting: ``sampler.trials=20`` is
-    ``sampler.temperature_sweep.trials=20``. Quotes may be left out, too (:func:`as_meant`). Each value of a sweep is
-    checked by itself. Options may stand in folders of one's own (``hydra.searchpath``). A file of questions, and a
-    folder of such files, is an option of ``dataset``. Raises UserError with the mistake and the nearest right name.
+    The name of an option may be omitted if only one chosen option has the setting: ``sampler.trials=20`` is
+    ``sampler.temperature_sweep.trials=20``. So may quotes (:func:`as_meant`). Each value of a sweep is checked by
+    itself. Options may be in the user's folders (``hydra.searchpath``). A file of questions, or a folder of such files,
+    is an option of ``dataset``. Raises UserError with the mistake and the nearest valid name.
     """
     parsed = OverridesParser.create().parse_overrides(_of_group([as_meant(without_slash(line)) for line in overrides]))
     with hydra.initialize_config_dir(str(CONF), job_name="run", version_base="1.3"):
@@ -67,18 +67,18 @@ def checked_overrides(overrides: Sequence[str]) -> Checked:
             _refuse_kind(override)
         choices = [override for override in parsed if _chooses(override)]
         not_hydra = [override for override in parsed if not _is_hydra(override)]
-        elsewhere = [str(override.input_line) for override in parsed if _is_searchpath(override)]
+        searchpath = [str(override.input_line) for override in parsed if _is_searchpath(override)]
         for override in choices:
             if override.key_or_group == "dataset" and not override.is_delete():
                 for value in _values(override):
                     offer(value.text if isinstance(value, QuotedString) else str(value), _folders(parsed))
-        chosen = cache(lambda: _compose([*elsewhere, *(_lines_of_jobs(override)[0] for override in choices)]))
+        chosen = cache(lambda: _compose([*searchpath, *(_lines_of_jobs(override)[0] for override in choices)]))
         expanded = {id(override): _expanded(override, chosen) for override in not_hydra if override not in choices}
         lines_of_jobs = [_lines_of_jobs(override, expanded.get(id(override))) for override in not_hydra]
-        of_hydra = [str(override.input_line) for override in parsed if _is_hydra(override)]
+        hydra_lines = [str(override.input_line) for override in parsed if _is_hydra(override)]
         for variant in _variants(lines_of_jobs):
-            whole = _compose([*of_hydra, *variant], chosen)
-            composed = _without_hydra(whole)
+            with_hydra = _compose([*hydra_lines, *variant], chosen)
+            composed = _without_hydra(with_hydra)
             config = to_config(composed)
     _check_writable(Path(config.paths.mlruns))
     lines = [expanded.get(id(override), str(override.input_line)) for override in parsed]
@@ -87,7 +87,7 @@ def checked_overrides(overrides: Sequence[str]) -> Checked:
         for line, override in zip(lines, parsed, strict=True)
         if override.is_sweep_override() and not _is_hydra(override)
     ]
-    return Checked(lines, config, composed, whole, swept, math.prod(map(len, lines_of_jobs)))
+    return Checked(lines, config, composed, with_hydra, swept, math.prod(map(len, lines_of_jobs)))
 
 
 def several_values(checked: Checked) -> UserError:
@@ -113,9 +113,9 @@ def composed_run(overrides: Sequence[str]) -> tuple[Config, DictConfig]:
 
 
 def named_questions(dataset: str, limit: int | None = None) -> tuple[str, list[Question]]:
-    """Return the name of a data set and its questions, ``limit`` at most, for tasks of other harnesses.
+    """Return the name and the first ``limit`` questions of a data set, for tasks of other harnesses.
 
-    ``dataset`` is the name of an option, or the path of a file. UserError where it cannot be read.
+    ``dataset`` is the name of an option, or the path of a file. UserError if it cannot be read.
     """
     register()
     lines = [as_override("dataset", dataset), *([] if limit is None else [as_override("dataset.limit", limit)])]
@@ -124,12 +124,18 @@ def named_questions(dataset: str, limit: int | None = None) -> tuple[str, list[Q
 
 
 def composed_in(folder: Path, overrides: Sequence[str]) -> tuple[Config, DictConfig]:
-    """Return the configuration of one run that a file ``config.yaml`` in a folder and these overrides make."""
-    places = ",".join(f"'file://{place.resolve()}'" for place in option_folders())
+    """Return the configuration of one run from ``config.yaml`` in a folder and these overrides."""
+    folders = ",".join(f"'file://{each.resolve()}'" for each in option_folders())
     with hydra.initialize_config_dir(str(folder), version_base="1.3"):
-        search = f"hydra.searchpath=[{places}]"
-        composed = _without_hydra(_compose([search, *overrides], lambda: _compose([search])))
+        searchpath = f"hydra.searchpath=[{folders}]"
+        composed = _without_hydra(_compose([searchpath, *overrides], lambda: _compose([searchpath])))
         return to_config(composed), composed
+
+
+def composed_choices(choices: Sequence[str]) -> DictConfig:
+    """Return the unchecked configuration of chosen options, for help and completion."""
+    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+        return hydra.compose("config", with_own_options(choices))
 
 
 def as_override(key: str, value: object) -> str:
@@ -158,36 +164,35 @@ def _written(key: str, value: object) -> str:
 
 
 def with_own_options(overrides: Sequence[str], folder: Path | None = None) -> list[str]:
-    """Add the folder in which options of one's own stand: ``folder``, or ``./conf`` where that holds any.
-
-    A folder that the overrides name themselves (``hydra.searchpath``) stays the only one.
+    """Add the folder of the user's options, by default ``./conf`` if it holds any, unless the overrides name folders
+    themselves (``hydra.searchpath``).
     """
-    where = own_folder() if folder is None else folder
-    if where is None or any(line.startswith("hydra.searchpath=") for line in overrides):
+    added = own_folder() if folder is None else folder
+    if added is None or any(line.startswith("hydra.searchpath=") for line in overrides):
         return list(overrides)
-    if not where.is_dir():
-        raise UserError(f"--config-dir: there is no folder {where}")
-    address = QuotedString(f"file://{where.resolve()}", Quote.single).with_quotes()
+    if not added.is_dir():
+        raise UserError(f"--config-dir: there is no folder {added}")
+    address = QuotedString(f"file://{added.resolve()}", Quote.single).with_quotes()
     return [*overrides, f"hydra.searchpath=[{address}]"]
 
 
 def as_meant(line: str) -> str:
-    """Quote each text of an override that Hydra's grammar does not take without quotes: ``dataset.separator=;``.
+    """Quote each text of an override that Hydra's grammar requires in quotes: ``dataset.separator=;``.
 
-    Commas separate the values of a sweep, as always. Raises UserError for a text that is no override, and for a list, a
-    mapping or a quoted text that is not closed.
+    Commas separate the values of a sweep. Raises UserError for a text that is no override, and for an open list,
+    mapping or quoted text.
     """
     key, equals, value = line.partition("=")
-    if key and _is_read(line):
+    if key and _is_valid(line):
         return line
-    if not key or not equals or not _is_read(f"{key}=x"):
+    if not key or not equals or not _is_valid(f"{key}=x"):
         raise UserError(f"{line!r} is not an override: write KEY=VALUE")
     return f"{key}=" + ",".join(
-        part if _is_read(f"{key}={part}") else _quoted(line, key, part) for part in _parts(value)
+        part if _is_valid(f"{key}={part}") else _quoted(line, key, part) for part in _parts(value)
     )
 
 
-def _is_read(line: str) -> bool:
+def _is_valid(line: str) -> bool:
     try:
         OverridesParser.create().parse_overrides([line])
     except OverrideParseException:
@@ -196,7 +201,7 @@ def _is_read(line: str) -> bool:
 
 
 def _parts(value: str) -> list[str]:
-    """Split the values of a sweep at commas that do not stand in brackets."""
+    """Split the values of a sweep at commas outside brackets."""
     values, depth = [""], 0
     for character in value:
         depth += (character in "([{") - (character in ")]}")
@@ -210,31 +215,31 @@ def _parts(value: str) -> list[str]:
 def _quoted(line: str, key: str, text: str) -> str:
     text = text.strip()
     if text[:1] in _CLOSING:
-        inside = ", and a text in it with other characters needs quotes" if text[0] in "[{" else ""
-        whole = QuotedString(line.partition("=")[2], Quote.double).with_quotes()
+        inside = ", and texts with special characters in it need quotes" if text[0] in "[{" else ""
+        quoted = QuotedString(line.partition("=")[2], Quote.double).with_quotes()
         raise UserError(
-            f"{line!r} cannot be read: what begins with {text[0]} must end with {_CLOSING[text[0]]}{inside}; if all of "
-            f"it is one text, write {shlex.quote(f'{key}={whole}')}"
+            f"{line!r} cannot be read: a value with {text[0]} at its start needs {_CLOSING[text[0]]} at its "
+            f"end{inside}; if it is one text, write {shlex.quote(f'{key}={quoted}')}"
         )
     return QuotedString(text, Quote.single).with_quotes()
 
 
 def jobs(overrides: Sequence[str]) -> Iterator[tuple[list[str], Config]]:
-    """Yield each job of a sweep: the overrides that tell it from the others, and its configuration. A run is one job.
+    """Yield each job of a sweep: the overrides that distinguish it, and its configuration. A run is one job.
 
-    ``overrides`` are those that :func:`checked_overrides` has checked.
+    ``overrides`` are checked ones (:func:`checked_overrides`).
     """
-    whole = OverridesParser.create().parse_overrides(list(overrides))
-    parsed = [each for each in whole if not _is_hydra(each)]
-    elsewhere = [str(each.input_line) for each in whole if _is_searchpath(each)]
+    all_overrides = OverridesParser.create().parse_overrides(list(overrides))
+    parsed = [each for each in all_overrides if not _is_hydra(each)]
+    searchpath = [str(each.input_line) for each in all_overrides if _is_searchpath(each)]
     with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
         for lines in itertools.product(*map(_lines_of_jobs, parsed)):
             differing = [line for line, each in zip(lines, parsed, strict=True) if each.is_sweep_override()]
-            yield differing, to_config(_without_hydra(_compose([*elsewhere, *lines])))
+            yield differing, to_config(_without_hydra(_compose([*searchpath, *lines])))
 
 
 def _compose(overrides: Sequence[str], chosen: Callable[[], DictConfig] | None = None) -> DictConfig:
-    """Compose the configuration. Errors name the settings of the chosen options (``chosen``)."""
+    """Compose the configuration; ``chosen`` gives the settings of the chosen options for errors."""
     try:
         composed = hydra.compose("config", list(overrides), return_hydra_config=True)
     except MissingConfigException as problem:
@@ -251,17 +256,17 @@ def _compose(overrides: Sequence[str], chosen: Callable[[], DictConfig] | None =
     return composed
 
 
-def _without_hydra(whole: DictConfig) -> DictConfig:
-    """Return a copy without the settings of Hydra itself."""
-    composed = copy.deepcopy(whole)
+def _without_hydra(with_hydra: DictConfig) -> DictConfig:
+    """Return a copy without Hydra's own settings."""
+    composed = copy.deepcopy(with_hydra)
     with open_dict(composed):
         del composed["hydra"]
     return composed
 
 
 def _of_group(lines: Sequence[str]) -> list[str]:
-    """Make ``rewriter.model=NAME``, and ``grader.model=NAME`` of a judge, choose an option of the group model; ``null``
-    is not one of them.
+    """Make ``rewriter.model=NAME``, and ``grader.model=NAME`` of a judge, choose an option of the group model, unless
+    it is ``null``.
     """
     keys = ["rewriter.model", *(["grader.model"] if "grader=judge" in lines else [])]
     lines_of_group = []
@@ -281,19 +286,19 @@ def _is_hydra(override: Override) -> bool:
 
 
 def _is_searchpath(override: Override) -> bool:
-    """Return True if an override names other folders that hold options."""
+    """Return True if an override names further folders of options."""
     return str(override.key_or_group) == "hydra.searchpath"
 
 
 def _folders(overrides: Sequence[Override]) -> list[Path]:
-    """Return the folders that hold options: ours, and those that a search path names."""
+    """Return the folders of options: that of the package, and those of a search path."""
     values = [each.value() for each in overrides if _is_searchpath(each)]
-    places = [str(place) for value in values if isinstance(value, list) for place in value]
-    return [CONF, *(Path(place.removeprefix("file://")) for place in places)]
+    addresses = [str(address) for value in values if isinstance(value, list) for address in value]
+    return [CONF, *(Path(address.removeprefix("file://")) for address in addresses)]
 
 
 def _refuse_kind(override: Override) -> None:
-    """Raise UserError for an override that Hydra can read, and nothing here takes."""
+    """Raise UserError for an override that Hydra reads and robust_eval does not support."""
     line, key, value = str(override.input_line), str(override.key_or_group), override.value()
     if key in ("hydra", "schema"):
         raise UserError(no_setting(key, key, [entry.name for entry in fields(Schema)], ""))
@@ -302,8 +307,8 @@ def _refuse_kind(override: Override) -> None:
     if _is_searchpath(override):
         if not isinstance(value, list):
             raise UserError(f"{key} must be a list of folders, such as [file:///home/me/conf], not {value}")
-        if absent := [place for place in _folders([override])[1:] if ":" not in str(place) and not place.is_dir()]:
-            raise UserError(f"{key}: there is no folder {absent[0]}")
+        if missing := [each for each in _folders([override])[1:] if ":" not in str(each) and not each.is_dir()]:
+            raise UserError(f"{key}: there is no folder {missing[0]}")
     if override.is_delete() and not _is_hydra(override):
         group, _, name = key.partition(".")
         if group not in SEVERAL or not name or "." in name:
@@ -319,7 +324,7 @@ def _refuse_kind(override: Override) -> None:
 
 
 def _lines_of_jobs(override: Override, line: str | None = None) -> list[str]:
-    """Return an override with each of its values in a sweep; of others one line."""
+    """Return an override with each of its values in a sweep; one line without a sweep."""
     line = str(override.input_line) if line is None else line
     if not override.is_sweep_override():
         return [line]
@@ -327,7 +332,7 @@ def _lines_of_jobs(override: Override, line: str | None = None) -> list[str]:
 
 
 def _variants(lines_of_jobs: Sequence[Sequence[str]]) -> Iterator[list[str]]:
-    """Yield the overrides of the first job, and then those overrides with each other value of each sweep."""
+    """Yield the overrides of the first job, then these with each other value of each sweep."""
     first = [lines[0] for lines in lines_of_jobs]
     yield first
     for place, lines in enumerate(lines_of_jobs):
@@ -341,7 +346,7 @@ def _values(override: Override) -> Iterator[Any]:
 
 
 def _expanded(override: Override, chosen: Callable[[], DictConfig]) -> str:
-    """Spell out a setting. Composing ``chosen`` takes a tenth of a second: it is done only where needed."""
+    """Insert the omitted name of an option. Composing ``chosen`` takes a tenth of a second, so only where needed."""
     line = str(override.input_line)
     group, _, rest = str(override.key_or_group).partition(".")
     setting = rest.split(".")[0]
@@ -354,7 +359,7 @@ def _expanded(override: Override, chosen: Callable[[], DictConfig]) -> str:
 
 
 def _unknown_option(message: str) -> str:
-    """Turn Hydra's message about an option that does not exist into a sentence that names the nearest one."""
+    """Turn Hydra's message about a missing option into a sentence with the nearest one."""
     missing = re.search(r"Could not (?:find|load) '([^']+)'", message)
     if not missing:
         return message.strip().splitlines()[0]
@@ -369,7 +374,7 @@ def _unknown_option(message: str) -> str:
 
 
 def no_option(group: str, name: str, names: Sequence[str] | None = None) -> str:
-    """Say that a group has no such option, and which options it has."""
+    """Return the sentence that a group has no such option, with its options."""
     names = options(group) if names is None else names
     return f"there is no {group}={name}{nearest(name, names)}; there are {', '.join(names)}"
 
@@ -381,16 +386,16 @@ def _check_writable(folder: Path) -> None:
             pass
     except OSError as problem:
         raise UserError(
-            f"paths.mlruns: nothing can be written to {folder} ({problem.strerror}); choose another folder"
+            f"paths.mlruns: {folder} is not writable ({problem.strerror}); choose another folder"
         ) from problem
 
 
 def offer(value: str, folders: Sequence[Path]) -> None:
-    """Make a file, or a folder of files, an option of the group ``dataset``, if ``value`` is the path of one.
+    """Make a file, or a folder of files, an option of the group ``dataset``, if ``value`` is its path.
 
-    The option is ``dataset=local``, or ``dataset=jsonl`` where the file has our own layout, with the path, and with the
-    file's name as its name. An option of the same name in one of the ``folders`` of options has precedence. UserError
-    where the value can only be a path, and nothing lies there.
+    The option is ``dataset=local``, or ``dataset=jsonl`` for a file in our layout, with the path, and with the file's
+    name as its name. An option of the same name in the ``folders`` takes precedence. UserError if the value must be a
+    path, and there is no such file.
     """
     names = [file.stem for folder in folders for file in Path(folder, "dataset").glob("*.yaml")]
     path = Path(value)
@@ -411,9 +416,9 @@ def offer(value: str, folders: Sequence[Path]) -> None:
     elif path.suffix.lower() in KINDS:
         siblings = path.parent.iterdir() if path.parent.is_dir() else ()
         names += [str(file) for file in siblings if file.suffix.lower() in KINDS]
-        raise UserError(f"there is no file {value}, and no data set of this name{nearest(value, names)}")
+        raise UserError(f"there is no file or data set {value}{nearest(value, names)}")
 
 
 def without_slash(line: str) -> str:
-    """Return ``dataset=folder/`` without the slash at its end, with which Hydra finds no option."""
+    """Return ``dataset=folder/`` without its final slash, which would hide the option from Hydra."""
     return line.rstrip("/") if line.startswith("dataset=") else line

@@ -1,15 +1,15 @@
-"""The schemas of the configuration: one for the whole, and one for each option of a group.
+"""Schemas of the configuration: one for a run, and one for each option of a group.
 
-The classes that do the work are their own schemas: the fields of a dataclass are its configuration, and its
-``__post_init__`` refuses values that make no sense. A class that belongs to this package stands in :data:`SCHEMAS` and
-has a file under ``conf/``; one of a package or script of one's own is registered (docs/extend.md) and needs no file.
+Classes are their own schemas: the fields of a dataclass are its settings, and its ``__post_init__`` refuses invalid
+values. A class of this package is in :data:`SCHEMAS` and has a file under ``conf/``; a class of another package or
+script is registered (docs/extend.md) and needs no file.
 """
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +66,7 @@ from robust_eval.sampler.thinking import Thinking
 from robust_eval.store.base import NoStore, Store
 from robust_eval.store.parquet import ParquetStore
 from robust_eval.store.sqlite import SqliteStore
-from robust_eval.tracking.base import Tracking, Untracked
+from robust_eval.tracking.base import Tracking
 from robust_eval.tracking.flat_settings import SEVERAL
 from robust_eval.tracking.mlflow_tracker import Mlflow
 
@@ -111,7 +111,7 @@ _READERS = {"by_prompt_style": ByPromptStyle, "first_line": FirstLineReader, "re
 _AGGREGATORS: dict[str, type[Aggregator]] = {"text": EqualText, "clusters": Clusters, "entailment": Entailment}
 _ENGINES: dict[str, type[Engine]] = {"local": Local, "ray": Ray}
 _STORES: dict[str, type[Store]] = {"sqlite": SqliteStore, "parquet": ParquetStore, "none": NoStore}
-_TRACKING: dict[str, type[Tracking]] = {"mlflow": Mlflow, "none": Untracked}
+_TRACKING: dict[str, type[Tracking]] = {"mlflow": Mlflow, "none": Tracking}
 
 SCHEMAS: dict[str, dict[str, Any]] = {
     "model": _MODELS,
@@ -129,12 +129,12 @@ SCHEMAS: dict[str, dict[str, Any]] = {
 
 
 _OWN = {group: {*schemas, *(file.stem for file in (CONF / group).glob("*.yaml"))} for group, schemas in SCHEMAS.items()}
-"""Names of options that are taken."""
+"""Names of the options of this package."""
 
 
 @dataclass
 class Schema:
-    """Schema of a whole run for Hydra, which has no protocols; see :class:`robust_eval.config.config.Config`."""
+    """Schema of a run for Hydra, which does not support protocols; see :class:`robust_eval.config.config.Config`."""
 
     seed: int = MISSING
     model: Any = MISSING
@@ -161,40 +161,27 @@ log = logging.getLogger(__name__)
 def load_plugins() -> None:
     """Register the classes of all entry points, once in a process.
 
-    An entry point of the group ``robust_eval.metrics`` called ``always_right`` becomes ``metric=always_right``. One
-    that cannot be loaded is left out, and a warning says why: it would stop every run, also those that do not use it.
+    An entry point of the group ``robust_eval.metrics`` called ``always_right`` becomes ``metric=always_right``. A
+    broken one is left out with a warning, because it would stop every run, also those that do not use it.
     """
     installed = entry_points()
     for group in registry.REGISTRY:
         for entry in installed.select(group=f"robust_eval.{group}s"):
-            _load(group, entry)
-
-
-def _load(group: str, entry: EntryPoint) -> None:
-    try:
-        registry.register(group, entry.name)(entry.load())
-    except UserError as problem:
-        log.warning("%s is left out: %s", _origin(entry), problem)
-    except (Exception, SystemExit) as problem:  # whatever the code of others raises when it is imported
-        log.warning(
-            "%s=%s of %s cannot be loaded, and is left out: %s: %s",
-            group,
-            entry.name,
-            _origin(entry),
-            type(problem).__name__,
-            first_line(problem),
-        )
-
-
-def _origin(entry: EntryPoint) -> str:
-    return f"the package {entry.dist.name}" if entry.dist else entry.value
+            source = f"the package {entry.dist.name}" if entry.dist else entry.value
+            try:
+                registry.register(group, entry.name)(entry.load())
+            except UserError as problem:
+                log.warning("%s is left out: %s", source, problem)
+            except (Exception, SystemExit) as problem:  # of foreign code at its import
+                reason = f"{type(problem).__name__}: {first_line(problem)}"
+                log.warning("%s=%s of %s cannot be loaded, and is left out: %s", group, entry.name, source, reason)
 
 
 def register() -> None:
-    """Make the schemas known to Hydra: ``schema`` for the whole, ``schema/GROUP/NAME`` for the parts.
+    """Register the schemas with Hydra: ``schema`` for a run, ``schema/GROUP/NAME`` for its parts.
 
-    A registered class is an option besides, ``GROUP=NAME``; a file of settings of the same name goes before it.
-    Raises UserError where a registered name is one of this package.
+    A registered class is also an option, ``GROUP=NAME``, unless a settings file has that name. Raises UserError if a
+    registered name is that of a built-in option.
     """
     load_plugins()
     _store(None, "schema", Schema)
@@ -202,7 +189,7 @@ def register() -> None:
     for group, classes in registry.REGISTRY.items():
         for name, cls in classes.items():
             if name in _OWN[group]:
-                raise UserError(f"{group}={name} is an option of robust_eval: call {cls.__qualname__} something else")
+                raise UserError(f"{group}={name} is a built-in option: register {cls.__qualname__} by another name")
             SCHEMAS[group][name] = cls
             _store(group, name, cls, f"{group}.{name}" if group in SEVERAL else None)
     for group, schemas in SCHEMAS.items():
@@ -211,7 +198,7 @@ def register() -> None:
 
 
 _stored: dict[tuple[str | None, str], type] = {}
-"""Registered schemas: registering all of it again takes a third as long as composing a configuration."""
+"""Registered schemas: to register all again takes a third as long as to compose a configuration."""
 
 
 def _store(group: str | None, name: str, schema: type, package: str | None = None) -> None:
@@ -221,7 +208,7 @@ def _store(group: str | None, name: str, schema: type, package: str | None = Non
 
 
 def own_device(devices: int) -> str:
-    """Return the number of the GPU of a job of a sweep, whose jobs take so many ``devices`` in turns."""
+    """Return the GPU number of a job of a sweep, whose jobs use ``devices`` GPUs in turn."""
     number: int = HydraConfig.get().job.num
     return str(number % devices)
 
@@ -240,8 +227,8 @@ def repeatable(composed: DictConfig) -> str:
 def configuration_file(schemas: Iterable[tuple[str, str]], settings: Mapping[str, Any]) -> str:
     """Return the text of a file that Hydra composes to these settings.
 
-    The file names the ``schemas`` of its parts (path and name of each, outer ones first) and where Hydra puts runs. It
-    takes nothing else from other files.
+    The file names the ``schemas`` of its parts (path and name of each, outer ones first) and the folders of runs, and
+    depends on no other file.
     """
     schema_entries = [f"/schema/{name}@{path}" for path, name in schemas]
     main = yaml.safe_load((CONF / "config.yaml").read_text(encoding="utf-8"))
@@ -251,7 +238,7 @@ def configuration_file(schemas: Iterable[tuple[str, str]], settings: Mapping[str
 
 
 def schemas_of(node: DictConfig, path: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the path of each node that has the schema of a group, with the name of the schema; outer nodes first."""
+    """Yield the path of each node with a schema of a group, and the schema's name; outer nodes first."""
     names = {schema: f"{group}/{name}" for group, schemas in SCHEMAS.items() for name, schema in schemas.items()}
     for key, child in node.items_ex(resolve=False):
         if isinstance(child, DictConfig):

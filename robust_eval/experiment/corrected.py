@@ -28,13 +28,11 @@ log = logging.getLogger(__name__)
 
 
 def labels_of(file: str | None, folder: Path) -> pa.Table | None:
-    """Return the labels of a run: those of the file that its settings name, or in its folder; None where there are
-    none. UserError where a file cannot be read.
-    """
-    if file is not None:
-        return read_labels(Path(file))
+    """Return the labels in a file, by default that in the run's folder; None without any. UserError if it is broken."""
     run_labels = folder / LABELS_FILE
-    return read_labels(run_labels) if run_labels.is_file() else None
+    if file is None and not run_labels.is_file():
+        return None
+    return read_labels(Path(file or run_labels))
 
 
 class Scored(NamedTuple):
@@ -55,10 +53,10 @@ class Scored(NamedTuple):
     seed: int
 
     def corrected(self, labels: pa.Table) -> Score | None:
-        """Return the metrics that the labels correct, as one score; None where they correct none."""
+        """Return the metrics that the labels correct, as one score; None if they correct none."""
         number = count_labelled(self.graded, labels)
         if not number:
-            log.warning("none of the %d labels matches an answer of this run: nothing is corrected", labels.num_rows)
+            log.warning("no metric is corrected: none of the %d labels matches an answer of this run", labels.num_rows)
             return None
         tables = with_human_labels(self.graded, labels)
         corrections = [greedy_correction(self.asked, tables[GREEDY])] if tables[GREEDY].num_rows else []
@@ -72,7 +70,7 @@ class Scored(NamedTuple):
 
 
 class LabelledRun(NamedTuple):
-    """A finished run that people label: the ``graded`` answers of each sampler, and the questions asked by their id."""
+    """Finished run for labels: the ``graded`` answers of all samplers, and the questions by id."""
 
     folder: Path
     run: FinishedRun
@@ -81,21 +79,21 @@ class LabelledRun(NamedTuple):
 
     @classmethod
     def read(cls, folder: Path) -> "LabelledRun":
-        """Read a run from its folder; UserError where it has not finished, or is damaged."""
+        """Read a run from its folder; UserError for an unfinished or damaged run."""
         run = read_run(folder)
         if not (folder / GRADED).is_file():
-            raise UserError(f"{folder} has no {GRADED}, whose answers could be labelled")
+            raise UserError(f"{folder} has no {GRADED}, which holds the answers to label: name a finished run")
         try:
             graded = read_parquet(folder / GRADED)
         except (OSError, pa.ArrowException) as problem:
             raise UserError(f"{folder / GRADED} cannot be read: {first_line(problem)}") from problem
         lacking = [name for name in (*SCHEMA.names, SAMPLER) if name not in graded.column_names]
         if lacking:
-            raise UserError(f"{folder / GRADED} has no column {lacking[0]}, which a run writes")
+            raise UserError(f"{folder / GRADED} has no column {lacking[0]}, which every run writes: repeat the run")
         return cls(folder, run, graded, {question.id: question for question in read_questions(run)})
 
     def by_sampler(self) -> dict[str, pa.Table]:
-        """Return the graded answers of each sampler; those at temperature 0 first, which may be none."""
+        """Return the graded answers of each sampler, after those at temperature 0, if any."""
         column = self.graded[SAMPLER]
         names = [name for name in column.unique().to_pylist() if name != GREEDY]
         return {name: self.graded.filter(pc.equal(column, name)) for name in (GREEDY, *names)}
@@ -104,27 +102,27 @@ class LabelledRun(NamedTuple):
         """Return the metrics that labels correct; see :meth:`Scored.corrected`."""
         metrics, graded = self._metrics(), self.by_sampler()
         samplers = [name for name in graded if name != GREEDY]
-        asked = read_sampling_metadata(self.folder / ANSWERS) if (self.folder / ANSWERS).is_file() else None
+        metadata = read_sampling_metadata(self.folder / ANSWERS)
         questions = list(self.questions.values())
         scored = Scored(
             metrics=metrics,
             asked=questions,
-            kept=[question for question, own in zip(questions, self.run.kept(), strict=True) if own],
+            kept=[question for question, is_kept in zip(questions, self.run.kept(), strict=True) if is_kept],
             graded=graded,
             read={name: _source(metric, samplers) for name, metric in metrics.items()},
-            early_stopping=asked.early_stopping if asked else {},
+            early_stopping=metadata.early_stopping if metadata else {},
             uncorrected=self.run.metrics,
             seed=int(self.run.settings["seed"]),
         )
         return scored.corrected(labels)
 
     def _metrics(self) -> dict[str, Metric]:
-        """Return the metrics of the run with its settings; those that are not known any more are left out."""
+        """Return the metrics of the run with its settings, except metrics that are not registered here."""
         register()
         metrics: dict[str, Metric] = {}
         for name, settings in (read_configuration(self.folder / CONFIG).get("metric") or {}).items():
             if name not in SCHEMAS["metric"]:
-                log.warning("metric=%s is not known here: its metrics are not corrected", name)
+                log.warning("metric=%s is not registered: its metrics are not corrected", name)
                 continue
             try:
                 metrics[name] = SCHEMAS["metric"][name](**(settings or {}))
@@ -134,6 +132,6 @@ class LabelledRun(NamedTuple):
 
 
 def _source(metric: Metric, samplers: Sequence[str]) -> str:
-    """Return the sampler whose answers a metric read: the first that varies what it is about, or the first."""
+    """Return the sampler whose answers a metric read: the first with the metric's axis, or else the first."""
     axes = {name: getattr(SCHEMAS["sampler"].get(name), "axis", None) for name in samplers}
     return next((name for name, axis in axes.items() if axis == metric.axis), samplers[0])

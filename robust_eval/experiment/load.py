@@ -13,36 +13,36 @@ log = logging.getLogger(__name__)
 
 
 class Loaded(NamedTuple):
-    """The questions of a data set with their types, and what is put on record of both."""
+    """Questions of a data set with their types, and the metadata of both."""
 
     questions: list[Question]
-    whole: Questions
-    """As the data set brought them."""
-    typed: dict[str, Any]
+    original: Questions
+    """The questions without predicted types."""
+    type_metadata: dict[str, Any]
     """Number of predicted types, and their classifier."""
     unusable: Mapping[str, int]
-    """Accepted answers that the grader cannot compare, with how often each occurs."""
+    """Accepted answers that the grader cannot compare, with their counts."""
 
     def in_words(self, digest: str) -> str:
-        """Say how many questions there are, and how many records of the data set were left out."""
-        left_out = "".join(f", {number:,} {reason}" for reason, number in self.whole.unusable.items())
+        """Return the number of questions, and those of the records of the data set that were left out."""
+        left_out = "".join(f", {number:,} {reason}" for reason, number in self.original.unusable.items())
         return f"{len(self.questions)} questions, fingerprint {digest[:12]}{left_out}"
 
     def description(self, digest: str) -> dict[str, Any]:
-        """Return the metadata of the questions, whose fingerprint is ``digest``, for the record."""
+        """Return the metadata of the questions, whose fingerprint is ``digest``."""
         return {
-            **{f"loaded.dataset.{name}": value for name, value in self.whole.description().items()},
+            **{f"loaded.dataset.{name}": value for name, value in self.original.description().items()},
             "loaded.dataset.fingerprint": digest,
             "loaded.dataset.unusable_aliases": sum(self.unusable.values()),
-            **{f"loaded.{name}": value for name, value in self.typed.items()},
+            **{f"loaded.{name}": value for name, value in self.type_metadata.items()},
         }
 
 
 def load(dataset: Selection, grader: Grader, types: str | None) -> Loaded:
-    """Load the questions, and predict the ``types`` of those that have none where there is a classifier."""
-    whole = dataset.load()
-    questions, typed = with_types(whole, types)
+    """Load the questions, and predict missing types with the classifier in the folder ``types``, if any."""
+    original = dataset.load()
+    questions, type_metadata = with_types(original, types)
     unusable = grader.unusable_aliases(questions)
     if unusable:
-        log.warning("accepted answers that normalise to nothing are left out: %s", ", ".join(sorted(unusable)))
-    return Loaded(questions, whole, typed, unusable)
+        log.warning("accepted answers with an empty normalised form are left out: %s", ", ".join(sorted(unusable)))
+    return Loaded(questions, original, type_metadata, unusable)

@@ -1,4 +1,4 @@
-"""The models of a run: the one that is measured, and those that write rewrites and judge."""
+"""Models of a run: the measured one, the writer of rewrites, and the judge."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -14,9 +14,9 @@ from robust_eval.store.stored_model import StoredModel
 
 
 class Models:
-    """The model that is ``measured``, the ``writer`` of rewrites and the ``judge`` of replies, which may be the same.
+    """The ``measured`` model, the ``writer`` of rewrites and the ``judge`` of replies, which may be the same.
 
-    All read the store. ``begin`` is called when one of them is first asked.
+    All use the store. ``begin`` is called before the first request to one of them.
     """
 
     def __init__(
@@ -44,12 +44,12 @@ class Models:
     def with_judge(
         self, grader: Grader, aggregator: Aggregator, seed: int, cached_only: bool = False
     ) -> tuple[Grader, Aggregator]:
-        """Return the grader and the aggregator with the judge that they may ask, or with its stored answers alone."""
+        """Return the grader and the aggregator with their judge, or with a cache-only judge."""
         grader = grader.with_model(self.judge.cached_only() if cached_only else self.judge, seed)
         return grader, aggregator.with_judge(grader)
 
     def release_writer(self) -> None:
-        """Drop the writer once it has written, so that its weights make room; what it was stays on record."""
+        """Drop the writer after the last rewrite, to free its memory; its description stays."""
         if self.writer is not self.measured:
             self._asked, self._found = self.writer.asked, self.writer.found
             self._writer = _description(self.writer, "rewriter.")
@@ -58,12 +58,12 @@ class Models:
 
     @property
     def asked(self) -> int:
-        """Prompts that the models were asked."""
+        """Number of prompts sent to the models."""
         return self._asked + self.measured.asked + (self.judge.asked if self.judge is not self.measured else 0)
 
     @property
     def found(self) -> int:
-        """Prompts whose answers were stored."""
+        """Number of cache hits."""
         return self._found + self.measured.found + (self.judge.found if self.judge is not self.measured else 0)
 
     def served(self) -> dict[str, Mapping[str, set[str]]]:
@@ -72,7 +72,7 @@ class Models:
         return {"": self.measured.served} | self._served | judge
 
     def description(self) -> dict[str, Any]:
-        """Return the description of each model, for the record."""
+        """Return the description of each model."""
         judge = {} if self.judge is self.measured else _description(self.judge, "grader.")
         return self._writer | judge | _description(self.measured, "")
 

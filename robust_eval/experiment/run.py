@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from omegaconf import DictConfig, OmegaConf
 
-from robust_eval.aggregator.base import Aggregator
 from robust_eval.answer import GREEDY, EarlyStopping, concat_by_sampler, write_parquet
 from robust_eval.config.config import Config
 from robust_eval.dataset.selection import Selection
@@ -33,7 +32,6 @@ from robust_eval.experiment.run_record import (
 )
 from robust_eval.experiment.sampling_loop import RunState, SamplingLoop, answer_source, clustered_by
 from robust_eval.experiment.schedule import QuestionScheduler, SequentialScheduler
-from robust_eval.grader.base import Grader
 from robust_eval.metric.answer_sources import sources
 from robust_eval.metric.greedy import greedy_accuracy
 from robust_eval.metric.label_correction import NAME as CORRECTED
@@ -55,8 +53,8 @@ log = logging.getLogger(__name__)
 
 
 class FinishedExperiment(NamedTuple):
-    """An experiment that has ended: its ``result``, what the ``store`` holds now, and where an earlier run was
-    repeated, how its ``answers`` compare with those of then.
+    """Finished experiment: its ``result``, the size of the ``store`` in words, and for a repeated run the comparison of
+    its ``answers`` with the earlier ones.
     """
 
     result: Result
@@ -72,13 +70,13 @@ def run(
     repeated: Path | None = None,
     make_schedule: Callable[[Sequence[Question]], QuestionScheduler] | None = None,
 ) -> FinishedExperiment:
-    """Run one experiment. Its answers, tables, figures and report lie in ``folder`` afterwards, and in the tracker.
+    """Run one experiment; write its answers, tables, figures and report into ``folder`` and the tracker.
 
     ``composed`` is Hydra's configuration, for the record; ``swept`` are the overrides of a job of a sweep. With
-    ``repeated``, the folder of an earlier run, everything is asked anew and compared with the answers there.
+    ``repeated``, the folder of an earlier run, all answers are sampled anew and compared with the earlier ones.
     ``make_schedule`` makes the schedule of the questions; the default takes all, or as many as ``target_half_width``
-    needs. Raises UserError for mistakes of the user; the tracker then shows the run as failed, unless nothing was
-    asked. A run that keeps no question raises NothingKeptError, after it has written their status.
+    needs. Raises UserError for mistakes of the user; a run with requests is then recorded as failed. Raises
+    NothingKeptError, after writing the status of the questions, if none is kept.
     """
     name = ", ".join(filter(None, (f"{config.model.name} on {config.dataset.name}", swept)))
     mlruns = Path(config.paths.mlruns)
@@ -124,7 +122,7 @@ def _measure(
     watch: Stopwatch,
     make_schedule: Callable[[Sequence[Question]], QuestionScheduler] | None,
 ) -> Result:
-    """Load, sample, grade and score. The run begins when a model is first asked, or cached greedy answers are read."""
+    """Load, sample, grade and score. The run starts with the first request, or the first cached greedy answers."""
     with watch.stage("questions"):
         loaded = load(config.dataset, config.grader, config.question_types)
         labels = labels_of(config.labels, folder)
@@ -161,12 +159,14 @@ def _measure(
     scores = schedule.reported(scores)
     models.release_writer()
     if models.found and not models.asked:
-        log.info("the run is complete in the store: nothing was asked, and the model was not loaded")
+        log.info("all answers are in the store: nothing was asked, and the model was not loaded")
 
     if grader.uses_model:
         write_parquet(grader.verdict_table(), folder / VERDICTS)
     described = models.description() | source.identity() | loaded.description(digest)
-    described |= _described(grader, aggregator, scores)
+    described |= {f"loaded.grader.{name}": value for name, value in grader.description().items()}
+    described |= {f"loaded.aggregator.{name}": value for name, value in aggregator.description().items()}
+    described |= {f"undefined.{name}": reason for each in scores.values() for name, reason in each.reasons.items()}
     begin().parameters(resolved_values(settings, described))
     return Result(
         name=name,
@@ -181,11 +181,11 @@ def _measure(
         scores=scores,
         tokenizer=models.measured.config.tokenizer_file(),
         prompts_asked=models.asked,
-        prompts_found=models.found,
+        cache_hits=models.found,
         watch=watch,
         unasked=len(schedule.left),
         origin=origin(begin().run_id),
-        names=models.served(),
+        served_names=models.served(),
     )
 
 
@@ -195,7 +195,7 @@ def _sample(
     scored: Callable[[RunState], dict[str, Score]],
     identified: Callable[[Sequence[Question]], str],
 ) -> tuple[RunState, dict[str, Score], str]:
-    """Sample, grade and score block by block until the schedule has enough.
+    """Sample, grade and score block by block until the schedule ends.
 
     Return the state of the run, its scores and the fingerprint of the data, which ``identified`` records.
     """
@@ -215,20 +215,11 @@ def _sample(
 
 
 def _identified(dataset: Selection, loaded: Loaded, begin: DeferredRun, questions: Sequence[Question]) -> str:
-    """Return the fingerprint of the data, after which they are logged, and recorded when the run begins."""
-    digest = fingerprint(questions, loaded.whole.edition)
+    """Return the fingerprint of the data; log it now, and record it when the run starts."""
+    digest = fingerprint(questions, loaded.original.edition)
     log.info("data set %s: %s", dataset.name, loaded.in_words(digest))
     begin.then(lambda record: record.dataset(dataset.name, dataset.source, questions, digest))
     return digest
-
-
-def _described(grader: Grader, aggregator: Aggregator, scores: Mapping[str, Score]) -> dict[str, Any]:
-    """Return the metadata of grader and aggregator, and the reasons of undefined metrics."""
-    return {
-        **{f"loaded.grader.{name}": value for name, value in grader.description().items()},
-        **{f"loaded.aggregator.{name}": value for name, value in aggregator.description().items()},
-        **{f"undefined.{name}": why for each in scores.values() for name, why in each.reasons.items()},
-    }
 
 
 def score(
@@ -242,10 +233,9 @@ def score(
 ) -> dict[str, Score]:
     """Score the answers of a run with each metric.
 
-    ``early_stopping`` maps samplers to their early-stopping rules. ``read`` names the sampler
-    whose answers a metric reads; one that asked nothing, because no question has choices, has none. The greedy accuracy
-    is that of all questions; the metrics score those that were kept, and nothing where none was. With ``labels`` of
-    people there is one more score, of the metrics that these correct.
+    ``read`` maps metrics to the sampler of their answers, ``early_stopping`` samplers to their early-stopping rules.
+    The greedy accuracy is that of all questions; metrics score the kept ones. A metric whose sampler asked nothing,
+    because no question has choices, has no score. Human ``labels`` add the score of the metrics that they correct.
     """
     kept, baseline = state.kept, state.baseline
 
@@ -255,7 +245,7 @@ def score(
 
     read = {name: sampler for name, sampler in read.items() if kept and sampler in state.answers}
     scores = {name: metrics[name].score(kept, measured(sampler), seed) for name, sampler in read.items()}
-    if len({read[metric] for metric in METHODS if metric in read}) == len(METHODS):  # each has answers of its own
+    if len({read[metric] for metric in METHODS if metric in read}) == len(METHODS):  # each has separate answers
         scores = {"profile": profile(kept, scores, seed), **scores}
         joined = [name for name in (*METHODS, *OPTIONAL_METHODS) if name in read]
         if len(joined) < len(METHODS) + len(OPTIONAL_METHODS):

@@ -1,4 +1,4 @@
-"""The record of a run: its folder, its deferred start, what is written, and how a repeated run compares."""
+"""Record of a run: its folder, its deferred start, its files, and the comparison of a repeated run."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -63,38 +63,38 @@ class DeferredRun:
         self._waiting: list[Callable[[Run], object]] = []
 
     def __call__(self) -> Run:
-        """Begin the run, unless it has begun: start its record and write what has waited. Return the record."""
+        """Start the run's record, unless it has started, and make the waiting writes. Return the record."""
         if self._record is None:
             self._record = self._start()
-            for leave in self._waiting:
-                leave(self._record)
+            for write in self._waiting:
+                write(self._record)
             self._waiting.clear()
         return self._record
 
-    def then(self, leave: Callable[[Run], object]) -> None:
-        """Call ``leave`` with the record when the run begins; at once if it has begun."""
+    def then(self, write: Callable[[Run], object]) -> None:
+        """Call ``write`` with the record as soon as the run has started."""
         if self._record is None:
-            self._waiting.append(leave)
+            self._waiting.append(write)
         else:
-            leave(self._record)
+            write(self._record)
 
 
 @contextmanager
 def owned(folder: Path, composed: DictConfig) -> Iterator[None]:
     """Lock the folder of a run.
 
-    A folder in which nothing but the log was written is removed afterwards, with the folder of its day if that is empty
-    then. Raises UserError where another run is in the folder, or was there with another configuration.
+    A folder with nothing but the log is removed afterwards, with the folder of its day if that is empty. Raises
+    UserError for a folder in use, or with a run of another configuration.
     """
     lock = process_lock(folder.with_name(f"{folder.name}.lock"))
     try:
         lock.acquire(timeout=0)
     except Timeout as problem:
-        raise UserError(f"a run is going on in {folder}; give this one another folder (hydra.run.dir)") from problem
+        raise UserError(f"another run uses {folder}: choose another folder (hydra.run.dir)") from problem
     try:
         file = folder / CONFIG
         if file.is_file() and file.read_text(encoding="utf-8") != repeatable(composed):
-            raise UserError(f"{folder} holds a run with another configuration; give this one another (hydra.run.dir)")
+            raise UserError(f"{folder} holds a run with other settings: choose another folder (hydra.run.dir)")
         yield
     finally:
         if {path.name for path in folder.iterdir()} <= {LOG}:
@@ -104,7 +104,7 @@ def owned(folder: Path, composed: DictConfig) -> Iterator[None]:
         Path(lock.lock_file).unlink(missing_ok=True)
         lock.release()
         if not folder.exists() and folder.parent.parent == Path(composed.paths.mlruns) / "runs":
-            with suppress(OSError):  # other runs lie there
+            with suppress(OSError):  # of a folder with other runs
                 folder.parent.rmdir()
 
 
@@ -112,29 +112,29 @@ COUNTED = (
     *("questions.asked", "questions.kept", "prompts.asked", "prompts.found"),
     *("replies.came", "replies.cut", "replies.uncertain"),
 )
-"""The counts by which people look for runs."""
+"""Counts among the metrics of a tracked run, for searches."""
 
 
 def run_name(settings: Mapping[str, object], swept: str | None) -> str:
     """Return the name of a run in a tracker: the method, the model, the data set, and the swept settings."""
-    words = run_labels(settings)
-    return ", ".join(filter(None, (*(str(words[name]) for name in ("method", "model", "dataset")), swept)))
+    labels = run_labels(settings)
+    return ", ".join(filter(None, (*(str(labels[name]) for name in ("method", "model", "dataset")), swept)))
 
 
 def describe(settings: dict[str, Any], composed: DictConfig, folder: Path, record: Run) -> None:
-    """Write down the configuration and the environment."""
-    surroundings = environment()
-    for left in (ERROR, SUMMARY, QUESTIONS):  # of the same run before: it has not finished yet
-        (folder / left).unlink(missing_ok=True)
+    """Record the configuration and the environment."""
+    versions = environment()
+    for name in (ERROR, SUMMARY, QUESTIONS):  # of an earlier attempt at the same run
+        (folder / name).unlink(missing_ok=True)
     (folder / CONFIG).write_text(repeatable(composed), encoding="utf-8")
-    (folder / "environment.json").write_text(json.dumps(surroundings, indent=2) + "\n", encoding="utf-8")
-    record.leave_id(folder / TRACKED)
+    (folder / "environment.json").write_text(json.dumps(versions, indent=2) + "\n", encoding="utf-8")
+    record.write_id(folder / TRACKED)
     record.parameters(decided(settings) | run_labels(settings))
-    record.tags(surroundings)
+    record.tags(versions)
 
 
 def run_labels(settings: Mapping[str, object]) -> dict[str, object]:
-    """Return the settings by which people look for runs, under their common names."""
+    """Return the settings for searches of runs, under their common names."""
     chosen = {
         group: "+".join(dict.fromkeys(name.split(".")[1] for name in settings if name.startswith(f"{group}.")))
         for group in SEVERAL
@@ -145,14 +145,14 @@ def run_labels(settings: Mapping[str, object]) -> dict[str, object]:
 
 
 def write_rewrites(rewritten: Rewritten, folder: Path) -> None:
-    """Write the replies of a model to requests for rewrites, and the fate of each rewrite, if there are any."""
+    """Write the replies to requests for rewrites, and the fate of each rewrite, if any."""
     if rewritten.replies.num_rows:
         write_parquet(rewritten.replies, folder / "rewriting.parquet")
         write_parquet(rewritten.found, folder / "rewrites.parquet")
 
 
 def write_answers(greedy: pa.Table, answers: Mapping[str, Answers], metadata: SamplingMetadata, folder: Path) -> None:
-    """Write the answers of all samplers, with how they were asked for, and accuracy curves where a model gave them."""
+    """Write the answers of all samplers with their sampling metadata, and the accuracy curves, if any."""
     table = concat_by_sampler({GREEDY: greedy, **{name: each.table for name, each in answers.items()}})
     write_parquet(with_sampling_metadata(table, metadata), folder / ANSWERS)
     if curves := curves_of(answers):
@@ -160,23 +160,22 @@ def write_answers(greedy: pa.Table, answers: Mapping[str, Answers], metadata: Sa
 
 
 def curves_of(answers: Mapping[str, Answers]) -> dict[str, pa.Table]:
-    """Return the accuracy curves by sampler, of those samplers that have any."""
+    """Return the accuracy curves of the samplers that have some."""
     return {name: each.curves for name, each in answers.items() if each.curves.num_rows}
 
 
 def write_question_status(
     questions: Sequence[Question], scores: Mapping[str, Score], folder: Path, record: Run
 ) -> None:
-    """Write the status of questions of which none is kept: the verdicts on their greedy answers.
-
-    The run has not finished, so there is no summary; a gate reads this (:mod:`robust_eval.gate.measured_run`).
+    """Write the verdicts on the greedy answers to questions of which none is kept, for a gate
+    (:mod:`robust_eval.gate.measured_run`); the unfinished run has no summary.
     """
     write_parquet(by_question(questions, [], scores), folder / QUESTIONS)
     record.folder(folder)
 
 
 def report(result: Result, folder: Path, record: Run) -> None:
-    """Write tables, figures, summary and page into the folder, and all of it into the tracker."""
+    """Write tables, figures, summary and report into the folder, and all of them into the tracker."""
     with result.watch.stage("report"):
         for score in result.scores.values():
             for name, table in score.tables.items():
@@ -198,9 +197,9 @@ def report(result: Result, folder: Path, record: Run) -> None:
     record.best_of_sweep([spec for score in result.scores.values() for spec in score.declared])
 
 
-SHOWN = 3
-"""Number of differing answers in the sentence."""
-_PLACE = ("question_id", "rewrite", "temperature", "trial")
+MAX_EXAMPLES = 3
+"""Maximum number of differing answers in the sentence."""
+_KEY = ("question_id", "rewrite", "temperature", "trial")
 _MISSING = (None, None, None)
 
 
@@ -208,32 +207,28 @@ def compared(before: Path, after: Path) -> str:
     """Return the difference of the answers in two files as one sentence. Raises UserError if one holds no answers."""
     tables = [read_answers(file) for file in (before, after)]
     has_samplers = all(table[SAMPLER].null_count == 0 for table in tables)  # a run with one need not name it
-    place = (*_PLACE, SAMPLER) if has_samplers else _PLACE
+    key = (*_KEY, SAMPLER) if has_samplers else _KEY
     columns = ("text", "token_ids", "token_logprobs")
-    first, second = (dict(zip(rows(table, *place), rows(table, *columns), strict=True)) for table in tables)
+    first, second = (dict(zip(rows(table, *key), rows(table, *columns), strict=True)) for table in tables)
     pairs = {each: (first.get(each, _MISSING), second.get(each, _MISSING)) for each in first.keys() | second.keys()}
-    differ = sorted(each for each, (one, other) in pairs.items() if one[:2] != other[:2])
+    differing = sorted(each for each, (one, other) in pairs.items() if one[:2] != other[:2])
     same = [(one[2], other[2]) for one, other in pairs.values() if one[:2] == other[:2]]
-    largest = max((_largest(one, other) for one, other in same), default=0.0)
-    logprobs = "to the last digit" if largest == 0 else f"log-probabilities differ by {largest:.1g} at most"
-    if not differ:
-        return f"the same answers came, all {len(pairs):,} of them; {logprobs}"
-    examples = "; ".join(f"{_where(each)}: {' → '.join(map(_shown, pairs[each]))}" for each in differ[:SHOWN])
-    return f"{len(differ):,} of {len(pairs):,} answers differ, for example {examples}; of the others {logprobs}"
+    largest = max((_largest_difference(one, other) for one, other in same), default=0.0)
+    logprobs = "equal log-probabilities" if largest == 0 else f"log-probabilities that differ by at most {largest:.1g}"
+    if not differing:
+        return f"all {len(pairs):,} answers are the same, with {logprobs}"
+    examples = []
+    for question, rewrite, temperature, trial, *sampler in differing[:MAX_EXAMPLES]:
+        texts = [text for text, *_ in pairs[question, rewrite, temperature, trial, *sampler]]
+        change = " → ".join("missing" if text is None else repr(text) for text in texts)
+        wording = f", rewrite {rewrite}," if rewrite else ""
+        condition = f"at t = {temperature_name(temperature)}, trial {trial}{f' ({sampler[0]})' if sampler else ''}"
+        examples.append(f"question {question}{wording} {condition}: {change}")
+    counts = f"{len(differing):,} of {len(pairs):,} answers differ"
+    return f"{counts}, for example {'; '.join(examples)}; the others have {logprobs}"
 
 
-def _where(place: tuple[Any, ...]) -> str:
-    question, rewrite, temperature, trial, *sampler = place
-    reworded = f", rewrite {rewrite}," if rewrite else ""
-    asked_by = f" ({sampler[0]})" if sampler else ""
-    return f"question {question}{reworded} at t = {temperature_name(temperature)}, trial {trial}{asked_by}"
-
-
-def _shown(answer: tuple[Any, ...]) -> str:
-    return "missing" if answer[0] is None else repr(answer[0])
-
-
-def _largest(one: list[float] | None, other: list[float] | None) -> float:
+def _largest_difference(one: list[float] | None, other: list[float] | None) -> float:
     if one is None or other is None or len(one) != len(other):
         return 0.0 if one == other else float("inf")
     with np.errstate(invalid="ignore"):  # −inf on both sides is no difference

@@ -193,7 +193,7 @@ def _setup(result: Result) -> dict[str, str]:
     """Return the setup of the run, for people."""
     settings = result.description
     samplers = list(result.graded)
-    prompts = f"{result.prompts_asked:,} asked, {result.prompts_found:,} answered from the store"
+    prompts = f"{result.prompts_asked:,} asked, {result.cache_hits:,} answered from the store"
     entries = {
         "model": " ".join(str(settings.get(name, "")) for name in ("model.name", "loaded.dtype", "loaded.device")),
         "from": settings.get("loaded.server") or settings.get("model.path"),
@@ -202,7 +202,7 @@ def _setup(result: Result) -> dict[str, str]:
         "asked by": ", ".join(samplers).replace("_", " "),
         "seed": settings.get("seed"),
         "replies": f"{result.replies_came():,.0f}",
-        "prompts": prompts if result.prompts_asked + result.prompts_found else "",
+        "prompts": prompts if result.prompts_asked + result.cache_hits else "",
     }
     for sampler in samplers:
         for name in SAMPLER_SETTINGS:

@@ -150,9 +150,12 @@ def print_comparison(compared: Comparison, folder: Path, whole: bool = False) ->
     console.print(f"comparison: {folder / COMPARISON_PAGE}")
 
 
-def titled(title: str) -> RichTable:
-    """Return an empty table under a title."""
-    return RichTable(title=title, title_justify="left")
+def titled(title: str, *columns: str, left: Sequence[str] = ()) -> RichTable:
+    """Return an empty table under a title, with right-aligned columns but for those in ``left``."""
+    table = RichTable(title=title, title_justify="left")
+    for name in columns:
+        table.add_column(name, justify="left" if name in left else "right", overflow="fold")
+    return table
 
 
 def terminal() -> Console:

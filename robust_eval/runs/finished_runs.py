@@ -127,6 +127,12 @@ class FinishedRun:
         count = self.metrics.get("questions.asked")
         return self.questions.num_rows if count is None else int(count.value)
 
+    @property
+    def title(self) -> str:
+        """Model, data set, and number of questions kept."""
+        kept, subject = int(self.kept().sum()), f"{self.settings['model.name']} on {self.settings['dataset.name']}"
+        return f"{subject}: {kept} of {self.asked} questions kept"
+
     def n(self, metric: str) -> int | None:
         """Return the number of questions of a metric; None without one."""
         if metric in self.question_metrics:

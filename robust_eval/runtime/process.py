@@ -202,6 +202,11 @@ def typed_command() -> str:
     return shlex.join([*program, *script, *words[1:]])
 
 
+def timestamp() -> str:
+    """Return the time of the call as the path of a new folder: DATE/TIME."""
+    return datetime.now().strftime("%Y-%m-%d/%H-%M-%S-%f")
+
+
 class Stopwatch:
     """Measures stages; ``seconds`` maps their names to wall-clock seconds."""
 

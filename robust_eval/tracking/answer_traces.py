@@ -19,7 +19,7 @@ def record_traces(
 ) -> None:
     """Record each answer of a run as a trace, the first on top of MLflow's list.
 
-    The traces go to the store of the client: MLflow's decorators would trace into its global one. Times are those of
+    The traces go to the store of the client, not to MLflow's global one as from its decorators. Their time is that of
     the record, because an answer may be years old.
     """
     from mlflow.entities import AssessmentSource, Feedback, Span, SpanType, TraceInfo, TraceLocation, TraceState

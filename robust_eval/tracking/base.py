@@ -1,10 +1,10 @@
-"""Protocol of trackers, and the tracker that records nothing."""
+"""Base of trackers and their runs, which records nothing."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -14,10 +14,10 @@ from robust_eval.question import Question
 
 
 class TracedAnswer(NamedTuple):
-    """Graded answer as a tracker shows it: the ``question`` as asked, the ``reply``, its ``condition`` as tags, and the
-    verdict with its ``reason``.
+    """Graded answer for a tracker: the ``question`` as asked, the ``reply``, its ``condition`` as tags, and the verdict
+    with its ``reason``.
 
-    ``correct`` is None without a verdict. ``judge`` is the model that gave the verdict; None: it was computed.
+    ``correct`` is None without a verdict; ``judge`` is the model that gave the verdict, None if it was computed.
     """
 
     question: Mapping[str, str]
@@ -36,7 +36,7 @@ class Run:
     traces = 0
     """Maximum number of answers that the tracker takes (:meth:`answers`)."""
 
-    def leave_id(self, file: Path) -> None:
+    def write_id(self, file: Path) -> None:
         """Write the id into a file."""
 
     def parameters(self, values: Mapping[str, Any]) -> None:
@@ -49,28 +49,28 @@ class Run:
         """Record the questions, their source and their fingerprint."""
 
     def model(self, name: str, identity: Mapping[str, object]) -> None:
-        """Record the evaluated model, which runs with the same identity share. The scores that follow are its own."""
+        """Record the evaluated model, which runs with the same identity share; later scores belong to it."""
 
     def scores(self, scores: Sequence[Score], metrics: Mapping[str, float]) -> None:
-        """Record the headline metrics with their intervals, and other flat metrics.
+        """Record the headline metrics with their intervals, other flat metrics, and curves by step, under ``curve/``.
 
-        Of a curve, the values at headline temperatures are metrics. The whole curve is under ``curve/``, by step.
+        A curve's values at headline temperatures are metrics as well.
         """
 
     def best_of_sweep(self, specs: Sequence[MetricSpec]) -> None:
-        """Record the best value and the range of the headline metrics over the runs of a sweep, with the sweep.
+        """Record the best value and the range of the headline metrics over the jobs of a sweep, with the sweep.
 
-        The run is the sweep or one of its jobs; elsewhere nothing is recorded. A failure is a warning.
+        The run is the sweep or one of its jobs; other runs record nothing. A failure is a warning.
         """
 
     def answers(self, answers: Sequence[TracedAnswer]) -> None:
         """Record answers with their verdicts."""
 
     def note(self, markdown: str) -> None:
-        """Record the note that the tracker shows first."""
+        """Record the note at the top of the run's page."""
 
     def tables(self, tables: Mapping[str, pa.Table]) -> None:
-        """Record short tables by name, to be read in the tracker itself."""
+        """Record short tables by name, for the pages of the tracker."""
 
     def folder(self, path: Path) -> None:
         """Record all files of the run's folder as artifacts."""
@@ -79,31 +79,20 @@ class Run:
         """Delete the record of a run without requests."""
 
 
-class Tracking(Protocol):
-    """Tracker of runs; a dataclass whose fields are its configuration."""
+@dataclass
+class Tracking:
+    """Tracker of runs, whose fields are its configuration. This base class, tracking=none, records nothing and does not
+    import MLflow.
+    """
 
     def run(self, name: str, mlruns: Path) -> AbstractContextManager[Run]:
-        """Record the run that happens within the context. An exception that leaves the context marks it as failed."""
+        """Record the run of the context. An exception that leaves the context marks it as failed."""
+        return nullcontext(Run())
 
     def sweep(self, name: str, mlruns: Path, folder: Path) -> AbstractContextManager[Run]:
-        """Record a sweep. The runs that happen within the context, in any process, become its children."""
+        """Record a sweep. The runs of the context, in any process, become its children."""
+        return nullcontext(Run())
 
     def command(self, mlruns: Path) -> str | None:
         """Return the command that shows the runs, if there is one."""
-
-
-@dataclass
-class Untracked:
-    """tracking=none: a run leaves its folder and nothing else, and MLflow is not imported."""
-
-    def run(self, name: str, mlruns: Path) -> AbstractContextManager[Run]:
-        """Record nothing."""
-        return nullcontext(Run())
-
-    def sweep(self, name: str, mlruns: Path, folder: Path) -> AbstractContextManager[Run]:
-        """Record nothing."""
-        return nullcontext(Run())
-
-    def command(self, mlruns: Path) -> str | None:
-        """Return None: there is no user interface."""
         return None

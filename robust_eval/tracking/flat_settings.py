@@ -1,4 +1,4 @@
-"""Settings of a run, read from its configuration file."""
+"""Flat settings of a run, from its configuration file and its metadata."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,8 +15,8 @@ AUTO = "auto"
 
 def read_settings(file: Path) -> dict[str, Any]:
     """Read the settings from a file that :func:`robust_eval.config.schema.repeatable` made, flat."""
-    whole = read_configuration(file)
-    return flat({name: value for name, value in whole.items() if name not in ("defaults", "hydra")})
+    settings = read_configuration(file)
+    return flat({name: value for name, value in settings.items() if name not in ("defaults", "hydra")})
 
 
 def flat(tree: Any, prefix: str = "") -> dict[str, Any]:
@@ -32,16 +32,16 @@ _DATA_GROUPS = ("dataset", "rewriter", "grader", "aggregator", "answers", "quest
 
 def decided(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings without those that are resolved at the start of the run."""
-    return {name: value for name, value in settings.items() if not _open(value)}
+    return {name: value for name, value in settings.items() if not _is_undecided(value)}
 
 
-def _open(value: object) -> bool:
+def _is_undecided(value: object) -> bool:
     return value is None or value == AUTO
 
 
 def resolved_values(settings: Mapping[str, Any], description: Mapping[str, object]) -> dict[str, Any]:
-    """Return the resolved values of the model and the data under the names of settings, without those that equal
-    settings.
+    """Return the resolved values of the model and the data under the names of settings, except values that equal their
+    setting.
 
     A value that differs from an explicit setting has its name with ``.found``.
 
@@ -49,17 +49,15 @@ def resolved_values(settings: Mapping[str, Any], description: Mapping[str, objec
     {'model.dtype': 'float32'}
     """
     values: dict[str, Any] = {}
-    for name, value in flat(dict(description)).items():
-        kind, _, rest = name.partition(".")
-        name_ = rest if kind in ("loaded", "identity") else name
-        group = name_.partition(".")[0]
-        name_ = name_ if group in _DATA_GROUPS else f"model.{name_}"
-        if not _open(settings.get(name_)) and str(settings[name_]) != str(value):
-            name_ = f"{name_}.found"
-        if str(settings.get(name_)) != str(value):
-            values[name_] = value
-    undecided_settings = {name: value for name, value in settings.items() if _open(value)}
-    return undecided_settings | values
+    for key, value in flat(dict(description)).items():
+        kind, _, rest = key.partition(".")
+        name = rest if kind in ("loaded", "identity") else key
+        name = name if name.partition(".")[0] in _DATA_GROUPS else f"model.{name}"
+        if not _is_undecided(settings.get(name)) and str(settings[name]) != str(value):
+            name = f"{name}.found"
+        if str(settings.get(name)) != str(value):
+            values[name] = value
+    return {name: value for name, value in settings.items() if _is_undecided(value)} | values
 
 
 def effective(description: Mapping[str, object]) -> dict[str, object]:

@@ -29,7 +29,7 @@ PARENT = "mlflow.parentRunId"
 """Tag of a job with the id of its sweep."""
 IDENTITY = "robust_eval.identity"
 """Tag of a LoggedModel with the hash of its identity."""
-MOST_JOBS = 10_000
+MAX_JOBS = 10_000
 """Maximum number of jobs of a sweep whose metrics are summarised."""
 UNITS = {100: "hundredths", 1000: "thousandths", 10**6: "millionths"}
 """Units of the steps of a curve."""
@@ -38,9 +38,9 @@ UNITS = {100: "hundredths", 1000: "thousandths", 10**6: "millionths"}
 class MlflowRun(Run):
     """Run in MLflow.
 
-    It is addressed by its id, because the library's global active run would stay active after a server failure. With
-    ``on_server`` the first failure is a warning, and nothing is sent after it. ``sweep`` is the id of the parent of a
-    sweep, of which this is a job or which it is; ``traces`` the maximum number of its answers that become traces.
+    Calls use its id, because the library's global active run would stay active after a server failure. With
+    ``on_server`` the first failure is a warning, and nothing is sent after it. ``sweep`` is the id of the parent of the
+    sweep, if this run is the parent or a job; ``traces`` is the maximum number of answers recorded as traces.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class MlflowRun(Run):
         except (MlflowException, OSError) as second:
             log.warning("the run could not be marked as failed: %s", first_line(second))
 
-    def leave_id(self, file: Path) -> None:
+    def write_id(self, file: Path) -> None:
         file.write_text(f"{self.run_id}\n", encoding="utf-8")
 
     def parameters(self, values: Mapping[str, Any]) -> None:
@@ -94,6 +94,7 @@ class MlflowRun(Run):
         self._batches(tags=[RunTag(key, value) for key, value in values.items()])
 
     def dataset(self, name: str, source: str, questions: Sequence[Question], digest: str) -> None:
+        """Record the questions as a data set, an input of this run."""
         import pandas as pd
         from mlflow.data.dataset_source_registry import get_dataset_source_from_json
         from mlflow.data.pandas_dataset import PandasDataset
@@ -101,31 +102,32 @@ class MlflowRun(Run):
 
         kind, key = ("http", "url") if source.startswith("https://") else ("local", "uri")
         origin = get_dataset_source_from_json(json.dumps({key: source}), kind)
-        frame = pd.DataFrame(question_columns(questions))
-        # MLflow's store takes a digest of 36 characters; the whole one is among the parameters.
+        answers = ["; ".join(question.answers) for question in questions]
+        ids, titles = [question.id for question in questions], [question.title for question in questions]
+        frame = pd.DataFrame({"id": ids, "question": titles, "answers": answers})
+        # MLflow's store takes 36 characters of a digest; the parameters have all.
         data = PandasDataset(frame, source=origin, name=name, digest=digest[:36])
         used = DatasetInput(data._to_mlflow_entity(), [InputTag("mlflow.data.context", "evaluation")])
         self._write(lambda: self._client.log_inputs(self.run_id, [used]))
         self._measured |= {"dataset_name": name, "dataset_digest": digest[:36]}
 
     def model(self, name: str, identity: Mapping[str, object]) -> None:
-        """Record the model as a LoggedModel, an input of this run; one with the same identity is used again."""
+        """Record the model as a LoggedModel, an input of this run; runs with the same identity share it."""
         from mlflow.entities import LoggedModelInput, LoggedModelStatus
 
         params = {key: str(value)[:6000] for key, value in identity.items()}
         digest = hashlib.sha256(json.dumps([name, params], sort_keys=True).encode()).hexdigest()
 
         def write() -> None:
-            equal = f"tags.`{IDENTITY}` = '{digest}'"
-            known = self._client.search_logged_models([self._experiment_id], equal, max_results=1)
-            if known:
-                model_id = known[0].model_id
+            same_identity = f"tags.`{IDENTITY}` = '{digest}'"
+            models = self._client.search_logged_models([self._experiment_id], same_identity, max_results=1)
+            if models:
+                model_id = models[0].model_id
             else:
-                allowed = re.sub(r"""[/:.%"']""", "-", printable_lines(name)[:200])
-                made = self._client.create_logged_model(
-                    self._experiment_id, allowed, self.run_id, {IDENTITY: digest}, params, "language model"
-                )
-                model_id = made.model_id
+                allowed_name = re.sub(r"""[/:.%"']""", "-", printable_lines(name)[:200])
+                model_id = self._client.create_logged_model(
+                    self._experiment_id, allowed_name, self.run_id, {IDENTITY: digest}, params, "language model"
+                ).model_id
                 self._client.finalize_logged_model(model_id, LoggedModelStatus.READY)
             self._client.log_inputs(self.run_id, models=[LoggedModelInput(model_id)])
             self._measured["model_id"] = model_id
@@ -133,6 +135,7 @@ class MlflowRun(Run):
         self._write(write)
 
     def scores(self, scores: Sequence[Score], metrics: Mapping[str, float]) -> None:
+        """Record the points of :func:`metric_points`, with the model and the data set that they belong to."""
         from mlflow.entities import Metric
 
         now = int(time.time() * 1000)
@@ -143,8 +146,8 @@ class MlflowRun(Run):
         )
 
     def best_of_sweep(self, specs: Sequence[MetricSpec]) -> None:
-        """Record the best value, the minimum and the maximum of each headline metric, with the number of jobs that have
-        it as the step: of two jobs that end together the one that has read more wins.
+        """Record the best value, the minimum and the maximum of each headline metric; the step is the number of jobs
+        that have it, so that of two concurrent jobs the one that read more wins.
         """
         from mlflow.entities import Metric
         from mlflow.exceptions import MlflowException
@@ -152,12 +155,12 @@ class MlflowRun(Run):
         if self._sweep is None or self.lost:
             return
         try:
-            of_sweep = f"tags.`{PARENT}` = '{self._sweep}'"
+            is_job = f"tags.`{PARENT}` = '{self._sweep}'"
             jobs = self._client.search_runs(
-                [self._experiment_id], of_sweep, max_results=MOST_JOBS, order_by=["attributes.start_time"]
+                [self._experiment_id], is_job, max_results=MAX_JOBS, order_by=["attributes.start_time"]
             )
-            of_jobs = {f"{job.info.run_name} ({job.info.run_id})": job.data.metrics for job in jobs}
-            values, best = best_and_range(of_jobs, specs)
+            metrics = {f"{job.info.run_name} ({job.info.run_id})": job.data.metrics for job in jobs}
+            values, best = best_and_range(metrics, specs)
             sweep = MlflowRun(self._client, self._sweep)
             now = int(time.time() * 1000)
             sweep._batches(metrics=[Metric(name, value, now, step) for name, value, step in values])
@@ -173,7 +176,7 @@ class MlflowRun(Run):
             try:
                 record_traces(self._client, self._experiment_id, self.run_id, model_id, answers)
             except NotImplementedError as problem:
-                log.warning("tracking: the server takes no traces: %s", first_line(problem))
+                log.warning("tracking: the server does not support traces: %s", first_line(problem))
 
         self._write(write)
 
@@ -181,11 +184,11 @@ class MlflowRun(Run):
         self.tags({"mlflow.note.content": markdown})
 
     def tables(self, tables: Mapping[str, pa.Table]) -> None:
-        """Record tables as JSON, which MLflow's page shows as tables; it does not show Parquet files."""
+        """Record tables as JSON, which MLflow's page can show, unlike Parquet."""
 
         def write() -> None:
             for name, table in tables.items():
-                frame = table.to_pandas().astype(object)  # MLflow selects columns in a way of which pandas 3 warns
+                frame = table.to_pandas().astype(object)  # pandas 3 warns of the way in which MLflow selects columns
                 self._client.log_table(self.run_id, frame, f"tables/{name}.json")
 
         self._write(write)
@@ -217,7 +220,7 @@ class MlflowRun(Run):
         except (MlflowException, OSError) as problem:
             if not self._on_server:
                 raise
-            log.warning("tracking: the server went away: %s", first_line(problem))
+            log.warning("tracking: the server is lost: %s", first_line(problem))
             self.lost = True
 
 
@@ -230,8 +233,8 @@ class Point(NamedTuple):
 
 
 def metric_points(scores: Sequence[Score], metrics: Mapping[str, float]) -> list[Point]:
-    """Return the defined points of the headline metrics, with their intervals, of other flat metrics, and of the
-    curves, each under ``curve/`` by its steps.
+    """Return the defined points of the headline metrics with their intervals, of other flat metrics, and of the curves
+    by step, under ``curve/``.
     """
     flat: dict[str, float] = {}
     for score in scores:
@@ -240,12 +243,10 @@ def metric_points(scores: Sequence[Score], metrics: Mapping[str, float]) -> list
                 bounds = {} if math.isnan(estimate.low) else {"low": estimate.low, "high": estimate.high}
                 flat |= {name: estimate.value, **{f"{name}.{end}": bound for end, bound in bounds.items()}}
     points = [Point(name, value) for name, value in (flat | dict(metrics)).items()]
-    for score in scores:
-        for curve_name in (name for name in score.curves if _is_metric(score, name)):
-            curve = score.curves[curve_name]
-            unit, steps = integer_steps(list(curve))
-            values = (estimate.value for estimate in curve.values())
-            points += [Point(f"curve/{curve_name} by t in {unit}", *each) for each in zip(values, steps, strict=True)]
+    for name, curve in [each for score in scores for each in score.curves.items() if _is_metric(score, each[0])]:
+        unit, steps = integer_steps(list(curve))
+        values = (estimate.value for estimate in curve.values())
+        points += [Point(f"curve/{name} by t in {unit}", *each) for each in zip(values, steps, strict=True)]
     return [point for point in points if math.isfinite(point.value)]
 
 
@@ -272,15 +273,6 @@ def best_and_range(
             best[f"best.{name}"] = next(run for run, value in values.items() if value == ends["best"])
         points += [Point(f"{name}.{end}", value, len(values)) for end, value in ends.items()]
     return points, best
-
-
-def question_columns(questions: Sequence[Question]) -> dict[str, list[str]]:
-    """Return the columns id, question and answers."""
-    return {
-        "id": [question.id for question in questions],
-        "question": [question.title for question in questions],
-        "answers": ["; ".join(question.answers) for question in questions],
-    }
 
 
 def integer_steps(temperatures: Sequence[float]) -> tuple[str, list[int]]:

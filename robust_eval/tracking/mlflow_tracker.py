@@ -18,7 +18,7 @@ from filelock import FileLock, Timeout
 from robust_eval.error import UserError, first_line
 from robust_eval.runtime.process import process_lock
 from robust_eval.runtime.text import holds_password
-from robust_eval.tracking.base import Run
+from robust_eval.tracking.base import Run, Tracking
 from robust_eval.tracking.mlflow_run import PARENT, MlflowRun
 
 log = logging.getLogger(__name__)
@@ -41,17 +41,17 @@ RESERVE = 1 << 20
 _RESERVE, _ALIVE = "reserve-", "alive-"
 """Prefixes of the names of two files of an active run; the second is locked."""
 GONE = "the process of the run was killed"
-"""Reason of a run that is KILLED because its process has ended silently."""
+"""Reason of a run that is KILLED because its process ended without a record."""
 LONG = 60.0
 """Seconds after which system metrics of a run are recorded, in a local store."""
-_MAKE_UP = (
-    "tracking: not all of this run is in %s; it is all in the run's folder, and the same command with the server there "
-    "records it within seconds, from the store"
+_INCOMPLETE = (
+    "tracking: this run is incomplete in %s, and complete in its folder; repeat the command when the server is back: "
+    "it records the run from the store"
 )
 
 
 @dataclass
-class Mlflow:
+class Mlflow(Tracking):
     """tracking=mlflow: a store under mlruns/, or a server."""
 
     experiment: str = "robust_eval"
@@ -66,25 +66,22 @@ class Mlflow:
             raise ValueError(f"traces must be at least 0, not {self.traces}")
         if self.uri and holds_password(self.uri):
             raise ValueError(
-                "uri must not hold a secret, because all settings are written down with the run: MLflow reads it from "
-                "the environment (MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN), "
-                "the driver of a database from its own variable or file (PGPASSWORD, ~/.pgpass)"
+                "uri must not hold a secret, because all settings are recorded with the run: MLflow reads it from the "
+                "environment (MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN), a "
+                "database driver from its own variable or file (PGPASSWORD, ~/.pgpass)"
             )
-
-    def store(self, mlruns: Path) -> str:
-        """Return the tracking URI."""
-        return store_at(self.uri, mlruns)
 
     def command(self, mlruns: Path) -> str | None:
         """Return the command that opens MLflow's user interface on this store; None for a server, which has its own."""
         if self.uri:
             return None
-        return f"{shlex.quote(sys.executable)} -m mlflow ui --backend-store-uri {shlex.quote(self.store(mlruns))}"
+        store = shlex.quote(store_at(None, mlruns))
+        return f"{shlex.quote(sys.executable)} -m mlflow ui --backend-store-uri {store}"
 
     def run(self, name: str, mlruns: Path) -> AbstractContextManager[Run]:
         """Record a run. An exception marks it FAILED, an interrupt KILLED.
 
-        A server that cannot be reached does not stop the run: a warning says how to record it later.
+        An unreachable server does not stop the run: a warning explains how to record it later.
         """
         parent = {PARENT: os.environ[_SWEEP]} if _SWEEP in os.environ else {}
         return self._recorded(name, mlruns, parent)
@@ -102,19 +99,26 @@ class Mlflow:
 
     @contextmanager
     def _recorded(self, name: str, mlruns: Path, tags: Mapping[str, str]) -> Iterator[Run]:
-        errors = _errors()
+        errors, store = _errors(), store_at(self.uri, mlruns)
         served = (self.uri or "").startswith(("http://", "https://"))
         try:
             started, alive = self._start(name, mlruns, tags, served)
         except errors as problem:
             if not served:
-                raise UserError(f"tracking: {self.store(mlruns)} cannot be used: {first_line(problem)}") from problem
+                raise UserError(f"tracking: {store} cannot be used: {first_line(problem)}") from problem
             log.warning("tracking: %s cannot be used: %s", self.uri, first_line(problem))
             yield Run()
-            log.warning(_MAKE_UP, self.uri)
+            log.warning(_INCOMPLETE, self.uri)
             return
         if served:
-            yield from self._on_server(started)
+            try:
+                yield started
+            except BaseException as problem:
+                started.fail(problem)
+                raise
+            started.end("FINISHED")
+            if started.lost:
+                log.warning(_INCOMPLETE, self.uri)
             return
         reserve = mlruns / f"{_RESERVE}{started.run_id}"
         try:
@@ -122,31 +126,21 @@ class Mlflow:
             with nullcontext() if SWEEP_FOLDER in tags else self._watched(started.run_id, mlruns):
                 yield started
             started.end("FINISHED")
-        except BaseException as problem:  # also an interruption: whatever ends a run early has failed it
-            reserve.unlink(missing_ok=True)  # so that the failure can be written down on a full disk, too
+        except BaseException as problem:  # interrupts included
+            reserve.unlink(missing_ok=True)  # so that the failure can be recorded on a full disk
             started.fail(problem)
             if isinstance(problem, errors):
-                raise UserError(f"tracking: {self.store(mlruns)} failed: {first_line(problem)}") from problem
+                raise UserError(f"tracking: {store} failed: {first_line(problem)}") from problem
             raise
         finally:
             Path(alive.lock_file).unlink(missing_ok=True)
             alive.release()
         reserve.unlink()
 
-    def _on_server(self, started: MlflowRun) -> Iterator[Run]:
-        try:
-            yield started
-        except BaseException as problem:
-            started.fail(problem)
-            raise
-        started.end("FINISHED")
-        if started.lost:
-            log.warning(_MAKE_UP, self.uri)
-
     def _start(self, name: str, mlruns: Path, tags: Mapping[str, str], served: bool) -> tuple[MlflowRun, FileLock]:
         """Return a new run, and a lock that marks it as active while held."""
         mlruns.mkdir(parents=True, exist_ok=True)
-        with process_lock(mlruns / "mlflow.lock"):  # several processes that create one fresh database would crash
+        with process_lock(mlruns / "mlflow.lock"):  # two processes that create the same database would crash
             client, experiment_id = self._experiment(mlruns)
             from mlflow.tracking.context.registry import resolve_tags
 
@@ -160,14 +154,14 @@ class Mlflow:
 
     @contextmanager
     def _watched(self, run_id: str, mlruns: Path) -> Iterator[None]:
-        """Record system metrics (``system/``) of a run that is longer than :data:`LONG`."""
+        """Record system metrics (``system/``) of a run that takes longer than :data:`LONG`."""
         monitors: list[Any] = []
 
         def watch() -> None:
             from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
 
-            logging.getLogger("mlflow.system_metrics").setLevel(logging.ERROR)  # a run is not worse for lacking them
-            monitors.append(SystemMetricsMonitor(run_id, tracking_uri=self.store(mlruns)))  # type: ignore[no-untyped-call]
+            logging.getLogger("mlflow.system_metrics").setLevel(logging.ERROR)  # they are optional
+            monitors.append(SystemMetricsMonitor(run_id, tracking_uri=store_at(self.uri, mlruns)))  # type: ignore[no-untyped-call]
             monitors[0].start()
 
         timer = Timer(LONG, watch)
@@ -186,26 +180,23 @@ class Mlflow:
         mlflow = mlflow_library()
         if self.uri is None:
             _make_database(mlruns / DATABASE)
-        client = mlflow.MlflowClient(self.store(mlruns))
+        client = mlflow.MlflowClient(store_at(self.uri, mlruns))
         experiment = client.get_experiment_by_name(self.experiment)
         location = None if self.uri else (mlruns.resolve() / "artifacts").as_uri()
         experiment_id = experiment.experiment_id if experiment else client.create_experiment(self.experiment, location)
         if experiment is None or VIEW not in experiment.tags:
-            client.set_experiment_tag(experiment_id, VIEW, _saved_view())
+            state = json.dumps({"selectedColumns": _COLUMNS, "columnOrder": _COLUMNS})
+            now = int(time.time() * 1000)
+            view = {"name": "Headline metrics", "createdAt": now, "updatedAt": now, "state": state}
+            client.set_experiment_tag(experiment_id, VIEW, json.dumps(view))
         return client, experiment_id
-
-
-def _saved_view() -> str:
-    state = json.dumps({"selectedColumns": _COLUMNS, "columnOrder": _COLUMNS})
-    now = int(time.time() * 1000)
-    return json.dumps({"name": "Headline metrics", "createdAt": now, "updatedAt": now, "state": state})
 
 
 def _errors() -> tuple[type[Exception], ...]:
     """Return the exceptions of an unusable store."""
     mlflow_library()
     from mlflow.exceptions import MlflowException
-    from sqlalchemy.exc import SQLAlchemyError  # while a database is made, MLflow raises these as they are
+    from sqlalchemy.exc import SQLAlchemyError  # MLflow passes them on while it creates a database
 
     return MlflowException, SQLAlchemyError, OSError
 
@@ -217,7 +208,7 @@ def _mark_killed(client: Any, mlruns: Path) -> None:
     for file in mlruns.glob(f"{_ALIVE}*"):
         run_id = file.name.removeprefix(_ALIVE)
         with suppress(Timeout), FileLock(file).acquire(blocking=False):
-            with suppress(MlflowException):  # it was deleted, or is in another store
+            with suppress(MlflowException):  # of a deleted run, or one in another store
                 if client.get_run(run_id).info.status == "RUNNING":
                     client.set_tag(run_id, "error", GONE)
                     client.set_terminated(run_id, "KILLED")
@@ -226,25 +217,25 @@ def _mark_killed(client: Any, mlruns: Path) -> None:
 
 
 def store_at(uri: str | None, mlruns: Path) -> str:
-    """Return the tracking URI, by default that of the database, whatever the working directory."""
+    """Return the tracking URI, by default that of the database, with its absolute path."""
     return uri or f"sqlite:///{mlruns.resolve() / DATABASE}"
 
 
 def mlflow_library() -> Any:
     """Import MLflow with its settings in place."""
-    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # an evaluation tells nobody that it ran
-    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")  # the default waits for minutes, at every call
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")  # the default waits for minutes at every call
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
-    os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")  # three bars for each run that is compared
+    os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")  # three bars for each compared run
     import mlflow
 
-    for library in ("mlflow", "alembic"):  # the tables that a fresh store makes are no news
+    for library in ("mlflow", "alembic"):  # no log lines on the tables of a new store
         logging.getLogger(library).setLevel(logging.WARNING)
     return mlflow
 
 
 def _make_database(file: Path) -> None:
-    """Create the database under another name and rename it: MLflow cannot use one that is half created."""
+    """Create the database under another name and rename it: MLflow cannot use an incomplete one."""
     if file.exists():
         return
     import mlflow

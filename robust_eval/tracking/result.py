@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,9 @@ from robust_eval.runtime.process import Stopwatch
 from robust_eval.tracking.run_folder import METRICS, SUMMARY
 
 MIN_REPEATED_TEMPERATURE = 1.0
-"""Minimum temperature at which equal replies are remarkable; below, a model may be that certain."""
+"""Minimum temperature at which equal replies are reported; below, a model may be that certain."""
 MIN_REPEATED = 20
-"""Minimum number of consecutive questions for equal replies to be remarkable."""
+"""Minimum number of consecutive questions with equal replies for a report."""
 
 
 @dataclass(frozen=True)
@@ -37,9 +38,9 @@ class Result:
     (:data:`robust_eval.answer.CURVES`). ``sources`` maps each metric to the sampler of its answers, ``scores`` to its
     score; the score ``greedy`` is the accuracy of the baseline, if there is one. ``tokenizer`` is the file of the
     model's tokenizer, if there is one. ``prompts_asked`` counts the prompts sent to models in this run,
-    ``prompts_found`` the cache hits. ``unasked`` counts the questions skipped by ``target_half_width``. ``origin``
-    has the command, time, environment and id of the run. ``names`` are the services' names of models and builds
-    (:data:`robust_eval.answer.SERVED`), by the prefix of the model's settings and by column.
+    ``cache_hits`` those answered from the store. ``unasked`` counts the questions skipped by ``target_half_width``.
+    ``origin`` has the command, time, environment and id of the run. ``served_names`` are the services' names of models
+    and builds (:data:`robust_eval.answer.SERVED`), by the prefix of the model's settings and by column.
     """
 
     name: str
@@ -54,11 +55,11 @@ class Result:
     scores: Mapping[str, Score]
     tokenizer: Path | None
     prompts_asked: int
-    prompts_found: int
+    cache_hits: int
     watch: Stopwatch
     unasked: int = 0
     origin: Mapping[str, str] = field(default_factory=dict)
-    names: dict[str, Mapping[str, set[str]]] = field(default_factory=dict)
+    served_names: dict[str, Mapping[str, set[str]]] = field(default_factory=dict)
 
     @cached_property
     def tables(self) -> dict[str, pa.Table]:
@@ -94,7 +95,7 @@ class Result:
         counts |= {"questions.unasked": self.unasked} if self.unasked else {}
         counts["questions.asked"] = len(self.candidates())
         counts |= {"questions.kept": len(self.kept), "replies.came": self.replies_came()}
-        counts |= {"prompts.asked": self.prompts_asked, "prompts.found": self.prompts_found}
+        counts |= {"prompts.asked": self.prompts_asked, "prompts.found": self.cache_hits}
         by_sampler = [_outcomes(table) for table in self.graded.values()]
         counts |= {f"outcomes.{outcome}": sum(each[outcome] for each in by_sampler) for outcome in OUTCOMES}
         counts["replies.cut"] = sum(map(_cut, self.graded.values()))
@@ -133,9 +134,10 @@ class Result:
 
     @cached_property
     def served(self) -> dict[str, Mapping[str, set[str]]]:
-        """``names``, with those of recorded answers."""
-        tables, measured = [self.baseline, *self.graded.values()], self.names.get("", {})
-        return self.names | {"": {column: measured.get(column, set()) | served_as(tables, column) for column in SERVED}}
+        """``served_names``, with those of recorded answers."""
+        tables, measured = [self.baseline, *self.graded.values()], self.served_names.get("", {})
+        names = {column: measured.get(column, set()) | served_as(tables, column) for column in SERVED}
+        return self.served_names | {"": names}
 
     def replies_came(self) -> float:
         """Count the replies of all stages; enumerated answers are one for each question and temperature."""
@@ -219,7 +221,8 @@ def equal_in_a_row(graded: Mapping[str, pa.Table], question_ids: Sequence[str]) 
     """Return the length of the longest run of consecutive questions with equal replies, two or more to each wording, at
     the highest temperature of a sampler; 0 if no temperature is at least 1 or the default.
     """
-    return max((_longest(_repeated(table), question_ids) for table in graded.values()), default=0)
+    runs = (run for table in graded.values() for run in groupby(question_ids, _repeated(table).__contains__))
+    return max((len(list(questions)) for is_repeated, questions in runs if is_repeated), default=0)
 
 
 def _repeated(table: pa.Table) -> set[str]:
@@ -229,25 +232,17 @@ def _repeated(table: pa.Table) -> set[str]:
     highest = math.nan if is_default.any() else float(temperatures.max(initial=0.0))
     if highest < MIN_REPEATED_TEMPERATURE:
         return set()
-    at = is_default if is_default.any() else temperatures == highest
+    at_highest = is_default if is_default.any() else temperatures == highest
     is_reply = pc.and_(
         pc.invert(pc.is_in(table["outcome"], pa.array(sorted(NO_REPLY)))), pc.not_equal(table["text"], "")
     )
-    columns = table.select(["question_id", "rewrite", "form", "text"]).filter(pc.and_(pa.array(at), is_reply))
+    columns = table.select(["question_id", "rewrite", "form", "text"]).filter(pc.and_(pa.array(at_highest), is_reply))
     groups = columns.group_by(["question_id", "rewrite", "form"]).aggregate(
         [("text", "count"), ("text", "count_distinct")]
     )
     several = groups.filter(pc.greater(groups["text_count"], 1))
     different = groups.filter(pc.greater(groups["text_count_distinct"], 1))
     return set(several["question_id"].to_pylist()) - set(different["question_id"].to_pylist())
-
-
-def _longest(repeated: set[str], question_ids: Sequence[str]) -> int:
-    longest = row = 0
-    for question_id in question_ids:
-        row = row + 1 if question_id in repeated else 0
-        longest = max(longest, row)
-    return longest
 
 
 def write_summary(result: Result, folder: Path) -> None:

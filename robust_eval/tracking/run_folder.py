@@ -1,4 +1,4 @@
-"""Names of the files in the folder of a run."""
+"""Files in the folder of a run: their names, and the reader of its configuration."""
 
 from pathlib import Path
 from typing import Any
@@ -49,37 +49,30 @@ def finished_jobs(sweep: Path) -> list[Path]:
     return sorted(done, key=lambda job: (len(job.name), job.name))
 
 
-LARGEST = 2**17
+MAX_CONFIG_BYTES = 2**17
 """Maximum bytes of a ``config.yaml``; those of real runs have some thousands."""
-DEEPEST = 32
-"""Maximum levels of a ``config.yaml``: reading takes time with the square of their number."""
+MAX_LEVELS = 32
+"""Maximum nesting of a ``config.yaml``: the time of reading grows with its square."""
 
 
 def read_configuration(file: Path) -> dict[str, Any]:
     """Read the configuration that a run wrote, as plain data.
 
-    The file is untrusted, so no object is made from it, and its size and depth are limited. Raises UserError if it
-    holds no configuration.
+    The file is untrusted, so no object is made from it, its size is limited, and aliases and depth, by which a small
+    file can fill the memory, are refused. Raises UserError if it holds no configuration.
     """
     try:
-        if file.stat().st_size > LARGEST:
-            raise UserError(f"{file} is larger than the configuration of any run ({LARGEST:,} bytes)")
-        text = file.read_text(encoding="utf-8")
-        _refuse_bombs(text, file)
-        whole = yaml.safe_load(text)
+        if file.stat().st_size > MAX_CONFIG_BYTES:
+            raise UserError(f"{file} is larger than the configuration of any run ({MAX_CONFIG_BYTES:,} bytes)")
+        text, depth = file.read_text(encoding="utf-8"), 0
+        for event in yaml.parse(text):
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if isinstance(event, yaml.AliasEvent) or depth > MAX_LEVELS:
+                fault = "an alias (*NAME)" if depth <= MAX_LEVELS else f"more than {MAX_LEVELS} levels"
+                raise UserError(f"{file} has {fault}, which no run writes into its configuration")
+        settings = yaml.safe_load(text)
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as problem:
         raise UserError(f"{file} cannot be read: {first_line(problem)}") from problem
-    if not isinstance(whole, dict):
+    if not isinstance(settings, dict):
         raise UserError(f"{file} is not the configuration of a run")
-    return whole
-
-
-def _refuse_bombs(text: str, file: Path) -> None:
-    """Raise UserError for YAML that is small as text and large when read, by aliases or by depth."""
-    depth = 0
-    for event in yaml.parse(text):
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if isinstance(event, yaml.AliasEvent):
-            raise UserError(f"{file} holds an alias (*NAME), which a configuration written by a run has not")
-        if depth > DEEPEST:
-            raise UserError(f"{file} has more than {DEEPEST} levels, which a configuration written by a run has not")
+    return settings

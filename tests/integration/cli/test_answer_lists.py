@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from json_lines import cases
 
 from robust_eval.cli.import_logs import answer_lists, main, question_ids
 from robust_eval.error import UserError
@@ -36,32 +37,8 @@ def test_letters_go_as_far_as_the_choices(tmp_path: Path):
     assert answer_lists(tmp_path / "r.txt", 3) == [["A", "C"]]
 
 
-WRONG = {
-    "code": ("__import__('os').system('echo hi')", f"wanted {LETTERS}, not \"__import__('os').system('echo hi')\""),
-    "call in a list": ("[open('/etc/passwd').read()]", f"wanted {LETTERS}, not \"[open('/etc/passwd').read()]\""),
-    "comprehension": ("['A' for _ in range(9)]", f"wanted {LETTERS}, not \"['A' for _ in range(9)]\""),
-    "nothing": ("", f"wanted {LETTERS}, not ''"),
-    "empty list": ("[]", f"wanted {LETTERS}, not '[]'"),
-    "tuple": ("('A', 'B')", f"wanted {LETTERS}, not \"('A', 'B')\""),
-    "open bracket": ("['A', 'B'", f"wanted {LETTERS}, not \"['A', 'B'\""),
-    "null byte": ("['A']\0", f"wanted {LETTERS}, not \"['A']\\x00\""),
-    "deep brackets": ("[" * 9999, f"wanted {LETTERS}, not {'[' * 40!r}"),
-    "deep signs": ("-" * 9999 + "1", f"wanted {LETTERS}, not {'-' * 40!r}"),
-    "deep sum": ("1+" * 4999 + "1", f"wanted {LETTERS}, not {'1+' * 20!r}"),
-    "escape": ("['\\q']", "'\\\\q' is neither None nor one of the 5 choices, A to E (--choices)"),
-    "beyond": ("['A', 'F']", "'F' is neither None nor one of the 5 choices, A to E (--choices)"),
-    "small": ("['a']", "'a' is neither None nor one of the 5 choices, A to E (--choices)"),
-    "several": ("['AB']", "'AB' is neither None nor one of the 5 choices, A to E (--choices)"),
-    "number": ("['A', 1]", "a int is neither None nor one of the 5 choices, A to E (--choices)"),
-    "large number": ("[0x" + "f" * 9000 + "]", "a int is neither None nor one of the 5 choices, A to E (--choices)"),
-    "list": ("[['A']]", "a list is neither None nor one of the 5 choices, A to E (--choices)"),
-    "huge": ("[" + "'A', " * 2001 + "]", "longer than 10,000 characters, so it is not a list of answers"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("kind", WRONG)
-def test_a_line_that_is_no_list_of_letters_is_named(tmp_path: Path, kind: str):
-    line, sentence = WRONG[kind]
+@pytest.mark.parametrize(("line", "sentence"), cases(__file__, "a_line_that_is_no_list_of_letters_is_named"))
+def test_a_line_that_is_no_list_of_letters_is_named(tmp_path: Path, line: str, sentence: str):
     file = tmp_path / "responses.txt"
     file.write_text(f"['A', None]\n{line}\n['B']\n")
     with pytest.raises(UserError) as problem:
@@ -87,10 +64,10 @@ def test_a_line_that_is_not_utf_8_is_named(tmp_path: Path):
         ("[]", " holds no questions"),
         ('[{"id": "a"}', ": broken JSON (Expecting ',' delimiter: line 1 column 13 (char 12))"),
         ("[" * 100_000, ": broken JSON (nested too deep: line 1 column 1 (char 0))"),
-        ('[{"id": "a"}, {"name": "b"}]', ', question 2: wanted an object with an id, {"id": "…"}'),
-        ('{"id": "a"}\n{"id": 2}', ', question 2: wanted an object with an id, {"id": "…"}'),
-        ('["a"]', ', question 1: wanted an object with an id, {"id": "…"}'),
-        ('{"id": "a"}\n{"id": "a"}', ", question 2: question 1 has the id 'a' already"),
+        ('[{"id": "a"}, {"name": "b"}]', ', question 2: each question must be an object with an id, {"id": "…"}'),
+        ('{"id": "a"}\n{"id": 2}', ', question 2: each question must be an object with an id, {"id": "…"}'),
+        ('["a"]', ', question 1: each question must be an object with an id, {"id": "…"}'),
+        ('{"id": "a"}\n{"id": "a"}', ": questions 1 and 2 have the same id 'a'"),
     ],
 )
 def test_questions_without_ids_are_refused(tmp_path: Path, text: str, sentence: str):
@@ -102,13 +79,7 @@ def test_questions_without_ids_are_refused(tmp_path: Path, text: str, sentence: 
 
 
 @pytest.mark.parametrize(
-    ("responses", "output", "sentence"),
-    [
-        ("['A']\n", "answers.jsonl", "has answers to 1 questions, and {}/questions.json holds 2: there must be a line"),
-        ("['A']\n\n['B']\n", "answers.jsonl", f"responses.txt, line 2: wanted {LETTERS}, not ''"),
-        ("['A']\n['B']\n", "nowhere/answers.jsonl", "{}/nowhere/answers.jsonl cannot be written: No such file"),
-        (None, "answers.jsonl", "{}/responses.txt cannot be read: No such file or directory"),
-    ],
+    ("responses", "output", "sentence"), cases(__file__, "nothing_is_written_where_something_is_wrong")
 )
 def test_nothing_is_written_where_something_is_wrong(
     tmp_path: Path,

@@ -2,7 +2,6 @@
 
 import importlib
 import math
-import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
@@ -14,9 +13,7 @@ from shell import Shell
 from statsmodels.stats.proportion import proportion_confint
 from tiny_model import plain_settings, save_tiny_model
 
-from robust_eval.aggregator.base import ENSEMBLE
 from robust_eval.answer import CURVES, NO_ANSWER, NO_REPLY, Answers, answer_table
-from robust_eval.cli.ask import AnswerCluster, clusters_of
 from robust_eval.config.overrides import Checked, checked_overrides
 from robust_eval.model.base import Request, Temperatures
 from robust_eval.model.local.transformers import Transformers
@@ -177,57 +174,6 @@ QUICK = ("rewriter=recorded", "aggregator=text")
 RATERS = ("Lyon", "Paris", "paris.", "Lyon", "Nice", "Paris")
 
 
-def graded(*answers: tuple[Any, ...]) -> Any:
-    """Raters as (rewrite, text, label, outcome, whether it was voted for)."""
-    table = answer_table(
-        {
-            "question_id": "q",
-            "rewrite": rewrite,
-            "temperature": 1.0,
-            "trial": 0,
-            "text": text,
-            "label": label,
-            "outcome": outcome,
-            "weight": 1.0,
-        }
-        for rewrite, text, label, outcome, _ in answers
-    )
-    return table.append_column(ENSEMBLE, [[voted for *_, voted in answers]])
-
-
-def test_clusters_are_ordered_by_size_and_then_by_who_came_first():
-    found = clusters_of(
-        graded(
-            (0, "Tours", "tours", "ok", False),
-            (1, "Lyon!", "lyon", "ok", False),
-            (2, "Paris", "paris", "ok", False),
-            (3, "lyon", "lyon", "ok", True),
-            (3, "PARIS", "paris", "ok", False),
-            (4, "Lyon", "lyon", "ok", False),
-            (5, "Oslo", "oslo", "ok", False),
-        )
-    )
-    assert found == [
-        AnswerCluster("lyon", ["Lyon!", "lyon", "Lyon"], [1, 3, 4], "lyon"),
-        AnswerCluster("paris", ["Paris", "PARIS"], [2, 3], None),
-        AnswerCluster("tours", ["Tours"], [0], None),
-        AnswerCluster("oslo", ["Oslo"], [5], None),
-    ]
-
-
-@pytest.mark.parametrize("outcome", [*NO_REPLY, *NO_ANSWER])
-def test_who_does_not_answer_is_in_no_cluster(outcome: str):
-    silent = (0, "Paris", "paris", outcome, False)
-    assert clusters_of(graded(silent)) == []
-    assert clusters_of(graded(silent, (1, "Paris", "paris", "ok", True), (2, "…", None, "ok", False))) == [
-        AnswerCluster("paris", ["Paris"], [1], "Paris")
-    ]
-
-
-def test_nobody_makes_no_cluster():
-    assert clusters_of(graded((0, "", "", "ok", False)).slice(0, 0)) == []
-
-
 def test_every_wording_and_the_clusters_are_shown(ask: Ask, script: Script):
     model = script(by_wording(*RATERS))
     answer = ask(FRANCE, *QUICK)
@@ -272,14 +218,15 @@ def test_raters_are_asked_several_times(ask: Ask, script: Script):
 
 
 def test_a_rater_without_an_answer_is_wrong(ask: Ask, script: Script):
-    script(by_wording("Paris", {"text": "", "outcome": "empty"}, "Paris", "Lyon", "Paris", "Paris"))
+    script(by_wording("Nice", {"text": "", "outcome": "empty"}, "Paris", "Lyon", "Paris", "Paris"))
     answer = ask(FRANCE, *QUICK)
     assert answer.tables[WORDINGS][1][2] == "(empty)"
-    assert answer.tables[CLUSTERS] == [
-        ["1", "Paris (voted for)", "4", *share(4, 6), "0, 2, 4, 5"],
-        ["2", "Lyon", "1", *share(1, 6), "3"],
+    assert answer.tables[CLUSTERS] == [  # of clusters of one size that of the first answer comes first
+        ["1", "Paris (voted for)", "3", *share(3, 6), "2, 4, 5"],
+        ["2", "Nice", "1", *share(1, 6), "0"],
+        ["3", "Lyon", "1", *share(1, 6), "3"],
     ]
-    assert unsupervised(answer) == agreement([4, 1])
+    assert unsupervised(answer) == agreement([3, 1, 1])
 
 
 @pytest.mark.parametrize("outcome", NO_REPLY)
@@ -291,7 +238,6 @@ def test_a_rater_without_a_reply_is_neither_right_nor_wrong_and_in_no_share(ask:
         ["1", "Paris (voted for)", "4", *share(4, 5), "0, 2, 3, 5"],
         ["2", "Lyon", "1", *share(1, 5), "4"],
     ]
-    script(by_wording("Paris", {"text": "Lyon", "outcome": outcome}, *["Paris"] * 4))
 
 
 @pytest.mark.parametrize("outcome", [each for each in NO_ANSWER if each != "invalid"])
@@ -303,13 +249,6 @@ def test_a_refusal_is_not_right(ask: Ask, script: Script, outcome: str):
         ["1", "Paris (voted for)", "3", *share(3, 6), "0, 2, 5"],
         ["2", "Lyon", "2", *share(2, 6), "3, 4"],
     ]
-
-
-def test_answers_are_shown_as_they_are(ask: Ask, script: Script):
-    script(by_wording(*["[red]Paris[/] :smile:"] * 6))
-    answer = ask(FRANCE, *QUICK)
-    assert [row[2] for row in answer.tables[WORDINGS]] == ["[red]Paris[/] :smile:"] * 6
-    assert answer.tables[CLUSTERS][0][1] == "[red]Paris[/] :smile: (voted for)"
 
 
 ESCAPE = "What is meant by the escape speed at a planet's surface, if air resistance is ignored?"
@@ -368,8 +307,7 @@ def test_a_mistake_is_answered_in_one_sentence_before_anything_is_asked(
 
 
 NOT_ON_RECORD = (
-    "error: the question has no other wording: let a model write some (rewriter=llm), or ask a question that has "
-    "recorded ones"
+    "error: the question has no rewrites: let a model write some (rewriter=llm), or ask a question with recorded ones"
 )
 
 
@@ -380,28 +318,11 @@ def test_a_question_without_rewrites_on_record_is_refused(ask: Ask, script: Scri
     assert model.asked == []
 
 
-def test_an_unknown_option_is_answered_with_the_usage(ask: Ask, script: Script):
-    model = script(by_wording(*RATERS))
-    answer = ask(FRANCE, "--colour", *QUICK)
-    assert answer.status == 2
-    assert answer.error.startswith("usage: robust-eval ask [-h]")
-    assert "unrecognized arguments: --colour" in answer.error
-    assert not model.asked
-
-
 def test_nobody_is_asked_when_nothing_was_answered(ask: Ask, script: Script):
     script(by_wording(*[{"text": "", "outcome": "empty"}] * 6))
     answer = ask(FRANCE, *QUICK)
     assert (answer.status, answer.error) == (1, "error: no wording was answered")
     assert list(answer.tables) == [WORDINGS]
-
-
-def test_help_says_what_may_be_given(ask: Ask):
-    answer = ask("--help")
-    assert answer.status == 0
-    text = " ".join(answer.lines)
-    for option in ("question", "KEY=VALUE"):
-        assert option in text
 
 
 LISTS = ["1. Which city is the French capital?\n2. How do bees find their way home?\n3. What is the capital of France"]
@@ -454,7 +375,7 @@ def test_an_exemplar_of_the_rewriting_prompt_is_refused(ask: Ask, script: Script
     assert model.asked == []
 
 
-NO_WORDING = "the question has no other wording: choose a model that writes some (rewriter.model=…)"
+NO_WORDING = "the question has no rewrites: choose another rewriter.model"
 
 
 def test_a_model_that_writes_no_rewrites_is_asked_three_times(ask: Ask, script: Script):
@@ -463,15 +384,6 @@ def test_a_model_that_writes_no_rewrites_is_asked_three_times(ask: Ask, script: 
     assert (answer.status, answer.error) == (1, "error: " + NO_WORDING)
     assert [(request.rewrite, request.first_line) for request in model.asked] == [(n, False) for n in range(3)]
     assert not answer.tables
-
-
-def stopped(*_: object) -> Row:
-    raise KeyboardInterrupt
-
-
-def test_ctrl_c_ends_it_with_its_status(ask: Ask, script: Script):
-    script(stopped)
-    assert ask(FRANCE, *QUICK)[0] == 128 + signal.SIGINT
 
 
 @pytest.fixture

@@ -255,7 +255,7 @@ def test_labels_made_elsewhere_are_taken(run: Path, label: Label, tmp_path: Path
     mine = pd.DataFrame({"id": graded["question_id"], "reply": graded["text"], "label": graded["text"].map(truth)})
     mine.drop_duplicates().to_json(tmp_path / "mine.jsonl", orient="records", lines=True)
     printed = label(run, "--read", tmp_path / "mine.jsonl")
-    assert re.match(r"\d+ labels taken, of \d+ answers: ", printed)
+    assert re.match(r"\d+ labels of \d+ answers imported: ", printed)
     assert summary(run)["accuracy.greedy_corrected"] == 1
 
     mine.assign(id="nobody").to_json(tmp_path / "others.jsonl", orient="records", lines=True)

@@ -15,7 +15,7 @@ from robust_eval.cli import repeat as cli_repeat
 from robust_eval.cli.repeat import repeating_overrides
 from robust_eval.config.schema import SCHEMAS
 from robust_eval.error import UserError
-from robust_eval.tracking.run_folder import ANSWERS, CONFIG, LARGEST
+from robust_eval.tracking.run_folder import ANSWERS, CONFIG, MAX_CONFIG_BYTES
 
 SETTINGS: dict[str, object] = {
     "seed": 0,
@@ -151,16 +151,16 @@ def test_of_a_folder_hydra_is_given_the_settings_and_nothing_else(tmp_path: Path
         ("model: {name: '${oc.env:AWS_SECRET_ACCESS_KEY}'}", "model.name holds an interpolation"),
         ("model: {stop: ['${oc.env:HOME}']}", "model.stop holds an interpolation"),
         ("model: {_target_: os.system}", "holds model._target_, which no run writes into its configuration"),
-        ("a: &a [x]\nb: [*a, *a]", "holds an alias (*NAME)"),
+        ("a: &a [x]\nb: [*a, *a]", "has an alias (*NAME)"),
         ("model: !!python/object/apply:os.system ['true']", "could not determine a constructor for the tag"),
         ("[" * 100_000, "more than 32 levels"),
-        ("a: '" + "x" * LARGEST + "'", "larger than the configuration of any run"),
+        ("a: '" + "x" * MAX_CONFIG_BYTES + "'", "larger than the configuration of any run"),
         ("seed: [", "cannot be read"),
         ("just text", "is not the configuration of a run"),
         ("\x00", "cannot be read"),
         (
             "defaults: [/schema/model/evil@model]",
-            "names /schema/model/evil@model, which is not part of this robust_eval",
+            "names /schema/model/evil@model, which is not part of this version of robust_eval",
         ),
     ],
 )

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from json_lines import cases
 from shell import PROJECT, Shell
 
 from robust_eval.cli import run as command_line
@@ -53,25 +54,7 @@ def test_the_options_that_are_chosen_stand_above_the_configuration_that_is_shown
 
 
 @pytest.mark.parametrize(
-    ("words", "answer"),
-    [
-        (["-m", "--cfg", "job"], "--cfg shows one configuration, and a sweep has several: leave out -m"),
-        (["seed=0,1", "--cfg", "job"], "--cfg shows one configuration: seed=0,1 has several values"),
-        (["seed=0,1"], "seed=0,1 has several values, which is a sweep: add -m"),
-        (
-            ["metric=frs,certainty"],
-            "metric=frs,certainty has several values, which is a sweep: add -m, or choose them together, metric=[frs",
-        ),
-        (["-c", "foo"], "--cfg/-c: invalid choice: 'foo' (choose from 'job', 'hydra', 'all')"),
-        (["--package"], "--package/-p: expected one argument"),
-        (["--resolve"], "--resolve works only with --cfg: add --cfg job, or remove --resolve"),
-        (["-p", "model"], "--package works only with --cfg: add --cfg job"),
-        (["--config-name", "mine"], "--config-name and --config-path are not supported: repeat=FOLDER repeats"),
-        (["--info", "all", "modle=x"], "there is no setting modle (did you mean model?); there are"),
-        (["import-log"], "import-log is not a command (did you mean import?); commands are"),
-        (["help", "comapre"], "there is no group comapre (did you mean compare?); there are"),
-        (["-sc", "install=bash"], "for Tab completion use robust-eval completion bash (or zsh, fish)"),
-    ],
+    ("words", "answer"), cases(__file__, "a_command_line_that_asks_for_nothing_is_answered_in_one_sentence")
 )
 def test_a_command_line_that_asks_for_nothing_is_answered_in_one_sentence(
     shell: Shell, tmp_path: Path, words: list[str], answer: str

@@ -174,5 +174,5 @@ def test_a_model_that_is_loaded_here_is_doubted(tmp_path: Path):
     assert result.prompts_asked == 3 * (1 + 2 * 2)
     (tmp_path / "again").mkdir()
     again = run_experiment(tmp_path / "again", *lines)
-    assert (again.prompts_asked, again.prompts_found) == (0, 3 * (1 + 2 * 2))
+    assert (again.prompts_asked, again.cache_hits) == (0, 3 * (1 + 2 * 2))
     assert again.scores["challenge"].flat() == pytest.approx(result.scores["challenge"].flat(), nan_ok=True)

@@ -13,6 +13,7 @@ import pytest
 from drawing_server import DrawingServer
 from experiments import run_experiment
 from fading_server import asked_of
+from json_lines import cases
 from scripted_server import Body, ScriptedServer, certain_choice, scripted_server
 
 from robust_eval.error import UserError
@@ -69,12 +70,7 @@ def in_report(result: Result) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("names", "stored"),
-    [
-        (["gpt-9-2026-08-06"], "gpt-9-2026-08-06"),  # of an alias, all along
-        (["a\x1b[31m\n" + "b" * 500], "a\\x1b[31m " + "b" * 193),
-        ([None, "", 7], None),
-    ],
+    ("names", "stored"), cases(__file__, "the_names_of_what_answered_are_stored_with_each_answer_and_are_no_change")
 )
 def test_the_names_of_what_answered_are_stored_with_each_answer_and_are_no_change(
     names: list[Any], stored: str | None, server: ScriptedServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -119,26 +115,7 @@ def test_a_change_in_mid_run_is_one_warning_in_terminal_report_and_summary(
 
 @pytest.mark.parametrize(
     ("settings", "reply", "counted", "sentence"),
-    [
-        (
-            ["grader=judge", "model@grader.model=openai_compatible", "grader.cascade=none", "grader.model.model=any"],
-            "Verdict: right",
-            "verdicts",
-            "2 models judged: new, old. The metrics mix their verdicts.",
-        ),
-        (
-            [
-                "rewriter=llm",
-                "model@rewriter.model=openai_compatible",
-                "rewriter.model.model=any",
-                "rewriter.rewrites=2",
-                *MULTIQA,
-            ],
-            "1. Could you tell me which one it is?\n2. Which one is it, please?",
-            "rewriting",
-            "2 models rewrote questions: new, old. The metrics mix their rewrites.",
-        ),
-    ],
+    cases(__file__, "a_change_of_the_judge_or_the_rewriter_is_one_warning_in_terminal_report_and_summary"),
 )
 def test_a_change_of_the_judge_or_the_rewriter_is_one_warning_in_terminal_report_and_summary(
     settings: list[str],
@@ -177,7 +154,7 @@ def test_answers_of_another_model_do_not_join_those_in_the_store(server: Scripte
     server.answer = Named(("new", None))
     with pytest.raises(UserError) as refused:
         ask(server, tmp_path / "more", "sampler.repetition.trials=4")
-    assert "the server now answers as new, but stored answers are from old" in str(refused.value)
+    assert "the server's model is now new, and stored answers are from old" in str(refused.value)
     assert "set store.folder to a new folder" in str(refused.value)
     before = len(server.received)
     assert ask(server, tmp_path / "again").prompts_asked == 0  # what is stored is still read

@@ -112,9 +112,9 @@ def test_without_a_temperature_a_fact_cannot_be_seen_to_break(name: str, tmp_pat
     with scripted_server(DIALECTS[name]) as server, pytest.raises(UserError) as said:
         ask(server, tmp_path / "run", "dataset.limit=3")
     assert str(said.value) == (
-        "sampler=temperature_sweep asks at several temperatures, and m supports only its own: breaking temperatures "
-        "and FRS cannot be measured. experiment=certainty (each question repeatedly) and "
-        "experiment=multiqa (each in several wordings) ask at the model's own temperature"
+        "sampler=temperature_sweep needs several temperatures, and m has only its own: breaking temperatures and FRS "
+        "cannot be measured; choose experiment=certainty (repeated answers) or experiment=multiqa (several wordings), "
+        "which need no temperature"
     )
     assert not (tmp_path / "run").exists()
 
@@ -154,7 +154,7 @@ def test_what_a_reasoning_model_is_told_is_sent_and_tells_answers_apart(tmp_path
             "max_tokens": 116,
         }
         high = ask(server, tmp_path / "high", *CERTAINTY, "model.reasoning_effort=high", told[1])
-    assert high.prompts_found == 0
+    assert high.cache_hits == 0
 
 
 def logprobs(body: Body, text: str) -> dict[str, Any] | None:
@@ -192,7 +192,7 @@ def test_a_range_of_temperatures_that_ends_at_one_censors_facts_there(tmp_path: 
     assert sorted(set(table["temperature"].to_pylist())) == [0.2, 0.4, 0.6, 0.8, 1.0]
     assert result.summary()["frs.unbroken_share"] > 0
     assert (
-        "m takes temperatures up to 1: sampler=temperature_sweep leaves out 1.2, 1.4, 1.6, 1.8, 2; a fact that is "
+        "m supports temperatures up to 1: sampler=temperature_sweep leaves out 1.2, 1.4, 1.6, 1.8, 2; a fact that is "
         "unbroken at the last is censored there"
     ) in caplog.messages
 

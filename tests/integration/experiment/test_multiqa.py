@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from experiments import run_experiment
+from json_lines import cases
 from tiny_model import plain_settings, save_tiny_model
 
 from robust_eval.aggregator.base import ENSEMBLE
@@ -155,17 +156,7 @@ def test_rewrites_come_from_a_file_of_their_own_and_undefined_figures_are_null(a
 
 
 @pytest.mark.parametrize(
-    ("settings", "start"),
-    [
-        (["sampler=exact", "metric=agreement"], "metric=agreement needs several answers to each question"),
-        (["sampler=exact", "metric=[frs,agreement]"], "metric=agreement needs several answers to each question"),
-        (
-            ["experiment=multiqa", "metric.agreement.categories=none"],
-            "metric.agreement: categories must be raters, observed or a whole number above 0, not none",
-        ),
-        (["experiment=multiqa", "aggregator.threshold=3"], "aggregator: threshold must lie between 0 and 2, not 3"),
-        (["experiment=multiqa", "rewriter.file=/nowhere.jsonl"], "rewriter.file: /nowhere.jsonl cannot be read: "),
-    ],
+    ("settings", "start"), cases(__file__, "what_cannot_be_scored_is_refused_before_a_model_is_loaded")
 )
 def test_what_cannot_be_scored_is_refused_before_a_model_is_loaded(
     ask: Ask, settings: list[str], start: str, tmp_path: Path

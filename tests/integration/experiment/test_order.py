@@ -89,7 +89,7 @@ def test_what_was_asked_in_one_order_is_not_asked_again_in_another_run(
     more = ["experiment=order", *ran[2], "sampler.order.orders=permutations", "sampler.order.permutations=2"]
     (tmp_path / "permuted").mkdir()
     permuted = run_experiment(tmp_path / "permuted", *more)
-    assert (permuted.prompts_asked, permuted.prompts_found) == (2 * QUESTIONS, (2 + len(FORMS)) * QUESTIONS)
+    assert (permuted.prompts_asked, permuted.cache_hits) == (2 * QUESTIONS, (2 + len(FORMS)) * QUESTIONS)
     (tmp_path / "beside").mkdir()
     beside = run_experiment(
         tmp_path / "beside",
@@ -99,7 +99,7 @@ def test_what_was_asked_in_one_order_is_not_asked_again_in_another_run(
         "metric=[agreement,order]",
     )
     wordings = sum(min(5, len(question.rewrites)) for question in beside.kept)
-    assert (beside.prompts_asked, beside.prompts_found) == (wordings, (1 + RATERS - len(FORMS)) * QUESTIONS)
+    assert (beside.prompts_asked, beside.cache_hits) == (wordings, (1 + RATERS - len(FORMS)) * QUESTIONS)
     ours = ran[0].scores["order"].metrics()
     for name, value in beside.scores["order"].metrics().items():
         assert str(value) == str(ours[name]), name  # NaN as well

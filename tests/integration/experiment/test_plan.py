@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from experiments import configuration, run_experiment
 from fading_server import FadingServer
+from json_lines import cases
 from scripted_server import ScriptedServer, scripted_server
 from tiny_model import KNOWN, plain_settings, save_tiny_model
 
@@ -177,21 +178,7 @@ def test_a_plan_is_shown_with_what_is_not_known_of_it(plan: Plan, capsys: pytest
     assert "The run stops when it reaches its budget of 0.01 USD; it can be resumed." in shown
 
 
-@pytest.mark.parametrize(
-    ("overrides", "lines"),
-    [
-        (["experiment=certainty"], ["│ sampled answers │   2,200 │"]),
-        (
-            ["-m", "model=gpt4o_mini,gpt35_turbo", "metric.frs.d=1,2", "dataset.limit=10", "sampler.trials=1"],
-            [
-                "model=gpt4o_mini, metric.frs.d=1: at most 110 answers in 110 requests, about ",
-                "model=gpt4o_mini, metric.frs.d=2: nothing: all answers are in the store",
-                "together: at most 220 answers in 220 requests, about ",
-            ],
-        ),
-    ],
-    ids=["a model that is loaded here", "a sweep without a key"],
-)
+@pytest.mark.parametrize(("overrides", "lines"), cases(__file__, "the_command_line_shows_the_plan_and_leaves_nothing"))
 def test_the_command_line_shows_the_plan_and_leaves_nothing(
     command: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path, overrides: list[str], lines: list[str]
 ):

@@ -75,7 +75,7 @@ def test_each_method_finds_of_the_kept_questions_what_it_finds_alone(
     kept = {question.id for question in together.kept}
     assert len(kept) == 4
     assert kept <= {question.id for question in alone.kept}
-    assert alone.prompts_found >= len(kept)  # they came from the store
+    assert alone.cache_hits >= len(kept)  # they came from the store
     np.testing.assert_equal(by_question(together, metric, kept), by_question(alone, metric, kept))
 
 

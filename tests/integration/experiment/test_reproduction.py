@@ -32,13 +32,13 @@ def sentence(folder: Path, first: list[dict[str, object]], second: list[dict[str
 
 
 def test_the_same_answers_are_the_same_in_any_order(tmp_path: Path):
-    assert sentence(tmp_path, ROWS, ROWS[::-1]) == "the same answers came, all 3 of them; to the last digit"
+    assert sentence(tmp_path, ROWS, ROWS[::-1]) == "all 3 answers are the same, with equal log-probabilities"
 
 
 def test_rounding_is_told_from_other_answers(tmp_path: Path):
     rounded = [ROW | {"token_logprobs": [-0.5, -0.25 - 2**-20]}, *ROWS[1:]]
     assert sentence(tmp_path, ROWS, rounded) == (
-        "the same answers came, all 3 of them; log-probabilities differ by 1e-06 at most"
+        "all 3 answers are the same, with log-probabilities that differ by at most 1e-06"
     )
 
 
@@ -46,8 +46,8 @@ def test_other_and_missing_answers_are_counted_and_shown(tmp_path: Path):
     other = [ROW | {"text": "Rome"}, ROWS[2], ROW | {"question_id": "q3"}]
     assert sentence(tmp_path, ROWS, other) == (
         "3 of 4 answers differ, for example question q1 at t = 0.5, trial 0: 'Paris' → 'Rome'; question q1 at t = 0.5, "
-        "trial 1: 'Paris' → missing; question q3 at t = 0.5, trial 0: missing → 'Paris'; of the others to the last "
-        "digit"
+        "trial 1: 'Paris' → missing; question q3 at t = 0.5, trial 0: missing → 'Paris'; the others have "
+        "equal log-probabilities"
     )
 
 
@@ -60,14 +60,14 @@ def test_the_same_condition_of_two_samplers_is_two_answers(tmp_path: Path):
         )
     assert compared(tmp_path / "first", tmp_path / "second") == (
         "2 of 3 answers differ, for example question q1 at t = 0.5, trial 0 (repetition): 'Paris' → 'Rome'; question "
-        "q1, rewrite 2, at t = 0.5, trial 0 (perturbation): 'Paris' → 'Oslo'; of the others to the last digit"
+        "q1, rewrite 2, at t = 0.5, trial 0 (perturbation): 'Paris' → 'Oslo'; the others have equal log-probabilities"
     )
 
 
 def test_a_run_of_before_samplers_were_written_down_is_compared_without(tmp_path: Path):
     write_parquet(answer_table(ROWS), tmp_path / "first")
     write_parquet(concat_by_sampler({"repetition": answer_table(ROWS)}), tmp_path / "second")
-    assert compared(tmp_path / "first", tmp_path / "second").startswith("the same answers came, all 3 of them")
+    assert compared(tmp_path / "first", tmp_path / "second").startswith("all 3 answers are the same")
 
 
 def test_other_tokens_of_the_same_text_are_another_answer(tmp_path: Path):
@@ -90,7 +90,7 @@ def test_a_run_is_repeated_from_its_folder(
     again = command(f"repeat={first}", mlruns, figures=False)
     assert again.returncode == 0, again.stderr
     assert again.stderr.splitlines()[-1] == (
-        f"compared with {first}: the same answers came, all {2 + 2 * 3 * 2} of them; to the last digit"
+        f"compared with {first}: all {2 + 2 * 3 * 2} answers are the same, with equal log-probabilities"
     )
     (second,) = set(tmp_path.glob("mlruns/runs/*/*")) - {first}
     assert (second / "config.yaml").read_text() == (first / "config.yaml").read_text()

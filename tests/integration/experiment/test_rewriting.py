@@ -118,7 +118,7 @@ def test_a_second_run_asks_nothing_and_both_models_are_described(written: tuple[
         for prefix in ("loaded.", "loaded.rewriter.")
     )
     assert {name for name in own if not name.startswith(("rewriter.", "dataset."))} == others
-    assert (again.prompts_asked, again.prompts_found) == (0, first.prompts_asked)
+    assert (again.prompts_asked, again.cache_hits) == (0, first.prompts_asked)
     assert again.asked == first.asked
     for name in TABLES:
         assert pq.read_table(one / name) == pq.read_table(other / name)
@@ -141,5 +141,5 @@ def test_where_no_rewrites_come_a_capable_model_is_advised(ask: Ask, tmp_path: P
     file.write_text('{"id": "1", "question": "Why?", "answers": ["x"]}\n')
     with pytest.raises(UserError) as problem:
         ask("dataset=jsonl", f"dataset.path={file}", "rewriter.max_new_tokens=30")
-    assert str(problem.value).startswith("none of the 1 questions has rewrites, which sampler=perturbation asks: ")
+    assert str(problem.value).startswith("none of the 1 questions has rewrites, which sampler=perturbation needs: ")
     assert str(problem.value).endswith("have a capable model write them (rewriter=llm rewriter.model=…)")

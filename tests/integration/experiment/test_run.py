@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from experiments import configuration, run_experiment
 from filelock import FileLock
+from json_lines import cases
 from omegaconf import OmegaConf
 from tiny_model import KNOWN, plain_settings, save_tiny_encoder, save_tiny_model
 
@@ -188,18 +189,7 @@ def left(base: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("mistake", "said"),
-    [
-        ("dataset=jsonl dataset.path={base}/none.jsonl", "the data file {base}/none.jsonl cannot be read"),
-        ("dataset=local dataset.path={base}/quiz.csv dataset.correct=from_0", "2 of the 2 records of {base}/quiz.csv"),
-        ("dataset=local dataset.path={base}/mars.csv", "question "),
-        ("model.path={base}/empty", "model.path of tiny: the folder {base}/empty holds no model"),
-        ("model.path={base}/none", "model.path of tiny: there is no folder {base}/none"),
-        ("model.path=./none", "model.path of tiny: there is no folder ./none"),
-        ("model.path={base}/untold", "model tiny: {base}/untold cannot be loaded"),
-        ("sampler.temperature_sweep.prompts={base}/none.yaml", "the prompts {base}/none.yaml cannot be read"),
-        ("tracking.uri=nonsense://x", "tracking: nonsense://x cannot be used"),
-    ],
+    ("mistake", "said"), cases(__file__, "a_mistake_that_is_found_before_anything_was_asked_leaves_no_run")
 )
 def test_a_mistake_that_is_found_before_anything_was_asked_leaves_no_run(
     measure: Callable, tmp_path: Path, mistake: str, said: str
@@ -251,7 +241,10 @@ def test_a_mistake_leaves_what_was_in_the_folder_before(measure: Callable, tmp_p
 
 @pytest.mark.parametrize(
     ("store", "again"),
-    [("sqlite", "the same command goes on with what is in the store"), ("none", "nothing was kept (store=none)")],
+    [
+        ("sqlite", "repeat the command to resume from the answers in the store"),
+        ("none", "no answer was stored (store=none)"),
+    ],
 )
 def test_a_full_disk_fails_the_run_in_one_sentence(
     measure: Callable, tmp_path: Path, store: str, again: str, monkeypatch: pytest.MonkeyPatch
@@ -271,37 +264,19 @@ def test_a_run_that_is_complete_in_the_store_asks_nothing(
 ):
     first, folder = measure(base=tmp_path)
     answers = pq.read_table(folder / "answers.parquet")
-    assert (first.prompts_asked, first.prompts_found) == (24, 0)
+    assert (first.prompts_asked, first.cache_hits) == (24, 0)
     with caplog.at_level("INFO"):
         again, folder = measure(base=tmp_path)
     assert pq.read_table(folder / "answers.parquet") == answers
-    assert (again.prompts_asked, again.prompts_found) == (0, 24)
-    assert "the run is complete in the store: nothing was asked, and the model was not loaded" in caplog.messages
+    assert (again.prompts_asked, again.cache_hits) == (0, 24)
+    assert "all answers are in the store: nothing was asked, and the model was not loaded" in caplog.messages
     loaded = {name: value for name, value in first.description.items() if name.startswith("loaded.")}
     assert {name: again.description[name] for name in loaded} == loaded
     figures = {name: value for name, value in first.summary().items() if not name.startswith(("seconds.", "prompts."))}
     assert {name: again.summary()[name] for name in figures} == figures
 
 
-@pytest.mark.parametrize(
-    ("other", "asked"),
-    [
-        ("metric.frs.d=[3]", False),
-        ("metric.frs.threshold=0.7", False),
-        ("metric=[frs,certainty]", False),
-        ("grader.contains=substring", False),
-        ("grader=levenshtein", False),
-        ("sampler.temperature_sweep.trials=2", False),
-        ("sampler.temperature_sweep.temperatures=[0.2,1.0]", False),
-        ("dataset.limit=5", False),
-        ("seed=1", True),
-        ("sampler.temperature_sweep.trials=4", True),
-        ("sampler.temperature_sweep.max_new_tokens=4", True),
-        ("model.generation.top_k=5", True),
-        ("model.dtype=bfloat16", True),
-        ("store=none", True),
-    ],
-)
+@pytest.mark.parametrize(("other", "asked"), cases(__file__, "other_answers_are_asked_for_and_other_scores_are_not"))
 def test_other_answers_are_asked_for_and_other_scores_are_not(tiny: list[str], complete: Path, other: str, asked: bool):
     stages = stages_of(configuration(*tiny, *KNOWN, f"paths.mlruns={complete / 'mlruns'}", other))
     assert any(stage.missing for stage in stages) == asked
@@ -351,13 +326,11 @@ def test_a_folder_holds_one_run(measure: Callable, tmp_path: Path):
     with pytest.raises(UserError) as problem:
         measure("dataset.limit=2", "seed=1", base=tmp_path, folder="mine")
     assert str(problem.value) == (
-        f"{tmp_path / 'mine'} holds a run with another configuration; give this one another (hydra.run.dir)"
+        f"{tmp_path / 'mine'} holds a run with other settings: choose another folder (hydra.run.dir)"
     )
     with FileLock(tmp_path / "mine.lock"), pytest.raises(UserError) as problem:
         measure(base=tmp_path, folder="mine")
-    assert str(problem.value) == (
-        f"a run is going on in {tmp_path / 'mine'}; give this one another folder (hydra.run.dir)"
-    )
+    assert str(problem.value) == (f"another run uses {tmp_path / 'mine'}: choose another folder (hydra.run.dir)")
     assert {path: path.read_bytes() for path in (tmp_path / "mine").rglob("*") if path.is_file()} == before
 
 
@@ -413,7 +386,7 @@ def test_what_a_grader_cannot_tell_an_exact_sampler_is_said_before_a_model_loads
     enumerate_facts: Callable, tmp_path: Path
 ):
     (tmp_path / "config.json").touch()
-    with pytest.raises(UserError, match=r"^sampler=exact cannot tell which answers to question .* are right"):
+    with pytest.raises(UserError, match=r"^sampler=exact cannot grade the answers to question .*: it needs"):
         enumerate_facts("grader.contains=substring", f"model.path={tmp_path}")  # there is no model
 
 
@@ -435,13 +408,7 @@ def test_the_smoke_preset_runs_from_the_command_line(command: Command, tiny_fold
     assert "Traceback" not in process.stdout + process.stderr
 
 
-@pytest.mark.parametrize(
-    ("setting", "said"),
-    [
-        ("sampler.trails=3", "error: there is no setting sampler.temperature_sweep.trails (did you mean "),
-        ("dry_run=maybe", "error: dry_run must be true or false, not maybe\n"),
-    ],
-)
+@pytest.mark.parametrize(("setting", "said"), cases(__file__, "mistakes_on_the_command_line_exit_with_one_sentence"))
 def test_mistakes_on_the_command_line_exit_with_one_sentence(command: Command, tmp_path: Path, setting: str, said: str):
     process = command(setting, f"paths.mlruns={tmp_path}")
     assert (process.returncode, process.stdout) == (1, "")
@@ -451,16 +418,7 @@ def test_mistakes_on_the_command_line_exit_with_one_sentence(command: Command, t
 
 
 @pytest.mark.parametrize(
-    ("arguments", "right"),
-    [
-        (
-            ["--experiment", "smoke"],
-            "--experiment is not an option: settings are written without dashes, experiment=smoke",
-        ),
-        (["--seed=1"], "--seed is not an option: settings are written without dashes, seed=1"),
-        (["-model", "x"], "-model is not an option: settings are written without dashes, model=x"),
-        (["--model", "seed=1"], "--model is not an option: settings are written without dashes, model=…"),
-    ],
+    ("arguments", "right"), cases(__file__, "a_setting_with_dashes_before_it_is_answered_with_how_it_is_written")
 )
 def test_a_setting_with_dashes_before_it_is_answered_with_how_it_is_written(
     command: Command, tmp_path: Path, arguments: list[str], right: str

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from experiments import configuration, run_experiment
+from json_lines import cases
 from numbered_server import RIGHT, THOUGHT, settings, thoughtful
 from scripted_server import ScriptedServer, scripted_server
 from tiny_model import save_tiny_model
@@ -129,26 +130,7 @@ def test_recorded_answers_give_the_same_and_other_metrics_do_not_read_them(
         configuration("sampler=repetition", "metric=thinking")
 
 
-@pytest.mark.parametrize(
-    ("overrides", "said"),
-    [
-        (["model.prompt_style=plain"], "sampler=thinking lets the model reason as in a conversation, and model"),
-        (["sampler.thinking.budgets=[low,high]"], "is loaded here, and is told in tokens how much it thinks"),
-        (["reader=reply"], "sampler=thinking cannot tell which answers to question facts-001 are right while"),
-        (["model.thinking_budget=9"], "model tiny thinks as model.thinking_budget says"),
-        (["sampler.thinking.budgets=[0,low]"], "sampler.thinking: budgets must be numbers of tokens from 0 to 200,000"),
-        (["sampler.thinking.traces=0"], "sampler.thinking: traces must be between 1 and 4000, not 0"),
-        (
-            [
-                "model=openai_compatible",
-                "model.base_url=http://localhost:9/v1",
-                "model.model=m",
-                "sampler.thinking.answers=5",
-            ],
-            "sampler.thinking.answers=5: m gives one answer with each of its thoughts",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("overrides", "said"), cases(__file__, "what_cannot_be_asked_is_refused"))
 def test_what_cannot_be_asked_is_refused(folder: Path, tmp_path: Path, overrides: list[str], said: str):
     tiny = ["model=transformers", f"model.path={folder}", "model.name=tiny"]
     own = [] if any(line.startswith("model=") for line in overrides) else tiny

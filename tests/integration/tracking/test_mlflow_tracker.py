@@ -24,7 +24,7 @@ from robust_eval.metric.metric_spec import DETAIL, MetricSpec
 from robust_eval.metric.score import Score
 from robust_eval.question import Question
 from robust_eval.stats.estimate import Estimate
-from robust_eval.tracking.base import TracedAnswer, Untracked
+from robust_eval.tracking.base import TracedAnswer, Tracking
 from robust_eval.tracking.mlflow_run import integer_steps
 from robust_eval.tracking.mlflow_tracker import VIEW, Mlflow
 from robust_eval.tracking.run_folder import ERROR
@@ -154,11 +154,11 @@ def test_a_server_that_is_not_there_stops_no_run(
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     uri = "http://127.0.0.1:9"
     with caplog.at_level(logging.WARNING), Mlflow(uri=uri).run("a", tmp_path) as record:
-        record.leave_id(tmp_path / "mlflow_run.txt")
+        record.write_id(tmp_path / "mlflow_run.txt")
         record.scores([SCORE], {"questions.kept": 3})
         assert record.run_id is None
     assert not (tmp_path / "mlflow_run.txt").exists()
-    assert [words.partition(": ")[2].partition(uri)[0] for words in said(caplog)] == ["", "not all of this run is in "]
+    assert [words.partition(": ")[2].partition(uri)[0] for words in said(caplog)] == ["", "this run is incomplete in "]
 
 
 def test_a_fresh_store_prints_nothing_and_on_a_full_disk_one_sentence(
@@ -294,10 +294,10 @@ def test_a_server_that_goes_away_stops_no_run(
         record.answers([ANSWER])
         record.folder(folder)
     went_away, make_up = said(caplog)
-    assert went_away.startswith("tracking: the server went away: ")
+    assert went_away.startswith("tracking: the server is lost: ")
     assert make_up == (
-        f"tracking: not all of this run is in {uri}; it is all in the run's folder, and the same command with the "
-        "server there records it within seconds, from the store"
+        f"tracking: this run is incomplete in {uri}, and complete in its folder; repeat the command when the server is "
+        "back: it records the run from the store"
     )
     for never_there in (tracking.run("run", tmp_path), tracking.sweep("sweep", tmp_path, tmp_path / "sweep")):
         caplog.clear()
@@ -305,7 +305,7 @@ def test_a_server_that_goes_away_stops_no_run(
             record.folder(folder)
         not_there, make_up = said(caplog)
         assert not_there.startswith(f"tracking: {uri} cannot be used: ")
-        assert make_up.startswith(f"tracking: not all of this run is in {uri}; ")
+        assert make_up.startswith(f"tracking: this run is incomplete in {uri}, ")
 
 
 def test_a_run_is_marked_as_failed_where_no_file_can_grow_any_more(shell: Shell, tmp_path: Path):
@@ -373,14 +373,14 @@ def test_runs_and_jobs_that_were_killed_are_marked_when_the_next_one_begins(shel
 
 def test_without_tracking_nothing_is_written_and_mlflow_not_imported(tmp_path: Path):
     code = (
-        "import sys; from pathlib import Path; from robust_eval.tracking.base import TracedAnswer, Untracked\n"
-        "with Untracked().run('x', Path(sys.argv[1])) as run:\n    run.parameters({'a': 1}); run.scores([], {})\n"
+        "import sys; from pathlib import Path; from robust_eval.tracking.base import TracedAnswer, Tracking\n"
+        "with Tracking().run('x', Path(sys.argv[1])) as run:\n    run.parameters({'a': 1}); run.scores([], {})\n"
         "    run.note('x'); run.tables({})\n"
         "assert 'mlflow' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
     assert list(tmp_path.iterdir()) == []
-    assert Untracked().command(tmp_path) is None
+    assert Tracking().command(tmp_path) is None
 
 
 def test_steps_are_hundredths_unless_the_grid_is_finer():

@@ -64,7 +64,7 @@ def test_options_may_stand_in_a_folder_of_ones_own(tmp_path: Path):
 def test_settings_of_a_preset_for_a_sampler_that_is_not_chosen_are_left_out(sampler: str, others: list[str]):
     checked = checked_overrides(["experiment=smoke", f"sampler={sampler}", *others])
     assert list(checked.config.sampler) == list(checked.composed.sampler) == [sampler]
-    assert list(checked.whole.sampler) == [sampler]
+    assert list(checked.with_hydra.sampler) == [sampler]
     assert checked.config.dataset.limit == 12
 
 
@@ -223,7 +223,7 @@ def test_the_exact_sampler_asks_for_full_precision_unless_told_otherwise():
 def test_the_exact_sampler_refuses_settings_that_make_no_sense():
     for override, reason in (
         ("sampler.nodes=0", "nodes must be at least 1, not 0"),
-        ("sampler.max_temperature=1", "max_temperature must be at least the last of the temperatures, 2, not 1"),
+        ("sampler.max_temperature=1", "max_temperature must be at least the highest of the temperatures, 2, not 1"),
         ("sampler.temperatures=[]", "temperatures must hold at least one temperature"),
     ):
         assert message("sampler=exact", override) == f"sampler.exact: {reason}"

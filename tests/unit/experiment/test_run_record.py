@@ -1,7 +1,7 @@
 from pathlib import Path
 
 from robust_eval.experiment.run_record import DeferredRun
-from robust_eval.tracking.base import Run, Untracked
+from robust_eval.tracking.base import Run, Tracking
 
 
 def test_what_a_run_leaves_waits_until_it_begins_and_is_left_once(tmp_path: Path) -> None:
@@ -11,7 +11,7 @@ def test_what_a_run_leaves_waits_until_it_begins_and_is_left_once(tmp_path: Path
         said.append("start")
         return record
 
-    with Untracked().run("x", tmp_path) as record:
+    with Tracking().run("x", tmp_path) as record:
         begin = DeferredRun(start)
         begin.then(lambda _: said.append("first"))
         begin.then(lambda _: said.append("second"))

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from json_lines import cases
 
 from robust_eval.error import UserError
 from robust_eval.runtime import files, parquet_files
@@ -30,19 +31,7 @@ TABLE = pa.table(
 )
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {},
-        {"compression": "zstd"},
-        {"compression": "none", "use_dictionary": False},
-        {"data_page_version": "2.0"},
-        {"row_group_size": 5000},
-        {"write_statistics": False},
-        {"write_page_checksum": True},
-        {"data_page_size": 100},
-    ],
-)
+@pytest.mark.parametrize("settings", cases(__file__, "pages_hold_what_an_honest_footer_says"))
 def test_pages_hold_what_an_honest_footer_says(settings: dict[str, Any], tmp_path: Path):
     pq.write_table(TABLE, tmp_path / "table.parquet", **settings)
     content = (tmp_path / "table.parquet").read_bytes()

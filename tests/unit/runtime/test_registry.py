@@ -110,7 +110,7 @@ def test_a_name_that_is_taken_is_refused():
     with pytest.raises(UserError, match=r"model=dice is .*Dice already, and cannot be .*Plain as well"):
         robust_eval.register("model", "dice")(Plain)
     robust_eval.register("model", "recorded")(Dice)
-    with pytest.raises(UserError, match="model=recorded is an option of robust_eval: call Dice something else"):
+    with pytest.raises(UserError, match="model=recorded is a built-in option: register Dice by another name"):
         register()
 
 
