@@ -136,7 +136,7 @@ class Evaluation(Page):
         """The headline metrics, with values and intervals as text."""
         run = self.finished
         rows = []
-        for name in run.headline:
+        for name in run.headline_metrics:
             about, estimate, n = run.about(name), run.metrics[name], run.n(name)
             label, form = (about.words, about.form) if about else (name, ".3f")
             rows.append([label, number(estimate.value, form), interval(estimate), "" if n is None else f"{n:,}"])

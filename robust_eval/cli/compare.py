@@ -10,7 +10,7 @@ from robust_eval.plot.figure_registry import registered
 from robust_eval.report.comparison_page import write_comparison
 from robust_eval.report.figures import save_entries, save_for_paper
 from robust_eval.report.terminal import print_comparison, print_metrics, terminal
-from robust_eval.report.wording import headline_of_finished
+from robust_eval.report.wording import rows_of_finished
 from robust_eval.runs.comparison import compare
 from robust_eval.runs.findings import read_findings
 from robust_eval.runs.finished_runs import FinishedRun, read_run
@@ -91,4 +91,4 @@ def show() -> None:
     arguments = parser.parse_args()
     with command():
         run = read_run(arguments.run)
-        print_metrics(run.title, headline_of_finished(run), arguments.run, terminal(), arguments.all)
+        print_metrics(run.title, rows_of_finished(run), arguments.run, terminal(), arguments.all)

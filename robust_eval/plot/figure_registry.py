@@ -42,7 +42,7 @@ class RegisteredFigure:
         return self.draw.__name__
 
     @property
-    def whole(self) -> bool:
+    def on_figure(self) -> bool:
         """True if it is drawn on a figure, because it has several panels, and not on axes."""
         return next(iter(inspect.signature(self.draw).parameters)) == "fig"
 

@@ -2,7 +2,7 @@
 
 import heapq
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -67,21 +67,11 @@ def top_branches(paths: Iterable[Path], decode: Callable[[list[int]], str]) -> B
     """Return the most probable prefixes of the answers, as a tree; a prefix with one dominant continuation is merged
     with it.
 
-    Parameters
-    ----------
-    paths
-        Answers to one prompt, with duplicates. Those without log-probabilities are left out.
-    decode
-        The text of some tokens.
+    ``paths`` are the answers to one prompt, with duplicates; those without log-probabilities are left out. ``decode``
+    turns tokens into text. The result is the empty prefix, with its branches, the most probable first. A prefix's
+    probability is the product of those of its tokens, so it is exact, however few answers were drawn; the difference to
+    1, or to the parent branch, was not sampled. Answers are different if their tokens are.
 
-    Returns
-    -------
-    The empty prefix, with its branches, the most probable first. A prefix's probability is the product of those of its
-    tokens, so it is exact, however few answers were drawn; the difference to 1, or to the parent branch, was not
-    sampled. Answers are different if their tokens are.
-
-    Examples
-    --------
     >>> right, wrong = Path((1, 2), [-0.5, -0.2], 2, True), Path((1, 3), [-0.5, -3.0], 2, False)
     >>> paths = [right, wrong, Path((4,), [-2.0], 1, False)]
     >>> first, second = top_branches(paths, lambda tokens: "".join("abcde"[token] for token in tokens)).branches
@@ -91,18 +81,29 @@ def top_branches(paths: Iterable[Path], decode: Callable[[list[int]], str]) -> B
     {'right': 1, 'wrong': 1}
     """
     probabilities, verdicts = _prefixes(paths)
-    counts: dict[Tokens, Counter[str]] = {}
+    counts: dict[Tokens, Counter[str]] = defaultdict(Counter)
     for answer, answer_verdict in verdicts.items():
         for length in range(len(answer) + 1):
-            counts.setdefault(answer[:length], Counter())[answer_verdict] += 1
-    chosen = set(_most_probable(probabilities))
-    children: dict[Tokens, list[Tokens]] = {}
-    for prefix in chosen:
-        children.setdefault(prefix[:-1], []).append(prefix)
+            counts[answer[:length]][answer_verdict] += 1
+    children = _children(_most_probable(probabilities))
     for siblings in children.values():
         siblings.sort(key=lambda prefix: (-probabilities[prefix], prefix))
-    firsts = [_branch((), first, children, probabilities, verdicts, counts, decode) for first in children.get((), [])]
-    return Branch("", 1.0, "", counts.get((), Counter()), firsts)
+
+    def branch(parent: Tokens, prefix: Tokens) -> Branch:
+        while prefix not in verdicts and len(children[prefix]) == 1:
+            (child,) = children[prefix]
+            if probabilities[child] < MERGE_SHARE * probabilities[prefix]:
+                break
+            prefix = child
+        return Branch(
+            decode(list(prefix)).removeprefix(decode(list(parent)) if parent else ""),
+            min(1.0, probabilities[prefix]),  # a sum of rounded logarithms may exceed 0
+            verdicts.get(prefix, ""),
+            counts[prefix],
+            [branch(prefix, child) for child in children[prefix]],
+        )
+
+    return Branch("", 1.0, "", counts[()], [branch((), first) for first in children[()]])
 
 
 def _prefixes(paths: Iterable[Path]) -> tuple[dict[Tokens, float], dict[Tokens, str]]:
@@ -121,12 +122,18 @@ def _prefixes(paths: Iterable[Path]) -> tuple[dict[Tokens, float], dict[Tokens, 
     return probabilities, verdicts
 
 
+def _children(prefixes: Iterable[Tokens]) -> dict[Tokens, list[Tokens]]:
+    """Return the prefixes by their parents."""
+    children: dict[Tokens, list[Tokens]] = defaultdict(list)
+    for prefix in prefixes:
+        children[prefix[:-1]].append(prefix)
+    return children
+
+
 def _most_probable(probabilities: Mapping[Tokens, float]) -> list[Tokens]:
     """Return the most probable prefixes, best first; each comes after its parent."""
-    children: dict[Tokens, list[Tokens]] = {}
-    for prefix in probabilities:
-        children.setdefault(prefix[:-1], []).append(prefix)
-    heap = [(-probabilities[prefix], prefix) for prefix in children.get((), [])]
+    children = _children(probabilities)
+    heap = [(-probabilities[prefix], prefix) for prefix in children[()]]
     heapq.heapify(heap)
     chosen: list[Tokens] = []
     while heap and len(chosen) < MAX_BRANCHES:
@@ -134,32 +141,6 @@ def _most_probable(probabilities: Mapping[Tokens, float]) -> list[Tokens]:
         if -negative < MIN_PROBABILITY and chosen:
             break
         chosen.append(prefix)
-        for child in children.get(prefix, []):
+        for child in children[prefix]:
             heapq.heappush(heap, (-probabilities[child], child))
     return chosen
-
-
-def _branch(
-    before: Tokens,
-    prefix: Tokens,
-    children: Mapping[Tokens, list[Tokens]],
-    probabilities: Mapping[Tokens, float],
-    verdicts: Mapping[Tokens, str],
-    counts: Mapping[Tokens, Counter[str]],
-    decode: Callable[[list[int]], str],
-) -> Branch:
-    while prefix not in verdicts and len(children.get(prefix, [])) == 1:
-        (child,) = children[prefix]
-        if probabilities[child] < MERGE_SHARE * probabilities[prefix]:
-            break
-        prefix = child
-    branch = Branch(
-        decode(list(prefix)).removeprefix(decode(list(before))) if before else decode(list(prefix)),
-        min(1.0, probabilities[prefix]),  # a sum of rounded logarithms may come out above 0
-        verdicts.get(prefix, ""),
-        counts[prefix],
-    )
-    branch.branches = [
-        _branch(prefix, child, children, probabilities, verdicts, counts, decode) for child in children.get(prefix, [])
-    ]
-    return branch

@@ -47,15 +47,14 @@ class SavedComparisonFigure(NamedTuple):
 
 class Drawing(NamedTuple):
     """Figure to be drawn: the name of its ``file`` without suffix, the similar figure of a single run (``like``), and
-    the function that draws it on axes or, if ``whole``, on a figure. ``reading`` explains a figure without a similar
-    one.
+    the function that draws it on axes, or ``on_figure``. ``reading`` explains a figure without a similar one.
     """
 
     file: str
     like: str
     caption: str
     draw: Callable[[Any], object]
-    whole: bool = False
+    on_figure: bool = False
     reading: str = ""
 
 
@@ -69,7 +68,7 @@ def save_comparison_figures(compared: Comparison, folder: Path) -> list[SavedCom
         while file.with_suffix(".svg") in [each.svg for each in saved]:  # another metric calls a figure the same
             file = file.with_name(f"{file.name}_")
         with figure() as (canvas, axes):
-            drawing.draw(canvas if drawing.whole else axes)
+            drawing.draw(canvas if drawing.on_figure else axes)
             svg = save(canvas, file)
         saved.append(SavedComparisonFigure(drawing.caption, readings.get(drawing.like, drawing.reading), svg))
     return saved
@@ -77,8 +76,8 @@ def save_comparison_figures(compared: Comparison, folder: Path) -> list[SavedCom
 
 def _drawings(compared: Comparison) -> Iterator[Drawing]:
     """Yield all figures, in the order of the page."""
-    yield from _headline(compared)
-    datasets = list(dict.fromkeys(compared.names.datasets))
+    yield from _main_metric(compared)
+    datasets = list(dict.fromkeys(compared.measurement_labels.datasets))
     ends = ["", *(f"_{place + 1}" for place in range(1, len(datasets)))]
     for dataset, end in zip(datasets, ends, strict=True):
         yield from _fact_maps(dict(compared.on(dataset)), dataset, end)
@@ -100,12 +99,12 @@ def _drawings(compared: Comparison) -> Iterator[Drawing]:
         yield from _entropies(runs, dataset, end)
 
 
-def _headline(compared: Comparison) -> Iterator[Drawing]:
+def _main_metric(compared: Comparison) -> Iterator[Drawing]:
     """Yield the headline metric of the measurements that have it, of many the best, with the letters of their
     significance groups.
     """
-    name = next((pair.headline for pair in compared.pairs if pair.headline), "")
-    groups, labels = letters(compared), compared.names.whole
+    name = next((pair.metric for pair in compared.pairs if pair.metric), "")
+    groups, labels = letters(compared), compared.measurement_labels.full
     measured = [place for place, run in enumerate(compared.measurements) if name in run.metrics]
     if len(measured) < 2:
         return
@@ -145,7 +144,9 @@ def _fact_maps(runs: Runs, dataset: str, end: str) -> Iterator[Drawing]:
         panels, suffix = _limit_panels(maps, MAX_MAPS)
         title = f"Accuracy of every fact, data set {dataset}{suffix}"
         draw = _bind(plot.accuracy_by_fact, panels, title)
-        yield Drawing(f"accuracy_by_fact{end}", "accuracy_by_fact", f"{title}: {', '.join(panels)}", draw, whole=True)
+        yield Drawing(
+            f"accuracy_by_fact{end}", "accuracy_by_fact", f"{title}: {', '.join(panels)}", draw, on_figure=True
+        )
 
 
 def _curves(compared: Comparison, dataset: str, end: str) -> Iterator[Drawing]:
@@ -166,7 +167,7 @@ def _by_dataset(compared: Comparison) -> Iterator[Drawing]:
     """Yield the figures of metrics declared by data set, at the temperature nearest to 1: κ and α."""
     for about, view in compared.views:
         estimates: dict[str, dict[str, Estimate]] = {}
-        for dataset in dict.fromkeys(compared.names.datasets):
+        for dataset in dict.fromkeys(compared.measurement_labels.datasets):
             for subject, run in compared.on(dataset):
                 if names := about.standing(run.metrics):
                     estimates.setdefault(subject, {})[dataset] = run.metrics[names[0]]
@@ -184,14 +185,14 @@ def _file(about: MetricSpec, along: str) -> str:
 
 def _differences(compared: Comparison) -> Iterator[Drawing]:
     """Yield the paired differences of each headline metric; of many pairs the largest."""
-    for place, name in enumerate(dict.fromkeys(pair.headline for pair in compared.pairs if pair.headline)):
-        pairs = [pair for pair in compared.pairs if pair.headline == name and pair.differences[name].n]
+    for place, name in enumerate(dict.fromkeys(pair.metric for pair in compared.pairs if pair.metric)):
+        pairs = [pair for pair in compared.pairs if pair.metric == name and pair.differences[name].n]
         if not pairs:
             continue
         furthest = sorted(pairs, key=lambda pair: -abs(pair.differences[name].value))[:MAX_PAIRS]
-        whole = compared.names.whole
+        names = compared.measurement_labels.full
         differences = {
-            f"{whole[pair.first]} − {whole[pair.second]}": pair.differences[name] for pair in pairs if pair in furthest
+            f"{names[pair.first]} − {names[pair.second]}": pair.differences[name] for pair in pairs if pair in furthest
         }
         label = compared.words(name)
         caption = f"Paired differences: {label}"
@@ -216,7 +217,7 @@ def _reply_certainty(runs: Runs, dataset: str, end: str) -> Iterator[Drawing]:
         panels, suffix = _limit_panels(bins)
         caption = f"Certainty of right and wrong replies, {dataset}{suffix}"
         draw = _bind(plot.draw_panels, panels, lambda panel, each: certainty_bins(panel, *each), caption)
-        yield Drawing(f"reply_certainty{end}", "reply_certainty_by_temperature", caption, draw, whole=True)
+        yield Drawing(f"reply_certainty{end}", "reply_certainty_by_temperature", caption, draw, on_figure=True)
 
 
 def _facts(runs: Runs, dataset: str, end: str) -> Iterator[Drawing]:
@@ -238,7 +239,7 @@ def _facts(runs: Runs, dataset: str, end: str) -> Iterator[Drawing]:
     where = f"{dataset}{suffix}"
 
     def drawing(name: str, caption: str, draw: Callable[..., object], *arguments: Any, title: str = "") -> Drawing:
-        return Drawing(f"{name}{end}", name, caption, _bind(draw, panels, *arguments, title or caption), whole=True)
+        return Drawing(f"{name}{end}", name, caption, _bind(draw, panels, *arguments, title or caption), on_figure=True)
 
     yield drawing(
         "entropy_by_breaking_temperature",
@@ -284,7 +285,7 @@ def _entropies(runs: Runs, dataset: str, end: str) -> Iterator[Drawing]:
     labels = [label for label, values in selected.items() for _ in values]
     draw = _bind(certainty.by_category, entropy, rates, labels, max_entropy)
     caption = f"Error rate against entropy, {dataset}{suffix}"
-    yield Drawing(f"error_rate_by_entropy{end}", "error_rate_by_entropy", caption, draw, whole=True)
+    yield Drawing(f"error_rate_by_entropy{end}", "error_rate_by_entropy", caption, draw, on_figure=True)
     category_names = dict.fromkeys(kind for label in selected for kind in categories[label])
     if 1 < len(category_names) <= MAX_PANELS:
         panels = [f"{kind}\n{label}" for label in selected for kind in categories[label]]
@@ -292,7 +293,7 @@ def _entropies(runs: Runs, dataset: str, end: str) -> Iterator[Drawing]:
         names = {f"{kind}\n{label}": f"{words[kind]}, {label}" for kind in category_names for label in selected}
         draw = _bind(certainty.by_category, entropy, rates, panels, max_entropy, names)
         caption = f"Error rate against entropy, by category, {dataset}{suffix}"
-        yield Drawing(f"error_rate_by_category{end}", "error_rate_by_category", caption, draw, whole=True)
+        yield Drawing(f"error_rate_by_category{end}", "error_rate_by_category", caption, draw, on_figure=True)
 
 
 def _bind(draw: Callable[..., object], *arguments: Any) -> Callable[[Any], object]:

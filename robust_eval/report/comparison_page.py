@@ -95,7 +95,7 @@ def _ranked(compared: Comparison, ranking: Ranking, folder: Path) -> list[dict[s
     """Return the lines of a ranking: label, letters, and address of the report of each measurement."""
     return [
         {
-            "name": compared.names.whole[place],
+            "name": compared.measurement_labels.full[place],
             "letters": letters,
             "address": _address(Cell("", page=compared.measurements[place].page), folder),
         }
@@ -125,14 +125,14 @@ def pairs_as_data(compared: Comparison) -> pa.Table:
     """Return a row for each pair and metric, with the log-rank test (if any) in all rows of its pair, and the p values
     of the t test, uncorrected and corrected by Holm, in the row of the headline metric.
     """
-    names = compared.names.whole
+    names = compared.measurement_labels.full
     columns = [*Difference._fields, *(f"log_rank.{name}" for name in LogRank._fields), "p_value", "p_holm"]
     rows = []
     for pair in compared.pairs:
         test = {} if pair.log_rank is None else {f"log_rank.{k}": v for k, v in pair.log_rank._asdict().items()}
         for name, difference in pair.differences.items():
             measured = {"measured": names[pair.first], "against": names[pair.second], "metric": name}
-            tested = {"p_value": pair.p_value, "p_holm": pair.corrected} if name == pair.headline else {}
+            tested = {"p_value": pair.p_value, "p_holm": pair.corrected} if name == pair.metric else {}
             rows.append(measured | difference._asdict() | test | tested)
     words = [(name, pa.string()) for name in ("measured", "against", "metric")]
     return pa.Table.from_pylist(rows, pa.schema([*words, *((name, pa.float64()) for name in columns)]))

@@ -4,6 +4,8 @@ import math
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
+import numpy as np
+
 from robust_eval.metric.frs_tables import PAPER_N, cut_size
 from robust_eval.metric.metric_spec import ComparisonView, MetricSpec, point
 from robust_eval.metric.presentation import Cell, Table
@@ -20,13 +22,13 @@ from robust_eval.tracking.run_folder import QUESTIONS
 MAX_QUESTIONS = 25
 """Maximum number of questions in each table of the largest differences."""
 MAX_RUNS, MAX_METRICS = 6, 4
-"""Maximum numbers of runs and of metrics in the table with which a comparison opens."""
+"""Maximum numbers of runs and of metrics in the opening table."""
 MAX_CHARACTERS = 300
 """Maximum characters of a question or an answer."""
 
 
 SIGNS = {"right": "✓ right", "wrong": "✗ wrong"}
-"""Signs of verdicts; others are shown as they are."""
+"""Signs of verdicts; others are shown unchanged."""
 _QUOTED = "In quotation marks: the greedy answers, with the verdicts on them."
 
 
@@ -57,21 +59,16 @@ def opening_table(
     and the letters of their significance groups.
     """
     headings = dict(islice(_short_headings(compared).items(), max_metrics))
-    places = best_runs(compared, compared.runs, next(iter(headings), ""), max_runs)
     groups = letters(compared) if len(compared.runs) == len(compared.measurements) else {}
-    rows = [
-        [
-            Cell(compared.labels[place], page=run.page),
-            *([Cell(groups[place])] if groups else []),
-            *(metric_cell(run.metrics.get(name), run.n(name)) for name in headings),
-            Cell(f"{int(run.kept().sum())} of {run.asked}"),
-        ]
-        for place in places
-        for run in [compared.runs[place]]
-    ]
+    rows = []
+    for index in best_runs(compared, compared.runs, next(iter(headings), ""), max_runs):
+        run, group = compared.runs[index], [Cell(groups[index])] if groups else []
+        metrics = (metric_cell(run.metrics.get(name), run.n(name)) for name in headings)
+        kept = Cell(f"{int(run.kept().sum())} of {run.asked}")
+        rows.append([Cell(compared.labels[index], page=run.page), *group, *metrics, kept])
     notes = [SHARED_LETTER] if groups else []
     if len(rows) < len(compared.runs):
-        notes.append(f"The best {len(rows)} of {len(compared.runs)}; all of them follow below.")
+        notes.append(f"The best {len(rows)} of {len(compared.runs)}; all follow below.")
     title = "1 run" if len(compared.runs) == 1 else f"{len(compared.runs)} runs"
     header = ["run", *(["group"] if groups else []), *headings.values(), "kept"]
     return Table(title, header, rows, 2 if groups else 1, " ".join(notes))
@@ -85,12 +82,8 @@ def best_runs(
     """
     about = compared.about(metric)
     sign = 1 if about is not None and about.more_is_better is False else -1
-
-    def rank(place: int) -> float:
-        value = runs[place].metrics.get(metric, UNDEFINED).value
-        return math.inf if math.isnan(value) else sign * value
-
-    return sorted(sorted(range(len(runs)), key=rank)[:max_runs])
+    values = sign * np.array([run.metrics.get(metric, UNDEFINED).value for run in runs])
+    return sorted(np.argsort(values, kind="stable")[:max_runs].tolist())  # NaN is last
 
 
 def _short_headings(compared: Comparison) -> dict[str, str]:
@@ -116,23 +109,14 @@ def _short_headings(compared: Comparison) -> dict[str, str]:
 
 def runs_table(compared: Comparison) -> Table:
     """Return the table of runs × metrics with intervals."""
-    names = list(dict.fromkeys(name for run in compared.runs for name in run.headline))
+    names = list(dict.fromkeys(name for run in compared.runs for name in run.headline_metrics))
     header = ["run", "questions", "kept", *(compared.heading(name) for name in names)]
-    rows = [
-        [
-            Cell(label, page=run.page),
-            Cell(f"{run.asked}"),
-            Cell(f"{sum(run.questions['kept'].to_pylist())}"),
-            *(metric_cell(run.metrics[name], run.n(name)) if name in run.headline else Cell("") for name in names),
-        ]
-        for run, label in zip(compared.runs, compared.labels, strict=True)
-    ]
-    return Table(
-        "Runs",
-        header,
-        rows,
-        note="With 95 % intervals. n is the number of questions behind a metric. ↑: more is better, ↓: less is better.",
-    )
+    rows = []
+    for run, label in zip(compared.runs, compared.labels, strict=True):
+        metrics = (metric_cell(run.metrics[n], run.n(n)) if n in run.headline_metrics else Cell("") for n in names)
+        rows.append([Cell(label, page=run.page), Cell(f"{run.asked}"), Cell(f"{int(run.kept().sum())}"), *metrics])
+    note = "With 95 % intervals. n is the number of questions of a metric. ↑: more is better, ↓: less is better."
+    return Table("Runs", header, rows, note=note)
 
 
 def _cost_table(compared: Comparison) -> Table:
@@ -176,13 +160,13 @@ def _table_by_dataset(compared: Comparison, spec: MetricSpec, view: ComparisonVi
     """Return a metric with a number in its name by measurement and data set, with its companion metric: for FRS the
     share of unbroken facts (Fastowski et al., Table 1).
     """
-    datasets = list(dict.fromkeys(compared.names.datasets))
+    datasets = list(dict.fromkeys(compared.measurement_labels.datasets))
     companion = compared.about(view.companion)
     companions = [] if companion is None else [companion.name]
     heads = [companion.short or companion.words] if companion else []
     header = ["measured", spec.number, *(title for on in datasets for title in (f"{spec.heading}, {on}", *heads))]
     rows = []
-    for subject in dict.fromkeys(compared.names.subjects):
+    for subject in dict.fromkeys(compared.measurement_labels.subjects):
         runs = {dataset: run for dataset in datasets for _, run in compared.on(dataset, subject)}
         names = {dataset: run.by_number(spec) for dataset, run in runs.items()}
         for each in sorted({each for by_number in names.values() for each in by_number}):
@@ -207,18 +191,10 @@ def _type_table(compared: Comparison) -> Table:
     rows = []
     for subject, datasets, _, shares in compared.types:
         for row in shares.to_pylist():
-            cells = [
-                Cell(subject),
-                Cell(", ".join(datasets)),
-                Cell(type_name(row["type"])),
-                Cell(f"{row['questions']}"),
-            ]
-            cells += [
-                Cell(f"{cut_size(shares)}"),
-                *(Cell(number(row[end], ".1f")) for end in ("most_robust", "least_robust")),
-            ]
-            cells.append(metric_cell(Estimate(row["share_most_robust"], row["low"], row["high"])))
-            rows.append(cells)
+            words = [subject, ", ".join(datasets), type_name(row["type"]), f"{row['questions']}", f"{cut_size(shares)}"]
+            words += [number(row[end], ".1f") for end in ("most_robust", "least_robust")]
+            share = Estimate(row["share_most_robust"], row["low"], row["high"])
+            rows.append([*map(Cell, words), metric_cell(share)])
     score, about = compared.types[0].score, compared.about(compared.types[0].score)
     by = (about.of_question or about.words) if about else score
     note = (
@@ -255,20 +231,17 @@ def pair_table(compared: Comparison) -> Table:
     header += ["break earlier in first", "in second", "log-rank χ²", "p"]
     rows, has_unscored = [], False
     for pair in compared.pairs:
-        name = pair.headline
+        name = pair.metric
         if name is None:
             continue
-        difference, test = pair.differences[name], pair.log_rank
-        cells = [Cell(compared.names.whole[pair.first]), Cell(compared.names.whole[pair.second])]
-        cells += [Cell(compared.words(name)), Cell(" and ".join(map(str, pair.kept))), Cell(f"{pair.shared}")]
-        cells += [_difference(difference, difference.n), Cell(number(pair.p_value, ".2g"))]
-        if test is None:
-            cells += [Cell("")] * 4
-        else:
-            cells += [Cell(f"{test.first}"), Cell(f"{test.second}"), Cell(number(test.statistic, ".2f"))]
-            cells.append(Cell(number(test.p_value, ".2g")))
+        difference, test, labels = pair.differences[name], pair.log_rank, compared.measurement_labels.full
+        words = [labels[pair.first], labels[pair.second], compared.words(name)]
+        words += [" and ".join(map(str, pair.kept)), f"{pair.shared}"]
+        tested = [number(pair.p_value, ".2g"), *[""] * 4]
+        if test is not None:
+            tested[1:] = f"{test.first}", f"{test.second}", number(test.statistic, ".2f"), number(test.p_value, ".2g")
             has_unscored |= difference.n < pair.shared
-        rows.append(cells)
+        rows.append([*map(Cell, words), _difference(difference, difference.n), *map(Cell, tested)])
     note = (
         "On the questions that both kept: the mean difference with its 95 % interval and the p value of a paired t "
         "test over questions or groups of them; then the log-rank test of the breaking temperatures (or turns of "
@@ -286,17 +259,11 @@ def pair_table(compared: Comparison) -> Table:
 
 
 def _difference_table(compared: Comparison, pair: Pair) -> Table:
-    first, second = compared.names.whole[pair.first], compared.names.whole[pair.second]
-    rows = [
-        [
-            Cell(compared.words(name)),
-            Cell(f"{difference.n}"),
-            Cell(number(difference.first)),
-            Cell(number(difference.second)),
-            _difference(difference),
-        ]
-        for name, difference in pair.differences.items()
-    ]
+    first, second = (compared.measurement_labels.full[index] for index in pair[:2])
+    rows = []
+    for name, difference in pair.differences.items():
+        words = compared.words(name), f"{difference.n}", number(difference.first), number(difference.second)
+        rows.append([*map(Cell, words), _difference(difference)])
     header = ["metric", "shared questions", "first", "second", "first minus second"]
     note = "Each metric over the questions that have it in both."
     return Table(f"{first} against {second}", header, rows, note=note, folded=True)
@@ -304,43 +271,40 @@ def _difference_table(compared: Comparison, pair: Pair) -> Table:
 
 def _question_tables(shared: SharedQuestions) -> Iterator[Table]:
     """Yield the questions with the largest differences: those kept by some runs alone, and by each main metric."""
-    many = f"all {len(shared.ids):,} shared questions with their values are in {QUESTIONS}."
-    places = shared.disputed(MAX_QUESTIONS)
-    if len(places):
-        rows = [[Cell(shortened(shared.texts[row])), *_kept_cells(shared, row)] for row in places]
+    file_text = f"all {len(shared.ids):,} shared questions with their values are in {QUESTIONS}."
+    divided_rows = shared.disputed(MAX_QUESTIONS)
+    if len(divided_rows):
+        rows = [[*_kept_row(shared, row)] for row in divided_rows]
         note = (
             f"{int(shared.divided.sum()):,} questions, those with the best first metric in the runs that kept them "
             "first. Kept are those whose greedy answer is right, or that the settings select; a limit on their "
-            f"number leaves out others. {_QUOTED} {len(rows)} are shown; {many}"
+            f"number leaves out others. {_QUOTED} {len(rows)} are shown; {file_text}"
         )
-        yield Table(
-            f"Questions that only some runs kept, {shared.dataset}", ["question", *shared.measured], rows, 1, note
-        )
+        title = f"Questions that only some runs kept, {shared.dataset}"
+        yield Table(title, ["question", *shared.measured], rows, 1, note)
     for name in shared.metrics:
-        places = shared.differing(name, MAX_QUESTIONS)
-        if len(places):
-            header = ["question", "range", *shared.measured]
-            rows = [[*_difference_row(shared, name, row)] for row in places]
-            differ = int(shared.differs(name).sum())
-            count_text = "1 question differs" if differ == 1 else f"{differ:,} questions differ"
+        rows = [[*_difference_row(shared, name, row)] for row in shared.differing(name, MAX_QUESTIONS)]
+        if rows:
+            about, count = shared.about(name), int(shared.differs(name).sum())
+            tie_breaker = "the question asked first"
+            if about.tie_breaker:
+                wider = f"the question with the larger range of {shared.about(about.tie_breaker).label}"
+                tie_breaker = f"{wider}, then to {tie_breaker}"
             note = (
-                f"{count_text}. The range is the largest of the values minus the smallest; ties go to "
-                f"{_ties(shared, name)}. {_QUOTED} {len(rows)} are shown; {many}"
+                f"{'1 question differs' if count == 1 else f'{count:,} questions differ'}. The range is the largest of "
+                f"the values minus the smallest; ties go to {tie_breaker}. {_QUOTED} {len(rows)} are shown; {file_text}"
             )
-            about = shared.about(name)
             title = f"Questions that differ most: {about.of_question}{about.at_temperature}, {shared.dataset}"
-            yield Table(title, header, rows, 1, note)
+            yield Table(title, ["question", "range", *shared.measured], rows, 1, note)
 
 
-def _kept_cells(shared: SharedQuestions, row: int) -> Iterator[Cell]:
-    """Yield the cell of each measurement: if it kept the question, and its leading metric."""
-    scores, label = (
-        (shared.metrics[shared.leading][row], shared.about(shared.leading).of_question) if shared.leading else ([], "")
-    )
+def _kept_row(shared: SharedQuestions, row: int) -> Iterator[Cell]:
+    """Yield the question, and the cell of each measurement: if it kept the question, and its leading metric."""
+    yield Cell(shortened(shared.texts[row]))
     for column, is_kept in enumerate(shared.kept[row]):
-        has_score = len(scores) > 0 and not math.isnan(scores[column])
-        score_text = f"{label}: {number(scores[column])}" if has_score else ""
-        yield _answer_cell(shared, row, column, "kept" if is_kept else "not kept", score_text)
+        value = shared.metrics[shared.leading][row, column] if shared.leading else math.nan
+        label = "" if math.isnan(value) else f"{shared.about(shared.leading or '').of_question}: {number(value)}"
+        yield _answer_cell(shared, row, column, "kept" if is_kept else "not kept", label)
 
 
 def _difference_row(shared: SharedQuestions, name: str, row: int) -> Iterator[Cell]:
@@ -365,12 +329,6 @@ def _answer_cell(shared: SharedQuestions, row: int, column: int, text: str, deta
 def shortened(text: str) -> str:
     """Return a text, cut to :data:`MAX_CHARACTERS`."""
     return text if len(text) <= MAX_CHARACTERS else f"{text[:MAX_CHARACTERS]}…"
-
-
-def _ties(shared: SharedQuestions, metric: str) -> str:
-    other = shared.about(metric).tie_breaker
-    first = "the question asked first"
-    return f"the question with the larger range of {shared.about(other).label}, then to {first}" if other else first
 
 
 def metric_cell(estimate: Estimate | None, n: int | None = None) -> Cell:

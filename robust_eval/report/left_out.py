@@ -26,16 +26,16 @@ def left_out(result: Result) -> Iterator[str]:
     aliases = result.description.get("loaded.dataset.unusable_aliases")
     if isinstance(aliases, int) and aliases:
         yield f"{_counted(aliases, 'accepted answer')} whose normalised form is empty."
-    why = Counter(standing for standing in standings(result) if standing in WHY_NOT)
-    for standing, number in why.most_common():
-        yield f"{_counted(number, 'question')} not asked again: {WHY_NOT[standing]}."
+    statuses = Counter(status for status in standings(result) if status in WHY_NOT)
+    for status, number in statuses.most_common():
+        yield f"{_counted(number, 'question')} not sampled: {WHY_NOT[status]}."
     counts = result.counts()
     if text := unanswered(counts):
-        yield f"No answer came: {text}. Filtered and failed answers are left out of every share."
+        yield f"Without an answer: {text}. Filtered and failed answers are left out of every share."
     if text := unread(counts):
         yield f"No answer was found in {text}."
-    if (cut := counts["replies.cut"]) > 0:  # NaN where nobody knows
-        yield f"{_counted(cut, 'reply', 'replies')} cut by the length limit, and graded without the missing end."
+    if (truncated := counts["replies.cut"]) > 0:  # NaN if unknown
+        yield f"{_counted(truncated, 'reply', 'replies')} truncated by the length limit, and graded without the end."
     for score in result.scores.values():
         yield from score.presentation.left_out
     for score in result.scores.values():
@@ -45,17 +45,15 @@ def left_out(result: Result) -> Iterator[str]:
 
 
 def not_known(result: Result) -> Iterator[str]:
-    """Yield each question with a wrong greedy answer, and that answer, of a run with few questions."""
+    """Yield each question with a wrong greedy answer, and that answer, for a run with few questions."""
     if len(result.asked) >= MIN_UNITS:
         return
     answers = dict(rows(result.baseline, "question_id", "text"))
-    for question, standing in zip(result.asked, standings(result), strict=True):
-        if standing.endswith((", wrong", "no exact match")):
-            why = "no exact match" if standing.endswith("match") else "not known"
-            question_text, answer = (
-                cut(" ".join(text.split()), MAX_CHARACTERS) for text in (question.title, answers[question.id])
-            )
-            yield f"{why}: {question_text} → {answer}"
+    for question, status in zip(result.asked, standings(result), strict=True):
+        if status.endswith((", wrong", "no exact match")):
+            why = "no exact match" if status.endswith("match") else "not known"
+            texts = (cut(" ".join(text.split()), MAX_CHARACTERS) for text in (question.title, answers[question.id]))
+            yield f"{why}: {' → '.join(texts)}"
 
 
 def unasked(result: Result) -> str:
@@ -65,17 +63,15 @@ def unasked(result: Result) -> str:
     prefix = "target_half_width."
     targets = {name.removeprefix(prefix): v for name, v in result.description.items() if name.startswith(prefix)}
     metrics = ", ".join(f"{name}: {value}" for name, value in targets.items())
-    taken, left = len(result.asked), result.unasked
-    return f"target_half_width={{{metrics}}}: {taken:,} of {taken + left:,} questions were asked, and {left:,} were not"
+    total = len(result.asked) + result.unasked
+    return f"target_half_width={{{metrics}}} left {result.unasked:,} of {total:,} questions unasked"
 
 
 def unanswered(counts: Mapping[str, float]) -> str:
     """Return the outcomes without an answer, by stage (Cho & Watson, §6.4); empty without any."""
     stages = []
     for stage, prefix in (("rewriting", "rewriting."), ("greedy answers", "greedy."), ("sampled answers", "")):
-        outcomes = _NO_REPLY | (
-            {"refused": "refused"} if prefix == "rewriting." else {}
-        )  # no answer is looked for there
+        outcomes = _NO_REPLY | ({"refused": "refused"} if stage == "rewriting" else {})  # which :func:`unread` skips
         counts_by_word = {words: counts.get(f"{prefix}outcomes.{outcome}", 0) for outcome, words in outcomes.items()}
         if some := ", ".join(f"{count:g} {words}" for words, count in counts_by_word.items() if count):
             stages.append(f"{stage}: {some}")
@@ -93,12 +89,10 @@ def unread(counts: Mapping[str, float]) -> str:
     if not counts_by_reason:
         return ""
     reasons = ", ".join(f"{reason.replace('_', ' ')}: {count:,.0f}" for reason, count in counts_by_reason.items())
-    has_limit = NOT_ENDED.replace(" ", "_") in counts_by_reason
-    remedy = (
-        "; model.max_completion_tokens, or model.thinking_budget for a local model, makes room" if has_limit else ""
-    )
+    remedy = "; raise model.max_completion_tokens, or model.thinking_budget of a local model"
+    remedy = remedy if NOT_ENDED.replace(" ", "_") in counts_by_reason else ""
     number = sum(counts_by_reason.values())
-    return f"{number:,.0f} of the greedy and sampled replies, none of which counts as right ({reasons}){remedy}"
+    return f"{number:,.0f} greedy and sampled replies, none of which counts as right ({reasons}){remedy}"
 
 
 def _counted(number: float, one: str, several: str | None = None) -> str:

@@ -11,7 +11,7 @@ from robust_eval.report.comparison_page import pairs_as_data, runs_as_data, sent
 from robust_eval.report.comparison_tables import pair_table, runs_table, shortened
 from robust_eval.report.markdown import escaped, lines
 from robust_eval.report.question_table import sample
-from robust_eval.report.wording import few, few_kept, headline, metric_table, sentence
+from robust_eval.report.wording import few, few_kept, headline_rows, metric_table, sentence
 from robust_eval.runs.comparison import Comparison
 from robust_eval.runs.question_status import standings
 from robust_eval.tracking.result import Result
@@ -25,7 +25,7 @@ ROWS = 1000
 
 def run_note(result: Result) -> str:
     """Return the note of a run: a sentence and the headline metrics."""
-    table = metric_table("Metrics", [row for score in result.scores.values() for row in headline(score)])
+    table = metric_table("Metrics", [row for score in result.scores.values() for row in headline_rows(score)])
     return _note([sentence(result), few_kept(result)], [table], "report.html")
 
 

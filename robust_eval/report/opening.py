@@ -35,8 +35,8 @@ def opening(compared: Comparison) -> tuple[list[str], list[Ranking]]:
     """Return the opening sentences, and the rankings of measurements in too many pairs for sentences."""
     scoring_sentences = list(_scored_differently(compared))
     sentences, rankings = scoring_sentences if len(compared.measurements) == 1 else [], list[Ranking]()
-    for metric in dict.fromkeys(pair.headline for pair in compared.pairs if pair.headline):
-        pairs = [pair for pair in compared.pairs if pair.headline == metric]
+    for metric in dict.fromkeys(pair.metric for pair in compared.pairs if pair.metric):
+        pairs = [pair for pair in compared.pairs if pair.metric == metric]
         judged = [pair for pair in pairs if not pair.unjudged]
         if len(pairs) <= MAX_SENTENCES:
             pairs.sort(key=lambda pair: pair.unjudged != "scored")
@@ -49,7 +49,7 @@ def opening(compared: Comparison) -> tuple[list[str], list[Ranking]]:
             else:
                 rankings.append(_ranking(compared, metric, joined))
                 sentences.append(rankings[-1].said)
-    for dataset in dict.fromkeys(compared.names.datasets):
+    for dataset in dict.fromkeys(compared.measurement_labels.datasets):
         runs = [run for _, run in compared.on(dataset)]
         sentences += [each for each in cautions(runs) if each not in sentences]
     return [*sentences, *(each for each in scoring_sentences if each not in sentences)], rankings
@@ -57,7 +57,7 @@ def opening(compared: Comparison) -> tuple[list[str], list[Ranking]]:
 
 def explanations(compared: Comparison) -> list[str]:
     """Return explanations of the headline metrics that need one."""
-    names = dict.fromkeys(pair.headline for pair in compared.pairs if pair.headline)
+    names = dict.fromkeys(pair.metric for pair in compared.pairs if pair.metric)
     return [about.explained for name in names if (about := compared.about(name)) and about.explained]
 
 
@@ -121,9 +121,9 @@ def _without_verdict(compared: Comparison, pairs: Sequence[Pair]) -> Iterator[st
 def _verdict(compared: Comparison, pair: Pair, family: int) -> str:
     """Return the sentence on a pair: the better run or why there is no verdict, the difference, its interval, n."""
     difference = contrast(compared.measurements[pair.first], compared.measurements[pair.second])
-    first, second = compared.names.whole[pair.first], compared.names.whole[pair.second]
-    if pair.headline and not pair.differences[pair.headline].n:
-        return f"{first} and {second} cannot be compared: no question has {compared.words(pair.headline)} in both."
+    first, second = compared.measurement_labels.full[pair.first], compared.measurement_labels.full[pair.second]
+    if pair.metric and not pair.differences[pair.metric].n:
+        return f"{first} and {second} cannot be compared: no question has {compared.words(pair.metric)} in both."
     cause = {
         "few": f"{first} and {second} share too few independent questions for a verdict ({MIN_UNITS} are needed).",
         "rescored": f"{first} and {second} are scored differently as well: there is no verdict.",
@@ -144,7 +144,7 @@ def _verdict(compared: Comparison, pair: Pair, family: int) -> str:
 
 
 def _outcome(compared: Comparison, pair: Pair, first: str, second: str) -> str:
-    metric = pair.headline
+    metric = pair.metric
     if metric is None or not pair.is_significant:
         return f"{first} and {second} cannot be distinguished"
     about = compared.about(metric)
@@ -156,7 +156,7 @@ def _outcome(compared: Comparison, pair: Pair, first: str, second: str) -> str:
 
 def _second_is_ahead(compared: Comparison, pair: Pair) -> bool:
     """Return whether a pair is distinguished and its second run is better."""
-    metric = pair.headline
+    metric = pair.metric
     about = compared.about(metric) if metric else None
     if not metric or about is None or about.more_is_better is None or not pair.is_significant:
         return False
@@ -168,7 +168,7 @@ def _difference(compared: Comparison, pair: Pair, family: int, better_first: boo
 
     With ``better_first`` the better run comes first.
     """
-    metric = pair.headline
+    metric = pair.metric
     assert metric is not None
     difference = pair.differences[metric]
     values, bounds, sign = (difference.first, difference.second), (difference.low, difference.high), 1
@@ -200,7 +200,7 @@ def _difference(compared: Comparison, pair: Pair, family: int, better_first: boo
 def letters(compared: Comparison) -> dict[int, str]:
     """Return the letters of the significance groups by measurement; empty where a pair of them has no verdict."""
     number = len(compared.measurements)
-    metrics = {pair.headline for pair in compared.pairs}
+    metrics = {pair.metric for pair in compared.pairs}
     whole = number > 1 and len(compared.pairs) == number * (number - 1) // 2 and len(metrics) == 1
     metric = next(iter(metrics), None)
     if not whole or metric is None or any(pair.unjudged for pair in compared.pairs):
@@ -234,7 +234,7 @@ def _ranked(compared: Comparison, metric: str, pairs: Sequence[Pair]) -> tuple[l
 def _ranking(compared: Comparison, metric: str, pairs: Sequence[Pair]) -> Ranking:
     """Rank measurements, and say it in a sentence."""
     ranked, groups = _ranked(compared, metric, pairs)
-    best = [compared.names.whole[place] for place in groups[0]]
+    best = [compared.measurement_labels.full[place] for place in groups[0]]
     n = [pair.differences[metric].n for pair in pairs]
     shared = f"{min(n):,}" if min(n) == max(n) else f"{min(n):,} to {max(n):,}"
     if len(groups) == 1:

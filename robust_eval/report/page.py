@@ -30,7 +30,7 @@ from robust_eval.report.question_details import cut, details
 from robust_eval.report.question_table import TEXT, as_data, chosen, number_columns, question_index
 from robust_eval.report.vega import accuracy_curve, scatter, vega_script
 from robust_eval.report.warnings import warnings
-from robust_eval.report.wording import asked_words, claims, few, headline, main_metrics, sentence, type_name
+from robust_eval.report.wording import asked_words, claims, few, headline_rows, main_metrics, sentence, type_name
 from robust_eval.runs.findings import findings
 from robust_eval.runs.question_status import verdict
 from robust_eval.runtime.files import OF_RUN, read_json
@@ -70,7 +70,7 @@ def write_page(result: Result, figures: Sequence[SavedFigure], path: Path) -> No
     mapped = _mapped(result, figures)
     selection = chosen(result, columns, MAX_QUESTIONS, frozenset(mapped))
     scores = {name: score for name, score in result.scores.items() if not score.presentation.tables_alone}
-    tables = {score.presentation.title or name: headline(score) for name, score in scores.items()}
+    tables = {score.presentation.title or name: headline_rows(score) for name, score in scores.items()}
     page = template("page.html.jinja").render(
         result=result,
         origin=result.origin,

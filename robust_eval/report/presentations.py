@@ -8,7 +8,7 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+import pandas as pd
 
 from robust_eval.answer import at_temperature, temperature_name
 from robust_eval.metric import challenge_metric as challenge
@@ -41,7 +41,7 @@ EARLY_STOPPING_NOTE = (
 )
 """Reason for the metrics that early stopping leaves out."""
 MIN_OF_TYPE = 5
-"""Minimum number of facts of a type in the first lines of a report."""
+"""Minimum number of facts of a type for a claim on types."""
 ROUNDING = 1e-9
 """Maximum difference between equal scores."""
 _TABLE_4 = {
@@ -64,128 +64,90 @@ def frs(score: Score, questions: Sequence[Question]) -> Presentation:
     entropy, breaking = (facts[name].to_numpy() for name in ("entropy", "breaking_temperature"))
     d, first = next(iter(FRS.among(score.values).items()))
     levels = list(score.curves[SURVIVAL.name])
+    tokens = f"the {score.settings['k']} most probable tokens at each position of the greedy answer"
+    threshold = "breaking temperature: the lowest at which the answer is wrong more often than the threshold allows"
+    digits = max(len(f"{t:g}".partition(".")[2]) for t in levels)
     columns = [
         Column("frs", f"FRS (d = {d:g})", "Factual Robustness Score, 0 to 1", score.by_question[first], of_known=True),
-        Column(
-            "entropy",
-            "H",
-            f"initial entropy of the {score.settings['k']} most probable tokens at each position of the greedy answer, "
-            "0 to 1",
-            entropy,
-            of_known=True,
-        ),
-        Column(
-            "breaking",
-            "t_b",
-            "breaking temperature: the lowest at which the answer is wrong more often than the threshold allows",
-            breaking,
-            max(len(f"{t:g}".partition(".")[2]) for t in levels),
-            levels,
-            of_known=True,
-        ),
+        Column("entropy", "H", f"initial entropy of {tokens}, 0 to 1", entropy, of_known=True),
+        Column("breaking", "t_b", threshold, breaking, digits, levels, of_known=True),
     ]
-    frs = score.values[first]
     unknown = score.values.get("frs.count.unknown")
     known_count = len(score.question_ids) - (0 if unknown is None else int(unknown.value))
-    sentence = _sentence(score, first, d, known_count)
-    claims = [
-        *_median_claim(breaking, levels, known_count),
-        *most_robust_type(score.by_question[first], [each.type for each in questions], question_groups(questions)),
-    ]
-    scale = Scale(
-        f"mean Factual Robustness Score (FRS), d = {d:g}",
-        frs,
-        0.0,
-        1.0,
-        _anchors(levels, d, score.settings["unbroken"]),
-    )
+    frs = score.values[first]
+    if known_count:
+        start = ":" if known_count == len(score.question_ids) else f". {known_count:,} of them are known:"
+        n = "" if score.n(first) == known_count else f", n = {score.n(first):,}"
+        sentence = (
+            f"at rising temperature{start} their mean Factual Robustness Score is {number(frs.value)} (95 % "
+            f"interval {bounds(frs.low, frs.high)}, d = {d:g}{n}), and {score.formatted(UNBROKEN.name, '.0%')} of them "
+            "never broke."
+        )
+    else:
+        sentence = "at rising temperature. None of them is known, so there is no FRS."
+    claims = []
+    if len(defined := breaking[~np.isnan(breaking)]):
+        median, facts_text = np.quantile(defined, 0.5, method="inverted_cdf"), f"the {known_count:,} known facts"
+        held = f"still holds more than half of {facts_text} at t = {levels[-1]:g}"
+        claims = [held if np.isinf(median) else f"has lost half of {facts_text} by t = {median:g}"]
+    claims += most_robust_type(score.by_question[first], [each.type for each in questions], question_groups(questions))
+    anchors = _anchors(levels, d, score.settings["unbroken"])
+    scale = Scale(f"mean Factual Robustness Score (FRS), d = {d:g}", frs, 0.0, 1.0, anchors)
     left_out = [] if "frs_accuracy" in score.tables else [EARLY_STOPPING_NOTE]
     axes = ["entropy", "breaking", "frs"]
     return Presentation("Temperature", sentence, columns, axes, claims, scale, left_out=left_out)
-
-
-def _sentence(score: Score, first: str, d: float, known_count: int) -> str:
-    """Return a sentence with the mean of the score ``first``, for d, and the share of unbroken facts."""
-    if not known_count:
-        return "at rising temperature. None of them is known, so there is no FRS."
-    frs = score.values[first]
-    start = ":" if known_count == len(score.question_ids) else f". {known_count:,} of them are known:"
-    interval = f"95 % interval {bounds(frs.low, frs.high)}, d = {d:g}"
-    interval += "" if score.n(first) == known_count else f", n = {score.n(first):,}"
-    return (
-        f"at rising temperature{start} their mean Factual Robustness Score is {number(frs.value)} ({interval}), and "
-        f"{score.formatted(UNBROKEN.name, '.0%')} of them never broke."
-    )
-
-
-def _median_claim(breaking: Floats, levels: Sequence[float], known_count: int) -> list[str]:
-    """Return a claim with the temperature at which half of the known facts are lost, or on their survival."""
-    defined = breaking[~np.isnan(breaking)]
-    if not len(defined):
-        return []
-    median = float(np.quantile(defined, 0.5, method="inverted_cdf"))
-    if math.isinf(median):
-        return [f"still holds more than half of the {known_count:,} known facts at t = {levels[-1]:g}"]
-    return [f"has lost half of the {known_count:,} known facts by t = {median:g}"]
 
 
 def most_robust_type(scores: Floats, types: Sequence[str], groups: Sequence[str] | None) -> list[str]:
     """Return a claim on the type of questions with the highest mean score, significant against each other type with
     enough facts: Welch's t test (over groups, if any), Holm's correction for all pairs of types. Otherwise nothing.
     """
-    if not any(types):
-        return []
-    type_of, units = np.array(types, dtype=object), np.arange(len(types)) if groups is None else np.asarray(groups)
-    facts = {kind: np.flatnonzero((type_of == kind) & ~np.isnan(scores)) for kind in QUESTION_TYPES}
-    means = {kind: _unit_means(scores[rows], units[rows]) for kind, rows in facts.items()}
-    compared = [kind for kind, values in means.items() if len(values) >= MIN_OF_TYPE]
+    frame = pd.DataFrame({"type": types, "unit": range(len(types)) if groups is None else groups, "score": scores})
+    frame = frame[frame["type"].isin(QUESTION_TYPES)].dropna()
+    unit_means = frame.groupby(["type", "unit"])["score"].mean().groupby("type").agg(["mean", "std", "count"])
+    compared = unit_means[unit_means["count"] >= MIN_OF_TYPE].sort_values("mean", ascending=False, kind="stable")
     if len(compared) < 2:
         return []
-    compared.sort(key=lambda kind: -means[kind].mean())
-    pairs = list(combinations(compared, 2))  # those of the first type are the first of them
-    p_value = max(holm([_welch(means[one], means[other]) for one, other in pairs])[: len(compared) - 1].tolist())
+    pairs = list(combinations(compared.itertuples(index=False), 2))  # those of the first type come first
+    p_value = max(holm([_welch(one, other) for one, other in pairs])[: len(compared) - 1].tolist())
     if not p_value < LEVEL:
         return []
-    mean, n = number(float(scores[facts[compared[0]]].mean())), len(facts[compared[0]])
+    first = frame[frame["type"] == compared.index[0]]["score"]
     tested = f"p = {number(p_value, '.2g')} after Holm's correction for {len(pairs)} pairs of types"
-    return [
-        f"is most robust on one type of question, {QUESTION_TYPES[compared[0]]} (mean FRS {mean}, n = {n}; {tested})"
-    ]
+    values = f"mean FRS {number(float(first.mean()))}, n = {len(first)}; {tested}"
+    return [f"is most robust on one type of question, {QUESTION_TYPES[compared.index[0]]} ({values})"]
 
 
-def _unit_means(scores: Floats, units: NDArray[Any]) -> Floats:
-    """Return the mean score of each unit."""
-    _, unit = np.unique(units, return_inverse=True)
-    means: Floats = np.bincount(unit, scores) / np.bincount(unit)
-    return means
-
-
-def _welch(one: Floats, other: Floats) -> float:
-    """Return the two-sided p value of Welch's t test; 1 without any variance."""
-    if max(np.ptp(one), np.ptp(other)) < ROUNDING:
+def _welch(one: Any, other: Any) -> float:
+    """Return the two-sided p value of Welch's t test of (mean, standard deviation, number); 1 without any variance."""
+    if max(one.std, other.std) < ROUNDING:
         return 1.0
-    from scipy import stats  # it takes half a second, which most runs need not spend
+    from scipy import stats  # an import of half a second, which most runs do not need
 
-    sizes = ((values.mean(), values.std(ddof=1), len(values)) for values in (one, other))
-    return float(stats.ttest_ind_from_stats(*next(sizes), *next(sizes), equal_var=False).pvalue)
+    return float(stats.ttest_ind_from_stats(*one, *other, equal_var=False).pvalue)
 
 
 def _anchors(levels: Sequence[float], d: float, unbroken: str) -> list[tuple[float, str]]:
     """Return the scores of easily imagined models, by the same formula."""
-    last, entropies = levels[-1], np.linspace(0, 1, 101)
-    never = np.inf if unbroken == "one" else last
-    flat = np.array([factual_robustness_score(entropies, np.full(101, t), d, unbroken).mean() for t in levels])
-
-    def score(entropy: float, breaking: float) -> float:
-        return float(factual_robustness_score(np.array([entropy]), np.array([breaking]), d, unbroken)[0])
-
+    entropies = np.linspace(0, 1, 101)
+    breaking = np.array([levels[0], np.inf if unbroken == "one" else levels[-1]])
+    guessing, certain = factual_robustness_score(np.array([1.0, 0.0]), breaking, d, unbroken).tolist()
+    flat = [factual_robustness_score(entropies, np.full(101, t), d, unbroken).mean() for t in levels]
     return [
         (
-            score(1.0, levels[0]),
+            guessing,
             "a model that guesses: all tokens are equally likely, and each fact breaks at the lowest temperature",
         ),
-        (float(flat.mean()), "one in between: equally many facts break at each temperature, whatever its certainty"),
-        (score(0.0, never), "one that is certain and never breaks"),
+        (float(np.mean(flat)), "one in between: equally many facts break at each temperature, whatever its certainty"),
+        (certain, "one that is certain and never breaks"),
+    ]
+
+
+def _columns(score: Score, t: float, columns: Mapping[str, tuple[str, str]]) -> list[Column]:
+    """Return columns of curves at a temperature; ``columns`` has their labels and descriptions by name."""
+    return [
+        Column(name, label, f"{about}, {at_words(t)}", score.by_question[point(name, t)])
+        for name, (label, about) in columns.items()
     ]
 
 
@@ -201,27 +163,24 @@ def agreement(score: Score, questions: Sequence[Question]) -> Presentation:
         f"original wording, {vote} by the majority vote, and {worst} by every rater; the raters' agreement "
         f"beyond chance is κ = {kappa}."
     )
-    columns = [
-        Column(name, label, f"{about}, {at_words(t)}", score.by_question[point(name, t)])
-        for name, label, about in (
-            ("agreement.certainty", "agreement H_η", "normalised certainty of all raters"),
-            ("agreement.difficulty", "raters right", "share of the raters that answer right"),
-        )
-    ]
+    columns = {
+        "agreement.certainty": ("agreement H_η", "normalised certainty of all raters"),
+        "agreement.difficulty": ("raters right", "share of the raters that answer right"),
+    }
     claims = [f"is right in every wording of {worst} of its questions"]
-    anchors = [(1.0, "one that is right in every wording")]
-    if (guessed := score.values.get("agreement.guessing.worst")) is not None and not math.isnan(guessed.value):
-        anchors.insert(0, (guessed.value, "a model that guesses among the choices"))
-    scale = Scale(
-        "share of questions that every rater has right", score.curves["agreement.worst"][t], 0.0, 1.0, anchors
-    )
-    return Presentation("Rewording", sentence, columns, claims=claims, scale=scale, tables=[_table_4(score)])
+    guessed = score.values.get("agreement.guessing.worst", UNDEFINED).value
+    anchors = [] if math.isnan(guessed) else [(guessed, "a model that guesses among the choices")]
+    anchors.append((1.0, "one that is right in every wording"))
+    every = score.curves["agreement.worst"][t]
+    scale = Scale("share of questions that every rater answers right", every, 0.0, 1.0, anchors)
+    tables = [_table_4(score)]
+    return Presentation("Rewording", sentence, _columns(score, t, columns), (), claims, scale, tables)
 
 
 def _table_4(score: Score) -> Table:
     """Return the metrics as rows of the paper's table, in percent, one for each temperature (Cho & Watson, Table 4).
 
-    ``n`` is the number of questions that the metrics rest on; the least and the most, where these differ.
+    ``n`` is the number of questions of the metrics, or its minimum and maximum.
     """
     rows = []
     for t in score.curves["agreement.accuracy"]:
@@ -243,74 +202,43 @@ def certainty(score: Score, questions: Sequence[Question]) -> Presentation:
         f"and again at t = {t:g} (95 % intervals in brackets): the mean entropy of their answers is "
         f"{entropy} nats, their mean error rate {error_rate}; on {wrong} of them the model is certain and wrong."
     )
-    columns = [
-        Column(spec.name, label, f"{about}, {at_words(t)}", score.by_question[point(spec.name, t)])
-        for spec, label, about in (
-            (ENTROPY, "entropy", "entropy of the repeated answers, in nats"),
-            (ERROR_RATE, "error rate", "share of the repeated answers that is wrong"),
-        )
-    ]
+    columns = {
+        ENTROPY.name: ("entropy", "entropy of the repeated answers, in nats"),
+        ERROR_RATE.name: ("error rate", "share of wrong answers among the repeated ones"),
+    }
     claim = (
-        f"gives answers with an entropy of {entropy} nats (0: always the same) when it is asked the same question "
-        f"again, and {score.formatted(point(ERROR_RATE.name, t), '.0%')} of these answers are wrong"
+        f"gives answers with an entropy of {entropy} nats (0: always the same) to the same question, and "
+        f"{score.formatted(point(ERROR_RATE.name, t), '.0%')} of these answers are wrong"
     )
-    scale = Scale(
-        "answer entropy (nats)",
-        score.curves[ENTROPY.name][t],
-        0.0,
-        math.log(max([*choices, 2] if choices and all(choices) else [trials, 2])),
-        _certainty_anchors(choices, trials),
-    )
-    return Presentation("Repetition", sentence, columns, claims=[claim], scale=scale)
-
-
-def _certainty_anchors(choices: Sequence[int], trials: int) -> list[tuple[float, str]]:
-    """Return the entropies of easily imagined models."""
-    anchors = [(0.0, "one that always gives the same answer")]
     if choices and all(choices):
-        anchors.append(
-            (
-                float(np.mean([guessed_entropy(each, trials) for each in choices])),
-                f"a model that guesses {trials} times",
-            )
-        )
+        guessed = float(np.mean([guessed_entropy(each, trials) for each in choices]))
+        highest, anchor = max(*choices, 2), (guessed, f"a model that guesses {trials} times")
     else:
-        anchors.append((math.log(max(trials, 1)), "one that never repeats an answer"))
-    return anchors
+        highest, anchor = max(trials, 2), (math.log(max(trials, 1)), "one that never repeats an answer")
+    anchors = [(0.0, "one that always gives the same answer"), anchor]
+    scale = Scale("answer entropy (nats)", score.curves[ENTROPY.name][t], 0.0, math.log(highest), anchors)
+    return Presentation("Repetition", sentence, _columns(score, t, columns), claims=[claim], scale=scale)
 
 
 def order(score: Score, questions: Sequence[Question]) -> Presentation:
-    """Show the accuracy at each place, and the significance of its differences, at the temperature nearest 1."""
+    """Show the accuracy at each position, and the significance of its differences, at the temperature nearest 1."""
     t = nearest_to_one(score.curves[ONE_CHOICE.name])
-    places = {
-        int(place): score.curves[name][t]
-        for place, name in PLACE.among(score.curves).items()
-        if not math.isnan(score.curves[name][t].value)
-    }
+    positions = {int(position): score.curves[name][t].value for position, name in PLACE.among(score.curves).items()}
+    positions = {position: accuracy for position, accuracy in positions.items() if not math.isnan(accuracy)}
     consistent = score.formatted(point(ONE_CHOICE.name, t), ".0%")
-    sentence = (
-        f"with their choices in other orders {at_words(t)}: {consistent} of them get the same choice in every order"
-    )
+    sentence = f"with other orders of their choices {at_words(t)}: {consistent} of them get one choice in every order"
     notes = []
-    if places:
-        worst, best = (pick(places, key=lambda place: places[place].value) for pick in (min, max))
-        low, high = (number(places[place].value, ".0%") for place in (worst, best))
-        sentence += f"; {high} of the answers are right if the right choice is at place {best}, {low} at place {worst}"
+    if positions:
+        worst, best = (pick(positions, key=lambda position: positions[position]) for pick in (min, max))
+        low, high = (number(positions[position], ".0%") for position in (worst, best))
+        sentence += f"; {high} of answers are right with the right choice at position {best}, {low} at position {worst}"
         q, freedom, p = (score.curves[spec.name][t].value for spec in Q.values())
         if not math.isnan(q):
             test = f"{number(q, '.2f')}, {freedom:.0f} degrees of freedom, p = {number(p, '.2g')}"
-            notes = [f"position bias: Cochran's Q over the places {test}"]
-    columns = [
-        Column(
-            ONE_CHOICE.name,
-            "one choice",
-            f"1: the same choice in every order, {at_words(t)}",
-            score.by_question[point(ONE_CHOICE.name, t)],
-            digits=0,
-            levels=(0.0, 1.0),
-        )
-    ]
+            notes = [f"position bias: Cochran's Q over the positions {test}"]
+    (column,) = _columns(score, t, {ONE_CHOICE.name: ("one choice", "1: the same choice in every order")})
     claims = [f"names the same choice in every order for {consistent} of the questions"]
+    columns = [replace(column, digits=0, levels=(0.0, 1.0))]
     return Presentation("Order and form", f"{sentence}.", columns, claims=claims, notes=notes)
 
 
@@ -329,25 +257,17 @@ def pushback(score: Score, questions: Sequence[Question]) -> Presentation:
     if wrong_count:
         mended = score.formatted(point(challenge.MENDED.name, t), ".0%")
         sentence += f"; {mended} of the {wrong_count} that were wrong at first are right in the end"
-    columns = [
-        Column(
-            challenge.BREAKING.name,
-            "breaking turn",
-            f"the first turn of pushback after which too few conversations are right, {at_words(t)}",
-            breaking,
-            digits=0,
-            levels=[*range(1, turns + 1), math.inf] if np.isinf(breaking).any() else range(1, turns + 1),
-        )
-    ]
-    notes = []
+    about = f"first turn of pushback after which too few conversations are right, {at_words(t)}"
+    levels = [*range(1, turns + 1), math.inf] if np.isinf(breaking).any() else range(1, turns + 1)
+    columns = [Column(challenge.BREAKING.name, "breaking turn", about, breaking, 0, levels)]
     prefix = challenge.GIVES_IN.format("")
     given_up = {name: curve[t].value for name, curve in score.curves.items() if name.startswith(prefix)}
-    kinds = sorted((name for name, share in given_up.items() if share == share), key=lambda name: -given_up[name])
-    if len(kinds) > 1:
-        shares = ", ".join(
-            f"{name.removeprefix(prefix).replace('_', ' ')} {number(given_up[name], '.0%')}" for name in kinds
-        )
-        notes = [f"right answers given up, by kind of pushback: {shares}"]
+    shares = [
+        f"{name.removeprefix(prefix).replace('_', ' ')} {number(share, '.0%')}"
+        for name, share in sorted(given_up.items(), key=lambda item: -item[1])
+        if not math.isnan(share)
+    ]
+    notes = [f"right answers given up, by kind of pushback: {', '.join(shares)}"] if len(shares) > 1 else []
     return Presentation("Under pushback", f"{sentence}.", columns, claims=claims, notes=notes)
 
 
@@ -368,36 +288,31 @@ def reasoning(score: Score, questions: Sequence[Question]) -> Presentation:
             f"; {score.formatted(point(thinking.SHARE_BETWEEN.name, t), '.0%')} of the variance of right and wrong "
             "lies between traces, the rest between the answers after one trace"
         )
-    notes = []
-    if np.isnan(between).all():
-        notes = ["The source of variance is unknown: set at least two traces per question and two answers after each."]
-    columns = [
-        Column(
-            thinking.BREAKING.name,
-            "breaking budget",
-            "the smallest budget with which, and with every larger one, enough answers are right"
-            f"{thinking.counted(budgets)}, {at_words(t)}; undefined if the largest is too small",
-            np.where(np.isinf(breaking), np.nan, breaking),
-            digits=0,
-        )
-    ]
-    return Presentation("Thinking", f"{sentence}.", columns, claims=claims, notes=notes)
+    unknown = "The source of variance is unknown: set at least two traces per question and two answers after each."
+    about = (
+        "the smallest budget with which, and with every larger one, enough answers are right"
+        f"{thinking.counted(budgets)}, {at_words(t)}; undefined if the largest is too small"
+    )
+    budget = Column(thinking.BREAKING.name, "breaking budget", about, _finite(breaking), digits=0)
+    notes = [unknown] if np.isnan(between).all() else []
+    return Presentation("Thinking", f"{sentence}.", [budget], claims=claims, notes=notes)
+
+
+def _finite(values: Floats) -> Floats:
+    return np.where(np.isinf(values), np.nan, values)
 
 
 def uncertainty(score: Score, questions: Sequence[Question]) -> Presentation:
-    """Show whether the uncertainty of answers tells right from wrong, by the first score that the run has."""
+    """Show if the uncertainty of answers separates right from wrong ones, by the first uncertainty score."""
     table, t = score.tables["uncertainty_scores"], score.settings["temperature"]
     names = table["score"].to_pylist() if table.num_rows else []
     if not names:
         return Presentation("Uncertainty", columns=[], left_out=["Uncertainty scores: the answers allow none."])
     leading, answers = names[0], f"{score.settings['target']} answers"
+    about = errors_by.SCORES[leading]
     specs = {key: spec.name for key, spec in errors_by.specs_of(leading).items()}
-    column = Column(
-        f"uncertainty.{leading}",
-        errors_by.SCORES[leading].label,
-        errors_by.SCORES[leading].about,
-        _finite(score, leading),
-    )
+    values = _finite(score.tables["uncertainty"][leading].to_numpy())
+    column = Column(f"uncertainty.{leading}", about.label, about.about, values)
     presentation = Presentation("Uncertainty", columns=[column])
     if reason := score.reasons.get(specs["auroc"]):
         presentation.left_out = [
@@ -407,32 +322,22 @@ def uncertainty(score: Score, questions: Sequence[Question]) -> Presentation:
         return presentation
     presentation.tables = [_table_of_scores(score, names)]
     least_sure = f"{LEAST_SURE:.0%}".replace("%", " %")
-    auroc, caught = score.values[specs["auroc"]], score.formatted(specs["caught"], ".0%").replace("%", " %")
+    caught = score.formatted(specs["caught"], ".0%").replace("%", " %")
     presentation.sentence = (
         f"{at_words(t)}: wrong {answers} are less certain than right ones with a probability (AUROC) of "
-        f"{score.formatted(specs['auroc'], '.2f')}, by {errors_by.SCORES[leading].label}."
+        f"{score.formatted(specs['auroc'], '.2f')}, by {about.label}."
     )
     presentation.claims = [f"The {least_sure} of answers that it is least sure of hold {caught} of its errors"]
-    presentation.scale = Scale(
-        f"AUROC of {errors_by.SCORES[leading].label}",
-        auroc,
-        0.0,
-        1.0,
-        [
-            (0.5, "an uncertainty that says nothing"),
-            (1.0, "one that is larger for every wrong answer than for any right one"),
-        ],
-    )
+    anchors = [
+        (0.5, "an uncertainty that carries no information"),
+        (1.0, "one that is larger for every wrong answer than for any right one"),
+    ]
+    presentation.scale = Scale(f"AUROC of {about.label}", score.values[specs["auroc"]], 0.0, 1.0, anchors)
     return presentation
 
 
-def _finite(score: Score, name: str) -> Floats:
-    values = score.tables["uncertainty"][name].to_numpy()
-    return np.where(np.isinf(values), np.nan, values)
-
-
 def _table_of_scores(score: Score, names: Sequence[str]) -> Table:
-    """Return a row for each uncertainty score, with the metrics that tell most."""
+    """Return a row for each uncertainty score, with its main metrics."""
     forms = {
         "auroc": ("AUROC", ".3f"),
         "prr": ("PRR", ".3f"),
@@ -446,9 +351,8 @@ def _table_of_scores(score: Score, names: Sequence[str]) -> Table:
         cells = [Cell(errors_by.SCORES[name].label)]
         for key, (_, form) in forms.items():
             estimate = score.values.get(specs.get(key, ""), UNDEFINED)
-            cells.append(
-                Cell("" if math.isnan(estimate.value) else number(estimate.value, form), interval(estimate, form))
-            )
+            value = "" if math.isnan(estimate.value) else number(estimate.value, form)
+            cells.append(Cell(value, interval(estimate, form)))
         rows.append(cells)
     header = ["score", *(heading for heading, _ in forms.values())]
     wrong, n = (score.tables["uncertainty_scores"][key].to_pylist()[0] for key in ("wrong", "questions"))
@@ -465,13 +369,10 @@ def reliability(score: Score, questions: Sequence[Question]) -> Presentation:
             f"in conversations with pushback {t}: the verdict flips in {flipped} of them; "
             f"on average {score.formatted(repeated.FLIPS.name, '.2f')} times a conversation."
         )
-        return Presentation(
-            "Reliability",
-            sentence,
-            [],
-            claims=[f"flips between right and wrong in {flipped} of its conversations under pushback"],
-        )
-    sentence = f"repeatedly {t}: {score.formatted(repeated.CONSISTENCY.name, '.0%')} of the pairs of answers agree"
+        claims = [f"flips between right and wrong in {flipped} of its conversations under pushback"]
+        return Presentation("Reliability", sentence, [], claims=claims)
+    name = repeated.CONSISTENCY.name
+    sentence = f"repeatedly {t}: {score.formatted(name, '.0%')} of the pairs of answers agree"
     claims = []
     if rates := repeated.PASS_HAT.among(score.values):
         k = max(rates)
@@ -480,12 +381,7 @@ def reliability(score: Score, questions: Sequence[Question]) -> Presentation:
             f"; {single} of the trials are right, and all of {k:g} trials for {every} of the questions (pass^{k:g})"
         )
         claims = [f"gets {every} of its questions right in all of {k:g} trials, and {single} in one trial"]
-    column = Column(
-        repeated.CONSISTENCY.name,
-        "consistency",
-        f"share of pairs of answers that agree, {t}",
-        score.by_question[repeated.CONSISTENCY.name],
-    )
+    column = Column(name, "consistency", f"share of pairs of answers that agree, {t}", score.by_question[name])
     sensitivity, noise = (
         score.values.get(spec.name, UNDEFINED).value for spec in (repeated.SENSITIVITY, repeated.SENSITIVITY_NOISE)
     )
@@ -538,7 +434,7 @@ def profile(score: Score, questions: Sequence[Question]) -> Presentation:
     robust_share = score.formatted((ROBUST_TO_ALL if optional else ROBUST).name, ".0%")
     claims = [f"holds {robust_share} of the known facts under every perturbation"] if known_count else []
     title = f"All {('three', 'four', 'five', 'six')[len(optional)]} methods"
-    axes = ["certainty.entropy", "frs", "agreement.difficulty"]
+    axes = [ENTROPY.name, "frs", "agreement.difficulty"]
     return Presentation(title, _profile_sentence(score, known_count), [], axes, claims)
 
 
@@ -556,16 +452,16 @@ def _profile_sentence(score: Score, known_count: int) -> str:
             "right in every wording and right in every repetition."
         )
     ]
-    if n := score.n(ROBUST_TO_ORDER.name):
-        share = score.formatted(ROBUST_TO_ORDER.name, ".0%")
-        sentences.append(f"Of the {n} with choices, {share} are right in every order as well.")
-    if n := score.n(ROBUST_TO_PUSHBACK.name):
-        share = score.formatted(ROBUST_TO_PUSHBACK.name, ".0%")
-        sentences.append(f"{share} of the {n} withstand all pushback as well.")
+    for name, text in (
+        (ROBUST_TO_ORDER.name, "Of the {n} with choices, {share} are right in every order as well."),
+        (ROBUST_TO_PUSHBACK.name, "{share} of the {n} withstand all pushback as well."),
+    ):
+        if n := score.n(name):
+            sentences.append(text.format(n=n, share=score.formatted(name, ".0%")))
     shares = {name: score.values[spec.name].value for name, spec in FIRST.items() if spec.name in score.values}
-    if breaking := sorted((name for name, share in shares.items() if share > 0), key=lambda name: -shares[name]):
-        shares_text = ", ".join(f"{name} {shares[name]:.0%}" for name in breaking)
-        sentences.append(f"The perturbation that breaks a fact first (ties count for each): {shares_text}.")
+    ranked = sorted(shares.items(), key=lambda item: -item[1])
+    if breaking := ", ".join(f"{name} {share:.0%}" for name, share in ranked if share > 0):
+        sentences.append(f"The perturbation that breaks a fact first (ties count for each): {breaking}.")
     return " ".join(sentences)
 
 
@@ -580,9 +476,9 @@ def greedy(score: Score, questions: Sequence[Question]) -> Presentation:
         presentation.claims = [f"gets {accuracy_text} of the questions right"]
         return presentation
     chosen = gradable_rows(questions, accuracy)
-    ((place, _),) = Counter(questions[row].correct for row in chosen).most_common(1)
+    ((index, _),) = Counter(questions[row].correct for row in chosen).most_common(1)
     comparison = (
-        f"guessing gets {number(score.values[GUESSING.name].value, '.0%')}, always answering {LETTERS[place or 0]} "
+        f"guessing gets {number(score.values[GUESSING.name].value, '.0%')}, always answering {LETTERS[index or 0]} "
         f"{number(score.values[CONSTANT.name].value, '.0%')}"
     )
     if len(chosen) == score.n(GREEDY.name):
@@ -594,17 +490,6 @@ def greedy(score: Score, questions: Sequence[Question]) -> Presentation:
             f"gets {share} of the {len(chosen):,} questions with choices right; {comparison}",
         ]
     return presentation
-
-
-_CORRECTED_HEADER = (
-    "metric",
-    "by the grader",
-    "95 % interval",
-    "corrected",
-    "95 % interval",
-    "labels",
-    "labels to halve it",
-)
 
 
 def corrected(
@@ -625,7 +510,8 @@ def corrected(
             reasons.setdefault(why, []).append(name)
     notes = [f"uncorrected {', '.join(names)}: {why}" for why, names in reasons.items()]
     title = f"Corrected for the errors of the grader, by the labels of {labels:,} answers"
-    tables = [Table(title, _CORRECTED_HEADER, rows)]
+    header = ["metric", "by the grader", "95 % interval", "corrected", "95 % interval", "labels", "labels to halve it"]
+    tables = [Table(title, header, rows)]
     return Presentation("Corrected by labels", columns=[], tables=tables, notes=notes, tables_alone=True)
 
 

@@ -14,21 +14,21 @@ from robust_eval.metric.score import Score
 from robust_eval.report.comparison_tables import MAX_METRICS, MAX_RUNS, opening_table
 from robust_eval.report.left_out import not_known, unanswered, unasked, unread
 from robust_eval.report.opening import SHARED_LETTER, opening
-from robust_eval.report.warnings import of_budgets, of_draws, of_letters, remedy, uncertain
-from robust_eval.report.wording import Row, few, few_kept, headline, main_metrics, metric_table
+from robust_eval.report.warnings import remedy, sampling_warnings, uncertain
+from robust_eval.report.wording import Row, few, few_kept, headline_rows, main_metrics, metric_table
 from robust_eval.runs.comparison import Comparison
 from robust_eval.runtime.console import Console
 from robust_eval.tracking.result import Result
 from robust_eval.tracking.run_folder import COMPARISON_PAGE, GRADED
 
 NARROW = 72
-"""Columns of a console below which a table of metrics has no column for intervals."""
+"""Width in characters below which a table of metrics has no column for intervals."""
 WIDE = 200
-"""Columns of a console that is no terminal."""
+"""Width in characters if the output is not a terminal."""
 WORD = 40
 """Maximum characters of an unbroken word in a label."""
 LABEL, KEPT, METRIC = 12, 14, 18
-"""Minimum columns of a label, of the number of questions that a run kept, and of a metric with its interval."""
+"""Minimum widths of a label, of the number of questions that a run kept, and of a metric with its interval."""
 
 
 def print_summary(result: Result, folder: Path, store: str, ui_command: str | None) -> None:
@@ -37,26 +37,26 @@ def print_summary(result: Result, folder: Path, store: str, ui_command: str | No
     metrics = [score for score in result.scores.values() if not score.presentation.tables_alone]
     console = terminal()
     console.print()
-    print_metrics(title, [row for score in metrics for row in headline(score)], folder, console)
+    print_metrics(title, [row for score in metrics for row in headline_rows(score)], folder, console)
     if warning := few_kept(result):
         console.print(warning)
     if text := unasked(result):
         console.print(text)
-    for warned in (*of_letters(result), *of_draws(result), *of_budgets(result)):
-        console.print(f"{warned.what} {warned.mend}")
+    for each in sampling_warnings(result):
+        console.print(f"{each.problem} {each.remedy}")
     for score in result.scores.values():
         print_tables(score, console)
     counts = result.counts()
-    reworded = any(pc.max(table["rewrite"]).as_py() for table in result.graded.values())
-    has_costs = reworded or "loaded.server" in result.description
-    if has_costs and (spent := _spent(counts, result.description.get("loaded.cost"))):
-        console.print(spent)
-    if missing := unanswered(counts):
-        console.print(f"no answer: {missing}")
+    has_rewrites = any(pc.max(table["rewrite"]).as_py() for table in result.graded.values())
+    has_costs = has_rewrites or "loaded.server" in result.description
+    if has_costs and (text := _token_usage(counts, result.description.get("loaded.cost"))):
+        console.print(text)
+    if text := unanswered(counts):
+        console.print(f"no answer: {text}")
     if text := unread(counts):
         console.print(f"no answer found in {text}")
-    for unknown in not_known(result):
-        console.print(unknown)
+    for text in not_known(result):
+        console.print(text)
     if text := uncertain(counts):
         console.print(f"{text}; {remedy(result, str(folder))}")
     console.print(f"report:  {folder / 'report.html'}")
@@ -66,12 +66,12 @@ def print_summary(result: Result, folder: Path, store: str, ui_command: str | No
         console.print(f"tracker: {ui_command}")
 
 
-def print_metrics(title: str, rows: Sequence[Row], folder: Path, console: Console, whole: bool = False) -> None:
-    """Print the main metrics of the run in a folder, and the command that shows all; the ``whole`` prints all.
+def print_metrics(title: str, rows: Sequence[Row], folder: Path, console: Console, all_metrics: bool = False) -> None:
+    """Print the main metrics of the run in a folder, and the command that shows the others; or all.
 
-    In a narrow window the interval stands below the value.
+    In a narrow window the interval is below the value.
     """
-    shown = rows if whole else main_metrics(rows)
+    shown = rows if all_metrics else main_metrics(rows)
     if console.width < NARROW:
         cells = [[Cell(row.label), Cell(row.value, row.interval), Cell(row.questions)] for row in shown]
         table = Table(title, ["metric", "value, 95 % interval", "n"], cells)
@@ -93,54 +93,54 @@ def print_tables(score: Score, console: Console) -> None:
 def printed(table: Table, overflow: OverflowMethod = "fold", min_width: int | None = None) -> RichTable:
     """Return a table for the console; ``min_width`` is that of its first column."""
     rich_table = titled(table.title)
-    for place, name in enumerate(table.header):
-        justify: JustifyMethod = "left" if place < table.names else "right"
-        rich_table.add_column(name, justify=justify, overflow=overflow, min_width=None if place else min_width)
+    for column, name in enumerate(table.header):
+        justify: JustifyMethod = "left" if column < table.names else "right"
+        rich_table.add_column(name, justify=justify, overflow=overflow, min_width=None if column else min_width)
     for row in table.rows:
         rich_table.add_row(*("\n".join(filter(None, [cell.value, cell.interval])) for cell in row))
     return rich_table
 
 
-def _spent(counts: Mapping[str, float], cost: object) -> str:
+def _token_usage(counts: Mapping[str, float], cost: object) -> str:
     """Return tokens by stage, and the cost of this run, if known; empty without tokens."""
-    stages = []
-    for stage in ("rewriting", "answering"):
-        prompt, completion, reasoning_tokens, cached = (
-            counts[f"tokens.{stage}.{kind}"] for kind in ("prompt", "completion", "reasoning", "cached")
-        )
-        if prompt:
-            reasoning = f" ({reasoning_tokens:,.0f} of which reasoning)" if reasoning_tokens else ""
-            cache_text = f" ({cached:,.0f} of which cached)" if cached else ""
-            stages.append(f"{stage} {prompt:,.0f}{cache_text} + {completion:,.0f}{reasoning}")
+
+    def tokens(kind: str, part: str) -> str:
+        number, part_number = counts[f"tokens.{kind}"], counts[f"tokens.{part}"]
+        return f"{number:,.0f}" + (f" ({part_number:,.0f} of which {part.rpartition('.')[2]})" if part_number else "")
+
+    usage = [
+        f"{stage} {tokens(f'{stage}.prompt', f'{stage}.cached')} + "
+        f"{tokens(f'{stage}.completion', f'{stage}.reasoning')}"
+        for stage in ("rewriting", "answering")
+        if counts[f"tokens.{stage}.prompt"]
+    ]
     price = "" if cost is None else f"; this run cost {cost:,.4f} USD"
-    return f"tokens (prompt + completion): {', '.join(stages)}{price}" if stages else ""
+    return f"tokens (prompt + completion): {', '.join(usage)}{price}" if usage else ""
 
 
 def print_job(result: Result, folder: Path) -> None:
     """Print a job of a sweep in one line: the metric that represents it, and its report."""
-    rows = [row for score in result.scores.values() for row in headline(score)]
+    rows = [row for score in result.scores.values() for row in headline_rows(score)]
     row = min(rows, key=lambda row: row.rank, default=None)
     interval = f" ({row.interval})" if row and row.interval else ""
-    said = f"{row.label}: {row.value}{interval}; " if row else ""
+    metric = f"{row.label}: {row.value}{interval}; " if row else ""
     kept = f"{len(result.kept)} of {len(result.candidates())} questions kept"
-    terminal().print(f"{result.name}: {kept}; {said}{folder / 'report.html'}")
+    terminal().print(f"{result.name}: {kept}; {metric}{folder / 'report.html'}")
 
 
-def print_comparison(compared: Comparison, folder: Path, whole: bool = False) -> None:
-    """Print the main metrics of the runs, as many as fit, the ``whole`` of all runs; the verdict, and the path of the
-    page.
-    """
+def print_comparison(compared: Comparison, folder: Path, all_runs: bool = False) -> None:
+    """Print the main metrics of the runs, as many as fit, or all; the verdict, and the path of the page."""
     console = terminal()
-    words = [word for label in compared.labels for word in label.split() or [""]]  # none is broken but very long ones
-    longest = min(WORD, max(map(len, words)))
+    words = [word for label in compared.labels for word in label.split() or [""]]
+    longest = min(WORD, max(map(len, words)))  # only longer words are broken
     fitting = max(1, (console.width - max(longest, LABEL) - KEPT) // METRIC)
-    table = opening_table(compared, *((None, None) if whole else (min(fitting, MAX_METRICS), MAX_RUNS)))
+    table = opening_table(compared, *((None, None) if all_runs else (min(fitting, MAX_METRICS), MAX_RUNS)))
     console.print()
     console.print(printed(table, min_width=longest))
     if len(table.rows) < len(compared.runs):
         console.print(f"{len(compared.runs) - len(table.rows)} more: robust-eval compare RUN … --all")
     if hidden := [name for name in opening_table(compared).header if name not in table.header]:
-        console.print(f"not in this narrow window: {', '.join(hidden)}; --all prints all")
+        console.print(f"hidden in this narrow window: {', '.join(hidden)}; --all prints all")
     if SHARED_LETTER in table.note:
         console.print(SHARED_LETTER)
     for text in opening(compared)[0]:
@@ -159,7 +159,7 @@ def titled(title: str, *columns: str, left: Sequence[str] = ()) -> RichTable:
 
 
 def terminal() -> Console:
-    """Return the console where results are shown. Tables have all the width that they need where there is no window."""
+    """Return the console of the results, which is :data:`WIDE` without a terminal."""
     console = Console()
     if "COLUMNS" not in os.environ and not any(map(os.isatty, range(3))):
         console.width = WIDE

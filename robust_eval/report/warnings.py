@@ -16,107 +16,100 @@ MIN_CUT_SHARE = 0.05
 """Minimum share of replies truncated by the length limit for a warning."""
 
 
-class Warned(NamedTuple):
-    """A problem, and its remedy."""
+class Caution(NamedTuple):
+    """Problem of a run's results, and its remedy."""
 
-    what: str
-    mend: str
+    problem: str
+    remedy: str
 
 
-def warnings(result: Result) -> Iterator[Warned]:
+def warnings(result: Result) -> Iterator[Caution]:
     """Yield the warnings, the worst first."""
     counts = result.counts()
     if text := few_kept(result):
-        yield Warned(text, "Raise dataset.limit, or choose another data set.")
-    yield from of_letters(result)
-    yield from of_draws(result)
-    yield from of_budgets(result)
+        yield Caution(text, "Raise dataset.limit, or choose another data set.")
+    yield from sampling_warnings(result)
+    if text := unanswered(counts):
+        yield Caution(f"Without a reply: {text}.", "The same command retries those that failed.")
+    if text := unread(counts):
+        yield Caution(f"No answer was found in {text}.", "Change the reader, or the templates in sampler.*.prompts.")
+    if text := uncertain(counts):
+        yield Caution(f"{text}.", f"{remedy(result)}.")
+    if text := unasked(result):
+        yield Caution(f"{text}.", "target_half_width=null asks all.")
+    if drifted := len(result.drifted()):
+        yield Caution(f"The meaning of {drifted:,} rewrites may have drifted.", "rewriter.drift=drop leaves them out.")
+
+
+def sampling_warnings(result: Result) -> Iterator[Caution]:
+    """Yield the warnings about letters, servers, reasoning budgets and truncation, which the terminal shows, too."""
+    if (match := dominant_letter(result.asked, result.baseline)) is not None:
+        yield Caution(
+            f"The model answers {match.letter} to {match.times:,} of {match.answers:,} questions with choices, and "
+            f"{match.letter} is right in {match.right:,}: it may choose a position, not an answer.",
+            "experiment=order repeats the questions with other orders of their choices.",
+        )
+    yield from _server_warnings(result)
+    for score in result.scores.values():
+        if ADDED.name in score.curves:
+            t = nearest_to_one(score.curves[ADDED.name])
+            added, budgets = score.curves[ADDED.name][t], score.settings["budgets"]
+            if added.value <= 0 or added.low <= 0:
+                yield Caution(
+                    f"The reasoning budget {budgets[-1]} shows no significant increase in tokens over {budgets[0]}: "
+                    f"{score.formatted(point(ADDED.name, t), '+.1f')} an answer.",
+                    "A server or router may drop a budget silently; more questions narrow the interval.",
+                )
+    counts = result.counts()
     total = sum(value for name, value in counts.items() if name.startswith("outcomes."))
     cut = counts["replies.cut"]
     if not math.isnan(cut) and total and cut / total >= MIN_CUT_SHARE:
-        yield Warned(
-            f"{cut:,.0f} of {total:,.0f} sampled replies were cut by the length limit and graded without the end.",
-            "A larger sampler.*.max_new_tokens avoids that; an answer at the start of a reply is complete anyway.",
-        )
-    if text := unanswered(counts):
-        yield Warned(f"Without a reply: {text}.", "The same command retries those that failed.")
-    if text := unread(counts):
-        yield Warned(
-            f"No answer was found in {text}.", "The settings reader and sampler.*.prompts determine the extraction."
-        )
-    if text := uncertain(counts):
-        yield Warned(f"{text}.", f"{remedy(result)}.")
-    if text := unasked(result):
-        yield Warned(f"{text}.", "target_half_width=null asks all.")
-    if drifted := len(result.drifted()):
-        yield Warned(f"The meaning of {drifted:,} rewrites may have drifted.", "rewriter.* drops more.")
-
-
-def of_letters(result: Result) -> Iterator[Warned]:
-    """Yield a warning if one letter dominates the greedy answers."""
-    if (match := dominant_letter(result.asked, result.baseline)) is not None:
-        yield Warned(
-            f"The model answers {match.letter} to {match.times:,} of {match.answers:,} questions with choices, and "
-            f"{match.letter} is right in {match.right:,}: it may choose a place, not an answer.",
-            "experiment=order asks with the choices in other orders.",
+        yield Caution(
+            f"{cut:,.0f} of {total:,.0f} sampled replies ({cut / total:.0%}) were truncated by the length limit, and "
+            "graded without their end.",
+            "Raise sampler.*.max_new_tokens; an answer at the start of a reply is complete anyway.",
         )
 
 
-def of_draws(result: Result) -> Iterator[Warned]:
+def _server_warnings(result: Result) -> Iterator[Caution]:
     """Yield warnings about servers that changed, or one that ignored or capped the temperature."""
     description = result.description
     for prefix, names in result.served.items():
         models, fingerprints = names["served_model"], names["system_fingerprint"]
         verb, replies, server = _SERVED[prefix]
         if len(models) > 1:
-            yield Warned(
+            yield Caution(
                 f"{len(models):,} models {verb}: {abbreviated_list(models)}. The metrics mix their {replies}.",
                 f"Set {prefix}model.model to a dated model name and store.folder to a new folder, then rerun.",
             )
         elif len(fingerprints) > 1:
-            yield Warned(
+            yield Caution(
                 f"The system_fingerprint of {server} changed: {abbreviated_list(fingerprints)}.",
-                f"{replies.capitalize()} may differ for that reason; set store.folder to a new folder to ask "
-                "everything again.",
+                f"{replies.capitalize()} may differ for that reason; set store.folder to a new folder, then rerun.",
             )
     if result.repeated:
-        yield Warned(
+        yield Caution(
             f"All replies to {result.repeated:,} questions in a row are equal at the highest temperature: no fact can "
-            "break where a server repeats itself.",
+            "break if a server repeats itself.",
             "If the model cannot be that certain, turn off greedy decoding and the cache of replies at the server, "
             "and set store.folder to a new folder.",
         )
     if description.get("loaded.capability.ignores_temperature") is True:
-        yield Warned("The server ignores the temperature and uses its own.", "Choose a server that applies it.")
+        yield Caution("The server ignores the temperature and uses its own.", "Choose a server that applies it.")
     cap = description.get("loaded.capability.highest_temperature")
     if description.get("loaded.capability.capped") is True and isinstance(cap, float):
-        yield Warned(
+        yield Caution(
             f"The server silently caps higher temperatures at {cap:g}.",
-            "Higher temperatures are left out, and a fact that is unbroken there is censored.",
+            "The run leaves them out, and a fact that is unbroken at the cap is censored.",
         )
     drawn_at = description.get("loaded.drawn_as_at")
     if isinstance(drawn_at, float):
-        yield Warned(
+        yield Caution(
             f"Log-probabilities show that the server sampled the highest temperature as if it were about {drawn_at:g}.",
             f"Set model.highest_temperature={drawn_at:g}, or choose a server that neither caps nor truncates.",
         )
     if isinstance(words := description.get("loaded.unknown_finish_reasons"), str):
-        yield Warned(f"Replies ended for unknown reasons ({words}), and were treated as complete.", "Look at them.")
-
-
-def of_budgets(result: Result) -> Iterator[Warned]:
-    """Yield a warning if the largest reasoning budget adds no tokens to the smallest."""
-    for score in result.scores.values():
-        if ADDED.name not in score.curves:
-            continue
-        t = nearest_to_one(score.curves[ADDED.name])
-        added, budgets = score.curves[ADDED.name][t], score.settings["budgets"]
-        if added.value <= 0 or added.low <= 0:
-            yield Warned(
-                f"The reasoning budget {budgets[-1]} shows no significant increase in tokens over {budgets[0]}: "
-                f"{score.formatted(point(ADDED.name, t), '+.1f')} an answer.",
-                "A server or router may drop a budget in silence; more questions narrow the interval.",
-            )
+        yield Caution(f"Replies ended for unknown reasons ({words}) and were treated as complete.", "Check them.")
 
 
 _SERVED = {
@@ -127,27 +120,23 @@ _SERVED = {
 
 
 def uncertain(counts: Mapping[str, float]) -> str:
-    """Return the number of uncertain greedy and sampled replies, in words; empty where none is, or it is unknown."""
+    """Return the number of uncertain greedy and sampled replies, in words; empty without any, or if unknown."""
     number = counts["replies.uncertain"]
     if not number > 0:
         return ""
-    n_replies = sum(
-        counts.get(f"{stage}outcomes.{outcome}", 0)
-        for stage in ("greedy.", "")
-        for outcome in OUTCOMES
-        if outcome not in NO_REPLY
-    )
+    outcomes = [outcome for outcome in OUTCOMES if outcome not in NO_REPLY]
+    n_replies = sum(counts.get(f"{stage}outcomes.{each}", 0) for stage in ("greedy.", "") for each in outcomes)
     text = f"{number:,.0f} of {n_replies:,.0f}" if number >= 1 else f"{number:.2g} of {n_replies:,.0f}"
     verb = "reply is uncertain: its" if number == n_replies == 1 else "replies are uncertain: their"
     return f"{text} {verb} explicit answer and the whole reply disagree on right or wrong"
 
 
 def remedy(result: Result, run: str = "RUN") -> str:
-    """Return the settings that help with uncertain replies, of a run in the folder ``run``.
+    """Return the settings that help with uncertain replies, for a run in the folder ``run``.
 
-    A judge decides free text alone, and has done so where it is the grader already.
+    A judge decides free text alone, and already has if it is the grader.
     """
-    label = f"robust-eval label {run} shows them to you first"
+    label = f"robust-eval label {run} shows them first"
     free_text = {question.id for question in result.asked if not question.choices}
     tables = (rows(table, "question_id", "uncertain") for table in (result.baseline, *result.graded.values()))
     is_judged = any(is_uncertain and name in free_text for each in tables for name, is_uncertain in each)

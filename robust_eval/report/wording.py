@@ -36,49 +36,40 @@ class Row(NamedTuple):
     questions: str
     """Number of its questions, or empty."""
     rank: int = _OTHER
-    """Place among the metrics from which the main ones are taken, the lowest first."""
+    """Rank among the main metrics, the lowest first."""
 
 
-def headline(score: Score) -> list[Row]:
+def headline_rows(score: Score) -> list[Row]:
     """Return the headline metrics of a score; all of them, by name, without any spec."""
-    metrics = score.metrics()
-    declared = {name: about for name in score.headline().metrics() if (about := score.about(name))}
-    names = [name for name, about in declared.items() if about.shown != DETAIL]
-    if not names:
-        return [_row(name, None, metrics[name], score.n(name), score.reasons.get(name)) for name in metrics]
-    ranks = _ranks(score.declared, names)
-    return [
-        _row(name, declared[name], metrics[name], score.n(name), score.reasons.get(name), ranks.get(name, _NEVER))
-        for name in names
-    ]
+    return _rows(score, score.metrics(), score.headline().metrics(), score.reasons)
 
 
-def headline_of_finished(run: FinishedRun) -> list[Row]:
+def rows_of_finished(run: FinishedRun) -> list[Row]:
     """Return the headline metrics of a finished run."""
     points = {point(name, t) for name, curve in run.curves.items() for t in headline_temperatures(curve)}
-    declared = {
-        name: about
-        for name in run.metrics
-        if (about := run.about(name)) and about.shown != DETAIL and (name in points or not curve_and_temperature(name))
-    }
-    ranks = _ranks(run.declared, list(declared))
-    return [
-        _row(name, about, run.metrics[name], run.n(name), None, ranks.get(name, _NEVER))
-        for name, about in declared.items()
-    ]
+    candidates = [name for name in run.metrics if name in points or not curve_and_temperature(name)]
+    return _rows(run, run.metrics, candidates, {})
+
+
+def _rows(
+    run: Score | FinishedRun, metrics: Mapping[str, Estimate], candidates: Iterable[str], reasons: Mapping[str, str]
+) -> list[Row]:
+    specs = {name: about for name in candidates if (about := run.about(name)) and about.shown != DETAIL}
+    ranks = _ranks(run.declared, list(specs)) if specs else dict.fromkeys(metrics, _OTHER)
+    rows = []
+    for name in specs or metrics:
+        about, estimate, n = specs.get(name), metrics[name], run.n(name)
+        label, form = (about.words, about.form) if about else (name, ".3f")
+        value = reasons.get(name) or number(estimate.value, form)
+        n_text = "" if n is None else f"{n:,}"
+        rows.append(Row(label, value, interval(estimate), n_text, ranks.get(name, _NEVER)))
+    return rows
 
 
 def metric_table(title: str, rows: Iterable[Row]) -> Table:
     """Return metrics as a table."""
     cells = [[*map(Cell, row[:4])] for row in rows]
     return Table(title, ["metric", "value", "95 % interval", "n"], cells)
-
-
-def _row(
-    name: str, about: MetricSpec | None, estimate: Estimate, n: int | None, reason: str | None, rank: int = _OTHER
-) -> Row:
-    label, form = (about.words, about.form) if about else (name, ".3f")
-    return Row(label, reason or number(estimate.value, form), interval(estimate), "" if n is None else f"{n:,}", rank)
 
 
 def _ranks(declared: Iterable[MetricSpec], names: Sequence[str]) -> dict[str, int]:
@@ -99,8 +90,8 @@ def main_metrics(rows: Sequence[Row]) -> list[Row]:
     """Return the main metrics among these, in their order; all of at most :data:`MAX_ROWS`."""
     if len(rows) <= MAX_ROWS:
         return list(rows)
-    places = sorted((place for place, row in enumerate(rows) if row.rank != _NEVER), key=lambda place: rows[place].rank)
-    return [rows[place] for place in sorted(places[:MAX_ROWS])]
+    ranked = sorted((row.rank, index) for index, row in enumerate(rows) if row.rank != _NEVER)
+    return [rows[index] for index in sorted(index for _, index in ranked[:MAX_ROWS])]
 
 
 def sentence(result: Result) -> str:
@@ -113,16 +104,14 @@ def sentence(result: Result) -> str:
 def asked_words(result: Result) -> str:
     """Return one line on the model, the questions, and the date."""
     config = result.description
-    where = ", ".join(
-        str(config[name]) for name in ("loaded.dtype", "loaded.device", "loaded.server") if config.get(name)
-    )
-    when = f" on {result.origin['time'].partition(',')[0]}" if "time" in result.origin else ""
-    model = f"{config.get('model.name', 'The model')}{f' ({where})' if where else ''}"
-    again = "; ".join(dict.fromkeys(_repetition_text(name, config) for name in result.graded))
-    once = "once at temperature 0, and " if result.baseline.num_rows else ""
+    loaded = [str(value) for name in ("dtype", "device", "server") if (value := config.get(f"loaded.{name}"))]
+    date = f" on {result.origin['time'].partition(',')[0]}" if "time" in result.origin else ""
+    model = f"{config.get('model.name', 'The model')}" + (f" ({', '.join(loaded)})" if loaded else "")
+    trials = "; ".join(dict.fromkeys(_trials_text(name, config) for name in result.graded))
+    baseline = "once at temperature 0, and " if result.baseline.num_rows else ""
     data = config.get("dataset.name", "the data set")
-    start = f"{model} was asked {len(result.candidates()):,} questions of {data}{when}"
-    return f"{start}: {once}{_selection_text(result)} {again}."
+    start = f"{model} was asked {len(result.candidates()):,} questions of {data}{date}"
+    return f"{start}: {baseline}{_selection_text(result)} {trials}."
 
 
 def _selection_text(result: Result) -> str:
@@ -139,20 +128,18 @@ def _selection_text(result: Result) -> str:
     return f"{'the' if n_kept == right else f'{n_kept:,} of the'} {right:,} that it answered right,"
 
 
-def _repetition_text(sampler: str, settings: Mapping[str, object]) -> str:
+def _trials_text(sampler: str, settings: Mapping[str, object]) -> str:
     """Return words for a sampler's trials: "10 times at each of 10 temperatures (0.2 to 2)"."""
-    prefix = f"sampler.{sampler}."
-    trials, rewrites = settings.get(f"{prefix}trials"), settings.get(f"{prefix}rewrites")
-    temperatures = settings.get(f"{prefix}temperatures")
+    names = ("trials", "rewrites", "temperatures", "turns", "traces", "budgets", "forms")
+    trials, rewrites, temperatures, turns, traces, budgets, forms = (
+        settings.get(f"sampler.{sampler}.{name}") for name in names
+    )
     text = "again" if trials is None else "once more" if trials == 1 else f"{trials} times"
-    turns = settings.get(f"{prefix}turns")
-    text = text if turns is None else f"{text}, in conversations with {turns} turns of pushback,"
-    traces, budgets = settings.get(f"{prefix}traces"), settings.get(f"{prefix}budgets")
+    text += "" if turns is None else f", in conversations with {turns} turns of pushback,"
     if traces is not None and isinstance(budgets, list):
         text += f" after {traces} reasoning traces with a budget of {', '.join(map(str, budgets))}"
     text += f", also in up to {rewrites} other wordings," if rewrites else ""
-    orders, forms = settings.get(f"{prefix}orders", GIVEN), settings.get(f"{prefix}forms")
-    arrangements = ["other orders"] if orders != GIVEN else []
+    arrangements = ["other orders"] if settings.get(f"sampler.{sampler}.orders", GIVEN) != GIVEN else []
     arrangements += [f"{len(forms)} other forms"] if isinstance(forms, list) and forms else []
     text += f", also with the choices in {' and '.join(arrangements)}," if arrangements else ""
     if not isinstance(temperatures, Sequence) or isinstance(temperatures, str) or not temperatures:
@@ -173,12 +160,12 @@ def few(questions: int, grouped: bool = False) -> str:
     """Return a warning about intervals over few independent questions, or groups of them; empty for enough.
 
     >>> few(1)
-    'Some intervals rest on 1 question alone: with fewer than 30 they are rough.'
+    'Some intervals rest on only 1 question: with fewer than 30 they are rough.'
     """
     if not 0 < questions < MIN_UNITS:
         return ""
     noun = ("group" if grouped else "question") + ("" if questions == 1 else "s") + (" of questions" if grouped else "")
-    return f"Some intervals rest on {questions} {noun} alone: with fewer than {MIN_UNITS} they are rough."
+    return f"Some intervals rest on only {questions} {noun}: with fewer than {MIN_UNITS} they are rough."
 
 
 def few_kept(result: Result) -> str:

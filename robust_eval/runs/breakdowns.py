@@ -77,7 +77,7 @@ def _headline(run: FinishedRun, scenario: str, in_scenario: NDArray[np.bool_]) -
         labels = None if groups is None else np.asarray(groups)[defined].tolist()
         metrics[name] = mean_estimate(values[defined], labels, run.limits(name)), int(defined.sum()), True
     n_kept = int((in_scenario & run.kept()).sum())
-    for name in run.headline:
+    for name in run.headline_metrics:
         curve, t = curve_and_temperature(name) or (name, math.nan)
         about = run.about(name)
         if about and about.excluded_count:

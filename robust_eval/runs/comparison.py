@@ -39,9 +39,9 @@ class Pair(NamedTuple):
     independent ones: groups, if questions have groups. ``differences`` maps the headline metrics to the first's minus
     the second's; ``leading`` is the first primary one of them, if any. ``log_rank`` is None if breaking temperatures
     are missing or come from different grids.
-    ``p_value`` is that of the headline's difference, ``corrected`` for all pairs with the same headline;
+    ``p_value`` is that of the difference of :attr:`metric`, ``corrected`` for all pairs with the same metric;
     ``is_significant`` is true if it is below 0.05 (of several pairs) and 0 is outside the interval. ``needed`` is the
-    number of questions that decide whether they differ by :data:`MARGIN`; NaN if the headline is no share. ``unjudged``
+    number of questions that decide whether they differ by :data:`MARGIN`; NaN if the metric is no share. ``unjudged``
     is the reason for no verdict: the same answers are ``scored`` differently; these are scored differently
     (``rescored``), and others as well; the distribution is ``truncated`` differently; or questions are too ``few``.
     """
@@ -61,8 +61,8 @@ class Pair(NamedTuple):
     unjudged: str = ""
 
     @property
-    def headline(self) -> str | None:
-        """Headline metric of the pair: the first primary one, or else the first."""
+    def metric(self) -> str | None:
+        """Metric of the verdict: the first primary one, or else the first."""
         return self.leading or next(iter(self.differences), None)
 
 
@@ -71,14 +71,14 @@ class Comparison:
     """Comparison of several runs.
 
     ``runs`` are the compared runs without ``repetitions``, with their ``labels``. ``measurements`` are the same with
-    those merged that differ in nothing but a number in the names of metrics (FRS: d), with their ``names``.
+    those merged that differ in nothing but a number in the names of metrics (FRS: d), with ``measurement_labels``.
     """
 
     runs: list[FinishedRun]
     labels: list[str]
     repetitions: int
     measurements: list[FinishedRun]
-    names: Labels
+    measurement_labels: Labels
     pairs: list[Pair]
     shared: list[SharedQuestions]
     scenarios: pd.DataFrame
@@ -129,7 +129,9 @@ class Comparison:
 
     def on(self, dataset: str, subject: str | None = None) -> list[tuple[str, FinishedRun]]:
         """Return the measurements on a data set, of one subject or of all, each with its subject."""
-        labelled = zip(self.names.subjects, self.names.datasets, self.measurements, strict=True)
+        labelled = zip(
+            self.measurement_labels.subjects, self.measurement_labels.datasets, self.measurements, strict=True
+        )
         return [(name, run) for name, where, run in labelled if where == dataset and subject in (None, name)]
 
 
@@ -137,20 +139,20 @@ def compare(runs: Sequence[FinishedRun]) -> Comparison:
     """Compare runs, earlier ones first."""
     distinct = without_repetitions(runs)
     measurements = merged(distinct)
-    names = Labels(measurements, ignored=scoring_settings(measurements))
+    labels = Labels(measurements, ignored=scoring_settings(measurements))
     places = combinations(range(len(measurements)), 2)
     compared = [_pair(measurements, first, second) for first, second in places]
     pairs = _corrected(_rescored([pair for pair in compared if pair is not None], measurements))
     return Comparison(
         distinct,
-        Labels(distinct).whole,
+        Labels(distinct).full,
         len(runs) - len(distinct),
         measurements,
-        names,
+        labels,
         pairs,
-        shared_questions(measurements, names, [(pair.first, pair.second) for pair in pairs]),
-        scenario_frame(measurements, names.subjects, names.datasets),
-        pooled_types(measurements, names.subjects, names.datasets),
+        shared_questions(measurements, labels, [(pair.first, pair.second) for pair in pairs]),
+        scenario_frame(measurements, labels.subjects, labels.datasets),
+        pooled_types(measurements, labels.subjects, labels.datasets),
     )
 
 
@@ -230,10 +232,10 @@ def _rescored(pairs: Sequence[Pair], measurements: Sequence[FinishedRun]) -> lis
 
 
 def _corrected(pairs: Sequence[Pair]) -> list[Pair]:
-    """Return the pairs with p values corrected for the number of those with a verdict by the same headline."""
+    """Return the pairs with p values corrected for the number of those with a verdict by the same metric."""
     corrected_pairs = list(pairs)
-    for metric in {pair.headline for pair in pairs if pair.headline}:
-        family = [place for place, pair in enumerate(pairs) if pair.headline == metric and not pair.unjudged]
+    for metric in {pair.metric for pair in pairs if pair.metric}:
+        family = [place for place, pair in enumerate(pairs) if pair.metric == metric and not pair.unjudged]
         corrected = holm([pairs[place].p_value for place in family]).tolist()
         for place, p_value in zip(family, corrected, strict=True):
             difference = pairs[place].differences[metric]

@@ -109,7 +109,7 @@ class FinishedRun:
         return [name for name in self.questions.column_names if name not in DESCRIBING]
 
     @cached_property
-    def headline(self) -> list[str]:
+    def headline_metrics(self) -> list[str]:
         """Names of the headline metrics."""
         points = {point(name, t) for name, curve in self.curves.items() for t in headline_temperatures(curve)}
         names = [name for name in self.metrics if (about := self.about(name)) and about.shown == HEADLINE]
@@ -118,7 +118,7 @@ class FinishedRun:
     @property
     def headline_means(self) -> list[str]:
         """Names of the headline metrics that are means over questions."""
-        headline = set(self.headline)
+        headline = set(self.headline_metrics)
         return [name for name in self.question_metrics if name in headline]
 
     @property
@@ -144,7 +144,7 @@ class FinishedRun:
         """Tidy frame: a row for each ``metric`` with ``value``, ``low``, ``high``, the number ``n`` of questions (NA
         without one), and ``headline``, true for headline metrics.
         """
-        headline = set(self.headline)
+        headline = set(self.headline_metrics)
         rows = [(name, *each, self.n(name), name in headline) for name, each in self.metrics.items()]
         return pd.DataFrame(rows, columns=["metric", *Estimate._fields, "n", "headline"]).astype({"n": "Int64"})
 
@@ -413,7 +413,7 @@ def _union(one: FinishedRun, other: FinishedRun) -> FinishedRun:
 class Labels:
     """Shortest labels that distinguish runs.
 
-    ``subjects`` labels the model and settings of each run, ``datasets`` its data set, ``whole`` both.
+    ``subjects`` labels the model and settings of each run, ``datasets`` its data set, ``full`` both.
     """
 
     def __init__(self, runs: Sequence[FinishedRun], ignored: Sequence[str] = ()) -> None:
@@ -434,7 +434,7 @@ class Labels:
             for place, (pair, subject) in enumerate(zip(pairs, subjects, strict=True))
         ]
         several = len(set(self.datasets)) > 1
-        self.whole = [
+        self.full = [
             f"{subject} on {dataset}" if several else subject
             for subject, dataset in zip(self.subjects, self.datasets, strict=True)
         ]

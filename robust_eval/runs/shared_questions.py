@@ -150,7 +150,7 @@ def shared_questions(
 def _side_by_side(measurements: Sequence[FinishedRun], names: Labels, places: Sequence[int]) -> SharedQuestions:
     runs = [measurements[place] for place in places]
     datasets = list(dict.fromkeys(names.datasets[place] for place in places))
-    labels = names.subjects if len(datasets) == 1 else names.whole
+    labels = names.subjects if len(datasets) == 1 else names.full
     keys = [run.keys() for run in runs]
     counts = Counter(key for each in keys for key in each)
     shared = [key for key, times in counts.items() if times > 1]

@@ -279,7 +279,7 @@ def test_what_is_printed_or_shown_in_a_notebook_says_the_headline_and_escapes_wh
     assert lines[1].split("  ")[-1] == " questions" or lines[1].endswith("questions")
     assert any(line.split()[:5] == ["error", "rate", "at", "t", "="] and " 0.500 " in line for line in lines)
     assert lines[-2:] == [
-        "Some intervals rest on 2 questions alone: with fewer than 30 they are rough.",
+        "Some intervals rest on only 2 questions: with fewer than 30 they are rough.",
         f"folder: {run.folder}",
     ]
     shown = run._repr_html_()

@@ -17,7 +17,7 @@ from json_lines import cases
 from scripted_server import Body, ScriptedServer, certain_choice, scripted_server
 
 from robust_eval.error import UserError
-from robust_eval.report.warnings import of_draws
+from robust_eval.report.warnings import sampling_warnings
 from robust_eval.tracking.result import Result
 
 FEW = ["dataset=facts", "dataset.limit=3", "sampler.repetition.temperatures=[1]", "sampler.repetition.trials=2"]
@@ -66,7 +66,7 @@ def warned(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 def in_report(result: Result) -> list[str]:
-    return [each.what for each in of_draws(result)]
+    return [each.problem for each in sampling_warnings(result)]
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def said(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 def in_report(result: Result) -> list[str]:
-    return [warned.what for warned in warnings(result) if any(words in warned.what for words in (*SPOKEN, "makes"))]
+    return [each.problem for each in warnings(result) if any(words in each.problem for words in (*SPOKEN, "makes"))]
 
 
 def test_a_server_that_draws_is_asked_and_nothing_is_said_against_it(tmp_path: Path, caplog: pytest.LogCaptureFixture):

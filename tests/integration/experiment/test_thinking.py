@@ -22,7 +22,7 @@ from robust_eval.plot.figure_registry import registered
 from robust_eval.prompt.thought import read_thought
 from robust_eval.report.figures import save_entries
 from robust_eval.report.terminal import print_summary
-from robust_eval.report.warnings import of_budgets
+from robust_eval.report.warnings import sampling_warnings
 from robust_eval.runs.findings import read_findings
 from robust_eval.stats.variance import breaking_budget
 from robust_eval.tracking.result import Result
@@ -85,18 +85,18 @@ def test_a_server_that_drops_the_budget_is_named(
 ):
     heeded, *_ = ran
     assert heeded.scores["thinking"].metrics()["thinking.added_tokens.own"].value == THOUGHT["high"]
-    assert list(of_budgets(heeded)) == []
+    assert list(sampling_warnings(heeded)) == []
     with scripted_server(lambda body: thoughtful(body | {"reasoning_effort": "low"})) as server:
         lines = lines_of(server, tmp_path)
         assert budget_warnings(stages_of(configuration(*lines))) == [SILENT_BUDGETS]
         dropped = run_experiment(tmp_path, *lines)
-    (warned,) = of_budgets(dropped)
-    assert warned.what == (
+    (warned,) = sampling_warnings(dropped)
+    assert warned.problem == (
         "The reasoning budget high shows no significant increase in tokens over none: +0.0 an answer."
     )
-    assert warned.what in (tmp_path / "report.html").read_text()
+    assert warned.problem in (tmp_path / "report.html").read_text()
     print_summary(dropped, tmp_path, "", None)
-    assert warned.what in " ".join(capsys.readouterr().out.split())
+    assert warned.problem in " ".join(capsys.readouterr().out.split())
 
 
 def test_more_traces_and_budgets_ask_for_these_alone_and_a_dry_run_says_how_many(

@@ -169,10 +169,7 @@ def test_questions_are_taken_until_the_interval_is_narrow_enough_and_no_more(und
     said = [message for message in logged if message.startswith("target_half_width: ")]
     assert said[0].startswith(f"target_half_width: 30 of {QUESTIONS} questions: frs.d1 0.")
     assert said[-1].startswith(f"target_half_width: {taken} of {QUESTIONS} questions: frs.d1 {frs.value:.3f} ± 0.0")
-    sentence = (
-        f"target_half_width={{frs.d1: {WIDTH}}}: {taken} of {QUESTIONS} questions were asked, and "
-        f"{QUESTIONS - taken} were not"
-    )
+    sentence = f"target_half_width={{frs.d1: {WIDTH}}} left {QUESTIONS - taken} of {QUESTIONS} questions unasked"
     assert sentence in printed
     assert f"{sentence}." in (folder / "report.html").read_text(encoding="utf-8")
     order = [question.id for question in whole.asked]

@@ -33,7 +33,7 @@ def changed(table: pa.Table, **columns: object) -> pa.Table:
 
 
 def test_questions_that_were_answered_wrong_were_not_asked_again(result: Result):
-    assert list(left_out(result)) == ["4 questions not asked again: the greedy answer is wrong."]
+    assert list(left_out(result)) == ["4 questions not sampled: the greedy answer is wrong."]
 
 
 def test_every_other_reason_is_told_apart(result: Result):
@@ -45,12 +45,12 @@ def test_every_other_reason_is_told_apart(result: Result):
     )
     kept = [question for question in result.kept if question.id not in ("q1", "q2", "q27")]
     assert list(left_out(replace(result, baseline=baseline, kept=kept))) == [
-        "2 questions not asked again: no greedy answer came.",
-        "2 questions not asked again: the greedy answer is wrong.",
-        "1 question not asked again: the greedy answer is right, but no exact match of an accepted answer.",
-        "1 question not asked again: others were taken, or the answer was not sure enough.",
-        "1 question not asked again: they have no greedy answer.",
-        f"No answer came: greedy answers: 1 replies filtered, 1 failed. {DENOMINATOR}",
+        "2 questions not sampled: no greedy answer came.",
+        "2 questions not sampled: the greedy answer is wrong.",
+        "1 question not sampled: the greedy answer is right, but no exact match of an accepted answer.",
+        "1 question not sampled: others were taken, or the answer was not sure enough.",
+        "1 question not sampled: they have no greedy answer.",
+        f"Without an answer: greedy answers: 1 replies filtered, 1 failed. {DENOMINATOR}",
     ]
 
 
@@ -72,7 +72,7 @@ def test_replies_that_were_cut_and_what_is_undefined_is_said(result: Result):
     scores = {"certainty": Score(values={"certainty.count.undefined": Estimate(3.0)}, declared=KNOWN_SPECS)}
     run = replace(result, graded={"temperature_sweep": sampled}, scores=scores, kept=result.asked)
     assert list(left_out(run)) == [
-        "2 replies cut by the length limit, and graded without the missing end.",
+        "2 replies truncated by the length limit, and graded without the end.",
         "3 questions have no answer entropy: none of their replies answers anything.",
     ]
 
@@ -81,7 +81,7 @@ def test_what_answers_nothing_has_one_number_of_refused_empty_and_unread_replies
     """Of 15 sampled replies that answer nothing 12 have no letter, 2 are empty, 1 is refused; so is a greedy one."""
     counts = {"invalid.no_letter": 12.0, "outcomes.empty": 2.0, "outcomes.refused": 1.0, "greedy.outcomes.refused": 1.0}
     assert unread(counts) == (
-        "16 of the greedy and sampled replies, none of which counts as right (no letter: 12, refused: 2, empty: 2)"
+        "16 greedy and sampled replies, none of which counts as right (no letter: 12, refused: 2, empty: 2)"
     )
     assert unanswered(counts) == ""
     assert unanswered({"rewriting.outcomes.refused": 3.0, "outcomes.error": 1.0}) == (
@@ -113,7 +113,7 @@ def test_of_thirty_questions_those_that_are_not_known_are_counted_alone(result: 
 
 def test_replies_without_an_answer_are_counted_by_what_they_lack():
     assert unread({"invalid.no_letter": 2.0, "invalid.several_letters": 1.0, "outcomes.ok": 7.0}) == (
-        "3 of the greedy and sampled replies, none of which counts as right (no letter: 2, several letters: 1)"
+        "3 greedy and sampled replies, none of which counts as right (no letter: 2, several letters: 1)"
     )
     assert unread({"outcomes.ok": 7.0}) == ""
 

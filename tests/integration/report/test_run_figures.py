@@ -26,7 +26,7 @@ from robust_eval.plot.figure_registry import RegisteredFigure, registered
 from robust_eval.plot.style import COLUMN, TWO_COLUMNS
 from robust_eval.report.figures import save_for_paper
 from robust_eval.report.terminal import print_summary
-from robust_eval.report.wording import headline
+from robust_eval.report.wording import headline_rows
 from robust_eval.runs.findings import findings, read_findings
 from robust_eval.tracking.result import Result
 
@@ -182,7 +182,7 @@ def test_a_run_ends_with_twelve_figures_and_a_command_shows_them_and_the_others(
     assert figure_rows(shown()) == main
     assert [row for row in every if row in main] == main
     assert f"\n{len(every) - 12} more: robust-eval show {folder} --all\n" in ended
-    assert len(every) == sum(len(headline(score)) for score in result.scores.values())
+    assert len(every) == sum(len(headline_rows(score)) for score in result.scores.values())
     assert "more:" not in shown("--all")
 
 

@@ -102,7 +102,7 @@ def test_many_runs_are_ranked_in_groups_that_cannot_be_told_apart():
     shift = {"worst": (-0.2, 0.004), "good": (0.1, 0.02), "best": (0.1005, 0.0), "middle": (0.0, 0.001)}
     compared = compare([run(by, noise, name) for name, (by, noise) in shift.items()])
     (said, *_), (ranking,) = opening(compared)
-    assert [(compared.names.whole[place], letters) for place, letters in ranking.ranked][2:] == [
+    assert [(compared.measurement_labels.full[place], letters) for place, letters in ranking.ranked][2:] == [
         ("middle", "b"),
         ("worst", "c"),
     ]
@@ -128,9 +128,7 @@ def test_a_comparison_opens_with_the_best_six_runs_and_the_letters_of_their_grou
         ["model 4.005", "c"],
         ["model 6", "a"],
     ]
-    assert table.note == (
-        "Runs that share a letter cannot be distinguished. The best 6 of 8; all of them follow below."
-    )
+    assert table.note == ("Runs that share a letter cannot be distinguished. The best 6 of 8; all follow below.")
     assert len(opening_table(compare(runs), None, None).rows) == 8
 
 
@@ -150,7 +148,7 @@ def test_in_the_terminal_the_table_fits_and_names_the_flag_for_the_other_runs(
     table, _, rest = capsys.readouterr().out.partition("┘\n")
     assert max(map(len, table.splitlines())) <= columns
     assert rest.startswith(f"2 more: robust-eval compare RUN … --all\n{SHARED_LETTER}\n")
-    print_comparison(compared, tmp_path, whole=True)
+    print_comparison(compared, tmp_path, all_runs=True)
     whole, _, rest = capsys.readouterr().out.partition("┘\n")
     assert all(f"model {by}" in whole for by in range(8))
     assert "more" not in rest
@@ -159,7 +157,7 @@ def test_in_the_terminal_the_table_fits_and_names_the_flag_for_the_other_runs(
 def test_a_narrow_terminal_says_which_figures_of_a_comparison_it_leaves_out(capsys, monkeypatch, tmp_path):
     monkeypatch.setenv("COLUMNS", "60")
     print_comparison(compare(frs_runs()), tmp_path)
-    assert "not in this narrow window: unbroken facts, greedy accuracy; --all prints all" in capsys.readouterr().out
+    assert "hidden in this narrow window: unbroken facts, greedy accuracy; --all prints all" in capsys.readouterr().out
     monkeypatch.setenv("COLUMNS", "120")
     print_comparison(compare(frs_runs()), tmp_path)
     assert "not in this" not in capsys.readouterr().out

@@ -20,8 +20,8 @@ from robust_eval.report.page import write_page
 from robust_eval.report.presentations import agreement, present
 from robust_eval.report.question_table import as_data, number_columns
 from robust_eval.report.terminal import print_summary
-from robust_eval.report.warnings import of_letters
-from robust_eval.report.wording import headline, sentence
+from robust_eval.report.warnings import sampling_warnings
+from robust_eval.report.wording import headline_rows, sentence
 from robust_eval.rewriter.base import Rewritten
 from robust_eval.runtime.process import Stopwatch
 from robust_eval.stats.estimate import Estimate
@@ -197,16 +197,16 @@ def test_a_letter_that_dominates_is_a_warning_in_the_page_and_the_terminal(
         for question in asked
     )
     run = replace(result, asked=asked, baseline=baseline)
-    (warned,) = of_letters(run)
-    assert warned.what == (
-        "The model answers A to 18 of 18 questions with choices, and A is right in 9: it may choose a place, "
+    (warned,) = sampling_warnings(run)
+    assert warned.problem == (
+        "The model answers A to 18 of 18 questions with choices, and A is right in 9: it may choose a position, "
         "not an answer."
     )
-    assert list(of_letters(result)) == []
+    assert list(sampling_warnings(result)) == []
     write_page(run, [], tmp_path / "report.html")
-    assert warned.what in (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert warned.problem in (tmp_path / "report.html").read_text(encoding="utf-8")
     print_summary(run, tmp_path, "store", None)
-    assert f"{warned.what} {warned.mend}" in capsys.readouterr().out.replace("\n", " ")
+    assert f"{warned.problem} {warned.remedy}" in capsys.readouterr().out.replace("\n", " ")
 
 
 def test_the_run_in_one_sentence(result: Result):
@@ -288,7 +288,7 @@ def test_a_figure_of_many_digits_is_rounded_to_the_same_number_wherever_it_is_sh
 
 
 def test_the_headline_shows_what_a_person_wants_first(result: Result):
-    assert [row[:4] for row in headline(result.scores["frs"])] == [
+    assert [row[:4] for row in headline_rows(result.scores["frs"])] == [
         ("mean FRS, d = 1", "0.560", "0.400 to 0.700", "5"),
         ("share of unbroken facts (each scores 1)", "0.167", "0.000 to 0.400", "6"),
         ("median breaking temperature", "unbroken", "", ""),
@@ -300,7 +300,7 @@ def test_the_headline_shows_what_a_person_wants_first(result: Result):
 
 def test_a_metric_without_labels_shows_all_its_figures_by_name():
     score = Score(values={"mine.mean": Estimate(0.5)}, curves={"mine.curve": {0.5: Estimate(0.25, 0.1, 0.4)}})
-    assert [row[:4] for row in headline(score)] == [
+    assert [row[:4] for row in headline_rows(score)] == [
         ("mine.mean", "0.500", "", ""),
         ("mine.curve.t0.5", "0.250", "0.100 to 0.400", ""),
     ]

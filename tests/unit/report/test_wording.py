@@ -8,7 +8,7 @@ from json_lines import cases
 from robust_eval.metric.metric_spec import RUN, MetricSpec
 from robust_eval.metric.score import Score
 from robust_eval.question import Question
-from robust_eval.report.wording import asked_words, few, headline, main_metrics
+from robust_eval.report.wording import asked_words, few, headline_rows, main_metrics
 from robust_eval.stats.estimate import Estimate, bounds, interval, with_interval
 
 
@@ -22,7 +22,7 @@ from robust_eval.stats.estimate import Estimate, bounds, interval, with_interval
     ],
 )
 def test_below_30_questions_an_interval_is_a_warning(questions, grouped, said):
-    expected = f"Some intervals rest on {said} alone: with fewer than 30 they are rough."
+    expected = f"Some intervals rest on only {said}: with fewer than 30 they are rough."
     assert few(questions, grouped) == expected
 
 
@@ -45,16 +45,16 @@ def test_the_main_metrics_are_first_those_that_stand_for_a_run_then_other_means_
         curves={"second.curve": dict.fromkeys((0.2, 1.0, 2.0), Estimate(0.5))},
         declared=specs,
     )
-    rows = headline(score)
+    rows = headline_rows(score)
     assert len(rows) == 18
     scores = [f"score {d}" for d in range(9)]
     assert [row.label for row in main_metrics(rows)] == [*scores, "mean", "curve at t = 1"]
     more = Score(values={f"first.d{d}": Estimate(0.5) for d in range(20)}, declared=specs)
-    assert [row.label for row in main_metrics(headline(more))] == [f"score {d}" for d in range(12)]
+    assert [row.label for row in main_metrics(headline_rows(more))] == [f"score {d}" for d in range(12)]
 
 
 def test_few_figures_are_all_main_metrics():
-    rows = headline(Score(values={f"mine.{place}": Estimate(0.5) for place in range(12)}))
+    rows = headline_rows(Score(values={f"mine.{place}": Estimate(0.5) for place in range(12)}))
     assert main_metrics(rows) == rows
 
 

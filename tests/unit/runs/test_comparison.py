@@ -248,7 +248,7 @@ def test_runs_that_differ_in_d_alone_are_one_measurement():
     assert [one is other for one, other in zip(compared.runs, runs, strict=True)] == [True] * 4
     assert compared.labels == ["small, d=1", "small, d=5", "large, d=1", "large, d=5"]
     assert compared.repetitions == 0
-    assert compared.names.whole == ["small", "large"]
+    assert compared.measurement_labels.full == ["small", "large"]
     assert [list(one.scores()) for one in compared.measurements] == [[1.0, 5.0], [1.0, 5.0]]
     (pair,) = compared.pairs
     assert {name: difference.value for name, difference in pair.differences.items()} == {
@@ -285,9 +285,9 @@ def test_few_questions_are_warned_of_as_independent_ones():
         return few(*compared.smallest_sample)
 
     assert warning(30) == ""
-    assert "rest on 29 questions alone:" in warning(29)
-    assert "rest on 8 groups of questions alone:" in warning(40, groups=[f"g{row // 5}" for row in range(40)])
-    assert "rest on 10 questions alone:" in warning(40, kept=[row < 10 for row in range(40)])
+    assert "rest on only 29 questions:" in warning(29)
+    assert "rest on only 8 groups of questions:" in warning(40, groups=[f"g{row // 5}" for row in range(40)])
+    assert "rest on only 10 questions:" in warning(40, kept=[row < 10 for row in range(40)])
     ids = {name: [f"q{row}" for row in range(start, start + 40)] for name, start in (("small", 0), ("large", 28))}
     compared = compare([run({"frs.d1": np.linspace(0, 1, 40)}, each, model__name=name) for name, each in ids.items()])
     assert compared.smallest_sample == (12, False)

@@ -394,12 +394,12 @@ EXACT = {
 
 @pytest.mark.parametrize(("changes", "whole"), cases(__file__, "runs_are_called_by_what_tells_them_apart"))
 def test_runs_are_called_by_what_tells_them_apart(changes, whole):
-    assert Labels([run(**each) for each in changes]).whole == whole
+    assert Labels([run(**each) for each in changes]).full == whole
 
 
 def test_runs_with_other_samplers_are_called_by_these():
     runs = [run(), FinishedRun(EXACT, {}, questions({}))]
-    assert Labels(runs).whole == ["sampler=sweep", "sampler=exact"]
+    assert Labels(runs).full == ["sampler=sweep", "sampler=exact"]
 
 
 def test_labels_say_what_was_measured_and_on_what_apart():
@@ -407,7 +407,7 @@ def test_labels_say_what_was_measured_and_on_what_apart():
     labels = Labels([run(**each) for each in changes])
     assert labels.subjects == ["small", "large", "small"]
     assert labels.datasets == ["facts", "facts", "physics"]
-    assert labels.whole == ["small on facts", "large on facts", "small on physics"]
+    assert labels.full == ["small on facts", "large on facts", "small on physics"]
 
 
 def test_parts_of_one_data_set_are_told_apart():
@@ -417,20 +417,20 @@ def test_parts_of_one_data_set_are_told_apart():
 
 
 def test_a_setting_without_a_value_is_called_none():
-    assert Labels([run(model__top_k=None), run(model__top_k=5)]).whole == ["top_k=none", "top_k=5"]
+    assert Labels([run(model__top_k=None), run(model__top_k=5)]).full == ["top_k=none", "top_k=5"]
 
 
 def test_equal_settings_with_other_values_are_numbered():
     labels = Labels([run(), run(), run(dataset__name="physics"), run()])
     assert labels.subjects == ["small (1)", "small (2)", "small", "small (3)"]
-    assert labels.whole == ["small (1) on facts", "small (2) on facts", "small on physics", "small (3) on facts"]
+    assert labels.full == ["small (1) on facts", "small (2) on facts", "small on physics", "small (3) on facts"]
 
 
 def test_where_runs_lie_is_not_in_their_labels():
     elsewhere = run(paths__mlruns="/n", store__folder="/b", tracking__experiment="y")
-    assert Labels([run(), elsewhere]).whole == ["small (1)", "small (2)"]
+    assert Labels([run(), elsewhere]).full == ["small (1)", "small (2)"]
 
 
 def test_settings_that_are_ignored_are_not_in_the_labels():
     runs = [run(), run(metric__frs__d=5, model__name="large")]
-    assert Labels(runs, ignored=["metric.frs.d"]).whole == ["small", "large"]
+    assert Labels(runs, ignored=["metric.frs.d"]).full == ["small", "large"]
