@@ -41,13 +41,13 @@ class Clusters(Aggregator):
     """aggregator=clusters: agglomerative, average linkage, over the distinct normal forms of a question's answers."""
 
     model: str
-    """Of sentences: a folder, a hub id, or embedded:PACKAGE/FOLDER of the package index."""
+    """Sentence model: a folder, a hub id, or embedded:PACKAGE/FOLDER of the package index."""
     threshold: float = 0.2
-    """Mean cosine distance below which two clusters become one. It was chosen by reading clusters of answers together
-    with :func:`repeats`; ``benchmarks/clusters.py`` shows what it does to aliases and to answers of one type alone."""
+    """Mean cosine distance below which two clusters are merged. It was chosen by reading clusters of answers together
+    with :func:`repeats`; ``benchmarks/clusters.py`` measures its effect on aliases and on answers of one type."""
     cross_encoder: str | None = None
-    """Ranks the answers of the winning clusters by how well they fit the question: a folder or a hub id, for instance
-    cross-encoder/ms-marco-MiniLM-L6-v2; null, or one that cannot be loaded: the sentence model does."""
+    """Cross-encoder that ranks the answers of the winning clusters by their fit to the question: a folder or a hub id,
+    such as cross-encoder/ms-marco-MiniLM-L6-v2; null, or one that cannot be loaded: the sentence model ranks them."""
 
     def __post_init__(self) -> None:
         self._sentences = Sentences(self.model)
@@ -79,18 +79,17 @@ class Clusters(Aggregator):
             if len(counts) > 1
         ]
         batches = [several[start : start + _BATCH] for start in range(0, len(several), _BATCH)]
-        names = {question_id: {form: form for form in counts} for question_id, counts in forms.items()}
-        for labels_of in run_parts("clusters", clustered, self.threshold, batches):
-            names |= labels_of
+        names: dict[str, dict[str, str]] = {}
+        for batch_names in run_parts("clusters", clustered, self.threshold, batches):
+            names |= batch_names
         labels = [
-            names[question_id][label] if question_id in names and label is not None else label
-            for question_id, label in rows(graded, "question_id", "label")
+            names.get(question_id, {}).get(label, label) for question_id, label in rows(graded, "question_id", "label")
         ]
         relabelled = with_columns(graded, {"label": labels})
 
         def rank(pairs: Sequence[tuple[Question, str]]) -> Sequence[float]:
-            written = [(question.text, text) for question, text in pairs if not question.choices]
-            fit = iter(self._fit(written, sentences) if written else ())
+            free_texts = [(question.text, text) for question, text in pairs if not question.choices]
+            fit = iter(self._fit(free_texts, sentences) if free_texts else ())
             return [0.0 if question.choices else next(fit) for question, _ in pairs]
 
         return with_votes(questions, relabelled, rank)
@@ -98,16 +97,13 @@ class Clusters(Aggregator):
     def _fit(self, pairs: Sequence[tuple[str, str]], sentences: Sentences) -> Sequence[float]:
         """Return the fit of the answer of each pair to its question."""
         by_sentences = f"sentence model {self.model}"
-        if (
-            self.cross_encoder is not None and self._ranked_by != by_sentences
-        ):  # after a failure the warning is not repeated
+        if self.cross_encoder is not None and self._ranked_by != by_sentences:  # warn only once of a failure
             try:
                 fit = fit_of_answers(self.cross_encoder, pairs)
-            except UserError as problem:
-                log.warning("%s; the sentence model ranks the answers instead", problem)
-            else:
                 self._ranked_by = f"cross-encoder {self.cross_encoder}"
                 return fit
+            except UserError as problem:
+                log.warning("%s; the sentence model ranks the answers instead", problem)
         self._ranked_by = by_sentences
         sentences.precompute(text for pair in pairs for text in pair)
         return [float(np.dot(*sentences.embed(pair))) for pair in pairs]
@@ -133,16 +129,11 @@ def clustered(threshold: float, questions: Sequence[Forms]) -> dict[str, dict[st
 
 def cluster_names(forms: Forms, threshold: float) -> dict[str, str]:
     """Return the name of each normal form's cluster: its most frequent form, the shortest of several."""
-    counts = forms.counts
-    members: dict[int, list[str]] = {}
-    numbers = clusters(forms.question, list(counts), np.stack(forms.vectors), threshold)
-    for form, cluster in zip(counts, numbers, strict=True):
-        members.setdefault(cluster, []).append(form)
-    names: dict[str, str] = {}
-    for group in members.values():
-        name = min(group, key=lambda form: (-counts[form], len(form), form))
-        names |= dict.fromkeys(group, name)
-    return names
+    ranked = sorted(forms.counts, key=lambda form: (-forms.counts[form], len(form), form))
+    numbers = clusters(forms.question, list(forms.counts), np.stack(forms.vectors), threshold)
+    cluster_of = dict(zip(forms.counts, numbers, strict=True))
+    names = {cluster_of[form]: form for form in reversed(ranked)}
+    return {form: names[cluster] for form, cluster in cluster_of.items()}
 
 
 def repeats(one: str, other: str, question: str) -> bool:
@@ -158,10 +149,11 @@ def repeats(one: str, other: str, question: str) -> bool:
     shorter, longer = sorted((one, other), key=len)
     if f" {shorter} " not in f" {longer} ":
         return False
-    words, whole = shorter.split(), longer.split()
-    while len(whole) > len(words) and whole[-1] in _QUALIFYING:  # of a truncated answer
-        whole.pop()
-    if shorter == "1" or set(words) <= set(normalize(question).split()) or _QUALIFYING & (set(whole) - set(words)):
+    words, more_words = shorter.split(), longer.split()
+    while len(more_words) > len(words) and more_words[-1] in _QUALIFYING:  # of a truncated answer
+        more_words.pop()
+    added = {*more_words} - {*words}
+    if shorter == "1" or set(words) <= set(normalize(question).split()) or _QUALIFYING & added:
         return False
     a_year = _YEAR.fullmatch(shorter) and set(_YEAR.findall(longer)) == {shorter}
     return bool(a_year) or not numbers_differ(one, other)
@@ -173,11 +165,11 @@ def clusters(question: str, forms: Sequence[str], vectors: Vectors, threshold: f
     A form that repeats another (:func:`repeats`) has distance 0 from it. Others with different numbers are never in one
     cluster, however near their vectors are: a sentence model hardly separates 1945 from 1946.
     """
-    from scipy.cluster.hierarchy import fcluster, linkage  # takes half a second, only for runs with clusters
+    from scipy.cluster.hierarchy import fcluster, linkage  # an import of half a second, only for runs with clusters
     from scipy.spatial.distance import squareform
 
-    of = vectors.astype(float)
-    cosine = np.einsum("ik,jk->ij", of, of)  # of @ of.T depends in its last digit on the number of threads
+    rows_ = vectors.astype(float)
+    cosine = np.einsum("ik,jk->ij", rows_, rows_)  # the last digit of a product with @ depends on the threads
     distance: NDArray[np.float64] = np.clip(1 - cosine, 0, 2)
     for row, column in combinations(range(len(forms)), 2):
         if repeats(forms[row], forms[column], question):

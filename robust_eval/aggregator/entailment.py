@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -33,8 +34,8 @@ class Entailment(Aggregator):
     """aggregator=entailment: an answer joins the first cluster whose first answer it entails and is entailed by."""
 
     model: str
-    """Of natural language inference: a folder or a hub id of a cross-encoder that has a label "entailment"; judge: the
-    model of grader=judge says whether answers mean the same."""
+    """Model of natural language inference: a folder or a hub id of a cross-encoder with a label "entailment"; judge:
+    the model of grader=judge."""
 
     def __post_init__(self) -> None:
         if not self.model:
@@ -57,12 +58,8 @@ class Entailment(Aggregator):
         Distinct labels of the grader are compared, the most frequent first, each by the question and the first line of
         an answer with the label. Letters are unchanged. The first answer with the winning label is elected.
         """
-        forms = list(_forms(questions, graded))
-        names = clustered(forms, self._mean_the_same)
-        labels = [
-            names.get((question_id, label), label) if label is not None else None
-            for question_id, label in rows(graded, "question_id", "label")
-        ]
+        names = clustered(list(_forms(questions, graded)), self._mean_the_same)
+        labels = [names.get((name, label), label) for name, label in rows(graded, "question_id", "label")]
         relabelled = with_columns(graded, {"label": labels})
         return with_votes(questions, relabelled, lambda pairs: [0.0] * len(pairs))
 
@@ -95,7 +92,7 @@ class Entailment(Aggregator):
         if not self.uses_judge:
             return entailed(self.model, [(f"{q.text} {one}", f"{q.text} {other}") for q, one, other in pairs])
         if self._grader is None:
-            raise UserError("aggregator.model=judge needs a run, whose judge it asks")
+            raise UserError("aggregator.model=judge needs the judge of a run")
         verdicts = self._grader.are_equivalent(pairs)
         self._unsure += verdicts.count(None)
         return [bool(same) for same in verdicts]
@@ -118,16 +115,15 @@ def clustered(forms: Sequence[DistinctLabels], same: Same) -> dict[tuple[str, st
     In each round, one call compares the next label of every question with the heads of its clusters.
     """
     names: dict[tuple[str, str], str] = {}
-    heads: dict[str, list[str]] = {each.question.id: [] for each in forms}
-    labels = [(each, list(each.texts)) for each in forms]
-    for place in range(max((len(texts) for _, texts in labels), default=0)):
-        due = [(each, texts[place], heads[each.question.id]) for each, texts in labels if place < len(texts)]
-        pairs = [(each.question, each.texts[head], each.texts[label]) for each, label, own in due for head in own]
+    heads: list[list[str]] = [[] for _ in forms]
+    for labels in zip_longest(*(each.texts for each in forms)):
+        due = [each for each in zip(forms, labels, heads, strict=True) if each[1] is not None]
+        pairs = [(each.question, each.texts[head], each.texts[label]) for each, label, firsts in due for head in firsts]
         verdicts = iter(same(pairs) if pairs else ())
-        for each, label, own in due:
-            equivalent = [head for head in own if next(verdicts)]
+        for each, label, firsts in due:
+            equivalent = [head for head in firsts if next(verdicts)]
             if not equivalent:
-                own.append(label)
+                firsts.append(label)
             names[each.question.id, label] = next(iter(equivalent), label)
     return names
 

@@ -39,15 +39,15 @@ class TypeClassifier:
 
         names = list(QUESTION_TYPES)
         types = [""] * len(texts)
-        by_length = sorted(range(len(texts)), key=lambda place: len(texts[place]))  # little is padded
+        by_length = sorted(range(len(texts)), key=lambda index: len(texts[index]))  # for little padding
         self.model.eval()
         with progress("question types", len(texts), "questions") as advance, torch.inference_mode():
             for start in range(0, len(texts), _BATCH):
-                places = by_length[start : start + _BATCH]
-                logits = self.model(**self.inputs([texts[place] for place in places])).logits
-                for place, chosen in zip(places, logits.argmax(-1).tolist(), strict=True):
-                    types[place] = names[chosen]
-                advance(len(places), "")
+                batch = by_length[start : start + _BATCH]
+                logits = self.model(**self.inputs([texts[index] for index in batch])).logits
+                for index, chosen in zip(batch, logits.argmax(-1).tolist(), strict=True):
+                    types[index] = names[chosen]
+                advance(len(batch), "")
         return types
 
     def save(self, folder: Path) -> None:
@@ -63,17 +63,17 @@ def from_encoder(encoder: str) -> TypeClassifier:
     loaded.
     """
     names = list(QUESTION_TYPES)
-    labels = {"id2label": dict(enumerate(names)), "label2id": {name: place for place, name in enumerate(names)}}
+    labels = {"id2label": dict(enumerate(names)), "label2id": {name: index for index, name in enumerate(names)}}
     return _loaded("encoder", encoder, {"num_labels": len(names), **labels})
 
 
 def read_classifier(folder: Path) -> TypeClassifier:
     """Return a saved classifier; UserError if the folder holds none, or one of other classes."""
     classifier = _loaded("classifier of question types", str(folder), {})
-    labels = [classifier.model.config.id2label[place] for place in range(classifier.model.config.num_labels)]
+    labels = [classifier.model.config.id2label[index] for index in range(classifier.model.config.num_labels)]
     if labels != list(QUESTION_TYPES):
         raise UserError(
-            f"classifier of question types {folder} tells {', '.join(labels)} apart, and not "
+            f"classifier of question types {folder} has the classes {', '.join(labels)}, not "
             f"{', '.join(QUESTION_TYPES)}: train one with robust-eval train-question-types"
         )
     return classifier
@@ -85,16 +85,16 @@ def _loaded(kind: str, path: str, settings: dict[str, Any]) -> TypeClassifier:
 
     location = resolve_model_path(kind, path)
     verbosity = library_log.get_verbosity()
-    library_log.set_verbosity_error()  # that a layer is new is no news
+    library_log.set_verbosity_error()  # a warning about the new layer is expected
     try:
         model = AutoModelForSequenceClassification.from_pretrained(location, **settings)
         tokenizer = AutoTokenizer.from_pretrained(location)
-    except Exception as problem:  # of files that are no model, or none of this kind, libraries raise what they like
+    except Exception as problem:  # libraries raise any exception for a file that is no model
         raise UserError(f"{kind} {path} cannot be loaded: {first_line(problem)}") from problem
     finally:
         library_log.set_verbosity(verbosity)
     if tokenizer.pad_token is None:
-        raise UserError(f"{kind} {path} cannot read several questions at once: its tokenizer has no padding token")
+        raise UserError(f"{kind} {path} cannot read questions in batches: its tokenizer has no padding token")
     return TypeClassifier(model.to("cuda" if has_cuda() else "cpu"), tokenizer)
 
 
@@ -106,7 +106,7 @@ def with_types(questions: Sequence[Question], folder: str | None) -> tuple[list[
         return list(questions), {}
     untyped = [question.text for question in questions if question.text and not question.type]
     predicted = iter(read_classifier(Path(folder)).predict(untyped))
-    log.info("question types: those of %d of %d questions are predicted by %s", len(untyped), len(questions), folder)
+    log.info("question types: %s predicted %d of %d", folder, len(untyped), len(questions))
     typed = [
         question if question.type or not question.text else replace(question, type=next(predicted))
         for question in questions

@@ -18,16 +18,16 @@ FOUND = pa.schema(
         pa.field("attempt", pa.int32(), nullable=False),  # from 0
         pa.field("text", pa.string(), nullable=False),
         pa.field("fate", pa.string(), nullable=False),  # one of FATES
-        pa.field("cosine", pa.float64()),  # to the question; null where it was not compared
+        pa.field("cosine", pa.float64()),  # to the question; null if not compared
         pa.field("drifted", pa.bool_()),  # the cosine is below the threshold
     ]
 )
-"""Table of the rewrites that a model offered, and the fate of each."""
+"""Table of the rewrites by a model, and the fate of each."""
 FATES = ("kept", "echo", "duplicate", "no_question", "cut", "drifted", "surplus")
 
 
 class Rewritten(NamedTuple):
-    """The questions with their rewrites, what a model offered (:data:`FOUND`), and its whole replies (answers)."""
+    """Questions with their rewrites, the rewrites by a model (:data:`FOUND`), and its replies (answers)."""
 
     questions: list[Question]
     found: pa.Table = FOUND.empty_table()
@@ -39,17 +39,17 @@ class Rewriter(Protocol):
 
     @property
     def model(self) -> ModelConfig | None:
-        """Settings of the model that rewrites; None: the one that is measured, or none is asked."""
+        """Settings of the model that rewrites; None for the measured model, or without any."""
 
     @property
     def asks(self) -> bool:
-        """True if a model is asked for rewrites."""
+        """True if a model rewrites."""
 
     def within(self, takes: Callable[[float], Temperatures]) -> "Rewriter":
-        """Return the rewriter within a model's temperatures; ``takes`` returns those, up to a highest one."""
+        """Return the rewriter within a model's temperatures, which ``takes`` returns up to a highest one."""
 
     def rewrite(self, questions: Sequence[Question], model: StoredModel, seed: int) -> Rewritten:
-        """Return the questions with their rewrites, for which the ``model`` may be asked; context and choices stay."""
+        """Return the questions with their rewrites, perhaps by the ``model``, and their contexts and choices."""
 
     def expected(self, questions: Sequence[Question]) -> list[Question]:
-        """Return the questions with texts as long as the rewrites that are still to be written, for the plan."""
+        """Return the questions with texts as long as the missing rewrites, for the plan."""

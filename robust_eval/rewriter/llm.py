@@ -1,4 +1,4 @@
-"""Rewrites by a language model, all of a question in one call.
+"""Rewrites by a language model, all those of a question in one call.
 
 Cho & Watson, "Measuring Robustness via Automated Crowdsourcing of Question Perturbations and Answers", §3
 (docs/methods.md, §2).
@@ -38,23 +38,23 @@ class Llm:
     """rewriter=llm: "Rewrite the question in v radically different ways", again for questions that get too few."""
 
     sentences: str
-    """The sentence model that compares a rewrite with its question: a folder, a hub id, or embedded:PACKAGE/FOLDER."""
+    """Sentence model that compares a rewrite with its question: a folder, a hub id, or embedded:PACKAGE/FOLDER."""
     model: Any = None
-    """The model that rewrites, an option of the group model; null: the one that is measured."""
+    """Model that rewrites, an option of the group model; null: the measured model."""
     rewrites: int = 5
-    """The number of rewrites of each question: v of the paper."""
+    """Number of rewrites of each question: v of the paper."""
     attempts: int = 3
     """Maximum number of requests for a question."""
     temperature: float = 1.0
-    """Of the rewrites: the paper's."""
+    """Temperature of the rewrites, by default that of the paper."""
     max_new_tokens: int = 256
-    """Length limit of a whole list, in tokens."""
+    """Length limit of a list of rewrites, in tokens."""
     drift: str = "flag"
     """Treatment of a rewrite whose meaning has drifted: flag keeps it and counts it, drop leaves it out."""
     similarity: float = 0.5
     """Cosine to the question below which a rewrite counts as drifted."""
     prompts: str = FEW_SHOT
-    """Templates and exemplars: builtin:few_shot.yaml, builtin:zero_shot.yaml (the paper's), or a file of one's own."""
+    """Templates and exemplars: builtin:few_shot.yaml, builtin:zero_shot.yaml (the paper's), or the path of a file."""
 
     asks = True
 
@@ -72,18 +72,18 @@ class Llm:
             raise ValueError(f"similarity must lie between -1 and 1, not {self.similarity:g}")
 
     def within(self, takes: Callable[[float], Temperatures]) -> "Llm":
-        """Return the same at the model's own temperature, or at the highest that it takes, where it takes no other."""
-        taken = takes(self.temperature)
-        other = copy(self)
-        other.temperature = DEFAULT_TEMPERATURE if taken.default_only else min(self.temperature, taken.highest)
-        return other
+        """Return the rewriter at the nearest temperature that the model takes, or at the model's own."""
+        range_ = takes(self.temperature)
+        rewriter = copy(self)
+        rewriter.temperature = DEFAULT_TEMPERATURE if range_.default_only else min(self.temperature, range_.highest)
+        return rewriter
 
     def rewrite(self, questions: Sequence[Question], model: StoredModel, seed: int) -> Rewritten:
-        """Return the questions with up to ``rewrites`` rewrites each, in place of those that they had.
+        """Return the questions with up to ``rewrites`` new rewrites each.
 
-        Items of the lists are dropped that repeat the question (echo) or one another (duplicate), do not ask although
-        the question does (no_question), are cut by the length limit, or are more than wanted (surplus). A question that
-        a content filter refuses is not asked for again.
+        Dropped are items of the lists that repeat the question (echo) or one another (duplicate), do not ask although
+        the question does (no_question), are truncated by the length limit (cut), or exceed the number (surplus). A
+        question that a content filter refuses has no further attempt.
         """
         refuse_exemplars(questions, self.prompts, REWRITING)
         sentences = Sentences(self.sentences)
@@ -124,7 +124,7 @@ class Llm:
         )
 
     def _judged(self, item: "_ListItem", attempt: int, kept_texts: list[str], sentences: Sentences) -> dict[str, Any]:
-        """Return a row of FOUND; where the item is kept, it becomes the last of those that are ``kept``."""
+        """Return a row of FOUND, and add a kept item to ``kept_texts``."""
         question, text = item.question, item.text
         row = {"question_id": question.id, "question": question.text, "attempt": attempt, "text": text}
         form = normal_form(text)
@@ -148,7 +148,7 @@ class Llm:
 
 
 class _ListItem(NamedTuple):
-    """One item of a list: a rewrite, perhaps."""
+    """Item of a list, and True if it is truncated."""
 
     question: Question
     text: str
@@ -156,41 +156,32 @@ class _ListItem(NamedTuple):
 
 
 def _items(questions: dict[str, Question], answers: pa.Table) -> list[_ListItem]:
-    """Return the items of all lists; the last of one that the length limit ended is cut, unless it ends as a sentence
-    does.
-    """
+    """Return the items of all lists; the last of a truncated one is cut, unless it ends as a sentence does."""
     items = []
     for question_id, text, outcome, finish in rows(answers, "question_id", "text", "outcome", "finish_reason"):
         text = without_reasoning(text) or ""
-        list_text = _own_list(text)
+        list_text = _first_list(text)
         texts = listed(list_text) if outcome == "ok" else []
-        for place, item in enumerate(texts, start=1):
-            cut = list_text == text and finish == "length" and place == len(texts) and not finished(item)
+        is_truncated = list_text == text and finish == "length"
+        for number, item in enumerate(texts, start=1):
+            cut = is_truncated and number == len(texts) and not finished(item)
             items.append(_ListItem(questions[question_id], item, cut))
     return items
 
 
-def _own_list(reply: str) -> str:
-    """Return the reply up to where a model that continues text goes on with another question of its own."""
-    if _ANOTHER_QUESTION.match(reply):
-        return reply  # it calls its items so
-    for match in _ANOTHER_QUESTION.finditer(reply):
-        if listed(reply[: match.start()]):
-            return reply[: match.start()]
-    return reply
+def _first_list(reply: str) -> str:
+    """Return the reply up to the point at which a base model continues with another question."""
+    starts = [] if _ANOTHER_QUESTION.match(reply) else [each.start() for each in _ANOTHER_QUESTION.finditer(reply)]
+    return next((reply[:start] for start in starts if listed(reply[:start])), reply)
 
 
 def _report(offers: Sequence[dict[str, Any]], few: int, questions: int, target: int) -> None:
     fates = Counter(row["fate"] for row in offers)
     dropped = ", ".join(f"{count} {fate.replace('_', ' ')}" for fate, count in fates.items() if fate != "kept")
+    dropped = f" (dropped: {dropped})" if dropped else ""
     drifted = sum(row["fate"] == "kept" and row["drifted"] for row in offers)
-    log.info(
-        "rewrites: %d kept of %d offered%s; %d of the kept have drifted",
-        fates["kept"],
-        len(offers),
-        f" (dropped: {dropped})" if dropped else "",
-        drifted,
-    )
+    kept = f"rewrites: {fates['kept']} of {len(offers)} kept{dropped}"
+    log.info("%s; the meaning of %d of these may have drifted", kept, drifted)
     if few:
         log.warning("%d of %d questions have fewer than %d rewrites", few, questions, target)
 
@@ -289,7 +280,7 @@ def _in_json(text: str) -> list[str]:
 
 
 def _strings(value: Any) -> Iterator[str]:
-    """Yield the strings of a list, of the lists of an object, or those values of an object that ask."""
+    """Yield the strings of a list, of the lists in an object, or the values of an object that ask."""
     if isinstance(value, str):
         yield _printable(value)
     elif isinstance(value, list):
@@ -315,7 +306,7 @@ def _one_a_line(text: str) -> str:
 
 
 def _marked(lines: Sequence[str], marker: re.Pattern[str]) -> list[str]:
-    """Return the items that begin with a marker; a title gives way to the line that it announces."""
+    """Return the items that begin with a marker; the line below a title replaces it."""
     items: list[str] = []
     is_title = continues = False
     for line in lines:
@@ -341,13 +332,13 @@ def _announces(item: str, line: str) -> bool:
 
 
 def _unmarked(lines: Sequence[str]) -> list[str]:
-    """Return the lines that ask, but for offers of more and what is left of broken JSON."""
+    """Return the lines that ask, without offers of more and fragments of JSON."""
     items = [_bare(line) for line in lines if not _BROKEN_JSON.search(line)]
     return [item for item in items if asks(item) and not _OFFER.match(item)]
 
 
 def _bare(text: str) -> str:
-    """Take off a label that says a style, emphasis, and quotes around all of the text."""
+    """Return a text without the label of a style, emphasis, and quotes around all of it."""
     text = " ".join(text.split()).rstrip(" ,;|")
     label = _LABEL.match(text)
     if label and not asks(label["label"]):

@@ -290,8 +290,8 @@ def test_the_log_counts_what_was_kept_and_dropped_and_who_lacks_rewrites(caplog:
         (
             "INFO",
             (
-                "rewrites: 4 kept of 10 offered (dropped: 1 echo, 2 duplicate, 1 no question, 1 cut, 1 surplus); "
-                "1 of the kept have drifted"
+                "rewrites: 4 of 10 kept (dropped: 1 echo, 2 duplicate, 1 no question, 1 cut, 1 surplus); "
+                "the meaning of 1 of these may have drifted"
             ),
         ),
         ("WARNING", "1 of 2 questions have fewer than 3 rewrites"),
@@ -301,7 +301,7 @@ def test_the_log_counts_what_was_kept_and_dropped_and_who_lacks_rewrites(caplog:
 def test_where_nothing_is_dropped_or_lacking_the_log_says_nothing_of_it(caplog: pytest.LogCaptureFixture):
     with caplog.at_level("INFO", logger="robust_eval.rewriter.llm"):
         played(Llm(MODEL, rewrites=1), EMMA, emma=[numbered("By whom is Emma?")])
-    assert caplog.messages == ["rewrites: 1 kept of 1 offered; 0 of the kept have drifted"]
+    assert caplog.messages == ["rewrites: 1 of 1 kept; the meaning of 0 of these may have drifted"]
 
 
 def test_a_question_that_a_filter_refuses_counts_among_those_that_lack_rewrites(caplog: pytest.LogCaptureFixture):

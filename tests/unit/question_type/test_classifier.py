@@ -97,7 +97,7 @@ def test_an_encoder_whose_tokenizer_does_not_pad_is_refused(tmp_path: Path):
     tokenizer = AutoTokenizer.from_pretrained(folder)
     tokenizer.pad_token = None
     tokenizer.save_pretrained(folder)
-    with pytest.raises(UserError, match="cannot read several questions at once: its tokenizer has no"):
+    with pytest.raises(UserError, match="cannot read questions in batches: its tokenizer has no"):
         from_encoder(str(folder))
 
 

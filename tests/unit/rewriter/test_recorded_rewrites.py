@@ -108,7 +108,7 @@ def test_repetitions_in_a_file_are_dropped_and_counted_without_those_of_other_da
     write(file, {"id": "1", "rewrites": ["Which?", "WHICH!", "Where?"]}, {"id": "x", "rewrites": ["So?", "So!"]})
     assert rewrites(file, CAPITAL) == {"1": ("Which?", "Where?")}
     assert caplog.messages == [
-        f"{file}: 1 ids are no questions of this data set",
+        f"{file}: 1 ids are not of questions in this data set",
         "1 rewrites repeat their question or one another, and are dropped",
     ]
 
@@ -223,22 +223,22 @@ def test_paraphrases_with_ids_of_other_questions_are_paired_by_order_if_their_an
     [
         (
             paragraphs("What", back=True, ids=100),
-            "question 1 has the id id104, which is not there",
-            "the questions 1 have different answers",
+            "question 1 has the id id104, which is missing there",
+            "questions 1 have different answers",
         ),
         (
             paragraphs("What", back=True, ids=5),
-            "question 1 has the id id9, which is on another context",
-            "the questions 1 have different answers",
+            "question 1 has the id id9, which has another context there",
+            "questions 1 have different answers",
         ),
         (
             paragraphs("What", ids=1, answers=False),
-            "question 5 has the id id5, which is on another context",
-            "the questions 1 are some of several on a context, without answers that tell them apart",
+            "question 5 has the id id5, which has another context there",
+            "questions 1 share their context with others, and lack answers that distinguish them",
         ),
         (
             squad(("6", "Emma?", "Austen.")),
-            "question 1 has the id 6, which is not there",
+            "question 1 has the id 6, which is missing there",
             "there are 1 questions, and 40 there",
         ),
     ],
@@ -247,7 +247,7 @@ def test_paraphrases_that_cannot_be_paired_are_refused(tmp_path: Path, rewrites:
     with pytest.raises(UserError) as caught:
         pairs(tmp_path, paragraphs("Which"), rewrites)
     assert str(caught.value) == (
-        f"rewriter.file: {tmp_path / 'para.json'} does not go with {tmp_path / 'orig.json'}, neither by id ({by_id}) "
+        f"rewriter.file: {tmp_path / 'para.json'} does not fit {tmp_path / 'orig.json'}, neither by id ({by_id}) "
         f"nor by order ({by_order})"
     )
 
