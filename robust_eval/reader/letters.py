@@ -14,53 +14,41 @@ from robust_eval.question import LETTERS
 from robust_eval.reader.base import NO_LETTER, Reading
 from robust_eval.reader.clauses import is_denial, sentences, without_denials
 from robust_eval.reader.free_text import bounded, explicit_answer, marked_answers
+from robust_eval.reader.letter_lists import (
+    JOIN,
+    earlier_letters,
+    further_letters,
+    listed_letters,
+    listed_places,
+    only_letters,
+)
+from robust_eval.reader.letter_marks import (
+    MARK,
+    MARKS,
+    SMALL_MARK,
+    TEXT_MARK,
+    THING_BEFORE,
+    P,
+    letter_in,
+    letter_of_mark,
+    unmarked,
+    with_marks,
+)
 from robust_eval.reader.markup import compatible, plain
-from robust_eval.reader.phrases import AFTER_A_LETTER, WORD, letter_phrases
+from robust_eval.reader.phrases import AFTER_A_LETTER, WORD
 
 SEVERAL = "several letters"
 BEYOND = "a letter beyond the choices"
 DISAGREE = "letter and text differ"
-P = letter_phrases()
-"""Patterns of phrases, by their names in ``phrases.toml``."""
 SIGNS = "(?:→|=>|⇒|∴|➡️?|因此|所以|故|综上)"
 CORRECTED = "(?:更正为|改为|改选|修正为|应为)"
-JOIN = r"(?:,|;|/|&|\+|、|\b(?i:and|or|und|oder|et|ou|y|o|e|nor)\b|和|或|与|及)"
-AND = rf"(?:\s*(?:{JOIN}\s*)+)"  # white space has one place only: with two, a row of commas is read in 2ⁿ ways
 
-# --- a letter that is named -------------------------------------------------------------------------------------------
-_NO_ARTICLE = (
-    rf"(?!A und O\b)(?!A[ \t]+(?!{AFTER_A_LETTER}(?![{WORD}]))[a-zäöüéèñA-Z])"  # "is A force", but "is A because"
-)
-_NO_SYMBOL = (
-    r"(?![#+])(?!\s*[=<>≈∝^²³√±%°])(?!\s?[-‐][a-zA-Z])(?!['’][a-zA-Z])(?!\s*(?:\(\w\)|_)\s*=)"  # E = mc², B-field
-)
-_NO_PRONOUN = r"(?!I\s+(?!is\b)[a-z]|I['’])"
-_NO_UNIT = r"(?<![.'’\-°])(?<!° )(?<!\d )"  # 20 °C, 3 A
-_LETTER_NAME = re.compile(
-    rf"(?<![{WORD}]){_NO_UNIT}{_NO_ARTICLE}{_NO_PRONOUN}([A-Z])(?![{WORD}])(?:(?=\s*[)\]}}])|{_NO_SYMBOL})"
-    rf"|(?<![{WORD}])([a-z])(?=[)\]](?![{WORD}]))"  # (b)
-    rf"|(?<![{WORD}'’/])(?<!\d )([a-z])(?=[.:,]*\s*(?:\n|\Z))"  # "the answer is b"
-)
-"""A letter that may name a choice. It is replaced by a mark of its own, so that no rule can treat one letter otherwise
-than another; but a small one at the end of a line by one that counts in statements alone.
-"""
-_MARK, _SMALL_MARK, _TEXT_MARK = "\ue100-\ue119", "\ue120-\ue139", "\ue140-\ue14c"
-_CAPITAL = rf"(?:[(\[{{]\s*)?([{_MARK}])(?:\s*[)\]}}])?"
-_LETTER = rf"(?:[(\[{{]\s*)?([{_MARK}{_SMALL_MARK}{_TEXT_MARK}])(?:\s*[)\]}}])?"
+_CAPITAL = rf"(?:[(\[{{]\s*)?([{MARK}])(?:\s*[)\]}}])?"
+_LETTER = rf"(?:[(\[{{]\s*)?([{MARK}{SMALL_MARK}{TEXT_MARK}])(?:\s*[)\]}}])?"
 _BEFORE = rf"(?:{P.option}|{P.filler}|(?i:l)['’]|[\s:：\"“”„«»→(\[–—-]){{0,30}}?"
 _END = rf"(?=\s*(?:[.!?,;:)\]…]|\n|\Z|[\u4e00-\u9fff。，；]|[–—]|\s{AFTER_A_LETTER}(?![{WORD}])|\s{P.right}))"
-_CONTINUATIONS = "and|or|are|as|because|for|since|is|both|could|can|und|oder|sind|et|sont|son|y"
-_NO_NAME = rf"(?![{WORD}'’])(?!\s+(?!(?:{_CONTINUATIONS})\b)[a-zäöü])"  # "B and C are", but not "B and C major"
-_MORE = re.compile(
-    rf"\A[.):\]]*{AND}(?:{P.option}\s+)?(?:(?i:both|also)\s+)?[(\[]?([{_MARK}]){_NO_NAME}"
-    rf"|\A\s*\([^()\n]*\){AND}([{_MARK}])(?=\s*\()"  # "A (3 m/s) and E (7 m/s)"
-    rf"|\A[.):\]]*[ \t]*\n\s*[(\[]?([{_MARK}])(?=[)\].]*[ \t]*(?:\n|\Z))"  # a letter alone on the next line
-)
-_EARLIER = re.compile(rf"(?<![{WORD}'’.])([{_MARK}])[).\]]?{AND}(?:{P.option}\s+)?[(\[]?\Z")
-_UNMARKED = re.compile(f"[{_MARK}{_SMALL_MARK}]")
 _IN_A_WORD = re.compile(r"[\u4e00-\u9fff](?<![选項项案是为择故答即])\Z")  # 维生素C, 在A座
 _DENIED_BEFORE = re.compile(r"(?i:\bno|\bnot|\bnicht|不)\s*\Z")  # "no es la A"
-_THING_BEFORE = re.compile(rf"{P.things}\.?\s*[(]?\Z")
 _QUESTION = re.compile(r"\b(?i:what|which|why|how|could you|can you|would you|do you)\b[^.!?\n]{0,300}\?")
 _LIKEWISE = re.compile(r"\b(?i:so)\s+(?:is|are|was|were)\b")  # "A is wrong, and so is B"
 _OF_A_KIND = re.compile(
@@ -69,7 +57,7 @@ _OF_A_KIND = re.compile(
 _IT_IS = re.compile(rf"\A{P.it_is}\s+")
 _FIRST_CLAUSE = re.compile(r"\s*(?:[,;:!.。，]|\s[–—-])\s")
 _LAST_CLAUSE = re.compile(r"[,;:=，]\s*")
-_SMALL_END = re.compile(f"[{_SMALL_MARK}a-z]\\Z")
+_SMALL_END = re.compile(f"[{SMALL_MARK}a-z]\\Z")
 _ALMOST = re.compile(r"\b(?i:almost|nearly|partly|partially|half|close to|fast|beinahe|presque|casi)\b")
 _ANOTHER_QUESTION = re.compile(r"(?i:^\s*(?:question|q)\b)|\?")
 _REMARK = re.compile(r"\s*(?:is|are|was|were|would|has|have|had|does|can|cannot|could|describes|refers|means|gives)\b")
@@ -112,10 +100,10 @@ _OTHERWISE = r"\b(?i:but|however|although|though|while|whereas|aber|jedoch|mais|
 _LETTER_IS_RIGHT = [
     re.compile(pattern)
     for pattern in (
-        rf"{_CAPITAL}[.:)]?(?:(?!{_OTHERWISE})[^.!?\n;。；{_MARK}]){{0,60}}?(?:\s*{P.be}|\s*[-–—:]|\s+(?i:the|la|le|der|die))[^.!?\n,;。，；]{{0,40}}?{P.right}",
+        rf"{_CAPITAL}[.:)]?(?:(?!{_OTHERWISE})[^.!?\n;。；{MARK}]){{0,60}}?(?:\s*{P.be}|\s*[-–—:]|\s+(?i:the|la|le|der|die))[^.!?\n,;。，；]{{0,40}}?{P.right}",
         rf"{_CAPITAL}\s*(?:项|选项)?\s*(?:是)?\s*正确",
         rf"{_CAPITAL}\s+{P.fits}",
-        rf"{_CAPITAL}[^\n{_MARK}]{{0,80}}?\s*[✓✔✅☑]",
+        rf"{_CAPITAL}[^\n{MARK}]{{0,80}}?\s*[✓✔✅☑]",
     )
 ]
 _CORRECTION, _DENIAL, _HEDGE, _WHETHER = map(re.compile, (P.correction, P.denial, P.hedge, P.whether))
@@ -127,34 +115,12 @@ _CLAUSES = re.compile(r"[^,.;:!?\n，。；：！？—–]+(?:(?<=[(\[][\ue100-
 _CLAUSE_END = re.compile(r"[.,;:!?\n，。；—–]")
 
 # --- lines ------------------------------------------------------------------------------------------------------------
-_WHOLE = re.compile(rf"\A{_BEFORE}(?:[(\[{{]\s*)?([{_MARK}{_SMALL_MARK}])\s*[^\w{_MARK}{_SMALL_MARK}=<>+°%²³\n]*\Z")
+_WHOLE = re.compile(rf"\A{_BEFORE}(?:[(\[{{]\s*)?([{MARK}{SMALL_MARK}])\s*[^\w{MARK}{SMALL_MARK}=<>+°%²³\n]*\Z")
 _FIRST = re.compile(
-    rf"\A(?:{P.option}\s+)?(?:[(\[]\s*([{_MARK}])\s*[)\]]|([{_MARK}])\s*(?:[):\]]|\.(?!\s*[A-Z{_MARK}]\.))"
-    rf"|([{_MARK}])(?=\s+[-–—]\s|\s*[,，、。（(]))"
+    rf"\A(?:{P.option}\s+)?(?:[(\[]\s*([{MARK}])\s*[)\]]|([{MARK}])\s*(?:[):\]]|\.(?!\s*[A-Z{MARK}]\.))"
+    rf"|([{MARK}])(?=\s+[-–—]\s|\s*[,，、。（(]))"
 )
-_ONLY_LETTERS = re.compile(rf"[^\w{_MARK}]*[{_MARK}](?:(?:{JOIN}|\s)*[{_MARK}])+[^\w{_MARK}]*")
-_IN_A_LIST = [
-    re.compile(pattern, re.M)
-    for pattern in (
-        rf"^[^\w{_MARK}\n]*(?:{P.option}\s+)?[(\[]?([{_MARK}])\s*[).:\]]",
-        rf"{P.option}\s+[(\[]?([{_MARK}])[)\]]?\s*:",
-        rf"(?<![{WORD}])[(]?([{_MARK}])\)",
-        rf"(?<![{WORD}])([{_MARK}])项",
-    )
-]
-"""Forms in which choices are listed."""
-
-# --- lists of letters -------------------------------------------------------------------------------------------------
-_LONE = re.compile(r"[(\[][a-m][)\]]|\b[a-m]\)|\b[A-M]\b")
-_JOINING = re.compile(
-    r"\b(?i:and|or|to|through|plus|as well as|both|either|option|choice|letter)\b"
-    r"|[\s.,;:!?()\[\]{}<>/|&+*#_\"'~→•·…。，、；–—-]"
-)
-"""Words and signs between the letters of a list, and before them; no ✓ or ✗, which says which is right."""
-_NAMES_OTHERS = re.compile(r"\W*[A-M]\s*[).:\]]\s.*\b[A-M]\b.*\b(?:and|or)\b")  # "E. A and B"
-_LISTED_OPTION = re.compile(r"(?<![\w.'’])(?P<open>[(\[]?)(?P<letter>[A-M])(?P<sign>[).:\]]|$)(?![^\W\d_])")
-_NEXT_OF_SEVERAL = re.compile(r"(?:[,;/&+]|\bor)\s*$")
-_LETTERS_ALONE = re.compile(r"(?:[\s,;]*[(\[]?[A-M][).:\]])*[\s,;]*")
+_ONLY_LETTERS = re.compile(rf"[^\w{MARK}]*[{MARK}](?:(?:{JOIN}|\s)*[{MARK}])+[^\w{MARK}]*")
 
 
 class _Statement(NamedTuple):
@@ -191,7 +157,7 @@ def chosen(reply: str, choices: Sequence[str]) -> Reading:
     if not reading.answer and any(is_denial(normal_form(choice)) for choice in choices):
         statements = _stated_texts(whole, choices)
         reading = _decided(whole, statements, choices, "explicit text") if statements else _by_text(whole, choices)
-    names_letter = _UNMARKED.search(whole) is not None or _ARTICLE_OR_LETTER.search(whole) is not None
+    names_letter = MARKS.search(whole) is not None or _ARTICLE_OR_LETTER.search(whole) is not None
     if not reading.answer:
         return reading._replace(uncertain=names_letter and reading.reason != BEYOND)
     if reading.rule == ONLY or affirmed == whole:
@@ -225,27 +191,6 @@ def anchored_letter(reply: str, choices: int, strict: bool = False) -> str | Non
     return None if whole.reason == SEVERAL else whole.answer or first.answer
 
 
-def with_marks(text: str) -> str:
-    """Return a text with each letter that may name a choice as a mark of its own."""
-
-    def mark(match: re.Match[str]) -> str:
-        number = match.lastindex or 1
-        if _THING_BEFORE.search(text[max(0, match.start(number) - 30) : match.start(number)]):
-            return match.group()
-        return chr((0xE120 if number == 3 else 0xE100) + ord(match[number].upper()) - ord("A"))
-
-    return _LETTER_NAME.sub(mark, text)
-
-
-def _unmarked(text: str) -> str:
-    """Return a text with letters for marks."""
-    return _UNMARKED.sub(lambda match: _letter_of_mark(match.group()), text)
-
-
-def _letter_of_mark(mark: str) -> str:
-    return chr(ord("A") + (ord(mark) & 0x1F))
-
-
 def _read(text: str, choices: Sequence[str]) -> Reading:
     """Return what a text with marks chooses by the first rule that finds anything."""
     for rule, find in (
@@ -263,7 +208,7 @@ def _read(text: str, choices: Sequence[str]) -> Reading:
 def _stated_texts(text: str, choices: Sequence[str]) -> list[_Statement]:
     """Return the statements that choose texts of choices."""
     text = _with_texts(text, choices)
-    return [each for each in _stated(text) if re.match(rf"[(\[{{]?\s*[{_TEXT_MARK}]", text[each.place :])]
+    return [each for each in _stated(text) if re.match(rf"[(\[{{]?\s*[{TEXT_MARK}]", text[each.place :])]
 
 
 def _with_texts(text: str, choices: Sequence[str]) -> str:
@@ -299,11 +244,11 @@ def _marked(answer: str, choices: Sequence[str]) -> _Statement | None:
         return _Statement(0, frozenset(letter))
     inside = with_marks(_unquoted(compatible(plain(answer))).strip())
     if whole := _WHOLE.match(inside):
-        return _Statement(0, frozenset(_letter_of_mark(whole[1])))
+        return _Statement(0, frozenset(letter_of_mark(whole[1])))
     if first := _FIRST.match(inside):
-        return _Statement(0, frozenset({_letter(first)[2]} | _further(inside[first.end() :])))
+        return _Statement(0, frozenset({letter_in(first)[2]} | further_letters(inside[first.end() :])))
     if _ONLY_LETTERS.fullmatch(inside):
-        return _Statement(0, frozenset(map(_letter_of_mark, re.findall(f"[{_MARK}]", inside))))
+        return _Statement(0, frozenset(map(letter_of_mark, re.findall(f"[{MARK}]", inside))))
     statements = _stated(inside)
     return statements[-1] if statements else None
 
@@ -323,27 +268,27 @@ def _opening(text: str) -> list[_Statement]:
     """Return the letter that a reply begins with, unless it lists the choices or is about that choice."""
     line = text.strip().partition("\n")[0].strip()
     whole, first = _WHOLE.match(line), _FIRST.match(line)
-    if whole is not None and re.match(f"[{_MARK}]", whole[1]):
-        return [_Statement(0, frozenset(_letter_of_mark(whole[1])))]
+    if whole is not None and re.match(f"[{MARK}]", whole[1]):
+        return [_Statement(0, frozenset(letter_of_mark(whole[1])))]
     if (
         first is None
         or first.lastindex == 3
-        or _listed(text)
+        or listed_places(text)
         or _REMARK.match(line[first.end() :])
         or _denied_after(line[first.end() :])
     ):
         return []
-    return [_Statement(0, frozenset({_letter(first)[2]}))] if _stated(text) else []
+    return [_Statement(0, frozenset({letter_in(first)[2]}))] if _stated(text) else []
 
 
 def _stated(text: str) -> list[_Statement]:
     """Return the statements that choose letters, in their order; the letters of a list of choices state nothing."""
     statements: dict[int, _Statement] = {}
-    listed = _listed(text)
+    listed = listed_places(text)
     for match in (match for pattern in _STATEMENTS for match in _all(pattern, text)):
-        begin, end, letter = _letter(match)
-        between, further = text[match.start() : begin], _further(text[end:].lstrip(")]}"))
-        further |= _listed_beside(text[begin - (text[begin - 1 : begin] in ("(", "[")) :].partition("\n")[0])
+        begin, end, letter = letter_in(match)
+        between, further = text[match.start() : begin], further_letters(text[end:].lstrip(")]}"))
+        further |= _letters_beside(text[begin - (text[begin - 1 : begin] in ("(", "[")) :].partition("\n")[0])
         before = text[: match.start()]
         denied = [
             *(_DENIAL.search(_NO_TO_ONESELF.sub("", between)), _SECOND.search(between)),
@@ -353,7 +298,7 @@ def _stated(text: str) -> list[_Statement]:
             not any(denied)
             and not _denied_after(text[end:], further)
             and begin not in listed
-            and not _THING_BEFORE.search(between)
+            and not THING_BEFORE.search(between)
         ):
             statements.setdefault(begin, _Statement(begin, frozenset({letter} | further)))
     return [statements[place] for place in sorted(statements)]
@@ -362,15 +307,15 @@ def _stated(text: str) -> list[_Statement]:
 def _called_right(text: str) -> list[_Statement]:
     """Return the statements that call letters right, in their order."""
     statements: dict[int, _Statement] = {}
-    listed = _listed(text)
+    listed = listed_places(text)
     for match in (match for pattern in _LETTER_IS_RIGHT for match in _all(pattern, text)):
-        begin, end, letter = _letter(match)
+        begin, end, letter = letter_in(match)
         clause = _CLAUSE_END.split(text[max(0, begin - 40) : begin])[-1]
         between = text[end : match.end()]
         doubts = [_DENIAL.search(between), _ALMOST.search(between), _DENIAL.search(clause), _WHETHER.search(clause)]
         affirmed = begin not in listed or _AFFIRMED.match(text, match.end())
-        if affirmed and not any(doubts) and not _THING_BEFORE.search(text[max(0, begin - 30) : begin]):
-            earlier = _earlier(
+        if affirmed and not any(doubts) and not THING_BEFORE.search(text[max(0, begin - 30) : begin]):
+            earlier = earlier_letters(
                 text[max(0, begin - 200) : begin]
             )  # "both A and B are right", but not "of A and B, A is right"
             statements.setdefault(
@@ -382,22 +327,22 @@ def _called_right(text: str) -> list[_Statement]:
 def _in_lines(text: str) -> list[_Statement]:
     """Return the letters that lines are or begin with."""
     statements = []
-    listed = _listed(text)
+    listed = listed_places(text)
     lines = list(re.finditer(r"[^\n]*\S[^\n]*", text))
     for line in lines:
         stripped = line.group().strip()
         begin = line.start() + line.group().index(stripped)
         if whole := _WHOLE.match(stripped):
-            if re.match(f"[{_MARK}]", whole[1]) or len(lines) == 1 or not _SMALL_END.search(stripped):
-                statements.append(_Statement(begin, frozenset(_letter_of_mark(whole[1]))))
+            if re.match(f"[{MARK}]", whole[1]) or len(lines) == 1 or not _SMALL_END.search(stripped):
+                statements.append(_Statement(begin, frozenset(letter_of_mark(whole[1]))))
         elif _ONLY_LETTERS.fullmatch(stripped):
-            statements.append(_Statement(begin, frozenset(map(_letter_of_mark, re.findall(f"[{_MARK}]", stripped)))))
+            statements.append(_Statement(begin, frozenset(map(letter_of_mark, re.findall(f"[{MARK}]", stripped)))))
         elif first := _FIRST.match(stripped):
             rest = stripped[first.end() :]
             remark = bool(statements) and _REMARK.match(rest) is not None
             if begin + first.start(first.lastindex or 0) not in listed and not remark and not _denied_after(rest):
-                further = _further(rest) | _listed_beside(stripped)
-                statements.append(_Statement(begin, frozenset({_letter(first)[2]} | further)))
+                further = further_letters(rest) | _letters_beside(stripped)
+                statements.append(_Statement(begin, frozenset({letter_in(first)[2]} | further)))
     return statements
 
 
@@ -406,10 +351,10 @@ def _named_letters(text: str) -> list[_Statement]:
     statements, denied = [], set()
     text = _QUESTION.sub(lambda question: " " * len(question.group()), text)
     for clause in _CLAUSES.finditer(text):
-        for match in re.finditer(rf"{_CAPITAL}{_END}|(?<=\()([{_MARK}])(?=\))", clause.group()):
-            begin, end, letter = _letter(match)
+        for match in re.finditer(rf"{_CAPITAL}{_END}|(?<=\()([{MARK}])(?=\))", clause.group()):
+            begin, end, letter = letter_in(match)
             before = text[max(0, clause.start() + begin - 30) : clause.start() + begin]
-            if any(pattern.search(before) for pattern in (_THING_BEFORE, _IN_A_WORD, _WITHIN)):
+            if any(pattern.search(before) for pattern in (THING_BEFORE, _IN_A_WORD, _WITHIN)):
                 continue
             if _OF_A_KIND.match(text, clause.start() + end):
                 continue
@@ -417,14 +362,14 @@ def _named_letters(text: str) -> list[_Statement]:
                 denied.add(letter)
             else:
                 statements.append(_Statement(clause.start() + begin, frozenset(letter)))
-    loose = {_letter_of_mark(mark) for mark in re.findall(f"[{_MARK}]", text)}
+    loose = {letter_of_mark(mark) for mark in re.findall(f"[{MARK}]", text)}
     other_letters = loose - denied - {letter for statement in statements for letter in statement.letters}
     return [] if other_letters else [statement for statement in statements if not statement.letters & denied]
 
 
 def _by_text(text: str, choices: Sequence[str]) -> Reading:
     """Return the letter of the one choice whose text the reply says that the answer is, or names in one sentence."""
-    text = _unmarked(text)
+    text = unmarked(text)
     if (answer := explicit_answer(text)) and (letter := _letter_of_start(answer, choices)):
         return Reading(letter, TEXT)
     parts_of_text = sentences(text)
@@ -461,27 +406,6 @@ def _all(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
         place = match.start() + 1
 
 
-def _letter(match: re.Match[str]) -> tuple[int, int, str]:
-    """Return the begin and the end of the mark in a match, and its letter."""
-    number = next(number for number, value in enumerate(match.groups(), 1) if value)
-    return match.start(number), match.end(number), _letter_of_mark(match[number])
-
-
-def _listed(text: str) -> set[int]:
-    """Return the places of letters with which the choices are listed: A, B and C at least, each in the same form, and
-    in their order.
-    """
-    for form in _IN_A_LIST:
-        places = {match.start(1): _letter_of_mark(match[1]) for match in form.finditer(text)}
-        if set(places.values()) >= set("ABC"):
-            listed: dict[int, str] = {}
-            for place, letter in places.items():
-                if letter == "A" or (listed and letter > max(listed.values())):
-                    listed[place] = letter
-            return set(listed)
-    return set()
-
-
 def _denied_after(rest: str, further: Collection[str] = ()) -> bool:
     """Return True if letters are denied by what follows the first of them: "B is wrong"."""
     rest = rest[max((rest.find(chr(0xE100 + ord(letter) - ord("A"))) + 1 for letter in further), default=0) :]
@@ -491,36 +415,17 @@ def _denied_after(rest: str, further: Collection[str] = ()) -> bool:
     return _DENIED_NEXT.match(clause) is not None and _DENIAL.search(clause) is not None
 
 
-def _further(rest: str) -> set[str]:
-    """Return the letters that follow a first one: "A and B", "A, B or C"."""
-    letters = set()
-    while more := _MORE.match(rest):
-        _, end, letter = _letter(more)
-        letters.add(letter)
-        rest = rest[end:]
-    return letters
-
-
-def _listed_beside(line: str) -> set[str]:
+def _letters_beside(line: str) -> set[str]:
     """Return the letters of further choices in a line that begins with one, unless something in it is denied."""
-    return set() if _DENIAL.search(line) else listed_letters(_unmarked(line))
-
-
-def _earlier(text: str) -> set[str]:
-    """Return the letters before one, as in "both A and B are correct"."""
-    letters = set()
-    while match := _EARLIER.search(text):
-        letters.add(_letter_of_mark(match[1]))
-        text = text[: match.start(1)]
-    return letters
+    return set() if _DENIAL.search(line) else listed_letters(unmarked(line))
 
 
 def _names_another(text: str, letter: str, choices: Sequence[str]) -> bool:
     """Return True if the text of another choice stands behind a letter, as in "B) Lyon" where Lyon is C."""
-    text_behind = re.match(rf"[{_MARK}{_SMALL_MARK}]\s*[)\].:]+\s*([^\n]+)", text)
+    text_behind = re.match(rf"[{MARK}{SMALL_MARK}]\s*[)\].:]+\s*([^\n]+)", text)
     if text_behind is None:
         return False
-    form_behind = f"{normal_form(_unmarked(text_behind[1]))} "
+    form_behind = f"{normal_form(unmarked(text_behind[1]))} "
     letters = [
         other
         for other, choice in zip(LETTERS, choices, strict=False)
@@ -533,8 +438,8 @@ def _labelled(text: str, choices: Sequence[str]) -> bool:
     """Return True if a reply is the letter of a choice and its text, which may be a letter, too: "B. C"."""
     text = with_marks(text.strip())
     first = _FIRST.match(text)
-    place = LETTERS.find(_letter(first)[2]) if first else -1
-    return first is not None and _unmarked(text[first.end() :]).strip(" .").lower() in (
+    place = LETTERS.find(letter_in(first)[2]) if first else -1
+    return first is not None and unmarked(text[first.end() :]).strip(" .").lower() in (
         choice.strip(" .").lower() for choice in choices[max(0, place) : place + 1]
     )
 
@@ -561,44 +466,3 @@ def _unquoted(text: str) -> str:
     """Return a text without quotation marks and the like: “C”, 【C】, <C>."""
     text = re.sub(r"<([A-Z])>", r"\1", text)
     return re.sub(r"[\"“”„«»‘`【】「」『』]|(?<!\w)['’]|['’](?!\w)", "", text)
-
-
-def only_letters(text: str) -> set[str]:
-    """Return the letters of a text that holds several of them and nothing else, whatever parts them; else none.
-
-    The letter of a choice that names others, as in "E. A and B", is no list.
-
-    >>> sorted(only_letters("A - E")), sorted(only_letters("Option A. Option B.")), only_letters("E. A and B")
-    (['A', 'E'], ['A', 'B'], set())
-    """
-    letters = {letter.strip("()[]").upper() for letter in _LONE.findall(text)}
-    if len(letters) < 2 or _NAMES_OTHERS.match(text) or _JOINING.sub("", _LONE.sub("", text)):
-        return set()
-    return letters
-
-
-def listed_letters(text: str) -> set[str]:
-    """Return the letters of further choices that stand in a text behind a first one.
-
-    A letter belongs to one if it has the form of the first ("B." or "(B)") and is parted from it by a comma or the like
-    (a reply may be cut behind it) or by nothing at all; or if it is the next in the alphabet, in a list that begins
-    with A or has three letters. So there are none in "B. Robert A. Millikan" and in "B. 5 C. It is".
-    """
-    options = list(_LISTED_OPTION.finditer(text))
-    if not options or text[: options[0].start()].strip():
-        return set()
-    first, end = options[0], options[0].end()
-    letters, run = set(), first["letter"]
-    initials = first["sign"] == "." and not _LETTERS_ALONE.fullmatch(text)
-    for option in options[1:]:
-        between = text[end : option.start()]
-        separated = _NEXT_OF_SEVERAL.search(between) is not None
-        cut = separated and not option["sign"]
-        if option["open"] != first["open"] or (option["sign"] != first["sign"] and not cut):
-            continue
-        if separated or not (between.strip() or initials):
-            letters.add(option["letter"])
-        if ord(option["letter"]) == ord(run[-1]) + 1:
-            run += option["letter"]
-        end = option.end()
-    return letters | set(run if len(run) > 2 or run.startswith("AB") else "")

@@ -15,18 +15,17 @@ class ReplyReader(Reader):
     """reader=reply. Reads the explicit answer, else the whole reply, else its first and last sentence."""
 
     def read(self, reply: str, question: Question) -> Reading:
-        reply_text = without_reasoning(reply)
-        if reply_text is None:
+        """Return the answer, the letter of a choice for a question with choices."""
+        text = without_reasoning(reply)
+        if text is None:
             return Reading("", "", NOT_ENDED)
-        reply_text = without_template(reply_text)
-        if not reply_text:
-            return Reading("", "", NOTHING)
-        if not question.choices:
-            free_text = read_free_text(reply_text)
-            return Reading(free_text.answer, free_text.rule) if free_text.answer else Reading("", "", NOTHING)
-        from robust_eval.reader.letters import chosen  # a seventh of a second, which every other command would spend
+        text = without_template(text)
+        if text and question.choices:
+            from robust_eval.reader.letters import chosen  # an import of a seventh of a second
 
-        return chosen(reply_text, question.choices)
+            return chosen(text, question.choices)
+        free_text = read_free_text(text)
+        return Reading(free_text.answer, free_text.rule) if text and free_text.answer else Reading("", "", NOTHING)
 
 
 @lru_cache(maxsize=1 << 10)
@@ -46,11 +45,11 @@ class FirstLineReader(Reader):
 
     def read(self, reply: str, question: Question) -> Reading:
         """Return the first line; all lines of a multiple-choice reply, because the grader reads lists of letters."""
-        spoken = without_reasoning(reply)
-        if spoken is None:
+        text = without_reasoning(reply)
+        if text is None:
             return Reading("", "", NOT_ENDED)
-        spoken = without_template(spoken)
-        answer = spoken if question.choices else first_line(spoken)
+        text = without_template(text)
+        answer = text if question.choices else first_line(text)
         return Reading(answer, FIRST_LINE) if answer else Reading("", "", NOTHING)
 
 
