@@ -31,8 +31,8 @@ _Key = tuple[int, str, str | None, str, str]
 
 @dataclass
 class _EqualReplies:
-    """Equal replies to one wording: their counts by temperature, the extraction from the first, how many of them were
-    cut by the length limit, and True for the elected answer.
+    """Equal replies to one wording: their counts by temperature, the extraction from the first, the number of truncated
+    ones, and True for the elected answer.
     """
 
     counts: list[float]
@@ -54,41 +54,37 @@ def details(
     tokenizer.
     """
     ids = [question.id for question in questions]
-    greedy = _of_questions(result.baseline, ids)
-    verdicts = {
+    columns = ("question_id", "text", "correct", "outcome", *_READING)
+    greedy = {
         question_id: ([cut(text, longest), verdict(correct, outcome), outcome], _reading(reading, longest))
-        for question_id, text, correct, outcome, *reading in rows(
-            greedy, "question_id", "text", "correct", "outcome", *_READING
-        )
+        for question_id, text, correct, outcome, *reading in rows(_of_questions(result.baseline, ids), *columns)
     }
     answers = {sampler: _answers(_of_questions(table, ids), longest) for sampler, table in result.graded.items()}
     curves = _curves(result, ids)
     trees = {} if decode is None else _trees(result, ids, longest, decode)
     entries = []
     for question in questions:
-        entry: dict[str, Any] = {
-            "id": printable_lines(question.id),
-            "answers": [cut(answer, longest) for answer in question.answers],
+        greedy_answer, reading = greedy.get(question.id, ([], []))
+        letters = zip(LETTERS, question.choices, strict=False)
+        optional = {
+            "choices": [f"{letter}) {cut(choice, longest)}" for letter, choice in letters],
+            "context": cut(question.context, 2 * longest),
+            "greedy": greedy_answer,
+            "greedy_read": reading,
+            "prompt": cut(_prompt(result, question), 8 * longest),
+            "curve": curves.get(question.id),
+            "tree": trees.get(question.id),
         }
-        if question.choices:
-            letters = zip(LETTERS, question.choices, strict=False)
-            entry["choices"] = [f"{letter}) {cut(choice, longest)}" for letter, choice in letters]
-            entry["correct"] = question.correct
-        if question.context:
-            entry["context"] = cut(question.context, 2 * longest)
-        if question.id in verdicts:
-            entry["greedy"], reading = verdicts[question.id]
-            if reading:
-                entry["greedy_read"] = reading
-        if prompt := _prompt(result, question):
-            entry["prompt"] = cut(prompt, 8 * longest)
-        entry["wordings"] = [cut(wording, longest) for wording in question.rewrites]
-        entry["samplers"] = {name: of[question.id] for name, of in answers.items() if question.id in of}
-        if question.id in curves:
-            entry["curve"] = curves[question.id]
-        if question.id in trees:
-            entry["tree"] = trees[question.id]
-        entries.append(entry)
+        entries.append(
+            {
+                "id": printable_lines(question.id),
+                "answers": [cut(answer, longest) for answer in question.answers],
+                **{name: value for name, value in optional.items() if value},
+                **({"correct": question.correct} if question.choices else {}),
+                "wordings": [cut(wording, longest) for wording in question.rewrites],
+                "samplers": {name: of[question.id] for name, of in answers.items() if question.id in of},
+            }
+        )
     return entries
 
 
@@ -132,7 +128,7 @@ def _answers(table: pa.Table, longest: int) -> dict[str, dict[str, Any]]:
     choices, or the turn of a conversation.
     """
     temperatures = temperatures_of(table)
-    column = {t: place for place, t in enumerate(temperatures)}
+    column = {t: index for index, t in enumerate(temperatures)}
     replies: dict[str, dict[_Key, _EqualReplies]] = defaultdict(dict)
     uncertain: dict[str, float] = defaultdict(float)
     names = ["question_id", "rewrite", "text", "label", "correct", "outcome", "reason", "finish_reason", "temperature"]

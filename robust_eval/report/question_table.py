@@ -21,18 +21,18 @@ from robust_eval.tracking.result import Result
 
 def number_columns(result: Result) -> list[Column]:
     """Return the metrics' columns over all questions, in their order."""
-    place = {question.id: row for row, question in enumerate(result.asked)}
+    row_of = {question.id: row for row, question in enumerate(result.asked)}
     columns = []
     for score in result.scores.values():
-        rows = [place[question_id] for question_id in score.question_ids]
-        for column in _headline(score) if score.presentation.columns is None else score.presentation.columns:
+        rows = [row_of[question_id] for question_id in score.question_ids]
+        for column in _default_columns(score) if score.presentation.columns is None else score.presentation.columns:
             numbers = np.full(len(result.asked), np.nan)
             numbers[rows] = column.numbers
             columns.append(replace(column, numbers=numbers))
     return columns
 
 
-def _headline(score: Score) -> Iterator[Column]:
+def _default_columns(score: Score) -> Iterator[Column]:
     """Yield a column for each headline metric that is a mean over questions; of a curve the one nearest to t = 1."""
     curves = {point(name, nearest_to_one(curve)): name for name, curve in score.curves.items() if curve}
     for name, numbers in score.by_question.items():
@@ -90,35 +90,29 @@ def as_data(column: Column, chosen: Sequence[int]) -> dict[str, Any]:
 def sample(statuses: Sequence[str], values: Floats, limit: int) -> NDArray[np.intp]:
     """Return rows of at most ``limit`` questions of all statuses, in their order; deterministic.
 
-    Each status has the same number of places; places that a small one does not need go to the larger ones. Of a status
-    with more questions than places, a third of the places goes to its lowest ``values`` (n,), a third to its highest,
-    and the rest to questions at even distances between them, undefined values (NaN) included; ties break at random.
+    Each status has an equal share of the limit; what a small one does not need goes to the larger ones. Of a status
+    with more questions than its share, a third have its lowest ``values`` (n,), a third its highest, and the rest are
+    at even distances between them, undefined values (NaN) included; ties break at random.
 
     >>> sample(["kept", "kept", "wrong", "kept", "kept"], np.array([0.4, 0.1, np.nan, 0.2, 0.3]), 4).tolist()
     [0, 1, 2, 3]
     """
     random = np.random.default_rng(0)
-    members = {kind: np.flatnonzero(np.array(statuses) == kind) for kind in sorted(set(statuses))}
-    places = _places({kind: len(rows) for kind, rows in members.items()}, limit)
-    taken = [_taken(random.permutation(rows), values, places[kind]) for kind, rows in members.items()]
-    return np.sort(np.concatenate(taken)) if taken else np.zeros(0, dtype=np.intp)
+    members = {status: np.flatnonzero(np.array(statuses) == status) for status in sorted(set(statuses))}
+    shares: dict[str, int] = {}
+    by_size = sorted(members, key=lambda status: len(members[status]))
+    for number, status in enumerate(by_size):  # the smallest first, each up to an equal share of the rest
+        shares[status] = min(len(members[status]), (limit - sum(shares.values())) // (len(by_size) - number))
+    rows = [_sampled(random.permutation(rows), values, shares[status]) for status, rows in members.items()]
+    return np.sort(np.concatenate(rows)) if rows else np.zeros(0, dtype=np.intp)
 
 
-def _places(sizes: dict[str, int], limit: int) -> dict[str, int]:
-    """Return the number of questions of each status: the smallest first, each up to an equal share of the rest."""
-    places: dict[str, int] = {}
-    for left, kind in zip(range(len(sizes), 0, -1), sorted(sizes, key=lambda kind: sizes[kind]), strict=True):
-        places[kind] = min(sizes[kind], (limit - sum(places.values())) // left)
-    return places
-
-
-def _taken(rows: NDArray[np.intp], values: Floats, places: int) -> NDArray[np.intp]:
+def _sampled(rows: NDArray[np.intp], values: Floats, number: int) -> NDArray[np.intp]:
     ranked = rows[np.argsort(values[rows], kind="stable")]  # undefined values come last
     defined = len(rows) - int(np.isnan(values[rows]).sum())
-    ends = min(places, defined) // 3
+    ends = min(number, defined) // 3
     between = np.concatenate([ranked[ends : defined - ends], ranked[defined:]])
-    middle_places = places - 2 * ends
-    middle = between[np.arange(middle_places) * len(between) // max(middle_places, 1)]
+    middle = between[np.arange(number - 2 * ends) * len(between) // max(number - 2 * ends, 1)]
     return np.concatenate([ranked[:ends], middle, ranked[defined - ends : defined]])
 
 
@@ -131,13 +125,13 @@ TEXTS = (TEXT, 100, 50, 0)
 
 
 class Index(NamedTuple):
-    """Index in a page: compressed ``data``, the maximum characters of ``texts``, and whether it has the ``whole`` data
-    set or the selected questions alone.
+    """Index in a page: compressed ``data``, the maximum characters of ``texts``, and True if it has all questions, not
+    only the selected ones.
     """
 
     data: str
     texts: int
-    whole: bool
+    is_complete: bool
 
 
 def question_index(result: Result, selected: Sequence[int], headline: Column | None) -> Index:
@@ -154,15 +148,11 @@ def question_index(result: Result, selected: Sequence[int], headline: Column | N
 
 
 def _index(
-    result: Result,
-    rows: Sequence[int],
-    selected: set[int],
-    texts: int,
-    headline: Column | None,
+    result: Result, rows: Sequence[int], selected: set[int], texts: int, headline: Column | None
 ) -> dict[str, Any]:
     questions = [result.asked[row] for row in rows]
     return {
-        "shown": [place for place, row in enumerate(rows) if row in selected],
+        "shown": [index for index, row in enumerate(rows) if row in selected],
         "ids": [printable_lines(question.id) for question in questions],
         "texts": [
             cut(question.title, TEXT) if row in selected else printable_lines(question.title[:texts])
@@ -175,5 +165,5 @@ def _index(
 
 def _coded(values: Sequence[str]) -> list[list[Any]]:
     """Return [the distinct values, the index of each value among them]."""
-    places = {value: place for place, value in enumerate(dict.fromkeys(values))}
-    return [[printable_lines(value) for value in places], [places[value] for value in values]]
+    codes = {value: code for code, value in enumerate(dict.fromkeys(values))}
+    return [[printable_lines(value) for value in codes], [codes[value] for value in values]]

@@ -40,7 +40,7 @@ def index_of(result: Result, limit: int) -> Index:
 
 def test_every_question_is_there_with_its_headline_figure(result: Result):
     index = question_index(result, SHOWN, number_columns(result)[0])
-    assert (index.texts, index.whole) == (TEXT, True)
+    assert (index.texts, index.is_complete) == (TEXT, True)
     found = data(index)
     assert found.pop("headline")[1:] == [*result.scores["frs"].tables["frs"]["frs_d1"].to_pylist()[:6], None]
     texts = found.pop("texts")
@@ -61,7 +61,7 @@ def test_every_question_is_there_with_its_headline_figure(result: Result):
 def test_where_it_is_too_large_the_texts_of_those_that_are_not_shown_are_cut_and_then_left_out(result: Result):
     sizes = [TEXT]
     found = question_index(result, SHOWN, number_columns(result)[0])
-    while found.whole:
+    while found.is_complete:
         cut = data(found)["texts"]
         assert [len(cut[row]) for row in (0, 5)] == [min(found.texts, 16), found.texts]
         assert cut[3].startswith(result.asked[3].text[:TEXT])
@@ -72,7 +72,7 @@ def test_where_it_is_too_large_the_texts_of_those_that_are_not_shown_are_cut_and
 
 def test_where_the_ids_alone_are_too_large_only_those_shown_are_left(result: Result):
     index = index_of(result, 0)
-    assert (index.texts, index.whole) == (TEXT, False)
+    assert (index.texts, index.is_complete) == (TEXT, False)
     found = data(index)
     assert (found["shown"], found["ids"]) == ([0, 1], ["q1", "q3"])
     assert found["words"]["status"] == [["kept, right"], [0, 0]]
