@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from robust_eval.runs.comparison import MARGIN, Comparison, Pair
-from robust_eval.runs.contrast import TRUNCATED, cautions, contrast, differing, listed, truncation
+from robust_eval.runs.contrast import TRUNCATED, Differing, cautions, contrast, differing, listed, truncation
 from robust_eval.runs.finished_runs import scoring_settings
 from robust_eval.runtime.text import number, signed
 from robust_eval.stats.interval import MIN_UNITS
@@ -25,9 +25,11 @@ class Ranked(NamedTuple):
 
 
 class Ranking(NamedTuple):
-    """Measurements by one metric, the best first; those that share a letter cannot be distinguished."""
+    """Measurements by one metric, the best first, and a sentence on them; those that share a letter cannot be
+    distinguished.
+    """
 
-    said: str
+    sentence: str
     ranked: list[Ranked]
 
 
@@ -48,7 +50,7 @@ def opening(compared: Comparison) -> tuple[list[str], list[Ranking]]:
                 sentences += [_verdict(compared, pair, len(judged)) for pair in joined]
             else:
                 rankings.append(_ranking(compared, metric, joined))
-                sentences.append(rankings[-1].said)
+                sentences.append(rankings[-1].sentence)
     for dataset in dict.fromkeys(compared.measurement_labels.datasets):
         runs = [run for _, run in compared.on(dataset)]
         sentences += [each for each in cautions(runs) if each not in sentences]
@@ -65,20 +67,15 @@ def _scored_differently(compared: Comparison) -> Iterator[str]:
     """Yield a sentence on runs that were merged into one measurement."""
     if len(compared.measurements) == len(compared.runs):
         return
-    differing_settings = differing(compared.runs)
-    settings = {
-        name: differing_settings[name] for name in scoring_settings(compared.runs) if name in differing_settings
-    }
+    different = differing(compared.runs)
+    settings = {name: different[name] for name in scoring_settings(compared.runs) if name in different}
     if len(compared.measurements) > 1:
         names = " or ".join(name.rpartition(".")[2] for name in settings)
-        which = f"Runs that differ only in {names}" if names else "Some runs"
-        yield f"{which} are the same answers scored differently, and are shown as one."
+        subject = f"Runs that differ only in {names}" if names else "Some runs"
+        yield f"{subject} are the same answers scored differently, and are shown as one."
         return
-    values = listed(settings)
-    yield (
-        f"These {len(compared.runs)} runs are the same answers scored differently{f' ({values})' if values else ''}: "
-        f"{NOT_FIRMER}"
-    )
+    values = f" ({listed(settings)})" if settings else ""
+    yield f"These {len(compared.runs)} runs are the same answers scored differently{values}: {NOT_FIRMER}"
 
 
 def _components(pairs: Sequence[Pair]) -> list[list[Pair]]:
@@ -93,35 +90,28 @@ def _components(pairs: Sequence[Pair]) -> list[list[Pair]]:
 
 def _without_verdict(compared: Comparison, pairs: Sequence[Pair]) -> Iterator[str]:
     """Yield the reasons for which pairs have no verdict, those of the same answers first."""
-    of = {kind: [pair for pair in pairs if pair.unjudged == kind] for kind in ("scored", "truncated", "few")}
-    scored = [
-        listed(
-            differing(
-                [compared.measurements[place] for place in sorted({place for pair in part for place in pair[:2]})]
-            )
-        )
-        for part in _components(of["scored"])
-    ]
-    for values in dict.fromkeys(scored):
+
+    def different(pairs: Sequence[Pair]) -> Differing:
+        indices = sorted({index for pair in pairs for index in pair[:2]})
+        return differing([compared.measurements[index] for index in indices])
+
+    scored, truncated, few = ([p for p in pairs if p.unjudged == kind] for kind in ("scored", "truncated", "few"))
+    for values in dict.fromkeys(listed(different(part)) for part in _components(scored)):
         yield (
             f"Runs that differ only in scoring ({values}) are the same answers: {NOT_FIRMER} Others are compared "
             "if both are scored in the same way."
         )
-    if of["truncated"]:
-        places = sorted({place for pair in of["truncated"] for place in pair[:2]})
-        values = listed(truncation(differing([compared.measurements[place] for place in places])))
+    if truncated:
+        values = listed(truncation(different(truncated)))
         yield f"Truncation differs ({values}): {TRUNCATED} Runs that differ in it are not ranked against one another."
-    if of["few"]:
-        yield (
-            f"There is no verdict on {len(of['few'])} of the pairs, which share fewer than {MIN_UNITS} independent "
-            "questions."
-        )
+    if few:
+        yield f"{len(few)} pairs share fewer than {MIN_UNITS} independent questions, too few for a verdict."
 
 
 def _verdict(compared: Comparison, pair: Pair, family: int) -> str:
     """Return the sentence on a pair: the better run or why there is no verdict, the difference, its interval, n."""
-    difference = contrast(compared.measurements[pair.first], compared.measurements[pair.second])
-    first, second = compared.measurement_labels.full[pair.first], compared.measurement_labels.full[pair.second]
+    difference = contrast(*(compared.measurements[index] for index in pair[:2]))
+    first, second = (compared.measurement_labels.full[index] for index in pair[:2])
     if pair.metric and not pair.differences[pair.metric].n:
         return f"{first} and {second} cannot be compared: no question has {compared.words(pair.metric)} in both."
     cause = {
@@ -137,64 +127,50 @@ def _verdict(compared: Comparison, pair: Pair, family: int) -> str:
         "number": f"{first} and {second} differ only in the number of answers ({difference.words}), which alone "
         "changes metrics.",
     }.get(difference.kind)
-    if start:
-        return f"{start} {_difference(compared, pair, family, better_first=False)}"
-    measured = _difference(compared, pair, family, better_first=True)
-    return f"{_outcome(compared, pair, first, second)}: {measured[0].lower()}{measured[1:]}"
-
-
-def _outcome(compared: Comparison, pair: Pair, first: str, second: str) -> str:
     metric = pair.metric
-    if metric is None or not pair.is_significant:
-        return f"{first} and {second} cannot be distinguished"
+    assert metric is not None
     about = compared.about(metric)
-    if about is None or about.more_is_better is None:
-        return f"{first} and {second} differ"
-    better, other = (second, first) if _second_is_ahead(compared, pair) else (first, second)
-    return f"{better} is ahead of {other}"
+    is_reversed = False
+    if start is None:
+        if not pair.is_significant:
+            start = f"{first} and {second} cannot be distinguished:"
+        elif about is None or about.more_is_better is None:
+            start = f"{first} and {second} differ:"
+        else:
+            is_reversed = (pair.differences[metric].value < 0) == about.more_is_better
+            better, other = (second, first) if is_reversed else (first, second)
+            start = f"{better} is ahead of {other}:"
+    text = _difference(compared, pair, family, is_reversed)
+    return f"{start} {text[0].lower() if start.endswith(':') else text[0].upper()}{text[1:]}"
 
 
-def _second_is_ahead(compared: Comparison, pair: Pair) -> bool:
-    """Return whether a pair is distinguished and its second run is better."""
-    metric = pair.metric
-    about = compared.about(metric) if metric else None
-    if not metric or about is None or about.more_is_better is None or not pair.is_significant:
-        return False
-    return (pair.differences[metric].value < 0) == about.more_is_better
-
-
-def _difference(compared: Comparison, pair: Pair, family: int, better_first: bool) -> str:
+def _difference(compared: Comparison, pair: Pair, family: int, is_reversed: bool) -> str:
     """Return a sentence on both values, their difference with its interval, n, and the number of questions needed.
 
-    With ``better_first`` the better run comes first.
+    With ``is_reversed`` the second run comes first.
     """
     metric = pair.metric
     assert metric is not None
     difference = pair.differences[metric]
     values, bounds, sign = (difference.first, difference.second), (difference.low, difference.high), 1
-    if better_first and _second_is_ahead(compared, pair):
+    if is_reversed:
         values, bounds, sign = values[::-1], (-difference.high, -difference.low), -1
     interval = "" if math.isnan(difference.low) else f"95 % interval {signed(bounds[0])} to {signed(bounds[1])}, "
-    corrected = (
-        ""
-        if family == 1 or pair.unjudged
-        else f"; p = {number(pair.corrected, '.2g')} after Holm's correction for {family} pairs"
-    )
+    corrected = f"; p = {number(pair.corrected, '.2g')} after Holm's correction for {family} pairs"
+    corrected = "" if family == 1 or pair.unjudged else corrected
     one, other = map(number, values)
     if one == other and signed(difference.value) != signed(0.0):
         one, other = (number(value, ".4f") for value in values)
+    is_partial = any(compared.measurements[index].n(metric) != difference.n for index in pair[:2])
+    scope = " on the shared questions" if is_partial else ""
     text = (
-        f"{compared.words(metric)} is {one} in the first and {other} in the second, a difference of "
+        f"{compared.words(metric)}{scope} is {one} in the first and {other} in the second, a difference of "
         f"{signed(sign * difference.value)} ({interval}n = {difference.n:,}{corrected})."
     )
-    if (
-        not (pair.is_significant or pair.unjudged)
-        and difference.n >= MIN_UNITS
-        and math.isfinite(pair.needed)
-        and pair.needed > difference.n
-    ):
+    is_open = not (pair.is_significant or pair.unjudged) and difference.n >= MIN_UNITS
+    if is_open and math.isfinite(pair.needed) and pair.needed > difference.n:
         text += f" About {pair.needed:,.0f} questions would decide whether they differ by {MARGIN:g} or more."
-    return text[0].upper() + text[1:]
+    return text
 
 
 def letters(compared: Comparison) -> dict[int, str]:

@@ -69,7 +69,7 @@ def frs(score: Score, questions: Sequence[Question]) -> Presentation:
     digits = max(len(f"{t:g}".partition(".")[2]) for t in levels)
     columns = [
         Column("frs", f"FRS (d = {d:g})", "Factual Robustness Score, 0 to 1", score.by_question[first], of_known=True),
-        Column("entropy", "H", f"initial entropy of {tokens}, 0 to 1", entropy, of_known=True),
+        Column("entropy", "initial entropy H", f"entropy of {tokens}, 0 to 1", entropy, of_known=True),
         Column("breaking", "t_b", threshold, breaking, digits, levels, of_known=True),
     ]
     unknown = score.values.get("frs.count.unknown")

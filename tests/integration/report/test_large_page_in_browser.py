@@ -95,7 +95,7 @@ def test_a_question_that_is_not_in_the_table_is_found_by_its_id_and_by_a_word_of
     assert status(page) == "1 of 1 questions shown, out of all 203; the answers to 1 of them are not in this page."
     assert column(page, "greedy answer") == ["not in this page"]
     assert column(page, "status") == ["not kept, wrong"]
-    assert column(page, "H") == [""]
+    assert column(page, "initial entropy H") == [""]
     page.locator("#filter-status").select_option("kept, right")
     assert listed(page) == []
     page.locator("#filter-status").select_option("")

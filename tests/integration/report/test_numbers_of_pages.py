@@ -127,7 +127,7 @@ def test_the_columns_of_questions_and_the_tables_of_facts_are_those_of_the_files
     texts = [" ".join(text.split()[1:]) for text in column(page, "question")]
     names = {
         "FRS (d = 1)": "frs.d1",
-        "H": "frs.entropy.mean",
+        "initial entropy H": "frs.entropy.mean",
         "agreement H_η": "agreement.certainty.t1",
         "raters right": "agreement.difficulty.t1",
         "entropy": "certainty.entropy.t0.7",
@@ -136,7 +136,7 @@ def test_the_columns_of_questions_and_the_tables_of_facts_are_those_of_the_files
     for head, name in names.items():
         for text, shown in zip(texts, column(page, head), strict=True):
             value = by_text[text][name]
-            nothing = "unknown" if head.startswith(("FRS", "H")) else "–"
+            nothing = "unknown" if head.startswith(("FRS", "initial")) else "–"
             assert shown == nothing if math.isnan(value) else equals(shown, value), (head, text)
     for text, shown in zip(texts, column(page, "t_b"), strict=True):
         breaking = facts.get(by_text[text]["question_id"], {}).get("breaking_temperature")

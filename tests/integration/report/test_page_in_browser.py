@@ -153,7 +153,7 @@ def test_the_table_shows_each_question_with_its_figures(page: Page):
         "type",
         "status",
         "FRS (d = 1)",
-        "H",
+        "initial entropy H",
         "t_b",
         "agreement H_η",
         "raters right",
@@ -172,7 +172,7 @@ def test_the_table_shows_each_question_with_its_figures(page: Page):
 def test_numbers_are_rounded_in_the_page_as_they_are_everywhere(page: Page, report: Path):
     facts = pq.read_table(report.parent / "frs.parquet")
     page.get_by_role("button", name="Show 10 more").click()
-    shown = dict(zip(listed(page), zip(column(page, "FRS (d = 1)"), column(page, "H"), strict=True), strict=True))
+    shown = dict(zip(listed(page), zip(column(page, "FRS (d = 1)"), column(page, "initial entropy H"), strict=True), strict=True))
     for question_id, frs, entropy in rows(facts, "question_id", "frs_d1", "entropy"):
         assert shown[int(question_id.removeprefix("q"))] == (number(frs), number(entropy))
     halves = [k / 2**m for m in range(1, 12) for k in range(-(2**m), 2**m)]
@@ -343,7 +343,7 @@ def test_points_open_their_question_and_a_rectangle_lists_those_inside(page: Pag
     page.locator("#scatter").scroll_into_view_if_needed()
     page.wait_for_selector("#scatter svg .mark-symbol path")
     assert page.locator("#scatter svg .mark-symbol path").count() == KEPT
-    page.locator("#axis-0").select_option(label="H")
+    page.locator("#axis-0").select_option(label="initial entropy H")
     page.locator("#axis-1").select_option(label="t_b")
     page.wait_for_function("document.querySelector('#scatter svg').textContent.includes('unbroken')")
     page.locator("#scatter svg .mark-symbol path").first.click()

@@ -107,7 +107,7 @@ def test_many_runs_are_ranked_in_groups_that_cannot_be_told_apart():
         ("worst", "c"),
     ]
     assert {letters for _, letters in ranking.ranked[:2]} == {"a"}
-    assert said == ranking.said
+    assert said == ranking.sentence
     assert said.endswith(
         "are ahead in mean FRS, d = 1, and cannot be distinguished from one another (6 pairs, each on the 32 "
         "questions that both kept). Two count as different where p is below 0.05 after Holm's correction for all pairs "
@@ -227,7 +227,7 @@ def test_below_thirty_shared_questions_there_is_no_verdict(n, judged):
 def test_of_many_pairs_those_with_too_few_questions_are_counted_and_in_no_ranking():
     runs = [run(0.1 * place, 0.001 * place, name) for place, name in enumerate("abcd")]
     said, (ranking,) = opening(compare([*runs, run(0.2, 0.001, "e", n=8)]))
-    assert said[0] == "There is no verdict on 4 of the pairs, which share fewer than 30 independent questions."
+    assert said[0] == "4 pairs share fewer than 30 independent questions, too few for a verdict."
     assert [place for place, _ in ranking.ranked] == [3, 2, 1, 0]
 
 
