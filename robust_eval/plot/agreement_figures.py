@@ -3,6 +3,8 @@
 Cho & Watson print tables of these (Table 4 and 5); the figures show what is in them.
 """
 
+from typing import Any
+
 import numpy as np
 import pyarrow.compute as pc
 from matplotlib.axes import Axes
@@ -30,21 +32,14 @@ def accuracy_range(axes: Axes, run: Findings) -> None:
     """Share of questions that some rater has right, the vote, the original question, all raters on average, and every
     rater, with 95 % intervals.
     """
-    metrics = {
-        "some rater": "best",
-        "vote": "plurality",
-        "original question": "accuracy",
-        "mean of the raters": "difficulty",
-        "every rater": "worst",
-    }
-    curves = {name: run.curves[f"agreement.{metric}"] for name, metric in metrics.items()}
-    estimates = {name: curve[nearest_to_one(curve)] for name, curve in curves.items()}
-    names = list(estimates)
-    places = np.arange(len(names))[::-1]
-    value, errors = values_and_whiskers(estimates.values())
-    axes.hlines(places, 0, value, color=GREY, linewidth=0.8)
-    axes.errorbar(value, places, xerr=errors, fmt="o", color=BLUE, capsize=3)
-    axes.set_yticks(places, names)
+    names = ("some rater", "vote", "original question", "mean of the raters", "every rater")
+    metrics = ("best", "plurality", "accuracy", "difficulty", "worst")
+    curves = (run.curves[f"agreement.{metric}"] for metric in metrics)
+    value, errors = values_and_whiskers(curve[nearest_to_one(curve)] for curve in curves)
+    y = np.arange(len(names))[::-1]
+    axes.hlines(y, 0, value, color=GREY, linewidth=0.8)
+    axes.errorbar(value, y, xerr=errors, fmt="o", color=BLUE, capsize=3)
+    axes.set_yticks(y, names)
     axes.set(xlabel="accuracy, 95 % interval", xlim=(0, 1), ylim=(-0.6, len(names) - 0.4))
     axes.set_title("From right with every rater to right with any")
 
@@ -72,18 +67,9 @@ def certainty_of_questions(axes: Axes, run: Findings) -> None:
         bins = np.minimum((np.round(value[is_defined & chosen], 9) * BINS).astype(int), BINS - 1)
         counts = np.bincount(np.maximum(bins, 0), minlength=BINS)
         if len(bins):
-            axes.bar(
-                edges[:-1] + 0.05 / BINS,
-                counts,
-                0.9 / BINS,
-                bottom,
-                align="edge",
-                color=colour,
-                hatch=hatch,
-                edgecolor=INKS[1],
-                linewidth=0,
-                label=f"{name} ({len(bins)})",
-            )
+            style: dict[str, Any] = {"color": colour, "hatch": hatch, "edgecolor": INKS[1], "linewidth": 0}
+            label = f"{name} ({len(bins)})"
+            axes.bar(edges[:-1] + 0.05 / BINS, counts, 0.9 / BINS, bottom, align="edge", label=label, **style)
         bottom += counts
     axes.set(xlabel="normalised certainty of the raters", ylabel="questions", xlim=(0, 1))
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))

@@ -2,13 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import cycle
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.collections import PathCollection, QuadMesh
-from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 from numpy.typing import ArrayLike, NDArray
@@ -75,26 +73,17 @@ def frs_by_entropy_and_rewording(axes: Axes, run: Findings) -> None:
     is_defined = ~np.isnan(values).any(axis=1)
     x, y, share = values[is_defined].T
     x = x + np.random.default_rng(0).uniform(-_JITTER, _JITTER, len(x)) * x.max(initial=0)
-    norm = Normalize(0, 1)
     many = len(x) > MANY
     for is_held, marker, size, edge, label in (
         (share < 1, "o", 30, GREY, "wrong in one wording or more"),
         (share == 1, "D", 44, "black", "right in every wording"),
     ):
+        style: dict[str, Any] = {"marker": marker, "edgecolors": edge, "s": size / 16 if many else size}
+        style |= {"alpha": 0.5 if many else 1, "linewidths": 0.3 if many else 0.7, "rasterized": many}
+        style |= {"c": share[is_held], "cmap": SEQUENTIAL, "vmin": 0, "vmax": 1}
+        # clipped, each point takes half as much again in an SVG file
         points = axes.scatter(
-            x[is_held],
-            y[is_held],
-            s=size / 16 if many else size,
-            alpha=0.5 if many else 1,
-            c=share[is_held],
-            cmap=colormaps[SEQUENTIAL],
-            norm=norm,
-            marker=marker,
-            edgecolors=edge,
-            linewidths=0.3 if many else 0.7,
-            rasterized=many,
-            clip_on=False,  # clipped, each point takes half as much again in an SVG file
-            label=f"{label} ({np.count_nonzero(is_held)})",
+            x[is_held], y[is_held], clip_on=False, label=f"{label} ({np.count_nonzero(is_held)})", **style
         )
     bar = root(axes).colorbar(points, ax=axes, format=PercentFormatter(1, 0))
     bar.set_label("wordings answered right")
@@ -167,8 +156,8 @@ def draw_accuracies(axes: Axes, facts: FactAccuracy) -> QuadMesh:
     edges = np.array([facts.temperatures[0] - step, *middle, facts.temperatures[-1] + step])
     heights = np.linspace(0, facts.total, len(facts.rows) + 1)
     cells = axes.pcolormesh(edges, heights, facts.accuracy, cmap=SEQUENTIAL, vmin=0, vmax=1, rasterized=True)
-    place = np.searchsorted(facts.temperatures, facts.breaking)  # of unbroken facts beyond the last cell
-    boundary = np.repeat(edges[place], 2), np.repeat(heights, 2)[1:-1]
+    cell = np.searchsorted(facts.temperatures, facts.breaking)  # of unbroken facts beyond the last
+    boundary = np.repeat(edges[cell], 2), np.repeat(heights, 2)[1:-1]
     axes.plot(*boundary, color=RED, linewidth=2.5, label="left edge of the breaking temperature (far right: unbroken)")
     axes.set(xlabel="temperature t", ylabel="facts, the firmest at the top", ylim=(facts.total, 0))
     axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
@@ -285,32 +274,17 @@ def draw_entropies(axes: Axes, facts: Facts) -> None:
     """
     h, t = facts.entropy, facts.breaking
     levels, labels, step = break_levels(t, facts.temperatures)
-    place = np.where(np.isinf(t), levels[-1], t)
-    jitter = np.random.default_rng(0).uniform(-0.18, 0.18, len(place)) * step
+    x = np.where(np.isinf(t), levels[-1], t)
+    jitter = np.random.default_rng(0).uniform(-0.18, 0.18, len(x)) * step
     many = len(h) > MANY
-    axes.plot(
-        place + jitter,
-        h,
-        linestyle="none",
-        marker="o",
-        markersize=1.4 if many else 3.5,
-        markeredgewidth=0,
-        color=QUALITATIVE[5],  # lighter than the means, and without transparency half as long in an SVG file
-        label="one fact",
-        rasterized=many,
-    )
-    by_level = [h[(place == level) & ~np.isnan(h)] for level in levels]
-    nonempty = [(level, values) for level, values in zip(levels, by_level, strict=True) if len(values)]
-    axes.errorbar(
-        [level for level, _ in nonempty],
-        [values.mean() for _, values in nonempty],
-        [standard_error(values) for _, values in nonempty],
-        fmt="D",
-        color=RED,
-        markersize=5,
-        capsize=3,
-        label="mean ± standard error",
-    )
+    # a colour lighter than the means, and without transparency: half as long in an SVG file
+    style: dict[str, Any] = {"linestyle": "none", "marker": "o", "markeredgewidth": 0, "color": QUALITATIVE[5]}
+    axes.plot(x + jitter, h, markersize=1.4 if many else 3.5, rasterized=many, label="one fact", **style)
+    by_level = {level: values for level in levels if len(values := h[(x == level) & ~np.isnan(h)])}
+    means = [values.mean() for values in by_level.values()]
+    errors = [standard_error(values) for values in by_level.values()]
+    label = "mean ± standard error"
+    axes.errorbar(list(by_level), means, errors, fmt="D", color=RED, markersize=5, capsize=3, label=label)
     axes.set_xticks(levels, labels)
     axes.set(xlabel="breaking temperature", ylabel="initial entropy H (0 to 1)", ylim=(-0.02, 1.02))
 
@@ -339,20 +313,12 @@ def draw_plane(axes: Axes, facts: Facts, d: float) -> PathCollection:
     h, t, score = facts.entropy, facts.breaking, facts.scores[d]
     levels, labels, step = break_levels(t, facts.temperatures)
     is_scored = ~np.isnan(score)
-    place = np.where(np.isinf(t), levels[-1], t) + np.random.default_rng(0).uniform(-0.25, 0.25, len(t)) * step
+    y = np.where(np.isinf(t), levels[-1], t) + np.random.default_rng(0).uniform(-0.25, 0.25, len(t)) * step
     many = np.count_nonzero(is_scored) > MANY
-    points = axes.scatter(
-        h[is_scored],
-        place[is_scored],
-        c=score[is_scored],
-        cmap=SEQUENTIAL,
-        vmin=0,
-        vmax=1,
-        s=3 if many else 22,
-        rasterized=many,
-        **OUTLINE | ({"linewidths": 0.3} if many else {}),
-        clip_on=False,  # clipped, each point takes half as much again in an SVG file
-    )
+    style = OUTLINE | {"s": 3 if many else 22, "rasterized": many} | ({"linewidths": 0.3} if many else {})
+    style |= {"c": score[is_scored], "cmap": SEQUENTIAL, "vmin": 0, "vmax": 1}
+    # clipped, each point takes half as much again in an SVG file
+    points = axes.scatter(h[is_scored], y[is_scored], clip_on=False, **style)
     axes.set_yticks(levels, labels)
     axes.set(xlabel="initial entropy H (0 to 1)", ylabel="breaking temperature", xlim=(-0.02, 1.02))
     return points
@@ -377,12 +343,12 @@ def question_types(axes: Axes, run: Findings) -> None:
     shares, n = share_estimates(table), cut_size(table)
     finite = {name: share for name, share in shares.items() if np.isfinite(share.value)}
     value, errors = values_and_whiskers(finite.values())
-    places = range(len(finite))
-    axes.bar(places, value, 0.6, color=BLUE)
-    axes.errorbar(places, value, np.nan_to_num(errors), fmt="none", ecolor="black", elinewidth=1.2, capsize=4)
+    x = range(len(finite))
+    axes.bar(x, value, 0.6, color=BLUE)
+    axes.errorbar(x, value, np.nan_to_num(errors), fmt="none", ecolor="black", elinewidth=1.2, capsize=4)
     axes.axhline(0.5, color=GREY, linestyle="--", linewidth=1)
     labels = [f"{QUESTION_TYPES.get(name, name or 'no type')}\nn = {questions[name]}" for name in finite]
-    axes.set_xticks(places, labels, parse_math=False)
+    axes.set_xticks(x, labels, parse_math=False)
     axes.grid(visible=False, axis="x")
     axes.set(ylabel="share among the most robust, 95 % interval", ylim=(0, 1.02))
     axes.set_title(f"Question types among the {n} most and the {n} least robust facts")
@@ -429,15 +395,15 @@ def draw_densities(axes: Axes, scores: Mapping[float, ArrayLike], breaking: Arra
     mass.
     """
     t = np.asarray(breaking, dtype=float)
-    places = np.linspace(0, 1, 401)
+    x = np.linspace(0, 1, 401)
     dashes = cycle(["-", "--", "-.", ":"])
     for (d, values), colour, dash in zip(scores.items(), cycle(QUALITATIVE), dashes, strict=False):
         score = np.asarray(values, dtype=float)
         is_scored = ~np.isnan(score)
         broken = score[is_scored & np.isfinite(t)]
         if len(broken) > 2 and np.ptp(broken) > 1e-6:
-            density = _density(broken, places) * len(broken) / is_scored.sum()
-            axes.plot(places, density, color=colour, linestyle=dash, linewidth=1.8, label=f"d = {d:g}")
+            density = _density(broken, x) * len(broken) / is_scored.sum()
+            axes.plot(x, density, color=colour, linestyle=dash, linewidth=1.8, label=f"d = {d:g}")
     axes.set(xlabel="FRS", ylabel="density of broken facts", xlim=(0, 1), ylim=(0, None))
     title = "Distribution of the Factual Robustness Score"
     if np.isinf(t).any():
@@ -459,18 +425,15 @@ def standard_error(values: Floats) -> float:
     return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("nan")
 
 
-def _density(values: Floats, places: Floats) -> Floats:
-    """Return the Gaussian kernel density; many values are first counted in bins far finer than the kernel."""
-    if len(values) <= MANY:
-        from scipy.stats import gaussian_kde  # it takes half a second, which most runs need not spend
-
-        return np.asarray(gaussian_kde(values)(places))
-    counts, edges = np.histogram(values, bins=4000, range=(0, 1))
-    middle = (edges[1:] + edges[:-1]) / 2
-    some = counts > 0
+def _density(values: Floats, x: Floats) -> Floats:
+    """Return the Gaussian kernel density at ``x``, with many values counted in bins far finer than the kernel."""
     width = values.std(ddof=1) * len(values) ** -0.2  # Scott's rule
-    kernel = np.exp(-0.5 * ((places[:, None] - middle[some]) / width) ** 2)
-    return np.asarray(kernel @ counts[some] / (len(values) * width * np.sqrt(2 * np.pi)))
+    points, counts = values, np.ones(len(values))
+    if len(values) > MANY:
+        counts, edges = np.histogram(values, bins=4000, range=(0, 1))
+        points, counts = ((edges[1:] + edges[:-1]) / 2)[counts > 0], counts[counts > 0]
+    kernel = np.exp(-0.5 * ((x[:, None] - points) / width) ** 2)
+    return np.asarray(kernel @ counts / (len(values) * width * np.sqrt(2 * np.pi)))
 
 
 def break_levels(breaking: Floats, temperatures: ArrayLike) -> tuple[Floats, list[str], float]:

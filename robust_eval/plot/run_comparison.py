@@ -4,7 +4,7 @@ import math
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain, cycle
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -40,16 +40,18 @@ from robust_eval.stats.significance import Difference
 Curves = Mapping[str, Mapping[float, Estimate]]
 """Label of each measurement, and its estimates by temperature or by d."""
 COLUMNS = 2
-"""Panels in a row."""
+"""Number of panels in a row."""
 T = TypeVar("T")
 
 
 def by_number(axes: Axes, curves: Curves, about: MetricSpec, title: str) -> None:
     """Draw a metric for each number in its name, with 95 % intervals (of the weights of FRS: Fig. 10 to 12)."""
-    numbers = sorted({number for curve in curves.values() for number in curve})
-    logarithmic = _draw_curves(axes, curves, about, dodge=numbers[0] > 0)
-    if logarithmic:
-        axes.set_xscale("log")
+    numbers = sorted({*chain(*curves.values())})
+    if about.comparison is not None and about.comparison.kind == STEPS:
+        _steps(axes, curves)
+    else:
+        _lines(axes, curves, dodge=numbers[0] > 0)
+        axes.set_xscale("log" if numbers[0] > 0 else "linear")
     axes.set_xticks(numbers, [f"{number:g}" for number in numbers])
     axes.minorticks_off()
     _label_axes(axes, about, title)
@@ -57,7 +59,7 @@ def by_number(axes: Axes, curves: Curves, about: MetricSpec, title: str) -> None
 
 def by_temperature(axes: Axes, curves: Curves, about: MetricSpec, title: str) -> None:
     """Draw a metric at each temperature, with 95 % intervals (accuracy: Fig. 1)."""
-    _draw_curves(axes, curves, about)
+    (_steps if about.comparison is not None and about.comparison.kind == STEPS else _lines)(axes, curves)
     temperature_ticks(axes, chain(*curves.values()))
     _label_axes(axes, about, title)
 
@@ -152,12 +154,12 @@ def margins(axes: Axes, judgements: Mapping[str, Judgement], label: str) -> None
 
 
 def _label_rows(axes: Axes, names: Sequence[str], label: str, title: str) -> None:
-    """Write a name above each row, so that the rows have the whole width, and fit the height of the figure."""
+    """Write a name above each row, for rows as wide as the figure, and fit the height of the figure."""
     words = ["\n".join(textwrap.wrap(name, 56, max_lines=2, placeholder=" …")) for name in names]
     height = 0.17 * (max(word.count("\n") for word in words) + 1) + 0.25
     for row, word in enumerate(words):
-        place = 0.01, row - 0.13 / height
-        axes.text(*place, word, fontsize=9, va="bottom", parse_math=False, transform=axes.get_yaxis_transform())
+        y = row - 0.13 / height
+        axes.text(0.01, y, word, fontsize=9, va="bottom", parse_math=False, transform=axes.get_yaxis_transform())
     axes.set(yticks=[], ylim=(len(words) - 0.5, 0.15 / height - 1))
     axes.tick_params(axis="x", labelsize=9)
     axes.set_xlabel(label, fontsize=10, parse_math=False)
@@ -168,27 +170,18 @@ def _label_rows(axes: Axes, names: Sequence[str], label: str, title: str) -> Non
 def _draw_groups(axes: Axes, by_label: Mapping[str, Mapping[str, Estimate]]) -> list[str]:
     """Draw each measurement's estimates of several groups side by side, with intervals; return the groups in order."""
     groups = list(dict.fromkeys(group for estimates in by_label.values() for group in estimates))
-    for place, ((label, estimates), (colour, marker, _)) in enumerate(zip(by_label.items(), _styles(), strict=False)):
+    for index, ((label, estimates), (colour, marker, _)) in enumerate(zip(by_label.items(), _styles(), strict=False)):
         value, errors = values_and_whiskers(estimates.values())
-        at = np.array([groups.index(group) for group in estimates]) + 0.6 * (place + 0.5) / len(by_label) - 0.3
-        axes.errorbar(at, value, errors, fmt=marker, color=colour, markersize=5, capsize=2, label=_plain(label))
+        x = np.array([groups.index(group) for group in estimates]) + 0.6 * (index + 0.5) / len(by_label) - 0.3
+        axes.errorbar(x, value, errors, fmt=marker, color=colour, markersize=5, capsize=2, label=_plain(label))
     return groups
-
-
-def _draw_curves(axes: Axes, curves: Curves, about: MetricSpec, dodge: bool = False) -> bool:
-    """Draw the curves as their spec declares; return True if lines are dodged on a logarithmic axis."""
-    if about.comparison is not None and about.comparison.kind == STEPS:
-        _steps(axes, curves)
-        return False
-    _lines(axes, curves, dodge)
-    return dodge
 
 
 def _steps(axes: Axes, curves: Curves) -> None:
     """Draw Kaplan-Meier curves P(t_b > t): the share of facts that hold beyond each temperature, with 95 % intervals.
 
-    All unbroken facts are censored at the last temperature, so the estimate is that share. A break is only known to lie
-    between two temperatures of the grid; a step stands where it was seen.
+    All unbroken facts are censored at the last temperature, so the estimate is that share. A break lies between two
+    temperatures of the grid; a step is at the later one.
     """
     for (label, curve), (colour, _, dash) in zip(curves.items(), _styles(), strict=False):
         estimates = [curve[t] for t in sorted(curve)]
@@ -219,39 +212,24 @@ def _limit_values(axes: Axes, limits: Limits) -> None:
 
 
 def _lines(axes: Axes, curves: Curves, dodge: bool = False) -> None:
-    """Draw a line with intervals for each measurement; ``dodge`` sets them apart on a logarithmic axis
-    of few values.
-    """
-    for place, ((label, curve), (colour, marker, dash)) in enumerate(zip(curves.items(), _styles(), strict=False)):
+    """Draw a line with intervals for each measurement; ``dodge`` separates them on a logarithmic axis of few values."""
+    for index, ((label, curve), (colour, marker, dash)) in enumerate(zip(curves.items(), _styles(), strict=False)):
         points = sorted(curve)
         value, errors = values_and_whiskers(curve[x] for x in points)
-        shift = 1.25 ** ((place - (len(curves) - 1) / 2) / max(len(curves), 8)) if dodge else 1.0
-        axes.errorbar(
-            np.array(points) * shift,
-            value,
-            errors,
-            color=colour,
-            marker=marker,
-            linestyle=dash,
-            markersize=5,
-            capsize=2,
-            elinewidth=1,
-            label=_plain(label),
-        )
+        shift = 1.25 ** ((index - (len(curves) - 1) / 2) / max(len(curves), 8)) if dodge else 1.0
+        style: dict[str, Any] = {"color": colour, "marker": marker, "linestyle": dash, "label": _plain(label)}
+        axes.errorbar(np.array(points) * shift, value, errors, markersize=5, capsize=2, elinewidth=1, **style)
     _legend(axes)
 
 
 def _styles() -> Iterator[tuple[str, str, str]]:
     """Yield colour, marker and dash; the first 28 combinations differ."""
-    colours = len(QUALITATIVE)
-    return cycle(
-        (QUALITATIVE[place % colours], "osD^"[place // colours], ("-", "--", "-.", ":")[place // colours])
-        for place in range(4 * colours)
-    )
+    marks = zip("osD^", ("-", "--", "-.", ":"), strict=True)
+    return cycle((colour, marker, dash) for marker, dash in marks for colour in QUALITATIVE)
 
 
 def _plain(label: str) -> str:
-    """Return a label that is shown even with an underscore in front, which would hide it."""
+    """Return a label that matplotlib shows: one with a leading underscore would be hidden."""
     return f" {label}" if label.startswith("_") else label
 
 
@@ -290,9 +268,8 @@ def frs_by_entropy_and_breaking(fig: Figure, measured: Mapping[str, Facts], d: f
 
 def accuracy_by_fact(fig: Figure, measured: Mapping[str, FactAccuracy], title: str) -> None:
     """Draw the accuracy of every fact on one scale, a panel for each measurement; rows are equally high in all."""
-    columns = COLUMNS if len(measured) == COLUMNS else 2
-    width = 2.6 if columns == COLUMNS else 3.4
-    grid = panels(fig, len(measured), columns, width=width, height=3.4)
+    width = 2.6
+    grid = panels(fig, len(measured), COLUMNS, width=width, height=3.4)
     for panel, (label, facts) in zip(grid, measured.items(), strict=True):
         cells = draw_accuracies(panel, facts)
         panel.set_title(_panel_label(label, width), fontsize=10, parse_math=False)
@@ -300,7 +277,7 @@ def accuracy_by_fact(fig: Figure, measured: Mapping[str, FactAccuracy], title: s
         panel.label_outer()
     grid[0].set_ylim(max(facts.total for facts in measured.values()), 0)
     fig.colorbar(cells, ax=fig.axes, label="share of right replies")
-    fig.suptitle(textwrap.fill(title, int(9 * width * columns)), fontsize=12, parse_math=False)
+    fig.suptitle(textwrap.fill(title, int(9 * width * COLUMNS)), fontsize=12, parse_math=False)
     legend_outside(fig, *grid[0].get_legend_handles_labels())
 
 

@@ -1,5 +1,7 @@
 """Figures of uncertainty against right and wrong answers."""
 
+from typing import Any
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -32,11 +34,10 @@ def _judged(run: Findings) -> dict[str, tuple[Floats, Floats]]:
 
 
 def _probabilities(run: Findings) -> dict[str, tuple[Floats, Floats]]:
-    """Return the scores that are probabilities, as these, with the verdicts."""
-    judged = _judged(run).items()
+    """Return the scores that are probabilities, as probabilities, with the verdicts."""
     return {
         name: (to_probability(values), correct)
-        for name, (values, correct) in judged
+        for name, (values, correct) in _judged(run).items()
         if (to_probability := SCORES[name].probability)
     }
 
@@ -52,9 +53,9 @@ def risk_by_coverage(axes: Axes, run: Findings) -> None:
     score.
     """
     judged = _judged(run)
-    for place, (name, (values, correct)) in enumerate(judged.items()):
+    for index, (name, (values, correct)) in enumerate(judged.items()):
         curve = risk_coverage(values, correct)
-        (line,) = axes.plot(curve.coverage, curve.risk, color=QUALITATIVE[place], linestyle=_DASHES[place])
+        (line,) = axes.plot(curve.coverage, curve.risk, color=QUALITATIVE[index], linestyle=_DASHES[index])
         line.set_label(f"{SCORES[name].label} (AURC {curve.area:.3f})")
     correct = next(iter(judged.values()))[1]
     oracle = risk_coverage(-correct, correct)
@@ -75,19 +76,13 @@ def risk_by_coverage(axes: Axes, run: Findings) -> None:
 def reliability_diagram(axes: Axes, run: Findings) -> None:
     """The share of right answers by their probability, in bins of equally many questions, with 95 % intervals."""
     axes.plot([0, 1], [0, 1], color=GREY, linestyle=":", linewidth=1, label="calibrated")
-    for place, (name, (probability, correct)) in enumerate(_probabilities(run).items()):
+    for index, (name, (probability, correct)) in enumerate(_probabilities(run).items()):
         bins = calibration_bins(probability, correct)
         bounds = [wilson(share * n, n) for share, n in zip(bins.accuracy.tolist(), bins.number.tolist(), strict=True)]
         whiskers = np.maximum(np.abs(np.array(bounds).T - bins.accuracy), 0)
-        axes.errorbar(
-            bins.probability,
-            bins.accuracy,
-            yerr=whiskers,
-            fmt=_MARKERS[place],
-            color=QUALITATIVE[place],
-            capsize=3,
-            label=f"{SCORES[name].confidence}, n = {len(correct)}",
-        )
+        label = f"{SCORES[name].confidence}, n = {len(correct)}"
+        style: dict[str, Any] = {"fmt": _MARKERS[index], "color": QUALITATIVE[index], "label": label}
+        axes.errorbar(bins.probability, bins.accuracy, yerr=whiskers, capsize=3, **style)
     axes.set(xlabel="mean probability", ylabel="share of right answers, 95 % interval", xlim=(0, 1), ylim=(0, 1.02))
     axes.set_title("Reliability diagram")
     legend_below(axes)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -78,7 +79,7 @@ def _drawings(compared: Comparison) -> Iterator[Drawing]:
     """Yield all figures, in the order of the page."""
     yield from _main_metric(compared)
     datasets = list(dict.fromkeys(compared.measurement_labels.datasets))
-    ends = ["", *(f"_{place + 1}" for place in range(1, len(datasets)))]
+    ends = ["", *(f"_{number}" for number in range(2, len(datasets) + 1))]
     for dataset, end in zip(datasets, ends, strict=True):
         yield from _fact_maps(dict(compared.on(dataset)), dataset, end)
     for dataset, end in zip(datasets, ends, strict=True):
@@ -105,21 +106,18 @@ def _main_metric(compared: Comparison) -> Iterator[Drawing]:
     """
     name = next((pair.metric for pair in compared.pairs if pair.metric), "")
     groups, labels = letters(compared), compared.measurement_labels.full
-    measured = [place for place, run in enumerate(compared.measurements) if name in run.metrics]
+    measured = [index for index, run in enumerate(compared.measurements) if name in run.metrics]
     if len(measured) < 2:
         return
     estimates = {
-        f"{labels[place]} ({groups[place]})" if groups else labels[place]: compared.measurements[place].metrics[name]
-        for place in best_runs(compared, compared.measurements, name)
-        if place in measured
+        f"{labels[index]} ({groups[index]})" if groups else labels[index]: compared.measurements[index].metrics[name]
+        for index in best_runs(compared, compared.measurements, name)
+        if index in measured
     }
     label = compared.words(name)
-    caption = f"{label[:1].upper()}{label[1:]}, by run"
-    if len(estimates) < len(measured):
-        caption += f", the best {len(estimates)} of {len(measured)}"
-    reading = "Each run with its 95 % interval."
-    if groups:
-        reading += f" {SHARED_LETTER}"
+    best = f", the best {len(estimates)} of {len(measured)}" if len(estimates) < len(measured) else ""
+    caption = f"{label[:1].upper()}{label[1:]}, by run{best}"
+    reading = f"Each run with its 95 % interval.{f' {SHARED_LETTER}' if groups else ''}"
     yield Drawing("headline", "", caption, _bind(plot.intervals, estimates, label, caption), reading=reading)
 
 
@@ -155,7 +153,8 @@ def _curves(compared: Comparison, dataset: str, end: str) -> Iterator[Drawing]:
     """
     for about, view in compared.views:
         curves = {label: curve for label, run in compared.on(dataset) if (curve := run.by_parameter(about))}
-        if curves and view.kind != DATASETS:
+        is_drawn = len({*chain(*curves.values())}) > 1 if about.numbered else curves  # a single d needs no figure
+        if is_drawn and view.kind != DATASETS:
             along = "" if about.numbered or view.kind == STEPS else " against temperature"
             caption = f"{view.caption or about.title + along}, {dataset}"
             name = view.file or _file(about, about.number if about.numbered else "temperature")
@@ -185,21 +184,20 @@ def _file(about: MetricSpec, along: str) -> str:
 
 def _differences(compared: Comparison) -> Iterator[Drawing]:
     """Yield the paired differences of each headline metric; of many pairs the largest."""
-    for place, name in enumerate(dict.fromkeys(pair.metric for pair in compared.pairs if pair.metric)):
+    names = compared.measurement_labels.full
+    for number, name in enumerate(dict.fromkeys(pair.metric for pair in compared.pairs if pair.metric), start=1):
         pairs = [pair for pair in compared.pairs if pair.metric == name and pair.differences[name].n]
         if not pairs:
             continue
-        furthest = sorted(pairs, key=lambda pair: -abs(pair.differences[name].value))[:MAX_PAIRS]
-        names = compared.measurement_labels.full
+        largest = sorted(pairs, key=lambda pair: -abs(pair.differences[name].value))[:MAX_PAIRS]
         differences = {
-            f"{names[pair.first]} − {names[pair.second]}": pair.differences[name] for pair in pairs if pair in furthest
+            f"{names[pair.first]} − {names[pair.second]}": pair.differences[name] for pair in pairs if pair in largest
         }
         label = compared.words(name)
-        caption = f"Paired differences: {label}"
-        if len(differences) < len(pairs):
-            caption += f", the {len(differences)} largest of {len(pairs)}"
+        limited = f", the {len(largest)} largest of {len(pairs)}" if len(largest) < len(pairs) else ""
+        caption = f"Paired differences: {label}{limited}"
         draw = _bind(plot.differences, differences, f"first minus second: {label}", caption)
-        yield Drawing(f"differences{f'_{place + 1}' if place else ''}", "", caption, draw)
+        yield Drawing(f"differences{f'_{number}' if number > 1 else ''}", "", caption, draw)
 
 
 def _reply_certainty(runs: Runs, dataset: str, end: str) -> Iterator[Drawing]:

@@ -172,7 +172,9 @@ def test_the_table_shows_each_question_with_its_figures(page: Page):
 def test_numbers_are_rounded_in_the_page_as_they_are_everywhere(page: Page, report: Path):
     facts = pq.read_table(report.parent / "frs.parquet")
     page.get_by_role("button", name="Show 10 more").click()
-    shown = dict(zip(listed(page), zip(column(page, "FRS (d = 1)"), column(page, "initial entropy H"), strict=True), strict=True))
+    shown = dict(
+        zip(listed(page), zip(column(page, "FRS (d = 1)"), column(page, "initial entropy H"), strict=True), strict=True)
+    )
     for question_id, frs, entropy in rows(facts, "question_id", "frs_d1", "entropy"):
         assert shown[int(question_id.removeprefix("q"))] == (number(frs), number(entropy))
     halves = [k / 2**m for m in range(1, 12) for k in range(-(2**m), 2**m)]

@@ -457,5 +457,5 @@ def test_data_sets_named_in_other_scripts_have_figures_of_their_own(tmp_path):
     runs = [measured(SMALL, dataset__name=name) for name in ("φυσική", "χημεία")]
     _, markdown = written(runs, tmp_path)
     drawings = [value for name, value in rendered(markdown).attributes if name == "src"]
-    assert len(drawings) == 8
-    assert len(set(drawings)) == 8
+    assert len(drawings) == 6
+    assert len(set(drawings)) == 6
