@@ -79,7 +79,8 @@ def stages_of(config: Config) -> list[Stage]:
         grader, aggregator = models.with_judge(config.grader, config.aggregator, config.seed, cached_only=True)
         judge, model = replace(config.judge, grader=grader), models.measured.cached_only()
         source = answer_source(config.recorded, config.sampler, config.metric, model, judge, config.seed)
-        comparing = asking_judge(aggregator, config.metric, source.conditions())
+        metrics = source.metrics if isinstance(source, SampledAnswers) else config.metric
+        comparing = asking_judge(aggregator, metrics, source.conditions())
         with _quiet():
             questions = load(config.dataset, grader, config.question_types).questions
             if isinstance(source, RecordedAnswers):  # it reads answers that are there
@@ -155,7 +156,7 @@ def plan(
             else:
                 verdicts += lacking.missing
             selected = collection.at_most(selected)
-            uncertain |= any(sampler.selects for sampler in collection.samplers.values())
+            uncertain |= collection.selects
         for name in collection.samplers:
             requests = collection.requests(name, selected)
             if not requests:

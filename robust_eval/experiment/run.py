@@ -30,7 +30,7 @@ from robust_eval.experiment.run_record import (
     run_name,
     write_question_status,
 )
-from robust_eval.experiment.sampling_loop import RunState, SamplingLoop, answer_source, clustered_by
+from robust_eval.experiment.sampling_loop import RunState, SampledAnswers, SamplingLoop, answer_source, clustered_by
 from robust_eval.experiment.schedule import QuestionScheduler, SequentialScheduler
 from robust_eval.metric.answer_sources import sources
 from robust_eval.metric.greedy import greedy_accuracy
@@ -130,6 +130,9 @@ def _measure(
     grader, aggregator = models.with_judge(config.grader, config.aggregator, config.seed)
     judge, metrics = replace(config.judge, grader=grader), config.metric
     source = answer_source(config.recorded, config.sampler, metrics, models.measured, judge, config.seed)
+    profile_sentence = ""
+    if isinstance(source, SampledAnswers):
+        metrics, profile_sentence = {**source.metrics}, source.profile
     conditions = source.conditions()
     read = sources(metrics, conditions)
     comparing, may_end_early = asking_judge(aggregator, metrics, conditions), bool(config.target_half_width)
@@ -149,7 +152,7 @@ def _measure(
     )
     by_target = partial(SequentialScheduler, config.target_half_width, seed=config.seed)
     schedule: QuestionScheduler = (make_schedule or by_target)(loop.questions)
-    scored = partial(score, metrics, config.seed, read, conditions, source.early_stopping, labels)
+    scored = partial(score, metrics, config.seed, read, conditions, source.early_stopping, labels, profile_sentence)
     identified = partial(_identified, config.dataset, loaded, begin)
     state, scores, digest = _sample(loop, schedule, scored, identified)
     if not state.kept:
@@ -229,13 +232,15 @@ def score(
     conditions: Mapping[str, Conditions],
     early_stopping: Mapping[str, EarlyStopping],
     labels: pa.Table | None,
+    profile_sentence: str,
     state: RunState,
 ) -> dict[str, Score]:
     """Score the answers of a run with each metric.
 
     ``read`` maps metrics to the sampler of their answers, ``early_stopping`` samplers to their early-stopping rules.
     The greedy accuracy is that of all questions; metrics score the kept ones. A metric whose sampler asked nothing,
-    because no question has choices, has no score. Human ``labels`` add the score of the metrics that they correct.
+    because no question has choices, has no score. Human ``labels`` add the score of the metrics that they correct. ``profile_sentence`` is
+    set for a profile without temperatures.
     """
     kept, baseline = state.kept, state.baseline
 
@@ -245,10 +250,11 @@ def score(
 
     read = {name: sampler for name, sampler in read.items() if kept and sampler in state.answers}
     scores = {name: metrics[name].score(kept, measured(sampler), seed) for name, sampler in read.items()}
-    if len({read[metric] for metric in METHODS if metric in read}) == len(METHODS):  # each has separate answers
-        scores = {"profile": profile(kept, scores, seed), **scores}
+    methods = METHODS[1:] if profile_sentence else METHODS
+    if len({read[metric] for metric in methods if metric in read}) == len(methods):  # each has separate answers
+        scores = {"profile": profile(kept, scores, seed, profile_sentence), **scores}
         joined = [name for name in (*METHODS, *OPTIONAL_METHODS) if name in read]
-        if len(joined) < len(METHODS) + len(OPTIONAL_METHODS):
+        if not profile_sentence and len(joined) < len(METHODS) + len(OPTIONAL_METHODS):
             log.info("the profile is of %d methods: %s", len(joined), ", ".join(joined))
     elif read.keys() >= {*METHODS} and len(state.graded) > 1:
         log.info("no profile: %s", ", ".join(f"metric={metric} reads {part}" for metric, part in read.items()))

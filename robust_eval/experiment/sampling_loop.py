@@ -23,6 +23,7 @@ from robust_eval.answer import (
     rows,
 )
 from robust_eval.experiment.models import Models
+from robust_eval.experiment.own_temperature import own_profile
 from robust_eval.experiment.run_record import DeferredRun, write_answers, write_rewrites
 from robust_eval.experiment.schedule import (
     early_stopping_rules,
@@ -165,6 +166,17 @@ class SampledAnswers:
     """Early-stopping rule of each sampler that has one."""
     early_stopping_possible: Sequence[str] = ()
     """Samplers without early stopping that could use it."""
+    selecting: Mapping[str, Sampler] = field(default_factory=dict)
+    """Samplers that ask nothing and select questions, before the others: those of temperatures, without one."""
+    metrics: Mapping[str, Metric] = field(default_factory=dict)
+    """Metrics of the answers."""
+    profile: str = ""
+    """Sentence on the perturbations of a profile at the model's own temperature; empty for any other run."""
+
+    @property
+    def selects(self) -> bool:
+        """True if some questions are selected by their baseline answers."""
+        return any(sampler.selects for sampler in self._all)
 
     @property
     def greedy(self) -> str:
@@ -185,8 +197,8 @@ class SampledAnswers:
         with others it asks the questions with choices.
         """
         chosen = list(questions)
-        deciding = [sampler for sampler in self.samplers.values() if sampler.axis != ORDER]
-        for sampler in deciding or self.samplers.values():
+        deciding = [sampler for sampler in self._all if sampler.axis != ORDER]
+        for sampler in deciding or self._all:
             chosen = sampler.candidates(chosen)
         return chosen
 
@@ -211,7 +223,7 @@ class SampledAnswers:
         requests = [sampler.greedy(request) for request in requests]
         if self.supported_temperatures.greedy:
             return requests
-        if not any(each.selects for each in self.samplers.values()):
+        if not self.selects:
             return []
         lowest = sampler.temperatures[0]
         return [replace(request, temperatures=(lowest,), trials=PLURALITY_DRAWS) for request in requests]
@@ -223,14 +235,14 @@ class SampledAnswers:
     def select(self, questions: Sequence[Question], baseline: pa.Table) -> list[Question]:
         """Select the questions that every sampler keeps."""
         chosen = list(questions)
-        for sampler in self.samplers.values():
+        for sampler in self._all:
             chosen = sampler.select(chosen, baseline, self.seed)
         return chosen
 
     def at_most(self, questions: Sequence[Question]) -> list[Question]:
         """Return as many of them as the sampler takes that takes fewest."""
         chosen = list(questions)
-        for sampler in self.samplers.values():
+        for sampler in self._all:
             chosen = sampler.at_most(chosen)
         return chosen
 
@@ -277,7 +289,8 @@ class SampledAnswers:
         """Return the supported temperatures, if the model does not support all."""
         supported = self.supported_temperatures
         if supported.default_only:
-            return {"loaded.temperatures": "the model's own"}
+            metadata = {"loaded.temperatures": "the model's own", "loaded.profile": self.profile}
+            return {name: value for name, value in metadata.items() if value}
         capped = not math.isinf(supported.highest)
         metadata = {"loaded.temperatures": f"up to {supported.highest:g}"} if capped else {}
         if not supported.greedy:
@@ -288,7 +301,11 @@ class SampledAnswers:
 
     @property
     def _first(self) -> Sampler:
-        return next(iter(self.samplers.values()))
+        return self._all[0]
+
+    @property
+    def _all(self) -> list[Sampler]:
+        return [*self.selecting.values(), *self.samplers.values()]
 
 
 AnswerSource = SampledAnswers | RecordedAnswers
@@ -310,7 +327,12 @@ def answer_source(
     judged, name = judge.grader.uses_model, model.config.name
     samplers = {key: each.of_model(key, model.config.remote, name) for key, each in samplers.items()}
     supported = model.temperatures(highest_temperature(samplers.values()))
-    samplers = {key: clip_to_supported(key, each, supported, name) for key, each in samplers.items()}
+    own = own_profile(samplers, metrics, model.config, supported)
+    if own is None:
+        samplers = {key: clip_to_supported(key, each, supported, name) for key, each in samplers.items()}
+    else:
+        samplers, metrics = own.samplers, own.metrics
+        log.warning(own.sentence)
     rules = early_stopping_rules(samplers, metrics, judged)
     samplers |= {key: samplers[key].stopping_at(rule.threshold) for key, rule in rules.items()}
     collection = SampledAnswers(
@@ -326,8 +348,11 @@ def answer_source(
             for key in samplers
             if key not in rules and not reasons_for_full_sampling(key, samplers, metrics, judged)
         ],
+        selecting=own.selecting if own else {},
+        metrics=metrics,
+        profile=own.sentence if own else "",
     )
-    if not supported.greedy and any(sampler.selects for sampler in samplers.values()):
+    if not supported.greedy and collection.selects:
         log.warning(
             "%s takes no temperature 0: the most frequent of %d answers stands for the greedy one",
             *(name, PLURALITY_DRAWS),

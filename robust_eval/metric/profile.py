@@ -1,5 +1,5 @@
-"""Robustness of each fact under temperature, rewording and repetition, side by side and, if there are answers, under
-other orders of choices, pushback and reasoning.
+"""Robustness of each fact under temperature (if the model has one), rewording and repetition, side by side and, if
+there are answers, under other orders of choices, pushback and reasoning.
 
 Each method perturbs a fact in its own way, and no paper applies all of them to the same facts. Here their results are
 joined by question, with the agreement between methods.
@@ -73,8 +73,9 @@ def share_of_steps(breaking: Floats, steps: Sequence[float]) -> Floats:
     return np.where(np.isnan(breaking), np.nan, share)
 
 
-METHODS = ("frs", "agreement", "certainty")
-"""Metrics that are joined."""
+TEMPERATURE = "frs"
+METHODS = (TEMPERATURE, "agreement", "certainty")
+"""Metrics that are joined; of a model without a temperature all but the first."""
 ORDER, PUSHBACK, THINKING = "order", "challenge", "thinking"
 OPTIONAL_METHODS = (ORDER, PUSHBACK, THINKING)
 """Metrics that are joined to them if there are answers: to choices in other orders, under pushback, and after
@@ -98,6 +99,13 @@ ROBUST = share_spec(
     primary=True,
     short="withstand all three",
 )
+ROBUST_AT_OWN = share_spec(
+    "profile.robust_at_own",
+    "share of facts that withstand rewording and repetition",
+    primary=True,
+    short="withstand both",
+)
+"""Share of a model without a temperature."""
 ROBUST_TO_ORDER = share_spec(
     "profile.robust_to_order",
     "share of facts that withstand all four, other orders of choices as well",
@@ -118,11 +126,12 @@ FIRST = {
 """Specs by perturbation; facts with a tie of two perturbations count for both."""
 _UNDEFINED = count_spec(
     "profile.count.undefined",
-    "facts that lack one of the three",
-    left_out="questions lack the value of one of the three methods",
+    "facts that lack one of the main methods",
+    left_out="questions lack the value of one of the main methods",
 )
 SPECS: tuple[MetricSpec, ...] = (
     ROBUST,
+    ROBUST_AT_OWN,
     ROBUST_TO_ORDER,
     ROBUST_TO_PUSHBACK,
     ROBUST_TO_ALL,
@@ -146,6 +155,7 @@ def specs_of(read: Mapping[str, str]) -> list[MetricSpec]:
         return []
     missing = [name for name in OPTIONAL_METHODS if name not in read]
     left_out = [spec for name in missing for spec in _OPTIONAL_SPECS[name]]
+    left_out += [ROBUST_AT_OWN] if TEMPERATURE in read else []
     left_out += [ROBUST_TO_ALL] if missing == [*OPTIONAL_METHODS] else []
     return [spec for spec in SPECS if spec not in left_out]
 
@@ -156,8 +166,8 @@ MIN_DEFINED = 0.95
 """Minimum share of resamples with a correlation, for an interval; in the others one side does not vary."""
 
 
-def profile(questions: Sequence[Question], scores: Mapping[str, Score], seed: int) -> Score:
-    """Return the scores of the three :data:`METHODS` of the same questions side by side, with those of
+def profile(questions: Sequence[Question], scores: Mapping[str, Score], seed: int, chosen: str = "") -> Score:
+    """Return the scores of the :data:`METHODS` of the same questions side by side, with those of
     available :data:`OPTIONAL_METHODS`, each on its own questions.
 
     Of each question there are its FRS for the smallest d; its worst case under rewording (1 if all raters are right)
@@ -166,7 +176,8 @@ def profile(questions: Sequence[Question], scores: Mapping[str, Score], seed: in
     temperatures, those nearest to 1 count.
 
     ``profile.robust`` is the share of questions that withstand all three: unbroken, right in every wording, right in
-    every repetition (a reply that answers nothing is not right). ``profile.spearman.*`` are rank correlations over the
+    every repetition (a reply that answers nothing is not right); without FRS ``profile.robust_at_own`` is that of those
+    that withstand the other two. ``profile.spearman.*`` are rank correlations over the
     questions that have all values, with bootstrap intervals where there are ten or more and nearly all resamples have a
     correlation; entropy is high where FRS is low, so those with it are below 0 if the methods agree. All three methods
     draw answers at some temperature, and the question as it stands is one of its wordings: some agreement is of that.
@@ -174,23 +185,28 @@ def profile(questions: Sequence[Question], scores: Mapping[str, Score], seed: in
     order, ``profile.robust_to_pushback`` of those that are robust and withstand all pushback, and
     ``profile.robust_to_all``, where there are other methods, of those that are robust and that none of them breaks.
     ``profile.first.*`` are the shares of facts that each perturbation breaks first
-    (:func:`~robust_eval.metric.profile.first_failure`). Table ``profile`` has a row for each question.
+    (:func:`~robust_eval.metric.profile.first_failure`). Table ``profile`` has a row for each question. ``chosen`` is a
+    sentence on the choice of perturbations, for people.
     """
     groups = question_groups(questions)
-    score = Score(question_ids=[question.id for question in questions], declared=SPECS)
+    score = Score(question_ids=[question.id for question in questions], declared=SPECS, settings={"chosen": chosen})
     values = joined(scores)
     optional = [values[name] for name in ("orders_right", "turns_held", "thought_right") if name in values]
-    robustness = ranks(values["frs"], values["right_share"], values["entropy"], *optional)
-    is_known = ~np.isnan(values["frs"] + values["worst"] + values["entropy"])
-    breaking = scores["frs"].tables["frs"]["breaking_temperature"].to_numpy()
+    has_frs, grid, breaking = TEMPERATURE in scores, list[float](), np.full(len(questions), np.inf)
+    if has_frs:
+        breaking = scores[TEMPERATURE].tables["frs"]["breaking_temperature"].to_numpy()
+        grid = sorted(scores[TEMPERATURE].curves.get(SURVIVAL.name, {}))
+    main = [values[name] for name in ("frs", "right_share") if name in values] + [-values["entropy"]]
+    robustness = ranks(*main, *optional, required=len(main))
+    is_known = np.asarray(~np.isnan(np.column_stack([*main, values["worst"]])).any(axis=1))
     is_robust = np.isinf(breaking) & (values["worst"] == 1) & (values["error_rate"] == 0) & (values["unanswered"] == 0)
-    score.add_share(ROBUST.name, np.where(is_known, is_robust, np.nan), groups)
+    score.add_share((ROBUST if has_frs else ROBUST_AT_OWN).name, np.where(is_known, is_robust, np.nan), groups)
     for spec, name in ((ROBUST_TO_ORDER, "orders_right"), (ROBUST_TO_PUSHBACK, "turns_held")):
-        if name in values:
+        if has_frs and name in values:
             both = is_known & ~np.isnan(values[name])
             score.add_share(spec.name, np.where(both, is_robust & (values[name] == 1), np.nan), groups)
-    perturbations = _perturbations(values, breaking, sorted(scores["frs"].curves.get(SURVIVAL.name, {})))
-    first = _add_first(score, perturbations, is_known, groups, seed)
+    perturbations = _perturbations(values, breaking, grid)
+    first = _add_first(score, perturbations, is_known, groups, more=bool(optional))
     for one, other in _PAIRS:
         if one in values and other in values:
             of = is_known & ~np.isnan(values[other])
@@ -201,7 +217,7 @@ def profile(questions: Sequence[Question], scores: Mapping[str, Score], seed: in
     score.values[_UNDEFINED.name] = Estimate(float((~is_known).sum()))
     columns = {
         **values,
-        "breaking_temperature": breaking,
+        **({"breaking_temperature": breaking} if has_frs else {}),
         **{f"rank_{name}": robustness[:, column] for column, name in enumerate(joined_methods(scores))},
         "breaks_first": first,
         "disagreement": np.fmax.reduce(robustness, axis=1) - np.fmin.reduce(robustness, axis=1),
@@ -216,13 +232,13 @@ def _add_first(
     perturbations: Sequence[PerturbationShare],
     is_known: NDArray[np.bool_],
     groups: Sequence[str] | None,
-    seed: int,
+    more: bool,
 ) -> list[str | None]:
-    """Add the share of facts that each perturbation breaks first and, with more than three perturbations, the share of
+    """Add the share of facts that each perturbation breaks first and, with ``more`` than the main ones, the share of
     known facts that none breaks; return the first failure of each fact.
     """
     first = first_failure(perturbations)
-    if len(perturbations) > len(METHODS):
+    if more:
         none = np.array([name == "" for name in first])
         score.add_share(ROBUST_TO_ALL.name, np.where(is_known, none, np.nan), groups)
     for perturbation in perturbations:
@@ -240,8 +256,9 @@ def _perturbations(values: Mapping[str, Floats], breaking: Floats, grid: Sequenc
     repeated = 1 - values["error_rate"]
     whole = np.where(np.isnan(repeated), np.nan, (repeated == 1) & (values["unanswered"] == 0))
     unbroken = np.where(np.isnan(breaking), np.nan, np.isinf(breaking))
+    swept = [PerturbationShare("temperature", share_of_steps(breaking, grid), unbroken)] if "frs" in values else []
     required = [
-        PerturbationShare("temperature", share_of_steps(breaking, grid), unbroken),
+        *swept,
         all_right("rewording", values["right_share"]),
         PerturbationShare("repetition", repeated, whole),
     ]
@@ -267,16 +284,18 @@ def joined_methods(scores: Mapping[str, Score]) -> list[str]:
 
 
 def joined(scores: Mapping[str, Score]) -> dict[str, Floats]:
-    """Return (n,) values of the same n questions from the scores of the three :data:`METHODS`, and of the available
+    """Return (n,) values of the same n questions from the scores of the :data:`METHODS`, and of the available
     :data:`OPTIONAL_METHODS`.
     """
-    frs, agreement, certainty = (scores[name] for name in METHODS)
-    smallest = next(iter(FRS.among(frs.by_question).values()))
+    agreement, certainty = (scores[name] for name in METHODS[1:])
     reworded = nearest_to_one(agreement.curves["agreement.worst"])
     repeated = nearest_to_one(certainty.curves["certainty.entropy"])
     table = certainty.tables["certainty"]
-    values = {
-        "frs": frs.by_question[smallest],
+    values = {}
+    if TEMPERATURE in scores:
+        frs = scores[TEMPERATURE].by_question
+        values["frs"] = frs[next(iter(FRS.among(frs).values()))]
+    values |= {
         "worst": agreement.by_question[point("agreement.worst", reworded)],
         "right_share": agreement.by_question[point("agreement.difficulty", reworded)],
         "entropy": certainty.by_question[point("certainty.entropy", repeated)],
@@ -303,35 +322,34 @@ def _turns_held(pushback: Score) -> Floats:
     return held
 
 
-def ranks(frs: Floats, right_share: Floats, entropy: Floats, *optional: Floats) -> Floats:
+def ranks(*robustness: Floats, required: int) -> Floats:
     """Return the percentile rank of each question under each method; ties count half.
 
     Parameters
     ----------
-    frs, right_share, entropy
-        (n,) of each question; a high entropy means low robustness. NaN where undefined.
-    optional
-        (n,) each, shares that are higher for more robust facts, such as that of the orders answered right;
-        NaN of a question that a method is not about.
+    robustness
+        (n,) each, higher for more robust facts; NaN where undefined, or where a method is not about a question.
+    required
+        Number of the first methods of which a question must have all to be compared.
 
     Returns
     -------
-    (n, 3 + others), in [0, 1]; NaN in the row of a question that lacks one of the first three: it is not compared. The
-    others compare those that they are about.
+    (n, methods), in [0, 1]; NaN in the row of a question that is not compared, and where a value is undefined.
 
     Examples
     --------
-    >>> ranks(np.array([1.0, 0.5, 0.2]), np.array([1.0, 1.0, 0.5]), np.array([0.0, 0.7, 0.3])).tolist()
+    >>> frs, right, entropy = np.array([1.0, 0.5, 0.2]), np.array([1.0, 1.0, 0.5]), np.array([0.0, 0.7, 0.3])
+    >>> ranks(frs, right, -entropy, required=3).tolist()
     [[1.0, 0.75, 1.0], [0.5, 0.75, 0.0], [0.0, 0.0, 0.5]]
     """
-    is_defined = ~np.isnan(np.column_stack([frs, right_share, entropy])).any(axis=1)
-    robustness = np.column_stack([frs, right_share, -entropy, *optional])
-    table = np.full(robustness.shape, np.nan)
-    for column, values in enumerate(robustness.T):
+    table = np.column_stack(robustness)
+    is_defined = ~np.isnan(table[:, :required]).any(axis=1)
+    percentiles = np.full(table.shape, np.nan)
+    for column, values in enumerate(table.T):
         compared = is_defined & ~np.isnan(values)
         number = np.count_nonzero(compared)
         if number > 1:
             from scipy import stats  # it takes half a second, which most runs need not spend
 
-            table[compared, column] = (stats.rankdata(values[compared]) - 1) / (number - 1)
-    return table
+            percentiles[compared, column] = (stats.rankdata(values[compared]) - 1) / (number - 1)
+    return percentiles

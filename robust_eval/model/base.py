@@ -171,6 +171,8 @@ class Temperatures:
     """Temperature 0 is supported."""
     default_only: bool = False
     """The model has no temperature parameter, and answers at its default."""
+    takes_effort: bool = False
+    """The model has no temperature parameter, and takes a reasoning effort."""
 
 
 ALL = Temperatures()

@@ -62,7 +62,7 @@ def facts_of(run: Findings) -> Facts:
     "Every fact under three perturbations",
     "Facts in the upper left are robust by all three methods; a diamond marks a fact answered right in every wording.",
     "beyond the papers, which ask different questions",
-    lambda run: "profile" in run.tables,
+    lambda run: "profile" in run.tables and "frs" in run.tables["profile"].column_names,
 )
 def frs_by_entropy_and_rewording(axes: Axes, run: Findings) -> None:
     """Each fact by the entropy of its repeated answers and its Factual Robustness Score, coloured by the share of its

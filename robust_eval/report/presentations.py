@@ -20,10 +20,17 @@ from robust_eval.metric.certainty_metric import CERTAIN_WRONG, ENTROPY, ERROR_RA
 from robust_eval.metric.frs_specs import FRS, SURVIVAL, UNBROKEN
 from robust_eval.metric.greedy import CONSTANT, GUESSING, gradable_rows
 from robust_eval.metric.greedy import SPEC as GREEDY
-from robust_eval.metric.metric_spec import at_words, curve_and_temperature, nearest_to_one, point
+from robust_eval.metric.metric_spec import MetricSpec, at_words, curve_and_temperature, nearest_to_one, point
 from robust_eval.metric.order_metric import ONE_CHOICE, PLACE, Q
 from robust_eval.metric.presentation import Cell, Column, Presentation, Scale, Table
-from robust_eval.metric.profile import FIRST, ROBUST, ROBUST_TO_ALL, ROBUST_TO_ORDER, ROBUST_TO_PUSHBACK
+from robust_eval.metric.profile import (
+    FIRST,
+    ROBUST,
+    ROBUST_AT_OWN,
+    ROBUST_TO_ALL,
+    ROBUST_TO_ORDER,
+    ROBUST_TO_PUSHBACK,
+)
 from robust_eval.metric.score import Correction, Score, question_groups
 from robust_eval.question import LETTERS, QUESTION_TYPES, Question
 from robust_eval.runtime.text import number
@@ -429,27 +436,33 @@ def variance(score: Score, questions: Sequence[Question]) -> Presentation:
 
 def profile(score: Score, questions: Sequence[Question]) -> Presentation:
     """Show the share of facts that withstand every perturbation."""
-    optional = {"orders_right", "turns_held", "thought_right"} & {*score.tables["profile"].column_names}
-    known_count = int(np.count_nonzero(~np.isnan(score.by_question[ROBUST.name])))
-    robust_share = score.formatted((ROBUST_TO_ALL if optional else ROBUST).name, ".0%")
+    columns = {*score.tables["profile"].column_names}
+    optional = {"orders_right", "turns_held", "thought_right"} & columns
+    main = ROBUST if "frs" in columns else ROBUST_AT_OWN
+    known_count = int(np.count_nonzero(~np.isnan(score.by_question[main.name])))
+    robust_share = score.formatted((ROBUST_TO_ALL if optional else main).name, ".0%")
     claims = [f"holds {robust_share} of the known facts under every perturbation"] if known_count else []
-    title = f"All {('three', 'four', 'five', 'six')[len(optional)]} methods"
-    axes = [ENTROPY.name, "frs", "agreement.difficulty"]
-    return Presentation(title, _profile_sentence(score, known_count), [], axes, claims)
+    title = f"All {('two', 'three', 'four', 'five', 'six')[len(optional) + (main is ROBUST)]} methods"
+    axes = [ENTROPY.name, "frs", "agreement.difficulty"] if main is ROBUST else []
+    sentence = _profile_sentence(score, known_count, main)
+    chosen = str(score.settings.get("chosen", ""))
+    return Presentation(title, f"{sentence} {chosen}".strip(), [], axes, claims)
 
 
-def _profile_sentence(score: Score, known_count: int) -> str:
-    """Return a sentence with the share of known facts, all values defined, that withstand all three methods."""
+def _profile_sentence(score: Score, known_count: int, main: MetricSpec) -> str:
+    """Return a sentence with the share of known facts, all values defined, that withstand the main methods."""
     methods = "at rising temperature, in paraphrases, and repeatedly"
+    words = "all three", "unbroken at every temperature, right in every wording and right in every repetition"
+    if main is ROBUST_AT_OWN:
+        methods, words = "in paraphrases, and repeatedly", ("both", "right in every wording and in every repetition")
     if not known_count:
         return f"{methods}; none of them has all values."
-    robust = score.values[ROBUST.name]
+    robust = score.values[main.name]
     facts = "them" if known_count == len(score.question_ids) else f"the {known_count} that have all values"
     sentences = [
         (
-            f"{methods}: {number(robust.value, '.0%')} of {facts} withstand all three (95 % interval "
-            f"{bounds(robust.low, robust.high, '.0%')}), which means unbroken at every temperature, "
-            "right in every wording and right in every repetition."
+            f"{methods}: {number(robust.value, '.0%')} of {facts} withstand {words[0]} (95 % interval "
+            f"{bounds(robust.low, robust.high, '.0%')}), which means {words[1]}."
         )
     ]
     for name, text in (

@@ -241,14 +241,14 @@ def clip_to_supported(name: str, sampler: Sampler, supported: Temperatures, mode
         if sampler.axis == "temperature":
             raise UserError(
                 f"sampler={name} needs several temperatures, and {model} has only its own: breaking temperatures and "
-                "FRS cannot be measured; choose experiment=certainty (repeated answers) or experiment=multiqa (several "
-                "wordings), which need no temperature"
+                "FRS cannot be measured; choose experiment=certainty (repeated answers), experiment=multiqa (several "
+                "wordings), or experiment=profile (every perturbation that the model allows)"
             )
         log.warning(
             "%s has no temperature parameter: sampler=%s ignores the temperatures %s and asks at the model's own",
             *(model, name, ", ".join(f"{t:g}" for t in temperatures)),
         )
-        return _at(sampler, [DEFAULT_TEMPERATURE])
+        return at_temperatures(sampler, [DEFAULT_TEMPERATURE])
     within = [t for t in temperatures if t <= supported.highest]
     if len(within) == len(temperatures):
         return sampler
@@ -263,7 +263,7 @@ def clip_to_supported(name: str, sampler: Sampler, supported: Temperatures, mode
         "%s supports temperatures up to %g: sampler=%s leaves out %s%s",
         *(model, supported.highest, name, beyond, censored),
     )
-    return _at(sampler, within)
+    return at_temperatures(sampler, within)
 
 
 def highest_temperature(samplers: Iterable[Sampler]) -> float:
@@ -271,7 +271,7 @@ def highest_temperature(samplers: Iterable[Sampler]) -> float:
     return max((t for sampler in samplers for t in sampler.temperatures if not math.isnan(t)), default=1.0)
 
 
-def _at(sampler: Sampler, temperatures: list[float]) -> Sampler:
+def at_temperatures(sampler: Sampler, temperatures: list[float]) -> Sampler:
     """Return the sampler with other temperatures, which its check of settings might refuse."""
     other = copy(sampler)
     other.temperatures = temperatures

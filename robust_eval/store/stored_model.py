@@ -106,7 +106,8 @@ class StoredModel:
             return supported
         if "capability.highest_temperature" in (stored := self.description()):
             own = stored.get("capability.own_temperature", False)
-            return Temperatures(stored["capability.highest_temperature"], stored["capability.greedy"], own)
+            effort = stored.get("capability.takes_effort", False)
+            return Temperatures(stored["capability.highest_temperature"], stored["capability.greedy"], own, effort)
         return Temperatures() if self._cached_only else self._model().temperatures(highest)
 
     def check(self, requests: Sequence[Request]) -> None:

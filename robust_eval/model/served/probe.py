@@ -32,6 +32,8 @@ TRUNCATION_OFF: tuple[Mapping[str, Any], ...] = (
 )
 """Settings that turn off the silent truncation of servers: llama.cpp's top_k = 40 and min_p = 0.05, or those that vLLM
 reads from the model's repository. OpenAI's own servers refuse such settings."""
+EFFORT = "low"
+"""Reasoning effort that every server knows which knows any."""
 TOP_LOGPROBS = (20, 10, 5, 1)
 CHOICES = (32, 16, 10, 8, 5, 4, 2)
 TEMPERED = 1.5
@@ -80,6 +82,8 @@ class Capabilities:
     ignores_temperature: bool = False
     capped: bool = False
     """Higher temperatures are lowered to ``highest_temperature`` silently."""
+    takes_effort: bool = False
+    """Without a temperature parameter: a reasoning effort is accepted, and an unknown one refused."""
 
     @property
     def faithful(self) -> bool:
@@ -103,7 +107,9 @@ class Capabilities:
 
     def temperatures(self, highest: float | None = None) -> Temperatures:
         """Return the supported temperatures, up to ``highest`` if the settings name one."""
-        return Temperatures(min(self.highest_temperature, highest or math.inf), self.greedy, self.own_temperature)
+        return Temperatures(
+            min(self.highest_temperature, highest or math.inf), self.greedy, self.own_temperature, self.takes_effort
+        )
 
     def to_text(self) -> str:
         """Return the capabilities as JSON."""
@@ -147,6 +153,9 @@ async def probe(ask: Ask, server: str, chat: bool, temperature: float, top_logpr
             if await send(_SHORT, temperature=0.5, **off):
                 settings |= (truncation_off := off)
                 break
+    takes_effort = False
+    if own_temperature and await send(_SHORT, reasoning_effort=EFFORT):  # some servers drop unknown settings silently
+        takes_effort = await send(_SHORT, reasoning_effort="unknown") is None
     highest = 1.0 if own_temperature else await _highest_temperature(send, temperature)
     top, tempered, whole = await _logprobs(send, server, chat, own_temperature, top_logprobs)
     can = Capabilities(
@@ -162,6 +171,7 @@ async def probe(ask: Ask, server: str, chat: bool, temperature: float, top_logpr
         probed_for=temperature,
         whole_vocabulary=whole,
         own_temperature=own_temperature,
+        takes_effort=takes_effort,
     )
     return await SamplingProbe(send, can).run()
 

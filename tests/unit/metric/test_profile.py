@@ -168,8 +168,8 @@ def test_a_fact_that_two_pressures_break_as_soon_counts_for_both():
 
 
 def test_a_single_fact_is_beside_no_other():
-    assert np.isnan(ranks(np.array([1.0]), np.array([1.0]), np.array([0.0]))).all()
-    assert ranks(np.array([]), np.array([]), np.array([])).shape == (0, 3)
+    assert np.isnan(ranks(np.array([1.0]), np.array([1.0]), np.array([0.0]), required=3)).all()
+    assert ranks(np.array([]), np.array([]), np.array([]), required=3).shape == (0, 3)
     whole = {name: one_of(score) for name, score in scores().items()}
     found = profile(QUESTIONS[:1], whole, seed=0)
     assert math.isnan(found.values["profile.spearman.frs_entropy"].value)
