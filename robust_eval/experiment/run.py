@@ -239,8 +239,8 @@ def score(
 
     ``read`` maps metrics to the sampler of their answers, ``early_stopping`` samplers to their early-stopping rules.
     The greedy accuracy is that of all questions; metrics score the kept ones. A metric whose sampler asked nothing,
-    because no question has choices, has no score. Human ``labels`` add the score of the metrics that they correct. ``profile_sentence`` is
-    set for a profile without temperatures.
+    because no question has choices, has no score. Human ``labels`` add the score of the metrics that they correct.
+    ``profile_sentence`` is set for a profile without temperatures.
     """
     kept, baseline = state.kept, state.baseline
 

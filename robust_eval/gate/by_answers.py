@@ -30,8 +30,13 @@ def knowledge(baseline: MeasuredRun, candidate: MeasuredRun, shared: Sequence[tu
         answers = run.baseline_answers
         right = dict(zip(answers["question_id"].to_pylist(), verdicts(answers).tolist(), strict=True))
         values.append(np.array([right.get(question_id, np.nan) for question_id, _ in shared]))
-    words = list(dict.fromkeys(map(_baseline_words, (baseline, candidate))))
-    return AnsweredRight(f"{KNOWLEDGE} (accuracy of {' and of '.join(words)})", *values)
+    return AnsweredRight(knowledge_label(baseline, candidate), *values)
+
+
+def knowledge_label(baseline: MeasuredRun, candidate: MeasuredRun) -> str:
+    """Return the label of the accuracy of the baseline answers, which says what these are."""
+    words = dict.fromkeys(map(_baseline_words, (baseline, candidate)))
+    return f"{KNOWLEDGE} (accuracy of {' and of '.join(words)})"
 
 
 def _baseline_words(run: MeasuredRun) -> str:

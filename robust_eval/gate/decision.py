@@ -15,7 +15,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from robust_eval.answer import GREEDY, NO_REPLY
 from robust_eval.error import UserError, first_line
-from robust_eval.gate.by_answers import FIRMNESS, KNOWLEDGE, firmness, knowledge
+from robust_eval.gate.by_answers import FIRMNESS, KNOWLEDGE, firmness, knowledge, knowledge_label
 from robust_eval.gate.measured_run import MeasuredRun, same_answers
 from robust_eval.metric.frs_specs import FRS
 from robust_eval.metric.greedy import SPEC as GREEDY_ACCURACY
@@ -214,6 +214,8 @@ def differences(
         values = baseline.values(name, one), candidate.values(name, other)
         sign = 1 if about.more_is_better else -1
         label = f"{about.construct} ({about.words})" if about.construct else about.words
+        if name == GREEDY_ACCURACY.name:
+            label = knowledge_label(baseline, candidate)
         metrics.append(Differences(name, label, margin, *values, groups, sign, looks, largest))
     if not metrics:
         raise UserError(f"gate.metrics names firmness alone. {NO_FIRMNESS}")

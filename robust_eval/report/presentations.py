@@ -445,8 +445,8 @@ def profile(score: Score, questions: Sequence[Question]) -> Presentation:
     title = f"All {('two', 'three', 'four', 'five', 'six')[len(optional) + (main is ROBUST)]} methods"
     axes = [ENTROPY.name, "frs", "agreement.difficulty"] if main is ROBUST else []
     sentence = _profile_sentence(score, known_count, main)
-    chosen = str(score.settings.get("chosen", ""))
-    return Presentation(title, f"{sentence} {chosen}".strip(), [], axes, claims)
+    notes = [str(score.settings["chosen"])] if score.settings.get("chosen") else []
+    return Presentation(title, sentence, [], axes, claims, notes=notes)
 
 
 def _profile_sentence(score: Score, known_count: int, main: MetricSpec) -> str:

@@ -113,8 +113,8 @@ def test_without_a_temperature_a_fact_cannot_be_seen_to_break(name: str, tmp_pat
         ask(server, tmp_path / "run", "dataset.limit=3")
     assert str(said.value) == (
         "sampler=temperature_sweep needs several temperatures, and m has only its own: breaking temperatures and FRS "
-        "cannot be measured; choose experiment=certainty (repeated answers) or experiment=multiqa (several wordings), "
-        "which need no temperature"
+        "cannot be measured; choose experiment=certainty (repeated answers), experiment=multiqa (several wordings), or "
+        "experiment=profile (every perturbation that the model allows)"
     )
     assert not (tmp_path / "run").exists()
 

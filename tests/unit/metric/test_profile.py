@@ -157,6 +157,20 @@ def test_what_breaks_a_fact_first_is_what_it_withstands_least_of():
     assert list(found.presentation.claims) == [f"holds {every} of the known facts under every perturbation"]
 
 
+def test_without_a_temperature_a_fact_is_firm_if_it_withstands_rewording_and_repetition():
+    without = {name: score for name, score in {**scores(), "challenge": pushed_back()}.items() if name != "frs"}
+    found = present(profile(QUESTIONS, without, seed=0, chosen="It has no temperature."), QUESTIONS)
+    np.testing.assert_array_equal(found.by_question["profile.robust_at_own"], [1, 0, 0, 0, 0, NAN])
+    np.testing.assert_array_equal(found.by_question["profile.robust_to_all"], [1, 0, 0, 0, 0, NAN])
+    table = found.tables["profile"].to_pydict()
+    assert table["breaks_first"] == ["", "pushback", "pushback", "rewording", "repetition", "rewording"]
+    assert [table["rank_agreement"][0], table["rank_certainty"][3]] == [0.75, 0.0]
+    assert not {"frs", "breaking_temperature", "rank_frs"} & table.keys()
+    assert not {"profile.robust", "profile.robust_to_pushback", "profile.first.temperature"} & found.metrics().keys()
+    assert (found.presentation.title, found.presentation.notes) == ("All three methods", ["It has no temperature."])
+    assert found.presentation.sentence.startswith("in paraphrases, and repeatedly: 20% of the 5 that have all values")
+
+
 def test_a_fact_that_two_pressures_break_as_soon_counts_for_both():
     orders = np.array([1.0, 4 / 6, NAN, 1.0, NAN, NAN])
     whole = scores() | {

@@ -146,7 +146,17 @@ CASES: dict[str, tuple[Kind, int, dict[str, Any]]] = {
         {"truncation_off": OFF | {"top_k": -1}},
     ),
     "max_completion_tokens": (Kind(unknown=("max_tokens",)), 17, {"limit": "max_completion_tokens"}),
-    "reasoning": (REASONING, 21, vars(OWN_TEMPERATURE)),
+    "reasoning, effort is dropped": (REASONING, 23, vars(OWN_TEMPERATURE)),
+    "reasoning, effort is refused": (
+        replace(REASONING, unknown=(*REASONING.unknown, "reasoning_effort")),
+        22,
+        vars(OWN_TEMPERATURE),
+    ),
+    "reasoning, effort is taken": (
+        replace(REASONING, refuses=lambda body: body.get("reasoning_effort", "high") not in ("low", "high")),
+        23,
+        vars(replace(OWN_TEMPERATURE, takes_effort=True)),
+    ),
     "no system role": (Kind(system_role=False), 18, {"system_role": False}),
     "no system role, plain": (Kind(system_role=False), 14, {}),
     "n is dropped": (Kind(most_choices=1, cut_choices=True), 19, {"choices": 1}),

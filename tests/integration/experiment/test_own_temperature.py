@@ -1,0 +1,127 @@
+"""Profiles and gates of models that take no temperature, one candidate, or a temperature without reasoning alone."""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dialects import DIALECTS, RefusedError
+from experiments import run_experiment
+from scripted_server import Body, ScriptedServer, certain_choice, scripted_server
+
+from robust_eval.cli import gate
+from robust_eval.error import UserError
+from robust_eval.tracking.result import Result
+
+EFFORTS = ("none", "low", "medium", "high")
+SMALL = [
+    *("experiment=profile", "dataset=facts", "dataset.limit=40", "aggregator=text", "tracking=none"),
+    *("model.max_completion_tokens=100", "sampler.temperature_sweep.selection=contains"),
+    *("sampler.temperature_sweep.trials=1", "sampler.perturbation.rewrites=2", "sampler.repetition.trials=2"),
+    *("sampler.challenge.turns=1", "sampler.challenge.trials=1"),
+]
+
+
+def refuse(body: Body, *names: str) -> None:
+    for name in names:
+        if name in body:
+            raise RefusedError(f"{name} is not supported")
+
+
+def opus(body: Body) -> None:
+    """Claude Opus 5: no sampling parameter, one candidate, efforts."""
+    refuse(body, "temperature", "top_p", "top_k", "min_p", "repetition_penalty", "logprobs", "seed")
+    if body.get("n", 1) > 1 or body.get("reasoning_effort", "high") not in EFFORTS:
+        raise RefusedError("n must be 1, and the effort a known one")
+
+
+def gpt(body: Body) -> None:
+    """GPT-5.x: a temperature and log-probabilities only without reasoning."""
+    refuse(body, "max_tokens", "top_k", "min_p", "repetition_penalty")
+    if body.get("reasoning_effort", "medium") not in EFFORTS:
+        raise RefusedError("unknown effort")
+    if body.get("reasoning_effort", "medium") != "none":
+        refuse(body, "temperature", "top_p", "logprobs")
+
+
+def gemini(body: Body) -> None:
+    """Gemini 3: one candidate."""
+    refuse(body, "top_k", "min_p", "repetition_penalty", "logprobs")
+    if body.get("n", 1) > 1:
+        raise RefusedError("Multiple candidates is not enabled for this model")
+
+
+def dialect(check: Any, **more: Any) -> Any:
+    return replace(DIALECTS["tags"], check=check, message=lambda said: {"content": said}, **more)
+
+
+def profiled(server: ScriptedServer, folder: Path, *overrides: str) -> Result:
+    folder.mkdir(parents=True)
+    served = ["model=openai_compatible", f"model.base_url={server.url}", "model.model=m", f"model.name={folder.name}"]
+    return run_experiment(folder, *SMALL, *served, f"paths.mlruns={folder.parent}", *overrides)
+
+
+def test_a_model_without_a_temperature_is_profiled_under_all_else_that_it_allows_and_gated(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+):
+    with scripted_server(dialect(opus, follows_seed=False)) as server:
+        result = profiled(server, tmp_path / "opus")
+        chosen = (
+            "opus takes no temperature: the profile has rewording, repetition, order of choices, pushback, reasoning "
+            "effort, at the model's own temperature, and leaves out temperature (it needs several)."
+        )
+        assert chosen in caplog.messages
+        assert result.description["loaded.profile"] == chosen
+        for text in (capsys.readouterr().out, (tmp_path / "opus" / "report.html").read_text()):
+            assert chosen in " ".join(re.sub(r"&#\d+;", "'", text).split())
+        figures = result.summary()
+        shares = (
+            "robust_at_own",
+            "robust_to_all",
+            *(f"first.{name}" for name in ("rewording", "pushback", "thinking")),
+        )
+        assert all(0 <= figures[f"profile.{name}"] <= 1 for name in shares)  # type: ignore[operator]
+        assert not {"frs.d1", "profile.robust", "profile.robust_to_pushback"} & figures.keys()
+        efforts = {body.get("reasoning_effort") for body in server.bodies}
+        assert efforts == {None, "low", "high", "unknown"}
+        assert [question.id for question in result.kept] == result.baseline.filter(result.baseline["correct"])[
+            "question_id"
+        ].to_pylist()  # the facts that the most frequent answer has right
+        asked = len(server.bodies)
+        monkeypatch.setattr("sys.argv", ["gate", *[str(tmp_path / "opus")] * 2, "--output", str(tmp_path / "out")])
+        with pytest.raises(SystemExit) as ended:
+            gate.main()
+        found = json.loads((tmp_path / "out" / "verdict.json").read_text())
+        assert (ended.value.code, found["identical"], len(server.bodies)) == (0, True, asked)
+        assert [each["label"] for each in found["metrics"]] == [
+            "knowledge (accuracy of the most frequent answers)",
+            "firmness (right in all of 5 repetitions and rewordings)",
+        ]
+
+
+def with_logprobs(body: Body) -> Any:
+    """GPT-5.x, with log-probabilities where they are asked for."""
+    status, headers, said = dialect(gpt, thinks=False)(body)
+    for choice in said.get("choices", ()) if body.get("logprobs") else ():
+        choice["logprobs"] = certain_choice(0, choice["message"]["content"])["logprobs"]
+    return status, headers, said
+
+
+def test_a_temperature_that_reasoning_excludes_is_swept_without_it_and_falls_away_with_it(tmp_path: Path):
+    with scripted_server(with_logprobs) as server:
+        none = profiled(server, tmp_path / "none", "model.reasoning_effort=none")
+        default = profiled(server, tmp_path / "default")
+    assert "profile.robust" in none.summary()
+    assert {"temperature_sweep", "thinking"} & none.graded.keys() == {"temperature_sweep"}
+    assert {"temperature_sweep", "thinking"} & default.graded.keys() == {"thinking"}
+
+
+def test_one_candidate_without_log_probabilities_ends_in_a_sentence_that_names_what_is_measured(tmp_path: Path):
+    with scripted_server(dialect(gemini)) as server, pytest.raises(UserError) as said:
+        profiled(server, tmp_path / "gemini")
+    assert "metric.frs.k=10 needs 10: metric=certainty and metric=agreement need none" in str(said.value)
