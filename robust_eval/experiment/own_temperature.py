@@ -74,7 +74,8 @@ def _without_effort(model: ModelConfig, supported: Temperatures) -> str:
     if getattr(model, "reasoning_effort", None) is not None:
         return "model.reasoning_effort sets one"
     if not supported.takes_effort:
-        return "the server takes no reasoning_effort"
+        skipped = getattr(model, "takes_temperature", None) is False
+        return "model.takes_temperature=false skips its probe" if skipped else "the server takes no reasoning_effort"
     return "" if getattr(model, "max_completion_tokens", None) else "it needs model.max_completion_tokens"
 
 

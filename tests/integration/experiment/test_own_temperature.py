@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 from dialects import DIALECTS, RefusedError
-from experiments import run_experiment
+from experiments import configuration, run_experiment
 from scripted_server import Body, ScriptedServer, certain_choice, scripted_server
 
 from robust_eval.cli import gate
 from robust_eval.error import UserError
+from robust_eval.experiment.own_temperature import own_profile
+from robust_eval.experiment.plan import stages_of
+from robust_eval.model.base import Temperatures
 from robust_eval.tracking.result import Result
 
 EFFORTS = ("none", "low", "medium", "high")
@@ -92,6 +95,14 @@ def test_a_model_without_a_temperature_is_profiled_under_all_else_that_it_allows
         assert [question.id for question in result.kept] == result.baseline.filter(result.baseline["correct"])[
             "question_id"
         ].to_pylist()  # the facts that the most frequent answer has right
+        caplog.clear()
+        served = [f"model.base_url={server.url}", "model.model=m", "model.name=opus", "store=none"]
+        planned = stages_of(configuration(*SMALL, "model=openai_compatible", *served, f"paths.mlruns={tmp_path}"))
+        assert [stage.name for stage in planned if stage.requests] == [
+            "most frequent answers",
+            *(f"answers of {name}" for name in ("perturbation", "repetition", "challenge", "thinking")),
+        ]
+        assert chosen in caplog.messages  # a plan of the same day knows the server
         asked = len(server.bodies)
         monkeypatch.setattr("sys.argv", ["gate", *[str(tmp_path / "opus")] * 2, "--output", str(tmp_path / "out")])
         with pytest.raises(SystemExit) as ended:
@@ -102,6 +113,30 @@ def test_a_model_without_a_temperature_is_profiled_under_all_else_that_it_allows
             "knowledge (accuracy of the most frequent answers)",
             "firmness (right in all of 5 repetitions and rewordings)",
         ]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "takes_effort", "left_out"),
+    [
+        ([], True, "temperature (it needs several)"),
+        ([], False, "reasoning effort (the server takes no reasoning_effort)"),
+        (["model.takes_temperature=false"], False, "reasoning effort (model.takes_temperature=false skips its probe)"),
+        (["model.reasoning_effort=low"], True, "reasoning effort (model.reasoning_effort sets one)"),
+        (["model.max_completion_tokens=null"], True, "reasoning effort (it needs model.max_completion_tokens)"),
+        (["model.prompt_style=plain"], True, "pushback (it needs model.prompt_style=chat)"),
+    ],
+)
+def test_what_a_profile_leaves_out_is_said_with_the_reason(overrides: list[str], takes_effort: bool, left_out: str):
+    config = configuration(*SMALL, "model=openai_compatible", "model.model=m", "model.name=m", *overrides)
+    supported = Temperatures(greedy=False, default_only=True, takes_effort=takes_effort)
+    own = own_profile(config.sampler, config.metric, config.model, supported)
+    assert own is not None
+    assert own.sentence.endswith(f"{left_out}.")
+    assert "frs" not in own.metrics
+    assert [*own.selecting] == ["temperature_sweep"]
+    assert own_profile(config.sampler, config.metric, config.model, Temperatures()) is None
+    only = {"certainty": config.metric["certainty"]}
+    assert own_profile(config.sampler, only, config.model, supported) is None
 
 
 def with_logprobs(body: Body) -> Any:
