@@ -160,10 +160,12 @@ def _check_samplers(config: Config, sampler_names: str) -> None:
             "plain prompts: choose a chat model, with model.prompt_style=chat"
         )
     read = sources(config.metric, config.sampler)
+    for name, source in read.items():
+        metric = config.metric[name]
+        for each in config.sampler.values():
+            if metric.axis == each.axis != config.sampler[source].axis:  # it would read them if they had what it needs
+                metric.check(each.temperatures, each.repetitions)
     if unread := [name for name in config.sampler if name not in read.values()]:
-        for metric in config.metric.values():
-            if metric.axis == config.sampler[unread[0]].axis:  # its check names the missing property
-                metric.check(config.sampler[unread[0]].temperatures, config.sampler[unread[0]].repetitions)
         readers = ", ".join(f"{metric} those of {name}" for metric, name in read.items())
         raise UserError(
             f"no metric reads the answers of sampler={unread[0]} (of the metrics, {readers}): remove it, or add a "

@@ -233,7 +233,10 @@ def judged_spec(run: MeasuredRun, metric: str) -> MetricSpec:
     if about is None or about.more_is_better is None:
         raise UserError(f"gate.metrics names {metric}, which has no direction (more_is_better)")
     if np.nanmin(values, initial=0) < 0 or np.nanmax(values, initial=0) > 1:
-        raise UserError(f"gate.metrics names {metric}, whose values must lie between 0 and 1")
+        raise UserError(
+            f"gate.metrics names {metric}, whose values by question do not all lie between 0 and 1, which the interval "
+            "of a gate needs: leave it out, and compare the runs (robust-eval compare)"
+        )
     return about
 
 

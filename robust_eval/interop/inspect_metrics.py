@@ -20,7 +20,10 @@ from robust_eval.metric.agreement_metric import AnswerAgreement
 from robust_eval.metric.certainty_metric import AnswerCertainty
 from robust_eval.metric.frs_metric import FactualRobustness
 from robust_eval.metric.metric_spec import curve_and_temperature
+from robust_eval.metric.reliability_metric import PASS_HAT, TrialReliability, powers
 from robust_eval.metric.score import Measured, grid, mean_estimate, question_groups
+from robust_eval.metric.score import Metric as OwnMetric
+from robust_eval.metric.uncertainty_metric import SCORES, ErrorDetection, specs_of
 from robust_eval.stats.estimate import Estimate, columns_of
 from robust_eval.stats.frs import breaking_temperature as breaking_temperatures
 from robust_eval.stats.frs import factual_robustness_score
@@ -67,14 +70,18 @@ class ScoredAnswers:
         """Return the mean of ``values`` (n,) over questions, with its interval, in inspect_ai's layout."""
         return dict(_bounds(name, mean_estimate(values, question_groups(self.questions), limits)))
 
-    def scored(self, metric: AnswerCertainty | AnswerAgreement, names: Mapping[str, str]) -> dict[str, _Number]:
-        """Return the metrics that have a name in a log; the name has a temperature if there are several."""
+    def scored(self, metric: OwnMetric, names: Mapping[str, str]) -> dict[str, _Number]:
+        """Return the metrics that have a name in a log; the name has a temperature if there are several. While a task
+        runs there may be no sampled answer, and no metric.
+        """
+        if not self.graded.num_rows:
+            return {}
         score = metric.score(self.questions, Measured(self.baseline, self.graded), seed=0)
         estimates = []
         for flat_name, one in score.metrics().items():
-            curve = curve_and_temperature(flat_name)
-            if curve is not None and curve[0] in names:
-                estimates.append((names[curve[0]], curve[1], one))
+            curve, temperature = curve_and_temperature(flat_name) or (flat_name, math.nan)
+            if curve in names:
+                estimates.append((names[curve], temperature, one))
         several = len({repr(t) for _, t, _ in estimates}) > 1
         named = ((f"{name}_t{t:g}" if several else name, one) for name, t, one in estimates)
         return {key: value for name, one in named for key, value in _bounds(name, one)}
@@ -130,14 +137,32 @@ def firmness(threshold: float = 0.5) -> Metric:
 @metric(scores="unreduced")
 def answer_entropy() -> Metric:
     """Mean entropy (nats) of the answers to a question, and the error rate, for each temperature."""
-    names = {"certainty.entropy": "answer_entropy", "certainty.error_rate": "error_rate"}
-    return lambda scores: ScoredAnswers(scores).scored(AnswerCertainty(), names)
+    return _scored(AnswerCertainty(), {"certainty.entropy": "answer_entropy", "certainty.error_rate": "error_rate"})
 
 
 @metric(scores="unreduced")
 def agreement() -> Metric:
     """Metrics of MultiQ&A over the rewrites of each question, for each temperature."""
-    return lambda scores: ScoredAnswers(scores).scored(AnswerAgreement(), AGREEMENT)
+    return _scored(AnswerAgreement(), AGREEMENT)
+
+
+@metric(scores="unreduced")
+def pass_hat(trials: int) -> Metric:
+    """Share of questions with k right answers of k, pass^k, for k = 1, 2, 4, … and the number of trials."""
+    return _scored(TrialReliability(), {PASS_HAT.name.format(k): f"pass_hat_k{k}" for k in powers(trials)})
+
+
+@metric(scores="unreduced")
+def auroc() -> Metric:
+    """Ranking of errors (AUROC) by each uncertainty score; absent unless some answers are right and some wrong."""
+    return _scored(ErrorDetection(), {specs_of(name)["auroc"].name: f"auroc_{name}" for name in SCORES})
+
+
+def _scored(scoring: OwnMetric, names: Mapping[str, str]) -> Metric:
+    def compute(scores: list[SampleScore]) -> Value:  # inspect_ai reads the type to know what to pass
+        return ScoredAnswers(scores).scored(scoring, names)
+
+    return compute
 
 
 def _bounds(name: str, one: Estimate) -> Iterator[tuple[str, float]]:

@@ -78,6 +78,7 @@ def frs(
             inspect_metrics.frs(d, k, threshold),
             inspect_metrics.breaking_temperature(threshold),
             inspect_metrics.firmness(threshold),
+            inspect_metrics.auroc(),
         ],
         epochs=Epochs(trials),
         early_stopping=SettledEarly(threshold, settle),
@@ -104,7 +105,7 @@ def certainty(
         dataset=marked_samples(dataset, limit, [(0, at)], prompts),
         solver=asked(),
         scorer=graded(scorer),
-        metrics=[inspect_metrics.answer_entropy()],
+        metrics=[inspect_metrics.answer_entropy(), inspect_metrics.pass_hat(trials), inspect_metrics.auroc()],
         epochs=Epochs(trials),
     )
 

@@ -166,9 +166,18 @@ def _by_wording(question_ids: Sequence[str], answers: pa.Table) -> Wordings:
     return Wordings(right, trials)
 
 
+def powers(highest: int) -> list[int]:
+    """Return 1, 2, 4, … and the highest number of trials.
+
+    >>> powers(10)
+    [1, 2, 4, 8, 10]
+    """
+    return sorted({*(2**power for power in range(highest.bit_length())), highest})
+
+
 def _add_pass_rates(result: Score, right: Floats, trials: Floats, highest: int, groups: Sequence[str] | None) -> None:
     """Add pass@k, pass^k and G-Pass@k for k = 1, 2, 4, … and the largest number of trials."""
-    for k in sorted({*(2**power for power in range(highest.bit_length())), highest}):
+    for k in powers(highest):
         result.add_mean(PASS_AT.name.format(k), pass_at_k(right, trials, k), groups)
         result.add_mean(PASS_HAT.name.format(k), pass_hat_k(right, trials, k), groups)
         for percent, spec in G_PASS.items():

@@ -163,11 +163,12 @@ class ErrorDetection(Metric):
     def _add(
         self, result: Score, name: str, uncertainty: Floats, correct: Floats, groups: Sequence[str] | None
     ) -> None:
-        """Add the metrics of a score; none where all answers are right, as of a sweep of known facts, or all wrong."""
+        """Add the metrics of a score; the reason why there are none if all answers are right, as of a sweep of known
+        facts, or all wrong.
+        """
         specs = {key: spec.name for key, spec in specs_of(name).items()}
         n = count_defined(np.where(np.isnan(correct), np.nan, uncertainty))
         if reason := _reason(correct[~np.isnan(uncertainty)]):
-            result.values |= dict.fromkeys((specs["auroc"], specs["prr"]), UNDEFINED)
             result.reasons |= dict.fromkeys((specs["auroc"], specs["prr"]), reason)
             return
         for key, joint in error_ranking(uncertainty, correct, groups)._asdict().items():
@@ -224,7 +225,7 @@ def _greedy_surprisal(question_ids: Sequence[str], baseline: pa.Table) -> Floats
     by_question = {
         question_id: -sum(logprobs[:length])
         for question_id, logprobs, length in rows(baseline, "question_id", "token_logprobs", "answer_tokens")
-        if logprobs and length
+        if logprobs and length != 0  # logs of other harnesses do not say it
     }
     return np.maximum([by_question.get(question_id, np.nan) for question_id in question_ids], 0.0)
 

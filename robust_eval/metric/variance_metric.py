@@ -29,9 +29,10 @@ STANDARD_ERROR = MetricSpec(
     "variance.standard_error", "standard error of the mean accuracy", more_is_better=False, shown=RUN, mean=False
 )
 SPECS = (QUESTION, REWRITE, TRIAL, STANDARD_ERROR)
-_PART_OF = {
+_REASONS = {
     REWRITE.name: "a part of the variance between questions: each has one wording",
     TRIAL.name: "a part of the variance before it: each wording has one trial",
+    STANDARD_ERROR.name: "the answers do not vary",
 }
 TOO_FEW = "fewer than two questions"
 """Reason for a run without any component."""
@@ -112,8 +113,8 @@ class VarianceDecomposition(Metric):
             result.values[spec.name] = estimate
             result.of_questions[spec.name] = variance.questions
             if math.isnan(estimate.value):
-                reason = _PART_OF.get(spec.name, TOO_FEW)
-                result.reasons[spec.name] = TOO_FEW if math.isnan(components.question.value) else reason
+                has_components = not math.isnan(components.question.value)
+                result.reasons[spec.name] = _REASONS[spec.name] if has_components else TOO_FEW
         q, w, k = variance[1:4]
         more = {"": (0.0, 0.0, 0.0), "questions": (q, 0.0, 0.0), "rewrites": (0.0, w, 0.0), "trials": (0.0, 0.0, k)}
         records = [

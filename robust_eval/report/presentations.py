@@ -419,19 +419,21 @@ def variance(score: Score, questions: Sequence[Question]) -> Presentation:
         if not math.isnan(row["standard_error"])
     ]
     if not rows:
-        return Presentation("Variance", columns=[], left_out=[f"Variance components: {varied.TOO_FEW}."])
+        return Presentation(
+            "Variance", columns=[], left_out=[f"Variance: {score.reasons[varied.STANDARD_ERROR.name]}."]
+        )
+    question, rewrite, trial = (score.values[spec.name].value for spec in varied.SPECS[:3])
     components = {
-        "questions": score.values[varied.QUESTION.name].value,
-        "rewrites": score.values[varied.REWRITE.name].value,
-        "trials": score.values[varied.TRIAL.name].value,
+        "questions" + (" in one wording each" if math.isnan(rewrite) else ""): question,
+        "rewrites" + (" with one trial each" if math.isnan(trial) else ""): rewrite,
+        "trials": trial,
     }
     positive = {name: max(0.0, value) for name, value in components.items() if not math.isnan(value)}
-    total = sum(positive.values())
-    shares = [f"{number(value / total, '.0%')} between {name}" for name, value in positive.items() if total]
+    shares = [f"{number(value / sum(positive.values()), '.0%')} between {name}" for name, value in positive.items()]
     note = f"Of the variance of right and wrong answers {at_words(score.settings['temperature'])}: {', '.join(shares)}."
     header = ["", "questions", "rewrites, with the original", "trials", "standard error"]
     table = Table("Standard error of the mean accuracy", header, rows)
-    return Presentation("Variance", columns=[], tables=[table], notes=[note] if shares else [])
+    return Presentation("Variance", columns=[], tables=[table], notes=[note])
 
 
 def profile(score: Score, questions: Sequence[Question]) -> Presentation:

@@ -47,11 +47,11 @@ class VarianceComponents(NamedTuple):
         """Return √(σ²_Q / Q + σ²_W / QW + σ²_E / QWK) of the mean of ``questions`` Q with ``rewrites`` W of each and
         ``trials`` K of each rewrite.
 
-        NaN for several rewrites or trials whose component is NaN, and where negative components outweigh the others.
+        NaN for several rewrites or trials whose component is NaN, and if the components do not add up to more than 0.
         """
         between, within, inside = self._values(rewrites, trials)
         variance = (between + (within + inside / trials) / rewrites) / questions
-        return math.sqrt(variance) if variance >= 0 else math.nan
+        return math.sqrt(variance) if variance > 0 else math.nan
 
     def best_split(self, budget: float, question: float, rewrite: float, answer: float) -> Split:
         """Return the numbers of questions, rewrites and trials with the lowest standard error within a ``budget``.

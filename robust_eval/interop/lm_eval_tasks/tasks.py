@@ -27,13 +27,18 @@ from robust_eval.grader.matching import Matching
 from robust_eval.grader.reply_grader import ReplyGrader
 from robust_eval.interop.own_mark import MARK, mark_of
 from robust_eval.metric.certainty_metric import AnswerCertainty
+from robust_eval.metric.reliability_metric import PASS_HAT, TrialReliability, powers
 from robust_eval.metric.score import Measured, grid, mean_estimate, question_groups, verdicts
+from robust_eval.metric.uncertainty_metric import ErrorDetection
 from robust_eval.prompt.prompt import prompt_for, refuse_exemplars
 from robust_eval.prompt.templates import FEW_SHOT
 from robust_eval.question import LETTERS, Question
 from robust_eval.reader.reply import FirstLineReader, ReplyReader
 from robust_eval.sampler.known_facts import GRID
+from robust_eval.stats.estimate import UNDEFINED
 from robust_eval.stats.frs import breaking_temperature
+from robust_eval.stats.interval import Floats
+from robust_eval.stats.uncertainty import error_ranking
 
 log = logging.getLogger(__name__)
 
@@ -93,6 +98,8 @@ def _above_zero(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
 
 
+AUROC = "auroc_answer_entropy"
+"""Name of the ranking of errors by answer entropy."""
 BOUNDS = ("", "_low", "_high")
 """Suffixes of the name of a metric: of its value, and of the bounds of its interval."""
 
@@ -100,26 +107,44 @@ BOUNDS = ("", "_low", "_high")
 class QuestionValue(NamedTuple):
     """Metric of one question, which lm-eval stores in its samples as a list.
 
-    ``value`` is None where undefined; ``maximum`` is the highest possible value, the lowest is 0.
+    ``value`` is None where undefined; ``maximum`` is the highest possible value, the lowest is 0. For :data:`AUROC`
+    ``correct`` is 1 if the majority of the answers is right, 0 if it is wrong.
     """
 
     value: float | None
     question: str
     group: str
     maximum: float
+    correct: float = math.nan
 
 
 def aggregations(metric: str) -> dict[str, Callable[[Sequence[QuestionValue]], float]]:
-    """Return lm-eval's aggregations of a metric: its mean over questions, and the bounds of its interval."""
-    return {f"{metric}{suffix}": partial(_mean_part, index) for index, suffix in enumerate(BOUNDS)}
+    """Return lm-eval's aggregations of a metric: its mean over questions, or the AUROC of its values, and the bounds of
+    the interval.
+    """
+    part = _ranking_part if metric == AUROC else _mean_part
+    return {f"{metric}{suffix}": partial(part, index) for index, suffix in enumerate(BOUNDS)}
 
 
 def _mean_part(index: int, question_values: Sequence[QuestionValue]) -> float:
     """Return the mean over questions, without undefined ones, or a bound of its interval; NaN without any."""
+    numbers, groups, values = _by_question(question_values)
+    return mean_estimate(numbers, groups, (0.0, max(one.maximum for one in values)))[index]
+
+
+def _ranking_part(index: int, question_values: Sequence[QuestionValue]) -> float:
+    """Return the AUROC of the values, or a bound of its interval; NaN unless some answers are right and some wrong."""
+    numbers, groups, values = _by_question(question_values)
+    return error_ranking(numbers, [one.correct for one in values], groups).auroc.estimate[index]
+
+
+def _by_question(
+    question_values: Sequence[QuestionValue],
+) -> tuple[Floats, list[str] | None, list[QuestionValue]]:
+    """Return the numbers, NaN where undefined, with the groups of questions."""
     values = [QuestionValue(*one) for one in question_values]
     numbers = np.array([math.nan if one.value is None else one.value for one in values])
-    groups = question_groups([Question(one.question, "", group=one.group) for one in values])
-    return mean_estimate(numbers, groups, (0.0, max(one.maximum for one in values)))[index]
+    return numbers, question_groups([Question(one.question, "", group=one.group) for one in values]), values
 
 
 class DocumentRequest(NamedTuple):
@@ -171,8 +196,8 @@ class RepeatedQuestions(Task):  # type: ignore[misc]  # lm-eval is not typed
         """Return the names of the metrics, each with True if higher is better."""
         raise NotImplementedError
 
-    def values(self, question: Question, graded: pa.Table) -> dict[str, tuple[float, float]]:
-        """Return the value of each metric for a question, and its maximum."""
+    def values(self, question: Question, graded: pa.Table) -> Mapping[str, tuple[float, ...]]:
+        """Return the value of each metric for a question, its maximum, and for :data:`AUROC` the verdict."""
         raise NotImplementedError
 
     def get_config(self, key: str) -> Any:
@@ -266,8 +291,8 @@ class RepeatedQuestions(Task):  # type: ignore[misc]  # lm-eval is not typed
         graded = EqualText().aggregate([question], judge.grade([question], table))
         values = self.values(question, graded)
         return {
-            f"{name}{suffix}": QuestionValue(None if math.isnan(value) else value, question.id, question.group, maximum)
-            for name, (value, maximum) in values.items()
+            f"{name}{suffix}": QuestionValue(None if math.isnan(value) else value, question.id, question.group, *more)
+            for name, (value, *more) in values.items()
             for suffix in BOUNDS
         }
 
@@ -319,7 +344,7 @@ class FactualRobustnessTask(RepeatedQuestions):
         levels = map(_firm_at, self.options.temperatures[:-1])
         return dict.fromkeys(["known", "breaking_temperature", "firmness", *levels], True)
 
-    def values(self, question: Question, graded: pa.Table) -> dict[str, tuple[float, float]]:
+    def values(self, question: Question, graded: pa.Table) -> Mapping[str, tuple[float, ...]]:
         """Return the values of :meth:`metrics`; NaN for a fact that is not known, or does not break."""
         levels = self.options.temperatures
         greedy = pc.equal(graded["temperature"], 0)
@@ -336,7 +361,7 @@ class FactualRobustnessTask(RepeatedQuestions):
 
 
 class AnswerCertaintyTask(RepeatedQuestions):
-    """Entropy of the answers to each question at one temperature, and their error rate."""
+    """Entropy of the answers to each question at one temperature, their error rate, and how often all are right."""
 
     NAME = "robust_eval_certainty"
 
@@ -348,15 +373,33 @@ class AnswerCertaintyTask(RepeatedQuestions):
         return {float(self.options.temperature): trials}
 
     def metrics(self) -> dict[str, bool]:
-        """Mean entropy (nats) of the answers to a question, and the mean error rate."""
-        return {"answer_entropy": False, "error_rate": False}
+        """Mean entropy (nats) of the answers to a question, the mean error rate, pass^k for k = 1, 2, 4, … and the
+        number of trials, and the ranking of errors by the entropy.
+        """
+        rates = dict.fromkeys(self._pass_rates().values(), True)
+        return {"answer_entropy": False, "error_rate": False, AUROC: True} | rates
 
-    def values(self, question: Question, graded: pa.Table) -> dict[str, tuple[float, float]]:
+    def values(self, question: Question, graded: pa.Table) -> Mapping[str, tuple[float, ...]]:
         """Return the values of :meth:`metrics`; NaN without an answer."""
-        score = AnswerCertainty().score([question], Measured(graded.slice(0, 0), graded), seed=0)
-        (row,) = score.tables["certainty"].to_pylist()
+        measured = Measured(graded.slice(0, 0), graded)
+        certainty, reliability, detection = (
+            metric.score([question], measured, seed=0)
+            for metric in (AnswerCertainty(), TrialReliability(), ErrorDetection())
+        )
+        (row,), (ranked,) = certainty.tables["certainty"].to_pylist(), detection.tables["uncertainty"].to_pylist()
         maximum = max(row["most"], 0.0 if math.isnan(row["entropy"]) else row["entropy"])
-        return {"answer_entropy": (row["entropy"], maximum), "error_rate": (row["error_rate"], 1.0)}
+        rates = {own: reliability.values.get(name, UNDEFINED).value for name, own in self._pass_rates().items()}
+        return {
+            "answer_entropy": (row["entropy"], maximum),
+            "error_rate": (row["error_rate"], 1.0),
+            AUROC: (ranked.get("answer_entropy", math.nan), maximum, ranked["correct"]),
+            **{name: (value, 1.0) for name, value in rates.items()},
+        }
+
+    def _pass_rates(self) -> dict[str, str]:
+        """Return the names of pass^k by those of our metrics."""
+        (trials,) = self.plan().values()
+        return {PASS_HAT.name.format(k): f"pass_hat_k{k}" for k in powers(trials)}
 
 
 def _document(question: Question, chat: bool) -> dict[str, Any]:

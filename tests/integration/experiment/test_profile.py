@@ -99,6 +99,9 @@ def test_the_questions_are_those_that_all_samplers_take(profiled: tuple[Result, 
         "frs": "temperature_sweep",
         "agreement": "perturbation",
         "certainty": "repetition",
+        "uncertainty": "repetition",
+        "reliability": "repetition",
+        "variance": "perturbation",
     }
 
 
@@ -195,7 +198,7 @@ def test_the_temperatures_may_be_enumerated(ask: Ask):
         "sampler.exact.nodes=20",
         "sampler.exact.temperatures=[0.5,1.0,2.0]",
     )
-    assert result.sources == {"frs": "exact", "agreement": "perturbation", "certainty": "repetition"}
+    assert result.sources["frs"] == "exact"
     assert "frs.offgrid.d1" in result.scores["frs"].values
     assert 0 <= result.summary()["profile.robust"] <= 1  # type: ignore[operator]
     assert set(pq.read_table(folder / "curves.parquet")["sampler"].to_pylist()) == {"exact"}

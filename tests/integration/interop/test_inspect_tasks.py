@@ -70,8 +70,11 @@ def test_frs_is_that_of_its_import_and_the_same_where_trials_end_early(
 
 def test_certainty_and_multiqa_are_those_of_their_import(evaluated: Path):
     log = log_in(evaluated / "certainty")
-    found, ours = figures(log), imported(evaluated / "certainty", "certainty")
+    found, ours = figures(log), imported(evaluated / "certainty", "certainty", "reliability", "uncertainty")
     assert ends(found, "answer_entropy") == ours["certainty.entropy.t1"]
+    for name, ending in {"pass_hat_k1": "pass_hat.k1", "pass_hat_k10": "pass_hat.k10"}.items():
+        assert ends(found, name) == ours[f"reliability.{ending}"]
+    assert found["auroc_answer_entropy"] == ours["uncertainty.auroc.answer_entropy"][0]
     shares = [wrong / 10 for wrong in WRONG_OF_TEN.values()]
     entropy = -sum(p * math.log(p) + (1 - p) * math.log(1 - p) for p in shares) / 3
     assert found["answer_entropy"] == pytest.approx(entropy, abs=1e-12)
@@ -100,6 +103,8 @@ def test_facts_that_are_not_known_are_asked_once(evaluated: Path, requests: dict
     reasons = {each.id: each.reason for each in log.results.early_stopping.early_stops if each.epoch == 1}
     assert reasons == {f"none t={t:g}": "the greedy answer is wrong" for t in LEVELS}
     assert len(requests["unknown"]) == 4 + 3 * 2 * 2
+    found = figures(log)
+    assert found["auroc_greedy_surprisal"] == found["auroc_initial_entropy"] == 0.5  # the server is as sure of each
 
 
 def test_without_log_probabilities_there_is_no_frs(evaluated: Path):

@@ -94,9 +94,16 @@ def test_certainty_is_that_by_hand_and_of_the_import(evaluated: Path):
     assert found["answer_entropy"][0] == pytest.approx(entropy, abs=1e-12)
     assert found["error_rate"][0] == pytest.approx((sum(shares) + 1) / 4, abs=1e-12)
     loaded = imported(evaluated / "chat", "robust_eval_certainty")
-    ours = loaded.score(["certainty"], tracking="none", aggregator="text").metrics.set_index("name")
-    for name, figure in {"answer_entropy": "entropy", "error_rate": "error_rate"}.items():
-        assert same(found[name], list(ours.loc[f"certainty.{figure}.t1", ["value", "low", "high"]]))
+    wanted = ["certainty", "reliability", "uncertainty"]
+    ours = loaded.score(wanted, tracking="none", aggregator="text").metrics.set_index("name")
+    for name, figure in {
+        "answer_entropy": "certainty.entropy.t1",
+        "error_rate": "certainty.error_rate.t1",
+        "pass_hat_k1": "reliability.pass_hat.k1",
+        f"pass_hat_k{TRIALS}": f"reliability.pass_hat.k{TRIALS}",
+        "auroc_answer_entropy": "uncertainty.auroc.answer_entropy",
+    }.items():
+        assert same(found[name], list(ours.loc[figure, ["value", "low", "high"]]))
 
 
 def test_a_model_behind_llama_cpp_gives_the_figures_of_its_import(evaluated: Path, said: dict[str, Any]):

@@ -33,9 +33,7 @@ from robust_eval.tracking.result import Result
 OF_THE_METHOD = {"frs_surfaces", "f_surfaces"}
 OF_CONVERSATIONS = {"facts_under_pushback", "accuracy_by_budget", "variance_of_questions"}
 """Drawn in tests/integration/experiment/test_challenge.py and test_thinking.py."""
-OF_UNCERTAINTY = {"risk_by_coverage", "reliability_diagram", "uncertainty_of_right_and_wrong"}
-"""Drawn in tests/integration/experiment/test_repetition.py: they need right answers."""
-OTHERS = [entry for entry in registered() if entry.name not in OF_CONVERSATIONS | OF_UNCERTAINTY]
+OTHERS = [entry for entry in registered() if entry.name not in OF_CONVERSATIONS]
 
 
 @pytest.fixture(scope="module")

@@ -75,13 +75,19 @@ def test_a_component_that_the_answers_do_not_show_has_a_reason(
     assert [row[0].value for row in table.rows] == left
     (note,) = present(score, QUESTIONS).presentation.notes
     assert f"between {component}s" not in note
+    assert {"rewrite": "between questions in one wording each", "trial": "between rewrites with one trial each"}[
+        component
+    ] in note
 
 
-def test_of_a_single_question_nothing_is_known_and_that_is_said():
+def test_of_a_single_question_and_of_equal_answers_nothing_is_known_and_that_is_said():
     score = scored(RIGHT[:1], QUESTIONS[:1])
     assert {*score.reasons} == {spec.name for spec in SPECS}
     presentation = present(score, QUESTIONS[:1]).presentation
-    assert presentation.left_out == ["Variance components: fewer than two questions."]
+    assert presentation.left_out == ["Variance: fewer than two questions."]
+    alike = scored(np.ones_like(RIGHT))
+    assert alike.values["variance.trial"].value == 0
+    assert present(alike, QUESTIONS).presentation.left_out == ["Variance: the answers do not vary."]
 
 
 def test_questions_that_depend_on_one_another_have_a_larger_standard_error():
