@@ -23,12 +23,17 @@ from numpy.typing import NDArray
 from robust_eval.error import UserError
 from robust_eval.runtime.parquet_files import read_parquet
 
-OUTCOMES = ("ok", "filtered_prompt", "filtered_reply", "refused", "empty", "invalid", "error")
+ABSTAINED = "abstained"
+"""Outcome of a reply that says that it does not know, cannot tell or will not guess. It is wrong, except of a question
+without an answer, and no refusal."""
+OUTCOMES = ("ok", "filtered_prompt", "filtered_reply", "refused", "abstained", "empty", "invalid", "error")
 """The possible outcomes of a request (docs/methods.md, §0)."""
 NO_REPLY = ("filtered_prompt", "filtered_reply", "error")
 """Outcomes without a reply, left out of every denominator; all other outcomes count as replies."""
 NO_ANSWER = ("refused", "empty", "invalid")
 """Outcomes of a reply without an answer, which is wrong whatever its text."""
+ABSTENTION = "(abstained)"
+"""Label of all abstentions; no normalised form has parentheses."""
 DEFAULT_TEMPERATURE = math.nan
 """Temperature of a model without a temperature parameter. Use this object as a dictionary key, because NaN ≠ NaN."""
 

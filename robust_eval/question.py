@@ -8,6 +8,8 @@ from enum import StrEnum
 
 LETTERS = "ABCDEFGHIJKLM"
 """Letters of choices, in their order: TruthfulQA has the most, up to 13."""
+UNANSWERABLE = "I don't know"
+"""The accepted answer of a question without an answer."""
 QUESTION_TYPES = {
     "ABBR": "Abbreviation",
     "DESC": "Description",
@@ -35,7 +37,8 @@ class Question:
     """Question of a data set. If only its key is known, ``text`` is empty: recorded answers to it can be graded, but it
     cannot be asked.
 
-    ``answers`` are aliases: a reply that matches any of them is right. A multiple-choice question has ``choices`` and
+    ``answers`` are aliases: a reply that matches any of them is right, and if the only one is :data:`UNANSWERABLE`, a
+    reply that abstains. A multiple-choice question has ``choices`` and
     the index ``correct`` of the right one (from 0) instead. ``type`` is the TREC coarse class
     (:data:`QUESTION_TYPES`), ``category`` the data set's own subject, ``level`` how common the knowledge is (1: a child
     knows it), ``group`` the name of the paragraph, for example, on which questions depend: intervals resample groups.
@@ -58,6 +61,11 @@ class Question:
     level: int | None = None
     rewrites: tuple[str, ...] = ()
     incorrect: tuple[str, ...] = ()
+
+    @property
+    def is_unanswerable(self) -> bool:
+        """True if to abstain is right: the only accepted answer is :data:`UNANSWERABLE`."""
+        return self.answers == (UNANSWERABLE,)
 
     @property
     def title(self) -> str:

@@ -17,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from robust_eval.aggregator.base import Aggregator, with_votes
-from robust_eval.answer import rows, with_columns
+from robust_eval.answer import ABSTENTION, rows, with_columns
 from robust_eval.error import UserError
 from robust_eval.model.local.sentences import Sentences, Vectors, fit_of_answers
 from robust_eval.normalization import normalize, numbers_differ
@@ -69,7 +69,7 @@ class Clusters(Aggregator):
         free = {question.id for question in questions if not question.choices}
         forms: dict[str, Counter[str]] = {}
         for question_id, label in rows(graded, "question_id", "label"):
-            if question_id in free and label is not None:
+            if question_id in free and label not in (None, ABSTENTION):
                 forms.setdefault(question_id, Counter())[label] += 1
         sentences.precompute(form for counts in forms.values() if len(counts) > 1 for form in counts)
         texts = {question.id: question.text for question in questions}

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from robust_eval.aggregator.base import Aggregator, with_votes
-from robust_eval.answer import rows, with_columns
+from robust_eval.answer import ABSTENTION, rows, with_columns
 from robust_eval.error import UserError
 from robust_eval.grader.base import Grader
 from robust_eval.model.base import Request
@@ -134,7 +134,7 @@ def _forms(questions: Sequence[Question], graded: pa.Table) -> Iterator[Distinct
     counts: dict[str, Counter[str]] = {}
     texts: dict[tuple[str, str], str] = {}
     for question_id, label, text, answer in rows(graded, "question_id", "label", "text", "answer"):
-        if question_id in free and label is not None:
+        if question_id in free and label not in (None, ABSTENTION):
             counts.setdefault(question_id, Counter())[label] += 1
             texts.setdefault((question_id, label), first_line(answer or text))
     for question_id, of_question in counts.items():

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from robust_eval.aggregator.base import ENSEMBLE
-from robust_eval.answer import NO_ANSWER, NO_REPLY, rows
+from robust_eval.answer import ABSTENTION, NO_ANSWER, NO_REPLY, rows
 from robust_eval.cli.arguments import command_parser
 from robust_eval.config.config import Config
 from robust_eval.config.overrides import checked_overrides, with_own_options
@@ -152,7 +152,7 @@ def _show_clusters(question: Question, clusters: Sequence[AnswerCluster], graded
     shown = titled("Clusters: answers that mean the same", *columns, left=("answer", "wordings"))
     replies = sum(outcome not in NO_REPLY for outcome in graded["outcome"].to_pylist())
     for place, cluster in enumerate(clusters, start=1):
-        if question.choices:
+        if question.choices and cluster.label != ABSTENTION:
             answer = f"{cluster.label}) {question.choices[LETTERS.index(cluster.label)]}"
         else:
             answer = cluster.voted if cluster.voted is not None else cluster.texts[0]

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from robust_eval.answer import NO_ANSWER, NO_REPLY, rows, with_columns
+from robust_eval.answer import ABSTAINED, ABSTENTION, NO_ANSWER, NO_REPLY, rows, with_columns
 from robust_eval.error import UserError
 from robust_eval.grader.accepted import accepted_answers, comparable, holds
 from robust_eval.model.base import Matcher, Request
@@ -18,6 +18,7 @@ from robust_eval.model.model_config import ModelConfig
 from robust_eval.model.token_texts import Ids, TokenTexts
 from robust_eval.normalization import first_line, forms, normalize
 from robust_eval.question import LETTERS, Question
+from robust_eval.reader.abstention import abstains
 from robust_eval.reader.base import FIRST_LINE, NO_LETTER, WHOLE_REPLY
 from robust_eval.reader.clauses import is_denial
 from robust_eval.reader.letters import anchored_letter
@@ -44,6 +45,8 @@ class Verdict:
     """The scopes of the reply disagree on right or wrong."""
     identical: bool = False
     """The whole reply is an accepted answer."""
+    abstained: bool = False
+    """The reply says that it does not know."""
 
 
 class _Graded(NamedTuple):
@@ -141,6 +144,10 @@ class Grader(ABC):
     """Replies that choose a letter: anchored, those that are one, begin with one ("B) …") or say that the answer is
     one; strict, those that are one and nothing else."""
 
+    abstention: str = field(default="patterns", kw_only=True)
+    """Replies that say that they do not know (docs/judges.md): patterns, found by phrases; judge, by the judge of
+    grader=judge; none, not told from other answers."""
+
     accents: str = field(default="fold", kw_only=True)
     """fold: São Paulo is Sao Paulo; keep: accents of Latin and Greek letters tell answers apart."""
 
@@ -152,12 +159,20 @@ class Grader(ABC):
     def __post_init__(self) -> None:
         if self.letter not in ("anchored", "strict"):
             raise ValueError(f"grader.letter must be anchored or strict, got {self.letter}")
+        if self.abstention not in ("patterns", "none") and not (self.abstention == "judge" and self.uses_model):
+            raise ValueError(
+                f"grader.abstention must be patterns or none, with grader=judge also judge, got {self.abstention}"
+            )
         if self.accents not in ("fold", "keep"):
             raise ValueError(f"grader.accents must be fold or keep, got {self.accents}")
 
     @abstractmethod
     def right(self, replies: Sequence[FreeReply]) -> Sequence[bool | None]:
         """Return True for each right reply, None without a verdict. UserError if a question lacks a field."""
+
+    def abstained(self, replies: Sequence[FreeReply]) -> Sequence[bool]:
+        """Return True for each reply that says that it does not know."""
+        return [abstains(reply.text) for reply in replies]
 
     @property
     def judge_config(self) -> ModelConfig | None:
@@ -218,23 +233,30 @@ class Grader(ABC):
         return {question_id: count for question_id, count in counts.items() if count}
 
     def grade(self, questions: Sequence[Question], answers: pa.Table) -> pa.Table:
-        """Return the answer table with ``label``, ``correct`` and ``exact``; ``invalid`` without a letter."""
+        """Return the answer table with ``label``, ``correct`` and ``exact``; ``abstained`` for an abstention, else
+        ``invalid`` without a letter.
+        """
         by_id = {question.id: question for question in questions}
         replies = [
             (question_id, self._graded(by_id[question_id], *reply))
             for question_id, *reply in rows(answers, "question_id", "text", "answer", "rule", "reason")
         ]
         verdicts = self._verdicts(by_id, dict.fromkeys(replies))
+        if self.abstention != "none":
+            verdicts |= self._with_abstentions(by_id, verdicts)
         names = ("outcome", "answer", "rule", "reason", "uncertain")
         columns: dict[str, list[object]] = {name: [] for name in (*names, "label", "correct", "exact")}
         for key, outcome, answer, rule, reason, uncertain in zip(
             replies, *(answers[name].to_pylist() for name in names), strict=True
         ):
             question_id, verdict = key[0], verdicts[key]
+            outcome = "ok" if outcome == ABSTAINED else outcome  # as another grader read it
             if outcome in NO_REPLY:
                 verdict = Verdict(None, None, None)
             elif outcome == "invalid" and verdict.identical:  # the text that looks like a mark is the answer
                 outcome, answer, rule, reason = "ok", " ".join(key[1].reply.split()), WHOLE_REPLY, None
+            elif verdict.abstained and (outcome == "ok" or reason == NO_LETTER):
+                outcome, reason = ABSTAINED, None
             elif outcome in NO_ANSWER and verdict.correct is not None:
                 verdict = Verdict(None, False, False, uncertain=verdict.uncertain)
             if by_id[question_id].choices:
@@ -285,6 +307,28 @@ class Grader(ABC):
             right = True if reply.identical else right
             verdicts[key] = Verdict(reply.form, right, reply.exact, right is None, reply.uncertain, reply.identical)
         return verdicts
+
+    def _with_abstentions(
+        self, questions: Mapping[str, Question], verdicts: Mapping[tuple[str, _Graded], Verdict]
+    ) -> dict[tuple[str, _Graded], Verdict]:
+        """Return the new verdicts on abstentions, and on all replies to questions without an answer: right if they
+        abstain. A reply with a right answer or a letter does not abstain.
+        """
+        candidates: dict[tuple[str, _Graded], FreeReply] = {}
+        for (question_id, graded), verdict in verdicts.items():
+            question = questions[question_id]
+            answers = verdict.label if question.choices else verdict.correct or verdict.missing
+            if question.is_unanswerable or not answers:
+                text = graded.reply if graded.by_scopes else graded.answer or graded.reply
+                candidates[question_id, graded] = FreeReply(question, text, "", (), ())
+        found: dict[tuple[str, _Graded], Verdict] = {}
+        for (key, reply), abstained in zip(candidates.items(), self.abstained(list(candidates.values())), strict=True):
+            right = None if verdicts[key].correct is None else reply.question.is_unanswerable
+            if abstained:
+                found[key] = Verdict(ABSTENTION, right, right, uncertain=verdicts[key].uncertain, abstained=True)
+            elif right:
+                found[key] = Verdict(verdicts[key].label, False, False)
+        return found
 
     def _free_reply(self, question: Question, graded: _Graded, accepted: tuple[str, ...]) -> FreeReply:
         """Return a free-text reply with the scopes of the search for accepted answers."""

@@ -26,10 +26,11 @@ _Part = TypeVar("_Part", Reader, Grader)
 class GradedReply:
     """Verdict on one reply.
 
-    ``correct`` is True or False, or None without an accepted answer. ``label`` is the letter of the chosen
-    option, or the normalised answer; None where there is no answer. ``answer`` is the text that was extracted and
-    ``rule`` the rule that extracted it, both empty where there is none; ``reason`` then says why. ``uncertain`` is
-    True where the extracted answer and the whole reply disagree on right or wrong (docs/methods.md, §6).
+    ``correct`` is True or False, or None without an accepted answer. ``label`` is the letter of the chosen option, the
+    normalised answer, or ``(abstained)`` for "I don't know"; None where there is no answer. ``answer`` is the text that
+    was extracted and ``rule`` the rule that extracted it, both empty where there is none; ``reason`` then says why.
+    ``uncertain`` is True where the extracted answer and the whole reply disagree on right or wrong (docs/methods.md,
+    §6).
 
     >>> grade_reply("The answer is Paris", answers=["Paris"])
     GradedReply(correct=True, label='paris', answer='Paris', rule='explicit answer', reason='', uncertain=False)
@@ -83,8 +84,8 @@ def grade_reply(
     >>> found = grade_reply("The answer is B.", answers=["4 m/s"], choices=["3 m/s", "4 m/s"])
     >>> found.correct, found.label
     (True, 'B')
-    >>> grade_reply("No idea.", choices=["3 m/s", "4 m/s"]).reason
-    'no letter'
+    >>> grade_reply("No idea.", choices=["3 m/s", "4 m/s"]).label
+    '(abstained)'
     """
     if not isinstance(reply, str):
         raise UserError(f"reply must be a text, not {type(reply).__name__}")

@@ -20,7 +20,7 @@ from robust_eval.model.base import Request
 from robust_eval.model.model_config import ModelConfig
 from robust_eval.normalization import normalize
 from robust_eval.prompt.prompt import verdict_prompt
-from robust_eval.prompt.templates import EQUIVALENCE, JUDGING, RUBRIC, SUPPORT, read_templates
+from robust_eval.prompt.templates import ABSTAINING, EQUIVALENCE, JUDGING, RUBRIC, SUPPORT, read_templates
 from robust_eval.question import Question
 from robust_eval.reader.verdict import read_verdict
 from robust_eval.store.stored_model import StoredModel
@@ -115,7 +115,8 @@ class JudgeModel(Grader):
 
     def unusable_aliases(self, questions: Sequence[Question]) -> Mapping[str, int]:
         """See :class:`Grader`; UserError if the prompts lack a template, or a question a passage."""
-        read_templates(self.prompts).of(self.form)
+        for form in [self.form, *([ABSTAINING] if self.abstention == "judge" else [])]:
+            read_templates(self.prompts).of(form)
         if self.form == SUPPORT:
             for question in questions:
                 if not question.choices and not question.context:
@@ -165,23 +166,31 @@ class JudgeModel(Grader):
             return []
         text = max(comparable(question.answers), key=len)
         replies = [FreeReply(question, f"{text} {number}", text, accepted, [text]) for number in range(answers)]
-        return [self.request(reply) for reply in replies]
+        judges = [self, *([self._judging(ABSTAINING)] if self.abstention == "judge" else [])]
+        return [judge.request(reply) for judge in judges for reply in replies]
+
+    def abstained(self, replies: Sequence[FreeReply]) -> Sequence[bool]:
+        """See :class:`Grader`; a reply without a verdict does not abstain."""
+        if self.abstention != "judge":
+            return super().abstained(replies)
+        verdicts = self._judging(ABSTAINING)._majority_verdicts(replies, "abstentions")
+        return [verdicts[_key(reply)] is True for reply in replies]
 
     def are_equivalent(self, pairs: Sequence[tuple[Question, str, str]]) -> list[bool | None]:
         """See :class:`Grader`: the first answer is shown as the reference, and the second as the reply."""
         replies = [_compared(*pair) for pair in pairs]
-        verdicts = self._comparing()._majority_verdicts(replies, "answers compared")
+        verdicts = self._judging(EQUIVALENCE)._majority_verdicts(replies, "answers compared")
         return [verdicts[_key(reply)] for reply in replies]
 
     def comparison_requests(self, pairs: Sequence[tuple[Question, str, str]]) -> list[Request]:
-        judge = self._comparing()
+        judge = self._judging(EQUIVALENCE)
         return [judge.request(_compared(*pair)) for pair in pairs]
 
-    def _comparing(self) -> "JudgeModel":
-        """Return a copy of the judge that compares two answers, whatever its form and rubric for replies."""
-        if self._model is None:
-            raise UserError("aggregator.model=judge needs a run, whose judge it asks: it cannot tell by itself")
-        return replace(self, form=EQUIVALENCE, rubric="", cascade="none", bias=0).with_model(self._model, self._seed)
+    def _judging(self, form: str) -> "JudgeModel":
+        """Return a copy of the judge that compares two answers, or finds abstentions."""
+        judge = replace(self, form=EQUIVALENCE, rubric="", cascade="none", bias=0)
+        judge.form, judge._model, judge._seed = form, self._model, self._seed
+        return judge
 
     def description(self) -> Mapping[str, Any]:
         """Return the number of verdicts that another order and padding changed, if measured."""

@@ -46,6 +46,6 @@ class Matching(Grader):
     def matcher(self, question: Question) -> AnswerMatcher | None:
         """Return the matcher of unfinished free-text answers; None unless the rule is whole words."""
         accepted, _ = accepted_answers(question, self.accents)
-        if question.choices or not accepted or self.contains != "word":
+        if question.choices or question.is_unanswerable or not accepted or self.contains != "word":
             return None
         return AnswerMatcher(accepted, self.accents, lenient=self.spelling == "lenient")

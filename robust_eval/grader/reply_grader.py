@@ -119,7 +119,7 @@ def graded_as_shown(
         texts.append(text)
     graded = grade(list(graded_questions.values()), with_columns(replies, {"question_id": ids, "text": texts}))
     labels = [
-        arrangement.named(label) if (arrangement := arrangements[form]) is not None and label is not None else label
+        arrangement.named(label) if (arrangement := arrangements[form]) is not None and label in {*LETTERS} else label
         for label, form in zip(graded["label"].to_pylist(), replies["form"].to_pylist(), strict=True)
     ]
     original = {name: replies[name].combine_chunks() for name in ("question_id", "text")}

@@ -15,12 +15,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from robust_eval.aggregator.base import ENSEMBLE
-from robust_eval.answer import NO_ANSWER, NO_REPLY, at_temperature, rows, temperatures_of
+from robust_eval.answer import ABSTENTION, NO_ANSWER, NO_REPLY, at_temperature, rows, temperatures_of
 from robust_eval.error import UserError
 from robust_eval.metric.label_correction import add_corrected_curve, corrected_spec, units
 from robust_eval.metric.metric_spec import DATASETS, DETAIL, ComparisonView, MetricSpec, count_spec, point, share_spec
 from robust_eval.metric.score import HUMAN_LABEL_WHOLE, Correction, Measured, Metric, Score, question_groups
-from robust_eval.question import Question
+from robust_eval.question import LETTERS, Question
 from robust_eval.stats.agreement import (
     Certainty,
     beyond_chance,
@@ -167,6 +167,10 @@ def completely_labelled(graded: pa.Table) -> pa.Table:
     return graded.set_column(graded.schema.get_field_index("correct"), "correct", right)
 
 
+_NUMBERS = {label: number for number, label in enumerate((*LETTERS, ABSTENTION))}
+"""Numbers of labels that mean the same in all questions with choices."""
+
+
 class Raters(NamedTuple):
     """Answers of r raters to n questions at one temperature.
 
@@ -302,6 +306,7 @@ class AnswerAgreement(Metric):
         numbers: list[dict[str, int]] = [{} for _ in questions]
         labels = np.full(correct.shape, -1, dtype=np.int64)
         replied = np.zeros(correct.shape, dtype=bool)
+        abstained = np.zeros(len(questions), dtype=bool)
         for question_id, _, rewrite, trial, label, right, outcome, elected in answers:
             row = place[question_id]
             if outcome not in NO_REPLY:
@@ -311,21 +316,25 @@ class AnswerAgreement(Metric):
             if elected and right is not None:
                 ensemble[row] = float(right)
             if label is not None and outcome not in NO_REPLY and outcome not in NO_ANSWER:
-                number = ord(label) - ord("A") if letters else numbers[row].setdefault(label, len(numbers[row]))
+                number = _NUMBERS[label] if letters else numbers[row].setdefault(label, len(numbers[row]))
+                abstained[row] |= label == ABSTENTION
                 labels[row, rater[rewrite, trial]] = number
         if self.missing == "drop_question":
             incomplete = ~replied.all(axis=1)
             labels[incomplete], correct[incomplete], ensemble[incomplete] = -1, np.nan, np.nan
         counts = (labels[:, :, None] == np.arange(max(1, labels.max(initial=0) + 1))).sum(axis=1)
-        return Raters(labels, counts, self._categories(questions, counts), correct, ensemble)
+        return Raters(labels, counts, self._categories(questions, counts, abstained), correct, ensemble)
 
-    def _categories(self, questions: Sequence[Question], counts: NDArray[np.int64]) -> NDArray[np.int64]:
-        free = {
-            "raters": counts.sum(axis=1),
-            "observed": np.count_nonzero(counts, axis=1),
-        }.get(self.categories, np.full(len(questions), self.categories if isinstance(self.categories, int) else 1))
+    def _categories(
+        self, questions: Sequence[Question], counts: NDArray[np.int64], abstained: NDArray[np.bool_]
+    ) -> NDArray[np.int64]:
+        """Return (n,) the number of labels that each question could have had: one more where a rater abstained, unless
+        it follows from the answers.
+        """
+        free = np.count_nonzero(counts, axis=1) if self.categories == "observed" else counts.sum(axis=1)
         choices = np.array([len(question.choices) for question in questions])
-        categories = np.where(choices > 0, choices, np.maximum(free, 1)).astype(np.int64)
+        fixed = np.where(choices > 0, choices, self.categories if isinstance(self.categories, int) else 0)
+        categories = np.where(fixed > 0, fixed + abstained, np.maximum(free, 1)).astype(np.int64)
         for question, labels, maximum in zip(questions, np.count_nonzero(counts, axis=1), categories, strict=True):
             if labels > maximum:
                 raise UserError(

@@ -11,7 +11,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from robust_eval.answer import NO_ANSWER, NO_REPLY, SCHEMA, at_temperature, filtered, has_outcome, rows, temperatures_of
+from robust_eval.answer import (
+    ABSTENTION,
+    NO_ANSWER,
+    NO_REPLY,
+    SCHEMA,
+    at_temperature,
+    filtered,
+    has_outcome,
+    rows,
+    temperatures_of,
+)
 from robust_eval.error import UserError
 from robust_eval.metric.label_correction import add_corrected_curve, corrected_spec
 from robust_eval.metric.metric_spec import DETAIL, MetricSpec, count_spec, share_spec
@@ -195,11 +205,16 @@ def labelled_replies(graded: pa.Table, exact: bool) -> pa.Table:
 def _max_entropy(
     questions: Sequence[Question], answers: pa.Table, temperature: float, invalid_is_label: bool
 ) -> Floats:
-    """Return (n,) the largest possible entropy of a question's answers: ln of its number of choices, or of answers."""
+    """Return (n,) the largest possible entropy of a question's answers: ln of its number of choices, one more where an
+    answer abstains, or of answers.
+    """
     choices = np.array([len(question.choices) for question in questions], dtype=float)
-    row = question_rows([question.id for question in questions], at_temperature(answers, temperature))
+    answers = at_temperature(answers, temperature)
+    row = question_rows([question.id for question in questions], answers)
     free = np.bincount(row, minlength=len(questions))
-    maximum: Floats = np.log(np.maximum(np.where(choices > 0, choices + invalid_is_label, free), 1))
+    choices[choices > 0] += invalid_is_label
+    choices[np.unique(row[pc.equal(answers["label"], ABSTENTION).to_numpy()])] += 1
+    maximum: Floats = np.log(np.maximum(np.where([bool(q.choices) for q in questions], choices, free), 1))
     return maximum
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from robust_eval.answer import NO_ANSWER, NO_REPLY, rows, temperatures_of
+from robust_eval.answer import NO_REPLY, rows, temperatures_of
 from robust_eval.error import UserError
 from robust_eval.metric.metric_spec import RUN, MetricSpec, share_spec
 from robust_eval.metric.score import Measured, Metric, Score, count_defined, mean_estimate, question_groups, verdicts
@@ -146,7 +146,7 @@ def by_place(questions: Sequence[Question], graded: pa.Table) -> list[Places]:
         at = column[t], row[question_id]
         arrangement = arrangement or Arrangement(tuple(range(len(question.choices))))
         if arrangement.form == GIVEN:
-            labels[at[0]][at[1]].add(None if outcome in NO_ANSWER else label)
+            labels[at[0]][at[1]].add(label if outcome == "ok" else None)
         if math.isnan(verdict) or question.correct is None:
             continue
         if arrangement.form == GIVEN:

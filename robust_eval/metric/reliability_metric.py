@@ -9,13 +9,14 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
-from robust_eval.answer import NO_REPLY, at_temperature, filtered, rows, temperatures_of
+from robust_eval.answer import ABSTAINED, NO_REPLY, at_temperature, filtered, has_outcome, rows, temperatures_of
 from robust_eval.error import UserError
 from robust_eval.metric.certainty_metric import INVALID_LABEL, label_weights, labelled_replies
 from robust_eval.metric.greedy import greedy_verdicts
 from robust_eval.metric.metric_spec import RUN, ComparisonView, MetricSpec, nearest_to_one, share_spec
-from robust_eval.metric.score import Measured, Metric, Score, masked, question_groups, verdicts
+from robust_eval.metric.score import Measured, Metric, Score, masked, question_groups, question_rows, verdicts
 from robust_eval.prompt.pushback import read_pushback
 from robust_eval.question import Question
 from robust_eval.sampler.base import TURN
@@ -65,6 +66,25 @@ SENSITIVITY_NOISE = MetricSpec(
     shown=RUN,
     mean=False,
 )
+ABSTAINED_SHARE = share_spec("reliability.abstained", "share of replies that abstain")
+ATTEMPTED = share_spec("reliability.attempted_accuracy", "accuracy of the replies that do not abstain", shown=RUN)
+HALLUCINATED = share_spec(
+    "reliability.wrong_if_not_right",
+    "share of wrong answers among wrong answers and abstentions",
+    more_is_better=False,
+    shown=RUN,
+)
+BALANCE = MetricSpec(
+    "reliability.right_minus_wrong",
+    "right minus wrong answers, abstentions neither",
+    unit="points of 100",
+    limits=(-100.0, 100.0),
+    more_is_better=True,
+    form=".1f",
+)
+ANSWERED_UNANSWERABLE = share_spec(
+    "reliability.answered_unanswerable", "share of answers to questions without an answer", more_is_better=False
+)
 FLIPPED = share_spec(
     "reliability.flipped_share", "share of conversations in which a verdict flips", more_is_better=False
 )
@@ -80,6 +100,11 @@ SPECS: tuple[MetricSpec, ...] = (
     *SLICK_SHARES,
     SENSITIVITY,
     SENSITIVITY_NOISE,
+    ABSTAINED_SHARE,
+    ATTEMPTED,
+    HALLUCINATED,
+    BALANCE,
+    ANSWERED_UNANSWERABLE,
     FLIPPED,
     FLIPS,
     FIRST_FLIP,
@@ -122,6 +147,7 @@ class TrialReliability(Metric):
         labelled = filtered(replies, pc.not_equal(replies["label"], INVALID_LABEL))
         counts = label_weights(ids, labelled, temperature)
         result.add_mean(CONSISTENCY.name, question_agreement(counts), groups)
+        _add_abstentions(result, questions, answers, groups)
         by_wording = _by_wording(ids, answers)
         right, trials = by_wording.right[:, 0], by_wording.trials[:, 0]
         highest = int(trials.max(initial=0))
@@ -200,6 +226,35 @@ def _add_equal(result: Score, answers: pa.Table, trials: int, groups: Sequence[s
         of_questions = [by_question[question_id] for question_id in result.question_ids]
         equal = [float(len(set(each)) == 1) if len(each) == trials else math.nan for each in of_questions]
         result.add_mean(spec.name, np.array(equal), groups)
+
+
+def _add_abstentions(
+    result: Score, questions: Sequence[Question], answers: pa.Table, groups: Sequence[str] | None
+) -> None:
+    """Add the share of abstentions in all wordings, and the metrics that set them apart from wrong answers. Refused,
+    empty and invalid replies are wrong answers, as everywhere.
+
+    Accuracy of attempted questions: Wei et al., "Measuring short-form factuality in large language models" (2024). The
+    other two: Artificial Analysis, "AA-Omniscience" (2025), hallucination rate and index.
+    """
+    row, right = question_rows(result.question_ids, answers), verdicts(answers)
+    abstained = has_outcome(answers, (ABSTAINED,))
+
+    def count(chosen: NDArray[np.bool_]) -> Floats:
+        return np.bincount(row, chosen, len(questions)).astype(float)
+
+    judged, wrong = ~np.isnan(right), (right == 0) & ~abstained
+    share = share_of(count(abstained), count(~has_outcome(answers, NO_REPLY)))
+    values = {
+        ABSTAINED_SHARE: share,
+        ATTEMPTED: share_of(count((right == 1) & ~abstained), count(judged & ~abstained)),
+        HALLUCINATED: share_of(count(wrong), count(right == 0)),
+        BALANCE: 100 * share_of(count(right == 1) - count(wrong), count(judged)),
+        ANSWERED_UNANSWERABLE: masked(np.array([question.is_unanswerable for question in questions]), 1 - share),
+    }
+    for spec, of_questions in values.items():
+        if not np.isnan(of_questions).all():
+            result.add_mean(spec.name, of_questions, groups)
 
 
 def _add_sensitivity(result: Score, wordings: Wordings) -> None:

@@ -29,9 +29,9 @@ CHALLENGING = f"{BUILTIN}challenge.yaml"
 """Sentences of a user who challenges an answer."""
 CHALLENGES = "challenges"
 """The name under which a file holds such sentences, by the kind of pressure."""
-EQUIVALENCE, SUPPORT, RUBRIC = "equivalence", "support", "rubric"
+EQUIVALENCE, SUPPORT, RUBRIC, ABSTAINING = "equivalence", "support", "rubric", "abstention"
 """The templates of such a file: does a reply mean the same as a reference, does a passage support it, does it meet a
-rubric."""
+rubric, does it say that it does not know."""
 _NEEDS = {
     Scenario.ABSTRACTIVE.value: [{"question"}],
     Scenario.EXTRACTIVE.value: [{"question", "context"}],
@@ -40,6 +40,7 @@ _NEEDS = {
     EQUIVALENCE: [{"question", "references", "reply"}],
     SUPPORT: [{"question", "context", "reply"}],
     RUBRIC: [{"question", "references", "rubric", "reply"}],
+    ABSTAINING: [{"question", "reply"}],
 }
 """Placeholders of each template: {choices} are a line each, "A) …", {options} in one line, "A. …, B. …"."""
 

@@ -11,6 +11,8 @@ from robust_eval.reader.base import WHOLE_REPLY
 from robust_eval.reader.clauses import sentences, without_denials, without_doubts
 from robust_eval.reader.markup import plain
 
+MARKED, EXPLICIT = "marked answer", "explicit answer"
+"""Rules where a reply marks its answer, or says what it is."""
 WORDS = 60
 """Most words of a reply whose answer is all that it says. The answer of a longer one is its first and last sentence: an
 accepted answer that stands between them alone is uncertain.
@@ -136,7 +138,7 @@ def read_free_text(reply: str) -> FreeText:
     reply = bounded(reply)
     if answers := [answer for answer in marked_answers(reply) if plain(answer)]:
         answer = one_line(plain(answers[-1]))
-        return FreeText(answer, "marked answer", answer, answer, whole)
+        return FreeText(answer, MARKED, answer, answer, whole)
     text = plain(reply)
     if (stated := explicit_answer(text)) is not None:
         graded = one_line(without_denials(stated))
@@ -144,7 +146,7 @@ def read_free_text(reply: str) -> FreeText:
         head = graded[: tail.start()] if tail and tail.start() else graded
         first = "".join(sentences(head)[:1]) or stated
         certain = one_line(without_doubts(_PARENTHESIS.sub("", first)))
-        return FreeText(one_line(first).removesuffix("."), "explicit answer", head, certain, whole)
+        return FreeText(one_line(first).removesuffix("."), EXPLICIT, head, certain, whole)
     if headings := deque(_HEADING.finditer(text), maxlen=1):
         text = text[headings[0].end() :]
     text = _OPENING.sub("", text).strip() or text

@@ -2,9 +2,9 @@
 
 import re
 
-from robust_eval.reader.phrases import AFTER_A_LETTER, WORD, letter_phrases
+from robust_eval.reader.phrases import AFTER_A_LETTER, WORD, phrases
 
-P = letter_phrases()
+P = phrases("letters")
 """Patterns of phrases, by their names in ``phrases.toml``."""
 _NO_ARTICLE = (
     rf"(?!A und O\b)(?!A[ \t]+(?!{AFTER_A_LETTER}(?![{WORD}]))[a-zäöüéèñA-Z])"  # "is A force", but "is A because"

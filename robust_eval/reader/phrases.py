@@ -19,13 +19,13 @@ def _spaced(pattern: str) -> str:
     return pattern.replace(" ", r"\s+").replace("'", "['’]")
 
 
-def letter_phrases() -> SimpleNamespace:
-    """Return the patterns of the phrases that lead to a letter, in capitals or not, by their names."""
+def phrases(table: str) -> SimpleNamespace:
+    """Return the patterns of the phrases in a table of several languages, in capitals or not, by their names."""
     patterns = {}
-    for name, languages in _TABLES["letters"].items():
+    for name, languages in _TABLES[table].items():
         words = "|".join(_joined(phrases) for language, phrases in languages.items() if language != "zh")
         whole_words = _spaced(rf"(?<![{WORD}])(?i:{words})(?![{WORD}])")
-        patterns[name] = f"(?:{whole_words}|{languages['zh']})" if "zh" in languages else f"(?:{whole_words})"
+        patterns[name] = f"(?:{whole_words}|{_joined(languages['zh'])})" if "zh" in languages else f"(?:{whole_words})"
     return SimpleNamespace(**patterns)
 
 

@@ -150,6 +150,7 @@ _COST_ROWS = {
     "outcomes.filtered_reply": "answering: replies filtered",
     "outcomes.error": "answering: errors",
     "outcomes.refused": "refused",
+    "outcomes.abstained": "abstained",
     "outcomes.empty": "empty",
     "outcomes.invalid": "invalid",
 }

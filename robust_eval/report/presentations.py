@@ -388,6 +388,11 @@ def reliability(score: Score, questions: Sequence[Question]) -> Presentation:
             f"; {single} of the trials are right, and all of {k:g} trials for {every} of the questions (pass^{k:g})"
         )
         claims = [f"gets {every} of its questions right in all of {k:g} trials, and {single} in one trial"]
+    if score.values[repeated.ABSTAINED_SHARE.name].value > 0:
+        claims.append(f"abstains in {score.formatted(repeated.ABSTAINED_SHARE.name, '.0%')} of its replies")
+    if repeated.ANSWERED_UNANSWERABLE.name in score.values:
+        answered = score.formatted(repeated.ANSWERED_UNANSWERABLE.name, ".0%")
+        claims.append(f"gives an answer in {answered} of its replies to questions without one")
     column = Column(name, "consistency", f"share of pairs of answers that agree, {t}", score.by_question[name])
     sensitivity, noise = (
         score.values.get(spec.name, UNDEFINED).value for spec in (repeated.SENSITIVITY, repeated.SENSITIVITY_NOISE)

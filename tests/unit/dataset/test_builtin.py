@@ -9,8 +9,9 @@ import yaml
 
 from robust_eval.dataset.jsonl import JsonLines
 from robust_eval.normalization import normalize
+from robust_eval.question import UNANSWERABLE
 
-NAMES = ("facts", "passages", "physics")
+NAMES = ("facts", "passages", "physics", "unanswerable")
 
 
 def content(name):
@@ -191,6 +192,15 @@ def test_the_passages_hold_their_answer_and_have_five_rewrites():
     assert absent == {}
     broken = {r["id"]: r["answers"][0] for r in passages if as_words(r["answers"][0]) not in as_words(r["context"])}
     assert broken == {}
+
+
+def test_sixty_questions_have_no_answer_and_ask_of_years_to_come_or_of_what_was_made_up():
+    found = records("unanswerable")
+    assert Counter(record["category"] for record in found) == dict.fromkeys(("person", "place", "work", "future"), 15)
+    assert {tuple(record["answers"]) for record in found} == {(UNANSWERABLE,)}
+    years = [int(year) for r in found if r["category"] == "future" for year in re.findall(r"\d{4}", r["question"])]
+    assert len(years) == 15
+    assert min(years) > 2060
 
 
 def test_the_questions_of_a_group_share_a_passage_that_no_other_group_has():

@@ -83,5 +83,5 @@ def test_the_limit_takes_the_first_questions(file, limit, expected):
 def test_an_unknown_built_in_name_lists_those_there_are(name):
     assert refusal(f"builtin:{name}") == (
         f"there is no built-in set builtin:{name}: choose builtin:facts.jsonl, builtin:passages.jsonl, "
-        "builtin:physics.jsonl, or the path of a file"
+        "builtin:physics.jsonl, builtin:unanswerable.jsonl, or the path of a file"
     )

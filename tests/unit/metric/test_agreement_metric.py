@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from robust_eval.aggregator.base import ENSEMBLE
-from robust_eval.answer import answer_table
+from robust_eval.answer import ABSTENTION, answer_table
 from robust_eval.error import UserError
 from robust_eval.metric.agreement_metric import AnswerAgreement
 from robust_eval.metric.score import Measured, Score
@@ -22,11 +22,19 @@ OF_QUESTIONS = [
     *("certainty", "m2", "semantic_entropy"),
 ]
 SUPERVISED = OF_QUESTIONS[:6]
-OUTCOMES = {"-": "invalid", "R": "refused", "0": "empty", "!": "error", "F": "filtered_prompt", "f": "filtered_reply"}
+OUTCOMES = {
+    "-": "invalid",
+    "?": "abstained",
+    "R": "refused",
+    "0": "empty",
+    "!": "error",
+    "F": "filtered_prompt",
+    "f": "filtered_reply",
+}
 
 
 def said(question_id, letters, right=None, voted=None, temperature=1.0, rewrite=None):
-    """One row for each character: a label, an outcome of a request without answer, or a blank for no row at all.
+    """One row for each character: a label, an outcome other than ok, or a blank for no row at all.
 
     Each is the answer to another rewrite, or another trial of the ``rewrite`` that is given. ``right`` is the label
     that is right (None: no gold answer), ``voted`` the place of the ensemble answer.
@@ -42,7 +50,7 @@ def said(question_id, letters, right=None, voted=None, temperature=1.0, rewrite=
             "temperature": temperature,
             "trial": 0 if rewrite is None else number,
             "text": letter,
-            "label": letter if outcome == "ok" else None,
+            "label": ABSTENTION if letter == "?" else letter if outcome == "ok" else None,
             "correct": letter == right if replied and right else None,
             "outcome": outcome,
             "weight": 1.0,
@@ -451,6 +459,21 @@ REFUSAL = (
     "metric=agreement needs several answers to each question that can be counted: choose sampler=perturbation, or "
     "sampler.trials of 2 or more"
 )
+
+
+@pytest.mark.parametrize(("categories", "k"), [("raters", [6, 4]), ("observed", [6, 4]), (3, [6, 4])])
+def test_a_question_of_which_a_rater_abstained_has_one_label_more(categories: object, k: list[int]):
+    questions = [choice("c", 5), choice("d", 4)]
+    rows = measured([*said("c", "AB??", "A"), *said("d", "ABCD", "A")]).graded
+    raters = AnswerAgreement(categories=categories).raters(questions, rows, 1.0)
+    assert raters.categories.tolist() == k
+    assert sorted(raters.counts[0].tolist()) == [0] * 11 + [1, 1, 2]
+    assert raters.correct[0].tolist() == [1, 0, 0, 0]
+
+
+def test_a_given_number_of_labels_of_free_text_leaves_room_for_abstentions():
+    rows = measured([*said("a", "xyz?", "x"), *said("b", "xyzx", "x")]).graded
+    assert AnswerAgreement(categories=3).raters(free("a", "b"), rows, 1.0).categories.tolist() == [4, 3]
 
 
 @pytest.mark.parametrize("repetitions", [1, math.inf])

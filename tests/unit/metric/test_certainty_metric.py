@@ -5,7 +5,7 @@ import pytest
 from answer_rows import answer_row
 from scipy import stats
 
-from robust_eval.answer import answer_table
+from robust_eval.answer import ABSTENTION, answer_table
 from robust_eval.error import UserError
 from robust_eval.metric.certainty_metric import AnswerCertainty
 from robust_eval.metric.score import Measured
@@ -192,6 +192,15 @@ def test_the_corners_are_questions_with_little_entropy_that_are_all_right_or_all
     score = certainty(rows, *letters)
     corners = {name: score.curves[f"certainty.count.certain_{name}"][0.7].value for name in ("right", "wrong")}
     assert corners == {"right": 1.0, "wrong": 1.0}  # q3 is certain, and neither all right nor all wrong
+
+
+def test_an_abstention_is_a_wrong_answer_with_a_label_of_its_own():
+    rows = [*answers("q1", 1.0, "AA", right="A"), *[answer("q1", 1.0, ABSTENTION, False, "abstained")] * 2]
+    score = certainty([*rows, *answers("q2", 1.0, "AAAB", right="A")], "q1", "q2")
+    assert score.by_question["certainty.entropy.t1"][0] == pytest.approx(math.log(2))
+    assert score.by_question["certainty.error_rate.t1"].tolist() == [0.5, 0.25]
+    assert score.tables["certainty"]["most"].to_pylist() == pytest.approx([math.log(6), math.log(5)])
+    assert score.values["certainty.count.invalid"].value == 0
 
 
 def test_the_means_of_a_category_are_those_of_its_questions():

@@ -6,13 +6,13 @@ import pytest
 from answer_rows import answer_row
 
 from robust_eval.aggregator.base import EqualText
-from robust_eval.answer import answer_table
+from robust_eval.answer import ABSTENTION, answer_table
 from robust_eval.error import UserError
 from robust_eval.metric.agreement_metric import AnswerAgreement
 from robust_eval.metric.reliability_metric import TrialReliability
 from robust_eval.metric.score import Measured
 from robust_eval.prompt.pushback import Pushback
-from robust_eval.question import Question
+from robust_eval.question import UNANSWERABLE, Question
 from robust_eval.report.presentations import present
 
 NAN = math.nan
@@ -153,3 +153,32 @@ def test_answers_that_cannot_be_counted_are_refused():
     for repetitions in (1, math.inf):
         with pytest.raises(UserError, match="metric=reliability needs several answers"):
             TrialReliability().check([1.0], repetitions)
+
+
+def test_abstentions_are_told_from_wrong_answers():
+    abstained = {"label": ABSTENTION, "outcome": "abstained", "text": "I don't know."}
+    rows = trials({"q0": "aa", "q1": "ab", "q2": "bb", "q3": "b-"})
+    rows = [row | abstained if row["correct"] is False and row["trial"] == 1 else row for row in rows]
+    score = scored(rows)
+    assert (
+        values_of(score).items()
+        >= {
+            "abstained": 3 / 8,  # of q1, q2 and q3 the second trial
+            "attempted_accuracy": 2 / 4,
+            "wrong_if_not_right": pytest.approx((0 + 1 / 2 + 1 / 2) / 3),
+            "right_minus_wrong": pytest.approx(100 * (1 + 1 / 2 - 1 / 2 - 1 / 2) / 4),
+        }.items()
+    )
+    assert "answered_unanswerable" not in values_of(score)
+    assert score.by_question["reliability.attempted_accuracy"].tolist() == [1, 1, 0, 0]
+    assert "abstains in 38%" in " ".join(present(score, QUESTIONS).presentation.claims)
+
+
+def test_answers_to_questions_without_an_answer_are_counted_apart():
+    questions = [*QUESTIONS, Question("q4", "q4?", (UNANSWERABLE,))]
+    rows = trials({"q0": "ab", "q4": "bb"})
+    rows[-1] |= {"label": ABSTENTION, "outcome": "abstained", "correct": True}
+    score = TrialReliability().score(questions, Measured(answer_table([]), answer_table(rows)), seed=0)
+    assert values_of(score)["answered_unanswerable"] == 0.5
+    assert score.n("reliability.answered_unanswerable") == 1
+    assert score.by_question["reliability.right_minus_wrong"][[0, 4]].tolist() == [0, 0]
