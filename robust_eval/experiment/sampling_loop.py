@@ -220,7 +220,10 @@ class SampledAnswers:
         requests = greedy_requests(
             questions, sampler.prompts, sampler.max_new_tokens, self.seed, self.top_logprobs, self.judge.first_line
         )
-        requests = [sampler.greedy(request) for request in requests]
+        requests = [
+            replace(sampler.greedy(request), signs=sampler.signs(question))
+            for question, request in zip(questions, requests, strict=True)
+        ]
         if self.supported_temperatures.greedy:
             return requests
         if not self.selects:

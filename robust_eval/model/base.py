@@ -137,6 +137,8 @@ class Request:
     """Value of the answer table's column ``form``, the form of the question; None: unchanged. Nothing else reads it."""
     thought: Thought | None = None
     """Reasoning before the answer; None: as in the model's settings."""
+    signs: tuple[str, ...] = ()
+    """Signs of choices, to one of which a server restricts the reply; empty: a free reply."""
 
     @property
     def item(self) -> Item:
@@ -281,6 +283,11 @@ class LanguageModel(Protocol):
         if any(request.thought for request in requests):
             raise UserError(
                 f"{self.description()['name']} has no reasoning budget: sampler=thinking needs a local or served model"
+            )
+        if any(request.signs for request in requests):
+            raise UserError(
+                f"sampler.structured=true: {self.description()['name']} cannot restrict replies to letters, as some "
+                "servers can: leave it out"
             )
         if any(request.enumeration or request.min_logprobs for request in requests):
             raise UserError(

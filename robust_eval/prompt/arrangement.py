@@ -80,6 +80,16 @@ class Arrangement:
         return LETTERS[self.order[LETTERS.index(letter)]]
 
 
+def shown_signs(choices: int, arrangement: Arrangement | None = None) -> tuple[str, ...]:
+    """Return the signs of so many choices, in the form in which a prompt shows them.
+
+    >>> shown_signs(2), shown_signs(2, Arrangement((0, 1), "numbers"))
+    (('A', 'B'), ('1', '2'))
+    """
+    form = None if arrangement is None else FORMS.get(arrangement.form)
+    return tuple((form or LINES).signs()[:choices])
+
+
 def read_arrangement(tag: str | None) -> Arrangement | None:
     """Return the arrangement of a tag of the answer table; None for any other tag.
 

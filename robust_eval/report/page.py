@@ -58,7 +58,7 @@ CORRECTED_PART = "<!-- corrected metrics -->", "<!-- end of corrected metrics --
 """Markers around the corrected metrics in a page, which labels may add after the run."""
 SAMPLER_SETTINGS = (
     *("temperatures", "trials", "turns", "pushbacks", "traces", "trace_temperature", "budgets", "answers"),
-    *("nodes", "rewrites", "orders", "forms"),
+    *("nodes", "rewrites", "orders", "forms", "structured"),
 )
 """Settings of samplers in the setup of a page, unless they have neutral values."""
 
@@ -206,7 +206,8 @@ def _setup(result: Result) -> dict[str, str]:
     }
     for sampler in samplers:
         for name in SAMPLER_SETTINGS:
-            if (value := settings.get(f"sampler.{sampler}.{name}")) not in (None, [], GIVEN):
+            value = settings.get(f"sampler.{sampler}.{name}")
+            if value not in (None, [], GIVEN) and value is not False:
                 words = ", ".join(map(str, value)) if isinstance(value, list) else value
                 entries[f"{name}, {sampler.replace('_', ' ')}" if len(samplers) > 1 else name] = words
     return {name: str(value).strip() for name, value in entries.items() if value not in (None, "")}

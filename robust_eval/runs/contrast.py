@@ -17,6 +17,7 @@ _TRUNCATION = (
 TRUNCATED = "truncation removes the tail that high temperatures draw from, so the runs do not measure the same thing."
 _CAUTIONS = {
     "Servers": ("model.base_url",),
+    "Restrictions of replies to letters": (".structured",),
     "Prompts": ("model.prompt_style", "model.chat_template.", ".prompts"),
     "Number formats": ("model.dtype",),
     "Length limits": (".max_new_tokens", "model.max_completion_tokens"),

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from robust_eval.answer import DEFAULT_TEMPERATURE
 from robust_eval.error import UserError
 from robust_eval.model.base import Choices, Matcher, Request, Temperatures
+from robust_eval.prompt.arrangement import Arrangement, shown_signs
 from robust_eval.prompt.prompt import prompt_for
 from robust_eval.question import Question
 from robust_eval.store.steps import Steps, single_step
@@ -153,6 +154,8 @@ class Sampler:
     """Length limit of an answer, in tokens."""
     early_stop = False
     """True with early stopping: no trial is asked that cannot change a breaking temperature."""
+    structured = False
+    """True if a server restricts replies to the signs of the choices."""
     turns = 0
     """Number of pushbacks in a conversation."""
     pushbacks: Sequence[str] = ()
@@ -207,7 +210,21 @@ class Sampler:
             max_new_tokens=self.max_new_tokens,
             seed=seed,
             first_line=judge.first_line,
+            signs=self.signs(question),
         )
+
+    def signs(self, question: Question, arrangement: Arrangement | None = None) -> tuple[str, ...]:
+        """Return the signs of the choices, as the prompt shows them, to one of which replies are restricted; none for
+        free replies. Raises UserError for a question without choices.
+        """
+        if not self.structured:
+            return ()
+        if not question.choices:
+            raise UserError(
+                f"sampler.structured=true restricts replies to the letters of choices, and question {question.id} has "
+                "none: leave it out, or take a data set of choices alone, such as dataset=physics"
+            )
+        return shown_signs(len(question.choices), arrangement)
 
     def steps(self, questions: Sequence[Question], baseline: pa.Table | None, judge: Judge, seed: int) -> list[Steps]:
         """Return the steps of requests to the selected questions, given their greedy answers (None: only a plan)."""
@@ -219,6 +236,11 @@ class Sampler:
 
     def of_model(self, name: str, remote: bool, model: str) -> Self:
         """Return the sampler, called ``name`` in messages, for a model; UserError if the model does not support it."""
+        if self.structured and not remote:
+            raise UserError(
+                f"sampler.{name}.structured=true restricts the replies of a server, and model {model} is loaded here: "
+                "sampler=exact gives the probabilities of its letters"
+            )
         return self
 
     def full_sampling_reasons(self) -> list[str]:

@@ -39,6 +39,8 @@ class KnownFacts(Sampler):
     """Minimum mean token probability of the greedy answer to a selected question."""
     prompts: str = FEW_SHOT
     """Templates and exemplars: builtin:few_shot.yaml, builtin:zero_shot.yaml, or your own file."""
+    structured: bool = False
+    """Restrict the replies of a server to the letters of the choices; not the protocol of the papers."""
 
     axis = "temperature"
 

@@ -85,6 +85,7 @@ class ChoiceOrders(Repetition):
                     rewrite=rater,
                     prompt=prompt_for(question, prompts=self.prompts, arrangement=arrangement),
                     form=arrangement.tag,
+                    signs=self.signs(question, arrangement),
                 )
                 for rater, arrangement in self._arrangements(question, seed).items()
             ]

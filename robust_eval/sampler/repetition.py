@@ -32,6 +32,8 @@ class Repetition(Sampler):
     """Length limit of an answer, in tokens."""
     prompts: str = FEW_SHOT
     """Templates and exemplars: builtin:few_shot.yaml, builtin:zero_shot.yaml, builtin:physics.yaml, or your file."""
+    structured: bool = False
+    """Restrict the replies of a server to the letters of the choices; not the protocol of the papers."""
 
     axis = "trial"
 

@@ -128,7 +128,7 @@ class Thinking(KnownFacts):
                 f"sampler.{name}.answers={self.answers}: a service such as {model} returns one answer with each trace: "
                 f"remove sampler.{name}.answers"
             )
-        other = copy(self)
+        other = copy(super().of_model(name, remote, model))
         other.is_local = not remote
         return other
 

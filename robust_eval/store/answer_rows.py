@@ -43,6 +43,7 @@ def answers_key(identity: Mapping[str, Any], request: Request) -> bytes:
             "first_line": request.first_line,
             "thought": request.thought and asdict(request.thought),
             "enumeration": enumeration and [enumeration.nodes, enumeration.temperatures, request.temperatures],
+            **({"signs": request.signs} if request.signs else {}),
             **({"precision": enumeration.precision} if enumeration and enumeration.precision else {}),
             **({"draws": [enumeration.draws, FURTHER_DRAWS]} if enumeration and served else {}),
         }

@@ -15,6 +15,7 @@ from robust_eval.model.logprobs import fault
 from robust_eval.model.served.limits.retries import Attempts
 from robust_eval.model.served.probe import Capabilities
 from robust_eval.model.served.service_settings import ServiceSettings
+from robust_eval.model.served.structured import SCHEMA, SCHEMA_TOKENS, restricted_sign, restriction
 from robust_eval.model.served.transport.service import Choice, ServiceResponse, UnansweredError, logprob_fields
 from robust_eval.model.served.transport.token_logprobs import Token
 from robust_eval.reader.markup import without_reasoning
@@ -61,6 +62,7 @@ def _share(tokens: int | None, number: int, first: bool) -> int | None:
 
 def _completion(call: Call, trial: int, choice: Choice, style: str) -> Completion:
     text, end, broken = _answer(choice.text, style, call.request.first_line)
+    text = restricted_sign(choice.text, call.request.signs) or text
     outcome = "filtered_reply" if choice.finish_reason == FILTER else "refused" if choice.refused else None
     tokens = choice.tokens
     answer = without_reasoning(text) or ""
@@ -119,6 +121,9 @@ def request_body(settings: ServiceSettings, capabilities: Capabilities, call: Ca
     request = call.request
     body = truncation(settings, capabilities) | extra_body(settings)
     body |= {capabilities.limit: settings.reply_tokens(request.max_new_tokens), **settings.thought(request)}
+    if request.signs:
+        body |= restriction(capabilities.structured, request.signs)
+        body[capabilities.limit] += SCHEMA_TOKENS if capabilities.structured == SCHEMA else 0
     if not math.isnan(call.temperature):
         body["temperature"] = call.temperature
     if call.temperature != 0 and capabilities.takes_seed:

@@ -64,7 +64,9 @@ class DrawWatch:
     def covers(self, call: Call) -> bool:
         """Return whether the draws of a call are tested: those at the highest temperature of one of the questions."""
         request = call.request
-        if not call.temperature > 0 or call.temperature != max(request.temperatures) or request.thought is not None:
+        if not call.temperature > 0 or call.temperature != max(request.temperatures):
+            return False
+        if request.thought is not None or request.signs:
             return False
         if math.isnan(self._temperature):
             self._temperature = call.temperature

@@ -43,7 +43,8 @@ LOGPROB_ATTEMPTS = 3
 CACHE = "capabilities"
 """Name of the machine's cache of capabilities, with the keys of :func:`daily_cache_key`."""
 
-_SHORT = Prompt("You are a helpful assistant.", (), "Name any animal.")
+SHORT = Prompt("You are a helpful assistant.", (), "Name any animal.")
+"""Prompt of the probe's shortest requests."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,8 @@ class Capabilities:
     """Higher temperatures are lowered to ``highest_temperature`` silently."""
     takes_effort: bool = False
     """Without a temperature parameter: a reasoning effort is accepted, and an unknown one refused."""
+    structured: str = ""
+    """Means to restrict replies to letters: grammar | schema | unsupported; empty: not probed."""
 
     @property
     def faithful(self) -> bool:
@@ -147,15 +150,15 @@ async def probe(ask: Ask, server: str, chat: bool, temperature: float, top_logpr
                 return None
             raise OutageError(f"{server} failed during the probe of its capabilities: {problem}") from None
 
-    own_temperature = not greedy and await send(_SHORT, temperature=0.5) is None
+    own_temperature = not greedy and await send(SHORT, temperature=0.5) is None
     if not greedy and not own_temperature:  # it accepts temperatures above 0
         for off in TRUNCATION_OFF:
-            if await send(_SHORT, temperature=0.5, **off):
+            if await send(SHORT, temperature=0.5, **off):
                 settings |= (truncation_off := off)
                 break
     takes_effort = False
-    if own_temperature and await send(_SHORT, reasoning_effort=EFFORT):  # some servers drop unknown settings silently
-        takes_effort = await send(_SHORT, reasoning_effort="unknown") is None
+    if own_temperature and await send(SHORT, reasoning_effort=EFFORT):  # some servers drop unknown settings silently
+        takes_effort = await send(SHORT, reasoning_effort="unknown") is None
     highest = 1.0 if own_temperature else await _highest_temperature(send, temperature)
     top, tempered, whole = await _logprobs(send, server, chat, own_temperature, top_logprobs)
     can = Capabilities(
@@ -185,7 +188,7 @@ async def _accepted_settings(ask: Ask, server: str) -> tuple[str, bool, bool, Ma
     async def accepts(system_role: bool, **settings: Any) -> bool:
         """Return whether the server accepts a request; a filter that blocks the prompt has accepted its settings."""
         try:
-            await ask(_SHORT, system_role, settings)
+            await ask(SHORT, system_role, settings)
         except UnansweredError as problem:
             if problem.kind not in ("wrong", "filtered"):
                 raise OutageError(f"{server} does not answer: {problem}") from None
@@ -217,7 +220,7 @@ class SendRequest(Protocol):
 async def _highest_temperature(send: SendRequest, temperature: float) -> float:
     """Return the highest accepted one of this temperature, 2 and 1."""
     for candidate in sorted({temperature, 2.0, 1.0}, reverse=True):
-        if await send(_SHORT, temperature=candidate):
+        if await send(SHORT, temperature=candidate):
             return candidate
     return 1.0
 
@@ -225,7 +228,7 @@ async def _highest_temperature(send: SendRequest, temperature: float) -> float:
 async def _choices(send: SendRequest, settings: Mapping[str, Any]) -> int:
     """Return the maximum number of answers to one request."""
     for number in CHOICES:
-        response = await send(_SHORT, n=number, **settings)
+        response = await send(SHORT, n=number, **settings)
         if response and len(response.choices) > 1:
             return len(response.choices)
     return 1
@@ -242,7 +245,7 @@ async def _logprobs(
         """Return the largest log-probabilities of the first token; none if they are invalid each time."""
         settings: dict[str, Any] = {} if own_temperature else {"temperature": temperature}
         for _ in range(LOGPROB_ATTEMPTS):
-            response = await send(_SHORT, **settings, **logprob_fields(chat, number))
+            response = await send(SHORT, **settings, **logprob_fields(chat, number))
             tokens = response.choices[0].tokens if response else None
             if not tokens:
                 return []
@@ -290,6 +293,7 @@ class SamplingProbe:
         self._send = send
         self._can = can
         self._hottest = None if can.own_temperature else can.highest_temperature
+        self._length = LONG if can.greedy else REASONING_LIMIT
         self._takes_seed = True
 
     async def run(self) -> Capabilities:
@@ -300,6 +304,9 @@ class SamplingProbe:
             hot = [await self._reply(1, self._hottest)]
         if hot == [None]:
             return replace(self._can, takes_seed=False)
+        if hot == [""]:  # a model that reasons out of sight
+            self._length = REASONING_LIMIT
+            hot = [await self._reply(1, self._hottest)]
         hot += [await self._reply(seed, self._hottest) for seed in (2, 3)]
         again = await self._reply(1, self._hottest) if self._takes_seed else None
         seeded = bool(again) and again == hot[0] and len(set(hot)) > 1
@@ -319,7 +326,7 @@ class SamplingProbe:
         return None if response is None else _text(response.choices[0])
 
     async def _response(self, seed: int, temperature: float | None, **more: Any) -> ServiceResponse | None:
-        settings: dict[str, Any] = {self._can.limit: LONG if self._can.greedy else REASONING_LIMIT} | more
+        settings: dict[str, Any] = {self._can.limit: self._length} | more
         settings |= {"seed": seed} if self._takes_seed else {}
         settings |= {} if temperature is None else {"temperature": temperature}
         return await self._send(WORDS, **settings)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from robust_eval.model.base import Request, Temperatures
 from robust_eval.model.served.probe import Capabilities
 from robust_eval.model.served.service_settings import ServiceSettings
+from robust_eval.model.served.structured import UNSUPPORTED
 
 REMEDY = "turn off greedy decoding and the cache of replies at the server"
 
@@ -28,6 +29,11 @@ def refusal(settings: ServiceSettings, can: Capabilities, requests: Sequence[Req
         return (
             f"{settings.server} accepts temperatures up to {supported.highest:g}, and the sampler requests "
             f"{temperatures[-1]:g}: set sampler.temperatures=[{','.join(within)}]"
+        )
+    if can.structured == UNSUPPORTED and any(request.signs for request in requests):
+        return (
+            f"sampler.structured=true: {settings.server} restricts replies neither by a grammar nor by "
+            "response_format with a JSON schema: leave it out"
         )
     if reason := _one_reply(settings, can, requests):
         return reason

@@ -39,7 +39,7 @@ from robust_eval.model.served.exact.continuation import (
 from robust_eval.model.served.exact.exact_answers import LogprobClient, exact_reply
 from robust_eval.model.served.limits.rate_limiter import EndedError, LocalRateLimiter, RateLimiter
 from robust_eval.model.served.limits.retries import Attempts, Patience
-from robust_eval.model.served.probe import CACHE, Capabilities, daily_cache_key, probe
+from robust_eval.model.served.probe import CACHE, REASONING_LIMIT, SHORT, Capabilities, daily_cache_key, probe
 from robust_eval.model.served.refusals import (
     draws_otherwise,
     refusal,
@@ -48,10 +48,11 @@ from robust_eval.model.served.refusals import (
     unfaithful,
 )
 from robust_eval.model.served.service_settings import ServiceSettings
+from robust_eval.model.served.structured import find_restriction
 from robust_eval.model.served.transport.service import Answering, Service, ServiceResponse, UnansweredError
 from robust_eval.model.workload import prompt_tokens
 from robust_eval.prompt.prompt import Prompt
-from robust_eval.runtime.measured_choices import get_or_measure
+from robust_eval.runtime.measured_choices import get_or_measure, store_choice
 from robust_eval.runtime.process import allow_connections
 
 log = logging.getLogger(__name__)
@@ -102,12 +103,29 @@ class ServedModel(LanguageModel):
             raise UserError(reason)
         if not all(request.whole for request in requests):
             raise UserError("sampler.stop_on_match=true needs a local model, and no server supports it: remove it")
-        hottest = max([t for request in requests for t in request.temperatures if not math.isnan(t)], default=0.0)
-        can = self.capabilities(max(hottest, 1.0), requests)
+        can = self._capabilities_for(requests)
         if reason := refusal(self.settings, can, requests):
             raise UserError(reason)
         if begun := next((request for request in enumerated if request.matcher), None):
             run_sync(partial(self._find_continuation, begun))
+
+    def _capabilities_for(self, requests: Sequence[Request]) -> Capabilities:
+        """Return the capabilities that these requests need; the restriction of replies is probed if one needs it."""
+        hottest = max([t for request in requests for t in request.temperatures if not math.isnan(t)], default=0.0)
+        can = self.capabilities(max(hottest, 1.0), requests)
+        if any(request.signs for request in requests) and not can.structured:
+            can = self._capabilities = replace(can, structured=run_sync(partial(self._find_restriction, can)))
+            store_choice(CACHE, daily_cache_key(self.settings.identity()), can.to_text())
+        return can
+
+    async def _find_restriction(self, can: Capabilities) -> str:
+        async with self.settings.service(self._key) as service, self._probing() as patience:
+            limit = {can.limit: self.settings.reply_tokens(REASONING_LIMIT), **extra_body(self.settings)}
+
+            async def ask(body: Mapping[str, Any]) -> ServiceResponse:
+                return await patience.answer(lambda: service.ask(SHORT, can.system_role, {**limit, **body}))
+
+            return await find_restriction(ask, self.settings.server)
 
     async def _find_continuation(self, request: Request) -> None:
         async with self.settings.openai_service(self._key) as service, self._probing() as patience:

@@ -83,6 +83,11 @@ def test_answers_that_differ_are_not_called_the_same():
     ("name", "values", "said"),
     [
         ("model__base_url", ("http://a/v1", "http://b/v1"), "Servers differ (http://a/v1 against http://b/v1): "),
+        (
+            "sampler__repetition__structured",
+            (True, False),
+            "Restrictions of replies to letters differ (True against False): ",
+        ),
         ("model__dtype", ("float32", "bfloat16"), "Number formats differ (float32 against bfloat16): "),
         ("sampler__temperature_sweep__prompts", ("a.yaml", "b.yaml"), "Prompts differ (a.yaml against b.yaml): "),
         (

@@ -72,3 +72,16 @@ def test_perturbation_asks_them_beside_the_rewrites_only_where_it_is_told_to():
     ]
     assert both.repetitions == 1 + 5 + 1 + 1
     assert (both.arranges, Perturbation().arranges) == (True, False)
+
+
+def test_structured_replies_have_the_signs_of_the_form():
+    requests = ChoiceOrders(orders="given", forms=["numbers", "dots"], structured=True).requests(
+        [METALS], Matching(), 0
+    )
+    assert [(each.form, "".join(each.signs)) for each in requests] == [
+        (None, "ABC"),
+        ("choices ABC as dots", "ABC"),
+        ("choices ABC as numbers", "123"),
+    ]
+    with pytest.raises(UserError, match=r"^sampler.structured=true .* question free has none: "):
+        ChoiceOrders(structured=True).requests([FREE], Matching(), 0)

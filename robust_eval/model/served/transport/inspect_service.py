@@ -15,8 +15,10 @@ from inspect_ai.model import (
     ModelAPI,
     ModelOutput,
     ModelUsage,
+    ResponseSchema,
     get_model,
 )
+from inspect_ai.util import JSONSchema
 from rich.errors import MarkupError
 from rich.text import Text
 
@@ -42,10 +44,13 @@ _MESSAGES = {"system": ChatMessageSystem, "user": ChatMessageUser, "assistant": 
 _FIELDS = {
     "max_tokens": "max_tokens",
     "n": "num_choices",
-    **{name: name for name in ("temperature", "top_p", "seed", "logprobs", "top_logprobs", "reasoning_effort")},
+    **{
+        name: name
+        for name in ("temperature", "top_p", "seed", "logprobs", "top_logprobs", "reasoning_effort", "effort")
+    },
 }
 """Settings of a request: OpenAI's names, and inspect_ai's."""
-_UNCHECKED = _FIELDS.keys() - {"temperature", "top_p"}
+_UNCHECKED = (_FIELDS.keys() | {"response_format"}) - {"temperature", "top_p"}
 """Settings whose effect the response shows, or for which providers have words of their own."""
 _UNSENT = ("ConnectError", "ConnectTimeout", "ConnectionRefusedError", "EndpointConnectionError")
 """Errors of clients without a connection."""
@@ -172,6 +177,11 @@ def _config(settings: Mapping[str, Any]) -> GenerateConfig:
     """
     fields = {field: settings[name] for name, field in _FIELDS.items() if name in settings}
     rest = {name: value for name, value in settings.items() if name not in _FIELDS}
+    if (restriction := rest.pop("response_format", None)) is not None:
+        schema = restriction["json_schema"]
+        fields["response_schema"] = ResponseSchema(
+            name=schema["name"], json_schema=JSONSchema(**schema["schema"]), strict=True
+        )
     if rest.get("top_k", 0) > 0:  # some providers know it by name, some in the body
         fields["top_k"] = rest["top_k"]
     return GenerateConfig(**fields, extra_body=rest or None, cache_prompt=False)

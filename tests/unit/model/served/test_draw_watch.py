@@ -1,6 +1,7 @@
 """Tests of draws against their log-probabilities, on simulated servers."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -122,6 +123,7 @@ def test_draws_of_the_first_questions_at_the_highest_temperature_are_watched() -
         watch.add(Call(request(number), 1.0, (0,)), [])
     assert watch.covers(Call(request(0), 1.0, (1,)))
     assert not watch.covers(Call(request(QUESTIONS), 1.0, (0,)))
+    assert not watch.covers(Call(replace(request(0), signs=("A", "B")), 1.0, (1,)))
 
 
 def test_what_changes_the_distribution_leaves_nothing_to_watch() -> None:

@@ -1,0 +1,66 @@
+"""Runs with structured replies: of llama.cpp's own server, by its grammar, and refusals where there is nothing to
+restrict.
+"""
+
+from pathlib import Path
+
+import pytest
+from api_server import api_server
+from documented_server import SERVERS, DocumentedServer, asks
+from experiments import run_experiment
+from scripted_server import scripted_server
+
+from robust_eval.error import UserError
+from robust_eval.tracking.result import Result
+
+STRUCTURED = "sampler.repetition.structured=true"
+
+
+def ask(url: str, folder: Path, *overrides: str) -> Result:
+    folder.mkdir(parents=True)
+    served = ["model=openai_compatible", f"model.base_url={url}", "model.model=m", "experiment=certainty"]
+    few = ["dataset.limit=3", "sampler.repetition.trials=2", "tracking=none", f"paths.mlruns={folder.parent}"]
+    return run_experiment(folder, *served, *few, *overrides)
+
+
+def test_each_reply_of_llama_cpp_is_a_letter(tmp_path: Path):
+    with api_server(slots=2) as url:
+        for style in ("chat", "plain"):
+            result = ask(url, tmp_path / style, STRUCTURED, f"model.prompt_style={style}", "dataset.limit=2")
+            assert result.description["loaded.capability.structured"] == "grammar"
+            table = result.graded["repetition"]
+            assert set(table["text"].to_pylist()) <= {*"ABCDE"}
+            assert table["text"] == table["answer"]
+            assert set(table["outcome"].to_pylist()) == {"ok"}
+
+
+def test_free_and_structured_replies_are_stored_apart(tmp_path: Path):
+    with scripted_server(DocumentedServer(**SERVERS["ollama"]), honest=False) as server:
+        roomy = "model.max_completion_tokens=100"
+        free = ask(server.url, tmp_path / "free", roomy)
+        structured = ask(server.url, tmp_path / "structured", roomy, STRUCTURED)
+        requests = len(server.received)
+        again = ask(server.url, tmp_path / "again", roomy, STRUCTURED)
+    assert (structured.prompts_found, len(server.received), again.prompts_asked) == (0, requests, 0)
+    assert all(text.startswith("The answer is ") for text in free.graded["repetition"]["text"].to_pylist())
+    assert again.graded["repetition"] == structured.graded["repetition"]
+
+
+def test_questions_without_choices_are_refused(tmp_path: Path):
+    with scripted_server(DocumentedServer(**SERVERS["ollama"]), honest=False) as server:
+        with pytest.raises(UserError) as refused:
+            ask(server.url, tmp_path / "run", STRUCTURED, "dataset=facts")
+        assert not any(map(asks, server.bodies))
+    assert str(refused.value) == (
+        "sampler.structured=true restricts replies to the letters of choices, and question facts-001 has none: leave "
+        "it out, or take a data set of choices alone, such as dataset=physics"
+    )
+
+
+def test_a_model_that_is_loaded_here_is_refused(tmp_path: Path):
+    with pytest.raises(UserError) as refused:
+        run_experiment(tmp_path, "experiment=certainty", STRUCTURED, "tracking=none", f"paths.mlruns={tmp_path}")
+    assert str(refused.value) == (
+        "sampler.repetition.structured=true restricts the replies of a server, and model smollm2-135m is loaded here: "
+        "sampler=exact gives the probabilities of its letters"
+    )
