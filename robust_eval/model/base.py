@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -37,7 +38,7 @@ class NextTokens(NamedTuple):
     """Outcome of each token of a vocabulary of V after a prefix of an answer.
 
     ``right`` (V,): the answer is right if it ends after this token. ``decided`` (V,): no continuation makes it wrong.
-    ``begun`` are the ids of tokens that begin an accepted answer or go on with one, which are likely to become right.
+    ``begun`` are the ids of tokens that begin or continue an accepted answer, which are likely to become right.
     """
 
     right: Mask
@@ -66,7 +67,7 @@ class Enumeration:
     """Enumeration of answers with their probabilities, in place of draws."""
 
     nodes: int
-    """Maximum number of prefixes of answers that are evaluated."""
+    """Maximum number of evaluated prefixes."""
     temperatures: tuple[float, ...]
     """Temperatures of the accuracy curve: 1, those of the request, and others."""
     choices: Choices | None = None
@@ -75,15 +76,15 @@ class Enumeration:
     """Number of draws at each temperature of the request at which a model with top-k log-probabilities cannot be
     enumerated."""
     precision: float = 0.0
-    """Sufficient standard error of an accuracy: a question that reaches it takes fewer nodes. 0: none."""
+    """Sufficient standard error of an accuracy: a question that reaches it needs fewer nodes. 0: none."""
 
 
 @dataclass(frozen=True)
 class Thought:
     """Reasoning of a model before its answer.
 
-    ``tokens`` are a finished trace, which the answer follows. None: the model reasons first. Then a local model returns
-    its traces alone, as replies, and a service also answers. ``most`` is the reasoning budget: a number of tokens, or a
+    ``tokens`` are a finished trace, which the answer follows. None: the model reasons first; a local model then returns
+    its traces only, as replies, and a service also answers. ``most`` is the reasoning budget: a number of tokens, or a
     word of the service; None after a finished trace.
     """
 
@@ -128,7 +129,7 @@ class Request:
     enumeration: Enumeration | None = None
     """Enumerate instead of drawing; needs a matcher or choices."""
     first_line: bool = True
-    """An answer is the first line of what the model writes; False: all of it, as for a list."""
+    """An answer is the first line of the model's text; False: all of it, as for a list."""
     cached: frozenset[tuple[float, int]] = frozenset()
     """Temperature and trial of answers that are in the store. A model may return them again."""
     first_trial: int = 0
@@ -310,14 +311,14 @@ class LanguageModel(Protocol):
     ) -> Iterator[list[Reply]]:
         """Yield the replies to the requests, then to those that ``more`` returns, until it returns none.
 
-        By default they are answered in rounds. A concurrent model need not wait for a whole round.
+        By default they are answered in rounds. A concurrent model does not wait for a round.
         """
         while requests:
             yield from self.complete(requests, {request.item for request in requests})
             requests = more()
 
     def attach_store(self, store: KeyValueStore) -> None:
-        """Keep in this store what a resumed run needs; by default nothing."""
+        """Use this store for the entries that a resumed run needs; by default none."""
         return
 
     def cancel(self, requests: Sequence[Request]) -> list[str]:
@@ -365,18 +366,11 @@ def calls(request: Request, choices: int) -> Iterator[Call]:
 
     Those of one prompt are consecutive, so that the prompt is in the server's cache.
     """
-    batch: list[tuple[float, int]] = []
-    for temperature, trial in request.pending:
-        if batch and (len(batch) == choices or batch[-1] != (temperature, trial - 1)):
-            yield _call(request, batch)
-            batch = []
-        batch.append((temperature, trial))
-    if batch:
-        yield _call(request, batch)
-
-
-def _call(request: Request, batch: list[tuple[float, int]]) -> Call:
-    return Call(request, batch[0][0], tuple(trial for _, trial in batch))
+    runs = groupby(enumerate(request.pending), key=lambda each: (each[1][0], each[1][1] - each[0]))
+    for (temperature, _), run in runs:  # of consecutive trials
+        trials = tuple(trial for _, (_, trial) in run)
+        for start in range(0, len(trials), choices):
+            yield Call(request, temperature, trials[start : start + choices])
 
 
 Token = TypeVar("Token")

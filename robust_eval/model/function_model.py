@@ -26,8 +26,8 @@ class FunctionModel(ModelConfig):
     """Function from a list of prompts to a list of texts, one for each prompt, in their order.
 
     A prompt that occurs several times in the list requests several independent answers. A parameter ``temperature`` of
-    the function gets that of the answers, 0 for greedy ones. A function without it answers at its own temperature,
-    whatever the settings say, and cannot be sampled at several. It returns no log-probabilities.
+    the function gets that of the answers, 0 for greedy ones. A function without it answers at a fixed temperature and
+    cannot be sampled at several. It returns no log-probabilities.
 
     Answers are stored under ``name`` and ``version``: change the version when the function changes. Without a version
     only the same function in the same process reads them from the store.
@@ -77,13 +77,12 @@ class FunctionCalls(LanguageModel):
         temperatures = sorted({t for request in requests for t in request.temperatures})
         if len(temperatures) > 1:
             raise UserError(
-                f"the function {self._config.name} has no parameter 'temperature', and cannot be asked at several "
-                f"({', '.join(f'{t:g}' for t in temperatures)}): give it one, or name one temperature"
+                f"the function {self._config.name} has no parameter 'temperature', and the sampler requests several "
+                f"({', '.join(f'{t:g}' for t in temperatures)}): add the parameter, or set one temperature"
             )
         if not self._has_warned:
             log.warning(
-                "the function %s has no parameter 'temperature': it answers at a temperature of its own, whatever the "
-                "settings say",
+                "the function %s has no parameter 'temperature': the settings do not change its temperature",
                 self._config.name,
             )
             self._has_warned = True
@@ -129,15 +128,17 @@ class FunctionCalls(LanguageModel):
         if isinstance(texts, str) or not isinstance(texts, Sequence) or len(texts) != len(prompts):
             returned = f"{len(texts)} texts" if isinstance(texts, list | tuple) else f"a {type(texts).__name__}"
             raise UserError(
-                f"the function {self._config.name} returned {returned} for {len(prompts)} prompts: want a list"
+                f"the function {self._config.name} must return a list of {len(prompts)} texts, not {returned}"
             )
         if wrong := [text for text in texts if not isinstance(text, str)]:
-            raise UserError(f"the function {self._config.name} returned a {type(wrong[0]).__name__} in place of a text")
+            raise UserError(f"the function {self._config.name} must return texts, not a {type(wrong[0]).__name__}")
         for text in texts:
             try:
                 text.encode()
             except UnicodeEncodeError as problem:
-                raise UserError(f"the function {self._config.name} returned {text!r}, which is not a text") from problem
+                raise UserError(
+                    f"the function {self._config.name} returned {text!r}, which is no Unicode text"
+                ) from problem
         return list(texts)
 
     def description(self) -> dict[str, Any]:

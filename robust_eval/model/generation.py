@@ -14,13 +14,13 @@ PRESETS = ("full", "repository", "library_defaults")
 class Generation:
     """Truncation of the distribution at the sampling temperature, in the order temperature → top_k → top_p → min_p.
 
-    Everything is off by default: a library's silent top_k = 50 cuts just the tail that high temperatures probe
+    Everything is off by default: a library's silent top_k = 50 cuts the tail that high temperatures probe
     (docs/methods.md, §1).
     """
 
     preset: str = "full"
-    """full: only what is set below. repository: what the model's own generation_config sets, over it.
-    library_defaults: the same with top_k = 50 where the repository sets none."""
+    """full: only the settings below. repository: the model's generation_config overrides them. library_defaults: the
+    same, with top_k = 50 if the repository sets none."""
     top_k: int = 0
     """Keep the k most probable tokens; 0: all."""
     top_p: float = 1.0
@@ -36,14 +36,14 @@ class Generation:
         if self.top_k < 0:
             raise ValueError(f"top_k must be 0 (off) or more, not {self.top_k}")
         if not 0 < self.top_p <= 1:
-            raise ValueError(f"top_p must lie above 0 and at most at 1, not {self.top_p}")
+            raise ValueError(f"top_p must be above 0 and at most 1, not {self.top_p}")
         if not 0 <= self.min_p <= 1:
             raise ValueError(f"min_p must lie between 0 and 1, not {self.min_p}")
         if not self.repetition_penalty > 0:
             raise ValueError(f"repetition_penalty must be above 0, not {self.repetition_penalty}")
 
     def effective(self, repository: Any) -> "Generation":
-        """Return the settings in effect for a model whose repository brings the generation_config ``repository``."""
+        """Return the effective settings for a model with the generation_config ``repository``."""
         if self.preset == "full":
             return self
         defaults = {name: getattr(repository, name, None) for name in ("top_k", "top_p", "min_p", "repetition_penalty")}
@@ -53,7 +53,7 @@ class Generation:
 
     @property
     def truncates(self) -> bool:
-        """True if any token may be cut."""
+        """True if the distribution may be truncated."""
         return self.top_k > 0 or self.top_p < 1 or self.min_p > 0
 
     @property

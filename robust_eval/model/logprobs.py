@@ -29,20 +29,20 @@ def fault(
         return f"no log-probabilities, and {needed} a token are needed" if needed else None
     for value in array("f", chosen):
         if not value <= HIGHEST:
-            return f"a log-probability of {value:g}, and none is above 0"
+            return f"a log-probability of {value:g}, which must be at most 0"
     for place, values in enumerate(top):
         largest = array("f", values)
         if not largest and (not needed or place >= (answer_tokens or 0)):
             continue  # some servers omit the token that ends an answer
         if wrong := next((value for value in largest if not value <= HIGHEST), None):
-            return f"a log-probability of {wrong:g}, and none is above 0"
+            return f"a log-probability of {wrong:g}, which must be at most 0"
         total = math.fsum(map(math.exp, largest))
         if total > MAX_TOTAL:
             return f"log-probabilities of a token whose probabilities sum to {total:.3f}, more than 1"
         if len(largest) < needed and not (whole_is_enough and is_whole(largest)):
             return f"{len(largest)} log-probabilities of a token, and {needed} are needed"
         if not total:
-            return "log-probabilities of a token by which none is possible"
+            return "log-probabilities that exclude every token"
     return None
 
 

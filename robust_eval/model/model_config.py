@@ -1,4 +1,4 @@
-"""Protocol of the configuration of a model, and the configuration of models on record that cannot be asked."""
+"""Protocol of the configuration of a model, and configurations of models that are only on record."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ PROMPT_STYLES = ("plain", "chat")
 class Shards(NamedTuple):
     """Requests in blocks that can be answered separately, on other machines, with the same numbers.
 
-    ``batch_context`` is the small summary that the numbers of a block depend on besides its own requests;
+    ``batch_context`` is a small summary of all requests on which the numbers of a block depend;
     LanguageModel.complete gets it with each block.
     """
 
@@ -101,7 +101,7 @@ class RecordedModel(ModelConfig):
     name: str
     """The name of the model in logs, tables and the tracker."""
     prompt_style: str = "plain"
-    """plain | chat: how it was prompted, and so how its replies are read, unless a file that a run left says so."""
+    """plain | chat: the format of its prompts, which decides the reader of its replies, unless the file records it."""
 
     remote = True
     recorded = True
@@ -120,36 +120,36 @@ class RecordedModel(ModelConfig):
 
     def load(self) -> LanguageModel:
         """See ModelConfig."""
-        raise UserError(f"the answers of model {self.name} are recorded: there is no model to ask")
+        raise UserError(f"model {self.name} is on record only: set sampler=recorded, or another model")
 
 
 @dataclass
 class InMemoryModel(ModelConfig):
-    """An object of a Python program, by its name, its class and those of its settings that are plain values.
+    """Record of an object of a Python program: its name, its class and its plain settings.
 
-    It stands in the configuration of a run in place of the object, and cannot be asked.
+    It replaces the object in the configuration of a run, and cannot be loaded.
     """
 
     name: str = "???"  # must be given (omegaconf.MISSING, which grading one reply does not import)
     kind: str = "???"
     settings: Any = None
     prompt_style: str = "plain"
-    """plain | chat: how the object is asked."""
+    """plain | chat: the format of its prompts."""
 
     def service_limits(self) -> ServiceLimits:
         """See ModelConfig; only the prompt style of the object is on record."""
         return ServiceLimits(chat=self.prompt_style == "chat")
 
     def identity(self) -> Mapping[str, Any]:
-        """Raise UserError: the object is gone with its program."""
+        """Raise UserError: the object ended with its program."""
         self._refuse()
 
     def load(self) -> NoReturn:
-        """Raise UserError: the object is gone with its program."""
+        """Raise UserError: the object ended with its program."""
         self._refuse()
 
     def _refuse(self) -> NoReturn:
         raise UserError(
-            f"model {self.name} was an object of a Python program ({self.kind}), and cannot be loaded from a "
-            "configuration: give it to robust_eval.run(model=…) again"
+            f"model {self.name} was an object of a Python program ({self.kind}), which no configuration can load: pass "
+            "it to robust_eval.run(model=…)"
         )

@@ -45,7 +45,7 @@ def _concatenated(pieces: Sequence[Arrived]) -> Arrived:
 
 
 _LENGTH = 8
-"""Bytes for the length of a batch."""
+"""Number of bytes for the length of a batch."""
 
 
 def to_bytes(table: pa.Table) -> bytes:
@@ -85,7 +85,7 @@ def answers_of(replies: Sequence[Reply]) -> list[pa.Table]:
 
 
 def curve_of(reply: Reply) -> pa.Table:
-    """Return the accuracy curve of a reply as rows of a table of curves; no rows where the reply has no curve.
+    """Return the accuracy curve of a reply as rows of a table of curves; no rows without a curve.
 
     An unbiased estimate beyond its bounds is clipped.
     """

@@ -141,7 +141,7 @@ def token_texts(tokenizer: Any, size: int) -> TokenTexts:
     elif "\\u2581" in decoder:
         written, literal = _sentencepiece_bytes, _sentencepiece_bytes
     else:
-        raise ValueError("what its tokens write is unknown: its decoder is neither byte-level nor SentencePiece's")
+        raise ValueError("the texts of its tokens are unknown: its decoder is neither byte-level nor SentencePiece's")
     pieces = tokenizer.convert_ids_to_tokens(list(range(min(size, len(tokenizer)))))
     added = {i: b"" if token.special else literal(token.content) for i, token in tokenizer.added_tokens_decoder.items()}
     added |= dict.fromkeys(tokenizer.all_special_ids, b"")
@@ -159,7 +159,7 @@ def _check(tokenizer: Any, texts: TokenTexts, pieces: int) -> None:
         joined = b"".join(texts.raw[token] for token in ids).decode("utf-8", "replace")
         decoded = tokenizer.decode(ids, skip_special_tokens=True)
         if joined.replace(_REPLACEMENT, "").strip() != decoded.replace(_REPLACEMENT, "").strip():
-            raise ValueError(f"its tokens cannot be read: {ids} write {joined!r} and are decoded as {decoded!r}")
+            raise ValueError(f"its tokens are ambiguous: {ids} have the texts {joined!r} and decode to {decoded!r}")
 
 
 def _byte_level_bytes(piece: str) -> bytes:

@@ -3,9 +3,10 @@
 import math
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from functools import lru_cache
 from itertools import repeat
+from typing import Any
 
 from robust_eval.model.base import FURTHER_DRAWS, TOKENS_PER_PREFIX, Request, calls
 from robust_eval.prompt.prompt import Prompt
@@ -15,11 +16,11 @@ MILLION = 1_000_000
 
 @dataclass
 class Spending:
-    """Tokens used, cost reserved for requests under way, prices and the budget.
+    """Token usage, cost reserved for requests in flight, prices and the budget.
 
-    ``prompt_price``, ``completion_price`` and ``cached_price`` (of prompt tokens that the service had in its cache) are
-    for a million tokens, in US dollars as ``budget``. A price of None is unknown, but that of cached tokens is then the
-    one of prompt tokens; a budget of None is no limit. ``share`` of the prices is paid: batches cost less.
+    ``prompt_price``, ``completion_price`` and ``cached_price`` (of prompt tokens in the cache of the service) are for a
+    million tokens, in US dollars as ``budget``. A price of None is unknown, but that of cached tokens is then the one
+    of prompt tokens; a budget of None is no limit. ``share`` is the paid fraction of the prices: batches cost less.
 
     Raises
     ------
@@ -68,15 +69,15 @@ class Spending:
         if self.prompt_price is None or self.completion_price is None:
             return 0.0
         saved = 0.0 if self.cached_price is None else cached_tokens * (self.prompt_price - self.cached_price)
-        whole = prompt_tokens * self.prompt_price - saved + completion_tokens * self.completion_price
-        return self.share * whole / MILLION
+        full = prompt_tokens * self.prompt_price - saved + completion_tokens * self.completion_price
+        return self.share * full / MILLION
 
     def allows(self, price: float) -> bool:
         """Return whether the budget covers the cost so far, the cost reserved and this price."""
         return self.budget is None or self.spent + sum(self.reserved) + price <= self.budget
 
     def use(self, prompt_tokens: int, completion_tokens: int, cached_tokens: int = 0) -> None:
-        """Count tokens that a service counted."""
+        """Add the token counts of a service."""
         self.cached_tokens += min(cached_tokens, prompt_tokens)
         self.prompt_tokens += prompt_tokens
         self.completion_tokens += completion_tokens
@@ -106,15 +107,9 @@ class Workload:
     """Completion tokens of the reasoning budget."""
 
     def __add__(self, other: "Workload") -> "Workload":
-        return Workload(
-            self.answers + other.answers,
-            self.requests + other.requests,
-            self.prompt_tokens + other.prompt_tokens,
-            self.completion_tokens + other.completion_tokens,
-            None if self.cost is None or other.cost is None else self.cost + other.cost,
-            self.seconds + other.seconds,
-            self.reasoning_tokens + other.reasoning_tokens,
-        )
+        pairs = zip(astuple(self), astuple(other), strict=True)
+        totals: list[Any] = [None if None in pair else sum(pair) for pair in pairs]
+        return Workload(*totals)
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,1 @@
-"""Questions as prompts: templates and exemplars are data, rendered to messages or to plain text."""
+"""Prompts of questions, from templates and exemplars, as messages or as plain text."""

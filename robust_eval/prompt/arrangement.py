@@ -1,4 +1,4 @@
-"""Order and form in which the choices of a question are shown (docs/multiqa.md)."""
+"""Order and form of the choices of a question (docs/multiqa.md)."""
 
 import math
 import re
@@ -11,11 +11,11 @@ import numpy as np
 from robust_eval.question import LETTERS, Question, seeded_rank
 
 GIVEN = "given"
-"""The form of the prompt's own template."""
+"""Form of the prompt's template."""
 
 
 class Form(NamedTuple):
-    """Mark before a choice, with the sign of its place, and separator of choices."""
+    """Mark before a choice, with its sign, and separator of choices."""
 
     mark: str
     between: str
@@ -26,7 +26,7 @@ class Form(NamedTuple):
         return [str(place) for place in range(1, len(LETTERS) + 1)] if self.numbered else LETTERS
 
     def shown(self, choices: Sequence[str]) -> str:
-        """Return the choices as a prompt shows them.
+        """Return the choices as in a prompt.
 
         >>> Form("({})", ", ").shown(["tin", "lead"])
         '(A) tin, (B) lead'
@@ -36,7 +36,7 @@ class Form(NamedTuple):
 
 
 LINES, OPTIONS = Form("{})", "\n"), Form("{}.", ", ")
-"""The forms of {choices} and of {options} in a template."""
+"""Forms of {choices} and of {options} in a template."""
 FORMS = {
     "brackets": Form("({})", "\n"),
     "dots": Form("{}.", "\n"),
@@ -44,13 +44,13 @@ FORMS = {
     "commas": Form("{})", ", "),
     "bars": Form("{})", " | "),
 }
-"""Forms other than that of the prompt's template, in the order of their raters."""
+"""Other forms, in the order of their raters."""
 _TAG = re.compile(rf"choices ([{LETTERS}]+)(?: as (\w+))?")
 
 
 @dataclass(frozen=True)
 class Arrangement:
-    """Choices in another order, or in another form. ``order`` says of each place which choice stands there."""
+    """Choices in another order or form; ``order`` has the choice at each position."""
 
     order: tuple[int, ...]
     form: str = GIVEN
@@ -66,13 +66,13 @@ class Arrangement:
         return f"choices {letters}" + ("" if self.form == GIVEN else f" as {self.form}")
 
     def of(self, question: Question) -> Question:
-        """Return the question as it is shown: its choices in this order, with the right one where it now stands."""
+        """Return the question with its choices in this order."""
         choices = tuple(question.choices[choice] for choice in self.order)
         correct = None if question.correct is None else self.order.index(question.correct)
         return replace(question, choices=choices, correct=correct)
 
     def named(self, letter: str) -> str:
-        """Return the letter that a choice has in its question, given that of its place.
+        """Return the letter of a choice in its question from that in this order.
 
         >>> Arrangement((2, 0, 1)).named("A")
         'C'
@@ -100,22 +100,22 @@ def read_arrangement(tag: str | None) -> Arrangement | None:
     if match is None:
         return None
     order, form = tuple(LETTERS.index(letter) for letter in match[1]), match[2] or GIVEN
-    whole = sorted(order) == list(range(len(order)))
-    return Arrangement(order, form) if whole and form in {GIVEN, *FORMS} else None
+    is_order = sorted(order) == list(range(len(order)))
+    return Arrangement(order, form) if is_order and form in {GIVEN, *FORMS} else None
 
 
 def rotations(choices: int) -> list[Arrangement]:
-    """Return the rotations of a number of choices but for the order as it is: each choice stands at each place once.
+    """Return the rotations of a number of choices but the identity: each choice has each position once.
 
     >>> [arrangement.order for arrangement in rotations(3)]
     [(1, 2, 0), (2, 0, 1)]
     """
-    return [Arrangement(tuple((place + by) % choices for place in range(choices))) for by in range(1, choices)]
+    return [Arrangement(tuple((index + by) % choices for index in range(choices))) for by in range(1, choices)]
 
 
 def permutations(question: Question, number: int, seed: int) -> list[Arrangement]:
-    """Return so many random orders of the choices of a question, all different and none as it is; fewer where there are
-    no more. The first ones are the same for any number.
+    """Return at most ``number`` random orders of the choices of a question, all different and none the identity. The
+    first ones are the same for any number.
     """
     identity = tuple(range(len(question.choices)))
     rank = int.from_bytes(seeded_rank(seed, "order of choices", question.id))

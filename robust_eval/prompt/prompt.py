@@ -1,4 +1,4 @@
-"""One prompt: a system line, exemplars, and the question, independent of how a model wants it written."""
+"""Prompt: a system line, exemplars and the question, independent of the model's format."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from robust_eval.question import LETTERS, Question
 
 @dataclass(frozen=True)
 class Prompt:
-    """Prompt of a model. ``exemplars`` are (question as asked, answer) pairs; ``system`` may be empty."""
+    """Prompt of a model. ``exemplars`` are (formatted question, answer) pairs; ``system`` may be empty."""
 
     system: str
     exemplars: tuple[tuple[str, str], ...]
@@ -26,10 +26,10 @@ class Prompt:
         exemplars = [f"{question} {answer}" for question, answer in self.exemplars]
         return "\n\n".join([*exemplars, self.question])
 
-    def going_on(self, reply: str, words: str) -> "Prompt":
+    def continued(self, reply: str, words: str) -> "Prompt":
         """Return the continued conversation: the reply to this prompt, and the user's next words.
 
-        >>> Prompt("", (), "Capital of France?").going_on("Paris", "Are you sure?").exemplars
+        >>> Prompt("", (), "Capital of France?").continued("Paris", "Are you sure?").exemplars
         (('Capital of France?', 'Paris'),)
         """
         return replace(self, exemplars=(*self.exemplars, (self.question, reply)), question=words)
@@ -51,8 +51,7 @@ def prompt_for(
     """Return the prompt of a question, or of its rewrite number 1, 2, …; context and choices are never rewritten.
 
     ``prompts`` names a file of templates (:func:`robust_eval.prompt.templates.read_templates`). Exemplars have no more
-    choices than the question. With an ``arrangement`` the choices stand in its order and form; the exemplars are shown
-    in the same form, and keep their order.
+    choices than the question. An ``arrangement`` sets the order and form of the choices, and the form of the exemplars.
     """
     templates = read_templates(prompts)
     scenario = templates.of(question.scenario)
@@ -66,7 +65,7 @@ def prompt_for(
 
 @cache
 def _shown_exemplars(prompts: str, scenario: str, form: Form | None, choices: int) -> tuple[tuple[str, str], ...]:
-    """Return the exemplars of a scenario, which all prompts share: no copy is made for each question."""
+    """Return the exemplars of a scenario, one object for all prompts."""
     template = read_templates(prompts).of(scenario)
     return tuple(
         (_filled(template.template, exemplar, form), _signed(str(exemplar["answer"]), form))
@@ -75,7 +74,7 @@ def _shown_exemplars(prompts: str, scenario: str, form: Form | None, choices: in
 
 
 def rewriting_prompt(question: Question, rewrites: int, prompts: str) -> Prompt:
-    """Return the prompt that asks for other wordings of a question: of its text alone, never of context and choices."""
+    """Return the prompt for rewrites of the text of a question, without its context and choices."""
     templates = read_templates(prompts)
     template = templates.of(REWRITING)
     exemplars = []
@@ -95,16 +94,19 @@ def verdict_prompt(
     rubric: str = "",
     swap: bool = False,
 ) -> Prompt:
-    """Return the prompt that asks whether a reply to a question is right, by one of the templates for it.
+    """Return the prompt for a judge's verdict on a reply, by the template of a ``form``.
 
-    Everything that is filled in is written as JSON: no text can end its own quotation marks, nor begin a line, so that
-    a reply that gives orders is seen as the quotation that it is. ``swap`` exchanges the lines of the reply and of what
-    it is compared with.
+    All texts are filled in as JSON strings: none can close its quotation marks or begin a line, so that instructions in
+    a reply remain a quotation. ``swap`` exchanges the lines of the reply and of the references (or the context).
     """
     templates = read_templates(prompts)
     template = templates.of(form).template
     if swap:
-        template = _swapped(template, "{context}" if form == SUPPORT else "{references}")
+        lines = template.split("\n")
+        names = "{context}" if form == SUPPORT else "{references}", "{reply}"
+        first, second = (next(index for index, line in enumerate(lines) if name in line) for name in names)
+        lines[first], lines[second] = lines[second], lines[first]
+        template = "\n".join(lines)
     fields = {
         "question": _quoted(question.title),
         "references": "; ".join(map(_quoted, references)),
@@ -115,15 +117,8 @@ def verdict_prompt(
     return Prompt(templates.system, (), template.format(**fields))
 
 
-def _swapped(template: str, compared: str) -> str:
-    lines = template.split("\n")
-    places = [next(place for place, line in enumerate(lines) if name in line) for name in (compared, "{reply}")]
-    lines[places[0]], lines[places[1]] = lines[places[1]], lines[places[0]]
-    return "\n".join(lines)
-
-
 def _quoted(text: str) -> str:
-    """Return a text as a string of JSON in one line; characters that other programs take for line ends are escaped."""
+    """Return a text as a JSON string in one line, with escapes for all characters that end a line in other programs."""
     quoted = json.dumps(text, ensure_ascii=False)
     return "".join(f"\\u{ord(sign):04x}" if sign in "\x7f\x85\u2028\u2029" else sign for sign in quoted)
 
@@ -132,8 +127,8 @@ def _text(question: Question) -> str:
     """Return the text of a question; UserError if it has a key alone."""
     if not question.text:
         raise UserError(
-            f"question {question.id} has no text, only a key: no model can be asked it, and recorded answers to it can "
-            "be graded (sampler=recorded sampler.file=…)"
+            f"question {question.id} has a key but no text, which a model needs: set sampler=recorded "
+            "sampler.file=… to grade recorded answers to it"
         )
     return question.text
 
@@ -147,10 +142,7 @@ def refuse_exemplars(questions: Sequence[Question], prompts: str = FEW_SHOT, kin
     template_names = dict.fromkeys(kind or question.scenario for question in questions)
     exemplars_of = {template_name: _exemplars(templates, template_name) for template_name in template_names}
     setting = "rewriter.prompts" if kind == REWRITING else "sampler.prompts"
-    remedy = (
-        f"remove it from the questions, or take other exemplars: {setting} names a file of them, and "
-        f"{ZERO_SHOT} has none"
-    )
+    remedy = f"remove the question, or set {setting} to another file of exemplars, or to {ZERO_SHOT} without any"
     for question in questions:
         texts, contexts = exemplars_of[kind or question.scenario]
         for wording in (question.text, *question.rewrites):
@@ -163,7 +155,7 @@ def refuse_exemplars(questions: Sequence[Question], prompts: str = FEW_SHOT, kin
 
 
 def _exemplars(templates: Templates, kind: str) -> tuple[set[str], set[str]]:
-    """Return normal forms of the questions and of the contexts that a prompt shows with their answers."""
+    """Return normal forms of the questions and of the contexts of the exemplars."""
     exemplars = templates.of(kind).exemplars
     questions = {normal_form(str(exemplar["question"])) for exemplar in exemplars}
     return questions, {normal_form(str(exemplar["context"])) for exemplar in exemplars if "context" in exemplar}
@@ -179,7 +171,7 @@ def _filled(template: str, fields: Mapping[str, Any], form: Form | None = None) 
 
 
 def _with_choices(exemplar: Mapping[str, Any], number: int) -> Mapping[str, Any]:
-    """Return an exemplar of choices with so many at most: the right one and the first others, lettered anew.
+    """Return an exemplar with at most ``number`` choices: the right one and the first others, with new letters.
 
     >>> _with_choices({"question": "A unit of time?", "choices": ["metre", "newton", "hour"], "answer": "C"}, 2)
     {'question': 'A unit of time?', 'choices': ['metre', 'hour'], 'answer': 'B'}
@@ -189,13 +181,13 @@ def _with_choices(exemplar: Mapping[str, Any], number: int) -> Mapping[str, Any]
     right = LETTERS.find(answer[:1]) if answer and not answer[1:2].isalnum() else -1
     if not 0 <= right < len(choices) or not 0 < number < len(choices):
         return exemplar
-    wrong_places = [place for place in range(len(choices)) if place != right]
-    places = sorted([right, *wrong_places[: number - 1]])
-    return {**exemplar, name: [choices[place] for place in places], "answer": LETTERS[places.index(right)] + answer[1:]}
+    wrong = [index for index in range(len(choices)) if index != right]
+    kept = sorted([right, *wrong[: number - 1]])
+    return {**exemplar, name: [choices[index] for index in kept], "answer": LETTERS[kept.index(right)] + answer[1:]}
 
 
 def _signed(answer: str, form: Form | None) -> str:
-    """Return the answer of an exemplar with the sign that stands for its letter."""
+    """Return the answer of an exemplar with the form's sign in place of its letter."""
     if form is None or answer[:1] not in LETTERS or answer[1:2].isalnum():
         return answer
     return form.signs()[LETTERS.index(answer[0])] + answer[1:]

@@ -10,9 +10,9 @@ from robust_eval.question import LETTERS, Question, seeded_rank
 
 _TAG = re.compile(rf"turn ([1-9]\d{{0,3}}), ({KIND.pattern}): (.+)", re.S)
 _END = " .,;:!?"
-"""Signs at the end of an answer that is filled in; the sentence continues there."""
+"""Punctuation at the end of an answer, removed where it is filled in."""
 _POOL = 50
-"""Answers of each kind among which that of another question is looked for, as a wrong one."""
+"""Number of answers of each kind that serve as wrong answers to other questions."""
 
 
 class Pushback(NamedTuple):
@@ -53,9 +53,9 @@ def form_of_all(tag: str) -> str:
 
 
 class PushbackWriter:
-    """Draws pushbacks by the seed, question, conversation and turn alone.
+    """Draws pushbacks, which depend on the seed, question, conversation and turn only.
 
-    ``kinds`` are sentences by the kind of pressure. Each kind has its turn once before one comes again.
+    ``kinds`` are sentences by their kind. Each kind occurs once before one is repeated.
     """
 
     def __init__(self, kinds: Mapping[str, Sequence[str]], questions: Sequence[Question], seed: int) -> None:
@@ -94,15 +94,16 @@ class PushbackWriter:
         question, preferably of the same type; None without any.
         """
         if question.choices:
-            wrong = [
-                shown_choice(question, place) for place in range(len(question.choices)) if place != question.correct
-            ]
+            wrong = (
+                shown_choice(question, index) for index in range(len(question.choices)) if index != question.correct
+            )
             return self._draw(question, (choice for choice in wrong if choice != first_answer))
         barred = [normal_form(text) for text in (*question.answers, first_answer or "") if text]
         kind = _kind(question, next(iter(question.answers), ""))
         pools = sorted(self._pools.items(), key=lambda entry: (entry[0] != kind, entry[0][1] != kind[1]))
         for pool in (question.incorrect, *(pool for _, pool in pools)):
-            other = (text for text in pool if not _overlaps(normal_form(text), barred))
+            forms = ((text, normal_form(text)) for text in pool)
+            other = (text for text, form in forms if not any(form in each or each in form for each in barred))
             if (alternative := self._draw(question, other)) is not None:
                 return alternative
         return None
@@ -111,20 +112,15 @@ class PushbackWriter:
         return min(texts, key=lambda text: seeded_rank(self._seed, "alternative", question.id, text), default=None)
 
 
-def shown_choice(question: Question, place: int) -> str:
-    """Return a choice with its letter, as people speak of it.
+def shown_choice(question: Question, index: int) -> str:
+    """Return a choice with its letter.
 
     >>> shown_choice(Question("q", "Which?", choices=("tin", "lead")), 1)
     'B) lead'
     """
-    return f"{LETTERS[place]}) {question.choices[place]}"
+    return f"{LETTERS[index]}) {question.choices[index]}"
 
 
 def _kind(question: Question, answer: str) -> tuple[str, bool]:
-    """Return the properties that an alternative shares: the type of its question, and True for digits."""
+    """Return the type of a question, and True for an answer with digits: an alternative has the same of both."""
     return question.type, any(sign.isdigit() for sign in answer)
-
-
-def _overlaps(text: str, other_forms: Sequence[str]) -> bool:
-    """Return True if a text contains another, or is part of one."""
-    return any(text in other or other in text for other in other_forms)

@@ -1,4 +1,4 @@
-"""Templates and exemplars of each scenario: files of the package or of one's own."""
+"""Templates and exemplars of each scenario, from a built-in file or the user's."""
 
 import re
 import string
@@ -16,22 +16,22 @@ from robust_eval.runtime.files import regular
 
 FOLDER = Path(__file__).parent
 BUILTIN = "builtin:"
-"""Prefix of a path that names a file of this package."""
+"""Prefix of the path of a built-in file."""
 FEW_SHOT = f"{BUILTIN}few_shot.yaml"
 """Two exemplars for free text and for rewriting, three for multiple choice."""
 ZERO_SHOT = f"{BUILTIN}zero_shot.yaml"
 """The question alone, without exemplars."""
 REWRITING = "rewriting"
-"""The template with which other wordings of a question are asked for."""
+"""Name of the template for rewrites of a question."""
 JUDGING = f"{BUILTIN}judge.yaml"
 """Templates for a judge of replies."""
 CHALLENGING = f"{BUILTIN}challenge.yaml"
 """Sentences of a user who challenges an answer."""
 CHALLENGES = "challenges"
-"""The name under which a file holds such sentences, by the kind of pressure."""
+"""Name of the sentences of pushback in a file, by their kind."""
 EQUIVALENCE, SUPPORT, RUBRIC, ABSTAINING = "equivalence", "support", "rubric", "abstention"
-"""The templates of such a file: does a reply mean the same as a reference, does a passage support it, does it meet a
-rubric, does it say that it does not know."""
+"""Templates for a judge: a reply means the same as a reference, is supported by a passage, meets a
+rubric, or says that it does not know."""
 _NEEDS = {
     Scenario.ABSTRACTIVE.value: [{"question"}],
     Scenario.EXTRACTIVE.value: [{"question", "context"}],
@@ -45,15 +45,14 @@ _NEEDS = {
 """Placeholders of each template: {choices} are a line each, "A) …", {options} in one line, "A. …, B. …"."""
 
 KIND = re.compile(r"[a-z][a-z_]*")
-"""Pattern of the name of a kind of pressure."""
+"""Pattern of the name of a kind of pushback."""
 _LISTS = ("choices", "options", "rewrites")
 
 
 @dataclass(frozen=True)
 class Template:
-    """Template of one kind of question. ``exemplars`` map placeholders to texts, and ``answer``.
-
-    Those of the rewriting have the list ``rewrites``, which is what is answered.
+    """Template of one kind of question. ``exemplars`` map placeholders and ``answer`` to texts; those of the rewriting
+    have the list ``rewrites`` as the answer.
     """
 
     template: str
@@ -72,15 +71,15 @@ class Templates:
     challenges: Mapping[str, tuple[str, ...]]
 
     def of(self, kind: str) -> Template:
-        """Return the template for a scenario, or for rewriting; UserError where the file has none."""
+        """Return the template for a scenario, or for rewriting; UserError if the file has none."""
         if kind not in self.templates:
-            raise UserError(f"the prompts {self.path} have no template for {kind}")
+            raise UserError(f"the prompts {self.path} have no template for {kind}: add one")
         return self.templates[kind]
 
 
 @cache
 def read_templates(path: str) -> Templates:
-    """Return the templates in a YAML file; UserError says what is wrong in it."""
+    """Return the templates of a YAML file; UserError for an invalid one."""
     file = FOLDER / path.removeprefix(BUILTIN) if path.startswith(BUILTIN) else Path(path)
     try:
         read = yaml.safe_load(regular(file).read_text(encoding="utf-8-sig"))
@@ -89,13 +88,13 @@ def read_templates(path: str) -> Templates:
         where = f" (line {mark.line + 1})" if mark else ""
         names = ", ".join(sorted(f"{BUILTIN}{entry.name}" for entry in FOLDER.glob("*.yaml")))
         raise UserError(
-            f"the prompts {path} cannot be read: {first_line(problem)}{where}; there are {names}, or a file"
+            f"the prompts {path} cannot be read: {first_line(problem)}{where}; choose {names}, or a file"
         ) from problem
     names = f"system, {', '.join(_NEEDS)}, {CHALLENGES}"
     if not isinstance(read, dict):
-        raise UserError(f"the prompts {path} must map names to templates; known are {names}")
+        raise UserError(f"the prompts {path} must map names to templates; the names are {names}")
     if unknown := sorted({str(name) for name in read} - {"system", CHALLENGES, *_NEEDS}):
-        raise UserError(f"the prompts {path} hold {unknown[0]!r}; known are {names}")
+        raise UserError(f"the prompts {path} have an unknown name {unknown[0]!r}; the names are {names}")
     system = read.pop("system", "")
     if not isinstance(system, str):
         raise UserError(f"the prompts {path}: system must be a text, not {system!r}")
@@ -105,31 +104,27 @@ def read_templates(path: str) -> Templates:
 
 def _challenges(read: Any, where: str) -> dict[str, tuple[str, ...]]:
     if not isinstance(read, dict) or not all(isinstance(texts, list) and texts for texts in read.values()):
-        raise UserError(f"{where}: wanted is a list of sentences for each kind of pressure")
+        raise UserError(f"{where}: each kind of pushback must have a list of sentences")
     for kind, texts in read.items():
         if not isinstance(kind, str) or not KIND.fullmatch(kind):
-            raise UserError(f"{where}: a kind of pressure is called by small letters and _, not {kind!r}")
+            raise UserError(f"{where}: the name of a kind must have small letters and _ only, not {kind!r}")
         for text in texts:
             if not isinstance(text, str) or not text.strip():
                 raise UserError(f"{where}, {kind}: a sentence must be text, not {text!r}")
             if not fields_of(text, where) <= {"answer", "alternative"}:
-                raise UserError(f"{where}, {kind}: {{answer}} and {{alternative}} alone can be filled in, not {text!r}")
+                raise UserError(f"{where}, {kind}: the placeholders are {{answer}} and {{alternative}}, not {text!r}")
     return {kind: tuple(texts) for kind, texts in read.items()}
 
 
 def _template(read: Any, kind: str, path: str) -> Template:
     where = f"the prompts {path}, {kind}"
-    if (
-        not isinstance(read, dict)
-        or not isinstance(read.get("template"), str)
-        or not read.keys() <= {"template", "exemplars"}
-    ):
-        raise UserError(f"{where}: wanted are a 'template' and 'exemplars'")
-    template = read["template"]
+    template = read.get("template") if isinstance(read, dict) and read.keys() <= {"template", "exemplars"} else None
+    if not isinstance(template, str):
+        raise UserError(f"{where} must have a 'template' and may have 'exemplars'")
     placeholders = fields_of(template, where)
     if placeholders not in _NEEDS[kind]:
         expected = ", or ".join(" and ".join(f"{{{name}}}" for name in sorted(needs)) for needs in _NEEDS[kind])
-        raise UserError(f"{where}: the template must hold {expected} and nothing else in braces, not {template!r}")
+        raise UserError(f"{where}: the placeholders of the template must be {expected}, not {template!r}")
     exemplars = read.get("exemplars") or []
     fields = placeholders | (set() if kind == REWRITING else {"answer"})
     if not isinstance(exemplars, list) or not all(isinstance(e, dict) and set(e) == fields for e in exemplars):
@@ -141,7 +136,7 @@ def _template(read: Any, kind: str, path: str) -> Template:
 
 
 def fields_of(template: str, where: str) -> set[str]:
-    """Return the placeholders of a template, with format and conversion; UserError if it is no template."""
+    """Return the placeholders of a template, with format and conversion; UserError for invalid braces."""
     try:
         placeholders = [part for part in string.Formatter().parse(template) if part[1] is not None]
     except ValueError as problem:
@@ -150,7 +145,7 @@ def fields_of(template: str, where: str) -> set[str]:
 
 
 def _refuse_shape(what: str, value: Any, several: bool) -> None:
-    """UserError where a value is no text (a number is one), or no list of texts that can be lettered."""
+    """Raise UserError unless a value is a text or number, or (``several``) a list of them, one for each letter."""
     if several and not (isinstance(value, list) and 0 < len(value) <= len(LETTERS)):
         raise UserError(f"{what} must be a list of 1 to {len(LETTERS)} texts, not {value!r}")
     for text in value if several else [value]:

@@ -5,16 +5,16 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
-"""Services' words for amounts of reasoning, ascending."""
+"""Services' words for reasoning budgets, ascending."""
 Budget = int | str
-"""Tokens of thinking at most, or one of :data:`EFFORTS`."""
+"""Maximum number of reasoning tokens, or one of :data:`EFFORTS`."""
 _TAG = re.compile(rf"(?:trace (\d{{1,9}}), )?budgets?((?: (?:\d{{1,9}}|{'|'.join(EFFORTS)}))+)")
 
 
 class AfterThought(NamedTuple):
-    """The thought before an answer: the number of its ``trace``, and the ``budgets`` at which it is what was thought.
+    """Reasoning before an answer: the number of its ``trace``, and the ``budgets`` at which it is that trace.
 
-    A trace of None is a draw of its own, with the number of its trial.
+    A trace of None is drawn with the answer, and has the number of its trial.
     """
 
     trace: int | None
@@ -32,7 +32,7 @@ class AfterThought(NamedTuple):
 
 
 def read_thought(tag: str | None) -> AfterThought | None:
-    """Return the thought of a tag of the answer table; None for any other tag.
+    """Return the reasoning of a tag of the answer table; None for any other tag.
 
     >>> read_thought("trace 3, budgets 64 128"), read_thought("choices CAB")
     (AfterThought(trace=3, budgets=(64, 128)), None)
@@ -45,7 +45,7 @@ def read_thought(tag: str | None) -> AfterThought | None:
 
 
 def ascending(budgets: Iterable[Budget]) -> list[Budget]:
-    """Return budgets from the least on.
+    """Return budgets in ascending order.
 
     >>> ascending([64, 0]), ascending({"high", "low"})
     ([0, 64], ['low', 'high'])

@@ -94,7 +94,7 @@ class Challenge(KnownFacts):
                     challenge = writer.challenge(question, right_answer, conversation, turn)
                     if challenge is None:
                         break
-                    prompt = prompt.going_on(right_answer, challenge.words)
+                    prompt = prompt.continued(right_answer, challenge.words)
                     planned.append(self._request(question, conversation, challenge, prompt, judge, seed))
         return planned
 
@@ -171,11 +171,11 @@ class Challenge(KnownFacts):
                 if len(earlier_turns) < turn - 1:
                     continue
                 for words, next_reply in earlier_turns:
-                    prompt, reply = prompt.going_on(_words(reply), words), next_reply
+                    prompt, reply = prompt.continued(_words(reply), words), next_reply
                 challenge = writer.challenge(question, first_answer, conversation, turn)
                 if challenge is None:
                     continue
-                prompt = prompt.going_on(_words(reply), challenge.words)
+                prompt = prompt.continued(_words(reply), challenge.words)
                 request = self._request(question, conversation, challenge, prompt, judge, seed)
                 requests.append(replace(request, temperatures=(temperature,)))
         return requests

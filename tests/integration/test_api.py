@@ -436,21 +436,21 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "too few texts": (
         lambda: robust_eval.run(model=lambda prompts: ["Rome"], dataset=QUESTIONS, **QUICK),
-        "the function <lambda> returned 1 texts for 2 prompts: want a list",
+        "the function <lambda> must return a list of 2 texts, not 1 texts",
     ),
     "one text in place of a list": (
         lambda: robust_eval.run(model=lambda prompts: "Rome", dataset=QUESTIONS, **QUICK),
-        "the function <lambda> returned a str for 2 prompts: want a list",
+        "the function <lambda> must return a list of 2 texts, not a str",
     ),
     "no text": (
         lambda: robust_eval.run(model=lambda prompts: [None] * len(prompts), dataset=QUESTIONS, **QUICK),
-        "the function <lambda> returned a NoneType in place of a text",
+        "the function <lambda> must return texts, not a NoneType",
     ),
     "several temperatures": (
         lambda: robust_eval.run(
             model=lambda prompts: prompts, dataset=QUESTIONS, **QUICK, **{"sampler.temperatures": [0.5, 1.0]}
         ),
-        "the function <lambda> has no parameter 'temperature', and cannot be asked at several (0.5, 1): give it one,",
+        "the function <lambda> has no parameter 'temperature', and the sampler requests several (0.5, 1): add the",
     ),
     "a data set that is no table": (
         lambda: robust_eval.run(dataset=7, **QUICK),

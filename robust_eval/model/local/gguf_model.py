@@ -60,8 +60,8 @@ def converted_model(path: str, sha256: str | None = None) -> Path:
         return cached_folder(folder, lambda target: _convert(gguf, target), _is_whole)
     except OSError as problem:
         raise UserError(
-            f"the converted model can be kept neither in {folder.parent} nor in {tempfile.gettempdir()} ({problem}): "
-            "XDG_CACHE_HOME and TMPDIR name other folders"
+            f"the converted model cannot be written to {folder.parent} or {tempfile.gettempdir()} ({problem}): "
+            "set XDG_CACHE_HOME or TMPDIR to a writable folder"
         ) from problem
 
 
@@ -86,9 +86,7 @@ def _is_whole(folder: Path) -> bool:
 def _checked_hash(file: Path, sha256: str | None) -> str:
     digest = file_hash(file)
     if sha256 is not None and digest != sha256:
-        raise UserError(
-            f"{file} is not the file that was expected: its sha256 is {digest}, not {sha256}; install it anew"
-        )
+        raise UserError(f"{file} is not the expected file: its sha256 is {digest}, not {sha256}; install it again")
     return digest
 
 
@@ -149,7 +147,7 @@ def _convert(gguf: Path, target: Path) -> None:
             _mend_positions(model, gguf)
     _mend_tokenizer(tokenizer, metadata)
     if tokenizer.decode(tokenizer(_PROBE, add_special_tokens=False).input_ids) != _PROBE:
-        raise _lossy(gguf, "its tokenizer, as transformers reads it, changes a text")
+        raise _lossy(gguf, "its tokenizer changes a text in transformers")
     _set_end_tokens(model, metadata)
     try:
         model.save_pretrained(target)
@@ -163,8 +161,8 @@ _SCALING = "transformers drops the scaling of its rotary positions"
 
 def _lossy(gguf: Path, loss: str) -> UserError:
     return UserError(
-        f"{gguf} cannot be loaded as it is: {loss}; use the folder that it was made from, or serve it with llama.cpp "
-        "(model=openai_compatible)"
+        f"{gguf} cannot be loaded without loss: {loss}; set model.path to the folder of the original model, or serve "
+        "the file with llama.cpp (model=openai_compatible)"
     )
 
 
@@ -173,7 +171,7 @@ def _check_metadata(gguf: Path, metadata: dict[str, Any], tensors: tuple[str, ..
     architecture = metadata["general.architecture"]
     kind, split = metadata.get("tokenizer.ggml.model"), metadata.get("tokenizer.ggml.pre")
     if metadata.get("split.count", 1) > 1:
-        raise UserError(f"{gguf} is a part of a model: join its parts with llama-gguf-split --merge")
+        raise UserError(f"{gguf} is a part of a model: merge its parts with llama-gguf-split --merge")
     scaled = metadata.get(f"{architecture}.rope.scaling.type", "none") != "none"
     factors = [name for name in tensors if "rope_f" in name and (name != _ROPE_FACTORS or architecture != "llama")]
     if architecture != "gpt-oss" and (scaled or factors):
@@ -187,7 +185,7 @@ def _check_metadata(gguf: Path, metadata: dict[str, Any], tensors: tuple[str, ..
         if not metadata.get("tokenizer.ggml.add_space_prefix", True):
             raise _lossy(gguf, "transformers puts a space before each text (tokenizer.ggml.add_space_prefix=false)")
     elif kind not in ("llama", "gemma4"):
-        raise _lossy(gguf, f"its kind of tokenizer is not supported (tokenizer.ggml.model={kind})")
+        raise _lossy(gguf, f"its type of tokenizer is not supported (tokenizer.ggml.model={kind})")
 
 
 def _mend_tokenizer(tokenizer: Any, metadata: dict[str, Any]) -> None:

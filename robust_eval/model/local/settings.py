@@ -51,7 +51,7 @@ class TransformersSettings:
 
     def __post_init__(self) -> None:
         if self.thinking_budget is not None and self.prompt_style != "chat":
-            raise ValueError("thinking_budget needs prompt_style=chat: a model does not think on plain text")
+            raise ValueError("thinking_budget needs prompt_style=chat: a model does not reason on plain text")
         if self.thinking_budget is not None and self.thinking_budget < 0:
             raise ValueError(f"thinking_budget must be 0 or more, not {self.thinking_budget}")
         if self.prompt_style not in PROMPT_STYLES:
@@ -61,9 +61,9 @@ class TransformersSettings:
         if self.batch_size is not None and self.batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, not {self.batch_size}")
         if "" in self.stop:
-            raise ValueError("stop must not hold an empty string, which ends every answer")
+            raise ValueError("stop must not contain an empty string, which ends every answer")
         if self.path.startswith("embedded:") and not self.sha256:
-            raise ValueError("sha256 must be given for an embedded model")
+            raise ValueError("sha256 must be set for an embedded model")
 
     def reply_tokens(self, max_new_tokens: int) -> int:
         """Return the maximum number of tokens of a reply whose answer may have ``max_new_tokens``."""

@@ -29,7 +29,8 @@ log = logging.getLogger(__name__)
 
 TOKENIZER = "tokenizer.json"
 VERSION = 1
-"""Raised with a change that gives other answers to the same request; it invalidates stored answers."""
+"""Version of the answers. A change that gives other answers to the same request raises it; stored answers of other
+versions are not used."""
 
 
 @dataclass
@@ -39,7 +40,7 @@ class Transformers(TransformersSettings, ModelConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self._is_file and self.prompt_style == "chat" and gguf_prompt_style(self.path) == "plain":
-            log.info("model %s: %s has no chat template; it continues plain text", self.name, self.path)
+            log.info("model %s: %s has no chat template; its prompts are plain text", self.name, self.path)
             self.prompt_style = "plain"
 
     def service_limits(self) -> ServiceLimits:
@@ -127,7 +128,7 @@ class Transformers(TransformersSettings, ModelConfig):
 
         if self.trust_remote_code:
             log.warning(
-                "model %s: Python code that %s brings runs here (model.trust_remote_code)", self.name, self.path
+                "model %s: Python code of %s runs on this machine (model.trust_remote_code)", self.name, self.path
             )
         where = {"revision": self.revision, "trust_remote_code": self.trust_remote_code}
         folder = str(self._folder())

@@ -67,14 +67,12 @@ class TransformersModel(LanguageModel):
         """Refuse probabilities of answers after reasoning, and reasoning requests that contradict the settings."""
         if self._thinking is not None and any(request.thought for request in requests):
             raise UserError(
-                f"model {self.config.name} thinks as model.thinking_budget says, and sampler=thinking has budgets of "
-                "its own: leave out model.thinking_budget"
+                f"sampler=thinking sets the reasoning budget of model {self.config.name}: remove model.thinking_budget"
             )
         if self._thinks and any(request.enumeration for request in requests):
             raise UserError(
-                f"model {self.config.name} thinks before it answers (model.thinking_budget), and sampler=exact needs "
-                "the probabilities of its answers whatever it thinks: choose sampler=temperature_sweep, or "
-                "model.thinking_budget=0"
+                f"model {self.config.name} reasons before it answers (model.thinking_budget), and sampler=exact needs "
+                "answers without reasoning: choose sampler=temperature_sweep, or set model.thinking_budget=0"
             )
 
     @property
@@ -207,9 +205,9 @@ class TransformersModel(LanguageModel):
             return
         if len(block) == 1:
             reason = f"model {self.config.name}: out of memory with the answers to one question: {problem}"
-            raise UserError(f"{reason}; ask for fewer of them, or on a device with more memory")
+            raise UserError(f"{reason}; request fewer, or use a device with more memory")
         self._max_answers = max(1, sum(request.answers for _, request in block) // 2)
-        log.warning("out of memory with %d prompts at once; going on with half of them", len(block))
+        log.warning("out of memory with %d prompts together; continuing with half of them", len(block))
         for half in (block[: len(block) // 2], block[len(block) // 2 :]):
             yield from self._replies(prefixes, half, stop)
 

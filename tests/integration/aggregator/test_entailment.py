@@ -89,7 +89,7 @@ def test_an_answer_joins_the_first_cluster_whose_head_it_entails_and_is_entailed
 def test_a_model_that_knows_no_entailment_is_refused(tmp_path: Path):
     folder = named(save_tiny_cross_encoder(tmp_path / "other", labels=3), "LABEL_0", "LABEL_1", "LABEL_2")
     with pytest.raises(
-        UserError, match="cannot tell entailment: its labels are LABEL_0, LABEL_1, LABEL_2, and one must"
+        UserError, match="cannot classify entailment: its labels are LABEL_0, LABEL_1, LABEL_2, and one must"
     ):
         entailed(folder, [("a", "b")])
     with pytest.raises(UserError, match="cannot rank answers"):
@@ -100,7 +100,7 @@ def test_where_no_weights_are_to_be_had_it_is_said(tmp_path: Path):
     graded = Matching().grade([CITY], answer_table(rows(CITY, "paris", "rome")))
     with pytest.raises(UserError, match="cross-encoder nowhere: there is no such folder"):
         Entailment("nowhere").aggregate([CITY], graded)
-    with pytest.raises(UserError, match="holds no model"):
+    with pytest.raises(UserError, match="contains no model"):
         Entailment(str(tmp_path)).aggregate([CITY], graded)
     with pytest.raises(UserError, match=r"cross-encoder cross-encoder/nli-deberta-v3-base cannot be loaded: "):
         Entailment("cross-encoder/nli-deberta-v3-base").aggregate([CITY], graded)

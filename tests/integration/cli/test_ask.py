@@ -288,9 +288,10 @@ MISTAKES = {
     ("seed=1", FRANCE): f"{FRANCE!r} is not an override: write KEY=VALUE",
     ("",): "the question is empty",
     (" \n",): "the question is empty",
-    ("Who wrote the play Hamlet?",): "question asked, 'Who wrote the play Hamlet?', is an exemplar of the prompt; "
-    "remove it from the questions, or take other exemplars: sampler.prompts names a file of them, and "
-    "builtin:zero_shot.yaml has none",
+    (
+        "Who wrote the play Hamlet?",
+    ): "question asked, 'Who wrote the play Hamlet?', is an exemplar of the prompt; remove "
+    "the question, or set sampler.prompts to another file of exemplars, or to builtin:zero_shot.yaml without any",
 }
 
 
@@ -369,8 +370,8 @@ def test_an_exemplar_of_the_rewriting_prompt_is_refused(ask: Ask, script: Script
         1,
         {},
         [],
-        f"error: question asked, {question.strip()!r}, is an exemplar of the prompt; remove it from the questions, or "
-        "take other exemplars: rewriter.prompts names a file of them, and builtin:zero_shot.yaml has none",
+        f"error: question asked, {question.strip()!r}, is an exemplar of the prompt; remove the question, or set "
+        "rewriter.prompts to another file of exemplars, or to builtin:zero_shot.yaml without any",
     )
     assert model.asked == []
 

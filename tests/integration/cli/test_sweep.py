@@ -287,7 +287,7 @@ def test_a_job_that_fails_stops_no_other_and_is_not_hidden(
     assert "Traceback" not in done.stderr
     (folder,) = (tmp_path / "sweep" / "sweeps").glob("*/*")
     reason = (folder / "0" / "error.txt").read_text().splitlines()[0]
-    assert reason.startswith(f"model.path of tiny: the folder {empty} holds no model: it is empty, ")
+    assert reason.startswith(f"model.path of tiny: the folder {empty} contains no model: it is empty, ")
     assert done.stderr.splitlines()[-1] == f"error: 1 of 2 jobs failed, in {folder}: 0: {reason}"
     assert (folder / "comparison" / "comparison.html").is_file()  # of the job that did not fail
     parent, children = recorded(tmp_path / "sweep")

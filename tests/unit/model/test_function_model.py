@@ -86,9 +86,10 @@ def test_one_without_a_temperature_is_asked_at_one_and_that_is_said_once(caplog:
     loaded = FunctionModel(lambda prompts: prompts, "f").load()
     loaded.check([request("a")])
     loaded.check([request("a", temperatures=(0.0,))])
-    said = "the function f has no parameter 'temperature': it answers at a temperature of its own, "
-    assert [message.startswith(said) for message in caplog.messages] == [True]
-    with pytest.raises(UserError, match=r"cannot be asked at several \(0.5, 1\): give it one, or"):
+    assert caplog.messages == [
+        "the function f has no parameter 'temperature': the settings do not change its temperature"
+    ]
+    with pytest.raises(UserError, match=r"the sampler requests several \(0.5, 1\): add the parameter"):
         loaded.check([request("a", temperatures=(0.5, 1.0))])
 
 

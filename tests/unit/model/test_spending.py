@@ -66,21 +66,3 @@ def test_what_is_reserved_and_given_back_in_any_order_leaves_the_whole_budget(
 def test_spendings_are_apart() -> None:
     Spending(1.0, 1.0, 1.0).reserved.append(0.9)
     assert Spending(1.0, 1.0, 1.0).allows(1.0)
-
-
-@pytest.mark.parametrize(
-    ("prices", "message"),
-    [
-        ((-0.1, 1.0, None), "prompt_price must be 0 or more, not -0.1"),
-        ((1.0, -1e-9, None), "completion_price must be 0 or more, not -1e-09"),
-        ((1.0, 1.0, -5.0), "budget must be 0 or more, not -5"),
-        ((math.nan, 1.0, None), "prompt_price must be 0 or more, not nan"),
-        ((None, None, 1.0), "budget needs prices: set prompt_price and completion_price"),
-        ((1.0, None, 1.0), "budget needs prices: set prompt_price and completion_price"),
-        ((None, 1.0, 0.0), "budget needs prices: set prompt_price and completion_price"),
-    ],
-)
-def test_refuses_prices_that_are_none(prices: tuple[float | None, float | None, float | None], message: str) -> None:
-    with pytest.raises(ValueError) as refused:  # noqa: PT011
-        Spending(*prices)
-    assert str(refused.value) == message

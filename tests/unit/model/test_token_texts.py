@@ -101,7 +101,7 @@ def test_a_decoder_that_is_not_known_is_refused():
     with pytest.raises(ValueError, match="tokens") as problem:
         token_texts(tokenizer, 3)
     assert str(problem.value) == (
-        "what its tokens write is unknown: its decoder is neither byte-level nor SentencePiece's"
+        "the texts of its tokens are unknown: its decoder is neither byte-level nor SentencePiece's"
     )
 
 
@@ -109,7 +109,7 @@ def test_texts_that_do_not_add_up_to_what_is_decoded_are_refused():
     tokenizer = sentencepiece("bpe")
     steps = [decoders.Replace("▁", " "), decoders.Replace("a", "o"), decoders.ByteFallback(), decoders.Fuse()]
     tokenizer.backend_tokenizer.decoder = decoders.Sequence(steps)
-    with pytest.raises(ValueError, match=r"^its tokens cannot be read: \[.*\] write '.*' and are decoded as '.*'$"):
+    with pytest.raises(ValueError, match=r"^its tokens are ambiguous: \[.*\] have the texts '.*' and decode to '.*'$"):
         token_texts(tokenizer, len(tokenizer))
 
 

@@ -125,8 +125,7 @@ def test_a_prompt_without_exemplars_is_the_question_alone():
 
 
 REMEDY = (
-    "remove it from the questions, or take other exemplars: sampler.prompts names a file of them, and "
-    "builtin:zero_shot.yaml has none"
+    "remove the question, or set sampler.prompts to another file of exemplars, or to builtin:zero_shot.yaml without any"
 )
 
 
@@ -179,7 +178,7 @@ def test_the_exemplar_of_another_scenario_is_a_question_like_any_other():
 def test_a_question_of_which_only_the_key_is_known_cannot_be_asked():
     question = Question("0_1", "", choices=tuple("ABCDE"), correct=3)
     for prompt in (lambda: prompt_for(question), lambda: rewriting_prompt(question, 5, "builtin:few_shot.yaml")):
-        with pytest.raises(UserError, match="question 0_1 has no text, only a key: no model can be asked"):
+        with pytest.raises(UserError, match="question 0_1 has a key but no text, which a model needs"):
             prompt()
 
 
@@ -194,5 +193,7 @@ def test_the_prompt_of_the_physics_study_has_its_choices_in_one_line():
     assert prompt.exemplars[0][0] == (
         "Which of these is a unit of length? A. second, B. metre, C. kelvin, D. newton\nAnswer:"
     )
-    with pytest.raises(UserError, match=r"^the prompts builtin:physics\.yaml have no template for abstractive$"):
+    with pytest.raises(
+        UserError, match=r"^the prompts builtin:physics\.yaml have no template for abstractive: add one$"
+    ):
         prompt_for(ABSTRACTIVE, 0, "builtin:physics.yaml")

@@ -1,7 +1,7 @@
 from pathlib import Path
 
 import pytest
-from json_lines import cases
+from golden import Golden
 
 from robust_eval.error import UserError
 from robust_eval.prompt.prompt import Prompt, prompt_for, refuse_exemplars, rewriting_prompt
@@ -12,7 +12,8 @@ ZERO_SHOT = "builtin:zero_shot.yaml"
 OPEN = Question("q1", "Who wrote Emma?", rewrites=("By whom is Emma?",))
 ON_CONTEXT = Question("q2", "Who rebuilt the wheel?", context="Odile rebuilt it.", rewrites=("By whom?",))
 WITH_CHOICES = Question("q3", "Which is a force?", choices=("5 N", "5 J"), correct=0, rewrites=("Find the force.",))
-FILES = f"there are {', '.join(f'builtin:{file.name}' for file in sorted(FOLDER.glob('*.yaml')))}, or a file"
+REFUSED = Golden(Path(__file__).with_suffix(".jsonl"))
+FILES = f"choose {', '.join(f'builtin:{file.name}' for file in sorted(FOLDER.glob('*.yaml')))}, or a file"
 ASKS_FOR_FIVE = "Rewrite the question in 5 radically different ways.\nQuestion: Who wrote Emma?"
 BEES = "Rewrite the question in 5 radically different ways.\nQuestion: What do bees collect from flowers?"
 OF_BEES = (
@@ -142,7 +143,7 @@ def test_a_missing_scenario_is_refused_where_it_is_needed_and_only_there(file: P
     }.items():
         with pytest.raises(UserError) as caught:
             ask()
-        assert str(caught.value) == f"the prompts {path} have no template for {kind}"
+        assert str(caught.value) == f"the prompts {path} have no template for {kind}: add one"
 
 
 def test_a_file_that_cannot_be_read_is_named_with_those_there_are(tmp_path: Path):
@@ -160,25 +161,7 @@ def test_a_file_that_cannot_be_read_is_named_with_those_there_are(tmp_path: Path
     assert refusal(latin).startswith(f"the prompts {latin} cannot be read: 'utf-8' codec can't decode byte 0xe9")
 
 
-@pytest.mark.parametrize(
-    ("content", "message"), cases(__file__, "a_file_that_is_none_of_templates_is_refused_in_one_sentence")
-)
-def test_a_file_that_is_none_of_templates_is_refused_in_one_sentence(file: Path, content: str, message: str):
-    file.write_text(content, encoding="utf-8")
-    assert refusal(file) == f"the prompts {file}{message}"
-
-
-@pytest.mark.parametrize(
-    ("kind", "entry", "message"), cases(__file__, "a_template_that_cannot_be_filled_is_refused_in_one_sentence")
-)
-def test_a_template_that_cannot_be_filled_is_refused_in_one_sentence(file: Path, kind: str, entry: str, message: str):
-    file.write_text(f"{kind}: {entry}\n", encoding="utf-8")
-    assert refusal(file) == f"the prompts {file}, {kind}: {message}"
-
-
-@pytest.mark.parametrize(
-    ("kind", "entry"), cases(__file__, "what_would_fail_or_mislead_when_it_is_filled_in_is_refused_as_well")
-)
-def test_what_would_fail_or_mislead_when_it_is_filled_in_is_refused_as_well(file: Path, kind: str, entry: str):
-    file.write_text(f"{kind}: {entry}\n", encoding="utf-8")
-    assert refusal(file).startswith(f"the prompts {file}, {kind}: ")
+@pytest.mark.parametrize("case", REFUSED.cases, ids=lambda case: case["content"][:60])
+def test_a_file_that_would_fail_or_mislead_is_refused_in_one_sentence(file: Path, case: dict[str, str]):
+    file.write_text(case["content"], encoding="utf-8")
+    REFUSED.check(case, message=refusal(file).replace(str(file), "FILE"))

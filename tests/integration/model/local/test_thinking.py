@@ -132,7 +132,7 @@ def test_a_greedy_answer_follows_on_a_greedy_thought(folder: Path):
 def test_the_probabilities_of_answers_after_any_thought_are_refused(folder: Path):
     model = load(folder, thinking_budget=8)
     asked = Request("q", 0, PROMPT, (1.0,), 0, 4, 0, enumeration=Enumeration(5, (1.0,)))
-    with pytest.raises(UserError, match=r"^model tiny thinks before it answers \(model\.thinking_budget\)"):
+    with pytest.raises(UserError, match=r"^model tiny reasons before it answers \(model\.thinking_budget\)"):
         model.check([asked])
     load(folder, thinking_budget=0).check([request()])
 

@@ -84,13 +84,13 @@ def test_a_folder_that_holds_no_model_is_named_with_what_it_holds(tmp_path: Path
     for path, reason in {
         tmp_path / "none": f"there is no folder {tmp_path}/none; it must be the folder of a model, a hub id "
         "(OWNER/NAME), or embedded:PACKAGE/FILE",
-        tmp_path / "empty": f"the folder {tmp_path}/empty holds no model: it is empty, {wanted}",
-        tmp_path / "full": f"the folder {tmp_path}/full holds no model: it holds a, b, c, d, e, …, {wanted}",
+        tmp_path / "empty": f"the folder {tmp_path}/empty contains no model: it is empty, {wanted}",
+        tmp_path / "full": f"the folder {tmp_path}/full contains no model: it contains a, b, c, d, e, …, {wanted}",
         tmp_path / "full" / "a": f"{tmp_path}/full/a is a file; it must be the folder of a model, or the GGUF file of "
         "a language model (*.gguf)",
         tmp_path / "none.gguf": f"there is no file {tmp_path}/none.gguf",
-        tmp_path / "files": f"the folder {tmp_path}/files holds GGUF files: name one of them, as "
-        f"{tmp_path}/files/a.gguf",
+        tmp_path / "files": f"the folder {tmp_path}/files contains GGUF files: set the path of one, for "
+        f"example {tmp_path}/files/a.gguf",
     }.items():
         with pytest.raises(UserError) as problem:
             Transformers(name="tiny", path=str(path)).identity()
@@ -348,7 +348,7 @@ def test_being_out_of_memory_is_survived_with_smaller_blocks(
             assert one.sampling_logprobs == pytest.approx(other.sampling_logprobs, abs=1e-4)
     assert max(asked) > 2
     first = next(size for size in asked if size > 2)
-    assert f"out of memory with {first} prompts at once; going on with half of them" in caplog.messages
+    assert f"out of memory with {first} prompts together; continuing with half of them" in caplog.messages
     assert len(caplog.messages) == sum(size > 2 for size in asked)
 
 

@@ -375,21 +375,6 @@ def test_a_pause_that_grows_while_others_wait_for_its_end_holds_them():
     assert simulated(work()) == [6, 6]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((0, None, None), "max_concurrency must be at least 1, not 0"),
-        ((1, 0, None), "a rate limit per minute must be above 0, not 0"),
-        ((1, None, -1.5), "a rate limit per minute must be above 0, not -1.5"),
-        ((1, math.nan, None), "a rate limit per minute must be above 0, not nan"),
-    ],
-)
-def test_limits_that_let_nothing_start_are_named(arguments: tuple[Any, ...], message: str):
-    with pytest.raises(ValueError) as problem:  # noqa: PT011 (the whole message is compared)
-        Pace(*arguments)
-    assert str(problem.value) == message
-
-
 # How much of a server is used
 
 
