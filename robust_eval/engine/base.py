@@ -1,4 +1,4 @@
-"""The protocols of engines and of the runners of a model."""
+"""Protocols of engines and of model runners."""
 
 from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import AbstractContextManager, contextmanager
@@ -11,21 +11,21 @@ from robust_eval.runtime.console import progress
 
 
 class AdaptiveRequests(Protocol):
-    """Requests that follow from the answers to others."""
+    """Requests that depend on the answers to others."""
 
     @property
     def settled(self) -> int:
-        """Number of the items that need no more answers."""
+        """Number of items that need no more answers."""
 
     def next(self) -> list[Request]:
-        """Return the requests that follow from the answers that were taken since the call before."""
+        """Return the requests that depend on the answers since the last call."""
 
 
 class ModelRunner(Protocol):
-    """Runner of a :class:`robust_eval.model.base.LanguageModel`, in this process or in several others."""
+    """Runner of a :class:`robust_eval.model.base.LanguageModel`, in this process or in others."""
 
     def check(self, requests: Sequence[Request]) -> None:
-        """See LanguageModel; of a model that is loaded elsewhere, UserError may come with its first answers instead."""
+        """See LanguageModel; a model in other processes may raise UserError with its first answers instead."""
 
     def temperatures(self, wanted: float) -> Temperatures:
         """See LanguageModel."""
@@ -36,7 +36,7 @@ class ModelRunner(Protocol):
     def complete_adaptively(
         self, requests: Sequence[Request], adaptive: AdaptiveRequests, stage: str, items: int
     ) -> Iterator[list[Arrived]]:
-        """Yield the answers to the requests, and to all that follow from them; there are ``items`` to be settled."""
+        """Yield the answers to the requests, and to all that depend on them, until all ``items`` are settled."""
 
     def attach_store(self, store: KeyValueStore) -> None:
         """See LanguageModel."""
@@ -49,21 +49,21 @@ class ModelRunner(Protocol):
 
 
 class Engine(Protocol):
-    """A place where the work runs; a dataclass whose fields are its configuration."""
+    """Engine that runs models; a dataclass whose fields are its configuration."""
 
     def open(self) -> AbstractContextManager[None]:
-        """Return a context manager inside which models can be loaded."""
+        """Return a context in which models can be loaded."""
 
     def place(self, config: ModelConfig) -> ModelConfig:
-        """Return the settings of a model, with those that the engine decides filled in."""
+        """Return the settings of a model, completed with those that the engine decides."""
 
     def load(self, config: ModelConfig) -> ModelRunner:
-        """Load the model, or have it loaded when the first answers are wanted; UserError if that is not possible."""
+        """Load the model, now or before its first answers; UserError if that is not possible."""
 
 
 @contextmanager
 def settling(stage: str, adaptive: AdaptiveRequests, items: int) -> Iterator[Callable[[str], None]]:
-    """Show how many of the items are settled; what is yielded advances the bar, with the text behind it."""
+    """Show a bar of the settled items; yield a function that updates it with a status text."""
     shown = adaptive.settled
     with progress(stage, total=items - shown, unit="prompts") as advance:
 

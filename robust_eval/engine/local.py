@@ -1,4 +1,4 @@
-"""Everything on this machine: a model is in this process, and so is what decides about requests to a server."""
+"""Local engine: models, and clients of servers, run in this process."""
 
 from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
@@ -14,11 +14,11 @@ from robust_eval.runtime.console import progress
 
 @dataclass
 class Local:
-    """Requests go to the model one block after the other."""
+    """Requests go to the model block by block."""
 
     threads: int | None = None
-    """CPU threads of torch; null: as many as are fastest on this machine, measured once. Set it when several runs share
-    a machine."""
+    """Number of torch's CPU threads; null: the fastest number on this machine, measured once. Set it when several runs
+    share a machine."""
 
     def __post_init__(self) -> None:
         if self.threads is not None and self.threads < 1:
@@ -26,39 +26,35 @@ class Local:
 
     @contextmanager
     def open(self) -> Iterator[None]:
-        """Give torch its own number of threads again at the end, where models were loaded in between."""
-        self._own: int | None = None
+        """Restore torch's number of threads at the end, if a model was loaded."""
+        self._threads_before: int | None = None
         try:
             yield
         finally:
-            if self._own is not None:
+            if self._threads_before is not None:
                 import torch
 
-                torch.set_num_threads(self._own)
+                torch.set_num_threads(self._threads_before)
 
     def place(self, config: ModelConfig) -> ModelConfig:
         """Return the settings as they are."""
         return config
 
     def load(self, config: ModelConfig) -> "LocalRunner":
-        """See :class:`robust_eval.engine.base.Engine`."""
+        """Load the model in this process, after setting torch's number of threads for a local one."""
         if not config.remote:
-            self.prepare()
+            import torch
+
+            from robust_eval.engine.thread_count import fastest_threads
+
+            if getattr(self, "_threads_before", None) is None:  # before the first model of the run
+                self._threads_before = torch.get_num_threads()
+            torch.set_num_threads(self.threads or fastest_threads())
         return LocalRunner(config.load())
-
-    def prepare(self) -> None:
-        """Set what must be set before a model is loaded."""
-        import torch
-
-        from robust_eval.engine.thread_count import fastest_threads
-
-        if getattr(self, "_own", None) is None:  # before the first model of the run
-            self._own = torch.get_num_threads()
-        torch.set_num_threads(self.threads or fastest_threads())
 
 
 class LocalRunner(ModelRunner):
-    """Model that is loaded in this process."""
+    """Runner of a model in this process."""
 
     def __init__(self, model: LanguageModel) -> None:
         self._model = model

@@ -1,1 +1,1 @@
-"""Ray: many processes answer, on this machine or on all of a cluster."""
+"""Ray: many worker processes, on this machine or in a cluster."""

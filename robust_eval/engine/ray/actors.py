@@ -1,4 +1,4 @@
-"""Blocks of requests that actors answer: retried by other actors, or given up."""
+"""Blocks of requests for actors, retried by other actors or given up."""
 
 import logging
 import pickle
@@ -15,7 +15,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from robust_eval.answer import CURVES, SCHEMA, rows
 from robust_eval.engine.base import AdaptiveRequests, settling
-from robust_eval.engine.ray.shared_rate_limiter import ROOM, RateLimiterActor
+from robust_eval.engine.ray.shared_rate_limiter import MAX_CALLS, RateLimiterActor
 from robust_eval.engine.ray.worker import Block, Outcome, ReplyBytes, Worker, streamed
 from robust_eval.error import UserError
 from robust_eval.model.base import Call, Item, KeyValueStore, LanguageModel, Reply, Request, Temperatures
@@ -24,13 +24,13 @@ from robust_eval.model.reply_tables import Arrived, arrived, from_bytes
 from robust_eval.model.served.completions import unanswered
 from robust_eval.runtime.console import progress
 
-LOST = "the process that had it, or its machine, was lost"
+LOST = "its process or machine was lost"
 
 
 class Blocks:
-    """The blocks of some requests until their missing ones are answered, or given up after so many ``attempts``.
+    """Blocks of requests until the missing ones are answered, or given up after ``attempts`` attempts.
 
-    ``wanted`` are the requests that are still missing, with what is known of their answers.
+    ``wanted`` are the requests that are still missing, with their cached conditions.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Blocks:
         return len(self._left)
 
     def grouped(self, size: int) -> list[list[Block]]:
-        """Return all that are left, in groups of at least so many wanted requests, for a new attempt."""
+        """Return the remaining blocks in groups of at least ``size`` wanted requests, for a new attempt."""
         self._problems = dict.fromkeys(self._left, LOST)
         groups: list[list[Block]] = [[]]
         waiting = 0
@@ -61,7 +61,7 @@ class Blocks:
         return groups
 
     def take(self, outcome: Outcome) -> list[Arrived]:
-        """Return what came; of a block that fails later, this much is not asked again."""
+        """Return the answers of an outcome; they are not requested again if their block fails later."""
         self._problems |= outcome.problems
         for number in outcome.done:
             del self._left[number]
@@ -70,16 +70,16 @@ class Blocks:
     def _taken(self, answer: ReplyBytes) -> Arrived:
         request = self.wanted[answer.item]
         curve = None if answer.curve is None else from_bytes(answer.curve, CURVES)
-        came = Arrived(request, from_bytes(answer.answers, SCHEMA), curve, answer.share, answer.answers)
-        known = request.cached | set(rows(came.answers, "temperature", "trial"))
-        if request.enumeration is not None or known.issuperset(product(request.temperatures, range(request.trials))):
+        arrival = Arrived(request, from_bytes(answer.answers, SCHEMA), curve, answer.share, answer.answers)
+        cached = request.cached | set(rows(arrival.answers, "temperature", "trial"))
+        if request.enumeration is not None or cached.issuperset(product(request.temperatures, range(request.trials))):
             del self.wanted[answer.item]
         else:
-            self.wanted[answer.item] = replace(request, cached=known)
-        return came
+            self.wanted[answer.item] = replace(request, cached=cached)
+        return arrival
 
     def failed(self) -> str:
-        """Count the failures of those that are left, give up what failed too often, and say why; nothing, of none."""
+        """Count a failure of each remaining block, give up those that failed too often, and return the reasons."""
         self._left = {n: block for n, block in self._left.items() if any(each.item in self.wanted for each in block)}
         reasons = dict.fromkeys(self._problems[number] for number in self._left)
         for number in list(self._left):
@@ -90,21 +90,19 @@ class Blocks:
         return "; ".join(reasons)
 
     def given_up(self) -> str:
-        """Say why the last attempts at what was given up failed."""
+        """Return the reasons of the last failures of the given-up blocks."""
         return "; ".join(dict.fromkeys(self._given_up.values()))
 
     def errors(self) -> list[Reply]:
-        """Return errors for the answers that nobody could give."""
-        return [_failed(request) for request in self.wanted.values()]
-
-
-def _failed(request: Request) -> Reply:
-    """Return errors for all that is missing; in place of enumerated answers there is one a temperature."""
-    asked = replace(request, trials=1) if request.enumeration else request
-    conditions = list(product(asked.temperatures, range(asked.trials)))
-    missing = [condition for condition in conditions if condition not in request.cached]
-    errors = [unanswered(Call(asked, t, (trial,)), trial, "error") for t, trial in missing]
-    return Reply(request, errors, share=len(missing) / len(conditions))
+        """Return errors for the missing answers; one a temperature in place of enumerated answers."""
+        replies = []
+        for request in self.wanted.values():
+            drawn = replace(request, trials=1) if request.enumeration else request
+            conditions = list(product(drawn.temperatures, range(drawn.trials)))
+            missing = [condition for condition in conditions if condition not in request.cached]
+            errors = [unanswered(Call(drawn, t, (trial,)), trial, "error") for t, trial in missing]
+            replies.append(Reply(request, errors, share=len(missing) / len(conditions)))
+        return replies
 
 
 log = logging.getLogger(__name__)
@@ -121,7 +119,7 @@ class Room(Protocol):
     attempts: int
 
     def room(self) -> int:
-        """Return the number of actors for which the cluster has room now."""
+        """Return the number of actors that fit now."""
         ...
 
 
@@ -133,34 +131,34 @@ class Actors:
         self._config = config
         self._server: LanguageModel | None = config.load() if config.remote else None
         if config.service_limits().batch:
-            raise UserError("model.batch=true is for engine=local: one process sends all files")
-        self._keeper: Any = None
+            raise UserError("model.batch=true works only with engine=local, whose one process sends all files")
+        self._limiter: Any = None
         self._actors = 0
         self._description: dict[str, Any] = {"name": config.name}
-        self._said: set[str] = set()
+        self._logged: set[str] = set()
 
     def check(self, requests: Sequence[Request]) -> None:
-        """Check a server here; leave the check of a local model to the actors, which have it."""
+        """Check a server now; the actors check a local model."""
         if self._server is not None:
             self._server.check(requests)
 
     def temperatures(self, wanted: float) -> Temperatures:
-        """See LanguageModel; all, of a model that the actors load."""
+        """See LanguageModel; a local model supports all."""
         return Temperatures() if self._server is None else self._server.temperatures(wanted)
 
     def answers(self, requests: Sequence[Request], missing: Set[Item], stage: str) -> Iterator[list[Arrived]]:
-        """Yield what comes of the requests. Blocks that fail are tried again by other actors, one by one; the requests
-        of those that always do get errors for answers. UserError where that is all of them.
+        """Yield the answers to the requests. Other actors retry failed blocks, one by one; the requests of blocks that
+        always fail get errors for answers. UserError if all do.
         """
         with progress(stage, total=len(missing), unit="prompts") as advance:
-            for came in self._answers(requests, missing, stage):
-                yield came
-                advance(sum(each.share for each in came), self._status())
+            for arrivals in self._answers(requests, missing, stage):
+                yield arrivals
+                advance(sum(each.share for each in arrivals), self._status())
 
     def complete_adaptively(
         self, requests: Sequence[Request], adaptive: AdaptiveRequests, stage: str, items: int
     ) -> Iterator[list[Arrived]]:
-        """See ModelRunner; in rounds."""
+        """See ModelRunner; each round sends all requests that are due."""
         with settling(stage, adaptive, items) as advance:
             while requests:
                 yield from self._answers(requests, {request.item for request in requests}, stage)
@@ -175,12 +173,12 @@ class Actors:
             before = len(blocks)
             try:
                 yield from self._attempt(blocks, size, division.batch_context)
-            except RayError as problem:  # of no block in particular
+            except RayError as problem:  # of the cluster, not of a block
                 idle = 0 if len(blocks) < before else idle + 1
                 reason = _COLOURS.sub("", str(problem).strip().splitlines()[-1])
                 if idle == attempts:
-                    raise UserError(f"Ray: {reason}; what was answered is in the store") from problem
-                log.warning("%s: Ray: %s; going on with what is left", stage, reason)
+                    raise UserError(f"Ray: {reason}; repeat the command to resume from the store") from problem
+                log.warning("%s: Ray: %s; the remaining blocks are sent again", stage, reason)
             else:
                 left = len(blocks)
                 if reasons := blocks.failed():
@@ -194,63 +192,57 @@ class Actors:
             yield arrived(lost)
 
     def _attempt(self, blocks: Blocks, size: int, batch_context: Any) -> Iterator[list[Arrived]]:
-        """Yield what comes of all blocks that are left, each of which is tried once. UserError for what a person can
-        mend.
-        """
+        """Yield the answers of one attempt at each remaining block; UserError for a mistake of the user."""
         fatal: str | None = None
         for outcome in self._outcomes(blocks.grouped(size), batch_context):
             yield blocks.take(outcome)
             fatal = fatal or outcome.fatal
             if fatal is not None and self._server is None:
                 break
-        if fatal is not None:  # what others had asked of a server by then has come
+        if fatal is not None:  # after the answers to requests that other actors had sent
             raise UserError(fatal)
 
     def attach_store(self, store: KeyValueStore) -> None:
-        """Keep nothing: what an actor was asked is lost with it, and asked again."""
+        """Do nothing: requests of a lost actor are sent again."""
 
     def cancel(self, requests: Sequence[Request]) -> list[str]:
-        """See LanguageModel; nothing is under way."""
+        """See LanguageModel; there are no batches."""
         return []
 
     def description(self) -> dict[str, Any]:
-        """Return what an actor said last, and how many there were at most."""
-        limits = {} if self._keeper is None else ray.get(self._keeper.description.remote())
+        """Return the last description from an actor, and the maximum number of actors."""
+        limits = {} if self._limiter is None else ray.get(self._limiter.description.remote())
         return {**self._description, **limits, "actors": self._actors}
 
     def _status(self) -> str:
-        status: str = "" if self._keeper is None else ray.get(self._keeper.status.remote())
+        status: str = "" if self._limiter is None else ray.get(self._limiter.status.remote())
         return status
 
     def _divided(self, requests: Sequence[Request]) -> Shards:
-        """Divide requests into blocks: those to a server anyhow, each block with what the server can do."""
+        """Divide requests into blocks: those of a local model by its shards, those to a server by number."""
         if self._server is None:
             return self._config.shard(requests)
-        if self._keeper is None:
+        if self._limiter is None:  # on this machine: the loss of another one loses no cost
             here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-            keeper: Any = ray.remote(RateLimiterActor)  # here: the loss of another machine loses no cost
-            started = keeper.options(num_cpus=0, max_concurrency=ROOM, scheduling_strategy=here)
-            self._keeper = started.remote(self._config)
+            actor: Any = ray.remote(RateLimiterActor)
+            options = actor.options(num_cpus=0, max_concurrency=MAX_CALLS, scheduling_strategy=here)
+            self._limiter = options.remote(self._config)
         size = self._engine.block_size
         blocks = [list(requests[start : start + size]) for start in range(0, len(requests), size)]
         return Shards(blocks, self._server.batch_context())
 
     def _outcomes(self, groups: list[list[Block]], batch_context: Any) -> Iterator[Outcome]:
-        """Yield what comes of groups of blocks, each given to an actor; those of an actor that dies are missing."""
+        """Yield the outcomes of groups of blocks, each from one actor; those of a lost actor are missing."""
         engine = self._engine
         actors = min(engine.room(), len(groups))
         self._actors = max(self._actors, actors)
-        arguments = (self._config, batch_context, engine.num_cpus, self._keeper)
-        asked = [pickle.dumps(group) for group in groups]
-        for came in streamed(Worker, arguments, asked, actors, engine.num_cpus, engine.num_gpus):
-            outcome: Outcome = pickle.loads(came)
-            self._tell(outcome)
+        arguments = (self._config, batch_context, engine.num_cpus, self._limiter)
+        inputs = [pickle.dumps(group) for group in groups]
+        for output in streamed(Worker, arguments, inputs, actors, engine.num_cpus, engine.num_gpus):
+            outcome: Outcome = pickle.loads(output)
+            for level, message in outcome.messages:
+                if message not in self._logged:  # actors log the same
+                    self._logged.add(message)
+                    log.log(level, "%s", message)
+            self._description |= outcome.description
             yield outcome
-
-    def _tell(self, outcome: Outcome) -> None:
-        """Say what an actor had to say, once."""
-        for level, message in outcome.messages:
-            if message not in self._said:
-                self._said.add(message)
-                log.log(level, "%s", message)
-        self._description |= outcome.description

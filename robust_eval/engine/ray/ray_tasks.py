@@ -1,7 +1,6 @@
 """Parts of heavy work as tasks of Ray: embedding, ranking, clustering, resampling.
 
-They are tasks and no actors, because Ray keeps the processes of tasks for the next ones: a library or a sentence model
-that one of them has loaded stays there.
+Ray reuses the processes of tasks, unlike those of actors: a loaded library or sentence model stays loaded.
 """
 
 import logging
@@ -19,7 +18,7 @@ from robust_eval.runtime.parallel import Done, Part, Shared
 log = logging.getLogger(__name__)
 
 
-def by_hands(
+def run_as_tasks(
     stage: str,
     work: Callable[[Shared, Part], Done],
     shared: Shared,
@@ -28,13 +27,13 @@ def by_hands(
     num_cpus: int,
     attempts: int,
 ) -> list[Done]:
-    """See :func:`robust_eval.runtime.parallel.run_parts`; ``room`` parts at a time, each with so many processors.
+    """See :func:`robust_eval.runtime.parallel.run_parts`; ``room`` parts at a time, each on ``num_cpus`` CPUs.
 
-    What fails there is done here. UserError, which a person has to see to, ends it.
+    This process repeats failed parts. A UserError ends the work.
     """
-    hand: Any = ray.remote(_hand)
-    hand = hand.options(num_cpus=num_cpus, max_retries=attempts - 1)
-    given = ray.put((work, shared))  # once on each machine
+    remote: Any = ray.remote(_run_part)
+    task = remote.options(num_cpus=num_cpus, max_retries=attempts - 1)
+    inputs = ray.put((work, shared))  # once on each machine
     waiting = list(reversed(range(len(parts))))
     under_way: dict[Any, int] = {}
     done: dict[int, Done] = {}
@@ -43,7 +42,7 @@ def by_hands(
         while waiting or under_way:
             while waiting and len(under_way) < room:
                 number = waiting.pop()
-                under_way[hand.remote(given, parts[number], num_cpus)] = number
+                under_way[task.remote(inputs, parts[number], num_cpus)] = number
             (ready, *_), _ = ray.wait(list(under_way), num_returns=1)
             number = under_way.pop(ready)
             try:
@@ -56,20 +55,18 @@ def by_hands(
                 failed[number] = f"{type(cause).__name__}: {first_line(cause)}"
         if failed:
             reasons = "; ".join(dict.fromkeys(failed.values()))
-            log.warning("%s: %d of %d parts are done here: %s", stage, len(failed), len(parts), reasons)
+            log.warning("%s: %d of %d parts failed and are repeated here: %s", stage, len(failed), len(parts), reasons)
         for number in failed:
             done[number] = work(shared, parts[number])
             advance(1, "")
     return [done[number] for number in range(len(parts))]
 
 
-def _hand(given: tuple[Callable[[Any, Any], Any], Any], part: Any, threads: int) -> bytes:
-    """Do a part of the work and return its result as bytes: arrays would be views into Ray's store, and
-    keep it full.
-    """
+def _run_part(inputs: tuple[Callable[[Any, Any], Any], Any], part: Any, threads: int) -> bytes:
+    """Do a part of the work; return its result as bytes, because arrays would be views that keep Ray's store full."""
     silence_tqdm()
     import torch
 
     torch.set_num_threads(threads)
-    work, shared = given
+    work, shared = inputs
     return pickle.dumps(work(shared, part))

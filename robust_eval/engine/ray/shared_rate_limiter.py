@@ -1,4 +1,4 @@
-"""Rate limiter shared by all actors that ask one server: limits and budget are those of the run."""
+"""Rate limiter of a run, shared by all actors that send requests to one server."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -17,14 +17,14 @@ from robust_eval.model.served.service_settings import ServiceSettings
 
 
 @dataclass
-class Noted(Permit):
-    """Report of an actor on a request that had a permit."""
+class PermitReport(Permit):
+    """Report of an actor on a request with a permit."""
 
     tokens: int | None = None
     kind: str | None = None
     retry_after: float | None = None
     counted: list[tuple[int, int, int]] = field(default_factory=list)
-    """Prompt, completion and cached tokens that the service counts."""
+    """Prompt, completion and cached tokens as the service counted them."""
 
     def used(self, tokens: int) -> None:
         self.tokens = tokens
@@ -36,14 +36,14 @@ class Noted(Permit):
         self.kind, self.retry_after = "refused", retry_after
 
 
-WAITING = 50
-"""Requests of a process that wait for a permit at once: each takes one of the :data:`ROOM` of the actor."""
-ROOM = 10_000
-"""Concurrent calls of the actor: those that wait must leave room for those that end."""
+MAX_WAITING = 50
+"""Maximum number of requests of a process that wait for a permit: each takes one of the :data:`MAX_CALLS`."""
+MAX_CALLS = 10_000
+"""Maximum number of concurrent calls of the actor: waiting calls must leave room for ending ones."""
 
 
 class RateLimiterActor:
-    """Rate limiter in an actor of its own, which serves all others in one event loop."""
+    """Actor with the rate limiter, which serves all other actors in one event loop."""
 
     def __init__(self, settings: ServiceSettings) -> None:
         self._limiter = LocalRateLimiter(settings, settings.spending())
@@ -51,7 +51,7 @@ class RateLimiterActor:
         self._under_way: dict[int, tuple[AsyncExitStack, Permit, tuple[int, int]]] = {}
         self._leases: dict[int, asyncio.Task[None]] = {}
         self._counted: dict[str, tuple[int, int]] = {}
-        self._let = 0
+        self._permits = 0
         self._ended: asyncio.Event | None = None
         self._reason = ""
 
@@ -72,30 +72,29 @@ class RateLimiterActor:
         if not permit.done():
             permit.cancel()
             raise EndedError(self._reason)
-        self._let += 1
-        number = self._let
+        number = self._permits = self._permits + 1
         self._under_way[number] = stack, permit.result(), (prompt_tokens, completion_tokens)
         self._leases[number] = asyncio.create_task(self._expire(number))
         return number
 
-    async def leave(self, number: int, noted: Noted) -> None:
-        """Take note of what became of a request."""
+    async def leave(self, number: int, report: PermitReport) -> None:
+        """Return a permit, with the report on its request."""
         if number not in self._under_way:
             return  # its lease has expired, and it is paid
         stack, permit, _ = self._under_way.pop(number)
         self._leases.pop(number).cancel()
-        for tokens in noted.counted:
+        for tokens in report.counted:
             self._limiter.use(*tokens)
-        if noted.kind == "succeeded":
+        if report.kind == "succeeded":
             permit.succeeded()
-        elif noted.kind == "refused":
-            permit.refused(noted.retry_after)
-        if noted.tokens is not None:
-            permit.used(noted.tokens)
+        elif report.kind == "refused":
+            permit.refused(report.retry_after)
+        if report.tokens is not None:
+            permit.used(report.tokens)
         await stack.aclose()
 
     async def _expire(self, number: int) -> None:
-        """Make room for others in time: whoever sent a request may be no more. The service may have billed it."""
+        """End the permit of an actor that may be lost, at the maximum cost: the service may have billed the request."""
         await asyncio.sleep(self._lease)
         stack, _, most = self._under_way.pop(number)
         del self._leases[number]
@@ -103,7 +102,7 @@ class RateLimiterActor:
         await stack.aclose()
 
     async def counted(self, process: str, answered: int, failed: int) -> tuple[int, int]:
-        """See RateLimiter.counted; each process is known by a name."""
+        """See RateLimiter.counted; ``process`` is the name of the caller."""
         self._counted[process] = answered, failed
         totals = [sum(numbers) for numbers in zip(*self._counted.values(), strict=True)]
         return totals[0], totals[1]
@@ -124,51 +123,51 @@ class RateLimiterActor:
 
 
 class SharedRateLimiter(RateLimiter):
-    """An actor's client of the shared rate limiter; see RateLimiter."""
+    """Client of the shared rate limiter in an actor; see RateLimiter."""
 
-    def __init__(self, keeper: Any, process: str) -> None:
-        self._keeper = keeper
+    def __init__(self, limiter: Any, process: str) -> None:
+        self._limiter = limiter
         self._process = process
         self._counted: list[tuple[int, int, int]] = []
 
     def begin(self) -> None:
-        """Do nothing: the actor has an event loop of its own."""
-        self._waiting = asyncio.Semaphore(WAITING)
+        """Bind the number of waiting requests to the event loop."""
+        self._waiting = asyncio.Semaphore(MAX_WAITING)
 
     @asynccontextmanager
     async def permit(self, prompt_tokens: int, completion_tokens: int) -> AsyncIterator[Permit]:
-        """See RateLimiter; the permit comes from the actor of the shared rate limiter."""
+        """See RateLimiter; the permit comes from the shared rate limiter."""
         from ray.exceptions import RayTaskError
 
         try:
             async with self._waiting:
-                number = await self._keeper.enter.remote(prompt_tokens, completion_tokens)
+                number = await self._limiter.enter.remote(prompt_tokens, completion_tokens)
         except RayTaskError as problem:
             cause = problem.cause
             if isinstance(cause, OverBudgetError | EndedError):
                 raise cause from None
             raise
-        noted = Noted()
+        report = PermitReport()
         try:
-            yield noted
+            yield report
         finally:
-            noted.counted, self._counted = self._counted, []
-            self._keeper.leave.remote(number, noted)
+            report.counted, self._counted = self._counted, []
+            self._limiter.leave.remote(number, report)
 
     def use(self, prompt_tokens: int, completion_tokens: int, cached_tokens: int = 0) -> None:
         self._counted.append((prompt_tokens, completion_tokens, cached_tokens))
 
     async def counted(self, answered: int, failed: int) -> tuple[int, int]:
-        totals: tuple[int, int] = await self._keeper.counted.remote(self._process, answered, failed)
+        totals: tuple[int, int] = await self._limiter.counted.remote(self._process, answered, failed)
         return totals
 
     def end(self, reason: str) -> None:
-        self._keeper.end.remote(reason)
+        self._limiter.end.remote(reason)
 
     def status(self) -> str:
-        """Return nothing: the actor has it."""
+        """Return nothing: the actor has the status."""
         return ""
 
     def description(self) -> dict[str, Any]:
-        """Return nothing: the actor has it."""
+        """Return nothing: the actor has the description."""
         return {}

@@ -1,4 +1,4 @@
-"""Work of an actor: it holds a model, and answers blocks of requests."""
+"""Worker of an actor, which holds a model and answers blocks of requests."""
 
 import logging
 import os
@@ -22,7 +22,7 @@ from robust_eval.runtime.console import silence_tqdm
 
 
 class Block(NamedTuple):
-    """Requests that are answered together, those of them that are ``missing``, and the number by which it is known."""
+    """Requests of one batch, the ``missing`` ones among them, and the number of the block."""
 
     number: int
     requests: list[Request]
@@ -30,9 +30,7 @@ class Block(NamedTuple):
 
 
 class ReplyBytes(NamedTuple):
-    """Answers to a request: tables as bytes, and the share of it; see
-    :class:`robust_eval.model.reply_tables.Arrived`.
-    """
+    """Answers to a request as tables in bytes, and its share (:class:`robust_eval.model.reply_tables.Arrived`)."""
 
     item: Item
     answers: bytes
@@ -41,9 +39,9 @@ class ReplyBytes(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """Outcome of some blocks: answers, reasons why others have none, and messages.
+    """Outcome of some blocks: answers, numbers of finished blocks, reasons of failures by block, and log messages.
 
-    ``problems`` has the reason for each block that failed; ``fatal`` is one that a person has to mend.
+    ``fatal`` is a mistake that the user has to correct.
     """
 
     answers: list[ReplyBytes]
@@ -55,24 +53,25 @@ class Outcome(NamedTuple):
 
 
 class Worker:
-    """Loads the model with the first block. What goes wrong is part of an outcome: an exception would end it all.
+    """Model of an actor, loaded with the first block. Failures are part of an outcome: an exception would end the
+    stream.
 
-    ``keeper`` has the rate limiter of a server that all actors ask; None where each has the model itself.
+    ``limiter`` is the actor with the rate limiter of a server; None for a local model.
     """
 
-    def __init__(self, config: ModelConfig, batch_context: Any, threads: int, keeper: Any) -> None:
+    def __init__(self, config: ModelConfig, batch_context: Any, threads: int, limiter: Any) -> None:
         self._config = config
-        self._keeper = keeper
+        self._limiter = limiter
         self._batch_context = batch_context
         self._threads = threads
         self._model: LanguageModel | None = None
         silence_tqdm()
 
     def __call__(self, batch: pa.Table) -> pa.Table:
-        return pa.table({CAME: [pickle.dumps(self.outcome(pickle.loads(batch[ASKED][0].as_py())))]})
+        return pa.table({OUTPUT: [pickle.dumps(self.outcome(pickle.loads(batch[INPUT][0].as_py())))]})
 
     def outcome(self, blocks: list[Block]) -> Outcome:
-        """Return what comes of these blocks."""
+        """Return the outcome of these blocks."""
         answers: list[ReplyBytes] = []
         done: list[int] = []
         problems: dict[int, str] = {}
@@ -80,12 +79,12 @@ class Worker:
         with _messages() as messages:
             for block in blocks:
                 try:
-                    answers.extend(self._answers(block))  # one by one: what comes before a problem counts
+                    answers.extend(self._answers(block))  # one by one, to keep those before a failure
                     done.append(block.number)
                 except UserError as problem:
                     fatal = str(problem)
                     break
-                except Exception as problem:  # whatever it is, other blocks may be answered
+                except Exception as problem:  # other blocks may succeed
                     problems[block.number] = f"{type(problem).__name__}: {first_line(problem)}"
                     logging.getLogger(__name__).debug("block %d", block.number, exc_info=True)
         description = {} if self._model is None else self._model.description()
@@ -94,12 +93,12 @@ class Worker:
     def _answers(self, block: Block) -> Iterator[ReplyBytes]:
         if self._model is None:
             self._model = self._load()
-        if self._keeper is None:
+        if self._limiter is None:
             self._model.check(block.requests)
         for replies in self._model.complete(block.requests, block.missing, self._batch_context):
-            for came in arrived(replies):
-                curve = None if came.curve is None else to_bytes(came.curve)
-                yield ReplyBytes(came.request.item, to_bytes(came.answers), curve, came.share)
+            for arrival in arrived(replies):
+                curve = None if arrival.curve is None else to_bytes(arrival.curve)
+                yield ReplyBytes(arrival.request.item, to_bytes(arrival.answers), curve, arrival.share)
 
     def _load(self) -> LanguageModel:
         if not self._config.remote:
@@ -107,40 +106,40 @@ class Worker:
 
             torch.set_num_threads(self._threads)
         model = self._config.load()
-        if self._keeper is not None:
+        if self._limiter is not None:
             from robust_eval.engine.ray.shared_rate_limiter import SharedRateLimiter
 
-            model.use_rate_limiter(SharedRateLimiter(self._keeper, f"{platform.node()} {os.getpid()}"))
+            model.use_rate_limiter(SharedRateLimiter(self._limiter, f"{platform.node()} {os.getpid()}"))
         return model
 
 
 @contextmanager
 def _messages() -> Iterator[list[tuple[int, str]]]:
-    """Collect level and text of what this project's loggers say while the context is held."""
-    said: list[tuple[int, str]] = []
+    """Collect level and text of the log messages of this package."""
+    messages: list[tuple[int, str]] = []
     handler = logging.Handler()
-    handler.emit = lambda record: said.append((record.levelno, record.getMessage()))  # type: ignore[method-assign]
+    handler.emit = lambda record: messages.append((record.levelno, record.getMessage()))  # type: ignore[method-assign]
     logger = logging.getLogger("robust_eval")
     level = logger.level
     logger.setLevel(logging.INFO)
     logger.addHandler(handler)
     try:
-        yield said
+        yield messages
     finally:
         logger.removeHandler(handler)
         logger.setLevel(level)
 
 
-ASKED, CAME = "asked", "came"
-"""The column of an actor's input and that of its output; both tables have one row of bytes."""
+INPUT, OUTPUT = "input", "output"
+"""Columns of an actor's input and output; both tables have one row of bytes."""
 
 
 def streamed(
-    kind: type, arguments: tuple[Any, ...], asked: Sequence[bytes], actors: int, num_cpus: int, num_gpus: float
+    worker: type, arguments: tuple[Any, ...], inputs: Sequence[bytes], actors: int, num_cpus: int, num_gpus: float
 ) -> Iterator[bytes]:
-    """Yield the outputs of actors of class ``kind``, made with these arguments, for the inputs ``asked``, in any order.
+    """Yield the outputs of actors of the class ``worker``, made with these arguments, for the ``inputs``, in any order.
 
-    A ``kind`` maps a table with one row of :data:`ASKED` to one with one row of :data:`CAME`. The output of an actor
+    A worker maps a table with one row of :data:`INPUT` to one with one row of :data:`OUTPUT`. The output of an actor
     that failed or died is missing; Ray restarts the actor where there is room.
     """
     names: list[str] = []
@@ -151,27 +150,27 @@ def streamed(
 
     ray.data.DataContext.get_current().max_errored_blocks = -1
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # how often actors return and what they are called has no other place yet
-        stream = ray.data.from_items([{ASKED: each} for each in asked], override_num_blocks=len(asked)).map_batches(
-            kind,
+        warnings.simplefilter("ignore")  # restarts and names of actors have no other parameter yet
+        stream = ray.data.from_items([{INPUT: each} for each in inputs], override_num_blocks=len(inputs)).map_batches(
+            worker,
             fn_constructor_args=arguments,
             batch_size=1,
             batch_format="pyarrow",
             compute=ray.data.ActorPoolStrategy(
                 size=actors,
-                max_tasks_in_flight_per_actor=1,  # the first that is ready would take what others are soon free for
+                max_tasks_in_flight_per_actor=1,  # else the first ready actor takes the blocks of the others
             ),
             num_cpus=num_cpus,
             num_gpus=num_gpus or None,
             max_restarts=-1,
-            max_task_retries=0,  # what waited for its actor to return would wait for ever on a lost machine
+            max_task_retries=0,  # a task would wait for ever for an actor on a lost machine
             ray_remote_args_fn=named,
         )
     batch: Any
     try:
         for batch in stream.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=0):
-            yield from batch[CAME].to_pylist()
+            yield from batch[OUTPUT].to_pylist()
     finally:
-        for name in names:  # one that waits for room to return would take it from the next ones
+        for name in names:  # an actor that waits for a restart would take the room of the next ones
             with suppress(ValueError):
                 ray.kill(ray.get_actor(name))

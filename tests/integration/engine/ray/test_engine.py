@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from experiments import composed, without_figures
+from json_lines import cases
 from shell import Shell
 
 os.environ["RAY_AUTH_MODE"] = "disabled"  # a token would be written to the home folder
@@ -107,7 +108,7 @@ def losing(monkeypatch: pytest.MonkeyPatch) -> set[str]:
         actor = kind(*arguments)
         for each in asked:
             if not lost & {request.question_id for block in pickle.loads(each) for request in block.requests}:
-                yield from actor(pa.table({worker.ASKED: [each]}))[worker.CAME].to_pylist()
+                yield from actor(pa.table({worker.INPUT: [each]}))[worker.OUTPUT].to_pylist()
 
     monkeypatch.setattr(actors, "streamed", streamed)
     return lost
@@ -136,7 +137,7 @@ def test_a_block_that_fails_everywhere_becomes_errors_that_the_next_run_asks_aga
     assert errors["question_id"].to_pylist() == [name for name in lost for _ in range(4)]
     assert (set(errors["outcome"].to_pylist()), set(errors["text"].to_pylist())) == ({"error"}, {""})
     assert caplog.messages[-1] == (
-        "test: 3 of 10 prompts failed 2 times: RuntimeError: no more; the process that had it, or its machine, was lost"
+        "test: 3 of 10 prompts failed 2 times: RuntimeError: no more; its process or machine was lost"
     )
     begun = [names for _, names in asked(tmp_path / "ray")]
     assert [begun.count(names) for names in (["q2", "q3"], ["q3"], ["q6", "q7"])] == [1, 1, 1]  # q2 is kept
@@ -221,7 +222,7 @@ def test_an_address_that_takes_no_connection_in_time_is_refused(tmp_path: Path, 
     monkeypatch.setattr("socket.create_connection", silent)
     with pytest.raises(UserError, match="no Ray cluster answers"):
         ask(Ray(address="10.0.0.1:6379"), ScriptedModel(str(tmp_path / "ray")), questions(2))
-    assert waited == [engine_module.CONNECTED]
+    assert waited == [engine_module.CONNECT_TIMEOUT]
 
 
 @pytest.fixture
@@ -258,24 +259,14 @@ def test_there_is_room_for_as_many_actors_as_each_machine_can_hold(
 def test_parts_for_which_no_machine_has_room_are_done_here(
     machines: list[dict[str, float]], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    monkeypatch.setattr(engine_module, "WORTH", 2)
+    monkeypatch.setattr(engine_module, "MIN_PARTS", 2)
     machines.append({"CPU": 2.0})
     with InThisProcess(num_cpus=64).open():
         assert run_parts("powers", pow, 2, [2, 3]) == [4, 8]
     assert [line.startswith("powers: no machine has room") for line in said(caplog)] == [True]
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"actors": 0}, "actors must be at least 1, not 0"),
-        ({"num_cpus": 0}, "num_cpus must be at least 1, not 0"),
-        ({"block_size": 0}, "block_size must be at least 1, not 0"),
-        ({"attempts": 0}, "attempts must be at least 1, not 0"),
-        ({"num_gpus": -1.0}, "num_gpus must be 0 or more, not -1"),
-        ({"num_gpus": 1.5}, "num_gpus above 1 must be whole, not 1.5"),
-    ],
-)
+@pytest.mark.parametrize(("settings", "message"), cases(__file__, "settings_that_make_no_sense_are_refused"))
 def test_settings_that_make_no_sense_are_refused(settings: dict[str, float], message: str):
     with pytest.raises(ValueError, match=f"^{message}$"):
         Ray(**settings)
@@ -392,13 +383,13 @@ def test_heavy_work_is_done_on_ray_with_the_same_numbers_and_here_where_it_fails
     with Ray(address, num_cpus=2).open():
         expected = figures()
         assert run_parts("sums", work, 10, [0, 1]) == [(10, True, 2), (11, True, 2)]  # too few to be worth it
-        monkeypatch.setattr(engine_module, "WORTH", 2)
+        monkeypatch.setattr(engine_module, "MIN_PARTS", 2)
         with monkeypatch.context() as patch:
             patch.setattr(engine_module, "run_sequentially", lambda *_: pytest.fail("it is done here"))
             assert figures() == expected
         assert said(caplog) == []
         assert run_parts("sums", work, 10, [0, 1, 2]) == [(10, False, 2), (11, True, 2), (12, False, 2)]
-        assert said(caplog) == ["sums: 1 of 3 parts are done here: ValueError: not on this machine"]
+        assert said(caplog) == ["sums: 1 of 3 parts failed and are repeated here: ValueError: not on this machine"]
         with pytest.raises(UserError, match=r"^there is no such model$"):
             run_parts("nothing", of_no_model, "there is no such model", [0, 1])
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from robust_eval.engine.ray.shared_rate_limiter import Noted, RateLimiterActor
+from robust_eval.engine.ray.shared_rate_limiter import PermitReport, RateLimiterActor
 from robust_eval.model.served.limits.rate_limiter import EndedError, OverBudgetError
 from robust_eval.model.served.openai import OpenAI
 
@@ -23,10 +23,10 @@ def test_what_the_service_counts_is_paid_and_what_was_reserved_is_free_again():
         gate = keeper(budget=30)
         number = await gate.enter(10, 10)
         waiting = asyncio.ensure_future(gate.enter(20, 10))
-        await gate.leave(number, Noted(kind="succeeded", counted=[(5, 3)]))
+        await gate.leave(number, PermitReport(kind="succeeded", counted=[(5, 3)]))
         with pytest.raises(OverBudgetError, match=r"^8\.0000 USD$"):
             await waiting
-        await gate.leave(await gate.enter(10, 10), Noted(kind="succeeded", counted=[(10, 2)]))
+        await gate.leave(await gate.enter(10, 10), PermitReport(kind="succeeded", counted=[(10, 2)]))
         assert (await gate.description())["cost"] == 20
 
     asyncio.run(ask())
@@ -38,8 +38,8 @@ def test_a_request_that_nobody_ends_is_paid_as_reserved_once_and_makes_room(monk
         monkeypatch.setattr(gate, "_lease", 0.01)
         lost = await gate.enter(10, 4)
         later = await gate.enter(1, 1)  # waits until the first has expired
-        await gate.leave(later, Noted(kind="succeeded", counted=[(1, 1)]))
-        await gate.leave(lost, Noted(kind="succeeded", counted=[(9, 3)]))
+        await gate.leave(later, PermitReport(kind="succeeded", counted=[(1, 1)]))
+        await gate.leave(lost, PermitReport(kind="succeeded", counted=[(9, 3)]))
         assert (await gate.description())["cost"] == 14 + 2
 
     asyncio.run(ask())
