@@ -31,7 +31,7 @@ from robust_eval.interop.logged_answer import (
 )
 from robust_eval.interop.own_mark import MARK, columns_of, marked
 from robust_eval.question import LETTERS, Question
-from robust_eval.runtime.files import WHOLE, member, parsed_json, read_json, refuse_members
+from robust_eval.runtime.files import MAX_JSON, member, parsed_json, read_json, refuse_members
 from robust_eval.runtime.finish_reasons import end_of
 from robust_eval.runtime.text import printable
 
@@ -93,9 +93,9 @@ def _refuse_large(file: Path) -> None:
     """Raise UserError if inspect_ai would read more than fits into memory."""
     if file.suffix.lower() == ".json":
         size = file.stat().st_size
-        if size > WHOLE:
+        if size > MAX_JSON:
             raise UserError(
-                f"{file} has {size / 2**20:,.0f} MiB, and a JSON log of more than {WHOLE / 2**20:,.0f} MiB does not "
+                f"{file} has {size / 2**20:,.0f} MiB, and a JSON log of more than {MAX_JSON / 2**20:,.0f} MiB does not "
                 "fit into memory: convert it (inspect log convert --to eval), an .eval log is read sample by sample"
             )
         return

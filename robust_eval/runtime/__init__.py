@@ -1,1 +1,1 @@
-"""General tools: terminal, files, processes, cache, registry. Nothing here knows about language models."""
+"""General tools without language models: terminal, files, processes, cache, registry."""

@@ -1,4 +1,4 @@
-"""Cache folder of the user. It saves time and nothing else: every run works without it."""
+"""Cache folder of the user, which saves time: every run works without it."""
 
 import atexit
 import functools
@@ -18,17 +18,17 @@ _warned: list[Path] = []
 
 
 def cache_folder() -> Path:
-    """Return the user's cache folder; where the user has no home, a folder that cannot exist."""
+    """Return the user's cache folder; for a user without a home, a folder that cannot exist."""
     nowhere = Path(os.devnull, "robust_eval")
     try:
         folder = Path(platformdirs.user_cache_dir("robust_eval"))
-    except RuntimeError:  # so newer versions say that there is no home; older ones call it ~
+    except RuntimeError:  # of newer versions without a home; older ones return ~
         return nowhere
     return folder if folder.is_absolute() else nowhere
 
 
 def read_cached(file: Path) -> str | None:
-    """Read a file of the cache; None where it does not exist or cannot be read."""
+    """Return the text of a file of the cache; None if it is missing or unreadable."""
     try:
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
@@ -36,7 +36,7 @@ def read_cached(file: Path) -> str | None:
 
 
 def write_cached(file: Path, text: str) -> None:
-    """Write a file of the cache, whole or not at all; a failure is logged once and otherwise ignored."""
+    """Write a file of the cache atomically; a failure is logged once and otherwise ignored."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         descriptor, partial = tempfile.mkstemp(dir=file.parent)
@@ -54,9 +54,9 @@ def write_cached(file: Path, text: str) -> None:
 def cached_folder(
     folder: Path, create: Callable[[Path], None], is_complete: Callable[[Path], bool] = os.path.isdir
 ) -> Path:
-    """Return a folder of the cache, which ``create`` makes unless it exists and ``is_complete``.
+    """Return a folder of the cache, which ``create`` fills unless it exists and ``is_complete``.
 
-    Without a writable cache it is made in a temporary folder that is removed when this process ends.
+    Without a writable cache, the folder is temporary and removed when this process ends.
     """
     folder = folder_location(folder)
     if not is_complete(folder):
@@ -70,7 +70,7 @@ def cached_folder(
 
 
 def folder_location(folder: Path) -> Path:
-    """Return the path of a folder of the cache: in the cache, or its temporary substitute."""
+    """Return the path of a folder of the cache, or of its temporary substitute."""
     return _temporary_folders.get(folder, folder)
 
 

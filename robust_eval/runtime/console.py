@@ -29,29 +29,29 @@ HEARTBEAT = 60.0
 
 
 class Console(console.Console):
-    """Rich console without markup that prints invisible characters as escapes."""
+    """Rich console without markup, which prints invisible characters as escapes."""
 
     def __init__(self, stderr: bool = False) -> None:
         super().__init__(stderr=stderr, highlight=False, soft_wrap=True, markup=False, emoji=False)
 
     def render_str(self, text: str, **settings: Any) -> Text:
-        """Make a text printable. All texts pass here before they are laid out, those in cells of tables as well."""
+        """Make a text printable; rich calls this for all texts, those in cells of tables included."""
         return super().render_str(printable_lines(text), **settings)
 
     def on_broken_pipe(self) -> NoReturn:
-        """Exit silently where the reader has gone (``| head``), with the status of a command that SIGPIPE ended."""
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, self.file.fileno())  # so that nothing more is said when the process ends
-        os.close(nowhere)
+        """Exit silently when the reader has ended (``| head``), with the status of SIGPIPE."""
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, self.file.fileno())  # no message at the end of the process
+        os.close(null)
         sys.exit(128 + signal.SIGPIPE)
 
 
 class Formatter(logging.Formatter):
-    """Writes each message on one line, whatever it quotes, and indents the lines of a traceback."""
+    """Formatter that writes each message on one line and indents the lines of a traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
         record = copy.copy(record)
-        record.exc_text = None  # as another formatter may have left it
+        record.exc_text = None  # cached by another formatter
         return super().format(record)
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
@@ -78,16 +78,15 @@ def _indented(text: str) -> str:
 
 
 def silence_tqdm() -> None:
-    """Switch off the progress bars of libraries that are imported from now on: this program draws its own."""
+    """Switch off the progress bars of libraries that are imported later: this program draws its own."""
     for switch in ("TQDM_DISABLE", "HF_HUB_DISABLE_PROGRESS_BARS", "HF_DATASETS_DISABLE_PROGRESS_BARS"):
         os.environ.setdefault(switch, "1")
 
 
 class StageProgress:
-    """Progress of a stage by a ``clock`` in seconds: the part that is done, the rate, and the time left at that rate.
+    """Progress of a stage by a ``clock`` in seconds: the completed part, the rate, and the time left at that rate.
 
-    The rate is that of the time up to the last step: between the steps of a model that answers block by block, the time
-    left counts down.
+    The rate is measured up to the last step, so that the time left counts down between the blocks of a model.
     """
 
     def __init__(self, stage: str, total: float, unit: str, clock: Callable[[], float] = monotonic) -> None:
@@ -96,7 +95,7 @@ class StageProgress:
         self._start = self._last_step = clock()
 
     def advance(self, increment: float, status: str = "") -> None:
-        """Add the ``increment`` that is done now."""
+        """Add a completed ``increment``, and set the status text."""
         self._done, self._status = self._done + increment, printable(status)
         if increment:
             self._last_step = self._clock()
@@ -110,14 +109,14 @@ class StageProgress:
         return f"{rate:.1f} {self._unit}/s" if rate >= 1 else f"{1 / rate:.1f} s per {self._unit.removesuffix('s')}"
 
     def seconds_left(self) -> float | None:
-        """Return the time left; None before the first step, and where a step takes longer than all that was left."""
+        """Return the time left; None before the first step, and when a step exceeds the time that was left."""
         if not self._done:
             return None
         left = self._start + (self._last_step - self._start) * self._total / self._done - self._clock()
         return left if left >= 0 else 0.0 if math.isclose(self._done, self._total) else None
 
     def in_words(self) -> str:
-        """Return what is done and left: "sampled answers: 84 of 203 (41 %), about 9 min left"."""
+        """Return a sentence such as "sampled answers: 84 of 203 (41 %), about 9 min left"."""
         seconds = self.seconds_left()
         so_far = f"{duration(self._clock() - self._start)} so far"
         time = so_far if seconds is None else f"about {duration(seconds)} left"
@@ -127,12 +126,12 @@ class StageProgress:
 
 
 _stages: ContextVar[list[Callable[[], str]]] = ContextVar("stages")
-"""Descriptions of the stages under way in this thread or task, the innermost last; not set where none is."""
+"""Descriptions of the current stages of this thread or task, the innermost last; unset without a stage."""
 
 
 @contextmanager
 def heartbeat(describe: Callable[[], str]) -> Iterator[None]:
-    """Log once a minute the description of the innermost stage under way, where nobody sees a bar."""
+    """Without a visible bar, log the description of the innermost current stage once a minute."""
     if stages := _stages.get([]):
         depth = len(stages)
         try:
@@ -166,9 +165,7 @@ def progress(
     stage: str, total: int, unit: str, transient: bool = False, clock: Callable[[], float] = monotonic
 ) -> Iterator[Callable[[float, str], None]]:
     """Show a bar with rate and time left; without a terminal, log a line a minute. Yields a function of the increment
-    and a status text.
-
-    A ``transient`` bar is removed when it is done.
+    and a status text. A ``transient`` bar is removed at the end.
     """
     console = Console(stderr=True)
     measured = StageProgress(printable(stage), total, unit, clock)
@@ -186,8 +183,8 @@ def progress(
 
 
 def shows_bars(console: RichConsole) -> bool:
-    """Return True if bars can be drawn: at a terminal, or in a notebook that has the package for it."""
-    at_terminal = console.is_interactive and console.file.isatty()  # rich believes FORCE_COLOR that there is one
+    """Return True if bars can be drawn: at a terminal, or in a notebook with ipywidgets."""
+    at_terminal = console.is_interactive and console.file.isatty()  # FORCE_COLOR alone makes rich interactive
     return at_terminal or (console.is_jupyter and find_spec("ipywidgets") is not None)
 
 
@@ -197,14 +194,14 @@ def columns(measured: StageProgress) -> list[ProgressColumn]:
         TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
-        _Words(measured.rate),
-        _Words(lambda: _clock_time(measured.seconds_left())),
+        CallbackColumn(measured.rate),
+        CallbackColumn(lambda: _clock_time(measured.seconds_left())),
         TextColumn("{task.fields[status]}", markup=False),
     ]
 
 
-class _Words(ProgressColumn):
-    """Text that changes with time."""
+class CallbackColumn(ProgressColumn):
+    """Column of a bar with the current text of a function."""
 
     def __init__(self, text: Callable[[], str]) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
-"""Files that somebody else wrote: regular files, lines of text, JSON, and their limits.
+"""Untrusted files: regular files, lines of text, JSON, and their limits.
 
-The content of a file may take :data:`UNPACKED` bytes of memory, and more in proportion to its size: tables of millions
-of rows are read, and a file of some kilobytes that would fill the memory is not.
+The content of a file may take :data:`UNPACKED` bytes of memory, and more in proportion to its size: a table of millions
+of rows is read, and a small file that would fill the memory is refused.
 """
 
 import errno
@@ -17,22 +17,22 @@ from typing import Any
 from robust_eval.error import UserError, first_line
 
 PARSED = 96 * 2**20
-"""Bytes that the values of any JSON text may take."""
+"""Maximum bytes of memory for the values of any JSON text."""
 PARSED_EACH = 12
-"""Bytes that each byte of it may take beyond these; those of tables of questions and of log-probabilities take less."""
+"""Further bytes for each byte of the text; tables of questions and of log-probabilities take less."""
 _COSTS = {"[": 64, "{": 184, ",": 58, ":": 50}
-"""Bytes that a list, a mapping, an entry and its name take, without their texts."""
+"""Bytes of a list, a mapping, an entry and its name, without their texts."""
 
 
 def parsed_json(text: str | bytes, **settings: Any) -> Any:
-    """Parse JSON with these settings of ``json.loads``; ValueError where it is not JSON, is nested too deeply, or holds
-    so many values that it takes far more memory than a text of its size does.
+    """Parse JSON with these settings of ``json.loads``; ValueError for invalid JSON, too deep nesting, or values that
+    take far more memory than usual for the size of the text.
     """
     if isinstance(text, bytes):
         text = text.decode(json.detect_encoding(text), "surrogatepass")
     values = sum(text.count(sign) * cost for sign, cost in _COSTS.items()) if len(text) > 2**20 else 0
     if values > PARSED + PARSED_EACH * len(text):
-        raise json.JSONDecodeError("more values than a text of its size can hold", "", 0)
+        raise json.JSONDecodeError("too many values for the size of the text", "", 0)
     try:
         return json.loads(text, **settings)
     except RecursionError:
@@ -48,7 +48,7 @@ _SPECIAL_FILES = {
 
 
 def regular(file: Path) -> Path:
-    """Return the file; OSError where it does not exist, or is a pipe or a device, which might never end."""
+    """Return the file; OSError for a missing file, and for a pipe or a device, which might never end."""
     kind = stat.S_IFMT(file.stat().st_mode)
     if kind in _SPECIAL_FILES:
         raise OSError(errno.EINVAL, f"it is {_SPECIAL_FILES[kind]}, not a file", str(file))
@@ -56,10 +56,10 @@ def regular(file: Path) -> Path:
 
 
 def text_lines(file: Path, encoding: str = "utf-8", label: object = None) -> Iterator[tuple[int, str]]:
-    """Yield the lines of a file with their numbers, without the mark that may open it; only a line feed ends a line.
+    """Yield the lines of a file with their numbers, without a byte-order mark; only a line feed ends a line.
 
     A mark (of UTF-8, UTF-16 or UTF-32), or zeros between the first letters, overrides ``encoding``. UserError, which
-    calls the file ``label``, where it cannot be read.
+    calls the file ``label``, if it cannot be read.
     """
     label = file if label is None else label
     try:
@@ -70,7 +70,7 @@ def text_lines(file: Path, encoding: str = "utf-8", label: object = None) -> Ite
 
 
 def file_encoding(raw: io.BufferedReader, default: str = "utf-8") -> str:
-    """Return the encoding that the first bytes of a file prove, or else the default."""
+    """Return the encoding according to the first bytes of a file, or else the default."""
     encoding = json.detect_encoding(raw.peek(4)[:4])
     return default if encoding == "utf-8" else encoding
 
@@ -87,23 +87,18 @@ def _decoded(raw: io.BufferedReader, encoding: str, label: object) -> Iterator[t
         try:
             yield number, line.decode(encoding if number == 1 else encoding.removesuffix("-sig"))
         except UnicodeDecodeError as problem:
-            reason = f"{problem.reason} at byte {problem.start + 1}"
-            raise UserError(
-                f"{label}, line {number}: not {encoding.removesuffix('-sig').upper()} ({reason})"
-                + (_cp1252_hint(line, problem.start) if encoding.startswith("utf-8") else "")
-            ) from problem
-
-
-def _cp1252_hint(line: bytes, offset: int) -> str:
-    """Return the text around a byte in the encoding of most tables that are not UTF-8, and the remedy."""
-    excerpt = line[max(offset - 20, 0) : offset + 20].decode("cp1252", "replace").strip()
-    return f"; as cp1252 it reads {excerpt!r}: save the file as UTF-8"
+            reason, hint = f"{problem.reason} at byte {problem.start + 1}", ""
+            if encoding.startswith("utf-8"):  # most other tables are in cp1252
+                excerpt = line[max(problem.start - 20, 0) : problem.start + 20].decode("cp1252", "replace").strip()
+                hint = f"; as cp1252 it reads {excerpt!r}: save the file as UTF-8"
+            name = encoding.removesuffix("-sig").upper()
+            raise UserError(f"{label}, line {number}: not {name} ({reason}){hint}") from problem
 
 
 def json_lines(file: Path, label: object = None, **settings: Any) -> Iterator[tuple[str, str, Any]]:
-    """Yield the position of each line that is not empty (as text for messages), the line, and its parsed JSON.
+    """Yield the position of each non-empty line (as text for messages), the line, and its parsed JSON.
 
-    The ``settings`` are those of ``json.loads``. UserError as of :func:`text_lines`, and where a line is no JSON.
+    The ``settings`` are those of ``json.loads``. UserError as of :func:`text_lines`, and for a line with broken JSON.
     """
     for number, line in text_lines(file, label=label):
         if line.strip():
@@ -122,26 +117,26 @@ def json_line(line: str, where: str, **settings: Any) -> Any:
 
 
 def module_data(module_file: str) -> dict[str, Any]:
-    """Return the data file of a module of this package: TOML of its name beside it."""
+    """Return the data of a module of this package, from the TOML file of the same name."""
     return tomllib.loads(Path(module_file).with_suffix(".toml").read_text(encoding="utf-8"))
 
 
 UNPACKED = 192 * 2**20
-"""Bytes that the content of any packed file may take."""
+"""Maximum bytes of the content of any packed file."""
 PACKED = 64
-"""Bytes that each byte of such a file may take beyond these."""
+"""Further bytes for each byte of such a file."""
 MEMBER = 64 * 2**20
-"""Bytes of one member of an archive, such as a sample of a log."""
-WHOLE = 512 * 2**20
-"""Bytes of a JSON file that is read whole; it takes some five times its size in memory."""
+"""Maximum bytes of a member of an archive, such as a sample of a log."""
+MAX_JSON = 512 * 2**20
+"""Maximum bytes of a JSON file; it takes some five times its size in memory."""
 OF_RUN = 4 * 2**20
-"""Bytes of a JSON file that a run writes; those of real runs have some thousands."""
+"""Maximum bytes of a JSON file of a run; those of real runs have some thousands."""
 _PIECE = 2**12
 """Bytes of an archive that are unpacked at once."""
 
 
-def read_json(file: Path, max_bytes: int = WHOLE, **settings: Any) -> Any:
-    """Parse a JSON file; UserError where it is larger than ``max_bytes``, ValueError where it is broken."""
+def read_json(file: Path, max_bytes: int = MAX_JSON, **settings: Any) -> Any:
+    """Parse a JSON file; UserError if it is larger than ``max_bytes``, ValueError if it is broken."""
     size = regular(file).stat().st_size
     if size > max_bytes:
         raise UserError(
@@ -151,7 +146,7 @@ def read_json(file: Path, max_bytes: int = WHOLE, **settings: Any) -> Any:
 
 
 def refuse_unpacked(file: Path, unpacked: int, size: int, base: int = UNPACKED) -> None:
-    """Raise UserError where the content of a packed file takes more bytes than are read of one of this size."""
+    """Raise UserError if the content of a packed file exceeds the limit for its size."""
     max_bytes = base + PACKED * size
     if unpacked > max_bytes:
         raise UserError(
@@ -160,7 +155,7 @@ def refuse_unpacked(file: Path, unpacked: int, size: int, base: int = UNPACKED) 
 
 
 def refuse_members(file: Path, archive: zipfile.ZipFile) -> None:
-    """Raise UserError where the declared sizes of an archive's members exceed the limits."""
+    """Raise UserError if the declared sizes of an archive's members exceed the limits."""
     members = archive.infolist()
     refuse_unpacked(file, sum(member.file_size for member in members), file.stat().st_size)
     for member in members:
@@ -168,7 +163,7 @@ def refuse_members(file: Path, archive: zipfile.ZipFile) -> None:
 
 
 def member(file: Path, archive: zipfile.ZipFile, name: str) -> bytes:
-    """Read a member of an archive piece by piece, ignoring its declared size; UserError where it is too large."""
+    """Read a member of an archive piece by piece, ignoring its declared size; UserError if it is too large."""
     content = bytearray()
     with archive.open(name) as stream:
         while piece := stream.read(_PIECE):
@@ -178,6 +173,6 @@ def member(file: Path, archive: zipfile.ZipFile, name: str) -> bytes:
 
 
 def refuse_larger(size: int, limit: int, where: str) -> None:
-    """Raise UserError where a size exceeds its limit."""
+    """Raise UserError if a size exceeds its limit."""
     if size > limit:
         raise UserError(f"{where}: {size / 2**20:,.0f} MiB or more; the limit is {limit / 2**20:.0f} MiB")

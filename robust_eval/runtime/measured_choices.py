@@ -1,7 +1,7 @@
-"""Choices that are measured once on a machine and kept in the cache.
+"""Choices that are measured once on a machine and cached.
 
-Different ways of computing give results that differ in the last digits. The same seed must give the same answers, so
-the way that was fastest once is used again.
+Different ways of computing differ in the last digits. The same seed must give the same answers, so the choice is
+reused.
 """
 
 import platform
@@ -12,9 +12,8 @@ from robust_eval.runtime.cache import cache_folder, read_cached, write_cached
 
 
 def get_or_measure(choice: str, circumstances: str, measure: Callable[[], str], usable: Callable[[str], bool]) -> str:
-    """Return the cached choice of ``measure`` on this machine under the same ``circumstances``.
-
-    ``measure`` is called where nothing is cached, or where the cached choice is not ``usable``.
+    """Return the cached choice on this machine under the same ``circumstances``; if there is none, or it is not
+    ``usable``, that of ``measure``.
     """
     cached = cached_choice(choice, circumstances)
     if cached is not None and usable(cached):
@@ -25,12 +24,12 @@ def get_or_measure(choice: str, circumstances: str, measure: Callable[[], str], 
 
 
 def store_choice(choice: str, circumstances: str, chosen: str) -> None:
-    """Keep a choice in the cache."""
+    """Write a choice to the cache."""
     write_cached(_cache_file(choice, circumstances), chosen)
 
 
 def cached_choice(choice: str, circumstances: str) -> str | None:
-    """Return the cached choice; None where there is none."""
+    """Return the cached choice; None without one."""
     return read_cached(_cache_file(choice, circumstances))
 
 

@@ -42,7 +42,7 @@ PART_RUNNER: ContextVar[PartRunner] = ContextVar("spread", default=run_sequentia
 def run_parts(stage: str, work: Callable[[Shared, Part], Done], shared: Shared, parts: Sequence[Part]) -> list[Done]:
     """Return ``work(shared, part)`` of each part, in their order; a progress bar is named ``stage``.
 
-    Work may run in another process or on another machine: it has no side effects, and its input and output can be
+    The work may run in another process or machine: it must have no side effects, and input and output that can be
     pickled. The division must not depend on the runner, because random numbers depend on it (:func:`generators`).
 
     >>> run_parts("powers", pow, 2, [1, 2, 3])

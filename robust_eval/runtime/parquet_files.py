@@ -1,8 +1,7 @@
-"""Parquet tables that somebody else wrote, and their limits.
+"""Untrusted Parquet tables, and their limits.
 
-Sizes in the footer may be forged, so pages count by their own headers. Arrow unpacks a page whole, to the size in its
-header, and reads as many values as are named there. A header is a structure in Thrift's compact protocol, which Arrow
-does not show.
+Sizes in the footer may be forged, so pages count by their headers: Arrow unpacks a page to the size, and reads the
+number of values, in its header. A header is a structure in Thrift's compact protocol, which Arrow does not expose.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,13 +18,13 @@ from robust_eval.error import UserError
 from robust_eval.runtime.files import UNPACKED, refuse_larger, refuse_unpacked, regular
 
 TEXT = 16 * 2**20
-"""Bytes of one text in a table."""
+"""Maximum bytes of one text in a table."""
 ROWS = 50_000
-"""Rows of any table."""
+"""Maximum rows of any table."""
 
 
 class TableLimits(NamedTuple):
-    """Kind of table: the rows for each byte of a file beyond :data:`ROWS`, and the bytes that it may take."""
+    """Limits of a kind of table: rows for each byte of a file beyond :data:`ROWS`, and bytes of memory."""
 
     rows: float
     unpacked: int
@@ -36,11 +35,11 @@ QUESTIONS = TableLimits(2, UNPACKED)
 ANSWERS = TableLimits(8, 512 * 2**20)
 """Limits of tables of answers: two million equal ones take 300 MB."""
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4}
-"""Bytes of a value of each type of Parquet in memory, without the text of a byte array; of others 8."""
+"""Bytes of a value of each type of Parquet in memory, without the text of a byte array; 8 for other types."""
 _NESTED = 8
-"""Bytes besides that a value in a list takes while it is read."""
+"""Further bytes of a value in a list while it is read."""
 _BATCH = 2**16
-"""Rows that are unpacked at once."""
+"""Number of rows that are unpacked at once."""
 _STOP, _TRUE, _FALSE, _BYTE, _DOUBLE, _BINARY, _STRUCT = 0, 1, 2, 3, 7, 8, 12
 _VARINTS = (4, 5, 6)
 _UNPACKED, _PACKED = 2, 3
@@ -50,9 +49,9 @@ _DATA, _DICTIONARY = (5, 8), 7
 _VALUES = 1
 """Field of each of these: its number of values."""
 _BEYOND = 100
-"""Bytes that Arrow reads after a column of parquet-mr before 1.2.9, whose footer counts too few."""
+"""Bytes that Arrow reads beyond a column of parquet-mr before 1.2.9, whose footer counts too few."""
 _DEPTH = 8
-"""Structures within structures; a page header has three."""
+"""Maximum depth of structures; a page header has three levels."""
 
 
 class PageTotals(NamedTuple):
@@ -94,7 +93,7 @@ class _ThriftReader:
         self.position = position
 
     def struct(self, depth: int = 0) -> dict[int, Any]:
-        """Return the fields of a structure by their numbers: numbers, and structures; others are None."""
+        """Return the fields of a structure by number: numbers, structures, and None for other types."""
         if depth > _DEPTH:
             raise ValueError("too deep")
         fields: dict[int, Any] = {}
@@ -137,9 +136,9 @@ class _ThriftReader:
 
 
 def read_parquet(file: Path, columns: Sequence[str] | None = None, limits: TableLimits = ANSWERS) -> pa.Table:
-    """Read a Parquet file, or these columns of it, within the limits; UserError where it exceeds one.
+    """Read a Parquet file, or these columns of it; UserError if it exceeds a limit.
 
-    Raises OSError or ArrowException where it is broken, and KeyError where a column is missing.
+    Raises OSError or ArrowException for a broken file, and KeyError for a missing column.
     """
     refuse_bomb(file, columns, limits)
     with pq.ParquetFile(file) as parquet:
@@ -148,11 +147,10 @@ def read_parquet(file: Path, columns: Sequence[str] | None = None, limits: Table
 
 
 def refuse_bomb(file: Path, columns: Sequence[str] | None = None, limits: TableLimits = QUESTIONS) -> None:
-    """Raise UserError where a Parquet file holds too many rows for its size, or these columns a text that is too long
-    or more than the memory is for.
+    """Raise UserError if a Parquet file has too many rows for its size, or these columns have a too long text or take
+    too much memory.
 
-    Equal texts are stored once and unpacked many times, so their unpacked bytes are counted. The footer's page sizes
-    are not trusted.
+    Equal texts are stored once and unpacked many times, so the unpacked bytes count.
     """
     size = regular(file).stat().st_size
     with pq.ParquetFile(file) as parquet, file.open("rb") as raw, mmap(raw.fileno(), 0, access=ACCESS_READ) as content:
@@ -187,7 +185,7 @@ def refuse_bomb(file: Path, columns: Sequence[str] | None = None, limits: TableL
 
 def _pages(content: mmap, chunk: Any) -> PageTotals:
     """Return the totals of the pages of a column of a row group, from the offset at which Arrow reads them."""
-    if chunk.num_values <= 0:  # Arrow reads no page, and writers of empty tables name no place of one
+    if chunk.num_values <= 0:  # Arrow reads no page, and writers of empty tables give no offset
         return PageTotals(0, 0)
     start = chunk.data_page_offset
     if chunk.dictionary_page_offset is not None and 0 < chunk.dictionary_page_offset < start:
@@ -208,7 +206,7 @@ def _texts(column: pa.Array) -> Iterator[pa.Array]:
 
 
 def _bytes(texts: pa.Array, where: str) -> int:
-    """Return the bytes that texts take when each stands by itself; UserError where one is too long."""
+    """Return the bytes of texts without a dictionary; UserError for a too long text."""
     if not pa.types.is_dictionary(texts.type):
         return int(texts.nbytes)
     lengths = pc.binary_length(texts.dictionary).to_numpy(zero_copy_only=False)

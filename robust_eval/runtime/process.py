@@ -1,4 +1,4 @@
-"""The process of a command: signals, exit statuses, locks, open files, versions, and the seconds of its stages."""
+"""Process of a command: signals, exit statuses, locks, open files, versions, and the times of its stages."""
 
 import io
 import os
@@ -44,7 +44,7 @@ def command(mistake: int = 1, failure: int = 1) -> Iterator[None]:
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, _terminate)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal that knows ASCII alone shows κ as \u03ba
+        sys.stdout.reconfigure(errors="backslashreplace")  # an ASCII terminal shows κ as \u03ba
     try:
         with resend_lost_interrupts():
             yield
@@ -57,9 +57,8 @@ def command(mistake: int = 1, failure: int = 1) -> Iterator[None]:
 
 @contextmanager
 def resend_lost_interrupts() -> Iterator[None]:
-    """Send Ctrl-C and SIGTERM again, a moment later, where Python ignores them.
-
-    Python ignores every exception that is raised in a ``__del__`` method or in the callback of a weak reference.
+    """Send Ctrl-C and SIGTERM again, a moment later, when Python ignores them, as it does with every exception in a
+    ``__del__`` method or in the callback of a weak reference.
     """
 
     def hook(unraisable: "sys.UnraisableHookArgs") -> None:
@@ -67,7 +66,7 @@ def resend_lost_interrupts() -> Iterator[None]:
         if isinstance(unraisable.exc_value, KeyboardInterrupt):
             number = signal.SIGTERM if isinstance(unraisable.exc_value, Terminated) else signal.SIGINT
             main = threading.main_thread().ident
-            threading.Timer(RESEND_DELAY, signal.pthread_kill, [main, number]).start()  # which wakes it, too
+            threading.Timer(RESEND_DELAY, signal.pthread_kill, [main, number]).start()
         else:
             previous_hook(unraisable)
 
@@ -97,8 +96,8 @@ _LOCKS: dict[tuple[int, Path], FileLock] = {}
 def process_lock(file: Path) -> FileLock:
     """Return the lock of a file. A process has one lock for a file, which lives until the process ends.
 
-    A lock that is dropped runs ``FileLock.__del__``, in which Python ignores exceptions: Ctrl-C at that moment would be
-    lost. A fork cannot use the lock that it inherits, so each process has its own.
+    A lock that is garbage-collected would lose a Ctrl-C in ``FileLock.__del__``. A fork cannot use an inherited lock,
+    so each process has its own.
     """
     key = os.getpid(), file.absolute()
     if key not in _LOCKS:
@@ -107,19 +106,18 @@ def process_lock(file: Path) -> FileLock:
 
 
 RESERVED_FILES = 32
-"""Open files of a run that are no connections: the store, locks, tables, the tracker's database."""
+"""Number of open files besides connections: the store, locks, tables, the tracker's database."""
 
 
 def allow_connections(number: int, setting: str) -> None:
-    """Raise the limit of open files for so many connections, the value of ``setting``.
-
-    UserError above the hard limit.
+    """Raise the limit of open files for ``number`` connections, the value of ``setting``; UserError above the hard
+    limit.
     """
     try:
         import resource
 
         reserved = len(os.listdir("/dev/fd")) + RESERVED_FILES
-    except (ImportError, OSError):  # Windows has no such limit, and a container may hide what is open
+    except (ImportError, OSError):  # Windows has no such limit, and a container may hide the open files
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = number + reserved
@@ -139,20 +137,20 @@ PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "scipy", "pyarrow", 
 
 
 def environment() -> dict[str, str]:
-    """Return the versions of Python and of packages that matter, the machine, the visible GPUs, and the git commit."""
+    """Return the versions of Python and of :data:`PACKAGES`, the machine, the visible GPUs, and the git commit."""
     return {
         "version.robust_eval": robust_eval.__version__,
         "version.python": platform.python_version(),
         **_versions(),
         "machine": f"{platform.system()} {platform.machine()}",
         "devices": os.environ.get("CUDA_VISIBLE_DEVICES", "all"),
-        "git.commit": _own_commit(),
+        "git.commit": git_commit(Path(__file__).parent),
     }
 
 
 @cache
 def _versions() -> dict[str, str]:
-    """Return the versions of :data:`PACKAGES`, read once: of a package that changes later, this process has the old."""
+    """Return the versions of :data:`PACKAGES`, read once: this process keeps the version that it imported."""
     versions = {}
     for package in PACKAGES:
         try:
@@ -163,15 +161,10 @@ def _versions() -> dict[str, str]:
 
 
 @cache
-def _own_commit() -> str:
-    """Return the commit of this code, read once: later edits are not loaded by this process."""
-    return git_commit(Path(__file__).parent)
-
-
 def git_commit(folder: Path) -> str:
-    """Return the commit of the checkout that a folder belongs to, with "+changes" where tracked files differ.
+    """Return the commit of the checkout of a folder, read once, with "+changes" if tracked files differ.
 
-    "none" where there is no checkout, or only one that somebody keeps around an installed package.
+    "none" without a checkout, or in one that does not track the folder.
     """
     try:
         if not _git(folder, "ls-files", "."):
@@ -188,14 +181,14 @@ def _git(folder: Path, *arguments: str) -> str:
 
 
 def origin(run_id: str | None) -> dict[str, str]:
-    """Return the command of this process, the time, the id of the run, and the versions; unknown ones are left out."""
+    """Return the command of this process, the time, the id of the run, and the known versions."""
     versions = {name: value for name, value in environment().items() if value not in ("none", "not installed")}
     entries = {"command": typed_command(), "time": f"{datetime.now().astimezone():%d %B %Y, %H:%M %Z}"}
     return entries | ({} if run_id is None else {"run id": run_id}) | versions
 
 
 def typed_command() -> str:
-    """Return the command that started this process, with programs called by their names."""
+    """Return the command that started this process, with the names of programs instead of their paths."""
     first, *words = sys.orig_argv
     script = [Path(word).name if Path(word).is_absolute() else word for word in words[:1]]
     program = [] if script and not script[0].startswith("-") and not script[0].endswith(".py") else [Path(first).name]
@@ -208,7 +201,7 @@ def timestamp() -> str:
 
 
 class Stopwatch:
-    """Measures stages; ``seconds`` maps their names to wall-clock seconds."""
+    """Stopwatch of stages; ``seconds`` maps their names to wall-clock seconds."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
@@ -216,7 +209,7 @@ class Stopwatch:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Measure the block under this name, without the stages inside it. Blocks of one name add up."""
+        """Measure the block under this name, except the stages inside it. Blocks of one name add up."""
         start = time.perf_counter()
         before, self._inner = self._inner, 0.0
         try:

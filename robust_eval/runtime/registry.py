@@ -23,9 +23,9 @@ REGISTRY: dict[str, dict[str, type]] = {group: {} for group in REQUIRED}
 def register(group: str, name: str) -> Callable[[Part], Part]:
     """Return a decorator that makes a dataclass the option ``GROUP=NAME``; its fields are the settings of the option.
 
-    The same class may be registered again, as by a cell of a notebook that runs twice. Raises UserError where the group
-    does not exist, the class is no dataclass or lacks an attribute that its group needs, or the name is no word or
-    belongs to another class.
+    The same class may be registered again, for example by a cell of a notebook that runs twice. Raises UserError for an
+    unknown group, a class that is no dataclass or lacks an attribute that its group needs, and a name that is no word
+    or belongs to another class.
 
     >>> from dataclasses import dataclass
     >>> from robust_eval import Grader
@@ -43,7 +43,7 @@ def register(group: str, name: str) -> Callable[[Part], Part]:
 def _registered(group: str, name: str, part: Part) -> Part:
     option = f"{group}={name}"
     if not name.isidentifier():
-        raise UserError(f"{option}: the name of an option is one word of letters, digits and _")
+        raise UserError(f"{option}: the name of an option must be one word of letters, digits and _")
     if not isinstance(part, type) or not is_dataclass(part):
         raise UserError(f"{option}: {_qualname(part)} must be a dataclass, whose fields are its settings")
     if missing := [
@@ -52,7 +52,7 @@ def _registered(group: str, name: str, part: Part) -> Part:
         raise UserError(f"{option}: {_qualname(part)} has no {missing[0]}, which a {group} needs")
     registered = REGISTRY[group].setdefault(name, part)
     if _qualname(registered) != _qualname(part):
-        raise UserError(f"{option} is {_qualname(registered)} already, and cannot be {_qualname(part)} as well")
+        raise UserError(f"{option} is already {_qualname(registered)}: register {_qualname(part)} by another name")
     REGISTRY[group][name] = part
     return part
 

@@ -1,7 +1,7 @@
-r"""Text: made safe to print, numbers rounded to it, and names of settings that hold secrets.
+r"""Printable text, rounded numbers, and settings that hold secrets.
 
-Replies, names and messages of servers may hold characters that move a cursor, colour or rename a window, ring, swap the
-order of what is read, or cannot be seen at all. Each becomes an escape that names it, such as ``\x1b``.
+Replies, names and messages of servers may hold characters that move a cursor, colour or rename a window, ring, change
+the reading order, or are invisible. Each becomes an escape, such as ``\x1b``.
 """
 
 import math
@@ -21,18 +21,17 @@ _UNSEEN = (
     "\ud800-\udfff"  # halves of characters, which cannot be written
     "\ufdd0-\ufdef" + "".join(f"{chr(plane << 16 | 0xFFFE)}{chr(plane << 16 | 0xFFFF)}" for plane in range(17))
 )
-"""Control and format characters, and noncharacters, as members of a class of a regular expression.
+"""Control and format characters, and noncharacters, for a class of a regular expression.
 
-Format characters that a script is written with are not among them: they move and hide nothing. These are the joiners
-U+200C and U+200D, without which Persian, the scripts of India and many emoji are misspelt, signs that enclose numbers,
-and those that arrange hieroglyphs.
+Format characters that scripts need are not among them: the joiners U+200C and U+200D of Persian, the scripts of India
+and many emoji, signs that enclose numbers, and those that arrange hieroglyphs.
 """
 _ANY = re.compile(f"[{_UNSEEN}]")
 _WITHIN_LINES = re.compile(f"(?![\n\t])[{_UNSEEN}]")
 
 
 def printable(text: str) -> str:
-    r"""Return the text on one line, with every character that cannot be seen as an escape.
+    r"""Return the text on one line, with every invisible character as an escape.
 
     >>> print(printable("red \x1b[31m, and a second\nline"))
     red \x1b[31m, and a second\nline
@@ -41,7 +40,7 @@ def printable(text: str) -> str:
 
 
 def printable_lines(text: str) -> str:
-    """Return the text with escapes as :func:`printable` makes them, but for line breaks and tabs."""
+    """Return the text with the escapes of :func:`printable`, except for line breaks and tabs."""
     return _WITHIN_LINES.sub(_escape, text)
 
 
@@ -50,7 +49,7 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def excerpt(value: object) -> str:
-    """Return a value for an error, in printable characters on one short line."""
+    """Return a value for an error message, in printable characters on one short line."""
     text = printable(repr(value))
     return text if len(text) <= 60 else f"{text[:60]}…"
 
@@ -58,8 +57,8 @@ def excerpt(value: object) -> str:
 def number(value: float, form: str = ".3f") -> str:
     """Format a metric; an infinite one, a breaking temperature beyond the grid, is "unbroken".
 
-    A number is rounded once, from all its digits. Halves are rounded away from zero, as ``toFixed`` does in a page;
-    Python's ``format`` would give 0.062 for 0.0625. A value that rounds to zero has no sign.
+    Halves are rounded away from zero, like ``toFixed`` in a page; Python's ``format`` would give 0.062 for 0.0625. A
+    value that rounds to zero has no sign.
 
     >>> number(0.654527), number(0.0625), number(-0.0001), number(0.125, ".0%"), number(float("inf"))
     ('0.655', '0.063', '0.000', '13%', 'unbroken')
@@ -68,7 +67,7 @@ def number(value: float, form: str = ".3f") -> str:
         return "undefined"
     if math.isinf(value):
         return "unbroken"
-    if form.endswith("g"):  # so many digits that count: nothing rounds to zero, and no page has such a form
+    if form.endswith("g"):  # significant digits: nothing rounds to zero, and no page has such a form
         return format(value, form)
     with localcontext(rounding=ROUND_HALF_UP):
         return format(Decimal(float(value)), form.replace(".", "z.", 1))
@@ -97,29 +96,29 @@ def duration(seconds: float) -> str:
 
 
 _WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^a-zA-Z0-9]+")
-"""End of a word of a name: ``x-api-key``, ``X_API_KEY`` and ``xApiKey`` have the same three."""
+"""End of a word of a name: ``x-api-key``, ``X_API_KEY`` and ``xApiKey`` have the same three words."""
 _SECRETS = frozenset(
     (
         *("apikey", "apitoken", "accesskey", "accesstoken", "auth", "authorization", "bearer", "cookie", "credential"),
         *("credentials", "jwt", "passphrase", "passwd", "password", "pwd", "secret"),
     )
 )
-"""Words that make the name of a secret wherever they stand."""
+"""Words that make any name that of a secret."""
 _KEYS = frozenset(
     ("access", "account", "api", "auth", "encryption", "master", "private", "service", "signing", "subscription")
 )
-"""Words after which ``key`` is a secret: a ``prompt_cache_key`` is none."""
+"""Words after which ``key`` is a secret, unlike in ``prompt_cache_key``."""
 _MARKS = frozenset(
     (
         *("bos", "cls", "end", "eos", "first", "image", "last", "mask", "max", "min", "next", "pad", "per", "sep"),
         *("special", "start", "stop", "think", "unk"),
     )
 )
-"""Words after which ``token`` is a piece of text, or counts them."""
+"""Words after which ``token`` is a piece of text, or their number."""
 
 
 def secret_setting(settings: Any, path: str = "") -> str | None:
-    """Return the first setting, however deep, that holds a text under the name of a secret; None where there is none.
+    """Return the first setting, at any depth, with a text under the name of a secret; None without one.
 
     >>> secret_setting({"max_tokens": 5, "headers": {"X-Api-Key": "abc"}})
     'headers.X-Api-Key'
@@ -127,15 +126,12 @@ def secret_setting(settings: Any, path: str = "") -> str | None:
     entries = settings.items() if isinstance(settings, Mapping) else enumerate(settings)
     for name, value in entries:
         setting = f"{path}{name}"
-        if _names_a_secret(str(name)) and any(isinstance(text, str) and text for text in _listed(value)):
+        texts = value if isinstance(value, list) else [value]
+        if _names_a_secret(str(name)) and any(isinstance(text, str) and text for text in texts):
             return setting
         if isinstance(value, Mapping | list) and (nested := secret_setting(value, f"{setting}.")):
             return nested
     return None
-
-
-def _listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
 
 
 def _names_a_secret(name: str) -> bool:
@@ -151,14 +147,14 @@ def _names_a_secret(name: str) -> bool:
 
 
 def holds_password(address: str) -> bool:
-    """Return True if an address holds a password, a user name for a web server, or a secret in its query.
+    """Return True if an address has a password, a user name for a web server, or a secret in its query.
 
     >>> holds_password("https://me:abc@host/path"), holds_password("postgresql://me@host/runs")
     (True, False)
     """
     try:
         url = urlsplit(address)
-    except ValueError:  # of what is no address, which others say
+    except ValueError:  # of an invalid address, which its user reports
         return False
     query = (entry.partition("=") for entry in url.query.split("&"))
     user = url.password or (url.username and url.scheme in ("http", "https"))

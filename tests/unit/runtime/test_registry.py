@@ -93,7 +93,7 @@ class Plain(Dice):
 @pytest.mark.parametrize(
     ("part", "name", "sentence"),
     [
-        (Dice, "my dice", "model=my dice: the name of an option is one word of letters, digits and _"),
+        (Dice, "my dice", "model=my dice: the name of an option must be one word of letters, digits and _"),
         (Nothing, "dice", f"model=dice: {__name__}.Nothing has no identity, which a model needs"),
         (Dice(), "dice", f"model=dice: {Dice()!r} must be a dataclass, whose fields are its settings"),
         (int, "dice", "model=dice: builtins.int must be a dataclass, whose fields are its settings"),
@@ -107,7 +107,7 @@ def test_a_class_that_can_be_no_option_is_refused(part: Any, name: str, sentence
 
 def test_a_name_that_is_taken_is_refused():
     robust_eval.register("model", "dice")(Dice)
-    with pytest.raises(UserError, match=r"model=dice is .*Dice already, and cannot be .*Plain as well"):
+    with pytest.raises(UserError, match=r"model=dice is already .*Dice: register .*Plain by another name"):
         robust_eval.register("model", "dice")(Plain)
     robust_eval.register("model", "recorded")(Dice)
     with pytest.raises(UserError, match="model=recorded is a built-in option: register Dice by another name"):
