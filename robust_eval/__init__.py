@@ -1,16 +1,16 @@
 """Measure how robustly a language model knows what it gets right.
 
-``robust_eval.run`` measures a model, ``load`` reads a run, ``compare`` compares runs, ``score`` scores answers of one's
-own, ``grade_reply`` grades one reply (docs/python.md). The other names are for parts of one's own (docs/extend.md).
-Everything is imported when it is first used, because some of it takes seconds.
+``robust_eval.run`` measures a model, ``load`` reads a run, ``compare`` compares runs, ``score`` scores your answers,
+``grade_reply`` grades one reply (docs/python.md). The other names are for extensions (docs/extend.md). Names are
+imported on first use, because some imports take seconds.
 """
 
 import os
 from importlib import import_module
 from typing import Any
 
-# OpenMP reads it when torch is imported. Waiting threads that spin occupy processors: on a busy machine a run takes 0.6
-# of the time where they sleep (docs/development/benchmarks.md).
+# OpenMP reads this when torch is imported. Waiting threads that spin occupy processors: on a busy machine a run with
+# sleeping threads takes 0.6 of the time (docs/development/benchmarks.md).
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 __version__ = "0.1.0"
@@ -33,7 +33,7 @@ _HOMES = {
     "sampler.base": ("Judge", "Sampler"),
     "sampler.repetition": ("Repetition",),
 }
-"""The module of each public name; ``__init__.pyi`` says the same to type checkers."""
+"""Module of each public name; ``__init__.pyi`` has the same for type checkers."""
 _MODULES = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = sorted([*_MODULES, "__version__"])

@@ -1,9 +1,7 @@
 """Answer table: a row per answer, the interface between sampling and scoring.
 
-A sampler and a model fill the columns up to ``reasoning_tokens``, ``cached_tokens``, ``served_model`` and
-``system_fingerprint``, but for ``label``, ``correct`` and ``exact``, which a grader fills. A reader fills ``answer``,
-``rule`` and ``reason`` before that, a sampler's request ``form``. A sampled trial weighs 1/k, an exactly enumerated
-answer its probability, so every metric serves both.
+Readers and graders fill :data:`GRADED_COLUMNS`, samplers and models the others. A sampled trial weighs 1/k, an
+enumerated answer its probability, so every metric serves both.
 """
 
 import json
@@ -107,7 +105,7 @@ class EarlyStopping(NamedTuple):
 
 
 _ROWS_AT_ONCE = 1 << 14
-"""Rows that are Python objects at once, so that a table of millions takes little more memory than itself."""
+"""Number of rows that are Python objects at once, to limit the memory for large tables."""
 
 
 class Answers(NamedTuple):
@@ -123,7 +121,7 @@ def answer_table(records: Iterable[Mapping[str, Any]]) -> pa.Table:
 
 
 def with_columns(table: pa.Table, columns: Mapping[str, Sequence[Any] | pa.Array]) -> pa.Table:
-    """Return a table of answers with these values in columns of :data:`SCHEMA` that it has."""
+    """Return a table of answers with new values in columns of :data:`SCHEMA`."""
     for name, values in columns.items():
         field = SCHEMA.field(name)
         values = values if isinstance(values, pa.Array) else pa.array(values, field.type)
@@ -229,20 +227,20 @@ def validated(table: pa.Table) -> pa.Table:
     """Return the table cast to :data:`SCHEMA`; ValueError where columns, types or outcomes differ from it."""
     missing = [name for name in SCHEMA.names if name not in table.schema.names]
     if missing:
-        raise ValueError(f"not an answer table: columns {missing} are missing, expected {SCHEMA.names}")
+        raise ValueError(f"an answer table must have the columns {SCHEMA.names}: {missing} are missing")
     if surplus := [name for name in table.schema.names if name not in SCHEMA.names]:
-        raise ValueError(f"not an answer table: columns {surplus} are unknown, expected {SCHEMA.names}")
+        raise ValueError(f"an answer table must have the columns {SCHEMA.names}: {surplus} are unknown")
     is_valid = table.schema.equals(SCHEMA) and not any(table[name].null_count for name in _REQUIRED)
     for field in () if is_valid else SCHEMA:  # casting takes as long as making a small table
         try:
             table[field.name].cast(field.type)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise ValueError(f"not an answer table: column {field.name!r} is no {field.type}: {error}") from error
+            raise ValueError(f"column {field.name!r} of an answer table must be {field.type}: {error}") from error
     if not is_valid:
         table = table.select(SCHEMA.names).cast(SCHEMA)
     unknown = set(table["outcome"].unique().to_pylist()) - set(OUTCOMES)
     if unknown:
-        raise ValueError(f"unknown outcomes {sorted(unknown)}; known are {', '.join(OUTCOMES)}")
+        raise ValueError(f"outcomes must be among {', '.join(OUTCOMES)}, not {sorted(unknown)}")
     return table
 
 
@@ -264,23 +262,23 @@ def with_sampling_metadata(table: pa.Table, metadata: SamplingMetadata) -> pa.Ta
 
 
 def read_sampling_metadata(path: Path) -> SamplingMetadata | None:
-    """Return the sampling metadata of a file of answers; None without it, as of answers from elsewhere."""
+    """Return the sampling metadata of a file of answers; None without it, as for answers from elsewhere."""
     try:
-        mark = (pq.read_schema(path).metadata or {}).get(_METADATA_KEY)
-    except (OSError, pa.ArrowInvalid):  # no Parquet, or none that can be read: reading the answers says which
+        metadata = (pq.read_schema(path).metadata or {}).get(_METADATA_KEY)
+    except (OSError, pa.ArrowInvalid):  # of another or broken file, which the reader of the answers reports
         return None
-    if mark is None:
+    if metadata is None:
         return None
-    first_lines, early_stopping = json.loads(mark)
+    first_lines, early_stopping = json.loads(metadata)
     return SamplingMetadata(
         first_lines, {name: EarlyStopping(tuple(grid), at) for name, (grid, at) in early_stopping.items()}
     )
 
 
 def write_parquet(table: pa.Table, path: Path) -> None:
-    """Write a table whole or not at all: into a temporary file beside ``path`` that then takes its name.
+    """Write a table atomically: into a temporary file beside ``path``, which is then renamed.
 
-    An existing file of that name is replaced, not followed: in a foreign folder it may be a link to a file elsewhere.
+    An existing file of that name is replaced, not followed: in an untrusted folder it may be a link to another file.
     """
     partial = path.with_name(path.name + ".partial")
     partial.unlink(missing_ok=True)

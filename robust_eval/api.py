@@ -200,7 +200,7 @@ class ComparedRuns(Page):
         return _as_html(self._sentences, self.pairs, [f"folder: {self.folder}"])
 
 
-_PLACE = ["question_id", "rewrite", "temperature", "trial"]
+_KEY = ["question_id", "rewrite", "temperature", "trial"]
 
 
 class LoadedAnswers:
@@ -258,20 +258,17 @@ class LoadedAnswers:
         return run(["sampler=recorded"], metric=metric_names, **self._settings(settings))
 
     def agreement(self, evaluation: Evaluation) -> list[str]:
-        """Return for each scorer of the harness how often its verdict agrees with that of ``evaluation``, in words."""
-        theirs, graded = (
-            self.answers.fillna({"temperature": -1.0}),
-            evaluation.answers.fillna({"temperature": -1.0}),
-        )
-        if "rewrite" not in theirs:
-            theirs["rewrite"] = 0
-        both = graded[[*_PLACE, "correct"]].dropna(subset=["correct"]).merge(theirs, on=_PLACE)
+        """Return a sentence for each scorer of the harness on its agreement with ``evaluation``."""
+        logged, graded = (each.answers.fillna({"temperature": -1.0}) for each in (self, evaluation))
+        if "rewrite" not in logged:
+            logged["rewrite"] = 0
+        both = graded[[*_KEY, "correct"]].dropna(subset=["correct"]).merge(logged, on=_KEY)
         sentences_of_scorers = []
         for name in self.collected.scorers:
             scored = both.dropna(subset=[SCORE + name])
             same = int(((scored[SCORE + name] >= 0.5) == scored["correct"].astype(bool)).sum())
             sentences_of_scorers.append(
-                f"their scorer {printable(name)} and ours agree on {same:,} of {len(scored):,} answers"
+                f"the log's scorer {printable(name)} and our grader agree on {same:,} of {len(scored):,} answers"
             )
         return sentences_of_scorers
 
@@ -303,9 +300,9 @@ class LoadedAnswers:
 
 @contextmanager
 def _printable_errors() -> Iterator[None]:
-    """Raise each UserError anew, with a text that is safe to print, and without its cause.
+    """Raise each UserError again with a printable text and without its cause.
 
-    Python prints an uncaught exception with all its causes, and a server or a file may have written a part of them.
+    Python prints an uncaught exception with all causes, which may contain text of a server or an untrusted file.
     """
     try:
         yield
@@ -395,10 +392,10 @@ def compare(runs: Sequence[Evaluation | str | Path], folder: str | Path | None =
     [0.0, 1.0, 1.0]
     """
     if not isinstance(runs, Sequence) or isinstance(runs, str):
-        raise UserError(f"compare() wants a list of runs, or of their folders, not {type(runs).__name__}")
+        raise UserError(f"compare() needs a list of runs, or of their folders, not {type(runs).__name__}")
     finished_runs = [each_run for each in runs for each_run in _finished(each)]
     if not finished_runs:
-        raise UserError("compare() wants at least one run")
+        raise UserError("compare() needs at least one run")
     compared = compare_runs(finished_runs)
     output = _mlruns([]) / "comparisons" / timestamp() if folder is None else _folder(folder)
     with writing("the comparison", output):
@@ -484,9 +481,9 @@ def _as_model_config(model: object) -> ModelConfig:
 
 
 def _model_overrides(model: ModelConfig) -> list[str]:
-    """Return the overrides that describe a model that no configuration can hold."""
+    """Return the overrides that describe a model object, which a configuration cannot hold."""
     if not isinstance(getattr(model, "name", None), str) or not model.name:
-        raise UserError(f"model: {type(model).__qualname__} has no name, by which tables and the tracker call it")
+        raise UserError(f"model: {type(model).__qualname__} must have a name, which tables and the tracker show")
     names: list[str] = [field.name for field in fields(model)] if is_dataclass(model) else []
     values = {name: getattr(model, name) for name in names if name != "name"}
     plain = {name: value for name, value in values.items() if isinstance(value, str | int | float | bool | None)}
@@ -506,7 +503,7 @@ def _finished(run: object) -> list[FinishedRun]:
     if isinstance(run, Evaluation):
         return [run.finished]
     if not isinstance(run, str | Path):
-        raise UserError(f"compare() wants runs, or their folders, not {type(run).__name__}")
+        raise UserError(f"compare() needs runs, or their folders, not {type(run).__name__}")
     return [read_run(job) for job in finished_jobs(Path(run)) or [Path(run)]]
 
 

@@ -18,7 +18,7 @@ QUESTION_TYPES = {
     "LOC": "Location",
     "NUM": "Numerical",
 }
-"""The coarse classes of TREC, and their names for people (Li & Roth, "Learning Question Classifiers", 2002)."""
+"""Coarse classes of TREC, and their display names (Li & Roth, "Learning Question Classifiers", 2002)."""
 
 
 class Scenario(StrEnum):
@@ -34,8 +34,7 @@ class Scenario(StrEnum):
 
 @dataclass(frozen=True)
 class Question:
-    """Question of a data set. If only its key is known, ``text`` is empty: recorded answers to it can be graded, but it
-    cannot be asked.
+    """Question of a data set. Without ``text``, recorded answers to it can be graded, but no model can be asked.
 
     ``answers`` are aliases: a reply that matches any of them is right, and if the only one is :data:`UNANSWERABLE`, a
     reply that abstains. A multiple-choice question has ``choices`` and
@@ -91,8 +90,8 @@ class Question:
 
 
 def fingerprint(questions: Sequence[Question], edition: str = "") -> str:
-    """Return the SHA-256 of the content and order of the questions, and of the edition of the data (split and revision,
-    on a hub): equal fingerprints, equal data.
+    """Return the SHA-256 of the content and order of the questions, and of the edition of the data (split and revision
+    of a hub).
     """
     digest = hashlib.sha256(edition.encode("utf-8", "surrogatepass"))
     for question in questions:
@@ -102,7 +101,5 @@ def fingerprint(questions: Sequence[Question], edition: str = "") -> str:
 
 
 def seeded_rank(seed: int, *keys: str) -> bytes:
-    """Return pseudo-random bytes that depend on the seed and the keys alone: an order by them does not depend on other
-    elements.
-    """
+    """Return pseudo-random bytes of the seed and the keys: a sort key that does not depend on other elements."""
     return hashlib.blake2b("\0".join([str(seed), *keys]).encode(), digest_size=16).digest()

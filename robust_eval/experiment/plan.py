@@ -1,4 +1,4 @@
-"""The plan of a run: how many answers, requests and tokens it will ask for, and what they cost."""
+"""Plan of a run: its answers, requests and tokens, and their cost."""
 
 import logging
 import math
@@ -52,14 +52,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Stage:
-    """Requests that are asked together. ``missing`` are those whose answers are not in the store."""
+    """Requests that are sent together. ``missing`` are those without an answer in the store."""
 
     name: str
     model: StoredModel
     requests: int
     missing: Sequence[Request]
     at_most: bool
-    """True if this is an upper bound, because later requests depend on answers not yet sampled."""
+    """True for an upper bound, because later requests depend on answers that are not sampled yet."""
     early_stop: bool | None = None
     """True with early stopping, False if early stopping is possible, None if it is not."""
     times: Sequence[int] | None = None
@@ -83,7 +83,7 @@ def stages_of(config: Config) -> list[Stage]:
         comparing = asking_judge(aggregator, metrics, source.conditions())
         with _quiet():
             questions = load(config.dataset, grader, config.question_types).questions
-            if isinstance(source, RecordedAnswers):  # it reads answers that are there
+            if isinstance(source, RecordedAnswers):
                 return _asked_of_recorded(source, judge, questions, comparing)
         writer, early = models.writer.cached_only(), bool(config.target_half_width)
         return plan(questions, config.rewriter, writer, source, comparing, early)
@@ -98,9 +98,10 @@ def check_plan(
     may_end_early: bool,
     watch: Stopwatch,
 ) -> None:
-    """Refuse requests that cannot be answered before the first is sent; log the plan of a model behind a server.
+    """Refuse unanswerable requests before the first is sent; log the plan of a model behind a server.
 
-    Raises UserError for a question that the prompt answers, and where the server cannot answer what it will be asked.
+    Raises UserError for a question that is an exemplar of the prompt, and for requests that the server does not
+    support.
     """
     if isinstance(source, RecordedAnswers):
         return
@@ -123,11 +124,11 @@ def plan(
     comparing: Mapping[str, Aggregator],
     may_end_early: bool,
 ) -> list[Stage]:
-    """Return the stages of a run in their order; nothing is asked.
+    """Return the stages of a run in their order; no request is sent.
 
-    Where a stage depends on answers that are not in the store, the most is counted: all rewrites of each question, and
+    If a stage depends on answers that are not in the store, the maximum is counted: all rewrites of each question, and
     a right greedy answer to each. ``may_end_early`` is True for a run that ends once its metrics are precise enough.
-    ``comparing`` has the aggregator that asks the judge, by sampler.
+    ``comparing`` maps samplers to the aggregator that asks the judge.
     """
     stages: list[Stage] = []
     uncertain = may_end_early
@@ -176,7 +177,7 @@ def plan(
 def _verdicts_on(
     judge: ReplyGrader, questions: Sequence[Question], requests: Sequence[Request], stored: Answers | None
 ) -> list[Request]:
-    """Return the missing verdicts on the answers of a sampler; the maximum, one an answer, if answers are missing."""
+    """Return the requests for missing verdicts on the answers of a sampler; one an answer, if answers are missing."""
     if stored is not None:
         return _missing_verdicts(judge, questions, stored.table)
     by_id = {question.id: question for question in questions}
@@ -228,7 +229,7 @@ def _missing_verdicts(judge: ReplyGrader, questions: Sequence[Question], answers
 
 
 def deduplicated(stages: Sequence[Stage], planned: dict[bytes, set[tuple[float, int]]]) -> list[Stage]:
-    """Return the stages without the answers that other runs with the same store have ``planned`` to ask for.
+    """Return the stages without the answers that other runs with the same store have ``planned``.
 
     ``planned`` maps keys of the store to the temperature and trial of answers; those of these stages are added to it.
     """
@@ -248,14 +249,14 @@ def deduplicated(stages: Sequence[Stage], planned: dict[bytes, set[tuple[float, 
 
 
 def check(stages: Sequence[Stage]) -> None:
-    """Raise UserError where a model behind a server cannot answer what it will be asked, and say what would work."""
+    """Raise UserError, with settings that would work, for requests that a model behind a server does not support."""
     for model in {id(stage.model): stage.model for stage in stages}.values():
         of_model = [stage for stage in stages if stage.model is model]
         model.check([request for stage in of_model for request in stage.missing])
 
 
 def in_words(stages: Sequence[Stage]) -> str:
-    """Format what the stages ask together, in one line."""
+    """Format the total of the stages in one line."""
     whole = total(stages)
     if not whole.answers:
         return "nothing: all answers are in the store"
@@ -271,7 +272,7 @@ def in_words(stages: Sequence[Stage]) -> str:
 
 
 def asking_less(stages: Sequence[Stage]) -> list[str]:
-    """Return a sentence for each stage with early stopping, and for each of a served model that could have it."""
+    """Return a sentence for each stage with early stopping, and for each stage of a served model that could have it."""
     sentences = []
     for stage in stages:
         answers = stage.workload().answers
@@ -289,13 +290,13 @@ def asking_less(stages: Sequence[Stage]) -> list[str]:
 
 
 SILENT_BUDGETS = (
-    "a server or router may drop a reasoning budget in silence: the run compares the tokens of the largest and the "
-    "smallest, so begin with dataset.limit=10"
+    "a server or router may ignore a reasoning budget without an error: the run compares the tokens of the largest and "
+    "the smallest budget, so begin with dataset.limit=10"
 )
 
 
 def budget_warnings(stages: Sequence[Stage]) -> list[str]:
-    """Return a sentence if a server is sent reasoning budgets, which it may drop without an error."""
+    """Return a sentence if a server gets reasoning budgets, which it may ignore without an error."""
     served = (request for stage in stages if stage.model.config.remote for request in stage.missing)
     budgets = {request.thought.most for request in served if request.thought is not None} - {None}
     if len(budgets) < 2:
@@ -360,13 +361,13 @@ def _variance_of(folder: Path, sampler: str, temperature: float) -> AnswerVarian
 
 
 def total(stages: Iterable[Stage]) -> Workload:
-    """Return the sum of what the stages take."""
+    """Return the total workload of the stages."""
     return sum((stage.workload() for stage in stages), start=Workload())
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence the log: the run itself will say it."""
+    """Silence the log, which the run repeats."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
@@ -378,7 +379,7 @@ def _quiet() -> Iterator[None]:
 def asking_judge(
     aggregator: Aggregator, metrics: Mapping[str, Metric], conditions: Mapping[str, Conditions]
 ) -> dict[str, Aggregator]:
-    """Return the aggregator that asks the judge, by the samplers whose answers it compares."""
+    """Return the aggregator that asks the judge, by the samplers of the answers that it compares."""
     return clustered_by(aggregator, metrics, sources(metrics, conditions)) if aggregator.uses_judge else {}
 
 
@@ -389,9 +390,9 @@ def max_judge_comparisons(
     requests: Sequence[Request],
     answers: pa.Table | None,
 ) -> list[tuple[Request, int]]:
-    """Return what a cache-only ``judge`` may be asked of ``answers``, as Aggregator.max_comparisons does.
+    """Return the possible requests to a cache-only ``judge`` about ``answers`` (Aggregator.max_comparisons).
 
-    Where the answers to these ``requests`` are not there (None), each is taken to be another one.
+    Missing answers (None) to the ``requests`` count as all different.
     """
     by_form = ReplyGrader(judge.reader, Matching(), judge.first_line)  # every grader has the same labels
     labelled = _all_different(questions, requests) if answers is None else by_form.grade(questions, answers)

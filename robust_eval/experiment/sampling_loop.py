@@ -1,4 +1,4 @@
-"""Sample questions block by block: rewrites, greedy answers, selection by them, answers of the samplers, verdicts."""
+"""Sampling loop over blocks of questions: rewrites, greedy answers, selection, answers of the samplers, verdicts."""
 
 import logging
 import math
@@ -60,9 +60,9 @@ _Part = TypeVar("_Part", Answers, pa.Table)
 class RunState(NamedTuple):
     """Questions and the answers collected so far.
 
-    ``rewritten`` are the questions with their rewrites, ``questions`` those of them that the run is about, ``kept``
-    those that were selected by their ``greedy`` answers (graded: ``baseline``), ``answers`` those of each sampler to
-    them (``graded``).
+    ``rewritten`` are the questions with their rewrites, ``questions`` those of the run, ``kept`` those selected by
+    their ``greedy`` answers (graded: ``baseline``); ``answers`` holds the answers of each sampler to them, ``graded``
+    the same with verdicts.
     """
 
     rewritten: Rewritten
@@ -85,8 +85,8 @@ def joined(parts: Sequence[RunState], order: Sequence[Question]) -> RunState:
         return sorted((question for each in groups for question in each), key=lambda question: place[question.id])
 
     def table(groups: Iterable[pa.Table]) -> pa.Table:
-        whole = pa.concat_tables(groups, promote_options="default")
-        return whole.take(pc.sort_indices(pc.index_in(whole["question_id"], value_set=ids)))  # which is stable
+        merged = pa.concat_tables(groups, promote_options="default")
+        return merged.take(pc.sort_indices(pc.index_in(merged["question_id"], value_set=ids)))  # a stable sort
 
     def answers(groups: Sequence[Answers]) -> Answers:
         return Answers(table(each.table for each in groups), table(each.curves for each in groups))
@@ -107,7 +107,7 @@ def joined(parts: Sequence[RunState], order: Sequence[Question]) -> RunState:
 
 
 def _by_sampler(parts: Iterable[Mapping[str, _Part]]) -> dict[str, list[_Part]]:
-    """Return the tables of each sampler in the parts; a part without a kept question has none."""
+    """Return the tables of each sampler; a part without a kept question has none."""
     by_sampler: dict[str, list[_Part]] = {}
     for part in parts:
         for name, each in part.items():
@@ -123,8 +123,7 @@ def grade(
 ) -> dict[str, pa.Table]:
     """Read and grade the answers of each sampler, and give answers that mean the same one label.
 
-    ``clusters`` has the aggregator of the samplers of whose answers a metric reads labels: elsewhere equal texts
-    suffice.
+    ``clusters`` has the aggregator of the samplers whose labels a metric reads: for others, equal texts suffice.
     """
     return {
         sampler: clusters.get(sampler, EqualText()).aggregate(questions, judge.grade(questions, sampled.table))
@@ -135,9 +134,7 @@ def grade(
 def clustered_by(
     aggregator: Aggregator, metrics: Mapping[str, Metric], read: Mapping[str, str]
 ) -> dict[str, Aggregator]:
-    """Return the aggregator by the samplers of whose answers a metric reads labels; ``read`` names the sampler of each
-    metric.
-    """
+    """Return the aggregator of the samplers whose labels a metric reads; ``read`` maps metrics to their sampler."""
     return {read[name]: aggregator for name, metric in metrics.items() if metric.needs_clusters}
 
 
@@ -184,18 +181,16 @@ class SampledAnswers:
         return "greedy" if self.supported_temperatures.greedy else "most frequent"
 
     def conditions(self) -> Mapping[str, Conditions]:
-        """Return the samplers, which satisfy the protocol."""
+        """Return the conditions of each sampler: the sampler itself."""
         return self.samplers
 
     def asked(self, questions: Sequence[Question]) -> list[Question]:
-        """Return all questions. Raises UserError for a question that the prompt answers."""
+        """Return all questions. Raises UserError for a question that is an exemplar of the prompt."""
         refuse_exemplars(questions, self._first.prompts)
         return list(questions)
 
     def candidates(self, questions: Sequence[Question]) -> list[Question]:
-        """Return the questions that every sampler can ask. A sampler of choice orders decides only if it is alone;
-        with others it asks the questions with choices.
-        """
+        """Return the questions that every sampler can ask; beside others, a sampler of choice orders excludes none."""
         chosen = list(questions)
         deciding = [sampler for sampler in self._all if sampler.axis != ORDER]
         for sampler in deciding or self._all:
@@ -243,14 +238,14 @@ class SampledAnswers:
         return chosen
 
     def at_most(self, questions: Sequence[Question]) -> list[Question]:
-        """Return as many of them as the sampler takes that takes fewest."""
+        """Return the largest possible selection: the smallest of those of the samplers."""
         chosen = list(questions)
         for sampler in self._all:
             chosen = sampler.at_most(chosen)
         return chosen
 
     def answers(self, questions: Sequence[Question], baseline: pa.Table) -> dict[str, Answers]:
-        """Ask for the answers of one sampler after the other; one that has nothing to ask has none."""
+        """Sample the answers of one sampler after the other, without those that have no requests."""
         collected = {}
         for name in self.samplers:
             stage, planned = self.stage(name), sum(request.answers for request in self.requests(name, questions))
@@ -259,7 +254,7 @@ class SampledAnswers:
             collected[name] = self.model.ask(self._steps(name, questions, baseline), stage, self._verdicts(questions))
             if name in self.early_stopping:
                 requested = collected[name].table.num_rows
-                log.info("%s: %d of %d answers settle every breaking temperature", stage, requested, planned)
+                log.info("%s: %d of %d answers decide every breaking temperature", stage, requested, planned)
                 remember_share(self.model.identity, requested, planned)
         return collected
 
@@ -273,7 +268,7 @@ class SampledAnswers:
         return self.samplers[sampler].steps(questions, baseline, self.judge, self.seed)
 
     def _verdicts(self, questions: Sequence[Question]) -> VerdictsOf:
-        """Return the function that gives verdicts on answers; None for one without a reply, or without a key."""
+        """Return a function that grades answers; None for a missing reply, or a question without an accepted answer."""
 
         def verdicts(table: pa.Table) -> list[bool | None]:
             graded = self.judge.grade(questions, table)
@@ -323,7 +318,7 @@ def answer_source(
     judge: ReplyGrader,
     seed: int,
 ) -> AnswerSource:
-    """Return the source of a run's answers: the file of ``recorded`` ones, or the samplers that ask the model."""
+    """Return the source of a run's answers: a file of ``recorded`` ones, or samplers with the model."""
     if recorded is not None:
         refuse_early_stopping(recorded, metrics)
         return recorded
@@ -365,10 +360,10 @@ def answer_source(
 
 @dataclass
 class SamplingLoop:
-    """Samples block after block of ``questions``. All answers so far are in the ``folder`` before the next step.
+    """Loop over blocks of ``questions``. All answers so far are in the ``folder`` before the next step.
 
-    ``clusters`` has the aggregator of each sampler of whose answers a metric reads labels. ``parts`` are the blocks so
-    far; ``full`` is True once the samplers take no more questions.
+    ``clusters`` has the aggregator of the samplers whose labels a metric reads. ``parts`` are the blocks so far;
+    ``full`` is True once the samplers take no more questions.
     """
 
     questions: Sequence[Question]
@@ -385,13 +380,13 @@ class SamplingLoop:
     full: bool = False
 
     def __post_init__(self) -> None:
-        self._how = SamplingMetadata(self.judge.first_line, self.source.early_stopping)
+        self._metadata = SamplingMetadata(self.judge.first_line, self.source.early_stopping)
         self._rewriter = self.rewriter.within(self.models.writer.temperatures)
-        if not self._rewriter.asks:  # what there is, is given to all at once
+        if not self._rewriter.asks:  # recorded rewrites are added to all questions at once
             self.questions = self._rewritten(self.questions).questions
 
     def rewrite(self, block: Sequence[Question]) -> Rewritten:
-        """Return questions with the rewrites that a model is asked for; as they are, where none is."""
+        """Return questions with the rewrites of a model; unchanged without a model that rewrites."""
         if not self._rewriter.asks:
             return Rewritten(list(block))
         rewritten = self._rewritten(block)
@@ -409,14 +404,14 @@ class SamplingLoop:
             with self.watch.stage("baseline"):
                 candidates = source.candidates(part.questions)
                 part = part._replace(greedy=source.baseline(candidates))
-                self._leave(part)
+                self._write(part)
                 part = part._replace(baseline=judge.grade(candidates, part.greedy))
                 part = part._replace(kept=self._within_most(source.select(candidates, part.baseline)))
             if part.greedy.num_rows or isinstance(source, RecordedAnswers):
                 log.info("%s answers: %d of %d questions kept", source.greedy, len(part.kept), len(candidates))
             with self.watch.stage("sampling"):
                 part = part._replace(answers=source.answers(part.kept, part.baseline))
-            self._leave(part)
+            self._write(part)
             with self.watch.stage("grading"):
                 part = part._replace(graded=grade(self.judge, self.clusters, part.kept, part.answers))
         except NothingKeptError:
@@ -446,8 +441,8 @@ class SamplingLoop:
     def _with(self, part: RunState) -> RunState:
         return joined([*self.parts, part], self.questions)
 
-    def _leave(self, part: RunState) -> None:
+    def _write(self, part: RunState) -> None:
         """Begin the run, if it has not begun, and write the answers so far."""
         self.begin()
         so_far = self._with(part)
-        write_answers(so_far.greedy, so_far.answers, self._how, self.folder)
+        write_answers(so_far.greedy, so_far.answers, self._metadata, self.folder)

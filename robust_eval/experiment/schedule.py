@@ -29,15 +29,15 @@ log = logging.getLogger(__name__)
 
 
 BLOCK = 10
-"""Minimum number of questions between two looks at the intervals."""
+"""Minimum number of questions between two checks of the intervals."""
 _NORMAL = NormalDist().inv_cdf(0.975)
 
 
 class MetricProgress(NamedTuple):
-    """A metric after some questions: its estimate, the half-width of its interval, and the number of independent
-    questions or groups that it rests on.
+    """State of a metric: its estimate, the half-width of its interval, and its number of independent questions or
+    groups.
 
-    The half-width is that on which a run stops (:func:`careful_half_width`), NaN where there is no interval.
+    The half-width is that of the stopping rule (:func:`careful_half_width`), NaN without an interval.
     """
 
     estimate: Estimate
@@ -46,28 +46,28 @@ class MetricProgress(NamedTuple):
 
 
 class QuestionScheduler(Protocol):
-    """Schedule of the questions of a run; those that are ``left`` are not taken yet."""
+    """Schedule of the questions of a run; ``left`` are those of later blocks."""
 
     left: list[Question]
 
     def next(self, scores: Mapping[str, Score]) -> list[Question]:
-        """Return the next questions, given the scores of those before; none where that is enough, or none is left."""
+        """Return the next questions, given the scores so far; none if these suffice, or no question is left."""
 
     def in_words(self, scores: Mapping[str, Score]) -> str:
         """Return a progress message; empty if all questions are taken at once."""
 
     def reported(self, scores: dict[str, Score]) -> dict[str, Score]:
-        """Return the scores of a run that takes no more questions as they are reported: by default as they are."""
+        """Return the scores of a finished schedule for the report, by default unchanged."""
         return scores
 
 
 class SequentialScheduler(QuestionScheduler):
-    """The questions of a run in the order in which it takes them: all at once, or until its metrics are known.
+    """Schedule of all questions at once, or of blocks until the intervals of metrics are narrow enough.
 
-    ``targets`` maps the names of metrics to the half-width that their 95 % intervals shall have; where it is empty, all
-    questions are taken at once. Otherwise they come in an order of the seed, which does not depend on what else the
-    data set holds. Those of a group stay together. There are :data:`MIN_UNITS` at first. Then half as many follow as
-    the widest interval lets expect, :data:`BLOCK` at least, until every interval is narrow enough.
+    ``targets`` maps metrics to the target half-widths of their 95 % intervals; if it is empty, all questions are one
+    block. Otherwise they come in a seeded order, which does not depend on other questions of the data set; groups stay
+    together. The first block has :data:`MIN_UNITS` questions. Each further block has half the number that the widest
+    interval seems to need, and at least :data:`BLOCK`.
     """
 
     def __init__(self, targets: Mapping[str, float], questions: Sequence[Question], seed: int) -> None:
@@ -77,9 +77,9 @@ class SequentialScheduler(QuestionScheduler):
         self._unit = {question.id: unit(question) for question in questions}
 
     def next(self, scores: Mapping[str, Score]) -> list[Question]:
-        """Return the next questions, given the scores of those before; none where that is enough, or none is left.
+        """Return the next questions, given the scores so far; none if these suffice, or no question is left.
 
-        Raises UserError where one of the metrics is no mean over questions, or is not measured.
+        Raises UserError for a metric that is not a measured mean over questions.
         """
         if not self.targets:
             more = len(self.left)
@@ -97,15 +97,15 @@ class SequentialScheduler(QuestionScheduler):
             return ""
         metrics = [
             f"{name} {number(progress.estimate.value)} ± {number(progress.half_width, '.4f')}, n = {progress.n} "
-            f"(wanted: ± {self.targets[name]:g})"
+            f"(target: ± {self.targets[name]:g})"
             for name, progress in self._progress(scores).items()
         ]
         of = f"{self.taken:,} of {self.taken + len(self.left):,} questions"
         return f"{of}: {', '.join(metrics) or 'nothing to measure yet'}"
 
     def reported(self, scores: dict[str, Score]) -> dict[str, Score]:
-        """Return the scores with the intervals on which the run stopped: those of the metrics that are wanted are
-        stretched to the half-width that was looked at. Where the run did not stop for them, they are as they are.
+        """Return the scores; if the targets ended the run, the intervals of these metrics are stretched to the
+        half-width of the stopping rule.
         """
         if not self.left or self._missing(scores):
             return scores
@@ -119,7 +119,7 @@ class SequentialScheduler(QuestionScheduler):
         return max(BLOCK, math.ceil(self.taken * more / 2)) if more > ROUNDING else 0
 
     def _progress(self, scores: Mapping[str, Score]) -> dict[str, MetricProgress]:
-        """Return the progress of each metric; nothing before a question is kept."""
+        """Return the progress of each metric; empty before a question is kept."""
         return {name: self._progress_of(name, scores) for name in self.targets} if scores.keys() - {GREEDY} else {}
 
     def _progress_of(self, name: str, scores: Mapping[str, Score]) -> MetricProgress:
@@ -142,12 +142,11 @@ class SequentialScheduler(QuestionScheduler):
 
 
 def careful_half_width(estimate: Estimate, residuals: Sequence[float], number: int) -> float:
-    """Return the half-width of the interval of a mean of ``number`` values, no less than the normal interval would have
-    if the variance were two standard errors above its estimate.
+    """Return the half-width of the interval of a mean of ``number`` values, at least that of the normal interval with a
+    variance two standard errors above its estimate.
 
-    A run looks again and again, and would stop at the first interval that is narrow by chance: where few of the rare
-    values have come, as where nine in ten answers are right. ``residuals`` are those of independent questions, or sums
-    of a group.
+    Repeated checks would stop at the first interval that is narrow by chance, for example with few wrong answers of a
+    model that is usually right. ``residuals`` are those of independent questions, or sums over groups.
     """
     squares = np.square(residuals)
     variance = squares.sum() + 2 * math.hypot(*(squares - squares.mean())) if len(squares) else 0.0
@@ -180,7 +179,7 @@ def _times(progress: MetricProgress, target: float) -> float:
 
 
 def split_at_group_boundary(questions: Sequence[Question], size: int) -> tuple[list[Question], list[Question]]:
-    """Return so many questions, or more where a group would be divided otherwise, and the rest."""
+    """Return the first ``size`` questions, or more to keep a group together, and the rest."""
     block, rest = list(questions[:size]), list(questions[size:])
     while block and rest and unit(rest[0]) == unit(block[-1]):
         block.append(rest.pop(0))
@@ -188,20 +187,20 @@ def split_at_group_boundary(questions: Sequence[Question], size: int) -> tuple[l
 
 
 def in_order(questions: Sequence[Question], seed: int) -> list[Question]:
-    """Return the questions in an order of the seed; those of a group follow one another as they stood."""
+    """Return the questions in a seeded order; those of a group stay together in their order."""
     return sorted(questions, key=lambda question: seeded_rank(seed, *unit(question)))
 
 
 def unit(question: Question) -> tuple[str, str]:
-    """Return the unit of resampling: the question, or the group that it belongs to."""
+    """Return the unit of resampling: the question, or its group."""
     return ("group", question.group) if question.group else ("question", question.id)
 
 
 class GateScheduler(QuestionScheduler):
-    """The questions of the ``baseline``, for a candidate: see :class:`QuestionScheduler`.
+    """Schedule of the questions of the ``baseline`` for a candidate.
 
-    With ``early``, they come in blocks in an order of the seed, and end as soon as the intervals that hold at any time
-    say PASS or FAIL. ``order`` are those taken, by id and text.
+    With ``early``, they come in blocks in a seeded order, and end as soon as the intervals that hold at any time decide
+    PASS or FAIL. ``order`` has the id and the text of the scheduled questions.
     """
 
     def __init__(
@@ -221,7 +220,7 @@ class GateScheduler(QuestionScheduler):
         self.order: list[tuple[str, str]] = []
 
     def next(self, scores: Mapping[str, Score]) -> list[Question]:
-        """Return the next questions; none where the gate is decided, or none is left."""
+        """Return the next questions; none if the gate is decided, or no question is left."""
         if self.order and self._early and whole(judge(self._metrics(scores), self._settings.level)) != "INCONCLUSIVE":
             return []
         most = len(self.left) if not self._early else max(BLOCK, len(self.order) // 5) if self.order else MIN_UNITS
@@ -230,7 +229,7 @@ class GateScheduler(QuestionScheduler):
         return block
 
     def in_words(self, scores: Mapping[str, Score]) -> str:
-        """Return the progress of the differences; empty if all questions are asked at once."""
+        """Return the progress of the differences; empty if all questions are one block."""
         if not self._early:
             return ""
         said = [
@@ -242,7 +241,7 @@ class GateScheduler(QuestionScheduler):
         return f"{len(self.order):,} of {len(self.order) + len(self.left):,} questions: {', '.join(said)}"
 
     def _metrics(self, scores: Mapping[str, Score]) -> list[Differences]:
-        """Return the known metrics, in the order in which questions were taken."""
+        """Return the differences of the metrics, in the order of the scheduled questions."""
         place = {question_id: row for row, (question_id, _) in enumerate(self.order)}
         groups = np.array([" ".join(self._unit[question_id]) for question_id, _ in self.order])
         rows = {key: row for row, key in enumerate(self._baseline.run.keys())}
@@ -263,14 +262,14 @@ class GateScheduler(QuestionScheduler):
 
 
 _MEMORY = "asked_share"
-HALF = 0.5
-"""The share that is expected where no earlier run says more."""
+DEFAULT_SHARE = 0.5
+"""Expected share without an earlier run."""
 
 
 def early_stopping_rules(
     samplers: Mapping[str, Sampler], metrics: Mapping[str, Metric], judged: bool
 ) -> dict[str, EarlyStopping]:
-    """Return the rule of each sampler that is set to stop early, and can; log why one cannot.
+    """Return the rules of the samplers with early stopping; log the reasons of those that cannot stop early.
 
     ``judged`` is True if a model gives the verdicts.
     """
@@ -278,7 +277,7 @@ def early_stopping_rules(
     for name, sampler in samplers.items():
         if sampler.early_stop:
             if reasons := reasons_for_full_sampling(name, samplers, metrics, judged):
-                log.warning("sampler=%s asks all, in spite of early_stop=true: %s", name, "; ".join(reasons))
+                log.warning("sampler=%s ignores early_stop=true: %s", name, "; ".join(reasons))
             else:
                 (threshold,) = _settling(metrics, samplers, name)[0]
                 rules[name] = EarlyStopping(tuple(sampler.temperatures), threshold)
@@ -288,28 +287,28 @@ def early_stopping_rules(
 def reasons_for_full_sampling(
     name: str, samplers: Mapping[str, Sampler], metrics: Mapping[str, Metric], judged: bool
 ) -> list[str]:
-    """Return the reasons why a sampler cannot stop early; none if metrics read breaking temperatures alone."""
+    """Return the reasons why a sampler cannot stop early; none if metrics read only breaking temperatures."""
     late = ["the verdicts of a judge come after the answers"] if judged else []
     return [*_settling(metrics, samplers, name)[1], *late, *samplers[name].full_sampling_reasons()]
 
 
 def refuse_early_stopping(file: RecordedAnswers, metrics: Mapping[str, Metric]) -> None:
-    """Raise UserError where a metric reads answers in a file that were not asked for because another did not."""
+    """Raise UserError if a metric needs answers that the run of a file skipped by early stopping."""
     for name, rule in file.early_stopping.items():
         thresholds, reasons = _settling(metrics, file.conditions(), name)
         if reasons or thresholds != [rule.threshold]:
             reason = "; ".join(reasons) or f"metric.frs.threshold={thresholds[0]:g} needs others"
             raise UserError(
-                f"{file.file}: {reason}, and those of {name} were asked for with sampler.early_stop=true, only as far "
-                f"as breaking temperatures at metric.frs.threshold={rule.threshold:g} need: ask the model with "
-                "sampler.early_stop=false, which asks only for the rest"
+                f"{file.file}: {reason}, and {name} sampled with sampler.early_stop=true only what breaking "
+                f"temperatures at metric.frs.threshold={rule.threshold:g} need: repeat the run with "
+                "sampler.early_stop=false, which requests only the rest"
             )
 
 
 def _settling(
     metrics: Mapping[str, Metric], conditions: Mapping[str, Conditions], sampler: str
 ) -> tuple[list[float], list[str]]:
-    """Return the thresholds by which metrics read the breaking temperatures of a sampler alone, and which read more."""
+    """Return the thresholds of metrics that read only breaking temperatures of a sampler, and reasons of the others."""
     thresholds, reasons = [], []
     readers = [metric for metric, source in sources(metrics, conditions).items() if source == sampler]
     for metric in readers:
@@ -322,7 +321,7 @@ def _settling(
 
 
 def remember_share(identity: Mapping[str, Any], requested: int, planned: int) -> None:
-    """Keep the requested share of the planned answers of a model of this ``identity``."""
+    """Cache the requested share of the planned answers of a model with this ``identity``."""
     store_choice(_MEMORY, _digest(identity), repr(requested / planned))
 
 
@@ -333,8 +332,8 @@ def expected_share(identity: Mapping[str, Any]) -> tuple[float, str]:
     except ValueError:  # a missing or damaged file of the cache
         share = math.nan
     if not 0 <= share <= 1:
-        return HALF, "half: no earlier run with this model says more"
-    return share, f"{number(share, '.0%')}, as in the last such run with this model"
+        return DEFAULT_SHARE, "half, without an earlier run of this model"
+    return share, f"{number(share, '.0%')}, as in the last such run of this model"
 
 
 def _digest(identity: Mapping[str, Any]) -> str:

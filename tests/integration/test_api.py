@@ -412,7 +412,7 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a model without a name": (
         lambda: robust_eval.run(model=Nameless()),
-        "model: Nameless has no name, by which tables and the tracker call it",
+        "model: Nameless must have a name, which tables and the tracker show",
     ),
     "a function for what needs log-probabilities": (
         lambda: robust_eval.run(model=_town, dataset=QUESTIONS, tracking="none"),
@@ -478,10 +478,10 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
         lambda: robust_eval.run(model=_town, dataset=QUESTIONS, folder=3, **QUICK),  # type: ignore[arg-type]
         "folder must be the path of a folder, not 3",
     ),
-    "nothing to compare": (lambda: robust_eval.compare([]), "compare() wants at least one run"),
+    "nothing to compare": (lambda: robust_eval.compare([]), "compare() needs at least one run"),
     "one run to compare": (
         lambda: robust_eval.compare("mlruns"),
-        "compare() wants a list of runs, or of their folders, not str",
+        "compare() needs a list of runs, or of their folders, not str",
     ),
     "a folder that cannot be written": (
         lambda: robust_eval.run(model=_town, dataset=QUESTIONS, folder="/proc/mine", **QUICK),

@@ -231,7 +231,7 @@ def test_a_folder_does_not_say_to_which_tracker_figures_go(
         with pytest.raises(BlockingIOError):
             collector.accept()
     wanted = f"--uri {address}" if theirs == "server" else f"--mlruns {config['paths']['mlruns']}"
-    assert caplog.messages == [f"the corrected metrics are not in MLflow: to log them with the run, add {wanted}"]
+    assert caplog.messages == [f"the corrected metrics are not in MLflow: to record them with the run, add {wanted}"]
 
 
 def test_a_run_that_is_scored_anew_reads_the_labels_of_its_folder_or_of_a_file(made: Path, run: Path, tmp_path: Path):

@@ -105,7 +105,7 @@ def test_a_folder_without_a_run_is_refused(command: Callable[..., subprocess.Com
     assert (process.returncode, process.stderr) == (
         1,
         (
-            f"error: repeat={tmp_path}: there is no config.yaml of a finished run in it; name a folder such as "
+            f"error: repeat={tmp_path}: the folder has no config.yaml of a finished run; name a folder such as "
             "mlruns/runs/DATE/TIME\n"
         ),
     )

@@ -8,7 +8,7 @@ import pytest
 from statsmodels.api import OLS
 
 from robust_eval.error import UserError
-from robust_eval.experiment.schedule import BLOCK, HALF, SequentialScheduler, expected_share, remember_share
+from robust_eval.experiment.schedule import BLOCK, DEFAULT_SHARE, SequentialScheduler, expected_share, remember_share
 from robust_eval.metric.score import Score
 from robust_eval.question import Question
 from robust_eval.runtime.text import number
@@ -126,7 +126,7 @@ def test_an_interval_that_is_narrow_by_chance_ends_no_run():
         [q.id for q in taken], {"frs.d1": Estimate(mean, mean - 0.01, mean + 0.01)}, by_question={"frs.d1": values}
     )
     assert taking.in_words({"frs": score}) == (
-        f"30 of 200 questions: frs.d1 {number(mean)} ± {number(half, '.4f')}, n = 15 (wanted: ± 0.02)"
+        f"30 of 200 questions: frs.d1 {number(mean)} ± {number(half, '.4f')}, n = 15 (target: ± 0.02)"
     )
     assert taking.next({"frs": score})
 
@@ -188,7 +188,7 @@ def test_it_says_how_far_it_is():
     taking = SequentialScheduler({"frs.d1": 0.02}, ALL, seed=0)
     assert taking.in_words({}) == "0 of 1,000 questions: nothing to measure yet"
     taken = taking.next({})
-    said = "30 of 1,000 questions: frs.d1 0.500 ± 0.0412, n = 30 (wanted: ± 0.02)"
+    said = "30 of 1,000 questions: frs.d1 0.500 ± 0.0412, n = 30 (target: ± 0.02)"
     assert taking.in_words(scored(taken, 0.04123)) == said
 
 
@@ -197,10 +197,10 @@ MODEL = {"model": "small"}
 
 def test_the_share_of_the_last_run_is_expected_of_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert expected_share(MODEL)[0] == HALF
+    assert expected_share(MODEL)[0] == DEFAULT_SHARE
     remember_share(MODEL, 36, 100)
-    assert expected_share(MODEL) == (0.36, "36%, as in the last such run with this model")
-    assert expected_share({"model": "other"})[0] == HALF
+    assert expected_share(MODEL) == (0.36, "36%, as in the last such run of this model")
+    assert expected_share({"model": "other"})[0] == DEFAULT_SHARE
 
 
 @pytest.mark.parametrize("text", ["", "0.3x", "nan", "inf", "-1", "36"])
@@ -209,4 +209,4 @@ def test_a_share_that_cannot_be_read_is_absent(text: str, tmp_path: Path, monkey
     remember_share(MODEL, 36, 100)
     (file,) = (file for file in tmp_path.rglob("*") if file.is_file())
     file.write_text(text)
-    assert expected_share(MODEL) == (HALF, "half: no earlier run with this model says more")
+    assert expected_share(MODEL) == (DEFAULT_SHARE, "half, without an earlier run of this model")
