@@ -7,6 +7,7 @@ from typing import NamedTuple
 from robust_eval.runs.comparison import MARGIN, Comparison, Pair
 from robust_eval.runs.contrast import TRUNCATED, Differing, cautions, contrast, differing, listed, truncation
 from robust_eval.runs.finished_runs import scoring_settings
+from robust_eval.runs.shared_questions import connected
 from robust_eval.runtime.text import number, signed
 from robust_eval.stats.interval import MIN_UNITS
 from robust_eval.stats.significance import LEVEL, compact_letter_display
@@ -45,7 +46,7 @@ def opening(compared: Comparison) -> tuple[list[str], list[Ranking]]:
             sentences += [_verdict(compared, pair, len(judged)) for pair in pairs]
             continue
         sentences += _without_verdict(compared, [pair for pair in pairs if pair.unjudged])
-        for joined in _components(judged):
+        for joined in connected(judged):
             if len(joined) <= MAX_SENTENCES:
                 sentences += [_verdict(compared, pair, len(judged)) for pair in joined]
             else:
@@ -78,16 +79,6 @@ def _scored_differently(compared: Comparison) -> Iterator[str]:
     yield f"These {len(compared.runs)} runs are the same answers scored differently{values}: {NOT_FIRMER}"
 
 
-def _components(pairs: Sequence[Pair]) -> list[list[Pair]]:
-    """Return the connected components of the pairs, which share no measurement."""
-    components: list[list[Pair]] = []
-    for pair in pairs:
-        touched = [part for part in components if any({*pair[:2]} & {*other[:2]} for other in part)]
-        components = [part for part in components if part not in touched]
-        components.append([*(other for part in touched for other in part), pair])
-    return components
-
-
 def _without_verdict(compared: Comparison, pairs: Sequence[Pair]) -> Iterator[str]:
     """Yield the reasons for which pairs have no verdict, those of the same answers first."""
 
@@ -96,7 +87,7 @@ def _without_verdict(compared: Comparison, pairs: Sequence[Pair]) -> Iterator[st
         return differing([compared.measurements[index] for index in indices])
 
     scored, truncated, few = ([p for p in pairs if p.unjudged == kind] for kind in ("scored", "truncated", "few"))
-    for values in dict.fromkeys(listed(different(part)) for part in _components(scored)):
+    for values in dict.fromkeys(listed(different(part)) for part in connected(scored)):
         yield (
             f"Runs that differ only in scoring ({values}) are the same answers: {NOT_FIRMER} Others are compared "
             "if both are scored in the same way."

@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -84,10 +84,9 @@ class FinishedRun:
     """Results of a finished run.
 
     ``settings`` are flat, with ``auto`` resolved, ``metrics`` the summary under its MLflow names, ``questions`` the
-    table of all questions asked with the metrics of each, ``declared`` the metric specs. ``greedy`` are the greedy
-    answers by question id and ``page`` is the report, if available. ``reply_certainty`` counts right and wrong replies
-    by temperature and certainty, if available. ``of_questions`` holds the numbers of questions of metrics, if recorded
-    (:meth:`n`).
+    table of all questions asked with the metrics of each, ``declared`` the metric specs. Optional are ``greedy``, the
+    greedy answers by question id, the report ``page``, ``reply_certainty``, the numbers of right and wrong replies by
+    temperature and certainty, and ``of_questions``, the numbers of questions of metrics (:meth:`n`).
     """
 
     settings: Mapping[str, Any]
@@ -180,20 +179,15 @@ class FinishedRun:
         """Return the grid of :meth:`breaking_temperatures`, and (n, T) 1 as long as a question holds, 0 from its break
         on, NaN from the point on at which it is censored.
         """
-        names = self._survival_metrics()
-        grid = sorted(names)
-        return grid, np.array([self.values(names[t]) for t in grid]).reshape(len(grid), self.questions.num_rows).T
-
-    def _survival_metrics(self) -> dict[float, str]:
-        """Return the survival metrics by temperature; without any, by the number in their names, at the temperature
-        nearest 1.
-        """
         specs = [spec for spec in self.declared if spec.is_survival]
         curves = {parsed[0] for name in self.question_metrics if (parsed := curve_and_temperature(name))}
         by_temperature = next((spec.name for spec in specs if spec.name in curves), None)
         if by_temperature is not None:
-            return {t: point(by_temperature, t) for t in self.curve(by_temperature)}
-        return next(filter(None, (self.by_number(spec) for spec in specs if spec.numbered)), {})
+            names = {t: point(by_temperature, t) for t in self.curve(by_temperature)}
+        else:  # another perturbation: by the number in the name, at the temperature nearest 1
+            names = next(filter(None, (self.by_number(spec) for spec in specs if spec.numbered)), {})
+        grid = sorted(names)
+        return grid, np.array([self.values(names[t]) for t in grid]).reshape(len(grid), self.questions.num_rows).T
 
     def by_number(self, spec: MetricSpec) -> dict[float, str]:
         """Return the names of a metric with a number in its name by that number, in the run's order; of curves the
@@ -243,12 +237,12 @@ class FinishedRun:
 
 
 def kept_nothing(folder: Path) -> bool:
-    """Return whether the run in a folder ended because it kept no question: it has the table of questions, and no
+    """Return True if the run in a folder ended because it kept no question: it has a table of questions, but no
     summary.
     """
-    if (folder / SUMMARY).is_file() or not (folder / QUESTIONS).is_file():
-        return False
     file = folder / QUESTIONS
+    if (folder / SUMMARY).is_file() or not file.is_file():
+        return False
     column = _checked(str(folder), QUESTIONS, lambda: read_parquet(file, ["kept"], TABLE_OF_QUESTIONS))
     return not any(column["kept"].to_pylist())
 
@@ -264,23 +258,21 @@ def read_run(folder: Path, name: str | None = None, without_summary: bool = Fals
     if missing:
         if name is None and not folder.is_dir():
             raise UserError(f"there is no folder {folder}; name that of a finished run (mlruns/runs/DATE/TIME)")
-        raise UserError(f"{label} is no finished run that can be compared: there is no {missing[0]}")
+        raise UserError(f"{label} is not a finished run: it has no {missing[0]}")
 
     def checked(file: str, read: Callable[[Path], Any], default: Any) -> Any:
-        """Return what ``read`` makes of a file, or the default without it: a run that kept no question has not all."""
+        """Read a file, or return the default without it: a run that kept no question does not have all."""
         return _checked(label, file, lambda: read(folder / file)) if (folder / file).is_file() else default
 
     settings = checked(CONFIG, read_settings, {})
     loaded = checked(LOADED, lambda file: dict(read_json(file, OF_RUN)), {})
     settings |= {name: value for name, value in loaded.items() if settings.get(name) == AUTO}
-    numbers: dict[str, float] = {}
-    if not without_summary:
-        numbers = checked(SUMMARY, _numbers, {})
+    numbers: dict[str, float] = {} if without_summary else checked(SUMMARY, _numbers, {})
     metrics, of_questions = _metrics(numbers), _checked(label, SUMMARY, lambda: _of_questions(numbers))
     questions = checked(QUESTIONS, lambda file: read_parquet(file, None, TABLE_OF_QUESTIONS), None)
     for setting in ("model.name", "dataset.name", "seed"):
         if setting not in settings:
-            raise UserError(f"{label} cannot be read: {CONFIG} does not say {setting}")
+            raise UserError(f"{label} cannot be read: {CONFIG} has no {setting}")
     for column in DESCRIBING:
         if column not in questions.column_names:
             raise UserError(f"{label} cannot be read: {QUESTIONS} has no column {column}")
@@ -307,18 +299,20 @@ def _checked(label: str, file: str, read: Callable[[], Any]) -> Any:
 
 
 def _numbers(file: Path) -> dict[str, float]:
-    """Return the numbers of a summary, NaN where it has none."""
+    """Return the numbers of a summary, NaN for null."""
     return {name: math.nan if each is None else float(each) for name, each in read_json(file, OF_RUN).items()}
 
 
 def _metrics(numbers: Mapping[str, float]) -> dict[str, Estimate]:
-    """Return the metrics of a summary, each with its interval; a missing end is infinite."""
+    """Return the metrics of a summary, each with its interval; a missing bound of an interval is infinite."""
     metrics = {}
     for name in numbers:
         if not name.endswith((".low", ".high", ".n")):
-            ends = Estimate(*(numbers.get(name + end, math.nan) for end in ("", ".low", ".high")))
-            open_ended = math.isnan(ends.high) and not math.isnan(ends.low)
-            metrics[name] = Estimate(*(math.inf if open_ended and math.isnan(end) else end for end in ends))
+            value, low, high = (numbers.get(name + suffix, math.nan) for suffix in ("", ".low", ".high"))
+            is_open = math.isnan(high) and not math.isnan(low)
+            metrics[name] = Estimate(
+                math.inf if is_open and math.isnan(value) else value, low, math.inf if is_open else high
+            )
     return metrics
 
 
@@ -340,15 +334,15 @@ def _greedy(file: Path) -> dict[str, GreedyAnswer]:
 
 def without_repetitions(runs: Sequence[FinishedRun]) -> list[FinishedRun]:
     """Return the runs without those that have the settings and the values of an earlier one."""
+
+    def is_repetition(run: FinishedRun, other: FinishedRun) -> bool:
+        names = run.questions.column_names
+        same = _key(run) == _key(other) and names == other.questions.column_names
+        return same and _equal(run.questions, other.questions, names)
+
     distinct: list[FinishedRun] = []
     for run in runs:
-        names = run.questions.column_names
-        if not any(
-            _key(run) == _key(other)
-            and names == other.questions.column_names
-            and _equal(run.questions, other.questions, names)
-            for other in distinct
-        ):
+        if not any(is_repetition(run, other) for other in distinct):
             distinct.append(run)
     return distinct
 
@@ -361,10 +355,10 @@ def merged(runs: Sequence[FinishedRun]) -> list[FinishedRun]:
     merged_runs: list[FinishedRun] = []
     for run in runs:
         key = _key(run, without=settings)
-        for place, other in enumerate(merged_runs):
+        for index, other in enumerate(merged_runs):
             shared = [name for name in other.questions.column_names if name in run.questions.column_names]
             if _key(other, without=settings) == key and _equal(run.questions, other.questions, shared):
-                merged_runs[place] = _union(other, run)
+                merged_runs[index] = _union(other, run)
                 break
         else:
             merged_runs.append(run)
@@ -391,7 +385,7 @@ def settings_that_count(run: FinishedRun) -> dict[str, Any]:
 
 
 def _equal(one: pa.Table, other: pa.Table, columns: Sequence[str]) -> bool:
-    """Return whether tables agree in these columns; undefined values are equal."""
+    """Return True if tables agree in these columns; undefined values are equal."""
     if one.num_rows != other.num_rows:
         return False
     pairs = [(one[name].to_numpy(zero_copy_only=False), other[name].to_numpy(zero_copy_only=False)) for name in columns]
@@ -403,10 +397,12 @@ def _union(one: FinishedRun, other: FinishedRun) -> FinishedRun:
     for name in other.question_metrics:
         if name not in questions.column_names:
             questions = questions.append_column(other.questions.schema.field(name), other.questions[name])
-    of_questions = {**other.of_questions, **one.of_questions}
-    metrics, declarations = {**other.metrics, **one.metrics}, [*one.declared, *other.declared]
-    return FinishedRun(
-        one.settings, metrics, questions, one.greedy, of_questions, declarations, one.page, one.reply_certainty
+    return replace(
+        one,
+        questions=questions,
+        metrics={**other.metrics, **one.metrics},
+        of_questions={**other.of_questions, **one.of_questions},
+        declared=[*one.declared, *other.declared],
     )
 
 
@@ -417,39 +413,33 @@ class Labels:
     """
 
     def __init__(self, runs: Sequence[FinishedRun], ignored: Sequence[str] = ()) -> None:
-        settings = [
-            {name: value for name, value in settings_that_count(run).items() if name not in ignored} for run in runs
-        ]
-        dataset_settings = [
-            {name: value for name, value in each.items() if name.startswith("dataset.")} for each in settings
-        ]
-        other_settings = _without_files(
-            [{name: value for name, value in each.items() if not name.startswith("dataset.")} for each in settings]
+        settings = [{n: value for n, value in settings_that_count(run).items() if n not in ignored} for run in runs]
+        of_data, of_others = (
+            [{n: value for n, value in each.items() if n.startswith("dataset.") == is_data} for each in settings]
+            for is_data in (True, False)
         )
-        self.datasets = _labels(dataset_settings, "dataset.name", always=True)
-        subjects = _labels(other_settings, "model.name", always=False)
+        self.datasets = _labels(of_data, "dataset.name", always=True)
+        subjects = _labels(_without_files(of_others), "model.name", always=False)
         pairs = list(zip(subjects, self.datasets, strict=True))
-        self.subjects = [  # the same settings, and yet other values: another version of the program, or another machine
-            subject if pairs.count(pair) == 1 else f"{subject} ({pairs[: place + 1].count(pair)})"
-            for place, (pair, subject) in enumerate(zip(pairs, subjects, strict=True))
+        self.subjects = [  # equal settings with other values: another version of the program, or another machine
+            pair[0] if pairs.count(pair) == 1 else f"{pair[0]} ({pairs[:number].count(pair)})"
+            for number, pair in enumerate(pairs, start=1)
         ]
         several = len(set(self.datasets)) > 1
-        self.full = [
-            f"{subject} on {dataset}" if several else subject
-            for subject, dataset in zip(self.subjects, self.datasets, strict=True)
-        ]
+        labelled = zip(self.subjects, self.datasets, strict=True)
+        self.full = [f"{subject} on {dataset}" if several else subject for subject, dataset in labelled]
 
 
 def _without_files(settings: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the settings without files of answers, unless runs differ in nothing else."""
-    names = dict.fromkeys(name for each in settings for name in each)
-    left = [{name: value for name, value in each.items() if not name.endswith(".file")} for each in settings]
-    same = _count_distinct(left, list(names)) == _count_distinct(settings, list(names))
-    return left if same else [dict(each) for each in settings]
+    names = list(dict.fromkeys(name for each in settings for name in each))
+    others = [{name: value for name, value in each.items() if not name.endswith(".file")} for each in settings]
+    are_enough = _count_distinct(others, names) == _count_distinct(settings, names)
+    return others if are_enough else [dict(each) for each in settings]
 
 
 def _labels(settings: Sequence[Mapping[str, Any]], lead: str, always: bool) -> list[str]:
-    """Return labels of the differing settings, of correlated ones the first; they begin with ``lead`` if it or nothing
+    """Return labels of the differing settings, the first of correlated ones; they begin with ``lead`` if it or nothing
     differs, or ``always``.
     """
     names = list(dict.fromkeys(name for each in settings for name in each))

@@ -5,8 +5,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +17,7 @@ from robust_eval.metric.metric_spec import MetricSpec, curve_and_temperature, po
 from robust_eval.runs.finished_runs import FinishedRun, Labels
 from robust_eval.stats.interval import Floats
 
+P = TypeVar("P", bound=Sequence[Any])
 MIN_SHOWN_RANGE = 0.0005
 """Minimum range of a metric that is not printed as 0.000."""
 
@@ -69,13 +71,9 @@ class SharedQuestions:
 
         Ties go to the question with the larger range of the metric's tie breaker, then to the earlier one.
         """
-        differing_rows = np.flatnonzero(self.differs(metric))
-        tie_ranges = self._second(metric)[differing_rows]
-        return differing_rows[
-            np.lexsort(
-                (differing_rows, -np.nan_to_num(tie_ranges, posinf=math.inf), -self.ranges[metric][differing_rows])
-            )
-        ][:limit]
+        rows = np.flatnonzero(self.differs(metric))
+        tie_ranges = np.nan_to_num(self._tie_ranges(metric)[rows], posinf=math.inf)
+        return rows[np.lexsort((rows, -tie_ranges, -self.ranges[metric][rows]))][:limit]
 
     def disputed(self, limit: int) -> NDArray[np.intp]:
         """Return up to ``limit`` rows of questions that some kept and others did not.
@@ -104,25 +102,25 @@ class SharedQuestions:
         """Return whether breaking temperatures break ties of a metric."""
         return self.about(self.about(metric).tie_breaker).is_threshold
 
-    def _second(self, metric: str) -> Floats:
+    def _tie_ranges(self, metric: str) -> Floats:
         """Return (n,) the range of the tie breaker; 0 without one."""
         if self.breaks(metric):
             return _range(self.breaking)
-        ties, place = self.about(metric).tie_breaker, curve_and_temperature(metric)
-        return self.ranges.get(ties if place is None else point(ties, place[1]), np.zeros(len(self.ids)))
+        name, curve = self.about(metric).tie_breaker, curve_and_temperature(metric)
+        return self.ranges.get(name if curve is None else point(name, curve[1]), np.zeros(len(self.ids)))
 
     def as_data(self) -> pa.Table:
-        """Return a row for each question and each measurement that asked it, with the range of each metric over them
-        all.
-        """
+        """Return a row for each question and each measurement that asked it, with the range of each metric."""
         rows, columns = np.nonzero(~np.isnan(self.kept))
-        data: dict[str, Any] = {
-            "dataset": pa.array([self.dataset] * len(rows), pa.string()),
-            "question_id": pa.array(self.ids, pa.string()).take(pa.array(rows)),
-            "question": pa.array(self.texts, pa.string()).take(pa.array(rows)),
-            "measured": pa.array(self.measured, pa.string()).take(pa.array(columns)),
-            "answer": pa.array(self.answers[rows, columns], pa.string()),
-            "verdict": pa.array(self.verdicts[rows, columns], pa.string()),
+        texts = {
+            "dataset": [self.dataset] * len(rows),
+            "question_id": [self.ids[row] for row in rows],
+            "question": [self.texts[row] for row in rows],
+            "measured": [self.measured[column] for column in columns],
+            "answer": self.answers[rows, columns],
+            "verdict": self.verdicts[rows, columns],
+        }
+        data: dict[str, Any] = {name: pa.array(values, pa.string()) for name, values in texts.items()} | {
             "kept": self.kept[rows, columns] == 1,
             "divided": self.divided[rows],
             "breaking_temperature": self.breaking[rows, columns],
@@ -137,22 +135,26 @@ def shared_questions(
     measurements: Sequence[FinishedRun], names: Labels, pairs: Sequence[tuple[int, int]]
 ) -> list[SharedQuestions]:
     """Return the questions of each connected component of measurements; ``pairs`` share questions."""
-    together = list(range(len(measurements)))
-    for first, second in pairs:
-        one, other = together[first], together[second]
-        together = [one if place == other else place for place in together]
-    members: dict[int, list[int]] = {}
-    for place, group in enumerate(together):
-        members.setdefault(group, []).append(place)
-    return [_side_by_side(measurements, names, places) for places in members.values() if len(places) > 1]
+    components = [sorted({*chain(*pairs)}) for pairs in connected(pairs)]
+    return [_side_by_side(measurements, names, indices) for indices in sorted(components)]
 
 
-def _side_by_side(measurements: Sequence[FinishedRun], names: Labels, places: Sequence[int]) -> SharedQuestions:
-    runs = [measurements[place] for place in places]
-    datasets = list(dict.fromkeys(names.datasets[place] for place in places))
+def connected(pairs: Sequence[P]) -> list[list[P]]:
+    """Return the connected components of pairs, whose first two elements are linked; they share no element."""
+    components: list[list[P]] = []
+    for pair in pairs:
+        touched = [part for part in components if any({*pair[:2]} & {*other[:2]} for other in part)]
+        components = [part for part in components if part not in touched]
+        components.append([*chain(*touched), pair])
+    return components
+
+
+def _side_by_side(measurements: Sequence[FinishedRun], names: Labels, indices: Sequence[int]) -> SharedQuestions:
+    runs = [measurements[index] for index in indices]
+    datasets = list(dict.fromkeys(names.datasets[index] for index in indices))
     labels = names.subjects if len(datasets) == 1 else names.full
     keys = [run.keys() for run in runs]
-    counts = Counter(key for each in keys for key in each)
+    counts = Counter(chain(*keys))
     shared = [key for key, times in counts.items() if times > 1]
     row_of = {key: row for row, key in enumerate(shared)}
     rows = [np.array([row_of.get(key, -1) for key in each], dtype=int) for each in keys]
@@ -174,7 +176,7 @@ def _side_by_side(measurements: Sequence[FinishedRun], names: Labels, places: Se
     declarations = list({spec.name: spec for run in reversed(runs) for spec in run.declared}.values())
     return SharedQuestions(
         " and ".join(datasets),
-        [labels[place] for place in places],
+        [labels[index] for index in indices],
         [question_id for question_id, _ in shared],
         [text for _, text in shared],
         kept_columns,

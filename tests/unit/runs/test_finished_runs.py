@@ -164,7 +164,7 @@ def test_questions_without_a_group_are_groups_of_their_own_where_others_have_one
 @pytest.mark.parametrize("file", ["config.yaml", "summary.json", "questions.parquet"])
 def test_a_run_without_one_of_its_files_has_not_finished(folder, file):
     (folder / file).unlink()
-    reason = f"is no finished run that can be compared: there is no {file}"
+    reason = f"is not a finished run: it has no {file}"
     assert complaint(folder) == f"{folder} {reason}"
     assert complaint(folder, "run 7f") == f"run 7f {reason}"
 
