@@ -247,7 +247,7 @@ class MetricSpec:
         return (self.comparison and self.comparison.vertical) or self.words.replace("{}", "…")
 
 
-def share_spec(name: str, label: str, more_is_better: bool = True, **fields: Any) -> MetricSpec:
+def share_spec(name: str, label: str, more_is_better: bool | None = True, **fields: Any) -> MetricSpec:
     """Return the spec of a share of questions or of answers."""
     return MetricSpec(name, label, limits=SHARE, more_is_better=more_is_better, **fields)
 

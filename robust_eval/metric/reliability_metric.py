@@ -66,7 +66,7 @@ SENSITIVITY_NOISE = MetricSpec(
     shown=RUN,
     mean=False,
 )
-ABSTAINED_SHARE = share_spec("reliability.abstained", "share of replies that abstain")
+ABSTAINED_SHARE = share_spec("reliability.abstained", "share of replies that abstain", more_is_better=None)
 ATTEMPTED = share_spec("reliability.attempted_accuracy", "accuracy of the replies that do not abstain", shown=RUN)
 HALLUCINATED = share_spec(
     "reliability.wrong_if_not_right",
