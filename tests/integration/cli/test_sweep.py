@@ -259,26 +259,7 @@ def test_the_comparison_of_a_sweep_can_be_made_again(
     assert f"comparison: {tmp_path / 'again' / 'comparison.html'}" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("arguments", "reason"),
-    [
-        ([], "name runs (folders, run ids, sweeps) or an --experiment; see --help"),
-        (["--experiment", "robust"], "there is no experiment robust in {uri}; there are robust_eval, Default"),
-        (["--experiment", "Default"], "the experiment Default has no finished run that can be compared"),
-        (["0123"], f"there is no folder 0123, and no run with this id in {{uri}}; {WANTED}"),
-        (["mlruns/runs/nosuch"], f"the folder mlruns/runs/nosuch does not exist; {WANTED}"),
-        (["{mlruns}/mlflow.db"], f"the folder {{mlruns}}/mlflow.db is a file; {WANTED}"),
-        (
-            ["--experiment", "robust_eval", "--output", "/dev/null/here"],
-            "the comparison cannot be written to /dev/null/here: [Errno 20] Not a directory: '/dev/null/here'",
-        ),
-        (["{mlruns}/artifacts"], "{mlruns}/artifacts is not a finished run: it has no config.yaml"),
-        (
-            ["0123", "--mlruns", "{mlruns}/none"],
-            "there is no MLflow database {mlruns}/none/mlflow.db; name folders of runs, --mlruns, or --uri",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "reason"), cases(__file__, "what_cannot_be_compared_is_said_in_one_sentence"))
 def test_what_cannot_be_compared_is_said_in_one_sentence(
     swept: tuple[Path, Path, str],
     arguments: list[str],
