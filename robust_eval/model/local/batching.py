@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import Any
+from typing import Any, NamedTuple
 
 from robust_eval.model.base import Request
 
@@ -89,13 +89,21 @@ def common_prefix(sequences: Sequence[Sequence[int]]) -> list[int]:
     return [a for a, _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False))]
 
 
-MAX_PROMPT_TOKENS = 8192
-"""Maximum number of prompt tokens that are evaluated together."""
-RAMP_UP = 8
-"""Size of the later blocks of a stage, in multiples of the first block."""
-PADDING = 16
-"""Maximum difference of prompt lengths in a block, in tokens: small, so that little padding is computed, and large
-enough for large blocks (16 questions were answered 7 % faster than with 4)."""
+class BlockSizes(NamedTuple):
+    """Limits of the blocks of a stage: the difference of prompt lengths, and the prompt tokens of a block.
+
+    The first block has 1/``ramp_up`` of the size of the later ones, the second 2/``ramp_up``, the third 4/``ramp_up``.
+    """
+
+    padding: int
+    prompt_tokens: int
+    ramp_up: int
+
+
+BLOCK_SIZES = {False: BlockSizes(16, 8192, 8), True: BlockSizes(64, 65_536, 1)}
+"""On a CPU little padding is computed (16 questions were answered 7 % faster than with a difference of 4), and a run
+that stops after seconds has stored some answers. On CUDA (True) every block launches as many kernels, however large it
+is: blocks are as large as the memory allows from the first one on, which takes seconds."""
 
 
 @dataclass(frozen=True)
@@ -155,19 +163,15 @@ def _batch_key(request: Request) -> tuple[Any, ...]:
 
 
 def growing_blocks(
-    encoded: list[tuple[list[int], Request]], max_answers: int
+    encoded: list[tuple[list[int], Request]], max_answers: int, sizes: BlockSizes
 ) -> Iterator[list[tuple[list[int], Request]]]:
-    """Yield the blocks of a stage: prompts, :func:`in_order`, of which the first blocks are small.
-
-    Answers are stored block by block, so that a run that stops after seconds has stored some. The first block has 1/8
-    of the size of the later ones (:data:`RAMP_UP`), the second 2/8, the third 4/8.
-    """
+    """Yield the blocks of a stage: prompts, :func:`in_order`. Answers are stored block by block."""
     number = 0
 
     def share(whole: int) -> int:
-        return max(1, whole * min(1 << number, RAMP_UP) // RAMP_UP)
+        return max(1, whole * min(1 << number, sizes.ramp_up) // sizes.ramp_up)
 
-    for block in blocks(encoded, lambda: share(max_answers), PADDING, lambda: share(MAX_PROMPT_TOKENS)):
+    for block in blocks(encoded, lambda: share(max_answers), sizes.padding, lambda: share(sizes.prompt_tokens)):
         yield block
         number += 1
 
@@ -176,7 +180,7 @@ def blocks(
     encoded: list[tuple[list[int], Request]],
     answers_at_once: Callable[[], int],
     padding: int,
-    tokens_at_once: Callable[[], int] = lambda: MAX_PROMPT_TOKENS,
+    tokens_at_once: Callable[[], int],
 ) -> Iterator[list[tuple[list[int], Request]]]:
     """Yield blocks of prompts, in the given order, with at most ``answers_at_once()`` answers (or one prompt) and
     lengths that differ by at most ``padding`` tokens.

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from robust_eval.model.generation import Generation
+from robust_eval.model.local.batching import BLOCK_SIZES, BlockSizes
 from robust_eval.model.local.prompt_encoder import ChatTemplate, PromptEncoder, ThoughtFormat
 from robust_eval.model.model_config import PROMPT_STYLES
 
@@ -73,6 +74,11 @@ class TransformersSettings:
     def max_answers_at_once(self) -> int:
         """Maximum number of answers in a block, if the memory holds them."""
         return self.batch_size or MAX_ANSWERS_AT_ONCE[self.effective_device.startswith("cuda")]
+
+    @property
+    def block_sizes(self) -> BlockSizes:
+        """Limits of blocks on the model's device."""
+        return BLOCK_SIZES[self.effective_device.startswith("cuda")]
 
     @property
     def effective_device(self) -> str:

@@ -120,7 +120,7 @@ class Transformers(TransformersSettings, ModelConfig):
             encoded = ThoughtPrompts(tokenizer, self.chat_template).in_order(requests)
         else:
             return Shards(group_by_question(requests), None)
-        divided = growing_blocks(encoded, self.max_answers_at_once)
+        divided = growing_blocks(encoded, self.max_answers_at_once, self.block_sizes)
         return Shards([[request for _, request in block] for block in divided], BatchContext.of(encoded))
 
     def _tokenizer(self) -> Any:

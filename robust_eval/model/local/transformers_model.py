@@ -11,7 +11,7 @@ import torch
 from robust_eval.error import UserError, first_line
 from robust_eval.model.base import Completion, Item, LanguageModel, Reply, Request
 from robust_eval.model.local.answer_tree import Prefixes, TokenPaths, sample_answers
-from robust_eval.model.local.batching import PADDING, BatchContext, blocks, growing_blocks
+from robust_eval.model.local.batching import BatchContext, blocks, growing_blocks
 from robust_eval.model.local.device import bytes_per_question, free_memory, is_out_of_memory, use_faster_linear
 from robust_eval.model.local.exact_tree import Enumerated, enumerate_answers, enumerate_choices
 from robust_eval.model.local.prefixes import PackedPrefixes, PrefixRows, agrees_with_plain_passes
@@ -103,7 +103,8 @@ class TransformersModel(LanguageModel):
         stop: tuple[bytes, ...] = (),
     ) -> Iterator[list[Reply]]:
         """Yield the replies to the missing requests in blocks, in their order; ``stop`` are additional stop strings."""
-        divided = [encoded] if batch_context else growing_blocks(encoded, self.config.max_answers_at_once)
+        sizes, max_answers = self.config.block_sizes, self.config.max_answers_at_once
+        divided = [encoded] if batch_context else growing_blocks(encoded, max_answers, sizes)
         batch_context = batch_context or BatchContext.of(encoded)
         prefixes, packs = self._prefixes_after(batch_context)
         self.bytes_per_question = bytes_per_question(
@@ -113,7 +114,12 @@ class TransformersModel(LanguageModel):
         for together in divided:
             if not packs:  # a block has prompts of one length
                 together = sorted(together, key=lambda pair: len(pair[0]))
-            for block in blocks(together, lambda: self._max_answers or max(1, fit), PADDING if packs else 0):
+            for block in blocks(
+                together,
+                lambda: self._max_answers or max(1, fit),
+                sizes.padding if packs else 0,
+                lambda: sizes.prompt_tokens,
+            ):
                 if pending := [pair for pair in block if pair[1].item in missing]:
                     yield from self._replies(prefixes, pending, stop)
 
@@ -162,9 +168,14 @@ class TransformersModel(LanguageModel):
             self.model, packs, len(batch_context.longest[-1]), batch_context.answers, batch_context.new_tokens
         )
         fit = max(1, free_memory(self.model.device) // 2 // (size // batch_context.answers))
-        max_answers = self.config.max_answers_at_once
+        sizes, max_answers = self.config.block_sizes, self.config.max_answers_at_once
         results: list[Reply] = []
-        for block in blocks(ascending, lambda: min(self._max_answers or fit, max_answers), PADDING if packs else 0):
+        for block in blocks(
+            ascending,
+            lambda: min(self._max_answers or fit, max_answers),
+            sizes.padding if packs else 0,
+            lambda: sizes.prompt_tokens,
+        ):
             for replies in self._replies(prefixes, block, stop):
                 results += replies
         return [results[order.index(place)] for place in range(len(encoded))]

@@ -319,7 +319,7 @@ def out_of_memory_beyond(monkeypatch: pytest.MonkeyPatch, most: int, error: Exce
 @pytest.fixture
 def blocks_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first blocks are as large as the later ones."""
-    monkeypatch.setattr(batching, "RAMP_UP", 1)
+    monkeypatch.setitem(batching.BLOCK_SIZES, False, batching.BLOCK_SIZES[False]._replace(ramp_up=1))
 
 
 @pytest.mark.parametrize(

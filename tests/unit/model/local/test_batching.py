@@ -2,7 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from robust_eval.model.base import Request
-from robust_eval.model.local.batching import MAX_PROMPT_TOKENS, PADDING, RAMP_UP, growing_blocks, in_order
+from robust_eval.model.local.batching import BLOCK_SIZES, growing_blocks, in_order
 from robust_eval.prompt.prompt import Prompt
 
 
@@ -11,8 +11,8 @@ def encoded(lengths: list[int], trials: int) -> list[tuple[list[int], Request]]:
     return [([7] * length, request) for length, request in zip(sorted(lengths), requests, strict=True)]
 
 
-def sizes(lengths: list[int], trials: int, most_answers: int) -> list[int]:
-    return [len(block) for block in growing_blocks(encoded(lengths, trials), most_answers)]
+def sizes(lengths: list[int], trials: int, most_answers: int, on_cuda: bool = False) -> list[int]:
+    return [len(block) for block in growing_blocks(encoded(lengths, trials), most_answers, BLOCK_SIZES[on_cuda])]
 
 
 def test_the_first_blocks_are_small_so_that_some_answers_are_soon_kept():
@@ -23,6 +23,10 @@ def test_the_first_blocks_of_greedy_answers_hold_few_prompts():
     assert sizes([64] * 500, 1, 1600) == [16, 32, 64, 128, 128, 128, 4]
 
 
+def test_on_cuda_the_first_block_is_as_large_as_the_later_ones():
+    assert sizes([*range(40, 100)] * 4, 100, 12_800, on_cuda=True) == [128, 112]
+
+
 def test_a_question_with_more_answers_than_a_block_takes_is_a_block_of_its_own():
     assert sizes([50] * 3, 100, 60) == [1, 1, 1]
 
@@ -30,14 +34,15 @@ def test_a_question_with_more_answers_than_a_block_takes_is_a_block_of_its_own()
 @given(st.lists(st.integers(1, 3000), min_size=1, max_size=60), st.integers(1, 200), st.integers(1, 1600))
 def test_every_prompt_is_in_one_block_and_no_block_exceeds_its_share(lengths: list[int], trials: int, most: int):
     prompts = encoded(lengths, trials)
-    found = list(growing_blocks(prompts, most))
+    limits = BLOCK_SIZES[False]
+    found = list(growing_blocks(prompts, most, limits))
     assert [prompt for block in found for prompt in block] == prompts
     for number, block in enumerate(found):
-        share = min(RAMP_UP, 2**number)
+        share = min(limits.ramp_up, 2**number)
         longest = max(len(ids) for ids, _ in block)
-        assert len(block) == 1 or len(block) * trials <= most * share / RAMP_UP
-        assert len(block) == 1 or len(block) * longest <= MAX_PROMPT_TOKENS * share / RAMP_UP
-        assert longest - len(block[0][0]) <= PADDING
+        assert len(block) == 1 or len(block) * trials <= most * share / limits.ramp_up
+        assert len(block) == 1 or len(block) * longest <= limits.prompt_tokens * share / limits.ramp_up
+        assert longest - len(block[0][0]) <= limits.padding
 
 
 def prompts_of(*tokens: list[int]) -> list[tuple[list[int], Request]]:
