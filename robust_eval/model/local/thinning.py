@@ -90,7 +90,7 @@ def thin(
     A candidate is kept with probability min(1, score / c), with the c for which these add up to the count. Systematic
     sampling spreads the random ones evenly over the order of the candidates.
     """
-    blocks = _Blocks(scores, sizes)
+    blocks = _TreeScores(scores, sizes)
     device, most = scores.device, max(counts)
     count = to_device(np.array(counts)[:, None], device)
     uniform = to_device(np.array(uniforms)[:, None], device)
@@ -118,7 +118,7 @@ def score_blocks(rows: int, size: int, device: torch.device) -> Tensor:
     return torch.zeros((rows + 1, -(-size // BLOCK), BLOCK), device=device)
 
 
-class _Blocks:
+class _TreeScores:
     """Scores of the rows of t trees; ``sums`` (t, blocks), in float64, of the blocks of each tree.
 
     Trees with fewer rows than others have the last row of the scores, which is 0, in their place.
