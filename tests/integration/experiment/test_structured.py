@@ -41,7 +41,7 @@ def test_free_and_structured_replies_are_stored_apart(tmp_path: Path):
         structured = ask(server.url, tmp_path / "structured", roomy, STRUCTURED)
         requests = len(server.received)
         again = ask(server.url, tmp_path / "again", roomy, STRUCTURED)
-    assert (structured.prompts_found, len(server.received), again.prompts_asked) == (0, requests, 0)
+    assert (structured.cache_hits, len(server.received), again.prompts_asked) == (0, requests, 0)
     assert all(text.startswith("The answer is ") for text in free.graded["repetition"]["text"].to_pylist())
     assert again.graded["repetition"] == structured.graded["repetition"]
 
