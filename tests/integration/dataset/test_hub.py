@@ -112,7 +112,7 @@ def test_what_is_not_there_is_one_sentence(repository):
             squad(repository, **more).load()
         said = str(caught.value)
         assert said.startswith(f"{repository} ({shown}, {PARQUET}) cannot be loaded from the hub: ")
-        assert said.endswith("; a copy on this machine is named with dataset.path=…")
+        assert said.endswith("; set dataset.path to a local copy")
         assert "\n" not in said
 
 
@@ -132,8 +132,7 @@ def test_a_hub_that_cannot_be_reached_is_one_sentence(fake, monkeypatch, problem
     with pytest.raises(UserError) as caught:
         list(read_hub("a/b", "plain_text", "test", COMMIT))
     assert str(caught.value) == (
-        f"a/b (plain_text, test, {COMMIT}) cannot be loaded from the hub: refused; "
-        "a copy on this machine is named with dataset.path=…"
+        f"a/b (plain_text, test, {COMMIT}) cannot be loaded from the hub: refused; set dataset.path to a local copy"
     )
 
 
@@ -172,7 +171,7 @@ def test_where_the_hub_cannot_be_asked_the_branch_is_named_and_a_warning_says_so
 
     monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", dataset_info)
     assert commit("a/b", "main") == "main"
-    assert caplog.messages == ["it is not known which commit main of a/b is: no way"]
+    assert caplog.messages == ["the commit of a/b (main) is unknown: no way"]
 
 
 def test_the_hub_is_imported_only_when_it_is_asked(tmp_path, monkeypatch):
