@@ -27,6 +27,7 @@ import pytest
 from api_server import api_server
 from fault_proxy import FAULTS, INSTEAD, Exchange, FaultProxy, Message, _error
 from interrupts import interrupted
+from scripted_server import Scripted, scripted_server
 from support import stub_server as stub
 
 from robust_eval.answer import SCHEMA, rows
@@ -111,29 +112,12 @@ Says = Callable[[Body, Mapping[str, str]], tuple[int, Any] | tuple[int, Any, Map
 def scripted(says: Says) -> Iterator[str]:
     """The base URL of a server that answers each body and headers with a status, a body, and more headers."""
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    def answer(body: Body) -> Scripted:
+        status, reply, *more = says(body, server.received[-1].headers)
+        return status, more[0] if more else {}, reply.encode() if isinstance(reply, str) else reply
 
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-            status, reply, *more = says(body, {name.lower(): value for name, value in self.headers.items()})
-            content = reply.encode() if isinstance(reply, str) else json.dumps(reply).encode()
-            self.send_response(status)
-            for name, value in {**(more[0] if more else {}), "content-length": str(len(content))}.items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(content)
-
-        def log_message(self, *_: Any) -> None: ...
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}/v1"
-        finally:
-            server.shutdown()
-            thread.join()
+    with scripted_server(answer, honest=False) as server:
+        yield server.url
 
 
 def good(body: Body, **message: Any) -> Body:
@@ -852,7 +836,7 @@ def test_a_server_that_sends_on_to_another_ends_the_run_and_its_answers_are_not_
         with pytest.raises(UserError) as problem:
             ask(config(url), store, requests)
         assert str(problem.value) == (
-            f"{url} refuses to answer: the server redirects to {elsewhere.removesuffix('/v1')}: set model.base_url to "
+            f"{url} refuses to answer: the server redirects to {elsewhere.rsplit('/', 2)[0]}: set model.base_url to "
             "that address if you trust it; the answers so far are in the store"
         )
         assert taken == []
