@@ -89,10 +89,10 @@ def _ask(config: Config, text: str, entries: Entries) -> None:
     refuse_exemplars([asked], sampler.prompts)
     models = Models(config.model, config.rewriter, config.grader, config.engine, entries, Stopwatch())
     grader, aggregator = models.with_judge(config.grader, config.aggregator, config.seed)
-    judge, model = replace(config.judge, grader=grader), models.measured
+    reply_grader, model = replace(config.reply_grader, grader=grader), models.measured
     question, drifted = _rewritten(config, replace(asked, answers=(), correct=None), questions, models.writer)
-    requests = sampler.requests([question], judge, config.seed)
-    graded = judge.grade([question], model.answers(requests, "answers").table)
+    requests = sampler.requests([question], reply_grader, config.seed)
+    graded = reply_grader.grade([question], model.answers(requests, "answers").table)
     graded = aggregator.aggregate([question], graded)
     metric = next((each for each in config.metric.values() if isinstance(each, AnswerAgreement)), AnswerAgreement())
 

@@ -76,7 +76,7 @@ class Config:
             raise ValueError(f"labels={self.labels}: there is no such file; name the labels.parquet of a run")
 
     @property
-    def judge(self) -> ReplyGrader:
+    def reply_grader(self) -> ReplyGrader:
         """Reader and grader of the model's replies.
 
         If the reader needs only the first line, a reply ends there, except in a conversation with a server, whose

@@ -16,7 +16,7 @@ from robust_eval.store.stored_model import StoredModel
 class Models:
     """The ``measured`` model, the ``writer`` of rewrites and the ``judge`` of replies, which may be the same.
 
-    All use the store. ``begin`` is called before the first request to one of them.
+    All use the store. ``start_run`` is called before the first request to one of them.
     """
 
     def __init__(
@@ -27,17 +27,17 @@ class Models:
         engine: Engine,
         entries: Entries,
         watch: Stopwatch,
-        begin: Callable[[], object] = lambda: None,
+        start_run: Callable[[], object] = lambda: None,
     ) -> None:
-        self.measured = StoredModel(model, engine, entries, watch, begin=begin)
+        self.measured = StoredModel(model, engine, entries, watch, start_run=start_run)
 
         def stored(other: ModelConfig | None) -> StoredModel:
             if other is None or other == model:
                 return self.measured
-            return StoredModel(other, engine, entries, watch, begin=begin)
+            return StoredModel(other, engine, entries, watch, start_run=start_run)
 
         self.writer, self.judge = stored(rewriter.model), stored(grader.judge_config)
-        self._asked = self._found = 0
+        self._asked = self._cache_hits = 0
         self._writer: dict[str, Any] = {}
         self._served: dict[str, Mapping[str, set[str]]] = {}
 
@@ -51,7 +51,7 @@ class Models:
     def release_writer(self) -> None:
         """Drop the writer after the last rewrite, to free its memory; its description stays."""
         if self.writer is not self.measured:
-            self._asked, self._found = self.writer.asked, self.writer.found
+            self._asked, self._cache_hits = self.writer.asked, self.writer.cache_hits
             self._writer = _description(self.writer, "rewriter.")
             self._served = {"rewriter.": self.writer.served}
             self.writer = self.measured
@@ -59,22 +59,28 @@ class Models:
     @property
     def asked(self) -> int:
         """Number of prompts sent to the models."""
-        return self._asked + self.measured.asked + (self.judge.asked if self.judge is not self.measured else 0)
+        return self._asked + sum(model.asked for model in self._by_prefix.values())
 
     @property
-    def found(self) -> int:
-        """Number of cache hits."""
-        return self._found + self.measured.found + (self.judge.found if self.judge is not self.measured else 0)
+    def cache_hits(self) -> int:
+        """Number of prompts with an answer in the store."""
+        return self._cache_hits + sum(model.cache_hits for model in self._by_prefix.values())
+
+    @property
+    def _by_prefix(self) -> dict[str, StoredModel]:
+        """The measured model and a separate judge, by the prefix of their settings."""
+        return {"": self.measured} | ({} if self.judge is self.measured else {"grader.": self.judge})
 
     def served(self) -> dict[str, Mapping[str, set[str]]]:
         """Return the services' names of models and builds, by the prefix of each model's settings and by column."""
-        judge = {} if self.judge is self.measured else {"grader.": self.judge.served}
-        return {"": self.measured.served} | self._served | judge
+        return {"": self.measured.served} | self._served | {name: each.served for name, each in self._by_prefix.items()}
 
     def description(self) -> dict[str, Any]:
         """Return the description of each model."""
-        judge = {} if self.judge is self.measured else _description(self.judge, "grader.")
-        return self._writer | judge | _description(self.measured, "")
+        described = dict(self._writer)
+        for prefix, model in reversed(self._by_prefix.items()):
+            described |= _description(model, prefix)
+        return described
 
 
 def _description(model: StoredModel, prefix: str) -> dict[str, Any]:

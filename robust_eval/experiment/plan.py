@@ -20,7 +20,7 @@ from robust_eval.experiment.load import load
 from robust_eval.experiment.models import Models
 from robust_eval.experiment.sampling_loop import (
     AnswerSource,
-    SampledAnswers,
+    SampledSource,
     answer_source,
     clustered_by,
 )
@@ -77,14 +77,14 @@ def stages_of(config: Config) -> list[Stage]:
     with config.store.open() as entries:
         models = Models(config.model, config.rewriter, config.grader, config.engine, entries, Stopwatch())
         grader, aggregator = models.with_judge(config.grader, config.aggregator, config.seed, cached_only=True)
-        judge, model = replace(config.judge, grader=grader), models.measured.cached_only()
-        source = answer_source(config.recorded, config.sampler, config.metric, model, judge, config.seed)
-        metrics = source.metrics if isinstance(source, SampledAnswers) else config.metric
+        reply_grader, model = replace(config.reply_grader, grader=grader), models.measured.cached_only()
+        source = answer_source(config.recorded, config.sampler, config.metric, model, reply_grader, config.seed)
+        metrics = source.metrics if isinstance(source, SampledSource) else config.metric
         comparing = asking_judge(aggregator, metrics, source.conditions())
         with _quiet():
             questions = load(config.dataset, grader, config.question_types).questions
             if isinstance(source, RecordedAnswers):
-                return _asked_of_recorded(source, judge, questions, comparing)
+                return _asked_of_recorded(source, reply_grader, questions, comparing)
         writer, early = models.writer.cached_only(), bool(config.target_half_width)
         return plan(questions, config.rewriter, writer, source, comparing, early)
 
@@ -106,7 +106,7 @@ def check_plan(
     if isinstance(source, RecordedAnswers):
         return
     source.asked(questions)
-    judge = source.judge.grader.judge
+    judge = source.reply_grader.grader.judge
     if writer.config.remote or source.model.config.remote or (judge is not None and judge.config.remote):
         with watch.stage("planning"):
             stages = plan(questions, rewriter, writer, source, comparing, may_end_early)
@@ -120,7 +120,7 @@ def plan(
     questions: Sequence[Question],
     rewriter: Rewriter,
     writer: StoredModel,
-    collection: SampledAnswers,
+    collection: SampledSource,
     comparing: Mapping[str, Aggregator],
     may_end_early: bool,
 ) -> list[Stage]:
@@ -133,8 +133,8 @@ def plan(
     stages: list[Stage] = []
     uncertain = may_end_early
     model = collection.model
-    judge = collection.judge.cached_only()
-    collection = replace(collection, model=model.cached_only(), judge=judge)
+    reply_grader = collection.reply_grader.cached_only()
+    collection = replace(collection, model=model.cached_only(), reply_grader=reply_grader)
     verdicts: list[Request] = []
     compared: list[tuple[Request, int]] = []
     with _quiet():
@@ -148,12 +148,14 @@ def plan(
         baseline = graded = None
         try:
             baseline = collection.baseline(candidates)
-            graded = judge.grade(candidates, baseline)
+            graded = reply_grader.grade(candidates, baseline)
             selected = collection.select(candidates, graded)
         except NotStoredError as lacking:
             if baseline is None:
                 stages.append(Stage(lacking.stage, model, lacking.requests, lacking.missing, uncertain))
-                verdicts += [each for question in candidates for each in judge.grader.expected_requests(question, 1)]
+                verdicts += [
+                    each for question in candidates for each in reply_grader.grader.expected_requests(question, 1)
+                ]
             else:
                 verdicts += lacking.missing
             selected = collection.at_most(selected)
@@ -167,44 +169,49 @@ def plan(
             at_most = uncertain or stops or collection.samplers[name].axis in (TURN, THOUGHT)
             early_stop = stops if stops or name in collection.early_stopping_possible else None
             stages.append(Stage(collection.stage(name), model, len(requests), missing, at_most, early_stop))
-            if judge.grader.uses_model:
-                verdicts += _verdicts_on(judge, selected, requests, stored)
+            if reply_grader.grader.uses_model:
+                verdicts += _verdicts_on(reply_grader, selected, requests, stored)
             if name in comparing:
-                compared += max_judge_comparisons(comparing[name], judge, selected, requests, stored and stored.table)
-    return stages + _of_judge(judge.grader.judge, verdicts, compared)
+                compared += max_judge_comparisons(
+                    comparing[name], reply_grader, selected, requests, stored and stored.table
+                )
+    return stages + _of_judge(reply_grader.grader.judge, verdicts, compared)
 
 
 def _verdicts_on(
-    judge: ReplyGrader, questions: Sequence[Question], requests: Sequence[Request], stored: Answers | None
+    reply_grader: ReplyGrader, questions: Sequence[Question], requests: Sequence[Request], stored: Answers | None
 ) -> list[Request]:
     """Return the requests for missing verdicts on the answers of a sampler; one an answer, if answers are missing."""
     if stored is not None:
-        return _missing_verdicts(judge, questions, stored.table)
+        return _missing_verdicts(reply_grader, questions, stored.table)
     by_id = {question.id: question for question in questions}
     return [
         each
         for request in requests
-        for each in judge.grader.expected_requests(by_id[request.question_id], request.answers)
+        for each in reply_grader.grader.expected_requests(by_id[request.question_id], request.answers)
     ]
 
 
 def _asked_of_recorded(
-    source: RecordedAnswers, judge: ReplyGrader, questions: Sequence[Question], comparing: Mapping[str, Aggregator]
+    source: RecordedAnswers,
+    reply_grader: ReplyGrader,
+    questions: Sequence[Question],
+    comparing: Mapping[str, Aggregator],
 ) -> list[Stage]:
     """Return the requests to a judge of recorded answers as stages; none without a judge."""
-    judge = judge.cached_only()
-    if judge.grader.judge is None:
+    reply_grader = reply_grader.cached_only()
+    if reply_grader.grader.judge is None:
         return []
     answered = source.asked(questions)
     answers = {name: each.table for name, each in source.answers(answered, source.baseline(answered)).items()}
     tables = [source.baseline(answered), *answers.values()]
-    missing = [request for table in tables for request in _missing_verdicts(judge, answered, table)]
+    missing = [request for table in tables for request in _missing_verdicts(reply_grader, answered, table)]
     compared = [
         each
         for name, aggregator in comparing.items()
-        for each in max_judge_comparisons(aggregator, judge, answered, [], answers[name])
+        for each in max_judge_comparisons(aggregator, reply_grader, answered, [], answers[name])
     ]
-    return _of_judge(judge.grader.judge, missing, compared)
+    return _of_judge(reply_grader.grader.judge, missing, compared)
 
 
 def _of_judge(
@@ -220,9 +227,9 @@ def _of_judge(
     return stages
 
 
-def _missing_verdicts(judge: ReplyGrader, questions: Sequence[Question], answers: pa.Table) -> list[Request]:
+def _missing_verdicts(reply_grader: ReplyGrader, questions: Sequence[Question], answers: pa.Table) -> list[Request]:
     try:
-        judge.grade(questions, answers)
+        reply_grader.grade(questions, answers)
     except NotStoredError as lacking:
         return lacking.missing
     return []
@@ -385,18 +392,18 @@ def asking_judge(
 
 def max_judge_comparisons(
     aggregator: Aggregator,
-    judge: ReplyGrader,
+    reply_grader: ReplyGrader,
     questions: Sequence[Question],
     requests: Sequence[Request],
     answers: pa.Table | None,
 ) -> list[tuple[Request, int]]:
-    """Return the possible requests to a cache-only ``judge`` about ``answers`` (Aggregator.max_comparisons).
+    """Return the possible requests to a cache-only judge about ``answers`` (Aggregator.max_comparisons).
 
     Missing answers (None) to the ``requests`` count as all different.
     """
-    by_form = ReplyGrader(judge.reader, Matching(), judge.first_line)  # every grader has the same labels
+    by_form = ReplyGrader(reply_grader.reader, Matching(), reply_grader.first_line)  # every grader has the same labels
     labelled = _all_different(questions, requests) if answers is None else by_form.grade(questions, answers)
-    return aggregator.with_judge(judge.grader).max_comparisons(questions, labelled)
+    return aggregator.with_judge(reply_grader.grader).max_comparisons(questions, labelled)
 
 
 def _all_different(questions: Sequence[Question], requests: Sequence[Request]) -> pa.Table:

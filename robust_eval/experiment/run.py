@@ -30,7 +30,7 @@ from robust_eval.experiment.run_record import (
     run_name,
     write_question_status,
 )
-from robust_eval.experiment.sampling_loop import RunState, SampledAnswers, SamplingLoop, answer_source, clustered_by
+from robust_eval.experiment.sampling_loop import RunState, SampledSource, SamplingLoop, answer_source, clustered_by
 from robust_eval.experiment.schedule import QuestionScheduler, SequentialScheduler
 from robust_eval.metric.answer_sources import sources
 from robust_eval.metric.greedy import greedy_accuracy
@@ -93,12 +93,12 @@ def run(
                 describe(settings, composed, folder, record)
             return record
 
-        begin = DeferredRun(start)
+        deferred_run = DeferredRun(start)
         try:
             with store.open() as entries, engine.open():
-                result = _measure(config, name, settings, entries, folder, begin, watch, make_schedule)
+                result = _measure(config, name, settings, entries, folder, deferred_run, watch, make_schedule)
                 size = entries.size()
-            report(result, folder, begin())
+            report(result, folder, deferred_run())
         except KeyboardInterrupt:
             log.warning("stopped; %s", store.again())
             raise
@@ -108,7 +108,7 @@ def run(
         same = None
         if repeated is not None:
             same = compared(repeated / ANSWERS, folder / ANSWERS)
-            begin().tags({"repeated": str(repeated), "repeated.answers": same})
+            deferred_run().tags({"repeated": str(repeated), "repeated.answers": same})
     return FinishedExperiment(result, size, same)
 
 
@@ -118,7 +118,7 @@ def _measure(
     settings: dict[str, Any],
     entries: Entries,
     folder: Path,
-    begin: DeferredRun,
+    deferred_run: DeferredRun,
     watch: Stopwatch,
     make_schedule: Callable[[Sequence[Question]], QuestionScheduler] | None,
 ) -> Result:
@@ -126,12 +126,12 @@ def _measure(
     with watch.stage("questions"):
         loaded = load(config.dataset, config.grader, config.question_types)
         labels = labels_of(config.labels, folder)
-    models = Models(config.model, config.rewriter, config.grader, config.engine, entries, watch, begin)
+    models = Models(config.model, config.rewriter, config.grader, config.engine, entries, watch, deferred_run)
     grader, aggregator = models.with_judge(config.grader, config.aggregator, config.seed)
-    judge, metrics = replace(config.judge, grader=grader), config.metric
-    source = answer_source(config.recorded, config.sampler, metrics, models.measured, judge, config.seed)
+    reply_grader, metrics = replace(config.reply_grader, grader=grader), config.metric
+    source = answer_source(config.recorded, config.sampler, metrics, models.measured, reply_grader, config.seed)
     profile_sentence = ""
-    if isinstance(source, SampledAnswers):
+    if isinstance(source, SampledSource):
         metrics, profile_sentence = {**source.metrics}, source.profile
     conditions = source.conditions()
     read = sources(metrics, conditions)
@@ -141,27 +141,27 @@ def _measure(
     loop = SamplingLoop(
         questions=loaded.questions,
         source=source,
-        judge=judge,
+        reply_grader=reply_grader,
         rewriter=config.rewriter,
         models=models,
         clusters=clustered_by(aggregator, metrics, read),
         seed=config.seed,
-        begin=begin,
+        deferred_run=deferred_run,
         folder=folder,
         watch=watch,
     )
     by_target = partial(SequentialScheduler, config.target_half_width, seed=config.seed)
     schedule: QuestionScheduler = (make_schedule or by_target)(loop.questions)
     scored = partial(score, metrics, config.seed, read, conditions, source.early_stopping, labels, profile_sentence)
-    identified = partial(_identified, config.dataset, loaded, begin)
+    identified = partial(_identified, config.dataset, loaded, deferred_run)
     state, scores, digest = _sample(loop, schedule, scored, identified)
     if not state.kept:
         if scores:
-            write_question_status(state.questions, scores, folder, begin())
+            write_question_status(state.questions, scores, folder, deferred_run())
         loop.raise_if_none_selected(state)
     scores = schedule.reported(scores)
     models.release_writer()
-    if models.found and not models.asked:
+    if models.cache_hits and not models.asked:
         log.info("all answers are in the store: nothing was asked, and the model was not loaded")
 
     if grader.uses_model:
@@ -170,7 +170,7 @@ def _measure(
     described |= {f"loaded.grader.{name}": value for name, value in grader.description().items()}
     described |= {f"loaded.aggregator.{name}": value for name, value in aggregator.description().items()}
     described |= {f"undefined.{name}": reason for each in scores.values() for name, reason in each.reasons.items()}
-    begin().parameters(resolved_values(settings, described))
+    deferred_run().parameters(resolved_values(settings, described))
     return Result(
         name=name,
         description=settings | described,
@@ -184,10 +184,10 @@ def _measure(
         scores=scores,
         tokenizer=models.measured.config.tokenizer_file(),
         prompts_asked=models.asked,
-        cache_hits=models.found,
+        cache_hits=models.cache_hits,
         watch=watch,
         unasked=len(schedule.left),
-        origin=origin(begin().run_id),
+        origin=origin(deferred_run().run_id),
         served_names=models.served(),
     )
 
@@ -217,11 +217,11 @@ def _sample(
     return state, scores, digest
 
 
-def _identified(dataset: Selection, loaded: Loaded, begin: DeferredRun, questions: Sequence[Question]) -> str:
+def _identified(dataset: Selection, loaded: Loaded, deferred_run: DeferredRun, questions: Sequence[Question]) -> str:
     """Return the fingerprint of the data; log it now, and record it when the run starts."""
     digest = fingerprint(questions, loaded.original.edition)
     log.info("data set %s: %s", dataset.name, loaded.in_words(digest))
-    begin.then(lambda record: record.dataset(dataset.name, dataset.source, questions, digest))
+    deferred_run.then(lambda record: record.dataset(dataset.name, dataset.source, questions, digest))
     return digest
 
 

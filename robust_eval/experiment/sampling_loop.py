@@ -116,7 +116,7 @@ def _by_sampler(parts: Iterable[Mapping[str, _Part]]) -> dict[str, list[_Part]]:
 
 
 def grade(
-    judge: ReplyGrader,
+    reply_grader: ReplyGrader,
     clusters: Mapping[str, Aggregator],
     questions: Sequence[Question],
     answers: Mapping[str, Answers],
@@ -126,7 +126,7 @@ def grade(
     ``clusters`` has the aggregator of the samplers whose labels a metric reads: for others, equal texts suffice.
     """
     return {
-        sampler: clusters.get(sampler, EqualText()).aggregate(questions, judge.grade(questions, sampled.table))
+        sampler: clusters.get(sampler, EqualText()).aggregate(questions, reply_grader.grade(questions, sampled.table))
         for sampler, sampled in answers.items()
     }
 
@@ -143,7 +143,7 @@ PLURALITY_DRAWS = 5
 
 
 @dataclass(frozen=True)
-class SampledAnswers:
+class SampledSource:
     """Answers of a model. All samplers ask the same questions, so that their metrics can be joined by question.
 
     The first sampler says how the greedy answers are asked for, which all samplers share. Of a model that takes no
@@ -153,7 +153,7 @@ class SampledAnswers:
 
     samplers: Mapping[str, Sampler]
     model: StoredModel
-    judge: ReplyGrader
+    reply_grader: ReplyGrader
     seed: int
     top_logprobs: int
     """Minimum number of top log-probabilities per greedy token."""
@@ -207,13 +207,18 @@ class SampledAnswers:
         table = self.model.answers(requests, f"{self.greedy} answers").table
         if self.supported_temperatures.greedy:
             return table
-        return table.take(most_frequent(self.judge.grade(questions, table)))
+        return table.take(most_frequent(self.reply_grader.grade(questions, table)))
 
     def greedy_requests(self, questions: Sequence[Question]) -> list[Request]:
         """Return the requests for the baseline answers: at temperature 0, or the draws of a plurality vote."""
         sampler = self._first
         requests = greedy_requests(
-            questions, sampler.prompts, sampler.max_new_tokens, self.seed, self.top_logprobs, self.judge.first_line
+            questions,
+            sampler.prompts,
+            sampler.max_new_tokens,
+            self.seed,
+            self.top_logprobs,
+            self.reply_grader.first_line,
         )
         requests = [
             replace(sampler.greedy(request), signs=sampler.signs(question))
@@ -228,7 +233,7 @@ class SampledAnswers:
 
     def requests(self, sampler: str, questions: Sequence[Question]) -> list[Request]:
         """Return the requests of a sampler for the selected questions."""
-        return self.samplers[sampler].requests(questions, self.judge, self.seed)
+        return self.samplers[sampler].requests(questions, self.reply_grader, self.seed)
 
     def select(self, questions: Sequence[Question], baseline: pa.Table) -> list[Question]:
         """Select the questions that every sampler keeps."""
@@ -265,13 +270,13 @@ class SampledAnswers:
         return self.model.planned(self._steps(sampler, questions, baseline), self._verdicts(questions))
 
     def _steps(self, sampler: str, questions: Sequence[Question], baseline: pa.Table | None) -> list[Steps]:
-        return self.samplers[sampler].steps(questions, baseline, self.judge, self.seed)
+        return self.samplers[sampler].steps(questions, baseline, self.reply_grader, self.seed)
 
     def _verdicts(self, questions: Sequence[Question]) -> VerdictsOf:
         """Return a function that grades answers; None for a missing reply, or a question without an accepted answer."""
 
         def verdicts(table: pa.Table) -> list[bool | None]:
-            graded = self.judge.grade(questions, table)
+            graded = self.reply_grader.grade(questions, table)
             return [
                 None if outcome in NO_REPLY else False if outcome in NO_ANSWER else correct
                 for correct, outcome in rows(graded, "correct", "outcome")
@@ -306,7 +311,7 @@ class SampledAnswers:
         return [*self.selecting.values(), *self.samplers.values()]
 
 
-AnswerSource = SampledAnswers | RecordedAnswers
+AnswerSource = SampledSource | RecordedAnswers
 """Source of a run's answers: its model, or a file of recorded answers."""
 
 
@@ -315,14 +320,14 @@ def answer_source(
     samplers: Mapping[str, Sampler],
     metrics: Mapping[str, Metric],
     model: StoredModel,
-    judge: ReplyGrader,
+    reply_grader: ReplyGrader,
     seed: int,
 ) -> AnswerSource:
     """Return the source of a run's answers: a file of ``recorded`` ones, or samplers with the model."""
     if recorded is not None:
         refuse_early_stopping(recorded, metrics)
         return recorded
-    judged, name = judge.grader.uses_model, model.config.name
+    judged, name = reply_grader.grader.uses_model, model.config.name
     samplers = {key: each.of_model(key, model.config.remote, name) for key, each in samplers.items()}
     supported = model.temperatures(highest_temperature(samplers.values()))
     own = own_profile(samplers, metrics, model.config, supported)
@@ -333,10 +338,10 @@ def answer_source(
         log.warning(own.sentence)
     rules = early_stopping_rules(samplers, metrics, judged)
     samplers |= {key: samplers[key].stopping_at(rule.threshold) for key, rule in rules.items()}
-    collection = SampledAnswers(
+    collection = SampledSource(
         samplers,
         model,
-        judge,
+        reply_grader,
         seed,
         top_logprobs=max(each.top_logprobs for each in metrics.values()),
         supported_temperatures=supported,
@@ -368,19 +373,19 @@ class SamplingLoop:
 
     questions: Sequence[Question]
     source: AnswerSource
-    judge: ReplyGrader
+    reply_grader: ReplyGrader
     rewriter: Rewriter
     models: Models
     clusters: Mapping[str, Aggregator]
     seed: int
-    begin: DeferredRun
+    deferred_run: DeferredRun
     folder: Path
     watch: Stopwatch
     parts: list[RunState] = field(default_factory=list)
     full: bool = False
 
     def __post_init__(self) -> None:
-        self._metadata = SamplingMetadata(self.judge.first_line, self.source.early_stopping)
+        self._metadata = SamplingMetadata(self.reply_grader.first_line, self.source.early_stopping)
         self._rewriter = self.rewriter.within(self.models.writer.temperatures)
         if not self._rewriter.asks:  # recorded rewrites are added to all questions at once
             self.questions = self._rewritten(self.questions).questions
@@ -390,7 +395,7 @@ class SamplingLoop:
         if not self._rewriter.asks:
             return Rewritten(list(block))
         rewritten = self._rewritten(block)
-        self.begin.then(lambda _: write_rewrites(self._with(RunState(rewritten)).rewritten, self.folder))
+        self.deferred_run.then(lambda _: write_rewrites(self._with(RunState(rewritten)).rewritten, self.folder))
         return rewritten
 
     def answer(self, rewritten: Rewritten) -> RunState:
@@ -398,14 +403,14 @@ class SamplingLoop:
 
         If no question is kept, :meth:`raise_if_none_selected` raises the reason.
         """
-        source, judge = self.source, self.judge
+        source, reply_grader = self.source, self.reply_grader
         part = RunState(rewritten, source.asked(rewritten.questions))
         try:
             with self.watch.stage("baseline"):
                 candidates = source.candidates(part.questions)
                 part = part._replace(greedy=source.baseline(candidates))
                 self._write(part)
-                part = part._replace(baseline=judge.grade(candidates, part.greedy))
+                part = part._replace(baseline=reply_grader.grade(candidates, part.greedy))
                 part = part._replace(kept=self._within_most(source.select(candidates, part.baseline)))
             if part.greedy.num_rows or isinstance(source, RecordedAnswers):
                 log.info("%s answers: %d of %d questions kept", source.greedy, len(part.kept), len(candidates))
@@ -413,7 +418,7 @@ class SamplingLoop:
                 part = part._replace(answers=source.answers(part.kept, part.baseline))
             self._write(part)
             with self.watch.stage("grading"):
-                part = part._replace(graded=grade(self.judge, self.clusters, part.kept, part.answers))
+                part = part._replace(graded=grade(self.reply_grader, self.clusters, part.kept, part.answers))
         except NothingKeptError:
             log.debug("no question of this block is kept")
         self.parts.append(part)
@@ -443,6 +448,6 @@ class SamplingLoop:
 
     def _write(self, part: RunState) -> None:
         """Begin the run, if it has not begun, and write the answers so far."""
-        self.begin()
+        self.deferred_run()
         so_far = self._with(part)
         write_answers(so_far.greedy, so_far.answers, self._metadata, self.folder)

@@ -58,9 +58,9 @@ class _Lookup(NamedTuple):
 class StoredModel:
     """Model whose answers come from the store, or from the model itself, which is then loaded.
 
-    ``identity`` identifies the model in keys. ``asked`` counts the requests to the model, ``found`` the cache hits.
+    ``identity`` identifies the model in keys. ``asked`` counts the requests to the model, ``cache_hits`` the others.
     ``served`` has the service's names of the models and builds of all answers returned, by column.
-    ``begin`` is called before the first request, once the model is loaded and able to answer.
+    ``start_run`` is called before the first request, once the model is loaded and able to answer.
     """
 
     def __init__(
@@ -70,21 +70,21 @@ class StoredModel:
         entries: Entries,
         watch: Stopwatch,
         cached_only: bool = False,
-        begin: Callable[[], object] = lambda: None,
+        start_run: Callable[[], object] = lambda: None,
     ) -> None:
         self.config = engine.place(config)
         self._engine = engine
         self._entries = entries
         self._watch = watch
         self._cached_only = cached_only
-        self._begin = begin
+        self._start_run = start_run
         self.identity = self.config.identity()
         self._loaded: ModelRunner | None = None
         self._planned: dict[tuple[object, ...], _Lookup] = {}
         """Results of the plan's lookups whose answers are all stored."""
         self._served = _Served(self.config)
         self.served: dict[str, set[str]] = {column: set() for column in SERVED}
-        self.asked = self.found = 0
+        self.asked = self.cache_hits = 0
 
     def cached_only(self) -> "StoredModel":
         """Return a cache-only view, which raises NotStoredError for an answer that is not stored."""
@@ -243,7 +243,7 @@ class StoredModel:
         return model.cancel(requests)
 
     def _count(self, requests: int, asked: int, stage: str) -> None:
-        self.found += requests - asked
+        self.cache_hits += requests - asked
         self.asked += asked
         if asked < requests:
             log.info("%s: %d of %d prompts have answers in the store", stage, requests - asked, requests)
@@ -253,7 +253,7 @@ class StoredModel:
         self._served.refuse_another()
         model = self._model()
         model.check(requests)
-        self._begin()
+        self._start_run()
         return model
 
     def _describe(self) -> None:

@@ -122,7 +122,7 @@ class Scripted:
         self.models: list[str] = []
         self.asked: list[Request] = []
 
-    def __call__(self, config: Any, *_: object, begin: object) -> "Scripted":
+    def __call__(self, config: Any, *_: object, start_run: object) -> "Scripted":
         self.models.append(config.name)
         return self
 

@@ -180,7 +180,7 @@ def test_what_was_answered_is_not_asked_again_and_no_model_is_loaded(
     with caplog.at_level(logging.INFO), stored(second, store) as model:
         found = model.answers(requests, "greedy answers")
         assert model.description() == {"name": "scripted", "threads": 2}
-        assert (model.asked, model.found) == (0, 3)
+        assert (model.asked, model.cache_hits) == (0, 3)
     assert found == expected
     assert found.table.schema == SCHEMA
     assert (first.loaded, first.asked) == (1, NAMES)
@@ -305,7 +305,7 @@ def test_a_run_begins_when_a_model_that_can_answer_is_asked(store: SqliteStore, 
     begun: list[str] = []
     with store.open() as entries:
         unable, able = (
-            StoredModel(model, Local(threads=1), entries, Stopwatch(), begin=lambda: begun.append("asked"))
+            StoredModel(model, Local(threads=1), entries, Stopwatch(), start_run=lambda: begun.append("asked"))
             for model in (Scripted([0]), Scripted([0]))
         )
         setattr(unable.config, broken, refuse)
