@@ -22,7 +22,7 @@ from robust_eval.runtime.text import duration
 
 
 def dry_run(checked: Checked, multirun: bool) -> None:
-    """Show the requests of a run. Nothing is asked, and no file is written."""
+    """Print the requests of a run, without sending any or writing a file."""
     if checked.swept and not multirun:
         raise several_values(checked)
     configure_logging()
@@ -36,12 +36,12 @@ def dry_run(checked: Checked, multirun: bool) -> None:
 def print_plan(plans: Mapping[str, Sequence[Stage]]) -> None:
     """Print the requests of runs, stage by stage.
 
-    ``plans`` maps the overrides that tell a run from the others to its stages.
+    ``plans`` maps the overrides that distinguish a run to its stages.
     """
     console = terminal()
     stages = [stage for plan in plans.values() for stage in plan]
-    whole = total(stages)
-    if not whole.answers:
+    workload = total(stages)
+    if not workload.answers:
         console.print("nothing to request: all answers are in the store")
         return
     terms = [stage.model.config.service_limits() for stage in stages if stage.missing]
@@ -51,7 +51,7 @@ def print_plan(plans: Mapping[str, Sequence[Stage]]) -> None:
             console.print(f"{job}: {in_words(plan)}")
         console.print(f"together: {in_words(stages)}; requests that several jobs share count once")
     else:
-        console.print(_plan_table(stages, served, bool(whole.cost)))
+        console.print(_plan_table(stages, served, bool(workload.cost)))
     if cached := sum(stage.requests - len(stage.missing) for stage in stages):
         console.print(f"The answers to {cached:,} other prompts are in the store.")
     console.print("Prompt tokens are estimated; completion tokens are the maximum.")
@@ -63,22 +63,22 @@ def print_plan(plans: Mapping[str, Sequence[Stage]]) -> None:
         console.print("Each answer counts as one request; the run probes whether one request can return several.")
     if any(each.batch for each in terms):
         console.print("Time: a batch takes up to 24 hours, and each stage waits for the previous one.")
-    elif whole.seconds:
-        console.print(f"Time: at least {duration(whole.seconds)}, by the limits per minute.")
+    elif workload.seconds:
+        console.print(f"Time: at least {duration(workload.seconds)}, by the limits per minute.")
     elif served:
         max_concurrency = max(each.max_concurrency or 0 for each in terms)
         console.print(
             f"Time: no rate limit is set; {max_concurrency} concurrent requests of one second each would take "
-            f"{duration(whole.requests / max_concurrency)}."
+            f"{duration(workload.requests / max_concurrency)}."
         )
-    if whole.cost and (sentence := _other_price(whole.cost, terms)):
+    if workload.cost and (sentence := _other_price(workload.cost, terms)):
         console.print(sentence)
-    for budget in {each.budget for each in terms if each.budget is not None and (whole.cost or 0) > each.budget}:
+    for budget in {each.budget for each in terms if each.budget is not None and (workload.cost or 0) > each.budget}:
         console.print(f"The run stops when it reaches its budget of {budget:,.2f} USD; it can be resumed.")
 
 
 def _other_price(cost: float, terms: Sequence[ServiceLimits]) -> str:
-    """Return the cost by batches of requests without, and the other way round; empty where it is unknown."""
+    """Return the cost with batches of a run without them, and the reverse; empty if it is unknown."""
     shares = {each.batch_price_share for each in terms if each.max_concurrency}
     if len(shares) != 1 or not all(each.max_concurrency for each in terms) or len({each.batch for each in terms}) != 1:
         return ""
@@ -89,23 +89,14 @@ def _other_price(cost: float, terms: Sequence[ServiceLimits]) -> str:
 
 
 def _plan_table(stages: Sequence[Stage], served: bool, priced: bool) -> Table:
-    table = titled("Planned requests")
-    table.add_column("", overflow="fold")
-    columns = [
-        "answers",
-        *(["requests"] if served else []),
-        "tokens read",
-        "written",
-        *(["USD"] if priced else []),
-    ]
-    for name in columns:
-        table.add_column(name, justify="right")
+    columns = ["answers", *(["requests"] if served else []), "tokens read", "written", *(["USD"] if priced else [])]
+    table = titled("Planned requests", "", *columns, left=[""])
 
-    def add(name: str, workload: Workload, most: bool) -> None:
+    def add(name: str, workload: Workload, is_upper_bound: bool) -> None:
         requests = [f"{workload.requests:,}"] if served else []
         cost = [f"{workload.cost:,.3f}"] if priced and workload.cost is not None else []
         tokens = [f"{workload.prompt_tokens:,}", f"{workload.completion_tokens:,}"]
-        table.add_row(name, f"{'≤ ' if most else ''}{workload.answers:,}", *requests, *tokens, *cost)
+        table.add_row(name, f"{'≤ ' if is_upper_bound else ''}{workload.answers:,}", *requests, *tokens, *cost)
 
     for stage in stages:
         add(stage.name.removeprefix("answers of "), stage.workload(), stage.at_most)

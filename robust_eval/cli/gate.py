@@ -5,7 +5,6 @@ import logging
 import sys
 import tempfile
 from collections.abc import Sequence
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -18,7 +17,7 @@ from robust_eval.cli.run import write_error
 from robust_eval.config.groups import option_folders
 from robust_eval.config.overrides import as_meant, composed_in
 from robust_eval.config.schema import register
-from robust_eval.error import OutageError, UserError, first_line
+from robust_eval.error import OutageError, UserError, first_line, writing
 from robust_eval.experiment.run import run as run_experiment
 from robust_eval.experiment.schedule import GateScheduler
 from robust_eval.gate.baselines import baseline_named, baselines, folder_of, set_baseline
@@ -42,7 +41,7 @@ from robust_eval.runs.contrast import differing, listed
 from robust_eval.runs.finished_runs import kept_nothing
 from robust_eval.runs.mlflow_runs import TrackedRuns
 from robust_eval.runtime.console import configure_logging
-from robust_eval.runtime.process import command
+from robust_eval.runtime.process import command, timestamp
 from robust_eval.sampler.base import NothingKeptError
 from robust_eval.tracking.flat_settings import flat
 from robust_eval.tracking.mlflow_run import MlflowRun
@@ -72,15 +71,13 @@ def main() -> None:
     with command(mistake=MISTAKE, failure=STATUS["INCONCLUSIVE"]):
         register()
         call = _called(arguments.words)
-        now = datetime.now().strftime("%Y-%m-%d/%H-%M-%S-%f")
+        now = timestamp()
         folder = arguments.output or arguments.mlruns / "gates" / now
         with tempfile.TemporaryDirectory() as scratch:
             tracked = TrackedRuns(arguments.uri, arguments.mlruns, Path(scratch))
             report, candidate, uri = _report(arguments, call, tracked, arguments.mlruns.resolve() / "runs" / now)
-        try:
+        with writing("the verdict", folder):
             write_verdict(report, folder, arguments.facts)
-        except OSError as problem:
-            raise UserError(f"the verdict cannot be written to {folder}: {first_line(problem)}") from problem
         if candidate is not None and candidate.run_id is not None:
             _record(report, candidate.run_id, store_at(uri, arguments.mlruns))
         _print(report, folder)
@@ -106,7 +103,7 @@ def _parser() -> argparse.ArgumentParser:
         "ends as soon as the verdict is decided; gate.metrics, gate.level and gate.no_reply configure the gate",
     )
     add_tracker(parser)
-    add_output(parser, "where the verdict is written")
+    add_output(parser, "folder of the verdict")
     parser.add_argument("--facts", action="store_true", help="add a JUnit test case for each fact that changed")
     return parser
 
