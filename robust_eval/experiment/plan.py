@@ -100,8 +100,7 @@ def check_plan(
 ) -> None:
     """Refuse unanswerable requests before the first is sent; log the plan of a model behind a server.
 
-    Raises UserError for a question that is an exemplar of the prompt, and for requests that the server does not
-    support.
+    Raises UserError for a question that is an exemplar of the prompt, and for requests beyond a server's capabilities.
     """
     if isinstance(source, RecordedAnswers):
         return

@@ -53,8 +53,7 @@ class Outcome(NamedTuple):
 
 
 class Worker:
-    """Model of an actor, loaded with the first block. Failures are part of an outcome: an exception would end the
-    stream.
+    """Model of an actor, loaded with the first block. Failures are part of an outcome, not exceptions.
 
     ``limiter`` is the actor with the rate limiter of a server; None for a local model.
     """

@@ -140,12 +140,6 @@ def test_what_was_put_is_found_at_once_by_a_store_opened_beside_and_by_the_next(
     assert found(tmp_path, entries) == entries
 
 
-def test_keys_that_were_not_put_are_not_there(tmp_path: Path):
-    put(tmp_path, ENTRIES)
-    some = list(ENTRIES)[:3]
-    assert found(tmp_path, [b"missing", *some, some[0][:-1]]) == {key: ENTRIES[key] for key in some}
-
-
 def test_a_key_that_is_put_again_has_its_new_value(tmp_path: Path):
     put(tmp_path, ENTRIES)
     again = dict.fromkeys(list(ENTRIES)[:100], b"another value")
@@ -157,7 +151,7 @@ def test_more_keys_than_fit_into_one_query_are_all_found_once(tmp_path: Path):
     entries = random_entries(2 * BATCH_SIZE + 300)
     put(tmp_path, entries)
     with SqliteStore(str(tmp_path)).open() as opened:
-        got = list(opened.get([*entries, b"missing"]))
+        got = list(opened.get([*entries, b"missing", next(iter(entries))[:-1]]))
     assert len(got) == len(entries)
     assert dict(got) == entries
 
@@ -273,11 +267,6 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path):
     (tmp_path / "file").write_text("in the way")
     folder = tmp_path / "file" / "store"
     assert refusal(folder) == f"the store cannot be written to {folder}: Not a directory; choose another place"
-
-
-def test_a_store_without_room_is_refused():
-    with pytest.raises(ValueError, match=r"^max_size_mb must be at least 1, not 0$"):
-        SqliteStore("anywhere", max_size_mb=0)
 
 
 def test_a_closed_store_is_refused_and_not_taken_for_damaged(tmp_path: Path):
@@ -639,18 +628,6 @@ def test_a_value_that_was_changed_within_the_file_is_missing_and_said(tmp_path: 
     (name,) = set_aside(tmp_path)
     damage = f"store: {tmp_path / FILE} was damaged (1 entries are damaged): {len(there)} entries were recovered"
     assert warnings == [f"{damage}, the rest is requested again; the damaged file is {name}"]
-
-
-@pytest.mark.parametrize("removed", ["file", "folder"])
-def test_what_was_removed_is_made_anew(tmp_path: Path, removed: str):
-    folder = tmp_path / "store"
-    put(folder, ENTRIES)
-    shutil.rmtree(folder) if removed == "folder" else (folder / FILE).unlink()
-    with SqliteStore(str(folder)).open() as opened:
-        assert dict(opened.get(list(ENTRIES))) == {}
-        opened.put(NEW)
-    assert found(folder, ENTRIES | NEW) == NEW
-    assert set_aside(folder) == []
 
 
 @pytest.mark.parametrize("removed", ["file", "folder"])

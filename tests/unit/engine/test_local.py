@@ -1,9 +1,7 @@
 from collections.abc import Iterator, Sequence, Set
 from typing import Any
 
-import pytest
-
-from robust_eval.engine.local import Local, LocalRunner
+from robust_eval.engine.local import LocalRunner
 from robust_eval.model.base import Item, Reply, Request
 from robust_eval.prompt.prompt import Prompt
 
@@ -30,8 +28,3 @@ def test_the_model_is_asked_for_what_is_missing_a_block_at_a_time():
     requests = [Request(name, 0, Prompt("", (), name), (0.5,), 1, 5, seed=0) for name in "abcd"]
     blocks = LocalRunner(Echo()).answers(requests, {("a", 0), ("c", 0), ("d", 0)}, "test")
     assert [[arrived.request.question_id for arrived in block] for block in blocks] == [["a", "c"], ["d"]]
-
-
-def test_less_than_one_thread_is_refused():
-    with pytest.raises(ValueError, match=r"^threads must be at least 1, not 0$"):
-        Local(threads=0)
