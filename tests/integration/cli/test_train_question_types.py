@@ -32,8 +32,8 @@ def test_an_encoder_learns_the_types_of_questions_and_is_saved(shell: Shell, tmp
     ("text", "problem"),
     [
         ("", "has no questions"),
-        ("DESC What is it ?", "line 1: wanted a coarse class"),
-        ("DESC:def What is it ?\nODD:x Why ?", "line 2: 'ODD' is none of the classes"),
+        ("DESC What is it ?", "line 1: a line must be a coarse class"),
+        ("DESC:def What is it ?\nODD:x Why ?", "line 2: 'ODD' must be one of the classes"),
     ],
 )
 def test_a_file_that_is_not_of_trec_is_named(shell: Shell, tmp_path: Path, text: str, problem: str):
