@@ -27,7 +27,7 @@ from robust_eval.runtime.console import progress
 LOST = "its process or machine was lost"
 
 
-class Blocks:
+class PendingBlocks:
     """Blocks of requests until the missing ones are answered, or given up after ``attempts`` attempts.
 
     ``wanted`` are the requests that are still missing, with their cached conditions.
@@ -168,7 +168,7 @@ class Actors:
     def _answers(self, requests: Sequence[Request], missing: Set[Item], stage: str) -> Iterator[list[Arrived]]:
         division = self._divided(requests)
         size, attempts, idle = self._engine.block_size, self._engine.attempts, 0
-        blocks = Blocks(division.blocks, requests, missing, attempts)
+        blocks = PendingBlocks(division.blocks, requests, missing, attempts)
         while blocks:
             before = len(blocks)
             try:
@@ -191,7 +191,7 @@ class Actors:
             log.warning("%s: %d of %d prompts %s", stage, len(lost), len(requests), reason)
             yield arrived(lost)
 
-    def _attempt(self, blocks: Blocks, size: int, batch_context: Any) -> Iterator[list[Arrived]]:
+    def _attempt(self, blocks: PendingBlocks, size: int, batch_context: Any) -> Iterator[list[Arrived]]:
         """Yield the answers of one attempt at each remaining block; UserError for a mistake of the user."""
         fatal: str | None = None
         for outcome in self._outcomes(blocks.grouped(size), batch_context):
