@@ -5,6 +5,7 @@ import logging
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -159,7 +160,7 @@ def _report(
             candidate, scheduler = _measured(call, baseline, arguments.mlruns, place)
             uri = uri or candidate.run.settings.get("tracking.uri")
     except OutageError as problem:
-        return report_with(report, Decision("INCONCLUSIVE", [], [f"{problem}."])), None, None
+        return replace(report, decision=Decision("INCONCLUSIVE", [], [f"{problem}."])), None, None
     shared = refuse_incomparable(baseline, candidate)
     if scheduler is not None:
         shared = [key for key in scheduler.order if key in candidate.keys]
@@ -174,11 +175,6 @@ def _report(
         decision, arguments.baseline, name, models, settings.level, len(shared), facts, counts, settings_that_differ
     )
     return report, candidate, uri
-
-
-def report_with(report: Report, decision: Decision) -> Report:
-    """Return a report of another decision."""
-    return Report(decision, report.baseline, report.candidate, report.models, report.level)
 
 
 def _named(name: str, mlruns: Path, tracked: TrackedRuns) -> MeasuredRun:
@@ -280,18 +276,18 @@ def baseline() -> None:
             set_baseline(mlruns, arguments.name, arguments.run)
             terminal().print(f"baseline {arguments.name}: {arguments.run}")
         elif arguments.action == "show":
-            found = baseline_named(mlruns, arguments.name)
-            if found is None:
-                there = ", ".join(baselines(mlruns)) or "none"
-                raise UserError(f"there is no baseline {arguments.name} under {mlruns}; there are {there}")
-            terminal().print(found)
+            run = baseline_named(mlruns, arguments.name)
+            if run is None:
+                names = ", ".join(baselines(mlruns)) or "none"
+                raise UserError(f"there is no baseline {arguments.name} under {mlruns}; there are {names}")
+            terminal().print(run)
         else:
             for name in baselines(mlruns):
                 terminal().print(f"{name}: {baseline_named(mlruns, name)}")
 
 
 def _refuse_unusable(run: str, mlruns: Path, uri: str | None) -> None:
-    """Raise UserError where a run cannot be gated by."""
+    """Raise UserError for a run that cannot be a baseline."""
     with tempfile.TemporaryDirectory() as scratch:
         try:
             folder = Path(run) if Path(run).is_dir() else TrackedRuns(uri, mlruns, Path(scratch)).fetched(run)
@@ -308,7 +304,7 @@ def _baseline_parser() -> argparse.ArgumentParser:
     setting = actions.add_parser("set", parents=[shared], help="name a run as a baseline")
     setting.add_argument("name", metavar="NAME")
     setting.add_argument("run", metavar="RUN", help="its folder, or its id in MLflow")
-    actions.add_parser("list", parents=[shared], help="name all")
+    actions.add_parser("list", parents=[shared], help="list all baselines")
     actions.add_parser("show", parents=[shared], help="print the run of a baseline").add_argument(
         "name", metavar="NAME"
     )
