@@ -43,7 +43,7 @@ def write_comparison(compared: Comparison, folder: Path) -> None:
         script=files("robust_eval.report").joinpath("comparison.js").read_text(encoding="utf-8"),
         warning=few(*compared.smallest_sample),
         tables=tables,
-        figures=[(each, drawing(each.svg, f"figure{place}")) for place, each in enumerate(figures)],
+        figures=[(each, drawing(each.svg, f"figure{number}")) for number, each in enumerate(figures)],
     )
     (folder / COMPARISON_PAGE).write_text(page, encoding="utf-8")
     drawings = [(each.caption, each.svg.with_suffix(".png").relative_to(folder)) for each in figures]
@@ -64,21 +64,18 @@ def sentences(compared: Comparison) -> list[str]:
 
 def _scope(compared: Comparison) -> list[str]:
     """Return sentences on the compared runs and on those left out."""
-    models, datasets = (
-        _listed(sorted({str(run.settings[name]) for run in compared.runs})) for name in ("model.name", "dataset.name")
-    )
-    text = [f"{_counted(len(compared.runs))} of {models} on {datasets}."]
+
+    def listed(setting: str) -> str:
+        values = sorted({str(run.settings[setting]) for run in compared.runs})
+        return " and ".join(filter(None, [", ".join(values[:-1]), values[-1]]))
+
+    def counted(runs: int) -> str:
+        return "1 run" if runs == 1 else f"{runs} runs"
+
+    text = [f"{counted(len(compared.runs))} of {listed('model.name')} on {listed('dataset.name')}."]
     if compared.repetitions:
-        text.append(f"Left out: {_counted(compared.repetitions)} with the settings and the result of another.")
+        text.append(f"Left out: {counted(compared.repetitions)} with the settings and the result of another.")
     return text + explanations(compared)
-
-
-def _counted(runs: int) -> str:
-    return "1 run" if runs == 1 else f"{runs} runs"
-
-
-def _listed(words: Sequence[str]) -> str:
-    return " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else words[0]
 
 
 def _markdown(paragraphs: Sequence[str], tables: Sequence[Table], drawings: Sequence[tuple[str, Path]]) -> str:
@@ -95,11 +92,11 @@ def _ranked(compared: Comparison, ranking: Ranking, folder: Path) -> list[dict[s
     """Return the lines of a ranking: label, letters, and address of the report of each measurement."""
     return [
         {
-            "name": compared.measurement_labels.full[place],
+            "name": compared.measurement_labels.full[index],
             "letters": letters,
-            "address": _address(Cell("", page=compared.measurements[place].page), folder),
+            "address": _address(Cell("", page=compared.measurements[index].page), folder),
         }
-        for place, letters in ranking.ranked
+        for index, letters in ranking.ranked
     ]
 
 
@@ -113,17 +110,14 @@ def _address(cell: Cell, folder: Path) -> str:
 
 def runs_as_data(compared: Comparison) -> pa.Table:
     """Return a row for each run and metric; ``n`` is its number of questions, if it has one."""
-    words, numbers = (
-        ((name, pa.string()) for name in ("run", "metric")),
-        ((name, pa.float64()) for name in Estimate._fields),
-    )
-    schema = pa.schema([*words, *numbers, ("n", pa.int64())])
-    return pa.table(compared.frame[schema.names].to_dict("list"), schema=schema)
+    numbers = dict.fromkeys(Estimate._fields, pa.float64())
+    types = {"run": pa.string(), "metric": pa.string(), **numbers, "n": pa.int64()}
+    return pa.table(compared.frame[list(types)].to_dict("list"), schema=pa.schema(types))
 
 
 def pairs_as_data(compared: Comparison) -> pa.Table:
     """Return a row for each pair and metric, with the log-rank test (if any) in all rows of its pair, and the p values
-    of the t test, uncorrected and corrected by Holm, in the row of the headline metric.
+    of the t test, uncorrected and corrected by Holm, in the row of its metric.
     """
     names = compared.measurement_labels.full
     columns = [*Difference._fields, *(f"log_rank.{name}" for name in LogRank._fields), "p_value", "p_holm"]
@@ -134,5 +128,5 @@ def pairs_as_data(compared: Comparison) -> pa.Table:
             measured = {"measured": names[pair.first], "against": names[pair.second], "metric": name}
             tested = {"p_value": pair.p_value, "p_holm": pair.corrected} if name == pair.metric else {}
             rows.append(measured | difference._asdict() | test | tested)
-    words = [(name, pa.string()) for name in ("measured", "against", "metric")]
-    return pa.Table.from_pylist(rows, pa.schema([*words, *((name, pa.float64()) for name in columns)]))
+    types = dict.fromkeys(("measured", "against", "metric"), pa.string()) | dict.fromkeys(columns, pa.float64())
+    return pa.Table.from_pylist(rows, pa.schema(types))

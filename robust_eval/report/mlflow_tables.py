@@ -36,22 +36,22 @@ def comparison_note(compared: Comparison) -> str:
 
 
 def _note(sentences_: Sequence[str], tables: Sequence[Table], page: str) -> str:
-    """Return a list of sentences and tables, cut at whole sentences and rows, with a reference to the full page."""
-    closing = f"\n\nThe whole report is {escaped(page)}, under Artifacts."
+    """Return a list of sentences and tables, cut at sentences and rows, with a reference to the full page."""
+    closing = f"\n\nThe full report is {escaped(page)}, under Artifacts."
     note = ""
     for each in map(escaped, filter(None, sentences_)):
         if len(note) + len(each) < LONGEST // 2:
             note = f"{note}\n- {each}".strip()
-    left = [f"\n\n{escaped(table.title)}: {len(table.rows):,} more in {escaped(page)}." for table in tables]
-    for place, table in enumerate(tables):
+    omitted = [f"\n\n{escaped(table.title)}: {len(table.rows):,} more in {escaped(page)}." for table in tables]
+    for number, table in enumerate(tables):
         header, rule, *body = lines(table)
         start = f"\n\n**{escaped(table.title)}**\n\n{header}\n{rule}"
-        room = LONGEST - len("".join([note, start, *left[place:], closing]))
-        taken = int(np.searchsorted(np.cumsum([len(row) + 1 for row in body]), room, side="right"))
-        if taken:
-            note += "\n".join([start, *body[:taken]])
-        if taken < len(body):
-            note += left[place].replace(f"{len(body):,} more", f"{len(body) - taken:,} more")
+        room = LONGEST - len("".join([note, start, *omitted[number:], closing]))
+        fitting = int(np.searchsorted(np.cumsum([len(row) + 1 for row in body]), room, side="right"))
+        if fitting:
+            note += "\n".join([start, *body[:fitting]])
+        if fitting < len(body):
+            note += omitted[number].replace(f"{len(body):,} more", f"{len(body) - fitting:,} more")
     return note + closing
 
 
@@ -104,32 +104,27 @@ def _questions(result: Result) -> dict[str, pa.Table]:
 def comparison_tables(compared: Comparison) -> dict[str, pa.Table]:
     """Return runs and pairs by metric, and the questions with the largest differences."""
     tables = _as_named_table("runs", runs_as_data(compared)) | _as_named_table("pairs", pairs_as_data(compared))
-    n_lists = sum(1 + len(shared.metrics) for shared in compared.shared)
-    rows_: list[dict[str, object]] = []
+    limit = ROWS // max(1, sum(1 + len(shared.metrics) for shared in compared.shared))
+    records: list[dict[str, object]] = []
     for shared in compared.shared:
-        for name in ("kept", *shared.metrics):
-            values = shared.kept if name == "kept" else shared.metrics[name]
-            limit = ROWS // n_lists
+        for name, values in {"kept": shared.kept, **shared.metrics}.items():
             for row in shared.disputed(limit) if name == "kept" else shared.differing(name, limit):
-                rows_.append(
-                    {
-                        "data set": shared.dataset,
-                        "metric": name,
-                        "question": shortened(shared.texts[row]),
-                        **{f"value, {label}": values[row, place] for place, label in enumerate(shared.measured)},
-                        **{
-                            f"greedy answer, {label}": shortened(shared.answers[row, place] or "")
-                            for place, label in enumerate(shared.measured)
-                        },
-                        **{
-                            f"verdict, {label}": shared.verdicts[row, place]
-                            for place, label in enumerate(shared.measured)
-                        },
-                    }
-                )
-    if rows_:
-        columns = dict.fromkeys(name for each in rows_ for name in each)
-        tables["questions_that_differ_most"] = pa.table({name: [each.get(name) for each in rows_] for name in columns})
+                of_runs = {
+                    "value": values[row],
+                    "greedy answer": [shortened(answer or "") for answer in shared.answers[row]],
+                    "verdict": shared.verdicts[row],
+                }
+                record: dict[str, object] = {
+                    "data set": shared.dataset,
+                    "metric": name,
+                    "question": shortened(shared.texts[row]),
+                }
+                for column, cells in of_runs.items():
+                    record |= {f"{column}, {run}": cell for run, cell in zip(shared.measured, cells, strict=True)}
+                records.append(record)
+    if records:
+        names = dict.fromkeys(name for each in records for name in each)
+        tables["questions_that_differ_most"] = pa.table({name: [each.get(name) for each in records] for name in names})
     return tables
 
 

@@ -4,7 +4,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
@@ -74,7 +74,7 @@ def write_page(result: Result, figures: Sequence[SavedFigure], path: Path) -> No
     page = template("page.html.jinja").render(
         result=result,
         origin=result.origin,
-        headline=sentence(result),
+        sentence=sentence(result),
         asked_words=asked_words(result),
         claims=claims(result),
         scale=next((score.presentation.scale for score in result.scores.values() if score.presentation.scale), None),
@@ -266,26 +266,16 @@ def _divided(result: Result) -> list[dict[str, Any]]:
     temperature = nearest_to_one(temperatures_of(table))
     certain = dict(rows(at_temperature(table, temperature), "question_id", "certainty"))
     defined = [question for question in result.kept if not math.isnan(certain[question.id])]
-    chosen = sorted(defined, key=lambda question: certain[question.id])[:EXTREMES]
-    answers: dict[str, list[dict[str, Any]]] = {question.id: [] for question in chosen}
+    divided = sorted(defined, key=lambda question: certain[question.id])[:EXTREMES]
+    entries = {each.id: {"question": each, "certainty": certain[each.id], "answers": list[Any]()} for each in divided}
     columns = ("question_id", "rewrite", "form", "text", "label", "outcome", "correct", "ensemble")
     graded = at_temperature(result.graded[result.sources[metric]], temperature)
-    for question_id, *fields, correct, elected in rows(graded, *columns):
-        if question_id in answers:
-            answer = dict(zip(columns[1:6], fields, strict=True))
-            judged = {"elected": elected, "verdict": verdict(correct, answer["outcome"])}
-            answers[question_id].append(answer | judged)
-    return [
-        {
-            "question": question,
-            "certainty": certain[question.id],
-            "answers": [
-                {**answer, "asked": answer["form"] or _wording(question, answer["rewrite"])}
-                for answer in answers[question.id]
-            ],
-        }
-        for question in chosen
-    ]
+    for question_id, rewrite, form, text, label, outcome, correct, elected in rows(graded, *columns):
+        if question_id in entries:
+            asked = form or _wording(entries[question_id]["question"], rewrite)
+            answer = {"asked": asked, "text": text, "label": label, "outcome": outcome, "elected": elected}
+            entries[question_id]["answers"].append(answer | {"verdict": verdict(correct, outcome)})
+    return list(entries.values())
 
 
 def _disagreeing(result: Result) -> list[dict[str, Any]]:
@@ -299,7 +289,7 @@ def _disagreeing(result: Result) -> list[dict[str, Any]]:
 
 
 def _wording(question: Question, rewrite: int) -> str:
-    """Return a wording of a question; recorded answers may come without the texts of rewrites."""
+    """Return a wording of a question; recorded answers may lack the texts of rewrites."""
     wordings = (question.text, *question.rewrites)
     return wordings[rewrite] if rewrite < len(wordings) else f"rewrite {rewrite}"
 
@@ -355,25 +345,19 @@ def write_corrected(folder: Path, score: Score) -> None:
         declarations = from_json(read_json(folder / METRICS, OF_RUN))
     except (OSError, ValueError, TypeError, KeyError) as problem:
         raise UserError(f"{folder} cannot be read: its {SUMMARY} or {METRICS} is damaged") from problem
-    remaining = {name: value for name, value in summary.items() if not _corrected(name, score)}
-    corrected: Mapping[str, float | None] = {
-        name: value if math.isfinite(value) else None for name, value in score.flat().items()
-    }
+
+    def is_corrected(name: str) -> bool:
+        return spec_of(name.removesuffix(".low").removesuffix(".high"), score.declared) is not None
+
+    remaining = {name: value for name, value in summary.items() if not is_corrected(name)}
+    corrected = {name: value if math.isfinite(value) else None for name, value in score.flat().items()}
     names = {spec.name for spec in score.declared}
-    declarations = [spec for spec in declarations if spec.name not in names]
-    write_text(
-        json.dumps(as_json([*declarations, *score.declared]), indent=2, ensure_ascii=False) + "\n", folder / METRICS
-    )
-    write_text(json.dumps({**remaining, **corrected}, indent=2, ensure_ascii=False) + "\n", folder / SUMMARY)
+    specs = [*(spec for spec in declarations if spec.name not in names), *score.declared]
+    for file, content in ((METRICS, as_json(specs)), (SUMMARY, remaining | corrected)):
+        write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", folder / file)
     page = folder / REPORT
     if page.is_file():
         before, start, rest = page.read_text(encoding="utf-8").partition(CORRECTED_PART[0])
         _, end, after = rest.partition(CORRECTED_PART[1])
         if start and end:
             write_text(f"{before}{corrected_part(score)}{after}", page)
-
-
-def _corrected(name: str, score: Score) -> bool:
-    """Return whether an entry of a summary belongs to a corrected metric: its value, or an end of its interval."""
-    metric = name.removesuffix(".low").removesuffix(".high")
-    return spec_of(metric, score.declared) is not None

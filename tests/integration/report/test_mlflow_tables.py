@@ -42,7 +42,7 @@ def test_the_note_of_a_comparison_shows_its_runs_and_pairs():
     assert re.sub(r"<table>.*?</table>\n", "", html, flags=re.DOTALL) == (
         f"<ul>\n{said}\n</ul>\n"
         "<p><strong>Runs</strong></p>\n<p><strong>Pairs</strong></p>\n"
-        "<p>The whole report is comparison.html, under Artifacts.</p>\n"
+        "<p>The full report is comparison.html, under Artifacts.</p>\n"
     )
 
 
@@ -58,7 +58,7 @@ def test_a_long_note_is_shortened_by_whole_rows(monkeypatch):
     assert shown == cells(runs_table(compared))[: len(shown)]
     assert f"<p>Runs: {24 - len(shown)} more in comparison.html.</p>" in html
     assert "<p>Pairs: 276 more in comparison.html.</p>" in html
-    assert html.endswith("<p>The whole report is comparison.html, under Artifacts.</p>\n")
+    assert html.endswith("<p>The full report is comparison.html, under Artifacts.</p>\n")
 
 
 def test_names_are_no_more_than_text_in_a_note():
@@ -109,7 +109,7 @@ def test_the_note_of_a_run_is_its_sentence_and_its_figures():
         *("answer entropy (nats) at t = 0.2", "answer entropy (nats) at t = 1"),
     ]
     assert page.tables[0][3] == ["share of unbroken facts (each scores 1)", "0.500", "0.250 to 0.750", ""]
-    assert html.endswith("<p>The whole report is report.html, under Artifacts.</p>\n")
+    assert html.endswith("<p>The full report is report.html, under Artifacts.</p>\n")
 
 
 def test_the_questions_of_a_run_have_their_answers_and_main_figures():
