@@ -28,8 +28,8 @@ from robust_eval.runtime.files import json_lines, parsed_json, read_json
 def read_every_eval_ever(file: Path, records: Sequence[Path]) -> Iterator[LoggedAnswer]:
     """Yield the answers in a file of instances; ``records`` are JSON files that describe them.
 
-    The format repeats an instance for each metric: the answers of the first metric at each temperature are taken, and
-    all of those with a mark (:mod:`robust_eval.interop.own_mark`). UserError names the sample.
+    The format repeats an instance for each metric: the answers of the first metric at each temperature count, and all
+    with a mark (:mod:`robust_eval.interop.own_mark`). UserError names the sample.
     """
     temperatures = dict(_temperatures([*records, *sorted(file.parent.glob("*.json"))]))
     metrics: dict[tuple[str, str, float], Any] = {}
@@ -43,7 +43,7 @@ def read_every_eval_ever(file: Path, records: Sequence[Path]) -> Iterator[Logged
         if mark is None and metrics.setdefault((evaluation, sample_id, temperature), result) != result:
             continue
         if record.get("interaction_type") != "single_turn":
-            raise UserError(f"{where}: a conversation of several turns is not an answer to a question")
+            raise UserError(f"{where}: a conversation of several turns is not an answer to one question")
         request = of_kind(record, "input", dict, where)
         choices = [str(each) for each in of_kind(request, "choices", list, where, [])]
         text = of_kind(request, "raw", str, where)
@@ -59,6 +59,7 @@ def read_every_eval_ever(file: Path, records: Sequence[Path]) -> Iterator[Logged
         if thoughts := "\n".join(texts(output.get("reasoning_trace"))):
             columns["reasoning"] = thoughts
         score = of_kind(record, "evaluation", dict, where).get("score")
+        has_score = mark is None and isinstance(score, int | float)
         answer = LoggedAnswer(
             model=of_kind(record, "model_id", str, where),
             task=of_kind(record, "evaluation_name", str, where),
@@ -68,13 +69,13 @@ def read_every_eval_ever(file: Path, records: Sequence[Path]) -> Iterator[Logged
             where=where,
             request=RequestSettings((("user", str(request.get("formatted") or text)),)),
             columns=columns,
-            scores={str(result or "score"): float(score)} if mark is None and isinstance(score, int | float) else {},
+            scores={str(result or "score"): float(score)} if has_score else {},
         )
         yield marked(answer, mark)
 
 
 def _mark(record: Any, where: str) -> Any:
-    """Return the mark of an instance that we wrote; None for any other."""
+    """Return the mark of an instance; None without one."""
     mark = of_kind(record, "metadata", dict, where, {}).get(MARK)
     try:
         return None if mark is None else parsed_json(str(mark))
@@ -83,21 +84,21 @@ def _mark(record: Any, where: str) -> Any:
 
 
 def _temperatures(records: Sequence[Path]) -> Iterator[tuple[tuple[str, Any], float]]:
-    """Yield the temperature of each result in the records, by the ids of evaluation and result; for the evaluation
-    alone (None) that of the last.
+    """Yield the temperature of each result in the records, by the ids of evaluation and result; with None in place of
+    the result, the last temperature of the evaluation.
     """
     for file in records:
         try:
-            whole = read_json(file)
+            record = read_json(file)
         except ValueError as problem:
             raise UserError(f"{file} is not a record of Every Eval Ever: {first_line(problem)}") from problem
-        if not isinstance(whole, dict) or "evaluation_results" not in whole:
+        if not isinstance(record, dict) or "evaluation_results" not in record:
             continue
-        for result in of_kind(whole, "evaluation_results", list, str(file)):
+        for result in of_kind(record, "evaluation_results", list, str(file)):
             config = of_kind(result, "generation_config", dict, str(file), {})
             t = of_kind(config, "generation_args", dict, str(file), {}).get("temperature")
             if isinstance(t, int | float) and t >= 0:
-                evaluation = of_kind(whole, "evaluation_id", str, str(file))
+                evaluation = of_kind(record, "evaluation_id", str, str(file))
                 yield (evaluation, None), float(t)
                 yield (evaluation, result.get("evaluation_result_id")), float(t)
 
@@ -113,19 +114,20 @@ def write_every_eval_ever(answers: FinishedAnswers, folder: Path) -> list[Path]:
     if answers.enumerated:
         raise UserError(
             "the answers of this run are enumerated with their probabilities, for which Every Eval Ever has no place: "
-            "export it --to inspect or --to csv"
+            "export the run --to inspect or --to csv"
         )
-    model = _model_id(answers.model)
-    task = _part(answers.task)
+    developer, _, name = answers.model.rpartition("/")
+    model = f"{_file_name(developer) if developer else 'unknown'}/{_file_name(name)}"
+    task = _file_name(answers.task)
     now = str(datetime.now(UTC).timestamp())
     evaluation_id = f"{task}/{model.replace('/', '_')}/{now}"
-    name = str(uuid4())
-    place = folder.joinpath("data", task, *model.split("/"))
-    place.mkdir(parents=True, exist_ok=True)
+    model_folder = folder.joinpath("data", task, *model.split("/"))
+    model_folder.mkdir(parents=True, exist_ok=True)
     instances = "".join(f"{json.dumps(each)}\n" for each in _instances(answers, evaluation_id, model))
-    file, record = place / f"{name}_samples.jsonl", place / f"{name}.json"
+    record_file = model_folder / f"{uuid4()}.json"
+    file = record_file.with_name(f"{record_file.stem}_samples.jsonl")
     write_text(instances, file)
-    whole = {
+    record = {
         "schema_version": SCHEMA_VERSION,
         "evaluation_id": evaluation_id,
         "retrieved_timestamp": now,
@@ -154,28 +156,36 @@ def write_every_eval_ever(answers: FinishedAnswers, folder: Path) -> list[Path]:
             "total_rows": sum(len(each.rows) for each in answers.conditions),
         },
     }
-    write_text(json.dumps(whole, indent=2) + "\n", record)
-    return [record, file]
+    write_text(json.dumps(record, indent=2) + "\n", record_file)
+    return [record_file, file]
 
 
-def _model_id(model: str) -> str:
-    """Return a name as ``DEVELOPER/MODEL``; the developer of one without is not known."""
-    developer, _, name = model.rpartition("/")
-    return f"{_part(developer) if developer else 'unknown'}/{_part(name)}"
-
-
-def _part(name: str) -> str:
+def _file_name(name: str) -> str:
     return re.sub(r"[^\w.\-]+", "_", name).strip(".") or "unnamed"
 
 
 def _result_id(condition: ConditionAnswers) -> str:
-    """Return the id of an answer's result: the share of right answers under its condition."""
-    reworded = f".rewrite{condition.rewrite}" if condition.rewrite else ""
-    return f"right.{condition.sampler}.t{temperature_name(condition.temperature)}{reworded}"
+    """Return the id of the share of right answers under a condition."""
+    rewrite = f".rewrite{condition.rewrite}" if condition.rewrite else ""
+    return f"right.{condition.sampler}.t{temperature_name(condition.temperature)}{rewrite}"
 
 
-def _source(answers: FinishedAnswers) -> dict[str, Any]:
-    return {"dataset_name": answers.task, "source_type": "other"}
+def _result(
+    answers: FinishedAnswers,
+    result_id: str,
+    config: dict[str, Any],
+    score: float,
+    uncertainty: dict[str, Any],
+    settings: dict[str, Any],
+) -> dict[str, Any]:
+    return {
+        "evaluation_result_id": result_id,
+        "evaluation_name": answers.task,
+        "source_data": {"dataset_name": answers.task, "source_type": "other"},
+        "metric_config": config | {"score_type": "continuous"},
+        "score_details": {"score": score} | ({"uncertainty": uncertainty} if uncertainty else {}),
+        "generation_config": {"generation_args": settings},
+    }
 
 
 def _verdict_results(answers: FinishedAnswers) -> Iterator[dict[str, Any]]:
@@ -183,30 +193,22 @@ def _verdict_results(answers: FinishedAnswers) -> Iterator[dict[str, Any]]:
     groups: dict[str, list[ConditionAnswers]] = {}
     for each in answers.conditions:
         groups.setdefault(_result_id(each), []).append(each)
-    for result, conditions in groups.items():
+    for result_id, conditions in groups.items():
         rows = [row for each in conditions for row in each.rows]
         judged = [value for row in rows if (value := verdict(row)) is not None]
-        described = "share of right replies" if judged else "share of requests that brought a reply: none was judged"
         values = judged or [float(row["outcome"] not in NO_REPLY) for row in rows]
         t = conditions[0].temperature
         settings: dict[str, Any] = {} if t != t else {"temperature": t}
         limit = answers.settings.get(f"sampler.{conditions[0].sampler}.max_new_tokens")
         settings |= {"max_tokens": limit} if isinstance(limit, int) else {}
-        yield {
-            "evaluation_result_id": result,
-            "evaluation_name": answers.task,
-            "source_data": _source(answers),
-            "metric_config": {
-                "metric_id": "accuracy" if judged else "replies",
-                "evaluation_description": described,
-                "lower_is_better": False,
-                "score_type": "continuous",
-                "min_score": 0,
-                "max_score": 1,
-            },
-            "score_details": {"score": float(np.mean(values)), "uncertainty": {"num_samples": len(values)}},
-            "generation_config": {"generation_args": settings},
-        }
+        config: dict[str, Any] = {"metric_id": "accuracy", "evaluation_description": "share of right replies"}
+        if not judged:
+            config = {
+                "metric_id": "replies",
+                "evaluation_description": "share of requests with a reply; none is judged",
+            }
+        config |= {"lower_is_better": False, "min_score": 0, "max_score": 1}
+        yield _result(answers, result_id, config, float(np.mean(values)), {"num_samples": len(values)}, settings)
 
 
 def _metric_results(answers: FinishedAnswers) -> Iterator[dict[str, Any]]:
@@ -224,34 +226,23 @@ def _metric_results(answers: FinishedAnswers) -> Iterator[dict[str, Any]]:
             uncertainty["confidence_interval"] = ends | {"method": "over questions"}
         curve = curve_and_temperature(name)
         settings = {} if curve is None or curve[1] != curve[1] else {"temperature": curve[1]}
-        yield {
-            "evaluation_result_id": name,
-            "evaluation_name": answers.task,
-            "source_data": _source(answers),
-            "metric_config": {
-                "metric_id": name,
-                "metric_name": about.words,
-                "evaluation_description": about.words,
-                **({"metric_unit": about.unit} if about.unit else {}),
-                "lower_is_better": about.more_is_better is False,
-                "score_type": "continuous",
-                "min_score": _limit(about.limits[0], -math.inf),
-                "max_score": _limit(about.limits[1], math.inf),
-            },
-            "score_details": {"score": estimate.value, **({"uncertainty": uncertainty} if uncertainty else {})},
-            "generation_config": {"generation_args": settings},
+        low, high = about.limits
+        config = {
+            "metric_id": name,
+            "metric_name": about.words,
+            "evaluation_description": about.words,
+            **({"metric_unit": about.unit} if about.unit else {}),
+            "lower_is_better": about.more_is_better is False,
+            "min_score": low if math.isfinite(low) else "-Infinity",
+            "max_score": high if math.isfinite(high) else "Infinity",
         }
-
-
-def _limit(limit: float, unknown: float) -> float | str:
-    bound = limit if math.isfinite(limit) else unknown
-    return bound if math.isfinite(bound) else ("Infinity" if bound > 0 else "-Infinity")
+        yield _result(answers, name, config, estimate.value, uncertainty, settings)
 
 
 def _instances(answers: FinishedAnswers, evaluation_id: str, model: str) -> Iterator[dict[str, Any]]:
     for condition in answers.conditions:
         question = condition.question
-        target = right_answers(condition.arranged)
+        target, choices = right_answers(condition.arranged), list(condition.arranged.choices) or None
         mark = condition.mark(answers.metadata)
         hashed = hashlib.sha256((condition.wording + "".join(target)).encode()).hexdigest()
         for row in condition.rows:
@@ -265,15 +256,8 @@ def _instances(answers: FinishedAnswers, evaluation_id: str, model: str) -> Iter
                 "sample_id": question.id,
                 "sample_hash": hashed,
                 "interaction_type": "single_turn",
-                "input": {
-                    "raw": condition.wording,
-                    "reference": target,
-                    "choices": list(condition.arranged.choices) or None,
-                },
-                "output": {
-                    "raw": [row["text"]],
-                    "reasoning_trace": [row["reasoning"]] if row["reasoning"] else None,
-                },
+                "input": {"raw": condition.wording, "reference": target, "choices": choices},
+                "output": {"raw": [row["text"]], "reasoning_trace": [row["reasoning"]] if row["reasoning"] else None},
                 "messages": None,
                 "answer_attribution": _attribution(row),
                 "evaluation": {"score": right or 0.0, "is_correct": bool(right)},
@@ -284,17 +268,9 @@ def _instances(answers: FinishedAnswers, evaluation_id: str, model: str) -> Iter
 
 
 def _attribution(row: dict[str, Any]) -> Sequence[dict[str, Any]]:
-    if row["answer"] is None:
-        return []
-    return [
-        {
-            "turn_idx": 0,
-            "source": "output.raw",
-            "extracted_value": row["answer"],
-            "extraction_method": row["rule"] or "whole reply",
-            "is_terminal": True,
-        }
-    ]
+    extraction = {"extracted_value": row["answer"], "extraction_method": row["rule"] or "whole reply"}
+    attribution = {"turn_idx": 0, "source": "output.raw", **extraction, "is_terminal": True}
+    return [] if row["answer"] is None else [attribution]
 
 
 def _usage(row: dict[str, Any]) -> dict[str, Any] | None:
