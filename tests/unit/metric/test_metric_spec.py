@@ -83,20 +83,20 @@ def test_what_a_later_version_adds_is_left_out():
 
 
 def test_no_name_is_declared_twice():
-    names = [figure.name for figure in KNOWN_SPECS]
+    names = [spec.name for spec in KNOWN_SPECS]
     assert len(names) == len(set(names))
 
 
 def test_a_tie_breaker_is_a_figure_of_the_same_metric():
-    for figures in (OF_FRS, OF_AGREEMENT, OF_CERTAINTY):
-        for figure in figures:
-            other = spec_of(figure.tie_breaker, figures) if figure.tie_breaker else None
-            assert (other is not None) == bool(figure.tie_breaker)
-            assert not figure.excluded_count or spec_of(figure.excluded_count, figures) is not None
+    for specs in (OF_FRS, OF_AGREEMENT, OF_CERTAINTY):
+        for spec in specs:
+            other = spec_of(spec.tie_breaker, specs) if spec.tie_breaker else None
+            assert (other is not None) == bool(spec.tie_breaker)
+            assert not spec.excluded_count or spec_of(spec.excluded_count, specs) is not None
 
 
 def test_figures_that_are_drawn_have_files_of_their_own_and_companions_that_are_there():
-    shown = [figure.comparison for figure in KNOWN_SPECS if figure.comparison]
+    shown = [spec.comparison for spec in KNOWN_SPECS if spec.comparison]
     assert {each.kind for each in shown} == set(DRAWING_KINDS)
     files = [each.file for each in shown]
     assert all(files)
@@ -105,8 +105,8 @@ def test_figures_that_are_drawn_have_files_of_their_own_and_companions_that_are_
 
 
 def test_every_figure_of_a_question_is_a_headline_and_counts_are_whole_numbers():
-    for figure in KNOWN_SPECS:
-        assert not figure.of_question or figure.shown == HEADLINE
-        assert (".count." in figure.name) == (figure.form == ".0f")
-        assert figure.form != ".0f" or figure.shown in (RUN, DETAIL)
-    assert UNKNOWN not in [figure.limits for figure in KNOWN_SPECS if "share" in figure.label]
+    for spec in KNOWN_SPECS:
+        assert not spec.of_question or spec.shown == HEADLINE
+        assert (".count." in spec.name) == (spec.form == ".0f")
+        assert spec.form != ".0f" or spec.shown in (RUN, DETAIL)
+    assert UNKNOWN not in [spec.limits for spec in KNOWN_SPECS if "share" in spec.label]

@@ -298,16 +298,16 @@ def test_questions_and_answers_are_no_more_than_text(text, plain, tmp_path):
 def test_what_a_metric_calls_its_figures_changes_no_structure(text, plain, tmp_path):
     """Somebody else's folder may declare anything of its figures."""
     words = dict.fromkeys(("caption", "number", "table", "heading", "note"), text)
-    figures = [
+    specs = [
         replace(
-            figure,
+            spec,
             label=text,
             unit=text,
-            comparison=figure.comparison and replace(figure.comparison, **words),
+            comparison=spec.comparison and replace(spec.comparison, **words),
         )
-        for figure in KNOWN_SPECS
+        for spec in KNOWN_SPECS
     ]
-    runs = [replace(with_text(each, "plain"), declared=figures) for each in frs_runs()]
+    runs = [replace(with_text(each, "plain"), declared=specs) for each in frs_runs()]
     html, markdown = written(runs, tmp_path / "hostile")
     page, harmless = Page(html), Page(plain[0])
     assert page.tags == harmless.tags

@@ -208,11 +208,11 @@ def test_the_orders_are_those_of_the_definition(seed):
         "agreement.difficulty.t1": (lambda row: row["agreement.difficulty.t1"], lambda row: row["agreement.worst.t1"]),
         "agreement.worst.t1": (lambda row: row["agreement.worst.t1"], lambda row: row["agreement.difficulty.t1"]),
     }
-    for figure, (value, second) in ways.items():
+    for metric, (value, second) in ways.items():
         differ = [name for name in asked if span(name, value) > 0]
         expected = sorted(differ, key=lambda name: (-span(name, value), -span(name, second), asked.index(name)))
-        assert [found.ids[row] for row in found.differing(figure, 1000)] == expected
-        assert [found.ids[row] for row in found.differing(figure, 7)] == expected[:7]
+        assert [found.ids[row] for row in found.differing(metric, 1000)] == expected
+        assert [found.ids[row] for row in found.differing(metric, 7)] == expected[:7]
     divided = [name for name in asked if len({each[name]["kept"] for each in values if name in each}) > 1]
     firm = {
         name: max(each[name]["frs.d1"] for each in values if name in each and each[name]["kept"]) for name in divided
