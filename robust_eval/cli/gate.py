@@ -166,13 +166,15 @@ def _report(
         shared = [key for key in scheduler.order if key in candidate.keys]
     metrics = differences(baseline, candidate, shared, settings, looks=call.early)
     decision = decide(baseline, candidate, metrics, settings)
-    decision = decision._replace(reasons=[*decision.reasons, *notes])
     counts = (len(scheduler.order), len(scheduler.left)) if scheduler is not None and call.early else None
-    facts = single_facts(baseline, candidate, shared)
-    models = baseline.model, candidate.model
-    settings_that_differ = differing([baseline.run, candidate.run])
-    report = Report(
-        decision, arguments.baseline, name, models, settings.level, len(shared), facts, counts, settings_that_differ
+    report = replace(
+        report,
+        decision=decision._replace(reasons=[*decision.reasons, *notes]),
+        models=(baseline.model, candidate.model),
+        shared=len(shared),
+        facts=single_facts(baseline, candidate, shared),
+        question_counts=counts,
+        differing=differing([baseline.run, candidate.run]),
     )
     return report, candidate, uri
 

@@ -112,7 +112,7 @@ def _rows(path: Path) -> Iterator[LoggedAnswer]:
         yield LoggedAnswer(
             *(path.stem, path.stem, Question(str(record[place]), str(record.get("question") or ""))),
             temperature_of(None if at in (None, "") else _number(at, where, "temperature"), where),
-            str(record[text]) if text is not None else f"{value:g}",
+            str(record[text]) if text is not None else f"{value:g} ({path})",  # of two tables never the same
             where,
             rewrite=int(_number(record.get("rewrite") or 0, where, "rewrite")),
             scores={verdict: value},

@@ -159,4 +159,4 @@ def test_a_temperature_that_reasoning_excludes_is_swept_without_it_and_falls_awa
 def test_one_candidate_without_log_probabilities_ends_in_a_sentence_that_names_what_is_measured(tmp_path: Path):
     with scripted_server(dialect(gemini)) as server, pytest.raises(UserError) as said:
         profiled(server, tmp_path / "gemini")
-    assert "metric.frs.k=10 needs 10: metric=certainty and metric=agreement need none" in str(said.value)
+    assert "metric.frs.k=10 needs 10: choose metric=certainty or metric=agreement, which need none" in str(said.value)

@@ -101,6 +101,14 @@ def test_tables_of_verdicts_have_trials_in_the_order_of_their_rows(tmp_path: Pat
     assert not is_log(str(tmp_path))
 
 
+def test_equal_verdicts_without_texts_are_no_identical_answers(tmp_path: Path):
+    files = [tmp_path / f"{name}.csv" for name in ("one", "other")]
+    for file in files:
+        file.write_text("id,correct\nq1,1\nq2,1\n")
+    found, _ = gated(*files)
+    assert (found.outcome, found.identical) == ("INCONCLUSIVE", False)
+
+
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
