@@ -6,13 +6,13 @@ from typing import NamedTuple
 import numpy as np
 
 from robust_eval.answer import SAMPLER, rows, temperature_name
-from robust_eval.error import UserError
 from robust_eval.gate.measured_run import MeasuredRun
 from robust_eval.metric.score import verdicts
 from robust_eval.stats.interval import Floats
 
 KNOWLEDGE, FIRMNESS = "knowledge", "firmness"
 """Constructs that a gate judges by the metrics of both runs or, without these, by their answers."""
+NOT_JUDGED = "Firmness is not judged"
 
 
 class AnsweredRight(NamedTuple):
@@ -48,11 +48,10 @@ def _baseline_words(run: MeasuredRun) -> str:
 
 def firmness(baseline: MeasuredRun, candidate: MeasuredRun, shared: Sequence[tuple[str, str]]) -> AnsweredRight | None:
     """Return the questions that are right in all repetitions and rewordings that both runs have; None where no question
-    has several.
-
-    Raises UserError if a sampler drew them at different temperatures.
+    has several, or a sampler drew them at different temperatures (:func:`no_firmness`).
     """
-    _refuse_other_temperatures(baseline, candidate)
+    if _other_temperatures(baseline, candidate):
+        return None
     one, other = _verdicts(baseline), _verdicts(candidate)
     values = np.full((2, len(shared)), np.nan)
     conditions: dict[tuple[str, int, int], None] = {}
@@ -81,14 +80,21 @@ def _verdicts(run: MeasuredRun) -> dict[str, dict[tuple[str, int, int], float]]:
     return by_question
 
 
-def _refuse_other_temperatures(baseline: MeasuredRun, candidate: MeasuredRun) -> None:
+def no_firmness(baseline: MeasuredRun, candidate: MeasuredRun) -> str:
+    """Return the sentence that says why :func:`firmness` is None."""
+    reason = _other_temperatures(baseline, candidate) or "no question has several answers in both runs"
+    return f"{NOT_JUDGED}: {reason}."
+
+
+def _other_temperatures(baseline: MeasuredRun, candidate: MeasuredRun) -> str:
+    """Return a clause on the temperatures of a sampler that differ; empty if none do."""
     one, other = baseline.repeated_by_sampler, candidate.repeated_by_sampler
     for sampler in one.keys() & other.keys():
         was, now = (temperature_name(run[sampler]["temperature"][0].as_py()) for run in (one, other))
         if was != now:
             was, now = ("the model's own" if each == "own" else each for each in (was, now))
-            raise UserError(
-                f"the firmness of {candidate.name} cannot be gated by {baseline.name}: the temperature of its answers "
-                f"is {now} and was {was}; measure both at their own (model.takes_temperature=false), or judge "
-                "knowledge alone ('gate.metrics={knowledge: 0.02}')"
+            return (
+                f"the temperature of the candidate's answers is {now}, and the baseline's was {was}; measure both at "
+                "their own (model.takes_temperature=false)"
             )
+    return ""

@@ -15,7 +15,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from robust_eval.answer import GREEDY, NO_REPLY
 from robust_eval.error import UserError, first_line
-from robust_eval.gate.by_answers import FIRMNESS, KNOWLEDGE, firmness, knowledge, knowledge_label
+from robust_eval.gate.by_answers import FIRMNESS, KNOWLEDGE, firmness, knowledge, knowledge_label, no_firmness
 from robust_eval.gate.measured_run import MeasuredRun, same_answers
 from robust_eval.metric.frs_specs import FRS
 from robust_eval.metric.greedy import SPEC as GREEDY_ACCURACY
@@ -105,7 +105,6 @@ STATUS: Mapping[Outcome, int] = {"PASS": 0, "FAIL": 1, "INCONCLUSIVE": 3}
 """Exit status of each outcome; 2 is a usage error."""
 
 
-NO_FIRMNESS = "Firmness is not judged: no question has several answers in both runs."
 MAX_FACTS = 20_000
 """Maximum number of facts for which the need of a confidence sequence is computed."""
 
@@ -218,7 +217,7 @@ def differences(
             label = knowledge_label(baseline, candidate)
         metrics.append(Differences(name, label, margin, *values, groups, sign, looks, largest))
     if not metrics:
-        raise UserError(f"gate.metrics names firmness alone. {NO_FIRMNESS}")
+        raise UserError(f"gate.metrics names firmness alone. {no_firmness(baseline, candidate)}")
     return metrics
 
 
@@ -260,7 +259,7 @@ def decide(
     cut = truncation(differing([baseline.run, candidate.run]))
     warning = [f"Truncation differs ({listed(cut)}): {TRUNCATED}"] if cut else []
     if FIRMNESS in settings.metrics and len(judged) < len(settings.metrics):
-        warning.append(NO_FIRMNESS)
+        warning.append(no_firmness(baseline, candidate))
     return Decision(outcome, judged, [*map(sentence, judged), *warning])
 
 

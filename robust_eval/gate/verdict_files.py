@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from robust_eval.gate.decision import NO_FIRMNESS, STATUS, Decision, Judged, sentence
+from robust_eval.gate.by_answers import NOT_JUDGED
+from robust_eval.gate.decision import STATUS, Decision, Judged, sentence
 from robust_eval.gate.single_facts import Fact, SingleFacts
 from robust_eval.metric.presentation import Cell, Table
 from robust_eval.report.comparison_tables import shortened
@@ -55,7 +56,8 @@ class Report:
             failed = [each.label for each in self.decision.metrics if each.outcome == "FAIL"]
             return f"FAIL: the candidate is worse by more than the margin in {' and '.join(failed)}."
         if self.decision.outcome == "PASS":
-            alone = ", by knowledge alone" if NO_FIRMNESS in self.decision.reasons else ""
+            is_alone = any(reason.startswith(NOT_JUDGED) for reason in self.decision.reasons)
+            alone = ", by knowledge alone" if is_alone else ""
             return f"PASS: the candidate may replace the baseline{alone}."
         undecided = [each.label for each in self.decision.metrics if each.outcome == "INCONCLUSIVE"]
         if 0 < len(undecided) < len(self.decision.metrics):

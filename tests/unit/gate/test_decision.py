@@ -279,13 +279,17 @@ def test_wordings_are_repetitions_too_but_other_forms_and_temperatures_are_not(t
     assert firmness.label == "firmness (right in all of 10 repetitions and rewordings)"
     alike = [replace(each, graded=each.graded.set_column(9, "form", pa.array(formed))) for each in alike]
     assert decided(*alike).metrics[1].label == "firmness (right in all of 6 repetitions and rewordings)"
-    with pytest.raises(UserError) as said:
-        decided(one, by_answers(gated_run(tmp_path / "own", 40), temperature=[math.nan] * size))
-    assert str(said.value) == (
-        "the firmness of own cannot be gated by one: the temperature of its answers is the model's own and was 1; "
-        "measure both at their own (model.takes_temperature=false), or judge knowledge alone "
-        "('gate.metrics={knowledge: 0.02}')"
+    own = by_answers(gated_run(tmp_path / "own", 40), temperature=[math.nan] * size)
+    found = decided(one, own)
+    assert [each.name for each in found.metrics] == ["knowledge"]
+    assert found.reasons[-1] == (
+        "Firmness is not judged: the temperature of the candidate's answers is the model's own, and the baseline's was "
+        "1; measure both at their own (model.takes_temperature=false)."
     )
+    with pytest.raises(
+        UserError, match=r"names firmness alone\. Firmness is not judged: the temperature"
+    ):
+        decided(one, own, GateSettings({"firmness": 0.02}))
 
 
 @pytest.mark.parametrize(("measures", "label"), [("", "mine (points)"), ("memory", "memory (mine (points))")])
