@@ -158,6 +158,9 @@ def test_a_profile_joins_orders_and_doubt(ran: tuple[Result, Path, list[str]], t
         "certainty": "repetition",
         "order": "order",
         "challenge": "challenge",
+        "uncertainty": "repetition",
+        "reliability": "repetition",
+        "variance": "perturbation",
     }
     table = pq.read_table(tmp_path / "profile.parquet").to_pydict()
     assert table["orders_right"] == pytest.approx([0.2] * QUESTIONS)
@@ -184,6 +187,6 @@ def test_without_choices_none_is_asked_in_other_orders_in_a_profile(server: Scri
         *DOUBTED_LITTLE,
     ]
     result = run_experiment(tmp_path, "experiment=profile", *lines, *few)
-    assert result.scores.keys() == {"profile", "frs", "agreement", "certainty", "challenge", "greedy"}
+    assert "order" not in result.scores
     assert "orders_right" not in pq.read_table(tmp_path / "profile.parquet").column_names
     assert result.scores["profile"].presentation.title == "All four methods"

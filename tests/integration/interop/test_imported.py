@@ -63,7 +63,7 @@ def test_logs_of_inspect_are_gated_with_their_epochs_as_repetitions(
 
 def test_logs_of_inspect_give_the_figures_of_the_same_answers_to_the_last_digit(inspect_logs: Path):
     (loaded,) = robust_eval.load_answers(inspect_logs / "large")
-    assert loaded.metrics == ["frs", "certainty", "agreement", "uncertainty", "reliability"]
+    assert loaded.metrics == ["frs", "certainty", "agreement", "uncertainty", "reliability", "variance"]
     temperatures = ", ".join(f"{t:g}" for t in harness_logs.GRID)
     assert repr(loaded) == f"mockllm/large on task: 153 answers to 3 questions at temperature {temperatures}"
     assert loaded.differences == [
@@ -75,7 +75,7 @@ def test_logs_of_inspect_give_the_figures_of_the_same_answers_to_the_last_digit(
     ours = robust_eval.score(
         rows("mockllm/large"),
         harness_logs.QUESTIONS,
-        ["frs", "certainty", "agreement", "uncertainty", "reliability"],
+        ["frs", "certainty", "agreement", "uncertainty", "reliability", "variance"],
         "mockllm/large",
         **{"model.prompt_style": "chat"},
         **settings,
@@ -129,9 +129,8 @@ def test_what_is_lacking_is_said_before_anything_is_scored(inspect_logs: Path, m
     monkeypatch.setattr("sys.argv", ["import", *logs, "metric=frs", "tracking=none"])
     with pytest.raises(SystemExit):
         main()
-    assert "metric=[certainty,agreement,uncertainty,reliability] would work" in capsys.readouterr().err.replace(
-        "\n", " "
-    )
+    said = capsys.readouterr().err.replace("\n", " ")
+    assert "metric=[certainty,agreement,uncertainty,reliability,variance] would work" in said
     assert not Path("mlruns/runs").exists()
 
 
