@@ -9,6 +9,7 @@ from pathlib import Path
 import mlflow
 import pyarrow.parquet as pq
 import pytest
+from json_lines import cases
 from safetensors.torch import load_file, save_file
 from shell import Shell
 from tiny_model import KNOWN, save_tiny_model
