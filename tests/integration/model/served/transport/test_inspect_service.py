@@ -27,6 +27,7 @@ from scripted_server import Answer, Body, scripted_server
 from robust_eval.config.overrides import checked_overrides
 from robust_eval.config.schema import register
 from robust_eval.error import UserError
+from robust_eval.model.served.structured import restriction
 from robust_eval.model.served.transport import inspect_service
 from robust_eval.model.served.transport.inspect_service import InspectService
 from robust_eval.model.served.transport.service import Choice, ServiceResponse, UnansweredError
@@ -97,6 +98,21 @@ def test_a_request_is_sent_in_the_words_of_inspect_and_read_whole(monkeypatch: p
             },
         )
     ]
+
+
+def test_an_effort_and_a_restriction_to_letters_are_settings_of_inspect(monkeypatch: pytest.MonkeyPatch):
+    configs = []
+
+    def say(messages: Any, tools: Any, choice: Any, config: Any) -> ModelOutput:
+        configs.append(config.model_dump(exclude_none=True, by_alias=True))
+        return output('{"answer": "B"}')
+
+    asked(say, monkeypatch, effort="low", **restriction("schema", ("A", "B")))
+    assert configs[0]["effort"] == "low"
+    assert "extra_body" not in configs[0]
+    answer = {"type": "string", "enum": ["A", "B"]}
+    schema = configs[0]["response_schema"]
+    assert (schema["strict"], schema["json_schema"]["properties"]["answer"]) == (True, answer)
 
 
 def test_a_filter_a_refusal_and_an_error_are_told_apart(monkeypatch: pytest.MonkeyPatch):
