@@ -8,10 +8,10 @@ from robust_eval.config.overrides import Checked, jobs, several_values
 from robust_eval.experiment.plan import (
     Stage,
     asking_less,
-    budget_warnings,
     deduplicated,
     expected_interval,
     in_words,
+    server_warnings,
     stages_of,
     total,
 )
@@ -57,7 +57,7 @@ def print_plan(plans: Mapping[str, Sequence[Stage]]) -> None:
     console.print("Prompt tokens are estimated; completion tokens are the maximum.")
     if any(stage.at_most for stage in stages):
         console.print("≤ marks an upper bound: the number depends on answers that are not available yet.")
-    for sentence in (*asking_less(stages), *budget_warnings(stages)) if len(plans) == 1 else ():
+    for sentence in (*asking_less(stages), *server_warnings(stages)) if len(plans) == 1 else ():
         console.print(f"{sentence}.")
     if any(each.choices is None for each in terms):
         console.print("Each answer counts as one request; the run probes whether one request can return several.")

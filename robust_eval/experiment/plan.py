@@ -111,7 +111,7 @@ def check_plan(
             stages = plan(questions, rewriter, writer, source, comparing, may_end_early)
             check(stages)
         log.info("to be asked: %s", in_words(stages))
-        for sentence in (*asking_less(stages), *budget_warnings(stages)):
+        for sentence in (*asking_less(stages), *server_warnings(stages)):
             log.info(sentence)
 
 
@@ -301,13 +301,17 @@ SILENT_BUDGETS = (
 )
 
 
-def budget_warnings(stages: Sequence[Stage]) -> list[str]:
-    """Return a sentence if a server gets reasoning budgets, which it may ignore without an error."""
-    served = (request for stage in stages if stage.model.config.remote for request in stage.missing)
+RESTRICTED = "sampler.structured=true: the server restricts replies to letters, unlike the protocols of the papers"
+
+
+def server_warnings(stages: Sequence[Stage]) -> list[str]:
+    """Return a sentence if a server gets reasoning budgets, which it may ignore without an error, and one if it
+    restricts replies.
+    """
+    served = [request for stage in stages if stage.model.config.remote for request in stage.missing]
     budgets = {request.thought.most for request in served if request.thought is not None} - {None}
-    if len(budgets) < 2:
-        return []
-    return [SILENT_BUDGETS]
+    restricted = any(request.signs for request in served)
+    return [SILENT_BUDGETS] * (len(budgets) > 1) + [RESTRICTED] * restricted
 
 
 MAX_RUNS = 100

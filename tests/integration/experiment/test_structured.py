@@ -11,6 +11,7 @@ from experiments import run_experiment
 from scripted_server import scripted_server
 
 from robust_eval.error import UserError
+from robust_eval.experiment.plan import RESTRICTED
 from robust_eval.tracking.result import Result
 
 STRUCTURED = "sampler.repetition.structured=true"
@@ -34,11 +35,14 @@ def test_each_reply_of_llama_cpp_is_a_letter(tmp_path: Path):
             assert set(table["outcome"].to_pylist()) == {"ok"}
 
 
-def test_free_and_structured_replies_are_stored_apart(tmp_path: Path):
+def test_free_and_structured_replies_are_stored_apart(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    caplog.set_level("INFO")
     with scripted_server(DocumentedServer(**SERVERS["ollama"]), honest=False) as server:
         roomy = "model.max_completion_tokens=100"
         free = ask(server.url, tmp_path / "free", roomy)
+        assert RESTRICTED not in caplog.messages
         structured = ask(server.url, tmp_path / "structured", roomy, STRUCTURED)
+        assert RESTRICTED in caplog.messages
         requests = len(server.received)
         again = ask(server.url, tmp_path / "again", roomy, STRUCTURED)
     assert (structured.cache_hits, len(server.received), again.prompts_asked) == (0, requests, 0)

@@ -16,7 +16,7 @@ from scripted_server import ScriptedServer, scripted_server
 from tiny_model import save_tiny_model
 
 from robust_eval.error import UserError
-from robust_eval.experiment.plan import SILENT_BUDGETS, budget_warnings, stages_of
+from robust_eval.experiment.plan import SILENT_BUDGETS, server_warnings, stages_of
 from robust_eval.model.local.transformers import Transformers
 from robust_eval.plot.figure_registry import registered
 from robust_eval.prompt.thought import read_thought
@@ -88,7 +88,7 @@ def test_a_server_that_drops_the_budget_is_named(
     assert list(sampling_warnings(heeded)) == []
     with scripted_server(lambda body: thoughtful(body | {"reasoning_effort": "low"})) as server:
         lines = lines_of(server, tmp_path)
-        assert budget_warnings(stages_of(configuration(*lines))) == [SILENT_BUDGETS]
+        assert server_warnings(stages_of(configuration(*lines))) == [SILENT_BUDGETS]
         dropped = run_experiment(tmp_path, *lines)
     (warned,) = sampling_warnings(dropped)
     assert warned.problem == (
