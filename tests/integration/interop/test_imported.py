@@ -23,6 +23,7 @@ from robust_eval.cli.main import COMMANDS
 from robust_eval.config.groups import PROJECT
 from robust_eval.config.overrides import composed_run
 from robust_eval.error import UserError
+from robust_eval.gate.decision import STATUS
 
 
 @pytest.fixture(scope="module")
@@ -167,9 +168,12 @@ def test_lm_eval_repeats_are_all_kept_and_filters_are_one(lm_eval_folder: Path):
 
 def test_every_command_of_the_page_runs(inspect_logs: Path, monkeypatch, capsys):
     large, small = (inspect_logs / name / f"{name}-0.2.eval" for name in ("large", "small"))
-    Path("logs").mkdir()
-    shutil.copy(large, "logs/a.eval")
-    shutil.copy(small, "logs/b.eval")
+    for log, name, folder in ((large, "a.eval", "logs/today"), (small, "b.eval", "logs/new")):
+        Path(folder).mkdir(parents=True)
+        for place in (".", "logs", folder):
+            shutil.copy(log, Path(place, name))
+    for table in ("today.csv", "new.csv"):
+        Path(table).write_text("question_id,correct\nit,1\nfr,0\n")
     Path("quiz.jsonl").write_text(json.dumps({"id": "it", "question": "Capital of Italy?", "answers": ["Rome"]}))
     body = {"model": "m", "temperature": 0.7, "messages": [{"role": "user", "content": "Capital of Italy?"}]}
     keys = ["it-1", "it-2"]
@@ -188,6 +192,11 @@ def test_every_command_of_the_page_runs(inspect_logs: Path, monkeypatch, capsys)
             untracked = ["tracking=none"] * (words[0] == "import" and "--output" not in words)
             monkeypatch.setattr("sys.argv", [*words, *untracked])
             COMMANDS[words[0]].run()
+        elif words[0] == "gate":
+            monkeypatch.setattr("sys.argv", words)
+            with pytest.raises(SystemExit) as ended:
+                gate.main()
+            assert ended.value.code in STATUS.values()
         else:
             folders = [word.removeprefix("hydra.run.dir=") for word in words if word.startswith("hydra.run.dir=")]
             few = ["dataset.limit=6"] * ("experiment=smoke" in words)
