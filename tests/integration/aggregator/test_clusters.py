@@ -157,7 +157,7 @@ def test_a_model_that_is_not_there_is_named_in_one_sentence(tmp_path: Path):
         f"{tmp_path}/gone": f"sentence model {tmp_path}/gone cannot be loaded: there is no folder {tmp_path}/gone; it "
         "must be the folder of a model, a hub id (OWNER/NAME), or embedded:PACKAGE/FILE",
         "embedded:no-such-package/model": (
-            "the package no-such-package is not installed, and is none of those that are known with their checksum"
+            "the package no-such-package is not installed, and has no known checksum: install it"
         ),
     }.items():
         with pytest.raises(UserError) as problem:

