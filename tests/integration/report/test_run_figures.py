@@ -232,7 +232,7 @@ def test_what_is_no_finished_run_is_said_in_one_sentence(tmp_path: Path, monkeyp
     with pytest.raises(SystemExit) as stopped:
         plot()
     assert stopped.value.code == 1
-    assert "is no finished run" in capsys.readouterr().err
+    assert "is not a finished run" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 
