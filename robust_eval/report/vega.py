@@ -78,42 +78,21 @@ def accuracy_curve(threshold: float) -> dict[str, Any]:
     }
     share = {"type": "quantitative", "title": "accuracy", "scale": {"domain": [0, 1]}, "axis": {"tickCount": 5}}
 
-    def area(of: str, low: str, high: str, opacity: float) -> dict[str, Any]:
-        """Return a band between two columns of a data set."""
-        return {
-            "data": {"name": of},
-            "mark": {
-                "type": "area",
-                "color": BLUE,
-                "opacity": 1,
-                "fillOpacity": opacity,
-                "stroke": BLUE,
-                "strokeWidth": 0.7,
-            },
-            "encoding": {"x": temperature, "y": {**share, "field": low}, "y2": {"field": high}},
-        }
+    def layer(data: str, mark: dict[str, Any], y: str, y2: str = "") -> dict[str, Any]:
+        """Return marks at a column of a data set, or between two."""
+        encoding = {"x": temperature, "y": {**share, "field": y}} | ({"y2": {"field": y2}} if y2 else {})
+        return {"data": {"name": data}, "mark": mark, "encoding": encoding}
 
+    band = {"type": "area", "color": BLUE, "opacity": 1, "stroke": BLUE, "strokeWidth": 0.7}
     return {
         "width": "container",
         "height": 200,
         "layer": [
-            area("bounds", "lower", "upper", 0.12),
-            area("computed", "low", "high", 0.25),
-            {
-                "data": {"name": "computed"},
-                "mark": {"type": "line", "color": BLUE},
-                "encoding": {"x": temperature, "y": {**share, "field": "accuracy"}},
-            },
-            {
-                "data": {"name": "counted"},
-                "mark": {"type": "rule", "color": RED},
-                "encoding": {"x": temperature, "y": {**share, "field": "low"}, "y2": {"field": "high"}},
-            },
-            {
-                "data": {"name": "counted"},
-                "mark": {"type": "point", "filled": True, "size": 45, "opacity": 1, "color": RED},
-                "encoding": {"x": temperature, "y": {**share, "field": "accuracy"}},
-            },
+            layer("bounds", band | {"fillOpacity": 0.12}, "lower", "upper"),
+            layer("computed", band | {"fillOpacity": 0.25}, "low", "high"),
+            layer("computed", {"type": "line", "color": BLUE}, "accuracy"),
+            layer("counted", {"type": "rule", "color": RED}, "low", "high"),
+            layer("counted", {"type": "point", "filled": True, "size": 45, "opacity": 1, "color": RED}, "accuracy"),
             {
                 "data": {"values": [{"threshold": threshold}]},
                 "mark": {"type": "rule", "strokeDash": [4, 4], "color": "currentColor", "opacity": 0.6},

@@ -224,7 +224,7 @@ def test_a_link_in_a_folder_does_not_say_where_figures_go(tmp_path: Path, monkey
     monkeypatch.setattr(sys, "argv", ["robust-eval plot", str(tmp_path / "run")])
     with pytest.raises(SystemExit, match="1"):
         plot()
-    assert "contains a link, which may lead elsewhere: set --output" in capsys.readouterr().err
+    assert "contains a symbolic link, which may point elsewhere: set --output" in capsys.readouterr().err
 
 
 def test_what_is_no_finished_run_is_said_in_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys):
