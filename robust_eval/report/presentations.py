@@ -348,7 +348,7 @@ def _table_of_scores(score: Score, names: Sequence[str]) -> Table:
     forms = {
         "auroc": ("AUROC", ".3f"),
         "prr": ("PRR", ".3f"),
-        "caught": ("errors in the least sure", ".0%"),
+        "caught": (f"errors in the least sure {LEAST_SURE:.0%}".replace("%", " %"), ".0%"),
         "coverage_10": ("coverage at 10 %", ".0%"),
         "ece_corrected": ("ECE, corrected", ".3f"),
     }
