@@ -9,6 +9,10 @@ from robust_eval.reader.phrases import phrases
 from robust_eval.reader.reply import free_text_of
 
 _PHRASES = phrases("abstention")
+_CUE = re.compile(
+    r"no|n['’]t|un|idk|refuse|insuff|nicht|kein|pas|aucun|ignore|inconnu|ni |desconoc|[不无没未]|ません|ない", re.I
+)
+"""Parts of words without one of which no reply abstains: most short answers have none."""
 _OPENING = re.compile(rf"\A(?:{_PHRASES.opening}[\s,:;!.，、…]*(?:{_PHRASES.joint}\s*)?)+")
 _SAYS = re.compile(
     rf"{_PHRASES.says}(?P<rest>\s*[,，、]?\s*{_PHRASES.reason}.*|(?:\s+\w|\s*[^\W\d_a-zA-Z]).*|\W*)", re.S
@@ -27,6 +31,8 @@ def abstains(reply: str) -> bool:
     >>> abstains("I'm sorry, but I don't know who wrote it. Could you tell me more?"), abstains("I'm not sure. Rome?")
     (True, False)
     """
+    if not _CUE.search(reply):
+        return False
     read, text = free_text_of(reply), plain(bounded(without_template(without_reasoning(reply) or "")))
     stated = {MARKED: read.answer, EXPLICIT: explicit_answer(text)}.get(read.rule)
     said = False
