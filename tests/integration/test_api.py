@@ -432,7 +432,7 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a text that cannot be written": (
         lambda: robust_eval.run(model=lambda prompts: ["\ud800"] * len(prompts), dataset=QUESTIONS, **QUICK),
-        "the function <lambda> returned '\\ud800', which is not a text",
+        "the function <lambda> returned '\\ud800', which is no Unicode text",
     ),
     "too few texts": (
         lambda: robust_eval.run(model=lambda prompts: ["Rome"], dataset=QUESTIONS, **QUICK),
@@ -458,7 +458,7 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a row that is no mapping": (
         lambda: robust_eval.run(dataset=["Paris"], **QUICK),  # type: ignore[list-item]
-        "dataset, row 1: a row is a mapping from names to values, not 'Paris'",
+        "dataset, row 1: a row must be a mapping from names to values, not 'Paris'",
     ),
     "no rows": (lambda: robust_eval.run(dataset=pd.DataFrame(), **QUICK), "dataset: the table has no rows"),
     "a cell that cannot be written": (
