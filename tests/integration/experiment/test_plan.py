@@ -129,7 +129,7 @@ def test_rewrites_that_are_not_written_yet_are_counted_as_if_all_came(plan: Plan
 
 def test_what_the_measured_model_cannot_do_is_said_before_rewrites_are_paid(run: Run, server: ScriptedServer):
     asked = ("metric=[agreement,frs]", "rewriter=llm", "aggregator=text")
-    with pytest.raises(UserError, match="cannot be asked of a server"):
+    with pytest.raises(UserError, match="needs a local model, and no server supports it"):
         run(*asked, "sampler=[perturbation,temperature_sweep]", "sampler.temperature_sweep.stop_on_match=true")
     with pytest.raises(UserError, match="computes with all of the distribution"):
         run(*asked, "sampler=[perturbation,exact]", "model.generation.top_k=5")
