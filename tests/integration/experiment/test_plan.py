@@ -131,7 +131,7 @@ def test_what_the_measured_model_cannot_do_is_said_before_rewrites_are_paid(run:
     asked = ("metric=[agreement,frs]", "rewriter=llm", "aggregator=text")
     with pytest.raises(UserError, match="needs a local model, and no server supports it"):
         run(*asked, "sampler=[perturbation,temperature_sweep]", "sampler.temperature_sweep.stop_on_match=true")
-    with pytest.raises(UserError, match="computes with all of the distribution"):
+    with pytest.raises(UserError, match="needs the whole distribution of a served model"):
         run(*asked, "sampler=[perturbation,exact]", "model.generation.top_k=5")
     assert len(server.received) <= 40  # what the server can do, with each of the settings
 
