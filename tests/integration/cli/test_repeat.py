@@ -25,7 +25,7 @@ SETTINGS: dict[str, object] = {
 CASES = json.loads(Path(__file__).with_name("untrusted_settings.json").read_text(encoding="utf-8"))
 """Settings of a folder, and the line that says them again."""
 NO_PLACES = {
-    *("accents", "cascade", "categories", "columns", "contains", "correct", "d", "device", "drift"),
+    *("abstention", "accents", "cascade", "categories", "columns", "contains", "correct", "d", "device", "drift"),
     *("dtype", "encoding", "estimator", "experiment", "extra_body", "form", "forms", "invalid", "kind", "layout"),
     *("letter", "missing", "name", "orders", "pushbacks", "prompt_style", "reasoning_effort", "rubric", "scenario"),
     *("selection", "separator", "settings", "sha256", "spelling", "stop", "target", "unbroken"),
