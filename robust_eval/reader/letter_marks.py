@@ -1,4 +1,4 @@
-"""Marks in place of letters that may name a choice."""
+"""Marks in place of letters that may name a choice, and lists of them in a reply."""
 
 import re
 
@@ -53,3 +53,110 @@ def letter_in(match: re.Match[str]) -> tuple[int, int, str]:
     """Return the begin and the end of the mark in a match, and its letter."""
     number = next(number for number, value in enumerate(match.groups(), 1) if value)
     return match.start(number), match.end(number), letter_of_mark(match[number])
+
+
+JOIN = r"(?:,|;|/|&|\+|、|\b(?i:and|or|und|oder|et|ou|y|o|e|nor)\b|和|或|与|及)"
+AND = rf"(?:\s*(?:{JOIN}\s*)+)"  # white space has one place only: with two, a row of commas is read in 2ⁿ ways
+_CONTINUATIONS = "and|or|are|as|because|for|since|is|both|could|can|und|oder|sind|et|sont|son|y"
+_NO_NAME = rf"(?![{WORD}'’])(?!\s+(?!(?:{_CONTINUATIONS})\b)[a-zäöü])"  # "B and C are", but not "B and C major"
+_MORE = re.compile(
+    rf"\A[.):\]]*{AND}(?:{P.option}\s+)?(?:(?i:both|also)\s+)?[(\[]?([{MARK}]){_NO_NAME}"
+    rf"|\A\s*\([^()\n]*\){AND}([{MARK}])(?=\s*\()"  # "A (3 m/s) and E (7 m/s)"
+    rf"|\A[.):\]]*[ \t]*\n\s*[(\[]?([{MARK}])(?=[)\].]*[ \t]*(?:\n|\Z))"  # a letter alone on the next line
+)
+_EARLIER = re.compile(rf"(?<![{WORD}'’.])([{MARK}])[).\]]?{AND}(?:{P.option}\s+)?[(\[]?\Z")
+_IN_A_LIST = [
+    re.compile(pattern, re.M)
+    for pattern in (
+        rf"^[^\w{MARK}\n]*(?:{P.option}\s+)?[(\[]?([{MARK}])\s*[).:\]]",
+        rf"{P.option}\s+[(\[]?([{MARK}])[)\]]?\s*:",
+        rf"(?<![{WORD}])[(]?([{MARK}])\)",
+        rf"(?<![{WORD}])([{MARK}])项",
+    )
+]
+"""Forms in which choices are listed."""
+_LONE = re.compile(r"[(\[][a-m][)\]]|\b[a-m]\)|\b[A-M]\b")
+_JOINING = re.compile(
+    r"\b(?i:and|or|to|through|plus|as well as|both|either|option|choice|letter)\b"
+    r"|[\s.,;:!?()\[\]{}<>/|&+*#_\"'~→•·…。，、；–—-]"
+)
+"""Words and signs between the letters of a list, and before them; no ✓ or ✗, which says which is right."""
+_NAMES_OTHERS = re.compile(r"\W*[A-M]\s*[).:\]]\s.*\b[A-M]\b.*\b(?:and|or)\b")  # "E. A and B"
+_LISTED_OPTION = re.compile(r"(?<![\w.'’])(?P<open>[(\[]?)(?P<letter>[A-M])(?P<sign>[).:\]]|$)(?![^\W\d_])")
+_NEXT_OF_SEVERAL = re.compile(r"(?:[,;/&+]|\bor)\s*$")
+_LETTERS_ALONE = re.compile(r"(?:[\s,;]*[(\[]?[A-M][).:\]])*[\s,;]*")
+
+
+def listed_places(text: str) -> set[int]:
+    """Return the places of letters with which the choices are listed: A, B and C at least, each in the same form, and
+    in their order.
+    """
+    for form in _IN_A_LIST:
+        places = {match.start(1): letter_of_mark(match[1]) for match in form.finditer(text)}
+        if set(places.values()) >= set("ABC"):
+            listed: dict[int, str] = {}
+            for place, letter in places.items():
+                if letter == "A" or (listed and letter > max(listed.values())):
+                    listed[place] = letter
+            return set(listed)
+    return set()
+
+
+def further_letters(rest: str) -> set[str]:
+    """Return the letters that follow a first one: "A and B", "A, B or C"."""
+    letters = set()
+    while more := _MORE.match(rest):
+        _, end, letter = letter_in(more)
+        letters.add(letter)
+        rest = rest[end:]
+    return letters
+
+
+def earlier_letters(text: str) -> set[str]:
+    """Return the letters before one, as in "both A and B are correct"."""
+    letters = set()
+    while match := _EARLIER.search(text):
+        letters.add(letter_of_mark(match[1]))
+        text = text[: match.start(1)]
+    return letters
+
+
+def only_letters(text: str) -> set[str]:
+    """Return the letters of a text that holds several of them and nothing else, whatever parts them; else none.
+
+    The letter of a choice that names others, as in "E. A and B", is no list.
+
+    >>> sorted(only_letters("A - E")), sorted(only_letters("Option A. Option B.")), only_letters("E. A and B")
+    (['A', 'E'], ['A', 'B'], set())
+    """
+    letters = {letter.strip("()[]").upper() for letter in _LONE.findall(text)}
+    if len(letters) < 2 or _NAMES_OTHERS.match(text) or _JOINING.sub("", _LONE.sub("", text)):
+        return set()
+    return letters
+
+
+def listed_letters(text: str) -> set[str]:
+    """Return the letters of further choices that stand in a text behind a first one.
+
+    A letter belongs to one if it has the form of the first ("B." or "(B)") and is parted from it by a comma or the like
+    (a reply may be cut behind it) or by nothing at all; or if it is the next in the alphabet, in a list that begins
+    with A or has three letters. So there are none in "B. Robert A. Millikan" and in "B. 5 C. It is".
+    """
+    options = list(_LISTED_OPTION.finditer(text))
+    if not options or text[: options[0].start()].strip():
+        return set()
+    first, end = options[0], options[0].end()
+    letters, run = set(), first["letter"]
+    initials = first["sign"] == "." and not _LETTERS_ALONE.fullmatch(text)
+    for option in options[1:]:
+        between = text[end : option.start()]
+        separated = _NEXT_OF_SEVERAL.search(between) is not None
+        cut = separated and not option["sign"]
+        if option["open"] != first["open"] or (option["sign"] != first["sign"] and not cut):
+            continue
+        if separated or not (between.strip() or initials):
+            letters.add(option["letter"])
+        if ord(option["letter"]) == ord(run[-1]) + 1:
+            run += option["letter"]
+        end = option.end()
+    return letters | set(run if len(run) > 2 or run.startswith("AB") else "")

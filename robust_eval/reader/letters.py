@@ -14,23 +14,21 @@ from robust_eval.question import LETTERS
 from robust_eval.reader.base import NO_LETTER, Reading
 from robust_eval.reader.clauses import is_denial, sentences, without_denials
 from robust_eval.reader.free_text import bounded, explicit_answer, marked_answers
-from robust_eval.reader.letter_lists import (
-    JOIN,
-    earlier_letters,
-    further_letters,
-    listed_letters,
-    listed_places,
-    only_letters,
-)
 from robust_eval.reader.letter_marks import (
+    JOIN,
     MARK,
     MARKS,
     SMALL_MARK,
     TEXT_MARK,
     THING_BEFORE,
     P,
+    earlier_letters,
+    further_letters,
     letter_in,
     letter_of_mark,
+    listed_letters,
+    listed_places,
+    only_letters,
     unmarked,
     with_marks,
 )

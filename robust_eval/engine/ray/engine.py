@@ -3,16 +3,18 @@
 import importlib.util
 import logging
 import os
+import pickle
 import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from robust_eval.error import UserError, first_line
 from robust_eval.model.model_config import ModelConfig
+from robust_eval.runtime.console import progress, silence_tqdm
 from robust_eval.runtime.parallel import PART_RUNNER, Done, Part, Shared, run_sequentially
 
 if TYPE_CHECKING:
@@ -105,9 +107,7 @@ class Ray:
         except UserError as problem:  # answers that have arrived can still be graded
             log.warning("%s: %s; this process does the work", stage, problem)
             return run_sequentially(stage, work, shared, parts)
-        from robust_eval.engine.ray.ray_tasks import run_as_tasks
-
-        return run_as_tasks(stage, work, shared, parts, room, self.num_cpus, self.attempts)
+        return _run_as_tasks(stage, work, shared, parts, room, self.num_cpus, self.attempts)
 
     def _connect(self) -> None:
         """Start or join Ray, unless this process has done so."""
@@ -200,3 +200,61 @@ def _silence() -> Iterator[None]:
         os.dup2(saved, 2)
         os.close(saved)
         os.close(null)
+
+
+def _run_as_tasks(
+    stage: str,
+    work: Callable[[Shared, Part], Done],
+    shared: Shared,
+    parts: Sequence[Part],
+    room: int,
+    num_cpus: int,
+    attempts: int,
+) -> list[Done]:
+    """See :func:`robust_eval.runtime.parallel.run_parts`; ``room`` parts at a time, each on ``num_cpus`` CPUs.
+
+    Ray reuses the processes of tasks, unlike those of actors: a loaded library or sentence model stays loaded. This
+    process repeats failed parts. A UserError ends the work.
+    """
+    import ray
+    from ray.exceptions import RayError, RayTaskError
+
+    remote: Any = ray.remote(_run_part)
+    task = remote.options(num_cpus=num_cpus, max_retries=attempts - 1)
+    inputs = ray.put((work, shared))  # once on each machine
+    waiting = list(reversed(range(len(parts))))
+    under_way: dict[Any, int] = {}
+    done: dict[int, Done] = {}
+    failed: dict[int, str] = {}
+    with progress(stage, total=len(parts), unit="parts", transient=True) as advance:
+        while waiting or under_way:
+            while waiting and len(under_way) < room:
+                number = waiting.pop()
+                under_way[task.remote(inputs, parts[number], num_cpus)] = number
+            (ready, *_), _ = ray.wait(list(under_way), num_returns=1)
+            number = under_way.pop(ready)
+            try:
+                done[number] = pickle.loads(ray.get(ready))
+                advance(1, "")
+            except RayError as problem:
+                cause = problem.cause if isinstance(problem, RayTaskError) else problem
+                if isinstance(cause, UserError):
+                    raise cause from None
+                failed[number] = f"{type(cause).__name__}: {first_line(cause)}"
+        if failed:
+            reasons = "; ".join(dict.fromkeys(failed.values()))
+            log.warning("%s: %d of %d parts failed and are repeated here: %s", stage, len(failed), len(parts), reasons)
+        for number in failed:
+            done[number] = work(shared, parts[number])
+            advance(1, "")
+    return [done[number] for number in range(len(parts))]
+
+
+def _run_part(inputs: tuple[Callable[[Any, Any], Any], Any], part: Any, threads: int) -> bytes:
+    """Do a part of the work; return its result as bytes, because arrays would be views that keep Ray's store full."""
+    silence_tqdm()
+    import torch
+
+    torch.set_num_threads(threads)
+    work, shared = inputs
+    return pickle.dumps(work(shared, part))
