@@ -57,9 +57,8 @@ def test_a_server_is_told_how_much_to_think_and_budgets_are_found_that_are_enoug
     ran: tuple[Result, Path, list[str]], server: ScriptedServer
 ):
     result, folder, _ = ran
-    asked = [body for body in server.bodies if "reasoning_effort" in body]
-    assert {body["reasoning_effort"] for body in asked} == set(EFFORTS)
-    assert all(body.get("max_tokens", body.get("max_completion_tokens")) == 400 for body in asked)
+    asked = [body for body in server.bodies if body.get("max_tokens", body.get("max_completion_tokens")) == 400]
+    assert {body["reasoning_effort"] for body in asked} == set(EFFORTS)  # those of the probe have fewer tokens
     table = pq.read_table(folder / "thinking.parquet").to_pydict()
     np.testing.assert_array_equal(table["breaking_budget"], BREAKING)
     figures = result.scores["thinking"].metrics()
