@@ -100,7 +100,7 @@ def test_a_server_that_ignores_the_temperature_is_refused_a_sweep_and_asked_at_i
 ):
     server = DrawingServer(shows=True, ignores=True)
     reason = refused(server, tmp_path / "sweep", *FRS)
-    assert "supports only its own" in reason
+    assert "has only its own" in reason
     assert "experiment=certainty" in reason
     (spoken,) = said(caplog)
     assert "ignores the temperature: its replies at 0 and 2 are alike" in spoken

@@ -324,5 +324,5 @@ def test_a_budget_of_the_judge_stops_the_run_and_keeps_what_was_judged(judge: Sc
 
 def test_a_judge_whose_answers_are_recorded_is_refused():
     register()
-    with pytest.raises(UserError, match=r"grader\.model: model x is on record only"):
+    with pytest.raises(UserError, match=r"grader\.model: model x has only recorded answers"):
         checked_overrides(["grader=judge", "grader.model=recorded", "grader.model.name=x"])
