@@ -3,14 +3,15 @@
     python benchmarks/costs.py [--questions 16] [--quick] [--json FILE]
 
 While the embedded model answers on the CPU, every kernel is counted, with its FLOP and the bytes that it reads and
-writes, and every place where the processor would wait for a device. As many rows of logits are taken at once as on a
-GPU, so that as many kernels are asked for. The formulas beside them are those of
+writes, and every place where the processor would wait for a device. Blocks of questions and batches of logits are as
+large as on a GPU, so that as many kernels are launched. The formulas beside them are those of
 docs/development/performance.md. The second table puts the shapes of larger models into the formulas, with what was
 counted here of prefixes, kernels and waits. gpu.py says what a GPU took.
 """
 
 import tempfile
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import Any
 from unittest.mock import patch
 
@@ -23,7 +24,7 @@ from support.op_counter import counted
 from support.shape import Shape
 
 from robust_eval.model.base import Reply, Request
-from robust_eval.model.local import draw, prefixes, tempered
+from robust_eval.model.local import batching, draw, prefixes, tempered
 from robust_eval.sampler.exact import Exact
 from robust_eval.sampler.temperature_sweep import TemperatureSweep
 
@@ -98,9 +99,13 @@ def of_run(model: CountedModel, shape: Shape, requests: Sequence[Request]) -> di
         patch.dict(prefixes.BYTES_PER_BATCH, {False: prefixes.BYTES_PER_BATCH[True]}),
         patch.dict(draw.PAIRS_PER_BATCH, {False: draw.PAIRS_PER_BATCH[True]}),
         patch.dict(tempered.ROWS_PER_BATCH, {False: tempered.ROWS_PER_BATCH[True]}),
+        patch.dict(batching.BLOCK_SIZES, {False: batching.BLOCK_SIZES[True]}),
     )
     counting = counted(model.network.base_model, model.network.get_output_embeddings())
-    with as_on_gpu[0], as_on_gpu[1], as_on_gpu[2], counting as counter:
+    with ExitStack() as stack:
+        for each in as_on_gpu:
+            stack.enter_context(each)
+        counter = stack.enter_context(counting)
         replies = list(answered(model.loaded, requests))
     work, total = model.work() - before, counter.total
     prompt = float(np.mean([reply.completions[0].prompt_tokens or 0 for reply in replies]))
