@@ -1,3 +1,5 @@
+import re
+
 import numpy as np
 import pytest
 
@@ -6,6 +8,7 @@ from robust_eval.grader.answer_matcher import AnswerMatcher
 from robust_eval.grader.matching import Matching
 from robust_eval.model.token_texts import TokenTexts
 from robust_eval.normalization import normalize
+from robust_eval.numerals import NUMBERS as NUMBERS_IN_WORDS
 from robust_eval.question import Question
 
 
@@ -86,10 +89,10 @@ PIECES = [
     *("0", "1", "8", "08", "18", " 8", "1,8"),
     *(" Eight", "eight", " EIGHT", " eighteen", " one", " hundred", " thousand", " a", " and", "ty", "teen", "th"),
     *(" twenty", " U.", "S.", ".S.A", ".S.A.", "USA", " usa", "apple", " Apple", " apples", " K", "K.", "drachm", "a"),
-    *("and", "ae", "cafe", "\u0300 K", "K \u0300"),
+    *("and", "ae", "cafe", "\u0300 K", "K \u0300", " n", "²", " May", ",052", "52"),
 ]
-WORDS = (("U.S.A.",), ("café",), ("K \u0300",), ("drachma", "drachmae"), ("K",), ("18 apples",))
-NUMBERS = (("8",), ("18", "eighteen"), ("28",), ("1008",), ("1000",), ("8.5",), ("-8",))
+WORDS = (("U.S.A.",), ("café",), ("K \u0300",), ("drachma", "drachmae"), ("K",), ("18 apples",), ("brain", "brains"))
+NUMBERS = (("8",), ("25",), ("52",), ("18", "eighteen"), ("28",), ("1008",), ("1000",), ("8.5",), ("-8",))
 
 
 @pytest.mark.parametrize("answers", [*WORDS, *NUMBERS], ids=lambda answers: answers[0])
@@ -143,6 +146,21 @@ STARTS = [
         " 5...",
         " 8]",
     ),
+    *(
+        " brai",
+        " brain",
+        " the brain;",
+        " q",
+        " a q",
+        " 5",
+        " 52",
+        " 3",
+        " 1234",
+        " July",
+        " July 3",
+        " five",
+        " fifty;",
+    ),
 ]
 
 
@@ -158,6 +176,25 @@ def test_each_next_token_has_the_same_outcome_after_all_prefixes_of_a_state(answ
                 assert one.tolist() == other.tolist(), (prefix, state)
 
 
+@pytest.mark.parametrize(
+    "prefix",
+    ["zzz brain", "zzz the brain;", "zzz 52", "zzz 52, ", "zzz 25", "zzz 7", "zzz 1234", "zzz six", "zzz twelve;"],
+)
+def test_signs_after_an_answer_have_the_outcome_that_they_have_after_this_one(
+    prefix: str, monkeypatch: pytest.MonkeyPatch
+):
+    number = next((str(NUMBERS_IN_WORDS.get(word, word)) for word in re.findall(r"\w+", prefix) if word != "zzz"), "")
+    rule = matcher("brain" if "brain" in prefix else number)
+    texts = TokenTexts(
+        [piece.encode() for piece in (*PIECES, *(".-", "''", "),", " twelve", " may", "th", " km", "н"))]
+    )
+    assert rule._stand_in(prefix) is not None
+    shared = rule.next_tokens(prefix.encode(), texts)
+    monkeypatch.setattr(rule, "_stand_in", lambda text: None)
+    for one, other in zip(shared, rule.next_tokens(prefix.encode(), texts), strict=True):
+        assert one.tolist() == other.tolist()
+
+
 def test_words_that_no_answer_has_share_a_state():
     rule = matcher("Paris")
     starts = (b" It was", b" I think you mean", b" Tokyo, Lisbon was", b"Tokyo (London) too late")
@@ -165,6 +202,11 @@ def test_words_that_no_answer_has_share_a_state():
     assert len({rule.state(start + b" Par") for start in (b"", b" In", b" It is called")}) == 1
     assert rule.state(b" It is Par") != rule.state(b" It is Pari")
     assert rule.state(b" Paris is ") != rule.state(b" Lisbon is ")
+    assert rule.state(b" x") == rule.state(b" q")
+    assert rule.state(b" 3") == rule.state(b" 17")
+    assert rule.state(b" p") != rule.state(b" q")
+    assert matcher("52").state(b" 3") == matcher("52").state(b" 717")
+    assert matcher("52").state(b" 3") != matcher("52").state(b" 5")
 
 
 @pytest.mark.parametrize(
