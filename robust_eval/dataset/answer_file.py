@@ -185,7 +185,7 @@ class AnswerFile:
         names = [theirs for theirs in self._names.values() if theirs in present]
         for theirs in names:
             if list(present).count(theirs) > 1:
-                raise UserError(f"{self.path} has several columns of the name {theirs!r}")
+                raise UserError(f"{self.path} has several columns named {theirs!r}")
         return names
 
     def _refuse_line(self, fields: Sequence[pa.Field]) -> None:

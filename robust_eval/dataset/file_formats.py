@@ -178,7 +178,7 @@ class DelimitedTable:
         names = ["" if place in unnamed else name for place, name in enumerate(names)]
         for name, columns in Counter(filter(None, names)).items():
             if columns > 1:
-                raise UserError(f"{self.file} has several columns of the name {name[:40]!r}")
+                raise UserError(f"{self.file} has several columns named {name[:40]!r}")
         rows_below = (row for row in rows if row[1] != header)  # concatenated tables repeat the header
         return names, self._fitting(rows_below, names, unnamed)
 

@@ -51,8 +51,8 @@ def logs_as_runs(baseline: str, candidate: str) -> tuple[MeasuredRun, MeasuredRu
     names = baseline, candidate
     if other := [name for name in names if not is_log(name)]:
         raise UserError(
-            f"a log is gated by another log, and {other[0]} is none: score the log (robust-eval import LOG), and name "
-            "the folder of that run"
+            f"a log can be gated only by another log, and {other[0]} is none: score the log (robust-eval import LOG), "
+            "and name the folder of that run"
         )
     read = [_read(name) for name in names]
     common = [name for name in read[0].scorers if name in read[1].scorers]
@@ -63,7 +63,9 @@ def logs_as_runs(baseline: str, candidate: str) -> tuple[MeasuredRun, MeasuredRu
     if scorer is not None:
         sentences = [f"The verdicts are those of the logs' scorer {scorer}."]
     elif have_keys:
-        sentences = ["The verdicts are ours (grader=matching): no scorer of both logs gives every reply 0 or 1."]
+        sentences = [
+            "The replies were graded by robust_eval (grader=matching): no scorer of both logs gives every reply 0 or 1."
+        ]
         for name, each in zip(names, read, strict=True):
             sentences += [f"{name}: {sentence}." for sentence in ungraded_sentences(each)]
     else:
@@ -71,7 +73,7 @@ def logs_as_runs(baseline: str, candidate: str) -> tuple[MeasuredRun, MeasuredRu
         scorers = [", ".join(each.scorers) or "no scorer" for each in read]
         raise UserError(
             printable(
-                f"{candidate} cannot be gated by {baseline}: no scorer of both gives samples 0 or 1 (they have "
+                f"{candidate} cannot be gated by {baseline}: no common scorer gives samples 0 or 1 (they have "
                 f"{scorers[0]}, and {scorers[1]}), and {lacking} has no right answers"
             )
         )

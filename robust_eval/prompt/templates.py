@@ -73,7 +73,7 @@ class Templates:
     def of(self, kind: str) -> Template:
         """Return the template for a scenario, or for rewriting; UserError if the file has none."""
         if kind not in self.templates:
-            raise UserError(f"the prompts {self.path} have no template for {kind}: add one")
+            raise UserError(f"the prompt file {self.path} has no template for {kind}: add one")
         return self.templates[kind]
 
 
@@ -88,17 +88,17 @@ def read_templates(path: str) -> Templates:
         where = f" (line {mark.line + 1})" if mark else ""
         names = ", ".join(sorted(f"{BUILTIN}{entry.name}" for entry in FOLDER.glob("*.yaml")))
         raise UserError(
-            f"the prompts {path} cannot be read: {first_line(problem)}{where}; choose {names}, or a file"
+            f"the prompt file {path} cannot be read: {first_line(problem)}{where}; choose {names}, or a file"
         ) from problem
     names = f"system, {', '.join(_NEEDS)}, {CHALLENGES}"
     if not isinstance(read, dict):
-        raise UserError(f"the prompts {path} must map names to templates; the names are {names}")
+        raise UserError(f"the prompt file {path} must map names to templates; the names are {names}")
     if unknown := sorted({str(name) for name in read} - {"system", CHALLENGES, *_NEEDS}):
-        raise UserError(f"the prompts {path} have an unknown name {unknown[0]!r}; the names are {names}")
+        raise UserError(f"the prompt file {path} has an unknown name {unknown[0]!r}; the names are {names}")
     system = read.pop("system", "")
     if not isinstance(system, str):
-        raise UserError(f"the prompts {path}: system must be a text, not {system!r}")
-    challenges = _challenges(read.pop(CHALLENGES, {}), f"the prompts {path}, {CHALLENGES}")
+        raise UserError(f"the prompt file {path}: system must be a text, not {system!r}")
+    challenges = _challenges(read.pop(CHALLENGES, {}), f"the prompt file {path}, {CHALLENGES}")
     return Templates(path, system, {kind: _template(entry, kind, path) for kind, entry in read.items()}, challenges)
 
 
@@ -117,7 +117,7 @@ def _challenges(read: Any, where: str) -> dict[str, tuple[str, ...]]:
 
 
 def _template(read: Any, kind: str, path: str) -> Template:
-    where = f"the prompts {path}, {kind}"
+    where = f"the prompt file {path}, {kind}"
     template = read.get("template") if isinstance(read, dict) and read.keys() <= {"template", "exemplars"} else None
     if not isinstance(template, str):
         raise UserError(f"{where} must have a 'template' and may have 'exemplars'")

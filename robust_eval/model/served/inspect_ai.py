@@ -27,7 +27,7 @@ class InspectAI(ServiceSettings):
         if self.prompt_style != "chat":
             raise ValueError(f"prompt_style must be chat, not {self.prompt_style}: inspect_ai sends messages")
         if "/" not in self.model:
-            raise ValueError(f"model must be PROVIDER/NAME, such as anthropic/claude-sonnet-4-5, not {self.model}")
+            raise ValueError(f"model must be PROVIDER/NAME, such as anthropic/claude-opus-5, not {self.model}")
         if self.base_url is not None and not {"@", "?", "#"}.isdisjoint(self.base_url):
             raise ValueError("base_url must not hold a secret: the provider reads its key from an environment variable")
         refuse_secrets("model_args", self.model_args, "name it as the provider documents it")

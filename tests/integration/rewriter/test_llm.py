@@ -275,7 +275,10 @@ def test_prompts_without_a_template_for_rewriting_are_refused_before_anything_is
     model: Any = Played({})
     with pytest.raises(UserError) as problem:
         Llm(MODEL, prompts=str(file)).rewrite([EMMA], model, 0)
-    assert (str(problem.value), model.requests) == (f"the prompts {file} have no template for rewriting: add one", [])
+    assert (str(problem.value), model.requests) == (
+        f"the prompt file {file} has no template for rewriting: add one",
+        [],
+    )
 
 
 def test_the_log_counts_what_was_kept_and_dropped_and_who_lacks_rewrites(caplog: pytest.LogCaptureFixture):

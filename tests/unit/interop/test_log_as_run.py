@@ -59,7 +59,9 @@ def test_epochs_of_which_only_the_first_is_scored_are_graded_here_and_are_repeti
     one = documents(tmp_path / "one", lambda number: [f"Item {number}"] * 3)
     other = documents(tmp_path / "other", lambda number: ["no"] + [f"Item {number}"] * (2 if number > 3 else 0))
     found, sentences = gated(one, other)
-    assert sentences == ["The verdicts are ours (grader=matching): no scorer of both logs gives every reply 0 or 1."]
+    assert sentences == [
+        "The replies were graded by robust_eval (grader=matching): no scorer of both logs gives every reply 0 or 1."
+    ]
     knowledge, firmness = found.metrics
     assert (knowledge.label, knowledge.candidate) == ("knowledge (accuracy of the most frequent answers)", 0.9)
     assert (firmness.label, firmness.candidate) == ("firmness (right in all of 3 repetitions)", 0)
@@ -71,7 +73,7 @@ def test_without_right_answers_and_a_common_scorer_there_is_nothing_to_gate_by(t
     with pytest.raises(UserError) as said:
         gated(one, other)
     assert str(said.value) == (
-        f"{other} cannot be gated by {one}: no scorer of both gives samples 0 or 1 (they have likes,none, and "
+        f"{other} cannot be gated by {one}: no common scorer gives samples 0 or 1 (they have likes,none, and "
         f"loves,none), and {one} has no right answers"
     )
 
@@ -117,7 +119,7 @@ def test_equal_verdicts_without_texts_are_no_identical_answers(tmp_path: Path):
             "a table for the gate has the columns question_id and correct (0 or 1), not question_id, text; to grade",
         ),
         ("question_id,correct\nq1,maybe\n", "'correct' must be a number, not 'maybe'"),
-        ("question_id,correct\nq1,0.5\n", "no scorer of both gives samples 0 or 1 (they have correct, and correct)"),
+        ("question_id,correct\nq1,0.5\n", "no common scorer gives samples 0 or 1 (they have correct, and correct)"),
     ],
 )
 def test_a_table_without_verdicts_is_refused_with_what_is_missing(tmp_path: Path, rows: str, said: str):
@@ -131,7 +133,7 @@ def test_a_table_without_verdicts_is_refused_with_what_is_missing(tmp_path: Path
 
 def test_a_log_is_gated_by_a_log_of_one_model_and_task(tmp_path: Path):
     one = documents(tmp_path / "one", lambda number: ["no"])
-    with pytest.raises(UserError, match=r"a log is gated by another log, and mlruns/runs/today is none"):
+    with pytest.raises(UserError, match=r"a log can be gated only by another log, and mlruns/runs/today is none"):
         logs_as_runs(str(one), "mlruns/runs/today")
     (tmp_path / "one" / "samples_words_2026-01-01T00-00-00.000000.jsonl").write_text(one.read_text())
     with pytest.raises(UserError, match=r"holds several runs \(one on numbers; one on words\): a gate compares one"):

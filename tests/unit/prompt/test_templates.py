@@ -143,22 +143,23 @@ def test_a_missing_scenario_is_refused_where_it_is_needed_and_only_there(file: P
     }.items():
         with pytest.raises(UserError) as caught:
             ask()
-        assert str(caught.value) == f"the prompts {path} have no template for {kind}: add one"
+        assert str(caught.value) == f"the prompt file {path} has no template for {kind}: add one"
 
 
 def test_a_file_that_cannot_be_read_is_named_with_those_there_are(tmp_path: Path):
     gone = tmp_path / "gone.yaml"
     assert refusal(gone) == (
-        f"the prompts {gone} cannot be read: [Errno 2] No such file or directory: '{gone}'; {FILES}"
+        f"the prompt file {gone} cannot be read: [Errno 2] No such file or directory: '{gone}'; {FILES}"
     )
     assert (
-        refusal(tmp_path) == f"the prompts {tmp_path} cannot be read: [Errno 21] Is a directory: '{tmp_path}'; {FILES}"
+        refusal(tmp_path)
+        == f"the prompt file {tmp_path} cannot be read: [Errno 21] Is a directory: '{tmp_path}'; {FILES}"
     )
-    start = "the prompts builtin:one_shot.yaml cannot be read: [Errno 2] No such file or directory: "
+    start = "the prompt file builtin:one_shot.yaml cannot be read: [Errno 2] No such file or directory: "
     assert refusal("builtin:one_shot.yaml").startswith(start)
     latin = tmp_path / "latin.yaml"
     latin.write_bytes("system: é".encode("latin-1"))
-    assert refusal(latin).startswith(f"the prompts {latin} cannot be read: 'utf-8' codec can't decode byte 0xe9")
+    assert refusal(latin).startswith(f"the prompt file {latin} cannot be read: 'utf-8' codec can't decode byte 0xe9")
 
 
 @pytest.mark.parametrize("case", REFUSED.cases, ids=lambda case: case["content"][:60])
