@@ -324,8 +324,12 @@ def headline_temperatures(curve: Iterable[float]) -> list[float]:
 
 
 def as_json(specs: Sequence[MetricSpec]) -> list[dict[str, Any]]:
-    """Return specs as JSON; an unknown range is left out."""
-    return [asdict(spec) | {"limits": None if spec.limits == UNKNOWN else list(spec.limits)} for spec in specs]
+    """Return specs as JSON; an infinite limit is null, and so is an unknown range."""
+    return [
+        asdict(spec)
+        | {"limits": None if spec.limits == UNKNOWN else [end if math.isfinite(end) else None for end in spec.limits]}
+        for spec in specs
+    ]
 
 
 def from_json(entries: Any) -> list[MetricSpec]:
@@ -333,7 +337,8 @@ def from_json(entries: Any) -> list[MetricSpec]:
     specs = []
     for each in entries:
         values = _values(each, MetricSpec)
-        lowest, highest = map(float, values.pop("limits", None) or UNKNOWN)
+        ends = zip(values.pop("limits", None) or UNKNOWN, UNKNOWN, strict=True)
+        lowest, highest = (infinite if end is None else float(end) for end, infinite in ends)
         view = values.pop("comparison", None)
         comparison = None if view is None else ComparisonView(**_values(view, ComparisonView))
         specs.append(MetricSpec(**values, limits=(lowest, highest), comparison=comparison))

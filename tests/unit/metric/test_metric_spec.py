@@ -1,6 +1,7 @@
 """What a metric declares of its figures, and where such a declaration applies."""
 
 import json
+import math
 from dataclasses import replace
 
 import pytest
@@ -70,7 +71,9 @@ def test_what_is_no_drawing_is_refused(comparison: object):
 
 
 def test_declarations_are_written_and_read_as_json():
-    assert from_json(json.loads(json.dumps(as_json(KNOWN_SPECS)))) == list(KNOWN_SPECS)
+    half_open = MetricSpec("mine.words", "words", limits=(0.0, math.inf))
+    specs = [*KNOWN_SPECS, half_open]
+    assert from_json(json.loads(json.dumps(as_json(specs), allow_nan=False))) == specs
     assert [each["limits"] for each in as_json([SCORE, MetricSpec("share", "share", limits=SHARE)])] == [
         None,
         [0.0, 1.0],
