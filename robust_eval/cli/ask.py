@@ -53,7 +53,7 @@ class AnswerCluster(NamedTuple):
 def main() -> None:
     """Ask the question in several wordings; print the answers and their clusters."""
     parser = command_parser("ask", "Ask a question in several wordings and count the answers.")
-    parser.add_argument("question", help="a question; one of the data set gets its choices and context")
+    parser.add_argument("question", help="a question; choices and context come from the data set if it has it")
     parser.add_argument(
         "overrides", nargs="*", metavar="KEY=VALUE", help="as for run.py: model=qwen25_3b rewriter.model=qwen25_14b"
     )

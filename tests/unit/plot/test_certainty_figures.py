@@ -115,7 +115,7 @@ def test_every_category_has_its_panel_in_the_order_of_the_paper():
         plot.by_category(canvas, ENTROPY, ERROR, categories, MOST)
         panels = [panel for panel in canvas.axes if panel.get_title()]
         titles = ["definitions", "facts", "concepts", "one step", "several steps", "optics"]
-        assert [panel.get_title().partition(" (")[0] for panel in panels] == titles
+        assert [panel.get_title().partition("(")[0].strip() for panel in panels] == titles
         assert [cells(panel) for panel in panels] == [
             {(0, 0): 1},
             {},
