@@ -3,8 +3,8 @@
 The tree of all answers needs, at every prefix, the tokens (of some 50,000) that end it rightly. Comparing each of them
 would take a second. Nearly all tokens change nothing: they are judged together, by one that represents all
 continuations of the last word and one that represents all beginnings of another. Only tokens that could complete an
-accepted answer, or undo it, are judged one by one, by the rule for whole replies. All prefixes
-of one :mod:`state <robust_eval.grader.prefix_state>` have the same outcomes, which are computed once per state.
+accepted answer, or undo it, are judged one by one, by the rule for whole replies. All prefixes of one
+:mod:`state <robust_eval.grader.prefix_state>` have the same outcomes, which are computed once per state.
 """
 
 import bisect
@@ -12,8 +12,8 @@ import re
 import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -56,10 +56,10 @@ _FOREIGN_LETTERS = re.compile(rf"(?P<unsegmented>[{UNSEGMENTED}])|(?![a-z])[^\W\
 _BINDING = r"[+#^/×*·'’.-]"
 _SPOKEN = {sign: (*words, *(["cent"] if sign == "%" else [])) for sign, words in SIGNS.items()}
 _BRACKETS = str.maketrans("]}", "))")
-_INTEGER = re.compile(r"-?(\d+)(?:st|nd|rd|th)?")
-_SIGNS_AT_END = r"([ -/:-@[-^`{-~]*)"
+_INTEGER = re.compile(r"-?(\d{1,28})(?:st|nd|rd|th)?")
+_SIGNS_AT_END = r"([ -/:-@[-^`{-~]{0,2})"  # few: outcomes are kept for each sequence
 _ENDING_IN_WORD = re.compile(rf"([a-z ]*?)([a-z]{{3,}}){_SIGNS_AT_END}")
-_ENDING_IN_NUMBER = re.compile(rf"[a-z]{{3}} ([1-9]\d*|{'|'.join(NUMBERS)}){_SIGNS_AT_END}")
+_ENDING_IN_NUMBER = re.compile(rf"[a-z]{{3}} ([1-9]\d{{0,5}}|{'|'.join(NUMBERS)}){_SIGNS_AT_END}")
 _LONG_RUN = re.compile(r"([^\w\s])\1{3,}")
 
 
@@ -140,7 +140,7 @@ class AnswerMatcher:
                 continue
             if stand_in and stand_in.serves(key):
                 if key not in shared:
-                    shared[key] = stand_in.matcher._judged((stand_in.prefix + key).encode(), {})
+                    shared[key] = _matcher(stand_in.answer)._judged((stand_in.prefix + key).encode(), {})
                 right[token], decided[token] = shared[key]
                 continue
             if key not in judged:  # "one", "One" and "ONE" have one key
@@ -151,7 +151,7 @@ class AnswerMatcher:
         return NextTokens(right, decided, self._begun(text, texts))
 
     def _stand_in(self, text: str) -> "_StandIn | None":
-        """Return a prefix that ends in another answer like ``text`` in one of these; None if it ends in none."""
+        """Return the prefix that represents ``text``, which ends in an accepted answer; None if it does not."""
         if self._delicate:
             ending = _ENDING_IN_NUMBER.fullmatch(text)
             if ending is None or self._accepted != (str(NUMBERS.get(ending[1], ending[1])),) or not self.right(text):
@@ -181,7 +181,7 @@ class AnswerMatcher:
     def _judged(self, reply: bytes, by_state: dict[str, tuple[bool, bool]]) -> tuple[bool, bool]:
         """Return True if a reply is right, and True if every continuation is; ``by_state`` has earlier verdicts."""
         text = unified(self._states.of_reply(reply), self._accents).translate(_BRACKETS)
-        state = _LONG_RUN.sub(r"\1\1\1", " ".join(text.split(" ")) if "  " in text else text)
+        state = _LONG_RUN.sub(r"\1\1\1", text)
         if self._ascii and not state.isascii():
             state = _FOREIGN_LETTERS.sub(_foreign_stand_in, state)
         if state not in by_state:
@@ -264,40 +264,34 @@ class AnswerMatcher:
         return np.array(sorted(tokens), dtype=np.intp)
 
 
-@dataclass(frozen=True)
-class _StandIn:
-    """A prefix that ends in the one ``answer``, in place of all that end in an answer of its kind.
+class _StandIn(NamedTuple):
+    """A prefix that ends in the only accepted ``answer``. It represents all prefixes that end in a similar answer.
 
-    Signs after any word have the same outcome; so has everything but digits after numbers of as many digits that may
-    all, or none, be days.
+    A sign has the same outcome after every word. Everything but digits has the same outcome after all numbers of as
+    many digits that are days of a month, and after all others.
     """
 
     answer: str
     prefix: str
-    is_number: bool
 
     @classmethod
     def of_word(cls, signs: str) -> "_StandIn":
-        """Return it for a word of at least three letters and the ``signs`` after it."""
-        return cls("vqxj", f"zzz vqxj{signs}", False)
+        """Return the prefix for a word of at least three letters and the ``signs`` after it."""
+        return cls("vqxj", f"zzz vqxj{signs}")
 
     @classmethod
     def of_number(cls, number: str, signs: str) -> "_StandIn":
-        """Return it for a number, without leading zeros or in one word, and the ``signs`` after it."""
+        """Return the prefix for a number, without leading zeros or in one word, and the ``signs`` after it."""
         if number in NUMBERS:
             value = NUMBERS[number]
             number = "six" if value < 10 else "sixteen" if value < 20 else "thirty" if value <= 30 else "sixty"
-            return cls(str(NUMBERS[number]), f"zzz {number}{signs}", True)
+            return cls(str(NUMBERS[number]), f"zzz {number}{signs}")
         answer = "27" if len(number) == 2 and int(number) <= 31 else "7" * len(number)
-        return cls(answer, f"zzz {answer}{signs}", True)
-
-    @cached_property
-    def matcher(self) -> AnswerMatcher:
-        return _matcher(self.answer)
+        return cls(answer, f"zzz {answer}{signs}")
 
     def serves(self, key: str) -> bool:
-        """Return True if the outcome of the token is that after every prefix of the kind."""
-        if not self.is_number:
+        """Return True if a token has the same outcome after all prefixes that this one represents."""
+        if not self.answer.isdecimal():
             return not any(map(str.isalnum, key))
         return not any(map(str.isdigit, key)) and (self.prefix[-1:].isdigit() or not key[:1].isalpha())
 
@@ -313,7 +307,7 @@ class _Lexicon:
     def __init__(self, texts: TokenTexts) -> None:
         self._texts = texts
         self.shared_verdicts: dict[_StandIn, dict[str, tuple[bool, bool]]] = defaultdict(dict)
-        """Right, and certain to stay right, by prefix and key of a token."""
+        """Outcomes of tokens, right and certain to stay right, by prefix and key."""
         # per instance: there may be a vocabulary for each position of an answer, which the cache must not outlive
         self.numbers_with = lru_cache(maxsize=1 << 14)(self._numbers_with)
         self.abbreviations = lru_cache(maxsize=1 << 14)(self._abbreviations)

@@ -146,7 +146,7 @@ class Grader(ABC):
 
     abstention: str = field(default="patterns", kw_only=True)
     """Replies that say that they do not know (docs/judges.md): patterns, found by phrases; judge, by the judge of
-    grader=judge; none, not told from other answers."""
+    grader=judge; none: they count as other answers."""
 
     accents: str = field(default="fold", kw_only=True)
     """fold: São Paulo is Sao Paulo; keep: accents of Latin and Greek letters tell answers apart."""

@@ -16,6 +16,8 @@ from robust_eval.numerals import LARGE_NUMBERS, NUMBERS, ORDINALS, ROMAN
 
 _CLOSED_WORD = re.compile(r"(?<![^ ])[a-z]{2,}(?=[ ,.;!)])")
 _LAST_WORD = re.compile(r"(?<![^ ,.;/*#+'-])[a-z]{2,}\Z")
+_MAX_DIGITS = 28
+"""Maximum number of digits of a number that has a placeholder."""
 _SEPARATORS = re.compile(r"[\"(\[{\\|:;?@~]+")
 """Marks that only separate words."""
 _LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
@@ -50,7 +52,7 @@ class PrefixStates:
         self._masks_last_word = self._ascii or accents == "fold"
         self._answers_are_words = self._ascii and not delicate
         words = {word for form in accepted for word in form.split() if any(map(str.isdigit, word))}
-        self._integers = [int(word) for word in words if word.isdecimal()]
+        self._integers = [int(word) for word in words if word.isdecimal() and len(word) <= _MAX_DIGITS]
         self._masks_last_number = len(self._integers) == len(words)
         # normalisation keeps articles only where there is no other word
         self._has_article_answer = any(ARTICLES.issuperset(form.split()) for form in accepted)
@@ -90,7 +92,7 @@ class PrefixStates:
         first = f"{self._placeholder} "
         end = text.removeprefix(first)
         if first + end == text and end.isascii():
-            if end.isdecimal():
+            if end.isdecimal() and len(end) <= _MAX_DIGITS:
                 return first + self._number_or_placeholder(end)
             if len(end) == 1 and end.isalpha():
                 return first + self._letter_or_placeholder(end)
@@ -111,7 +113,7 @@ class PrefixStates:
         return before + (self._placeholder if before == first and self._answers_are_words else end)
 
     def _letter_or_placeholder(self, letter: str) -> str:
-        """Return a letter that may begin a word of an answer, or an initial of one, or a rule's word; else another."""
+        """Return a letter that may begin a word or an initial of an answer, or an article; a placeholder for others."""
         placeholder = self._placeholder[0]
         starts = {word[0] for word in self._answers.split()} | {"a"}
         if not self._answers_are_words or letter in starts or placeholder in starts:
@@ -119,9 +121,10 @@ class PrefixStates:
         return placeholder
 
     def _number_or_placeholder(self, number: str) -> str:
-        """Return a number of which a token may make one in an answer; else another that is as long, or longer than 3.
+        """Return a number that a token may complete to one of an answer; a placeholder for others.
 
-        Further digits, "thousand" and its like leave the first digits as they are; a power may not.
+        Further digits, "thousand" and its like leave the first digits as they are; a power may not. A comma may
+        separate thousands after at most three digits: the placeholder has as many, or four.
         """
         placeholder = next((digit for digit in "896" if not self._may_become_answer(digit)), None)
         if not (self._masks_last_number and self._ascii) or placeholder is None or self._may_become_answer(number):
@@ -129,6 +132,7 @@ class PrefixStates:
         return placeholder * (4 if len(number) > 3 else 1)
 
     def _may_become_answer(self, number: str) -> bool:
+        """Return True if a token after a number may make it one of an answer."""
         digits = number.strip("0")
         return any(
             str(integer).strip("0").startswith(digits) or integer in [int(number) ** power for power in range(2, 10)]

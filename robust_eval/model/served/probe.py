@@ -134,7 +134,7 @@ def daily_cache_key(identity: Mapping[str, Any]) -> str:
 
 
 async def probe(ask: Ask, server: str, chat: bool, temperature: float, top_logprobs: int | None = None) -> Capabilities:
-    """Return the capabilities of a server, by about 15 short requests.
+    """Return the capabilities of a server, by about 20 short requests.
 
     ``server`` names it in errors, ``temperature`` is the highest that the run needs, ``top_logprobs`` the maximum
     number of log-probabilities a token (default: 20). Raises UserError if the server refuses every request.
