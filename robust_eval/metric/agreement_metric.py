@@ -19,7 +19,15 @@ from robust_eval.answer import ABSTENTION, NO_ANSWER, NO_REPLY, at_temperature, 
 from robust_eval.error import UserError
 from robust_eval.metric.label_correction import add_corrected_curve, corrected_spec, units
 from robust_eval.metric.metric_spec import DATASETS, DETAIL, ComparisonView, MetricSpec, count_spec, point, share_spec
-from robust_eval.metric.score import HUMAN_LABEL_WHOLE, Correction, Measured, Metric, Score, question_groups
+from robust_eval.metric.score import (
+    HUMAN_LABEL_WHOLE,
+    Correction,
+    Measured,
+    Metric,
+    Score,
+    question_groups,
+    refuse_single_answers,
+)
 from robust_eval.question import LETTERS, Question
 from robust_eval.stats.agreement import (
     Certainty,
@@ -212,12 +220,8 @@ class AnswerAgreement(Metric):
             raise ValueError(f"draws must be at least 1, not {self.draws}")
 
     def check(self, temperatures: Sequence[float], repetitions: float) -> None:
-        """Raise UserError unless each question has at least two raters, a countable number of them."""
-        if repetitions < 2 or math.isinf(repetitions):
-            raise UserError(
-                "metric=agreement needs several answers to each question that can be counted: choose "
-                "sampler=perturbation, or sampler.trials of 2 or more"
-            )
+        """Raise UserError unless each question has at least two raters, and a finite number."""
+        refuse_single_answers("agreement", repetitions, "sampler=perturbation, or sampler.trials of 2 or more")
 
     def score(self, questions: Sequence[Question], measured: Measured, seed: int) -> Score:
         """Return all metrics by temperature. Metrics of all questions together (κ, α) are there for each scenario as

@@ -12,11 +12,19 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from robust_eval.answer import ABSTAINED, NO_REPLY, at_temperature, filtered, has_outcome, rows, temperatures_of
-from robust_eval.error import UserError
 from robust_eval.metric.certainty_metric import INVALID_LABEL, label_weights, labelled_replies
 from robust_eval.metric.greedy import greedy_verdicts
 from robust_eval.metric.metric_spec import RUN, ComparisonView, MetricSpec, nearest_to_one, share_spec
-from robust_eval.metric.score import Measured, Metric, Score, masked, question_groups, question_rows, verdicts
+from robust_eval.metric.score import (
+    Measured,
+    Metric,
+    Score,
+    masked,
+    question_groups,
+    question_rows,
+    refuse_single_answers,
+    verdicts,
+)
 from robust_eval.prompt.pushback import read_pushback
 from robust_eval.question import Question
 from robust_eval.sampler.base import TURN
@@ -121,12 +129,10 @@ class TrialReliability(Metric):
     needs_clusters = True
 
     def check(self, temperatures: Sequence[float], repetitions: float) -> None:
-        """Raise UserError unless each question has at least two answers, a countable number of them."""
-        if repetitions < 2 or math.isinf(repetitions):
-            raise UserError(
-                "metric=reliability needs several answers to each question that can be counted: choose "
-                "sampler=repetition, sampler=perturbation or sampler=challenge"
-            )
+        """Raise UserError unless each question has at least two answers, and a finite number."""
+        refuse_single_answers(
+            "reliability", repetitions, "sampler=repetition, sampler=perturbation or sampler=challenge"
+        )
 
     def score(self, questions: Sequence[Question], measured: Measured, seed: int) -> Score:
         """Return the metrics that the answers allow: pass rates, TAR and SliCK need two trials of the question,

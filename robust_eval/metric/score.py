@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import ArrayLike, NDArray
 
 from robust_eval.answer import CURVES, NO_ANSWER, NO_REPLY, EarlyStopping, has_outcome
+from robust_eval.error import UserError
 from robust_eval.metric.metric_spec import MetricSpec, headline_temperatures, point, spec_of
 from robust_eval.metric.presentation import Presentation
 from robust_eval.question import Question
@@ -390,6 +391,14 @@ def proportion(count: int, of: int) -> Estimate:
     if of == 0:
         return Estimate(float("nan"))
     return Estimate(count / of, *wilson(count, of))
+
+
+def refuse_single_answers(metric: str, repetitions: float, samplers: str) -> None:
+    """Raise UserError, which names ``samplers``, unless each question has at least two answers and a finite number."""
+    if not 2 <= repetitions < np.inf:
+        raise UserError(
+            f"metric={metric} needs a finite number of answers to each question, at least 2: choose {samplers}"
+        )
 
 
 def question_groups(questions: Sequence[Question]) -> list[str] | None:

@@ -9,9 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from robust_eval.answer import at_temperature, temperatures_of
-from robust_eval.error import UserError
 from robust_eval.metric.metric_spec import RUN, MetricSpec, nearest_to_one
-from robust_eval.metric.score import Measured, Metric, Score, question_groups, verdicts
+from robust_eval.metric.score import Measured, Metric, Score, question_groups, refuse_single_answers, verdicts
 from robust_eval.question import Question
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.interval import units_and_error
@@ -30,8 +29,8 @@ STANDARD_ERROR = MetricSpec(
 )
 SPECS = (QUESTION, REWRITE, TRIAL, STANDARD_ERROR)
 _REASONS = {
-    REWRITE.name: "a part of the variance between questions: each has one wording",
-    TRIAL.name: "a part of the variance before it: each wording has one trial",
+    REWRITE.name: "included in the variance between questions: each has one wording",
+    TRIAL.name: "included in the variance before it: each wording has one trial",
     STANDARD_ERROR.name: "the answers do not vary",
 }
 TOO_FEW = "fewer than two questions"
@@ -90,12 +89,8 @@ class VarianceDecomposition(Metric):
     specs = SPECS
 
     def check(self, temperatures: Sequence[float], repetitions: float) -> None:
-        """Raise UserError unless each question has at least two answers, a countable number of them."""
-        if repetitions < 2 or math.isinf(repetitions):
-            raise UserError(
-                "metric=variance needs several answers to each question that can be counted: choose "
-                "sampler=perturbation or sampler=repetition"
-            )
+        """Raise UserError unless each question has at least two answers, and a finite number."""
+        refuse_single_answers("variance", repetitions, "sampler=perturbation or sampler=repetition")
 
     def score(self, questions: Sequence[Question], measured: Measured, seed: int) -> Score:
         """Return the components that the answers show, and the standard error of the mean accuracy.

@@ -456,7 +456,7 @@ def test_curves_values_of_questions_and_the_table_say_the_same(swept: Score):
 
 
 REFUSAL = (
-    "metric=agreement needs several answers to each question that can be counted: choose sampler=perturbation, or "
+    "metric=agreement needs a finite number of answers to each question, at least 2: choose sampler=perturbation, or "
     "sampler.trials of 2 or more"
 )
 

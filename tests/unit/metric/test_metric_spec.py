@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from robust_eval.config.schema import _METRICS
 from robust_eval.metric.agreement_metric import SPECS as OF_AGREEMENT
 from robust_eval.metric.certainty_metric import SPECS as OF_CERTAINTY
 from robust_eval.metric.frs_specs import SPECS as OF_FRS
@@ -20,6 +21,7 @@ from robust_eval.metric.metric_spec import (
     from_json,
     spec_of,
 )
+from robust_eval.metric.score import Metric
 from robust_eval.runs.finished_runs import KNOWN_SPECS
 from robust_eval.stats.interval import SHARE, UNKNOWN
 
@@ -105,6 +107,11 @@ def test_figures_that_are_drawn_have_files_of_their_own_and_companions_that_are_
     assert all(files)
     assert len(files) == len(set(files))
     assert all(spec_of(each.companion, KNOWN_SPECS) for each in shown if each.companion)
+
+
+@pytest.mark.parametrize("metric", _METRICS.values(), ids=_METRICS)
+def test_finished_runs_know_the_specs_of_every_metric(metric: type[Metric]):
+    assert [spec.name for spec in metric.specs if spec not in KNOWN_SPECS] == []
 
 
 def test_every_figure_of_a_question_is_a_headline_and_counts_are_whole_numbers():

@@ -151,7 +151,7 @@ def test_the_report_has_a_row_of_rates_for_each_number_of_trials():
 
 def test_answers_that_cannot_be_counted_are_refused():
     for repetitions in (1, math.inf):
-        with pytest.raises(UserError, match="metric=reliability needs several answers"):
+        with pytest.raises(UserError, match="metric=reliability needs a finite number of answers"):
             TrialReliability().check([1.0], repetitions)
 
 

@@ -103,5 +103,5 @@ def test_questions_that_depend_on_one_another_have_a_larger_standard_error():
 
 def test_answers_that_cannot_be_counted_are_refused():
     for repetitions in (1, math.inf):
-        with pytest.raises(UserError, match="metric=variance needs several answers"):
+        with pytest.raises(UserError, match="metric=variance needs a finite number of answers"):
             VarianceDecomposition().check([1.0], repetitions)
