@@ -1,4 +1,4 @@
-"""Finished runs: ``robust-eval compare --experiment NAME`` (or run ids, or folders), ``plot`` and ``show``."""
+"""Metrics of finished runs: ``robust-eval compare RUN RUN …`` and ``robust-eval show RUN``."""
 
 import argparse
 import tempfile
@@ -6,16 +6,12 @@ from pathlib import Path
 
 from robust_eval.cli.arguments import add_output, add_tracker, command_parser, output_folder
 from robust_eval.error import UserError, writing
-from robust_eval.plot.figure_registry import registered
 from robust_eval.report.comparison_page import write_comparison
-from robust_eval.report.figures import save_entries, save_for_paper
 from robust_eval.report.terminal import print_comparison, print_metrics, terminal
 from robust_eval.report.wording import rows_of_finished
 from robust_eval.runs.comparison import compare
-from robust_eval.runs.findings import read_findings
 from robust_eval.runs.finished_runs import FinishedRun, read_run
 from robust_eval.runs.mlflow_runs import TrackedRuns
-from robust_eval.runtime.console import Console
 from robust_eval.runtime.process import command
 from robust_eval.tracking.run_folder import finished_jobs
 
@@ -53,34 +49,6 @@ def _runs(arguments: argparse.Namespace) -> list[FinishedRun]:
         if arguments.experiment:
             runs += tracked.of_experiment(arguments.experiment)
     return runs
-
-
-def plot() -> None:
-    """Draw the figures of a finished run, with those of its methods, and print their folder."""
-    parser = command_parser("plot", "All figures of a finished run.")
-    parser.add_argument("run", type=Path, metavar="RUN", help="folder of a finished run")
-    parser.add_argument(
-        "--style",
-        choices=("report", "paper"),
-        default="report",
-        help="paper: without titles, as wide as a column, 300 dpi, SVG and PDF with embedded fonts, and captions",
-    )
-    add_output(parser, "folder of the figures; default: RUN/figures, with --style paper RUN/figures/paper")
-    arguments = parser.parse_args()
-    paper = arguments.style == "paper"
-    figures = arguments.run / "figures"
-    folder = arguments.output or (figures / "paper" if paper else figures)
-    with command():
-        if arguments.output is None and any(path.is_symlink() for path in (figures, *figures.rglob("*"))):
-            raise UserError(f"{figures} contains a symbolic link, which may point elsewhere: set --output")
-        run = read_findings(arguments.run)
-        entries = [entry for entry in registered() if entry.allowed is None or entry.allowed(run)]
-        with writing("the figures", folder):
-            if paper:
-                save_for_paper(entries, run, folder, read_run(arguments.run).title)
-            else:
-                save_entries(entries, run, folder)
-        Console().print(f"figures: {folder}")
 
 
 def show() -> None:

@@ -35,7 +35,7 @@ COMMANDS = {
     "grade": Command("graders:grade_one", "grade one reply and explain the verdict"),
     "graders": Command("graders", "compare graders with human labels"),
     "show": Command("compare:show", "print the metrics of a finished run"),
-    "plot": Command("compare:plot", "redraw all figures of a run"),
+    "plot": Command("plot", "redraw all figures of a run"),
     "import": Command("import_logs", "score logs of other harnesses"),
     "export": Command("export_run", "write a run for other harnesses, or as CSV"),
     "train-question-types": Command("train_question_types", "train a classifier of question types"),

@@ -18,7 +18,7 @@ from robust_eval.tracking.flat_settings import SEVERAL, flat
 from robust_eval.tracking.run_folder import ANSWERS, CONFIG, read_configuration
 
 _FOLDER = "repeated_folder.txt"
-"""File beside the copy of a configuration, with the folder of the original."""
+"""File in the folder of a copied configuration, with the folder of the original."""
 ADDRESSES = {
     "trust_remote_code": False,
     "api_key_env": OpenAI.api_key_env,

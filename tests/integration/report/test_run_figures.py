@@ -17,7 +17,8 @@ from own_metric import Held
 from PIL import Image
 from tiny_model import save_tiny_model
 
-from robust_eval.cli.compare import plot, show
+from robust_eval.cli.compare import show
+from robust_eval.cli.plot import main as plot
 from robust_eval.error import UserError
 from robust_eval.metric.frs_specs import FRS
 from robust_eval.plot import figure_files
