@@ -4,7 +4,8 @@
 
 Questions of a group share a probability of being right, drawn from a beta distribution with a correlation of 0.3
 between two of them; FRS scores of a group are correlated as much. Beside the intervals that runs report stand those of
-the percentile bootstrap over the same units.
+the percentile bootstrap over the same units. A second table has the intervals of the variance components of answers to
+questions with rewrites and trials, whose chances are drawn from beta distributions.
 """
 
 import math
@@ -19,6 +20,7 @@ from support.command import Command, write_figures
 from robust_eval.sampler.temperature_sweep import TemperatureSweep
 from robust_eval.stats.frs import factual_robustness_score
 from robust_eval.stats.interval import SHARE, bootstrap, mean_bounds
+from robust_eval.stats.variance import variance_components
 
 CORRELATION = 0.3
 BOOTSTRAP_RESAMPLES = 500
@@ -79,6 +81,37 @@ def coverage(kind: Kind, n: int, size: int, simulations: int) -> tuple[float, fl
     return float(held[0]) / simulations, float(held[1]) / simulations
 
 
+REWRITES, TRIALS = 3, 4
+SPREAD, REWRITE_SPREAD = (2.0, 1.0), 8.0
+"""Parameters of the beta distribution of a question's chance, and the sum of those of its rewrites' chances."""
+
+
+def component_coverage(questions: int, simulations: int, resamples: int) -> tuple[list[float], list[float]]:
+    """Return how often the intervals of the components of questions, rewrites and trials hold the true values, and how
+    often those of the percentile bootstrap over questions do, in a tenth of the simulations.
+    """
+    generator = np.random.default_rng(0)
+    a, b = SPREAD
+    mixed = a * b / ((a + b) * (a + b + 1))  # mean of p (1 - p)
+    between = mixed / (a + b)
+    true = np.array([between, mixed / (REWRITE_SPREAD + 1), mixed * REWRITE_SPREAD / (REWRITE_SPREAD + 1)])
+    shape = (questions, REWRITES, TRIALS)
+    question, rewrite, _ = np.indices(shape).reshape(3, -1)
+    held, others, resampled = np.zeros(3), np.zeros(3), max(1, simulations // 10)
+    for simulation in range(simulations):
+        chance = generator.beta(a, b, (questions, 1))
+        wording = generator.beta(chance * REWRITE_SPREAD, (1 - chance) * REWRITE_SPREAD, shape[:2])
+        right = (generator.random(shape) < wording[:, :, None]).astype(float)
+        estimates = variance_components(right.ravel(), question, rewrite)
+        held += [low <= value <= high for (_, low, high), value in zip(estimates, true, strict=True)]
+        if simulation < resampled:
+            drawn = [right[generator.integers(questions, size=questions)] for _ in range(resamples)]
+            values = [[each.value for each in variance_components(one.ravel(), question, rewrite)] for one in drawn]
+            low, high = np.quantile(values, [0.025, 0.975], axis=0)
+            others += (low <= true) & (true <= high)
+    return (held / simulations).tolist(), (others / resampled).tolist()
+
+
 def main() -> None:
     command = Command(__doc__)
     command.add_argument("--simulations", type=int, default=2000)
@@ -96,6 +129,19 @@ def main() -> None:
             figures |= {asked: ours, f"{asked}, bootstrap": others}
             cells.append(f"{ours:.1%} ({others:.1%})")
         print(f"| {kind.name} | " + " | ".join(cells) + " |", flush=True)
+    print("\n| component | 20 questions | 50 | 200 |\n| --- | --- | --- | --- |")
+    counts = (20, 50, 200)
+    found = {
+        n: component_coverage(n, options.simulations, BOOTSTRAP_RESAMPLES if options.simulations > 20 else 5)
+        for n in counts
+    }
+    for place, name in enumerate(("questions", "rewrites", "trials")):
+        cells = []
+        for n, (ours, others) in found.items():
+            asked = f"variance between {name}, {n} questions"
+            figures |= {asked: ours[place], f"{asked}, bootstrap": others[place]}
+            cells.append(f"{ours[place]:.1%} ({others[place]:.1%})")
+        print(f"| {name} | " + " | ".join(cells) + " |")
     write_figures(options.json, figures)
 
 

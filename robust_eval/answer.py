@@ -276,7 +276,7 @@ def read_sampling_metadata(path: Path) -> SamplingMetadata | None:
 
 
 def write_parquet(table: pa.Table, path: Path) -> None:
-    """Write a table atomically: into a temporary file beside ``path``, which is then renamed.
+    """Write a table atomically: into a temporary file in the same folder, which is then renamed.
 
     An existing file of that name is replaced, not followed: in an untrusted folder it may be a link to another file.
     """

@@ -190,7 +190,7 @@ class SampledSource:
         return list(questions)
 
     def candidates(self, questions: Sequence[Question]) -> list[Question]:
-        """Return the questions that every sampler can ask; beside others, a sampler of choice orders excludes none."""
+        """Return the questions that every sampler can ask; with other samplers, one of choice orders excludes none."""
         chosen = list(questions)
         deciding = [sampler for sampler in self._all if sampler.axis != ORDER]
         for sampler in deciding or self._all:

@@ -34,7 +34,7 @@ def knowledge(baseline: MeasuredRun, candidate: MeasuredRun, shared: Sequence[tu
 
 
 def knowledge_label(baseline: MeasuredRun, candidate: MeasuredRun) -> str:
-    """Return the label of the accuracy of the baseline answers, which says what these are."""
+    """Return the label of the accuracy, which names the baseline answers."""
     words = dict.fromkeys(map(_baseline_words, (baseline, candidate)))
     return f"{KNOWLEDGE} (accuracy of {' and of '.join(words)})"
 

@@ -149,7 +149,7 @@ def by_category(
     largest = max(table.max() for table, _ in tables.values())
     for panel, (name, (table, is_defined)) in zip(grid, tables.items(), strict=True):
         cells = _cells(panel, table, max_entropy, largest)
-        title = f"{names.get(name, name)} (n\u00a0=\u00a0{is_defined.sum()})"  # wider ones lie on those beside them
+        title = f"{names.get(name, name)} (n\u00a0=\u00a0{is_defined.sum()})"
         panel.set_title(textwrap.fill(title, 18, max_lines=4, placeholder=" …"), fontsize=10, parse_math=False)
     _colour_bar(fig, cells, fig.axes, 20 * math.ceil(len(grid) / columns))
     fig.supxlabel("entropy of the answers H (nats)", fontsize=10)

@@ -18,7 +18,7 @@ _SAYS = re.compile(
     rf"{_PHRASES.says}(?P<rest>\s*[,，、]?\s*{_PHRASES.reason}.*|(?:\s+\w|\s*[^\W\d_a-zA-Z]).*|\W*)", re.S
 )
 _ALONE = re.compile(rf"{_PHRASES.alone}\W*")
-_BESIDE = re.compile(_PHRASES.beside)
+_COURTESY = re.compile(_PHRASES.courtesy)
 _ANSWER_FOLLOWS = re.compile(_PHRASES.answer_follows)
 _CLAUSES = re.compile(r"[;；]|\s[–—-]\s")
 _LONG_WORD = re.compile(r"[^\W\d_][\w'’]{3,}")
@@ -43,7 +43,7 @@ def abstains(reply: str) -> bool:
             is_open = match is not None and not _ANSWER_FOLLOWS.search(match["rest"])
             if (is_open or _ALONE.fullmatch(rest)) and not _is_title(rest):
                 said = True
-            elif rest and not _BESIDE.match(rest):
+            elif rest and not _COURTESY.match(rest):
                 return False
     return said
 

@@ -12,7 +12,7 @@ from robust_eval.reader.clauses import sentences, without_denials, without_doubt
 from robust_eval.reader.markup import plain
 
 MARKED, EXPLICIT = "marked answer", "explicit answer"
-"""Rules where a reply marks its answer, or says what it is."""
+"""Rules for a reply that marks its answer or states it explicitly."""
 WORDS = 60
 """Most words of a reply whose answer is all that it says. The answer of a longer one is its first and last sentence: an
 accepted answer that stands between them alone is uncertain.

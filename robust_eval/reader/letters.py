@@ -286,7 +286,7 @@ def _stated(text: str) -> list[_Statement]:
     for match in (match for pattern in _STATEMENTS for match in _all(pattern, text)):
         begin, end, letter = letter_in(match)
         between, further = text[match.start() : begin], further_letters(text[end:].lstrip(")]}"))
-        further |= _letters_beside(text[begin - (text[begin - 1 : begin] in ("(", "[")) :].partition("\n")[0])
+        further |= _letters_in_line(text[begin - (text[begin - 1 : begin] in ("(", "[")) :].partition("\n")[0])
         before = text[: match.start()]
         denied = [
             *(_DENIAL.search(_NO_TO_ONESELF.sub("", between)), _SECOND.search(between)),
@@ -339,7 +339,7 @@ def _in_lines(text: str) -> list[_Statement]:
             rest = stripped[first.end() :]
             remark = bool(statements) and _REMARK.match(rest) is not None
             if begin + first.start(first.lastindex or 0) not in listed and not remark and not _denied_after(rest):
-                further = further_letters(rest) | _letters_beside(stripped)
+                further = further_letters(rest) | _letters_in_line(stripped)
                 statements.append(_Statement(begin, frozenset({letter_in(first)[2]} | further)))
     return statements
 
@@ -413,7 +413,7 @@ def _denied_after(rest: str, further: Collection[str] = ()) -> bool:
     return _DENIED_NEXT.match(clause) is not None and _DENIAL.search(clause) is not None
 
 
-def _letters_beside(line: str) -> set[str]:
+def _letters_in_line(line: str) -> set[str]:
     """Return the letters of further choices in a line that begins with one, unless something in it is denied."""
     return set() if _DENIAL.search(line) else listed_letters(unmarked(line))
 

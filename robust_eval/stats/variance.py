@@ -97,10 +97,10 @@ def variance_components(
     """Estimate the variance between questions, between their rewrites, and between the trials of a rewrite.
 
     The nested analysis of variance for unequal numbers: the sums of squares between questions, between rewrites within
-    them, and within rewrites are set equal to their expectations. Negative estimates stay, so that they are without
-    bias. The intervals are Student's, with the standard error of the jackknife over questions, or groups of them; those
-    of the bootstrap hold the true value less often. For two runs, ``correct`` are the differences of their answers to
-    the same question, rewrite and trial.
+    them, and within rewrites are set equal to their expectations. Negative estimates stay, which avoids bias. The
+    intervals are Student's, with the standard error of the jackknife over questions or groups of them; those of the
+    bootstrap contain the true value less often (benchmarks/intervals.py). For two runs, ``correct`` are the differences
+    of their answers to the same question, rewrite and trial.
 
     Parameters
     ----------
