@@ -30,7 +30,7 @@ _HOMES = {
     "model.function_model": ("FunctionModel",),
     "question": ("QUESTION_TYPES", "Question"),
     "runtime.registry": ("register",),
-    "sampler.base": ("Judge", "Sampler"),
+    "sampler.base": ("PrefixGrader", "Sampler"),
     "sampler.repetition": ("Repetition",),
 }
 """Module of each public name; ``__init__.pyi`` has the same for type checkers."""

@@ -35,7 +35,7 @@ from .model.model_config import ModelConfig as ModelConfig
 from .question import QUESTION_TYPES as QUESTION_TYPES
 from .question import Question as Question
 from .runtime.registry import register as register
-from .sampler.base import Judge as Judge
+from .sampler.base import PrefixGrader as PrefixGrader
 from .sampler.base import Sampler as Sampler
 from .sampler.repetition import Repetition as Repetition
 from .stats.interval import SHARE as SHARE

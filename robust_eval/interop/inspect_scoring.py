@@ -74,7 +74,7 @@ def graded(by: Scorer | None = None) -> Scorer:
     The metadata of the score hold the columns of the answer, which the metrics need. Without a reply (an error, a
     filter), the score is *unscored*.
     """
-    judge = ReplyGrader(ReplyReader(), Matching(), first_line=False)
+    grader = ReplyGrader(ReplyReader(), Matching(), first_line=False)
 
     async def score(state: TaskState, target: Target) -> Score:
         mark = mark_in(state.metadata)
@@ -82,7 +82,7 @@ def graded(by: Scorer | None = None) -> Scorer:
         row = _row(state, question.id, mark)
         explanation = None
         if by is None:
-            graded = judge.grade([question], answer_table([row])).to_pylist()[0]
+            graded = grader.grade([question], answer_table([row])).to_pylist()[0]
             row |= {name: graded[name] for name in _GRADED}
         elif row["outcome"] not in NO_REPLY:
             their_score = await by(state, target)

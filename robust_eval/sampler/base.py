@@ -82,8 +82,9 @@ def in_order(questions: Sequence[Question], answers: pa.Table) -> pa.Table:
     return answers.take(order[: len(indices) - indices.null_count])  # nulls, of other questions, come last
 
 
-class Judge(Protocol):
-    """Part of a grader that a sampler needs: it classifies unfinished answers.
+class PrefixGrader(Protocol):
+    """Part of a grader that a sampler needs: the rules for prefixes of answers, by which answers end early or are
+    enumerated.
 
     >>> from robust_eval.grader.matching import Matching
     >>> Matching().matcher(Question("1", "What is the capital of Italy?", ("Rome",))).right("Rome")
@@ -101,9 +102,9 @@ class Judge(Protocol):
         """Return the choices of a multiple-choice question; None for other questions."""
 
 
-def matching(judge: Judge) -> str:
-    """Return the settings that can grade unfinished answers, for an error message."""
-    return "grader=matching with grader.contains=word" + ("" if judge.first_line else " and reader=first_line")
+def prefix_grader_settings(grader: PrefixGrader) -> str:
+    """Return the settings that can grade prefixes of answers, for an error message."""
+    return "grader=matching with grader.contains=word" + ("" if grader.first_line else " and reader=first_line")
 
 
 class Conditions(Protocol):
@@ -195,11 +196,13 @@ class Sampler:
         """Return the largest possible selection of these candidates, for a plan before the greedy answers."""
         return list(questions)
 
-    def requests(self, questions: Sequence[Question], judge: Judge, seed: int) -> list[Request]:
+    def requests(self, questions: Sequence[Question], grader: PrefixGrader, seed: int) -> list[Request]:
         """Return the requests for the answers to the selected questions; the maximum, if some depend on answers."""
         raise NotImplementedError
 
-    def request(self, question: Question, judge: Judge, seed: int, trials: int = 1, rewrite: int = 0) -> Request:
+    def request(
+        self, question: Question, grader: PrefixGrader, seed: int, trials: int = 1, rewrite: int = 0
+    ) -> Request:
         """Return the request for ``trials`` answers to one wording of a question at every temperature."""
         return Request(
             question_id=question.id,
@@ -209,7 +212,7 @@ class Sampler:
             trials=trials,
             max_new_tokens=self.max_new_tokens,
             seed=seed,
-            first_line=judge.first_line,
+            first_line=grader.first_line,
             signs=self.signs(question),
         )
 
@@ -226,9 +229,11 @@ class Sampler:
             )
         return shown_signs(len(question.choices), arrangement)
 
-    def steps(self, questions: Sequence[Question], baseline: pa.Table | None, judge: Judge, seed: int) -> list[Steps]:
+    def steps(
+        self, questions: Sequence[Question], baseline: pa.Table | None, grader: PrefixGrader, seed: int
+    ) -> list[Steps]:
         """Return the steps of requests to the selected questions, given their greedy answers (None: only a plan)."""
-        return [single_step(self.requests(questions, judge, seed))]
+        return [single_step(self.requests(questions, grader, seed))]
 
     def greedy(self, request: Request) -> Request:
         """Return the request for a greedy answer in this sampler's form."""

@@ -16,7 +16,7 @@ from robust_eval.prompt.pushback import Pushback, PushbackWriter, read_pushback,
 from robust_eval.prompt.templates import CHALLENGES, CHALLENGING, read_templates
 from robust_eval.question import LETTERS, Question
 from robust_eval.reader.markup import without_reasoning
-from robust_eval.sampler.base import TURN, Judge, NothingKeptError, in_order
+from robust_eval.sampler.base import TURN, NothingKeptError, PrefixGrader, in_order
 from robust_eval.sampler.known_facts import KnownFacts
 from robust_eval.store.steps import Step, Steps
 
@@ -82,7 +82,7 @@ class Challenge(KnownFacts):
             )
         return super().select(questions, replies, seed)
 
-    def requests(self, questions: Sequence[Question], judge: Judge, seed: int) -> list[Request]:
+    def requests(self, questions: Sequence[Question], grader: PrefixGrader, seed: int) -> list[Request]:
         """Return the maximum of requests, as if every answer were right."""
         writer = self._pushback_writer(questions, seed)
         planned = []
@@ -95,27 +95,29 @@ class Challenge(KnownFacts):
                     if challenge is None:
                         break
                     prompt = prompt.continued(right_answer, challenge.words)
-                    planned.append(self._request(question, conversation, challenge, prompt, judge, seed))
+                    planned.append(self._request(question, conversation, challenge, prompt, grader, seed))
         return planned
 
-    def steps(self, questions: Sequence[Question], baseline: pa.Table | None, judge: Judge, seed: int) -> list[Steps]:
+    def steps(
+        self, questions: Sequence[Question], baseline: pa.Table | None, grader: PrefixGrader, seed: int
+    ) -> list[Steps]:
         """Ask turn by turn, at one temperature after the other."""
         if baseline is None:
-            return super().steps(questions, baseline, judge, seed)
-        return [self._turns(questions, baseline, judge, seed)]
+            return super().steps(questions, baseline, grader, seed)
+        return [self._turns(questions, baseline, grader, seed)]
 
-    def _turns(self, questions: Sequence[Question], baseline: pa.Table, judge: Judge, seed: int) -> Steps:
+    def _turns(self, questions: Sequence[Question], baseline: pa.Table, grader: PrefixGrader, seed: int) -> Steps:
         """Return the answers ordered by question, turn, temperature and conversation."""
 
         def at_most(turn: int, temperature: float, missing: list[Request]) -> list[Request]:
-            later = [each for each in self.requests(questions, judge, seed) if turn_of(each) > turn]
+            later = [each for each in self.requests(questions, grader, seed) if turn_of(each) > turn]
             return [*missing, *(replace(each, temperatures=(temperature,)) for each in later)]
 
         tables, is_stored = [SCHEMA.empty_table()], True
         for temperature in self.temperatures:
             before = SCHEMA.empty_table()
             for turn in range(1, self.turns + 1):
-                requests = self.turn_requests(turn, temperature, questions, baseline, before, judge, seed)
+                requests = self.turn_requests(turn, temperature, questions, baseline, before, grader, seed)
                 if not requests:
                     break
                 reply = yield Step(requests, f"turn {turn} of {self.turns}", partial(at_most, turn, temperature))
@@ -138,7 +140,7 @@ class Challenge(KnownFacts):
         questions: Sequence[Question],
         baseline: pa.Table,
         before: pa.Table,
-        judge: Judge,
+        grader: PrefixGrader,
         seed: int,
     ) -> list[Request]:
         """Return the requests of one turn, from 1, at one temperature.
@@ -176,16 +178,22 @@ class Challenge(KnownFacts):
                 if challenge is None:
                     continue
                 prompt = prompt.continued(_words(reply), challenge.words)
-                request = self._request(question, conversation, challenge, prompt, judge, seed)
+                request = self._request(question, conversation, challenge, prompt, grader, seed)
                 requests.append(replace(request, temperatures=(temperature,)))
         return requests
 
     def _request(
-        self, question: Question, conversation: int, challenge: Pushback, prompt: Prompt, judge: Judge, seed: int
+        self,
+        question: Question,
+        conversation: int,
+        challenge: Pushback,
+        prompt: Prompt,
+        grader: PrefixGrader,
+        seed: int,
     ) -> Request:
         """Return the request for the answer to the last pushback of a conversation."""
         number = _CHALLENGED + challenge.turn + _CONVERSATION * conversation
-        return replace(self.request(question, judge, seed), rewrite=number, prompt=prompt, form=challenge.tag)
+        return replace(self.request(question, grader, seed), rewrite=number, prompt=prompt, form=challenge.tag)
 
     def _pushback_writer(self, questions: Sequence[Question], seed: int) -> PushbackWriter:
         sentences = read_templates(self.challenges).challenges

@@ -12,7 +12,7 @@ import numpy as np
 from robust_eval.error import UserError
 from robust_eval.model.base import Enumeration, Request
 from robust_eval.question import Question
-from robust_eval.sampler.base import Judge, matching
+from robust_eval.sampler.base import PrefixGrader, prefix_grader_settings
 from robust_eval.sampler.known_facts import KnownFacts
 
 
@@ -56,19 +56,19 @@ class Exact(KnownFacts):
     def repetitions(self) -> float:
         return math.inf
 
-    def requests(self, questions: Sequence[Question], judge: Judge, seed: int) -> list[Request]:
+    def requests(self, questions: Sequence[Question], grader: PrefixGrader, seed: int) -> list[Request]:
         """Return a request for all answers to each question; an answer to a multiple-choice question is one letter."""
-        return [self._request(question, judge, seed) for question in questions]
+        return [self._request(question, grader, seed) for question in questions]
 
-    def _request(self, question: Question, judge: Judge, seed: int) -> Request:
-        matcher, choices = judge.matcher(question), judge.choices(question)
+    def _request(self, question: Question, grader: PrefixGrader, seed: int) -> Request:
+        matcher, choices = grader.matcher(question), grader.choices(question)
         if matcher is None and choices is None:
             raise UserError(
                 f"sampler=exact cannot grade the answers to question {question.id}: it needs accepted answers, and "
-                f"{matching(judge)}"
+                f"{prefix_grader_settings(grader)}"
             )
         return replace(
-            self.request(question, judge, seed, trials=0),
+            self.request(question, grader, seed, trials=0),
             max_new_tokens=1 if choices else self.max_new_tokens,
             matcher=matcher,
             enumeration=Enumeration(self.nodes, self.curve_temperatures(), choices, self.draws, self.precision),

@@ -12,7 +12,7 @@ from robust_eval.model.base import Request
 from robust_eval.prompt.arrangement import FORMS, GIVEN, Arrangement, permutations, rotations
 from robust_eval.prompt.prompt import prompt_for
 from robust_eval.question import Question
-from robust_eval.sampler.base import ORDER, Judge, NothingKeptError
+from robust_eval.sampler.base import ORDER, NothingKeptError, PrefixGrader
 from robust_eval.sampler.repetition import Repetition
 
 ORDERS = (GIVEN, "rotations", "permutations")
@@ -72,13 +72,13 @@ class ChoiceOrders(Repetition):
             )
         return chosen
 
-    def requests(self, questions: Sequence[Question], judge: Judge, seed: int) -> list[Request]:
+    def requests(self, questions: Sequence[Question], grader: PrefixGrader, seed: int) -> list[Request]:
         """Return requests for ``trials`` answers to each question at every temperature, in each wording, order and
         form; none for a question without choices unless rewrites vary.
         """
         requests = []
         for question in questions:
-            worded = super().requests([question], judge, seed)
+            worded = super().requests([question], grader, seed)
             arranged = [
                 replace(
                     worded[0],

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from robust_eval.model.base import Request
 from robust_eval.prompt.templates import FEW_SHOT
 from robust_eval.question import Question
-from robust_eval.sampler.base import Judge, Sampler, ascending
+from robust_eval.sampler.base import PrefixGrader, Sampler, ascending
 
 
 @dataclass
@@ -47,10 +47,10 @@ class Repetition(Sampler):
     def repetitions(self) -> float:
         return self.trials
 
-    def requests(self, questions: Sequence[Question], judge: Judge, seed: int) -> list[Request]:
+    def requests(self, questions: Sequence[Question], grader: PrefixGrader, seed: int) -> list[Request]:
         """Return requests for ``trials`` answers to each wording of each question at every temperature."""
         return [
-            self.request(question, judge, seed, self.trials, rewrite)
+            self.request(question, grader, seed, self.trials, rewrite)
             for question in questions
             for rewrite in range(self.wordings(question))
         ]

@@ -13,7 +13,7 @@ import pyarrow as pa
 from robust_eval.answer import CURVES, SCHEMA, Answers
 from robust_eval.model.base import Request, TrialKey
 from robust_eval.question import Question
-from robust_eval.sampler.base import Judge
+from robust_eval.sampler.base import PrefixGrader
 from robust_eval.sampler.known_facts import KnownFacts
 from robust_eval.stats.frs import settled
 from robust_eval.store.answer_rows import rows_at
@@ -48,12 +48,12 @@ class TemperatureSweep(KnownFacts):
     def repetitions(self) -> float:
         return self.trials
 
-    def requests(self, questions: Sequence[Question], judge: Judge, seed: int) -> list[Request]:
+    def requests(self, questions: Sequence[Question], grader: PrefixGrader, seed: int) -> list[Request]:
         """Return a request for ``trials`` answers to each question at every temperature."""
-        requests = [self.request(question, judge, seed, self.trials) for question in questions]
+        requests = [self.request(question, grader, seed, self.trials) for question in questions]
         if not self.stop_on_match:
             return requests
-        matchers = map(judge.matcher, questions)
+        matchers = map(grader.matcher, questions)
         return [replace(each, matcher=matcher, whole=False) for each, matcher in zip(requests, matchers, strict=True)]
 
     def full_sampling_reasons(self) -> list[str]:
@@ -64,12 +64,14 @@ class TemperatureSweep(KnownFacts):
         other.threshold = threshold
         return other
 
-    def steps(self, questions: Sequence[Question], baseline: pa.Table | None, judge: Judge, seed: int) -> list[Steps]:
+    def steps(
+        self, questions: Sequence[Question], baseline: pa.Table | None, grader: PrefixGrader, seed: int
+    ) -> list[Steps]:
         """Return one step with all requests; with a threshold, waves for each question, until its break is certain."""
         if not self.threshold:
-            return super().steps(questions, baseline, judge, seed)
+            return super().steps(questions, baseline, grader, seed)
         rule = cache(partial(settled, threshold=self.threshold))
-        return [until_settled(request, rule) for request in self.requests(questions, judge, seed)]
+        return [until_settled(request, rule) for request in self.requests(questions, grader, seed)]
 
 
 def until_settled(request: Request, settled: Settled) -> Steps:

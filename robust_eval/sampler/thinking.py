@@ -15,7 +15,7 @@ from robust_eval.model.base import Enumeration, Request, Thought
 from robust_eval.prompt.prompt import prompt_for
 from robust_eval.prompt.thought import EFFORTS, AfterThought, Budget, ascending
 from robust_eval.question import Question
-from robust_eval.sampler.base import THOUGHT, Judge, in_order, matching
+from robust_eval.sampler.base import THOUGHT, PrefixGrader, in_order, prefix_grader_settings
 from robust_eval.sampler.known_facts import KnownFacts
 from robust_eval.store.steps import NOTHING, Step, Steps, single_step
 
@@ -84,36 +84,38 @@ class Thinking(KnownFacts):
         """Return the questions that :class:`KnownFacts` selects; without a selection, all."""
         return super().select(questions, baseline, seed) if self.selects else self.taken(list(questions), seed)
 
-    def requests(self, questions: Sequence[Question], judge: Judge, seed: int) -> list[Request]:
+    def requests(self, questions: Sequence[Question], grader: PrefixGrader, seed: int) -> list[Request]:
         """Return the requests to a service; the maximum for a local model, whose traces may differ at every budget."""
         if not self.is_local:
-            return [self._served(question, budget, judge, seed) for question in questions for budget in self.budgets]
+            return [self._served(question, budget, grader, seed) for question in questions for budget in self.budgets]
         planned = self.trace_requests(questions, seed)
         for question in questions:
             planned += [
-                self._answer_request(question, number, tuple(range(budget)), (budget,), judge, seed)
+                self._answer_request(question, number, tuple(range(budget)), (budget,), grader, seed)
                 for budget in self.budgets
                 for number in range(self.traces if budget else 1)
             ]
         return planned
 
-    def steps(self, questions: Sequence[Question], baseline: pa.Table | None, judge: Judge, seed: int) -> list[Steps]:
+    def steps(
+        self, questions: Sequence[Question], baseline: pa.Table | None, grader: PrefixGrader, seed: int
+    ) -> list[Steps]:
         """Return steps for the traces and then for the answers; for a service, one step."""
         local = self.is_local
         return (
-            [self._after_traces(questions, judge, seed)] if local else super().steps(questions, baseline, judge, seed)
+            [self._after_traces(questions, grader, seed)] if local else super().steps(questions, baseline, grader, seed)
         )
 
-    def _after_traces(self, questions: Sequence[Question], judge: Judge, seed: int) -> Steps:
+    def _after_traces(self, questions: Sequence[Question], grader: PrefixGrader, seed: int) -> Steps:
         """Return the answers ordered by question, trace and temperature."""
         requests, traces = self.trace_requests(questions, seed), SCHEMA.empty_table()
         if requests:
-            planned = partial(self.requests, questions, judge, seed)
+            planned = partial(self.requests, questions, grader, seed)
             reply = yield Step(requests, "reasoning traces", lambda missing: [*missing, *planned()[len(requests) :]])
             if reply is None:
                 return NOTHING
             traces = reply.answers.table
-        answers = yield from single_step(self.answer_requests(questions, traces, judge, seed))
+        answers = yield from single_step(self.answer_requests(questions, traces, grader, seed))
         return answers._replace(table=in_order(questions, answers.table))
 
     def of_model(self, name: str, remote: bool, model: str) -> "Thinking":
@@ -158,7 +160,7 @@ class Thinking(KnownFacts):
         ]
 
     def answer_requests(
-        self, questions: Sequence[Question], traces: pa.Table, judge: Judge, seed: int
+        self, questions: Sequence[Question], traces: pa.Table, grader: PrefixGrader, seed: int
     ) -> list[Request]:
         """Return the requests for the answers after these traces, each cut off at every budget; equal cuts of several
         budgets share a request.
@@ -171,13 +173,13 @@ class Thinking(KnownFacts):
         requests = []
         for question in questions:
             if 0 in self.budgets:
-                requests.append(self._answer_request(question, 0, (), (0,), judge, seed))
+                requests.append(self._answer_request(question, 0, (), (0,), grader, seed))
             for number, tokens in traces_by_question.get(question.id, {}).items():
                 cuts: dict[int, list[Budget]] = {}
                 for budget in filter(None, self.budgets):
                     cuts.setdefault(min(budget, len(tokens)), []).append(budget)
                 requests += [
-                    self._answer_request(question, number, tuple(tokens[:cut]), tuple(budgets), judge, seed)
+                    self._answer_request(question, number, tuple(tokens[:cut]), tuple(budgets), grader, seed)
                     for cut, budgets in cuts.items()
                 ]
         return requests
@@ -188,20 +190,21 @@ class Thinking(KnownFacts):
         number: int,
         tokens: tuple[int, ...],
         budgets: tuple[Budget, ...],
-        judge: Judge,
+        grader: PrefixGrader,
         seed: int,
     ) -> Request:
         """Return the request for the answers after a trace; those without reasoning count for all traces."""
         without_reasoning = budgets == (0,)
-        matcher, choices = (judge.matcher(question), judge.choices(question)) if self.exact else (None, None)
+        matcher, choices = (grader.matcher(question), grader.choices(question)) if self.exact else (None, None)
         if self.exact and matcher is None and choices is None:
             raise UserError(
                 f"sampler=thinking cannot grade the answers to question {question.id} while it enumerates them: it "
-                f"needs accepted answers, and {matching(judge)}; sampler.thinking.answers=10 draws answers instead"
+                f"needs accepted answers, and {prefix_grader_settings(grader)}; "
+                "sampler.thinking.answers=10 draws answers instead"
             )
         grid = tuple(sorted({*self.temperatures, 1.0}))
         return replace(
-            self.request(question, judge, seed, self.answers * self.traces if without_reasoning else self.answers),
+            self.request(question, grader, seed, self.answers * self.traces if without_reasoning else self.answers),
             rewrite=_TRACE + (MAX_TRACES if without_reasoning else number + _CUT_FACTOR * len(tokens)),
             max_new_tokens=1 if choices else self.max_new_tokens,
             matcher=matcher,
@@ -210,9 +213,9 @@ class Thinking(KnownFacts):
             thought=Thought(tokens),
         )
 
-    def _served(self, question: Question, budget: Budget, judge: Judge, seed: int) -> Request:
+    def _served(self, question: Question, budget: Budget, grader: PrefixGrader, seed: int) -> Request:
         return replace(
-            self.request(question, judge, seed, self.traces),
+            self.request(question, grader, seed, self.traces),
             rewrite=_TRACE + _CUT_FACTOR * (EFFORTS.index(budget) if isinstance(budget, str) else budget),
             form=AfterThought(None, (budget,)).tag,
             **self._thinking(budget),

@@ -287,8 +287,8 @@ class RepeatedQuestions(Task):  # type: ignore[misc]  # lm-eval is not typed
             texts = table.filter(pc.equal(table["temperature"], t))["text"].unique()
             self._repeated |= number_of_trials > 1
             self._varied |= len(texts) > 1
-        judge = ReplyGrader(ReplyReader() if self.chat else FirstLineReader(), Matching(), first_line=False)
-        graded = EqualText().aggregate([question], judge.grade([question], table))
+        grader = ReplyGrader(ReplyReader() if self.chat else FirstLineReader(), Matching(), first_line=False)
+        graded = EqualText().aggregate([question], grader.grade([question], table))
         values = self.values(question, graded)
         return {
             f"{name}{suffix}": QuestionValue(None if math.isnan(value) else value, question.id, question.group, *more)

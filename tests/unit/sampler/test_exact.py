@@ -20,7 +20,7 @@ OPEN_CHOICE = Question("open", "Which?", choices=("Rome", "Paris"))
 MATCHER = Matching().matcher(FREE)
 
 
-class Judge(Matching):
+class Grading(Matching):
     """Hands out a matcher that can be told from others."""
 
     def matcher(self, question: Question) -> Matcher | None:
@@ -45,12 +45,12 @@ def test_free_text_is_enumerated_and_multiple_choice_asks_for_one_token():
             for q, choices in ((CHOICE, LetterChoices(3, 1)), (OPEN_CHOICE, LetterChoices(2, None)))
         ),
     ]
-    assert exact.requests([FREE, CHOICE, OPEN_CHOICE], Judge(), seed=3) == expected
+    assert exact.requests([FREE, CHOICE, OPEN_CHOICE], Grading(), seed=3) == expected
     assert [request.answers for request in expected] == [7, 7, 7]
 
 
 def test_the_precision_that_is_enough_goes_with_each_request():
-    (request,) = Exact(precision=0.02).requests([FREE], Judge(), seed=3)
+    (request,) = Exact(precision=0.02).requests([FREE], Grading(), seed=3)
     assert request.enumeration is not None
     assert request.enumeration.precision == 0.02
 
@@ -95,9 +95,9 @@ def test_answers_that_cannot_be_told_right_are_refused_in_one_sentence(question:
 
 
 def test_an_answer_that_is_looked_for_in_a_whole_reply_cannot_be_enumerated():
-    judge = ByReply(ReplyReader(), Matching(), first_line=False)
+    grader = ByReply(ReplyReader(), Matching(), first_line=False)
     with pytest.raises(UserError, match=r"grade the answers to question free: .* and reader=first_line$"):
-        Exact().requests([FREE], judge, seed=0)
+        Exact().requests([FREE], grader, seed=0)
 
 
 def test_letters_need_no_whole_words():

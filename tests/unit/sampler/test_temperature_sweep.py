@@ -22,7 +22,7 @@ from robust_eval.store.steps import ConcurrentSteps
 QUESTIONS = [Question(f"q{index}", f"Question {index}?", ("yes",)) for index in range(6)]
 
 
-class Judge(Matching):
+class Grading(Matching):
     """Hands out one matcher for each question that can be told from the others."""
 
     def __init__(self) -> None:
@@ -50,10 +50,10 @@ def test_every_question_is_asked_for_one_greedy_answer_with_the_log_probabilitie
 
 @pytest.mark.parametrize("whole", [True, False])
 def test_every_question_is_asked_at_every_temperature(whole: bool):
-    judge = Judge()
+    grader = Grading()
     sweep = TemperatureSweep(temperatures=[2.0, 0.5], trials=4, stop_on_match=not whole)
-    assert sweep.requests(QUESTIONS, judge, seed=3) == [
-        Request(q.id, 0, prompt_for(q), (0.5, 2.0), 4, 5, 3, 0, 0, None if whole else judge.matchers[q.id], whole)
+    assert sweep.requests(QUESTIONS, grader, seed=3) == [
+        Request(q.id, 0, prompt_for(q), (0.5, 2.0), 4, 5, 3, 0, 0, None if whole else grader.matchers[q.id], whole)
         for q in QUESTIONS
     ]
     assert sweep.repetitions == 4

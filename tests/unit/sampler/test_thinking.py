@@ -11,7 +11,7 @@ from robust_eval.sampler.thinking import Thinking
 FRANCE = Question("france", "Capital of France?", ("Paris",))
 
 
-class Judge(Matching):
+class Grading(Matching):
     first_line = True
 
     def choices(self, question: Question) -> None:
@@ -32,7 +32,7 @@ def test_each_trace_is_cut_off_at_every_budget_and_the_same_thought_is_asked_for
     (thoughts,) = sampler.trace_requests([FRANCE], 7)
     assert (thoughts.trials, thoughts.max_new_tokens, thoughts.thought) == (3, 4, Thought(most=4))
     traces = answer_table([trace(0, [5, 6, 7, 8], 4), trace(1, [5, 9], 1), trace(2, [3], 1, outcome="error")])
-    assert told(sampler.answer_requests([FRANCE], traces, Judge(), 7)) == [
+    assert told(sampler.answer_requests([FRANCE], traces, Grading(), 7)) == [
         (9000, "trace 0, budget 0", (), 15),
         (25000, "trace 0, budget 2", (5, 6), 5),
         (45000, "trace 0, budget 4", (5, 6, 7, 8), 5),
@@ -42,7 +42,7 @@ def test_each_trace_is_cut_off_at_every_budget_and_the_same_thought_is_asked_for
 
 def test_the_most_that_is_asked_is_planned_before_there_are_traces():
     sampler = Thinking(traces=3, budgets=[0, 2, 4], answers=5)
-    planned = sampler.requests([FRANCE], Judge(), 7)
+    planned = sampler.requests([FRANCE], Grading(), 7)
     assert [each.thought.most for each in planned] == [4] + [None] * 7
     assert len({each.item for each in planned}) == len(planned)
     assert sampler.repetitions == 15
@@ -52,20 +52,20 @@ def test_the_most_that_is_asked_is_planned_before_there_are_traces():
 
 def test_without_a_number_of_answers_all_are_enumerated_after_each_thought():
     sampler = Thinking(temperatures=[0.5, 2.0], budgets=[2], nodes=9)
-    (request,) = sampler.answer_requests([FRANCE], answer_table([trace(0, [5, 6], 2)]), Judge(), 7)
+    (request,) = sampler.answer_requests([FRANCE], answer_table([trace(0, [5, 6], 2)]), Grading(), 7)
     assert request.enumeration is not None
     assert (request.enumeration.nodes, request.enumeration.temperatures) == (9, (0.5, 1.0, 2.0))
     assert request.matcher is not None
     assert (sampler.estimator, sampler.repetitions) == ("exact", float("inf"))
     unknown = Question("q", "Why?")
     with pytest.raises(UserError, match=r"the answers to question q while .* sampler\.thinking\.answers=10 draws"):
-        sampler.answer_requests([unknown], answer_table([trace(0, [5], 1) | {"question_id": "q"}]), Judge(), 7)
+        sampler.answer_requests([unknown], answer_table([trace(0, [5], 1) | {"question_id": "q"}]), Grading(), 7)
 
 
 def test_a_service_thinks_and_answers_at_once_with_every_budget():
     for budgets, limits in (([0, 64], [16, 80]), (["high", "low"], [16, 16])):
         sampler = Thinking(traces=3, budgets=budgets).of_model("thinking", True, "m")
-        requests = sampler.requests([FRANCE], Judge(), 7)
+        requests = sampler.requests([FRANCE], Grading(), 7)
         asked = [(each.thought, each.form, each.trials, each.max_new_tokens) for each in requests]
         ordered = sorted(budgets, key=str, reverse=budgets[0] == "high")
         assert asked == [
