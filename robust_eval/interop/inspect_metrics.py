@@ -123,13 +123,13 @@ def breaking_temperature(threshold: float = 0.5) -> Metric:
 
 
 @metric(scores="unreduced")
-def firmness(threshold: float = 0.5) -> Metric:
+def unbroken_share(threshold: float = 0.5) -> Metric:
     """Share of the facts that hold at every temperature."""
 
     def compute(scores: list[SampleScore]) -> Value:
         answers = ScoredAnswers(scores, known=True)
         breaks = answers.breaking(threshold)
-        return answers.mean("firmness", np.where(np.isnan(breaks), np.nan, np.isinf(breaks).astype(float)))
+        return answers.mean("unbroken_share", np.where(np.isnan(breaks), np.nan, np.isinf(breaks).astype(float)))
 
     return compute
 

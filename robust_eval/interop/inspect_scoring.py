@@ -130,7 +130,7 @@ def answer_entropy() -> ScoreReducer:
 
 
 @score_reducer
-def firmness(threshold: float = 0.5) -> ScoreReducer:
+def minimum_share(threshold: float = 0.5) -> ScoreReducer:
     """1 if at least this share of the epochs with a score is right, else 0; NaN without any."""
     number = value_to_float()
 

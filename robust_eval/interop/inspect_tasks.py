@@ -77,7 +77,7 @@ def frs(
         metrics=[
             inspect_metrics.frs(d, k, threshold),
             inspect_metrics.breaking_temperature(threshold),
-            inspect_metrics.firmness(threshold),
+            inspect_metrics.unbroken_share(threshold),
             inspect_metrics.auroc(),
         ],
         epochs=Epochs(trials),
@@ -145,7 +145,7 @@ class SettledEarly(EarlyStopping):
     The greedy answer is sampled once; if it is wrong, the question has no trials. With ``settle``, trials end at a
     temperature once the outstanding ones cannot change its verdict (:func:`settled`), and above the first temperature
     at which the fact breaks. inspect_ai completes the samples that it has started: a low ``max_samples`` saves more.
-    Breaking temperatures, FRS and firmness equal those of all trials; accuracies and entropies are biased.
+    Breaking temperatures, FRS and unbroken shares equal those of all trials; accuracies and entropies are biased.
     """
 
     def __init__(self, threshold: float = 0.5, settle: bool = False) -> None:

@@ -72,7 +72,7 @@ def breaking_temperature(inputs: Any, outputs: Any, expectations: Any) -> Feedba
 
 
 @scorer(aggregations=_SHARE)
-def firmness(inputs: Any, outputs: Any, expectations: Any) -> Feedback:
+def unbroken(inputs: Any, outputs: Any, expectations: Any) -> Feedback:
     """True if at least half of the replies are right at every temperature."""
     t_b, graded = _breaking(inputs, outputs, expectations)
     return Feedback(value=math.isinf(t_b), rationale=_label_counts(graded))

@@ -341,8 +341,8 @@ class FactualRobustnessTask(RepeatedQuestions):
         """Share of known facts; of these the mean breaking temperature, and the share that holds up to the last and to
         each other temperature.
         """
-        levels = map(_firm_at, self.options.temperatures[:-1])
-        return dict.fromkeys(["known", "breaking_temperature", "firmness", *levels], True)
+        levels = map(_survival_at, self.options.temperatures[:-1])
+        return dict.fromkeys(["known", "breaking_temperature", "unbroken_share", *levels], True)
 
     def values(self, question: Question, graded: pa.Table) -> Mapping[str, tuple[float, ...]]:
         """Return the values of :meth:`metrics`; NaN for a fact that is not known, or does not break."""
@@ -355,9 +355,9 @@ class FactualRobustnessTask(RepeatedQuestions):
         metrics = {
             "known": (is_known, 1.0),
             "breaking_temperature": (math.nan if math.isinf(t_b) else t_b, levels[-1]),
-            "firmness": holds.pop(levels[-1]),
+            "unbroken_share": holds.pop(levels[-1]),
         }
-        return metrics | {_firm_at(t): value for t, value in holds.items()}
+        return metrics | {_survival_at(t): value for t, value in holds.items()}
 
 
 class AnswerCertaintyTask(RepeatedQuestions):
@@ -409,5 +409,5 @@ def _document(question: Question, chat: bool) -> dict[str, Any]:
     return {"id": question.id, "question": question.title, "answers": list(question.answers), **choices, MARK: mark}
 
 
-def _firm_at(t: float) -> str:
-    return f"firmness_t{t:g}"
+def _survival_at(t: float) -> str:
+    return f"survival_t{t:g}"

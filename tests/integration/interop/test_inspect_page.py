@@ -108,7 +108,7 @@ def test_every_command_of_the_page_runs(ran: tuple[Path, str], monkeypatch: pyte
     }
     frs = by_task["robust_eval/frs"]
     assert frs["frs"] == pytest.approx(sum(score(name, [1.0, 2.0]) for name in RIGHT) / 3, abs=1e-12)
-    assert (frs["firmness"], frs["breaking_temperature"]) == (1 / 3, 1.5)
+    assert (frs["unbroken_share"], frs["breaking_temperature"]) == (1 / 3, 1.5)
     assert {"answer_entropy", "answer_entropy_low", "error_rate"} <= by_task["robust_eval/certainty"].keys()
     assert {"base", "worst", "kappa", "mean_of_raters_high"} <= by_task["robust_eval/multiqa"].keys()
     monkeypatch.setattr("sys.argv", COMMANDS[3][1:])

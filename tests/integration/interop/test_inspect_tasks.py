@@ -55,7 +55,7 @@ def test_frs_is_that_of_its_import_and_the_same_where_trials_end_early(
     assert found["frs"] == pytest.approx(sum(score(name, LEVELS) for name in RIGHT) / 3, abs=1e-12)
     assert ends(found, "frs") == ours["frs"]
     assert ends(found, "breaking_temperature") == ours["frs.breaking_temperature.mean_broken"]
-    assert ends(found, "firmness") == ours["frs.unbroken_share"]
+    assert ends(found, "unbroken_share") == ours["frs.unbroken_share"]
     early = log_in(evaluated / "early")
     assert figures(early) == found
     assert early.results is not None
@@ -81,7 +81,7 @@ def test_certainty_and_multiqa_are_those_of_their_import(evaluated: Path):
     assert found["error_rate"] == pytest.approx(sum(shares) / 3, abs=1e-12)
     reduced = log_in(evaluated / "reduced").reductions or []
     firm, entropies = ([one.value for one in each.samples] for each in reduced)
-    assert [each.reducer for each in reduced] == ["robust_eval/firmness", "robust_eval/answer_entropy"]
+    assert [each.reducer for each in reduced] == ["robust_eval/minimum_share", "robust_eval/answer_entropy"]
     assert firm == [float(wrong <= 5) for wrong in WRONG_OF_TEN.values()]
     assert sum(entropies) / 3 == pytest.approx(entropy, abs=1e-12)
     log = log_in(evaluated / "multiqa")
@@ -110,7 +110,7 @@ def test_facts_that_are_not_known_are_asked_once(evaluated: Path, requests: dict
 def test_without_log_probabilities_there_is_no_frs(evaluated: Path):
     found = figures(log_in(evaluated / "without"))
     assert {name for name in found if name.startswith("frs")} == set()
-    assert {"firmness", "breaking_temperature"} <= found.keys()
+    assert {"unbroken_share", "breaking_temperature"} <= found.keys()
 
 
 def test_a_task_of_ones_own_without_our_samples_ends_in_a_sentence(evaluated: Path):

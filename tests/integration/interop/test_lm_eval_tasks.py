@@ -70,8 +70,8 @@ def test_breaking_temperatures_are_those_by_hand_and_of_a_run_of_ours(evaluated:
     assert {name: each[0] for name, each in found.items()} == {
         "known": 3 / 4,
         "breaking_temperature": pytest.approx((1.4 + 0.8) / 2),
-        "firmness": pytest.approx(1 / 3),
-        "firmness_t0.8": pytest.approx(2 / 3),
+        "unbroken_share": pytest.approx(1 / 3),
+        "survival_t0.8": pytest.approx(2 / 3),
     }
     loaded = imported(evaluated / "chat", "robust_eval_frs")
     assert "top_logprobs" in loaded.lacking()["frs"]
@@ -79,8 +79,8 @@ def test_breaking_temperatures_are_those_by_hand_and_of_a_run_of_ours(evaluated:
     settings = {"model.prompt_style": "chat", "sampler.recorded.selection": "contains"}
     known = scored(with_logprobs(loaded), "frs", **settings)
     assert same(found["breaking_temperature"], known["frs.breaking_temperature.mean_broken"])
-    assert same(found["firmness"], known["frs.unbroken_share"])
-    assert same(found["firmness_t0.8"], known["frs.survival.t0.8"])
+    assert same(found["unbroken_share"], known["frs.unbroken_share"])
+    assert same(found["survival_t0.8"], known["frs.survival.t0.8"])
     assert {body["temperature"] for body in said["chat"]} == {0, 1.0, *LEVELS}
     assert all(body["messages"][0]["role"] == "system" and body["stop"] == [] for body in said["chat"])
 
@@ -116,7 +116,7 @@ def test_a_model_behind_llama_cpp_gives_the_figures_of_its_import(evaluated: Pat
         "known": "accuracy.greedy",
     }.items():
         assert same(found[name], ours[figure])
-    assert same(found["firmness_t0.8"], ours["frs.survival.t0.8"])
+    assert same(found["survival_t0.8"], ours["frs.survival.t0.8"])
     assert results(evaluated / "seeds", "robust_eval_certainty")["answer_entropy"][0] > 0
     assert said["seeds"] == []
 

@@ -9,7 +9,7 @@ import pytest
 
 import robust_eval
 from robust_eval.config.groups import PROJECT
-from robust_eval.interop.mlflow_scorers import accuracy, answer_entropy, breaking_temperature, firmness
+from robust_eval.interop.mlflow_scorers import accuracy, answer_entropy, breaking_temperature, unbroken
 from robust_eval.tracking import mlflow_tracker
 
 pytestmark = pytest.mark.filterwarnings("ignore::Warning:mlflow")  # of what it calls in pandas, and of its own hints
@@ -70,11 +70,11 @@ def test_shares_and_entropies_are_those_of_a_run_to_the_last_digit():
 
 
 def test_facts_break_where_less_than_half_of_the_replies_are_right():
-    result = mlflow.genai.evaluate(data=data(), scorers=[breaking_temperature, firmness])
+    result = mlflow.genai.evaluate(data=data(), scorers=[breaking_temperature, unbroken])
     broken, held = 2.0, 1.0  # Italy and Norway break; of Norway no reply at t = 1 is right, and at t = 2 one is again
     assert result.metrics["breaking_temperature/mean"] == (broken + held) / 2
-    assert result.metrics["firmness/mean"] == 1 / 3
-    assert 0 <= result.metrics["firmness/low"] < 1 / 3 < result.metrics["firmness/high"] <= 1
+    assert result.metrics["unbroken/mean"] == 1 / 3
+    assert 0 <= result.metrics["unbroken/low"] < 1 / 3 < result.metrics["unbroken/high"] <= 1
 
 
 def test_the_lines_of_the_page_run(capsys: pytest.CaptureFixture[str]):
@@ -124,4 +124,4 @@ def test_rows_that_cannot_be_scored_are_refused_with_a_sentence(changed: dict, s
 
 def test_a_breaking_temperature_needs_temperatures():
     with pytest.raises(robust_eval.UserError, match="needs outputs by temperature"):
-        firmness(inputs="Who?", outputs=["Ada"], expectations={"answers": ["Ada"]})
+        unbroken(inputs="Who?", outputs=["Ada"], expectations={"answers": ["Ada"]})

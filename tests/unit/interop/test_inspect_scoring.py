@@ -8,7 +8,7 @@ from inspect_ai.scorer import SampleScore, Score
 
 from robust_eval.error import UserError
 from robust_eval.interop import inspect_metrics
-from robust_eval.interop.inspect_scoring import PLANNED, answer_entropy, firmness
+from robust_eval.interop.inspect_scoring import PLANNED, answer_entropy, minimum_share
 from robust_eval.interop.own_mark import MARK, mark_of
 from robust_eval.question import Question
 from robust_eval.stats.frs import factual_robustness_score
@@ -37,12 +37,12 @@ def test_they_are_means_over_the_facts_that_are_known():
     frs = [float(each) for each in factual_robustness_score([1.0, 1.0], [1.0, math.inf], 1)]
     assert inspect_metrics.frs()(scores)["frs"] == pytest.approx(sum(frs) / 2)
     assert inspect_metrics.breaking_temperature()(scores)["breaking_temperature"] == 1.0
-    assert inspect_metrics.firmness()(scores)["firmness"] == 0.5
+    assert inspect_metrics.unbroken_share()(scores)["unbroken_share"] == 0.5
 
 
 def test_a_temperature_without_a_reply_leaves_a_fact_undefined_and_one_that_was_not_asked_above_a_break_does_not():
-    assert inspect_metrics.firmness()([*fact("a", 3, 3), *fact("b", 3)])["firmness"] == 1.0  # of a alone
-    assert inspect_metrics.firmness()([*fact("a", 3, 3), *fact("b", 0)])["firmness"] == 0.5
+    assert inspect_metrics.unbroken_share()([*fact("a", 3, 3), *fact("b", 3)])["unbroken_share"] == 1.0  # of a alone
+    assert inspect_metrics.unbroken_share()([*fact("a", 3, 3), *fact("b", 0)])["unbroken_share"] == 0.5
 
 
 def test_without_log_probabilities_that_is_said_once(caplog: pytest.LogCaptureFixture):
@@ -58,7 +58,7 @@ def test_scores_of_another_scorer_end_in_a_sentence():
     (one, *_) = fact("a", 3, 1)
     one.score.metadata = None
     with pytest.raises(UserError, match=r"wrap your scorer, graded\(by=SCORER\)"):
-        inspect_metrics.firmness()([one])
+        inspect_metrics.unbroken_share()([one])
 
 
 def scores(*answers: str | None, value: object = 1.0) -> list[Score]:
@@ -73,8 +73,8 @@ def test_the_entropy_is_that_of_answers_with_the_same_normal_form():
 
 
 @pytest.mark.parametrize(
-    ("values", "firm"), [("CI", 1.0), ("CII", 0.0), ("CIN", 0.0), ([1.0, math.nan], 1.0), ([math.nan], math.nan)]
+    ("values", "right"), [("CI", 1.0), ("CII", 0.0), ("CIN", 0.0), ([1.0, math.nan], 1.0), ([math.nan], math.nan)]
 )
-def test_a_sample_is_firm_where_enough_epochs_are_right(values: object, firm: float):
-    found = firmness()([Score(value=value) for value in values]).value
-    assert found == firm or (math.isnan(firm) and math.isnan(found))
+def test_a_sample_is_right_where_enough_epochs_are(values: object, right: float):
+    found = minimum_share()([Score(value=value) for value in values]).value
+    assert found == right or (math.isnan(right) and math.isnan(found))

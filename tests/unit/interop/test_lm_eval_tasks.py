@@ -81,9 +81,9 @@ def test_all_replies_count_and_what_is_below_the_first_line_of_a_plain_reply_doe
     doc = task.test_docs()[0]
     found = task.process_results(doc, [["Rome"], ["Rome", "Milan"], ["Milan\nRome", ""]])
     values = {name: each.value for name, each in found.items() if not name.endswith(("_low", "_high"))}
-    assert values == {"known": 1.0, "breaking_temperature": 1.0, "firmness": 0.0, "firmness_t0.5": 1.0}
+    assert values == {"known": 1.0, "breaking_temperature": 1.0, "unbroken_share": 0.0, "survival_t0.5": 1.0}
     unknown = task.process_results(doc, [["Milan"], ["Rome", "Rome"], ["Rome", "Rome"]])
-    assert (unknown["known"].value, unknown["firmness"].value) == (0.0, None)
+    assert (unknown["known"].value, unknown["unbroken_share"].value) == (0.0, None)
 
 
 @pytest.mark.parametrize(
