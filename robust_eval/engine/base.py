@@ -14,7 +14,7 @@ class AdaptiveRequests(Protocol):
     """Requests that depend on the answers to others."""
 
     @property
-    def settled(self) -> int:
+    def finished(self) -> int:
         """Number of items that need no more answers."""
 
     def next(self) -> list[Request]:
@@ -36,7 +36,7 @@ class ModelRunner(Protocol):
     def complete_adaptively(
         self, requests: Sequence[Request], adaptive: AdaptiveRequests, stage: str, items: int
     ) -> Iterator[list[Arrived]]:
-        """Yield the answers to the requests, and to all that depend on them, until all ``items`` are settled."""
+        """Yield the answers to the requests, and to all that depend on them, until all ``items`` are finished."""
 
     def attach_store(self, store: KeyValueStore) -> None:
         """See LanguageModel."""
@@ -62,14 +62,14 @@ class Engine(Protocol):
 
 
 @contextmanager
-def settling(stage: str, adaptive: AdaptiveRequests, items: int) -> Iterator[Callable[[str], None]]:
-    """Show a bar of the settled items; yield a function that updates it with a status text."""
-    shown = adaptive.settled
+def adaptive_progress(stage: str, adaptive: AdaptiveRequests, items: int) -> Iterator[Callable[[str], None]]:
+    """Show a bar of the finished items; yield a function that updates it with a status text."""
+    shown = adaptive.finished
     with progress(stage, total=items - shown, unit="prompts") as advance:
 
         def show(status: str) -> None:
             nonlocal shown
-            advance(adaptive.settled - shown, status)
-            shown = adaptive.settled
+            advance(adaptive.finished - shown, status)
+            shown = adaptive.finished
 
         yield show

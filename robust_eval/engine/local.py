@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from robust_eval.engine.base import AdaptiveRequests, ModelRunner, settling
+from robust_eval.engine.base import AdaptiveRequests, ModelRunner, adaptive_progress
 from robust_eval.model.base import Item, KeyValueStore, LanguageModel, Request, Temperatures
 from robust_eval.model.model_config import ModelConfig
 from robust_eval.model.reply_tables import Arrived, arrived
@@ -74,7 +74,7 @@ class LocalRunner(ModelRunner):
     def complete_adaptively(
         self, requests: Sequence[Request], adaptive: AdaptiveRequests, stage: str, items: int
     ) -> Iterator[list[Arrived]]:
-        with settling(stage, adaptive, items) as advance:
+        with adaptive_progress(stage, adaptive, items) as advance:
             for replies in self._model.complete_adaptively(requests, adaptive.next):
                 yield arrived(replies)
                 advance(self._model.status())

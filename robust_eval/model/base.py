@@ -124,8 +124,8 @@ class Request:
     """Minimum number of them; a model that returns fewer is refused."""
     matcher: Matcher | None = None
     """Classifier of answers that are enumerated, or that stop once they are right."""
-    whole: bool = True
-    """False: an answer stops as soon as no continuation can make it wrong."""
+    stop_on_match: bool = False
+    """An answer stops as soon as no continuation can make it wrong."""
     enumeration: Enumeration | None = None
     """Enumerate instead of drawing; needs a matcher or choices."""
     first_line: bool = True

@@ -19,7 +19,7 @@ from robust_eval.stats.frs import settled
 from robust_eval.store.answer_rows import rows_at
 from robust_eval.store.steps import NOTHING, Step, Steps
 
-Settled = Callable[[int, int, int], str | None]
+VerdictRule = Callable[[int, int, int], str | None]
 """Verdict by numbers of right, wrong and outstanding answers (:func:`robust_eval.stats.frs.settled`)."""
 
 
@@ -54,7 +54,9 @@ class TemperatureSweep(KnownFacts):
         if not self.stop_on_match:
             return requests
         matchers = map(grader.matcher, questions)
-        return [replace(each, matcher=matcher, whole=False) for each, matcher in zip(requests, matchers, strict=True)]
+        return [
+            replace(each, matcher=matcher, stop_on_match=True) for each, matcher in zip(requests, matchers, strict=True)
+        ]
 
     def full_sampling_reasons(self) -> list[str]:
         return ["sampler.stop_on_match=true ends answers where they are right"] if self.stop_on_match else []
@@ -71,10 +73,10 @@ class TemperatureSweep(KnownFacts):
         if not self.threshold:
             return super().steps(questions, baseline, grader, seed)
         rule = cache(partial(settled, threshold=self.threshold))
-        return [until_settled(request, rule) for request in self.requests(questions, grader, seed)]
+        return [early_stopping_steps(request, rule) for request in self.requests(questions, grader, seed)]
 
 
-def until_settled(request: Request, settled: Settled) -> Steps:
+def early_stopping_steps(request: Request, settled: VerdictRule) -> Steps:
     """Ask no more of a request than its breaking temperature needs; return the answers on which that rests."""
     verdicts: Mapping[TrialKey, bool | None] = {}
     table = SCHEMA.empty_table()
@@ -85,7 +87,7 @@ def until_settled(request: Request, settled: Settled) -> Steps:
         part = replace(request, temperatures=(temperature,), first_trial=first, trials=last + 1, cached=cached)
         passed = {(t, trial) for t in request.temperatures if t < temperature for trial in range(request.trials)}
         left = replace(request, cached=frozenset(passed | verdicts.keys()))
-        reply = yield Step([part], at_most=lambda missing, left=left: [left], whole=request)  # type: ignore[misc]
+        reply = yield Step([part], at_most=lambda missing, left=left: [left], adaptive=request)  # type: ignore[misc]
         if reply is None:
             return NOTHING
         verdicts, table = reply.verdicts, reply.answers.table
@@ -93,7 +95,7 @@ def until_settled(request: Request, settled: Settled) -> Steps:
 
 
 def next_wave(
-    verdicts: Mapping[TrialKey, bool | None], temperatures: Sequence[float], trials: int, settled: Settled
+    verdicts: Mapping[TrialKey, bool | None], temperatures: Sequence[float], trials: int, settled: VerdictRule
 ) -> tuple[list[TrialKey], list[TrialKey]]:
     """Return the answers that decide the breaking temperature so far, and those to request next.
 
@@ -126,7 +128,7 @@ def next_wave(
     return used, []
 
 
-def _min_trials(right: int, wrong: int, outstanding: int, settled: Settled) -> int:
+def _min_trials(right: int, wrong: int, outstanding: int, settled: VerdictRule) -> int:
     """Return the minimum number of outstanding answers, all right or all wrong, that can decide a temperature."""
     return next(
         number

@@ -28,7 +28,7 @@ def answers_key(identity: Mapping[str, Any], request: Request) -> bytes:
     only if answers end once they are right, or are enumerated.
     """
     enumeration, served = request.enumeration, "server" in identity
-    grades = enumeration is not None or not request.whole
+    grades = enumeration is not None or request.stop_on_match
     judge = ((enumeration and enumeration.choices) or request.matcher) if grades else None
     return _digest(
         {

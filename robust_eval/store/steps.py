@@ -17,8 +17,8 @@ VerdictsOf = Callable[[pa.Table], Sequence[bool | None]]
 class Step(NamedTuple):
     """Requests that are sent together; the next step depends on their answers.
 
-    If ``whole`` is set, ``requests`` holds one request that is a part of it. Such steps run concurrently: each resumes
-    as soon as new answers to its ``whole`` arrive.
+    If ``adaptive`` is set, ``requests`` holds one request, a part of the adaptive one. Such steps run concurrently:
+    each resumes as soon as new answers to its adaptive request arrive.
     """
 
     requests: Sequence[Request]
@@ -26,11 +26,11 @@ class Step(NamedTuple):
     """Name of this part of the stage, in progress bars and logs."""
     at_most: Callable[[list[Request]], list[Request]] = list
     """All requests that may follow, given the missing ones of this step."""
-    whole: Request | None = None
+    adaptive: Request | None = None
 
 
 class StepAnswers(NamedTuple):
-    """Answers to a step; for a ``whole``, all earlier ones as well, with their verdicts."""
+    """Answers to a step; for an adaptive request, all earlier ones as well, with their verdicts."""
 
     answers: Answers
     verdicts: Mapping[TrialKey, bool | None] = MappingProxyType({})
@@ -54,31 +54,31 @@ def single_step(requests: Sequence[Request]) -> Steps:
 
 
 class ConcurrentSteps:
-    """Steps of several wholes, as adaptive requests; ``tables`` holds the stored answers to each whole."""
+    """Steps of several adaptive requests; ``tables`` holds the stored answers to each."""
 
     def __init__(self, steps: Sequence[tuple[Steps, Step]], tables: dict[Item, pa.Table], verdicts: VerdictsOf) -> None:
         self._steps = {step.requests[0].item: each for each, step in steps}
         self._due = {step.requests[0].item: step for _, step in steps}
         self._tables = tables
-        self._judge = verdicts
+        self._verdicts_of = verdicts
         self._verdicts: dict[Item, dict[TrialKey, bool | None]] = {item: {} for item in self._steps}
         self._awaited: dict[Item, set[TrialKey]] = {item: set() for item in self._steps}
         self._ready: dict[Item, None] = dict.fromkeys(self._steps)
         self._answers = Tables[Item](SCHEMA)
-        self.settled = 0
-        """Number of finished wholes."""
+        self.finished = 0
+        """Number of finished requests."""
 
     def take(self, answers: pa.Table) -> None:
         """Add new or stored answers."""
         columns = rows(answers, "question_id", "rewrite", "temperature", "trial")
-        for (question_id, rewrite, temperature, trial), right in zip(columns, self._judge(answers), strict=True):
+        for (question_id, rewrite, temperature, trial), right in zip(columns, self._verdicts_of(answers), strict=True):
             item = question_id, rewrite
             self._verdicts[item][temperature, trial] = right
             self._awaited[item].discard((temperature, trial))
             self._ready[item] = None
 
     def next(self) -> list[Request]:
-        """Return the next request of each whole whose last request has been answered since the last call."""
+        """Return the next part of each request whose last part has been answered since the last call."""
         requests = []
         for item in [item for item in self._ready if not self._awaited[item]]:
             del self._ready[item]
@@ -90,7 +90,7 @@ class ConcurrentSteps:
                     self._answers[item] = end.value.table
                     del self._steps[item], self._due[item], self._tables[item]
                     del self._verdicts[item], self._awaited[item]
-                    self.settled += 1
+                    self.finished += 1
                     continue
             (request,) = self._due[item].requests
             self._awaited[item].update(request.pending)
@@ -102,5 +102,5 @@ class ConcurrentSteps:
         return [each for step in self._due.values() for each in step.at_most(list(step.requests))]
 
     def answers(self, items: Sequence[Item]) -> Answers:
-        """Return the answers to finished wholes."""
+        """Return the answers to finished requests."""
         return Answers(self._answers.together(items), CURVES.empty_table())

@@ -132,8 +132,8 @@ class StoredModel:
                 for block in model.answers(pending, {request.item for request in missing}, stage):
                     for arrival in self._put(block, keys, partial):
                         item = arrival.request.item
-                        if (whole := requested_answers(partial[item], arrival.request)) is not None:
-                            complete[item] = whole
+                        if (requested := requested_answers(partial[item], arrival.request)) is not None:
+                            complete[item] = requested
                             del partial[item]
                         if arrival.curve is not None:
                             curves[item] = arrival.curve
@@ -149,7 +149,7 @@ class StoredModel:
         Raises NotStoredError, with all requests that may follow, if the model is cache-only and an answer is missing.
         """
         first = [(each, next(each)) for each in steps]
-        if any(step.whole for _, step in first):
+        if any(step.adaptive for _, step in first):
             return self._ask_concurrently(first, stage, verdicts)
         answers = []
         for each, step in first:
@@ -203,7 +203,7 @@ class StoredModel:
     def planned(self, steps: Sequence[Steps], verdicts: VerdictsOf) -> tuple[list[Request], Answers | None]:
         """Return all requests that :meth:`ask` may still send; without any, also the answers. For cache-only models."""
         first = [(each, next(each)) for each in steps]
-        if any(step.whole for _, step in first):
+        if any(step.adaptive for _, step in first):
             keys = answers_keys(self.identity, [step.requests[0] for _, step in first])
             concurrent, _ = self._concurrent(first, keys, verdicts)
             missing = concurrent.at_most() if concurrent.next() else []
@@ -222,14 +222,14 @@ class StoredModel:
     def _concurrent(
         self, steps: Sequence[tuple[Steps, Step]], keys: Mapping[Item, bytes], verdicts: VerdictsOf
     ) -> tuple[ConcurrentSteps, dict[Item, pa.Table]]:
-        """Return the concurrent steps with their stored answers, and the stored answers to each whole."""
-        wholes = {keys[step.whole.item]: step.whole for _, step in steps if step.whole}
+        """Return the concurrent steps with their stored answers, and the stored answers to each adaptive request."""
+        requests = {keys[step.adaptive.item]: step.adaptive for _, step in steps if step.adaptive}
         tables = {
-            wholes[key].item: self._usable(from_bytes(value, SCHEMA), wholes[key])
-            for key, value in self._entries.get(list(wholes))
+            requests[key].item: self._usable(from_bytes(value, SCHEMA), requests[key])
+            for key, value in self._entries.get(list(requests))
         }
         concurrent = ConcurrentSteps(steps, tables, verdicts)
-        stored = [requested_among(tables[whole.item], whole) for whole in wholes.values() if whole.item in tables]
+        stored = [requested_among(tables[each.item], each) for each in requests.values() if each.item in tables]
         concurrent.take(pa.concat_tables([SCHEMA.empty_table(), *stored]))
         return concurrent, tables
 
@@ -302,10 +302,10 @@ class StoredModel:
             request, stored = by_key[key], from_bytes(value, SCHEMA)
             table = self._usable(stored, request)
             failed = request.enumeration is not None and table.num_rows < stored.num_rows
-            whole = None if failed else requested_answers(table, request)
-            if whole is not None:
-                complete[request.item] = whole
-            if whole is None or request.item in without_curve:
+            requested = None if failed else requested_answers(table, request)
+            if requested is not None:
+                complete[request.item] = requested
+            if requested is None or request.item in without_curve:
                 partial[request.item] = table
         missing = [r for r in requests if r.item in without_curve or r.item not in complete]
         if self.config.remote:  # a local model answers all of a request anew

@@ -14,7 +14,7 @@ from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from robust_eval.answer import CURVES, SCHEMA, rows
-from robust_eval.engine.base import AdaptiveRequests, settling
+from robust_eval.engine.base import AdaptiveRequests, adaptive_progress
 from robust_eval.engine.ray.shared_rate_limiter import MAX_CALLS, RateLimiterActor
 from robust_eval.engine.ray.worker import Block, Outcome, ReplyBytes, Worker, streamed
 from robust_eval.error import UserError
@@ -159,7 +159,7 @@ class Actors:
         self, requests: Sequence[Request], adaptive: AdaptiveRequests, stage: str, items: int
     ) -> Iterator[list[Arrived]]:
         """See ModelRunner; each round sends all requests that are due."""
-        with settling(stage, adaptive, items) as advance:
+        with adaptive_progress(stage, adaptive, items) as advance:
             while requests:
                 yield from self._answers(requests, {request.item for request in requests}, stage)
                 requests = adaptive.next()

@@ -163,7 +163,7 @@ class _PrefixTracker:
     """Texts of the prefixes, for ends that depend on them: stop strings, and requests that stop at a right answer."""
 
     def __init__(self, requests: Sequence[Request], vocabulary: Vocabulary) -> None:
-        matchers = [None if request.whole else request.matcher for request in requests]
+        matchers = [request.matcher if request.stop_on_match else None for request in requests]
         self._classifiers = [
             None if matcher is None else NextTokenClassifier(matcher, vocabulary) for matcher in matchers
         ]

@@ -114,7 +114,9 @@ class ThoughtFormat:
 
     def request(self, request: Request) -> Request:
         """Return the request for the traces before the answers of a request, one for each."""
-        return replace(request, max_new_tokens=self.budget, top_logprobs=0, matcher=None, first_line=False, whole=True)
+        return replace(
+            request, max_new_tokens=self.budget, top_logprobs=0, matcher=None, first_line=False, stop_on_match=False
+        )
 
     def prompt(self, prompt: Sequence[int], trace: Completion) -> list[int]:
         """Return the tokens before the answer: prompt, trace, and the end of the reasoning."""
@@ -144,7 +146,7 @@ class ThoughtFormat:
         """Return the request for the one answer after a trace, with its own random numbers."""
         seed = request.seed + _SEED_STEP * (trace.trial + 1)
         one = replace(request, temperatures=(trace.temperature,), trials=1, first_trial=0, seed=seed)
-        return replace(one, matcher=None, whole=True)
+        return replace(one, matcher=None, stop_on_match=False)
 
     def with_reasoning(self, answer: Completion, tokens: Sequence[int]) -> Completion:
         """Return an answer with the trace of these tokens as its reasoning."""

@@ -190,7 +190,7 @@ class TransformersModel(LanguageModel):
 
     def _check_readable(self, requests: Sequence[Request]) -> None:
         """Raise UserError if the texts of tokens are needed and unreadable."""
-        if not self.config.stop and all(request.whole and not request.enumeration for request in requests):
+        if not self.config.stop and not any(request.stop_on_match or request.enumeration for request in requests):
             return
         try:
             _ = self.texts.vocabularies[True].texts

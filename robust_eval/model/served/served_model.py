@@ -101,7 +101,7 @@ class ServedModel(LanguageModel):
         enumerated = [request for request in requests if request.enumeration]
         if enumerated and (reason := self.settings.exact_refusal()):
             raise UserError(reason)
-        if not all(request.whole for request in requests):
+        if any(request.stop_on_match for request in requests):
             raise UserError("sampler.stop_on_match=true needs a local model, and no server supports it: remove it")
         can = self._capabilities_for(requests)
         if reason := refusal(self.settings, can, requests):

@@ -39,9 +39,9 @@ def test_free_text_is_enumerated_and_multiple_choice_asks_for_one_token():
     exact = Exact(temperatures=[2.0, 0.5], nodes=7, max_temperature=2.0, max_new_tokens=6)
     curve = exact.curve_temperatures()
     expected = [
-        Request("free", 0, prompt_for(FREE), (0.5, 2.0), 0, 6, 3, 0, 0, MATCHER, True, Enumeration(7, curve, None, 8)),
+        Request("free", 0, prompt_for(FREE), (0.5, 2.0), 0, 6, 3, 0, 0, MATCHER, False, Enumeration(7, curve, None, 8)),
         *(
-            Request(q.id, 0, prompt_for(q), (0.5, 2.0), 0, 1, 3, 0, 0, None, True, Enumeration(7, curve, choices, 8))
+            Request(q.id, 0, prompt_for(q), (0.5, 2.0), 0, 1, 3, 0, 0, None, False, Enumeration(7, curve, choices, 8))
             for q, choices in ((CHOICE, LetterChoices(3, 1)), (OPEN_CHOICE, LetterChoices(2, None)))
         ),
     ]

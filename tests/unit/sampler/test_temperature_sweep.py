@@ -14,7 +14,7 @@ from robust_eval.prompt.prompt import Prompt, prompt_for
 from robust_eval.prompt.templates import FEW_SHOT
 from robust_eval.question import Question
 from robust_eval.sampler.base import greedy_requests
-from robust_eval.sampler.temperature_sweep import TemperatureSweep, next_wave, until_settled
+from robust_eval.sampler.temperature_sweep import TemperatureSweep, early_stopping_steps, next_wave
 from robust_eval.stats.frs import breaking_temperature, settled
 from robust_eval.store.answer_rows import merge_answers
 from robust_eval.store.steps import ConcurrentSteps
@@ -53,7 +53,7 @@ def test_every_question_is_asked_at_every_temperature(whole: bool):
     grader = Grading()
     sweep = TemperatureSweep(temperatures=[2.0, 0.5], trials=4, stop_on_match=not whole)
     assert sweep.requests(QUESTIONS, grader, seed=3) == [
-        Request(q.id, 0, prompt_for(q), (0.5, 2.0), 4, 5, 3, 0, 0, None if whole else grader.matchers[q.id], whole)
+        Request(q.id, 0, prompt_for(q), (0.5, 2.0), 4, 5, 3, 0, 0, None if whole else grader.matchers[q.id], not whole)
         for q in QUESTIONS
     ]
     assert sweep.repetitions == 4
@@ -163,7 +163,7 @@ def verdicts(table: pa.Table) -> list[bool | None]:
 
 
 def test_nothing_is_asked_while_answers_of_a_wave_are_awaited_and_nothing_that_is_there():
-    steps, tables = until_settled(OF_TEN, HALF), dict[Item, pa.Table]()
+    steps, tables = early_stopping_steps(OF_TEN, HALF), dict[Item, pa.Table]()
     waves = ConcurrentSteps([(steps, next(steps))], tables, verdicts)
 
     def take(*found: tuple[float, int, bool | None]) -> None:
@@ -185,12 +185,12 @@ def test_nothing_is_asked_while_answers_of_a_wave_are_awaited_and_nothing_that_i
     take((0.2, 5, True), (0.2, 6, True))
     (third,) = waves.next()
     assert third.pending == [(0.4, trial) for trial in range(5)]
-    assert waves.settled == 0
+    assert waves.finished == 0
     take(*((0.4, trial, False) for trial in range(5)))
     (fourth,) = waves.next()
     assert fourth.pending == [(0.4, 5)]
     take((0.4, 5, False))
-    assert (waves.next(), waves.settled, waves.at_most()) == ([], 1, [])
+    assert (waves.next(), waves.finished, waves.at_most()) == ([], 1, [])
     used = [(0.2, trial) for trial in range(7)] + [(0.4, trial) for trial in range(6)]
     found = waves.answers([("q", 0)]).table
     assert list(rows(found, "temperature", "trial")) == used

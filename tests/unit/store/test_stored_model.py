@@ -235,7 +235,7 @@ ORIGINAL = request("a", temperatures=(0.5, 1.0), matcher=PARIS, seed=3)
         replace(ORIGINAL, seed=4),
         replace(ORIGINAL, max_new_tokens=6),
         replace(ORIGINAL, top_logprobs=2),
-        replace(ORIGINAL, whole=False),
+        replace(ORIGINAL, stop_on_match=True),
         replace(ORIGINAL, enumeration=Enumeration(9, (0.5, 1.0))),
     ],
 )
@@ -251,7 +251,7 @@ def test_what_counts_as_right_determines_answers_only_where_it_ends_or_gathers_t
     model = {"files": "1"}
     for matters, original in (
         (False, ORIGINAL),
-        (True, replace(ORIGINAL, whole=False)),
+        (True, replace(ORIGINAL, stop_on_match=True)),
         (True, replace(ORIGINAL, enumeration=Enumeration(9, (0.5, 1.0)))),
     ):
         other = replace(original, matcher=ROME)

@@ -286,10 +286,12 @@ def test_completions_are_the_same_at_any_block_size_and_order(folder: Path):
     assert ask(None, requests) == together
 
 
-def free_request(name: str, trials: int = 5, whole: bool = True, tokens: int = 4) -> Request:
+def free_request(name: str, trials: int = 5, stop_on_match: bool = False, tokens: int = 4) -> Request:
     """Some one-letter answers of the tiny model are right."""
     matcher = Matching().matcher(Question(name, name, ("b", "h", "5", "z")))
-    return Request(name, 0, Prompt("", (), name), (0.5, 2.0, 4.0), trials, tokens, 0, matcher=matcher, whole=whole)
+    return Request(
+        name, 0, Prompt("", (), name), (0.5, 2.0, 4.0), trials, tokens, 0, matcher=matcher, stop_on_match=stop_on_match
+    )
 
 
 def everything(replies: Iterable[Reply]) -> dict[str, list[tuple[object, ...]]]:
@@ -475,9 +477,9 @@ def test_stop_strings_end_answers_and_are_no_part_of_the_text(folder: Path, styl
 
 
 def test_stop_strings_reach_answers_that_bring_no_matcher_and_need_not_be_whole(folder: Path):
-    asked = free_request("Two?", whole=False)
+    asked = free_request("Two?", stop_on_match=True)
     model = load(folder, prompt_style="plain", stop=["e"])
-    ((_, whole, *_),) = answered(model, [replace(asked, matcher=None, whole=True)])
+    ((_, whole, *_),) = answered(model, [replace(asked, matcher=None, stop_on_match=False)])
     ((_, found, *_),) = answered(model, [replace(asked, matcher=None)])
     assert found == whole
 
@@ -495,7 +497,7 @@ def test_answers_are_drawn_also_where_their_tokens_cannot_be_read(folder: Path, 
     assert found == expected
     enumeration = Enumeration(8, (0.5, 1.0, 2.0, 4.0))
     for needs_them, instead in (
-        (replace(asked, whole=False), "sampler.stop_on_match=false"),
+        (replace(asked, stop_on_match=True), "sampler.stop_on_match=false"),
         (replace(asked, trials=0, enumeration=enumeration), "sampler=temperature_sweep"),
     ):
         with pytest.raises(UserError) as problem:
@@ -518,7 +520,8 @@ def test_answers_that_need_not_be_whole_end_once_they_are_right_whatever_follows
     model = load(folder, prompt_style=style, stop=stop)
     requests = [replace(free_request(f"q{i}", 40, tokens=5), temperatures=(4.0,)) for i in range(2)]
     replies = {
-        whole: list(answered(model, [replace(each, whole=whole) for each in requests])) for whole in (True, False)
+        whole: list(answered(model, [replace(each, stop_on_match=not whole) for each in requests]))
+        for whole in (True, False)
     }
     assert grades(replies[True]) == grades(replies[False])
     assert any(grades(replies[True]))

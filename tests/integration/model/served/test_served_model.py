@@ -857,7 +857,7 @@ REFUSED: dict[str, tuple[Request, dict[str, Any], str]] = {
         f"{SERVER} returns no log-probabilities, and sampler=exact needs them: choose sampler=temperature_sweep",
     ),
     "parts of answers": (
-        question(0, whole=False),
+        question(0, stop_on_match=True),
         {},
         "sampler.stop_on_match=true needs a local model, and no server supports it: remove it",
     ),

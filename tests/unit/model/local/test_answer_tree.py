@@ -198,7 +198,7 @@ def test_a_device_is_waited_for_once_a_level_however_many_questions_there_are(wh
     waits = []
     for questions in (1, 4):
         drawn = [request(str(n), (0.5, 1.0, 2.0), 5, 4) for n in range(questions)]
-        asked = [replace(each, matcher=AnswerMatcher(["abcab"]), whole=whole) for each in drawn]
+        asked = [replace(each, matcher=AnswerMatcher(["abcab"]), stop_on_match=not whole) for each in drawn]
         prompts = [[*SHARED, *range(10, 14 + 3 * n)] for n in range(questions)]
         prefixes = PackedPrefixes(model, SHARED)
         with counted(model.base_model, model.get_output_embeddings()) as counter:
