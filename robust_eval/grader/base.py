@@ -20,7 +20,8 @@ from robust_eval.normalization import first_line, forms, normalize
 from robust_eval.question import LETTERS, Question
 from robust_eval.reader.abstention import abstains
 from robust_eval.reader.base import FIRST_LINE, NO_LETTER, WHOLE_REPLY
-from robust_eval.reader.clauses import is_denial
+from robust_eval.reader.clauses import is_denial, without_pronoun
+from robust_eval.reader.free_text import FreeText
 from robust_eval.reader.letters import anchored_letter
 from robust_eval.reader.markup import without_footnotes, without_reasoning
 from robust_eval.reader.reply import free_text_of
@@ -341,6 +342,8 @@ class Grader(ABC):
             form = normalize(answer, self.accents)
             return FreeReply(question, answer, form, accepted, forms(answer, self.accents), identical)
         scopes = free_text_of(graded.reply)
+        if "i" in accepted:
+            scopes = FreeText(*map(without_pronoun, scopes))
         form = normalize(graded.answer, self.accents)
         affirmed = tuple(each for each in accepted if not is_denial(each))
         denied = self._contains(scopes.answer, tuple(each for each in accepted if is_denial(each)))

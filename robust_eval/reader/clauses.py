@@ -95,6 +95,7 @@ _QUOTATION = re.compile(
 )
 _MARK = "\ue000"
 _HIDDEN = re.compile(rf"{_MARK}(\d+){_MARK}")
+_SUBJECT = re.compile(rf"\W*(?:(?:{clause_phrases('subject')})(?:['’](?:s|m|re|ve|d|ll))?)?\W*", re.I)
 _DENIAL_WORD_LIST = """
     no not cannot non none never neither nor nothing nobody without nicht kein keine keiner nein nie pas ne
     rien jamais ni nunca nada un t isn false incorrect wrong falsch faux or oder ou if
@@ -105,6 +106,23 @@ _DENIAL_WORDS = frozenset(_DENIAL_WORD_LIST.split())
 def is_denial(form: str) -> bool:
     """Return True if a normal form denies, supposes or joins by itself: "not guilty" is an answer, and no aside."""
     return not _DENIAL_WORDS.isdisjoint(form.split()) or re.search(r"不|没|無|非|ない", form) is not None
+
+
+_PRONOUN = re.compile(rf"(?<!\w)I(?=['’]\w|\s+(?:;|{clause_phrases('first_person')}))")
+
+
+def is_subject(text: str) -> bool:
+    """Return True if a text has no more than the subject of a clause: "I", which a denial leaves of "I don't know"."""
+    return _SUBJECT.fullmatch(text) is not None
+
+
+def without_pronoun(text: str) -> str:
+    """Return a text without the pronoun I, which is no numeral and no symbol.
+
+    >>> without_pronoun("I think it is I.")
+    ' think it is I.'
+    """
+    return _PRONOUN.sub("", text)
 
 
 def without_denials(text: str) -> str:
@@ -138,7 +156,10 @@ def _without_denials(sentence: str) -> str:
     quotations = [match.group() for match in _QUOTATION.finditer(sentence)]
     places = iter(range(len(quotations)))
     hidden = _QUOTATION.sub(lambda _: f"{_MARK}{next(places)}{_MARK}", sentence)
-    return _HIDDEN.sub(lambda match: quotations[int(match[1])], _affirmed(hidden))
+    affirmed = _affirmed(hidden)
+    if affirmed != hidden and is_subject(affirmed):
+        return ""
+    return _HIDDEN.sub(lambda match: quotations[int(match[1])], affirmed)
 
 
 def _affirmed(sentence: str) -> str:

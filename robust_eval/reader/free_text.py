@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from robust_eval.reader.base import WHOLE_REPLY
-from robust_eval.reader.clauses import sentences, without_denials, without_doubts
+from robust_eval.reader.clauses import is_subject, sentences, without_denials, without_doubts
 from robust_eval.reader.markup import plain
 
 MARKED, EXPLICIT = "marked answer", "explicit answer"
@@ -142,10 +142,15 @@ def read_free_text(reply: str) -> FreeText:
     text = plain(reply)
     if (stated := explicit_answer(text)) is not None:
         graded = one_line(without_denials(stated))
+        denies = graded != one_line(stated)
         tail = _TAIL.search(graded)
         head = graded[: tail.start()] if tail and tail.start() else graded
-        first = "".join(sentences(head)[:1]) or stated
+        if denies and is_subject(head):
+            head = graded
+        first = "".join(sentences(head)[:1])
         certain = one_line(without_doubts(_PARENTHESIS.sub("", first)))
+        if denies and head == graded:  # "I don't know" states nothing, but "I" would be another answer
+            first = "".join(sentences(stated)[:1])
         return FreeText(one_line(first).removesuffix("."), EXPLICIT, head, certain, whole)
     if headings := deque(_HEADING.finditer(text), maxlen=1):
         text = text[headings[0].end() :]

@@ -2,7 +2,7 @@
 
 import re
 
-from robust_eval.reader.phrases import AFTER_A_LETTER, WORD, phrases
+from robust_eval.reader.phrases import AFTER_A_LETTER, WORD, clause_phrases, phrases
 
 P = phrases("letters")
 """Patterns of phrases, by their names in ``phrases.toml``."""
@@ -12,10 +12,15 @@ _NO_ARTICLE = (
 _NO_SYMBOL = (
     r"(?![#+])(?!\s*[=<>≈∝^²³√±%°])(?!\s?[-‐][a-zA-Z])(?!['’][a-zA-Z])(?!\s*(?:\(\w\)|_)\s*=)"  # E = mc², B-field
 )
-_NO_PRONOUN = r"(?!I\s+(?!is\b)[a-z]|I['’])"
+_NO_PRONOUN = (
+    rf"(?!I\s+(?!(?:{P.after_i}|(?i:and|or|nor|to)\s+[(\[]?[A-Z](?!\w)))[a-z]|I['’]"  # "I think", but "I and J"
+    rf"|I,[^,.;:!?\n]{{1,40}},\s+(?:{clause_phrases('first_person')}))"  # "I, however, do not know"
+)
+_NO_NUMERAL = r"(?!I(?:(?:\s*[,&/–—-]|\s+(?i:and|or|to|und|et|y))+\s*)(?:II|III|IV|VI|IX)\b)"  # "I, II and III"
+_NUMERAL_BEFORE = re.compile(r"\b(?:II|III|IV|VI|IX)(?:\s*[,&/–—-]|\s+(?i:and|or|to|und|et|y))+\s*\Z")
 _NO_UNIT = r"(?<![.'’\-°])(?<!° )(?<!\d )"  # 20 °C, 3 A
 _LETTER_NAME = re.compile(
-    rf"(?<![{WORD}]){_NO_UNIT}{_NO_ARTICLE}{_NO_PRONOUN}([A-Z])(?![{WORD}])(?:(?=\s*[)\]}}])|{_NO_SYMBOL})"
+    rf"(?<![{WORD}]){_NO_UNIT}{_NO_ARTICLE}{_NO_PRONOUN}{_NO_NUMERAL}([A-Z])(?![{WORD}])(?:(?=\s*[)\]}}])|{_NO_SYMBOL})"
     rf"|(?<![{WORD}])([a-z])(?=[)\]](?![{WORD}]))"  # (b)
     rf"|(?<![{WORD}'’/])(?<!\d )([a-z])(?=[.:,]*\s*(?:\n|\Z))"  # "the answer is b"
 )
@@ -32,7 +37,8 @@ def with_marks(text: str) -> str:
 
     def mark(match: re.Match[str]) -> str:
         number = match.lastindex or 1
-        if THING_BEFORE.search(text[max(0, match.start(number) - 30) : match.start(number)]):
+        before = text[max(0, match.start(number) - 30) : match.start(number)]
+        if THING_BEFORE.search(before) or (match[number] in "IVX" and _NUMERAL_BEFORE.search(before)):
             return match.group()
         return chr((0xE120 if number == 3 else 0xE100) + ord(match[number].upper()) - ord("A"))
 

@@ -110,3 +110,16 @@ def test_what_a_sentence_on_other_things_names_is_uncertain():
     long = "The capital of Australia is Sydney. " + "It is a very large city with a fine harbour. " * 8
     other = f"{long}Other cities are Perth, Brisbane and Canberra."
     assert graded_replies([(other, ["Canberra"])])[0].uncertain
+
+
+@pytest.mark.parametrize("label", ["Answer: {}", "The answer is: {}"])
+@pytest.mark.parametrize("text", ["It is not Sydney but Canberra.", "A lot of people say Sydney, but it is Canberra."])
+def test_a_denial_is_no_answer_and_what_follows_it_is(label: str, text: str):
+    reply = label.format(text)
+    assert read_free_text(reply).answer == text.removesuffix(".")
+    assert [each.correct for each in graded_replies([(reply, ["Canberra"]), (reply, ["Sydney"])])] == [True, False]
+
+
+def test_an_answer_i_is_no_pronoun():
+    cases = [("I think it is K.", False), ("I think it is I.", True), ("Answer: I", True), ("I'm sure it is K.", False)]
+    assert [graded_replies([(reply, ["I"])])[0].correct for reply, _ in cases] == [right for _, right in cases]

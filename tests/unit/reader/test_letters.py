@@ -28,6 +28,7 @@ TREACHEROUS = json_lines(FOLDER / "identity_choices.jsonl")
 SENTENCES = [entry for entry in json_lines(FOLDER / "irrelevant.jsonl") if entry["for"] != "free"]
 CHOICES = ("tin", "lead", "iron", "gold")
 UNITS = ("metre", "second", "kelvin", "joule")
+TEN = (*UNITS, "watt", "volt", "ohm", "farad", "tesla", "henry")
 
 
 def read(reply: str, choices: Any) -> Reading:
@@ -70,11 +71,13 @@ def test_what_people_read_is_read_or_uncertain():
 
 
 def test_another_name_of_a_letter_is_read_as_that_name():
+    orders = [(order, UNITS) for order in list(permutations("ABCD"))[1::5]]
+    orders += [(tuple(order), TEN) for order in ("IJBH", "JIHB", "HBIJ")]  # a letter that is a pronoun, too
     cases = [
-        (renamed(entry["reply"], order), UNITS, order[0] if entry["want"] == "X" else entry["want"])
-        for entry, order in product(TEMPLATES, list(permutations("ABCD"))[1::5])
+        (renamed(entry["reply"], order), choices, order[0] if entry["want"] == "X" else entry["want"])
+        for entry, (order, choices) in product(TEMPLATES, orders)
     ]
-    assert len(cases) > 400
+    assert len(cases) > 700
     assert wrong_and_sure(cases) == []
 
 
@@ -105,6 +108,27 @@ def test_a_sentence_that_does_not_answer_changes_no_letter():
             (f"{sentence}\n{letter}", UNITS, letter)
         ] * before
     assert wrong_and_sure(cases) == []
+
+
+@pytest.mark.parametrize("label", ["{}", "Answer: {}", "The answer is {}", "**Final answer:** {}", "\\boxed{{{}}}"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("I don't know", "I don’t know.", "I do not know which", "I cannot tell", "I have no idea", "I'm not sure."),
+        *(
+            "I, however, don't know",
+            "A lot of people say so",
+            "A few of them",
+            "I, II and III",
+            "II and I",
+            "I and III",
+        ),
+    ],
+)
+def test_a_pronoun_an_article_and_a_roman_numeral_are_no_letters(label: str, text: str):
+    found = chosen(label.format(text), TEN)
+    assert found.answer == ""
+    assert chosen(f"{label.format(text)}\nThe answer is I.", TEN).answer == "I" or "boxed" in label
 
 
 @pytest.mark.parametrize(
