@@ -20,8 +20,11 @@ def read_settings(file: Path) -> dict[str, Any]:
 
 
 def flat(tree: Any, prefix: str = "") -> dict[str, Any]:
-    """Flatten nested mappings, with keys joined by dots: ``{"a": {"b": 1}}`` becomes ``{"a.b": 1}``."""
-    if not isinstance(tree, Mapping):
+    """Flatten nested mappings, with keys joined by dots: ``{"a": {"b": 1}}`` becomes ``{"a.b": 1}``.
+
+    An empty mapping is a value: a metric without settings keeps its name.
+    """
+    if not isinstance(tree, Mapping) or (prefix and not tree):
         return {prefix.removesuffix("."): tree}
     return {key: value for name, child in tree.items() for key, value in flat(child, f"{prefix}{name}.").items()}
 

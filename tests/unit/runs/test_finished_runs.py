@@ -434,3 +434,11 @@ def test_where_runs_lie_is_not_in_their_labels():
 def test_settings_that_are_ignored_are_not_in_the_labels():
     runs = [run(), run(metric__frs__d=5, model__name="large")]
     assert Labels(runs, ignored=["metric.frs.d"]).full == ["small", "large"]
+
+
+def test_a_metric_without_settings_names_the_run(folder):
+    runs = []
+    for metrics in ({"order": {}}, {"frs": {"d": 1}}, {"order": {}, "variance": {}}):
+        (folder / "config.yaml").write_text(yaml.safe_dump({**CONFIG, "metric": metrics}, sort_keys=False))
+        runs.append(read_run(folder))
+    assert Labels(runs).full == ["metric=order", "metric=frs", "metric=order+variance"]
