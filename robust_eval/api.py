@@ -139,7 +139,7 @@ class Evaluation(Page):
         for name in run.headline_metrics:
             about, estimate, n = run.about(name), run.metrics[name], run.n(name)
             label, form = (about.words, about.form) if about else (name, ".3f")
-            rows.append([label, number(estimate.value, form), interval(estimate), "" if n is None else f"{n:,}"])
+            rows.append([label, number(estimate.value, form), interval(estimate, form), "" if n is None else f"{n:,}"])
         return pd.DataFrame(rows, columns=["metric", "value", "95 % interval", "questions"])
 
     @property

@@ -63,7 +63,7 @@ def opening_table(
     rows = []
     for index in best_runs(compared, compared.runs, next(iter(headings), ""), max_runs):
         run, group = compared.runs[index], [Cell(groups[index])] if groups else []
-        metrics = (metric_cell(run.metrics.get(name), run.n(name)) for name in headings)
+        metrics = (metric_cell(run, name) if name in run.metrics else Cell("") for name in headings)
         kept = Cell(f"{int(run.kept().sum())} of {run.asked}")
         rows.append([Cell(compared.labels[index], page=run.page), *group, *metrics, kept])
     notes = [SHARED_LETTER] if groups else []
@@ -113,7 +113,7 @@ def runs_table(compared: Comparison) -> Table:
     header = ["run", "questions", "kept", *(compared.heading(name) for name in names)]
     rows = []
     for run, label in zip(compared.runs, compared.labels, strict=True):
-        metrics = (metric_cell(run.metrics[n], run.n(n)) if n in run.headline_metrics else Cell("") for n in names)
+        metrics = (metric_cell(run, n) if n in run.headline_metrics else Cell("") for n in names)
         rows.append([Cell(label, page=run.page), Cell(f"{run.asked}"), Cell(f"{int(run.kept().sum())}"), *metrics])
     note = "With 95 % intervals. n is the number of questions of a metric. ↑: more is better, ↓: less is better."
     return Table("Runs", header, rows, note=note)
@@ -175,10 +175,8 @@ def _table_by_dataset(compared: Comparison, spec: MetricSpec, view: ComparisonVi
             for dataset in datasets:
                 name = names.get(dataset, {}).get(each, "")
                 metrics = runs[dataset].metrics if name else {}
-                cells += [
-                    metric_cell(metrics[name_], runs[dataset].n(name_)) if name_ in metrics else Cell("")
-                    for name_ in (name, *companions)
-                ]
+                of_dataset = [n if n in metrics else "" for n in (name, *companions)]
+                cells += [metric_cell(runs[dataset], n) if n else Cell("") for n in of_dataset]
             rows.append(cells)
     return Table(f"{view.table or spec.title} by data set", header, rows, 2, view.note)
 
@@ -195,7 +193,7 @@ def _type_table(compared: Comparison) -> Table:
             words = [subject, ", ".join(datasets), type_name(row["type"]), f"{row['questions']}", f"{cut_size(shares)}"]
             words += [number(row[end], ".1f") for end in ("most_robust", "least_robust")]
             share = Estimate(row["share_most_robust"], row["low"], row["high"])
-            rows.append([*map(Cell, words), metric_cell(share)])
+            rows.append([*map(Cell, words), _cell(share)])
     score, about = compared.types[0].score, compared.about(compared.types[0].score)
     by = (about.of_question or about.words) if about else score
     note = (
@@ -216,7 +214,7 @@ def _scenario_table(compared: Comparison) -> Table:
         ["subject", "scenario", "dataset", "kind", "questions"], sort=False
     ):
         estimates = ((row.metric, Estimate(row.value, row.low, row.high), row.n) for row in metrics.itertuples())
-        cells = {name: metric_cell(estimate, n) for name, estimate, n in estimates}
+        cells = {name: _cell(estimate, n) for name, estimate, n in estimates}
         words = subject, scenario.replace("_", " "), dataset or kind, f"{questions}"
         rows.append([*map(Cell, words), *(cells.get(name, Cell("")) for name in names)])
     note = (
@@ -263,7 +261,9 @@ def _difference_table(compared: Comparison, pair: Pair) -> Table:
     first, second = (compared.measurement_labels.full[index] for index in pair[:2])
     rows = []
     for name, difference in pair.differences.items():
-        words = compared.words(name), f"{difference.n}", number(difference.first), number(difference.second)
+        about = compared.about(name)
+        values = (number(value, about.form if about else ".3f") for value in (difference.first, difference.second))
+        words = compared.words(name), f"{difference.n}", *values
         rows.append([*map(Cell, words), _difference(difference)])
     header = ["metric", "shared questions", "first", "second", "first minus second"]
     note = "Each metric over the questions that have it in both."
@@ -332,9 +332,14 @@ def shortened(text: str) -> str:
     return text if len(text) <= MAX_CHARACTERS else f"{text[:MAX_CHARACTERS]}…"
 
 
-def metric_cell(estimate: Estimate | None, n: int | None = None) -> Cell:
-    """Return the cell of a metric with its number of questions; an empty cell without a metric."""
-    return Cell("") if estimate is None else Cell(number(estimate.value), interval(estimate, n=n))
+def metric_cell(run: FinishedRun, name: str) -> Cell:
+    """Return the cell of a metric of a run, with its number of questions."""
+    about = run.about(name)
+    return _cell(run.metrics[name], run.n(name), about.form if about else ".3f")
+
+
+def _cell(estimate: Estimate, n: int | None = None, form: str = ".3f") -> Cell:
+    return Cell(number(estimate.value, form), interval(estimate, form, n))
 
 
 def _difference(difference: Difference, n: int | None = None) -> Cell:

@@ -62,7 +62,7 @@ def _rows(
         label, form = (about.words, about.form) if about else (name, ".3f")
         value = reasons.get(name) or number(estimate.value, form)
         n_text = "" if n is None else f"{n:,}"
-        rows.append(Row(label, value, interval(estimate), n_text, ranks.get(name, _NEVER)))
+        rows.append(Row(label, value, interval(estimate, form), n_text, ranks.get(name, _NEVER)))
     return rows
 
 

@@ -189,11 +189,12 @@ def interval(estimate: Estimate, form: str = ".3f", n: int | None = None) -> str
 
 
 def bounds(low: float, high: float, form: str = ".3f") -> str:
-    """Format the bounds of an interval, with more digits until they differ.
+    """Format the bounds of an interval, with more digits until they differ; three decimals for a form such as g.
 
     >>> bounds(0.25, 0.5), bounds(0.6496, 0.6502)
     ('0.250 to 0.500', '0.6496 to 0.6502')
     """
+    form = ".3f" if form.endswith("g") else form
     start, kind = form[:-2], form[-1]
     for digits in range(int(form[-2]), 10):
         words = [number(bound, f"{start}{digits}{kind}") for bound in (low, high)]

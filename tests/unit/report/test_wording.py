@@ -95,3 +95,14 @@ def test_it_is_said_which_questions_were_asked_again(kept: str, said: str):
         f"m was asked 4 questions of letters on 1 May 2026: once at temperature 0, and {said} 10 times at each of 2 "
         "temperatures (0.2 to 2)."
     )
+
+
+def test_an_interval_has_the_digits_of_its_value():
+    specs = [
+        MetricSpec("mine.a", "a", form=".1f"),
+        MetricSpec("mine.b", "b", form=".0%"),
+        MetricSpec("mine.c", "c", form="g"),
+    ]
+    score = Score(values={spec.name: Estimate(0.5, 0.25, 0.75) for spec in specs}, declared=specs)
+    rows = [(row.value, row.interval) for row in headline_rows(score)]
+    assert rows == [("0.5", "0.2 to 0.8"), ("50%", "25% to 75%"), ("0.5", "0.250 to 0.750")]
