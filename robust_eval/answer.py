@@ -157,6 +157,11 @@ def _temperatures(column: pa.Array) -> list[float]:
     return [DEFAULT_TEMPERATURE if t != t else t for t in column.to_pylist()]
 
 
+def has_greedy(baseline: pa.Table) -> bool:
+    """Return True if baseline answers are greedy, and not the most frequent ones of a model without temperature 0."""
+    return bool((baseline["temperature"].to_numpy() == 0).any())
+
+
 def most_frequent(graded: pa.Table) -> pa.Array:
     """Return for each question the row of the first answer that has its most frequent label; of labels as frequent, the
     first. An answer without a label has no vote.

@@ -19,6 +19,7 @@ from robust_eval.answer import (
     SAMPLER,
     SamplingMetadata,
     at_temperature,
+    has_greedy,
     most_frequent,
     read_sampling_metadata,
     rows,
@@ -67,7 +68,7 @@ class MeasuredRun:
     @property
     def has_greedy_answers(self) -> bool:
         """True if its baseline answers are those at temperature 0."""
-        return bool((self.baseline_answers["temperature"].to_numpy() == 0).any())
+        return has_greedy(self.baseline_answers)
 
     @cached_property
     def baseline_answers(self) -> pa.Table:

@@ -2,12 +2,13 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from robust_eval.answer import rows
+from robust_eval.answer import has_greedy, rows
 from robust_eval.metric.label_correction import add_corrected_curve, corrected_spec
 from robust_eval.metric.metric_spec import RUN, MetricSpec, share_spec
 from robust_eval.metric.score import Correction, Score, grid, question_groups, verdicts
@@ -27,6 +28,8 @@ GUESSING = MetricSpec(
 )
 CONSTANT = MetricSpec("accuracy.constant", "accuracy of the best constant letter", limits=SHARE, shown=RUN, mean=False)
 """Accuracies of a model that knows nothing, on questions with choices."""
+MOST_FREQUENT = replace(SPEC, label="accuracy of the most frequent answers", short="plurality accuracy")
+"""The same metric of a model without greedy answers."""
 
 CORRECTED = "accuracy.greedy_corrected"
 
@@ -52,7 +55,7 @@ def greedy_accuracy(questions: Sequence[Question], baseline: pa.Table) -> Score:
     be stricter. Where questions have choices, ``accuracy.guessing`` and ``accuracy.constant`` say what is reached on
     these by chance, and with the letter that is right most often.
     """
-    score = Score([question.id for question in questions], declared=SPECS)
+    score = Score([question.id for question in questions], declared=(_spec(baseline), *SPECS[1:]))
     accuracy = grid(score.question_ids, baseline).accuracy[:, 0]
     score.add_share(SPEC.name, accuracy, question_groups(questions))
     if chosen := gradable_rows(questions, accuracy):
@@ -61,6 +64,10 @@ def greedy_accuracy(questions: Sequence[Question], baseline: pa.Table) -> Score:
         score.values |= {GUESSING.name: Estimate(guessed), CONSTANT.name: Estimate(count / len(chosen))}
         score.of_questions = dict.fromkeys((GUESSING.name, CONSTANT.name), len(chosen))
     return score
+
+
+def _spec(baseline: pa.Table) -> MetricSpec:
+    return SPEC if has_greedy(baseline) or not baseline.num_rows else MOST_FREQUENT
 
 
 def gradable_rows(questions: Sequence[Question], accuracy: Floats) -> list[int]:
@@ -100,7 +107,7 @@ def dominant_letter(questions: Sequence[Question], baseline: pa.Table) -> Domina
 
 def greedy_correction(questions: Sequence[Question], baseline: pa.Table) -> Correction:
     """Return :func:`greedy_accuracy` corrected by labels; ``baseline`` has the columns of the labels."""
-    correction = Correction(declared=[corrected_spec(SPEC, CORRECTED)])
+    correction = Correction(declared=[corrected_spec(_spec(baseline), CORRECTED)])
     add_corrected_curve(correction, CORRECTED, SPEC.name, questions, baseline)
     for estimates in correction.curves.values():  # of the one temperature, 0
         correction.values[CORRECTED] = next(iter(estimates.values()))

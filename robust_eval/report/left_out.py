@@ -28,13 +28,14 @@ def left_out(result: Result) -> Iterator[str]:
         yield f"{_counted(aliases, 'accepted answer')} whose normalised form is empty."
     statuses = Counter(status for status in standings(result) if status in WHY_NOT)
     for status, number in statuses.most_common():
-        yield f"{_counted(number, 'question')} not sampled: {WHY_NOT[status]}."
+        why = WHY_NOT[status].replace("greedy answer", result.baseline_words)
+        yield f"{_counted(number, 'question')} not sampled: {why}."
     counts = result.counts()
     if text := unanswered(counts):
         yield f"Without an answer: {text}. Filtered and failed answers are left out of every share."
     if text := unread(counts):
         yield f"No answer was found in {text}."
-    if (truncated := counts["replies.cut"]) > 0:  # NaN if unknown
+    if (truncated := counts["replies.cut"]) >= 0.5:  # NaN if unknown
         yield f"{_counted(truncated, 'reply', 'replies')} truncated by the length limit, and graded without the end."
     for score in result.scores.values():
         yield from score.presentation.left_out
@@ -79,21 +80,22 @@ def unanswered(counts: Mapping[str, float]) -> str:
 
 
 def unread(counts: Mapping[str, float]) -> str:
-    """Return the number of greedy and sampled replies without an answer, by reason; empty without any."""
+    """Return the number of replies without an answer, by reason; empty without any."""
     counts_by_reason = {
         name.removeprefix("invalid."): count for name, count in counts.items() if name.startswith("invalid.")
     }
     for outcome in ("refused", "empty"):
         if number := counts.get(f"greedy.outcomes.{outcome}", 0) + counts.get(f"outcomes.{outcome}", 0):
             counts_by_reason[outcome] = number
+    counts_by_reason = {reason: n for reason, n in counts_by_reason.items() if n >= 0.5}  # enumerated: probabilities
     if not counts_by_reason:
         return ""
     reasons = ", ".join(f"{reason.replace('_', ' ')}: {count:,.0f}" for reason, count in counts_by_reason.items())
     remedy = "; raise model.max_completion_tokens, or model.thinking_budget of a local model"
     remedy = remedy if NOT_ENDED.replace(" ", "_") in counts_by_reason else ""
-    number = sum(counts_by_reason.values())
-    return f"{number:,.0f} greedy and sampled replies, none of which counts as right ({reasons}){remedy}"
+    replies = _counted(sum(counts_by_reason.values()), "reply", "replies")
+    return f"{replies}, none of which counts as right ({reasons}){remedy}"
 
 
 def _counted(number: float, one: str, several: str | None = None) -> str:
-    return f"{number:,.0f} {one if number == 1 else several or one + 's'}"
+    return f"{number:,.0f} {one if f'{number:.0f}' == '1' else several or one + 's'}"

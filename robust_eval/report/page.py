@@ -76,6 +76,7 @@ def write_page(result: Result, figures: Sequence[SavedFigure], path: Path) -> No
         origin=result.origin,
         sentence=sentence(result),
         asked_words=asked_words(result),
+        baseline=result.baseline_words,
         claims=claims(result),
         scale=next((score.presentation.scale for score in result.scores.values() if score.presentation.scale), None),
         warned=list(warnings(result)),
@@ -160,6 +161,7 @@ def _question_data(result: Result, columns: Sequence[Column], selected: Sequence
         "scatter": scatter(),
         "curve": accuracy_curve(next(thresholds, 0.5)),
         "settings": _settings(result),
+        "baseline": result.baseline_words,
     }
     for longest in TEXT_LIMITS:
         data["details"] = details(result, questions, longest, decode)

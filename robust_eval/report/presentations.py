@@ -18,7 +18,7 @@ from robust_eval.metric import uncertainty_metric as errors_by
 from robust_eval.metric import variance_metric as varied
 from robust_eval.metric.certainty_metric import CERTAIN_WRONG, ENTROPY, ERROR_RATE
 from robust_eval.metric.frs_specs import FRS, SURVIVAL, UNBROKEN
-from robust_eval.metric.greedy import CONSTANT, GUESSING, gradable_rows
+from robust_eval.metric.greedy import CONSTANT, GUESSING, MOST_FREQUENT, gradable_rows
 from robust_eval.metric.greedy import SPEC as GREEDY
 from robust_eval.metric.metric_spec import MetricSpec, at_words, curve_and_temperature, nearest_to_one, point
 from robust_eval.metric.order_metric import ONE_CHOICE, PLACE, Q
@@ -408,7 +408,7 @@ def reliability(score: Score, questions: Sequence[Question]) -> Presentation:
         rows = []
         for k in rates:
             estimates = [score.values[spec.name.replace("{}", f"{k:g}")] for spec in specs]
-            rows.append([Cell(f"{k:g}"), *(Cell(number(each.value), interval(each, ".2f")) for each in estimates)])
+            rows.append([Cell(f"{k:g}"), *(Cell(number(each.value), interval(each)) for each in estimates)])
         shares = [f"G-Pass@k, τ = {share / 100:g}" for share in repeated.G_PASS]
         presentation.tables = [Table("Of k trials", ["k", "pass@k", *shares, "pass^k"], rows, 0)]
     return presentation
@@ -486,8 +486,9 @@ def _profile_sentence(score: Score, known_count: int, main: MetricSpec) -> str:
 
 
 def greedy(score: Score, questions: Sequence[Question]) -> Presentation:
-    """Show the accuracy of the greedy answers, beside that of guessing on questions with choices."""
-    presentation = Presentation("Greedy answers", columns=[])
+    """Show the accuracy of the baseline answers, beside that of guessing on questions with choices."""
+    title = "Most frequent answers" if MOST_FREQUENT in score.declared else "Greedy answers"
+    presentation = Presentation(title, columns=[])
     accuracy = score.by_question[GREEDY.name]
     if np.isnan(score.values[GREEDY.name].value):
         return presentation
@@ -543,9 +544,9 @@ def _corrected_row(name: str, score: Score, corrected: Estimate, plain: Estimate
     words = (
         label + (f" {at_words(at[1])}" if at else ""),
         number(plain.value, form),
-        interval(plain),
+        interval(plain, form),
         number(corrected.value, form),
-        interval(corrected),
+        interval(corrected, form),
         f"{labels:,}",
         "" if math.isnan(halve) else "more questions" if math.isinf(halve) else f"{halve:,}",
     )

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from robust_eval.answer import NO_REPLY, OUTCOMES, SERVED, served_as
+from robust_eval.answer import NO_REPLY, OUTCOMES, SERVED, has_greedy, served_as
 from robust_eval.metric.metric_spec import as_json, with_limits
 from robust_eval.metric.score import Score, reply_weights
 from robust_eval.question import Question
@@ -124,6 +124,11 @@ class Result:
             for kind in ("prompt", "completion", "reasoning", "cached"):
                 counts[f"tokens.{stage}.{kind}"] = sum(_sum(table, f"{kind}_tokens") for table in tables)
         return counts | {f"seconds.{stage}": seconds for stage, seconds in self.watch.seconds.items()}
+
+    @property
+    def baseline_words(self) -> str:
+        """Name of a baseline answer: "greedy answer", or "most frequent answer" of a model without temperature 0."""
+        return "greedy answer" if has_greedy(self.baseline) or not self.baseline.num_rows else "most frequent answer"
 
     @cached_property
     def repeated(self) -> int:

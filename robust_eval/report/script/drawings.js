@@ -72,7 +72,7 @@ if (place && numbers.length > 1) {
       ...Object.fromEntries(numbers.map((column, index) => [`n${index}`, shownNumber(column, row)])),
     }));
     const encoding = data.scatter.encoding;
-    const texts = [["question", "question"], ...(greedy ? [["answer", "greedy answer"]] : []), ["status", "status"], ...numbers.map((column, index) => [`n${index}`, column.label])];
+    const texts = [["question", "question"], ...(greedy ? [["answer", data.baseline]] : []), ["status", "status"], ...numbers.map((column, index) => [`n${index}`, column.label])];
     const view = await draw(
       place,
       {

@@ -36,7 +36,7 @@ function factsOf(detail, row) {
     ? detail.choices.map((choice, place) => element("div", {}, quoted(choice), place === detail.correct ? " (right)" : ""))
     : detail.answers.flatMap((answer, place) => [place ? "; " : "", quoted(answer)]);
   const facts = [["id", quoted(detail.id)], [detail.choices ? "choices" : "accepted answers", accepted.length ? accepted : "none"]];
-  if (detail.greedy) facts.push(["greedy answer", [quoted(answer(row)), " ", verdict(detail.greedy[1]), reading(detail.greedy_read)]]);
+  if (detail.greedy) facts.push([data.baseline, [quoted(answer(row)), " ", verdict(detail.greedy[1]), reading(detail.greedy_read)]]);
   for (const column of numbers) facts.push([column.label, shownNumber(column, row), column.about]);
   return listOf(facts);
 }

@@ -4,7 +4,7 @@ const columns = [
   ...(greedy
     ? [
         {
-          label: "greedy answer",
+          label: data.baseline,
           cell: (row) => (detailed[row] ? quoted(answer(row)) : element("small", {}, "not in this page")),
           value: (row) => answer(row).toLowerCase(),
         },

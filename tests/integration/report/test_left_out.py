@@ -80,9 +80,7 @@ def test_replies_that_were_cut_and_what_is_undefined_is_said(result: Result):
 def test_what_answers_nothing_has_one_number_of_refused_empty_and_unread_replies(result: Result):
     """Of 15 sampled replies that answer nothing 12 have no letter, 2 are empty, 1 is refused; so is a greedy one."""
     counts = {"invalid.no_letter": 12.0, "outcomes.empty": 2.0, "outcomes.refused": 1.0, "greedy.outcomes.refused": 1.0}
-    assert unread(counts) == (
-        "16 greedy and sampled replies, none of which counts as right (no letter: 12, refused: 2, empty: 2)"
-    )
+    assert unread(counts) == ("16 replies, none of which counts as right (no letter: 12, refused: 2, empty: 2)")
     assert unanswered(counts) == ""
     assert unanswered({"rewriting.outcomes.refused": 3.0, "outcomes.error": 1.0}) == (
         "rewriting: 3 refused; sampled answers: 1 failed"
@@ -111,9 +109,15 @@ def test_of_thirty_questions_those_that_are_not_known_are_counted_alone(result: 
     assert list(not_known(replace(result, asked=[*result.asked, *result.asked[:2]]))) == []
 
 
+def test_a_probability_that_rounds_to_no_reply_is_not_mentioned():
+    """Enumerated answers count by their probability."""
+    assert unread({"invalid.no_letter": 0.2, "outcomes.refused": 0.4}) == ""
+    assert unread({"invalid.no_letter": 0.2, "outcomes.empty": 0.9}).startswith("1 reply, none of which")
+
+
 def test_replies_without_an_answer_are_counted_by_what_they_lack():
     assert unread({"invalid.no_letter": 2.0, "invalid.several_letters": 1.0, "outcomes.ok": 7.0}) == (
-        "3 greedy and sampled replies, none of which counts as right (no letter: 2, several letters: 1)"
+        "3 replies, none of which counts as right (no letter: 2, several letters: 1)"
     )
     assert unread({"outcomes.ok": 7.0}) == ""
 

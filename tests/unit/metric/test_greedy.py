@@ -25,6 +25,17 @@ def score(answers, groups=None):
     return greedy_accuracy(asked, answer_table(reversed(rows)))
 
 
+def test_an_accuracy_of_answers_at_other_temperatures_is_not_called_greedy():
+    asked = [Question("q", "?")]
+    at = {
+        t: greedy_accuracy(asked, answer_table([answer_row("q", temperature=t, correct=True)])) for t in (0.0, 0.7, NAN)
+    }
+    labels = {t: found.about("accuracy.greedy").label for t, found in at.items()}
+    titles = [present(found, asked).presentation.title for found in at.values()]
+    assert list(labels.values()) == ["accuracy of all greedy answers", *["accuracy of the most frequent answers"] * 2]
+    assert titles == ["Greedy answers", *["Most frequent answers"] * 2]
+
+
 def by_question(found):
     assert list(found.by_question) == ["accuracy.greedy"]
     return found.by_question["accuracy.greedy"]
