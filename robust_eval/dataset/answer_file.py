@@ -267,11 +267,6 @@ class AnswerFile:
         columns["rewrite"] = columns["rewrite"].fill_null(0)
         self._refuse_unknown_values(columns)
         samplers = columns[SAMPLER].fill_null(RECORDED)
-        sampled = columns["temperature"].to_numpy() != 0
-        self._refuse_where(
-            sampled & pc.equal(samplers, GREEDY).to_numpy(zero_copy_only=False),
-            lambda row: f"{self._theirs(SAMPLER)!r} is {GREEDY}, the name of the answers at temperature 0",
-        )
         columns[SAMPLER] = pc.if_else(pc.equal(columns["temperature"], 0), GREEDY, samplers)
         condition = groups(*(columns[name] for name in (SAMPLER, "question_id", "rewrite", "temperature")))
         if "trial" not in columns:

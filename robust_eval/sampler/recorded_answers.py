@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from robust_eval.answer import (
     CURVES,
+    GREEDY,
     SAMPLER,
     Answers,
     EarlyStopping,
@@ -43,7 +44,11 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class RecordedAnswers:
-    """File with an answer a row, as the source of a run's answers; those of temperature 0 are the greedy baseline."""
+    """File with an answer a row, as the source of a run's answers.
+
+    Its baseline answers are those at temperature 0, or those of the sampler ``greedy``: the most frequent answers of a
+    model without temperature 0.
+    """
 
     file: str
     """Parquet, CSV, TSV or JSON Lines, by its suffix; ``answers.parquet`` of any run is such a file."""
@@ -123,7 +128,7 @@ class RecordedAnswers:
     at_most = candidates
 
     def baseline(self, questions: Sequence[Question]) -> pa.Table:
-        """Return the greedy answers to these questions, possibly none."""
+        """Return the baseline answers to these questions, possibly none."""
         return in_order(questions, self._baseline().drop_columns(SAMPLER))
 
     def select(self, questions: Sequence[Question], baseline: pa.Table) -> list[Question]:
@@ -144,7 +149,7 @@ class RecordedAnswers:
         return [question for question in questions if question.id in selected]
 
     def answers(self, questions: Sequence[Question], baseline: pa.Table | None = None) -> dict[str, Answers]:
-        """Return the answers to these questions at temperatures above 0, for each sampler in the file."""
+        """Return the answers to these questions of each sampler in the file, without the baseline."""
         by_sampler = self._by_sampler().items()
         return {name: Answers(in_order(questions, table), CURVES.empty_table()) for name, table in by_sampler}
 
@@ -153,13 +158,13 @@ class RecordedAnswers:
         return AnswerFile(Path(self.file), self.columns)
 
     def _by_sampler(self) -> dict[str, pa.Table]:
-        """Return the answers above temperature 0 of each sampler, in the order of their first ones."""
-        sampled = self._answers().filter(pc.field("temperature") != 0)
+        """Return the answers of each sampler without the baseline, in the order of their first ones."""
+        sampled = self._answers().filter(pc.field(SAMPLER) != GREEDY)
         names = sampled[SAMPLER].unique().to_pylist()
         return {name: sampled.filter(pc.equal(sampled[SAMPLER], name)).drop_columns(SAMPLER) for name in names}
 
     def _baseline(self) -> pa.Table:
-        return self._answers().filter(pc.field("temperature") == 0)
+        return self._answers().filter(pc.field(SAMPLER) == GREEDY)
 
     def _answers(self) -> pa.Table:
         """Return all answers in the file, in its order; an unchanged file is read once."""
@@ -169,7 +174,7 @@ class RecordedAnswers:
             raise UserError(f"sampler.recorded.file: {self.file} cannot be read: {problem.strerror}") from problem
         stamp = (status.st_size, status.st_mtime_ns, status.st_ino)
         table = _read(self.file, tuple(sorted(self.columns.items())), self.temperature, stamp)
-        if self.selection != "none" and not pc.any(pc.equal(table["temperature"], 0)).as_py():
+        if self.selection != "none" and not pc.any(pc.equal(table[SAMPLER], GREEDY)).as_py():
             raise UserError(
                 f"sampler.recorded.selection={self.selection} needs answers at temperature 0, and {self.file} has "
                 "none: choose selection=none"
@@ -182,7 +187,7 @@ _FORMS = (read_arrangement, read_pushback, read_thought)
 
 
 class RecordedConditions:
-    """Conditions of a sampler's answers above temperature 0, from the answers and the sampler's name."""
+    """Conditions of a sampler's answers, from the answers and the sampler's name."""
 
     def __init__(self, name: str, answers: pa.Table) -> None:
         self.temperatures = temperatures_of(answers)
@@ -228,13 +233,17 @@ def _read(
                 "ABC as numbers'), a pushback ('turn 1, doubt: Are you sure?') or a reasoning budget ('trace 0, budget "
                 f"64'), not {excerpt(form)}",
             )
-    greedy = table["temperature"].to_numpy() == 0
-    if greedy.all():
-        raise UserError(f"{file} holds no answers at a temperature above 0: add some, only they are scored")
-    other = greedy & ((table["rewrite"].to_numpy() > 0) | (table["trial"].to_numpy() > 0))
+    baseline = pc.equal(table[SAMPLER], GREEDY).to_numpy(zero_copy_only=False)
+    if baseline.all():
+        raise UserError(
+            f"{file} holds only baseline answers (temperature 0, or sampler {GREEDY}): add others, only they are scored"
+        )
+    first = np.zeros(len(baseline), dtype=bool)
+    first[np.unique(groups(baseline, table["question_id"]), return_index=True)[1]] = True
+    other = baseline & ((table["rewrite"].to_numpy() > 0) | ~first)
     if other.any():
         raise source.refuse(
             int(np.argmax(other)),
-            "temperature 0 has one answer to a question, the greedy one (rewrite 0, trial 0): remove the others",
+            f"a question has one baseline answer (temperature 0, or sampler {GREEDY}; rewrite 0): remove the others",
         )
     return table

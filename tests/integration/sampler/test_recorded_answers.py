@@ -214,6 +214,24 @@ def test_questions_go_on_by_their_greedy_answers(ask: Ask, tmp_path: Path, selec
     assert result.summary()["accuracy.greedy"] == 1
 
 
+@pytest.mark.parametrize("temperature", [math.nan, 0.2])
+def test_the_most_frequent_answers_of_a_model_without_temperature_0_are_the_baseline(
+    ask: Ask, tmp_path: Path, temperature: float
+):
+    questions = configuration("dataset.limit=2").dataset.load()
+    rows = [
+        {"question_id": question.id, "temperature": temperature, "trial": 3, "weight": 0.2, "text": text}
+        for question, text in zip(questions, (questions[0].answers[0], "?"), strict=True)
+    ]
+    answers = [row | {"sampler": "repetition", "trial": trial} for row in rows for trial in (0, 1)]
+    file = tmp_path / "a.parquet"
+    pq.write_table(pa.Table.from_pylist([*(row | {"sampler": "greedy"} for row in rows), *answers]), file)
+    recorded = ("sampler=recorded", f"sampler.recorded.file={file}", "sampler.recorded.selection=contains")
+    result, _ = ask(*recorded, "model.name=x", "metric=certainty", "dataset.limit=2")
+    assert [question.id for question in result.kept] == [questions[0].id]
+    assert (result.summary()["accuracy.greedy"], result.graded.keys()) == (0.5, {"repetition"})
+
+
 def test_rows_may_come_in_any_order(tmp_path: Path):
     rows = [
         {"question_id": q, "temperature": t, "trial": trial, "text": f"{q}{t}{trial}"}
