@@ -29,19 +29,18 @@ from robust_eval.grader.matching import Matching
 from robust_eval.grader.reply_grader import ReplyGrader
 from robust_eval.metric.answer_sources import sources
 from robust_eval.metric.metric_spec import at_words, nearest_to_one
-from robust_eval.metric.score import Metric, question_groups
+from robust_eval.metric.score import Metric
 from robust_eval.metric.variance_metric import AnswerVariance, VarianceDecomposition, answer_variance
 from robust_eval.model.base import Request
 from robust_eval.model.workload import Workload
 from robust_eval.question import Question
 from robust_eval.rewriter.base import Rewriter
-from robust_eval.runs.finished_runs import read_questions, read_run
+from robust_eval.runs.finished_runs import KEY, FinishedRun, read_run
 from robust_eval.runtime.parquet_files import read_parquet
 from robust_eval.runtime.process import Stopwatch
 from robust_eval.runtime.text import duration
 from robust_eval.sampler.base import THOUGHT, TURN, Conditions
 from robust_eval.sampler.recorded_answers import RecordedAnswers
-from robust_eval.stats.interval import NORMAL_95
 from robust_eval.store.answer_rows import answers_key
 from robust_eval.store.stored_model import NotStoredError, StoredModel
 from robust_eval.tracking.flat_settings import read_settings
@@ -316,36 +315,34 @@ def server_warnings(stages: Sequence[Stage]) -> list[str]:
 
 MAX_RUNS = 100
 """Maximum number of earlier runs, the latest first, among which a plan looks for one with the same data."""
-MORE = {"questions": 100, "trials": 10, "rewrites": 5}
-"""Additions whose effect a plan names."""
 
 
 def expected_interval(config: Config) -> str:
     """Return sentences on the interval of the mean accuracy with more questions, trials and rewrites, by the latest
-    finished run with the model, the data set and the temperature of this configuration; empty without one.
+    finished run with the model, the questions (or some of them, or more) and the temperature of this configuration;
+    empty without one.
     """
     try:
         name = sources({"variance": VarianceDecomposition()}, config.sampler)["variance"]
     except UserError:  # one answer each
         return ""
-    t = nearest_to_one(config.sampler[name].temperatures)
+    t, planned = nearest_to_one(config.sampler[name].temperatures), set[tuple[str, str, str]]()
     for folder in _latest_runs(Path(config.paths.mlruns)):
         with suppress(UserError, OSError, ValueError, KeyError):  # of a damaged run
             settings = read_settings(folder / CONFIG)
-            same = all(settings[f"{each}.name"] == getattr(config, each).name for each in ("model", "dataset"))
             if (
-                not same
+                settings["model.name"] != config.model.name
                 or settings.get(f"sampler.{name}.early_stop")
                 or t not in settings[f"sampler.{name}.temperatures"]
             ):
                 continue
-            variance = _variance_of(folder, name, t)
-            errors = {f"{n} more {of}": variance.standard_error(**{of: n}) for of, n in MORE.items()}
-            widths = [f"±{NORMAL_95 * each:.3f} with {more}" for more, each in errors.items() if not math.isnan(each)]
-            return (
-                f"In the run {folder}, the interval of the mean accuracy {at_words(t)} is "
-                f"±{NORMAL_95 * variance.standard_error():.3f}. It would be {', '.join(widths)}"
-            )
+            run = read_run(folder)
+            asked = {(*each, key) for each, key in zip(run.keys(), run.questions[KEY].to_pylist(), strict=True)}
+            with _quiet():
+                planned = planned or {(question.id, question.text, question.key) for question in config.dataset.load()}
+            if asked <= planned or planned <= asked:
+                words = _variance_of(run, folder, name, t).interval_words
+                return f"In the run {folder}, the interval of the mean accuracy {at_words(t)} is {words}"
     return ""
 
 
@@ -356,15 +353,12 @@ def _latest_runs(mlruns: Path) -> list[Path]:
     return [file.parent for file in latest[:MAX_RUNS]]
 
 
-def _variance_of(folder: Path, sampler: str, temperature: float) -> AnswerVariance:
+def _variance_of(run: FinishedRun, folder: Path, sampler: str, temperature: float) -> AnswerVariance:
     """Return the variance of a sampler's answers in the folder of a run; ValueError if it has no component."""
-    questions = read_questions(read_run(folder))
-    groups = question_groups(questions)
     columns = ["question_id", "rewrite", "temperature", "correct", "outcome", SAMPLER]
     graded = read_parquet(folder / GRADED, columns)
     answers = at_temperature(graded.filter(pc.equal(graded[SAMPLER], sampler)), temperature)
-    ids = [question.id for question in questions]
-    variance = answer_variance(answers, None if groups is None else dict(zip(ids, groups, strict=True)))
+    variance = answer_variance(answers, run.groups_by_id())
     if math.isnan(variance.standard_error()):
         raise ValueError(f"{folder} has too few answers")
     return variance

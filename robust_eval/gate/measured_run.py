@@ -18,19 +18,15 @@ from robust_eval.answer import (
     GREEDY,
     SAMPLER,
     SamplingMetadata,
-    at_temperature,
     has_greedy,
     most_frequent,
     read_sampling_metadata,
     rows,
-    temperatures_of,
 )
 from robust_eval.error import OutageError, UserError
-from robust_eval.metric.metric_spec import nearest_to_one
-from robust_eval.runs.finished_runs import KEY, FinishedRun, kept_nothing, read_run
+from robust_eval.runs.finished_runs import KEY, FinishedRun, kept_nothing, read_run, trials_by_sampler
 from robust_eval.runtime.parquet_files import read_parquet
 from robust_eval.runtime.text import printable
-from robust_eval.sampler.recorded_answers import RecordedConditions
 from robust_eval.stats.interval import Floats
 from robust_eval.tracking.run_folder import ANSWERS, CONFIG, CURVES_FILE, ERROR, GRADED, SUMMARY, TRACKED
 
@@ -82,16 +78,8 @@ class MeasuredRun:
 
     @cached_property
     def repeated_by_sampler(self) -> dict[str, pa.Table]:
-        """Trials of each sampler at the temperature nearest to 1, without other forms of choices, pushback and
-        reasoning.
-        """
-        plain = self.graded.filter(pc.and_(pc.not_equal(self.graded[SAMPLER], GREEDY), pc.is_null(self.graded["form"])))
-        tables = {name: plain.filter(pc.equal(plain[SAMPLER], name)) for name in plain[SAMPLER].unique().to_pylist()}
-        return {
-            name: at_temperature(answers, nearest_to_one(temperatures_of(answers)))
-            for name, answers in tables.items()
-            if RecordedConditions(name, answers).estimator == "trials"
-        }
+        """Trials of each sampler (:func:`.trials_by_sampler`)."""
+        return trials_by_sampler(self.graded)
 
     @cached_property
     def repeated(self) -> pa.Table:

@@ -8,12 +8,13 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from robust_eval.answer import at_temperature, temperatures_of
+from robust_eval.answer import DEFAULT_TEMPERATURE, at_temperature, rows, temperatures_of
 from robust_eval.metric.metric_spec import RUN, MetricSpec, nearest_to_one
 from robust_eval.metric.score import Measured, Metric, Score, question_groups, refuse_single_answers, verdicts
 from robust_eval.question import Question
+from robust_eval.runtime.text import number
 from robust_eval.stats.estimate import Estimate
-from robust_eval.stats.interval import units_and_error
+from robust_eval.stats.interval import NORMAL_95, Floats, units_and_error
 from robust_eval.stats.variance import VarianceComponents, variance_components
 
 
@@ -35,11 +36,13 @@ _REASONS = {
 }
 TOO_FEW = "fewer than two questions"
 """Reason for a run without any component."""
+MORE = {"questions": 100, "trials": 10, "rewrites": 5}
+"""Additions whose effect on an interval is named."""
 
 
 class AnswerVariance(NamedTuple):
-    """Variance components of the answers of a run, and their numbers: of ``questions``, and on average of ``rewrites``
-    of each (its own wording is one) and of ``trials`` of each rewrite.
+    """Variance components of the answers of a run, or of the differences of two, and their numbers: of ``questions``,
+    and on average of ``rewrites`` of each (its own wording is one) and of ``trials`` of each rewrite.
 
     ``design_effect`` is the standard error over groups of questions, divided by that over independent questions.
     """
@@ -49,11 +52,34 @@ class AnswerVariance(NamedTuple):
     rewrites: float
     trials: float
     design_effect: float = 1.0
+    temperature: float = DEFAULT_TEMPERATURE
 
     def standard_error(self, questions: float = 0, rewrites: float = 0, trials: float = 0) -> float:
         """Return the standard error of the mean accuracy with so many more of each; NaN if unknown."""
+        if self.questions < 2:
+            return math.nan
         numbers = self.questions + questions, self.rewrites + rewrites, self.trials + trials
         return self.design_effect * self.components.standard_error(*numbers)
+
+    @property
+    def interval_words(self) -> str:
+        """Half the width of the 95 % interval, and a sentence on it with :data:`MORE` of each."""
+        errors = {f"{n} more {of}": self.standard_error(**{of: n}) for of, n in MORE.items()}
+        widths = [f"±{NORMAL_95 * each:.3f} with {more}" for more, each in errors.items() if not math.isnan(each)]
+        return f"±{NORMAL_95 * self.standard_error():.3f}. It would be {', '.join(widths)}"
+
+
+def component_shares(components: VarianceComponents) -> str:
+    """Return the shares of the components, without negative ones: "31% between questions, …"."""
+    question, rewrite, trial = (each.value for each in components)
+    named = {
+        "questions" + (" in one wording each" if math.isnan(rewrite) else ""): question,
+        "rewrites" + (" with one trial each" if math.isnan(trial) else ""): rewrite,
+        "trials": trial,
+    }
+    positive = {name: max(0.0, value) for name, value in named.items() if not math.isnan(value)}
+    whole = sum(positive.values())
+    return ", ".join(f"{number(value / whole, '.0%')} between {name}" for name, value in positive.items())
 
 
 def answer_variance(answers: pa.Table, groups: Mapping[str, str] | None = None) -> AnswerVariance:
@@ -61,13 +87,32 @@ def answer_variance(answers: pa.Table, groups: Mapping[str, str] | None = None) 
 
     Answers without a verdict are left out.
     """
-    correct = verdicts(answers)
-    judged = ~np.isnan(correct)
-    correct, question, rewrite = (
-        correct[judged],
-        np.array(answers["question_id"].to_pylist(), dtype=str)[judged],
-        answers["rewrite"].to_numpy()[judged],
+    ids, rewrites = answers["question_id"].to_pylist(), answers["rewrite"].to_pylist()
+    variance = _variance(verdicts(answers), ids, rewrites, groups)
+    return variance._replace(temperature=answers["temperature"][0].as_py()) if len(ids) else variance
+
+
+def difference_variance(one: pa.Table, other: pa.Table, groups: Mapping[str, str] | None = None) -> AnswerVariance:
+    """Return the variance of the differences between the graded answers of two runs to the same question, rewrite and
+    trial, at one temperature; ``groups`` maps ids of questions to their groups.
+
+    Answers without a verdict in both runs are left out.
+    """
+    first, second = (
+        dict(zip(rows(each, "question_id", "rewrite", "trial"), verdicts(each).tolist(), strict=True))
+        for each in (one, other)
     )
+    paired = [place for place in first if place in second]
+    difference = np.array([first[place] - second[place] for place in paired])
+    variance = _variance(difference, [place[0] for place in paired], [place[1] for place in paired], groups)
+    return variance._replace(temperature=one["temperature"][0].as_py()) if paired else variance
+
+
+def _variance(
+    values: Floats, question_ids: Sequence[str], rewrites: Sequence[int], groups: Mapping[str, str] | None
+) -> AnswerVariance:
+    judged = ~np.isnan(values)
+    correct, question, rewrite = values[judged], np.array(question_ids, dtype=str)[judged], np.array(rewrites)[judged]
     names, row, number = np.unique(question, return_inverse=True, return_counts=True)
     units = None if groups is None else np.array([groups[name] for name in names.tolist()])
     components = variance_components(correct, question, rewrite, None if units is None else units[row])

@@ -7,8 +7,9 @@ from itertools import islice
 import numpy as np
 
 from robust_eval.metric.frs_tables import PAPER_N, cut_size
-from robust_eval.metric.metric_spec import ComparisonView, MetricSpec, point
+from robust_eval.metric.metric_spec import ComparisonView, MetricSpec, at_words, point
 from robust_eval.metric.presentation import Cell, Table
+from robust_eval.metric.variance_metric import SPECS, AnswerVariance
 from robust_eval.report.opening import SHARED_LETTER, letters
 from robust_eval.report.wording import type_name
 from robust_eval.runs.comparison import Comparison, Pair
@@ -44,6 +45,7 @@ def comparison_tables(compared: Comparison) -> Iterator[Table]:
     yield _scenario_table(compared)
     if compared.pairs:
         yield pair_table(compared)
+    yield from (_variance_table(pair.variance) for pair in compared.pairs if pair.variance is not None)
     for shared in compared.shared:
         yield from _question_tables(shared)
     if any(run.metrics.get(name, _ZERO).value for name in _COST_ROWS for run in compared.runs):
@@ -255,6 +257,22 @@ def pair_table(compared: Comparison) -> Table:
     if len(rows) > 1:
         note += " If nothing differs, about one interval in twenty excludes 0 by chance."
     return Table("Pairs", header, rows, 3, note)
+
+
+def _variance_table(variance: AnswerVariance) -> Table:
+    """Return the variance components of the difference between two runs."""
+    rows = [
+        [Cell(spec.label), _cell(component, form=".4f")]
+        for spec, component in zip(SPECS, variance.components, strict=False)
+        if not math.isnan(component.value)
+    ]
+    note = (
+        f"Differences between the answers (right 1, wrong 0) to the same question, rewrite and trial "
+        f"{at_words(variance.temperature)}: {variance.questions:,} questions, {variance.rewrites:.3g} wordings of each "
+        f"and {variance.trials:.3g} trials of each wording. A component that the answers do not show is included in "
+        "the one before it."
+    )
+    return Table("Variance components of the difference", ["component", "variance"], rows, note=note)
 
 
 def _difference_table(compared: Comparison, pair: Pair) -> Table:

@@ -4,6 +4,8 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from robust_eval.metric.metric_spec import at_words
+from robust_eval.metric.variance_metric import AnswerVariance, component_shares
 from robust_eval.runs.comparison import MARGIN, Comparison, Pair
 from robust_eval.runs.contrast import TRUNCATED, Differing, cautions, contrast, differing, listed, truncation
 from robust_eval.runs.finished_runs import scoring_settings
@@ -52,6 +54,7 @@ def opening(compared: Comparison) -> tuple[list[str], list[Ranking]]:
             else:
                 rankings.append(_ranking(compared, metric, joined))
                 sentences.append(rankings[-1].sentence)
+    sentences += [_variance(pair.variance) for pair in compared.pairs if pair.variance is not None]
     for dataset in dict.fromkeys(compared.measurement_labels.datasets):
         runs = [run for _, run in compared.on(dataset)]
         sentences += [each for each in cautions(runs) if each not in sentences]
@@ -133,6 +136,15 @@ def _verdict(compared: Comparison, pair: Pair, family: int) -> str:
             start = f"{better} is ahead of {other}:"
     text = _difference(compared, pair, family, is_reversed)
     return f"{start} {text[0].lower() if start.endswith(':') else text[0].upper()}{text[1:]}"
+
+
+def _variance(variance: AnswerVariance) -> str:
+    """Return the shares of the components of a difference's variance, and its interval with more answers."""
+    return (
+        f"Of the variance of the difference in right answers {at_words(variance.temperature)}: "
+        f"{component_shares(variance.components)}. The 95 % interval of the difference in mean accuracy is "
+        f"{variance.interval_words}."
+    )
 
 
 def _difference(compared: Comparison, pair: Pair, family: int, is_reversed: bool) -> str:

@@ -41,6 +41,7 @@ from robust_eval.stats.frs import factual_robustness_score
 from robust_eval.stats.interval import Floats
 from robust_eval.stats.significance import LEVEL, holm
 from robust_eval.stats.uncertainty import LEAST_SURE
+from robust_eval.stats.variance import VarianceComponents
 
 EARLY_STOPPING_NOTE = (
     "Accuracy at each temperature and certainty of replies: sampler.early_stop=true requested only what "
@@ -427,15 +428,8 @@ def variance(score: Score, questions: Sequence[Question]) -> Presentation:
         return Presentation(
             "Variance", columns=[], left_out=[f"Variance: {score.reasons[varied.STANDARD_ERROR.name]}."]
         )
-    question, rewrite, trial = (score.values[spec.name].value for spec in varied.SPECS[:3])
-    components = {
-        "questions" + (" in one wording each" if math.isnan(rewrite) else ""): question,
-        "rewrites" + (" with one trial each" if math.isnan(trial) else ""): rewrite,
-        "trials": trial,
-    }
-    positive = {name: max(0.0, value) for name, value in components.items() if not math.isnan(value)}
-    shares = [f"{number(value / sum(positive.values()), '.0%')} between {name}" for name, value in positive.items()]
-    note = f"Of the variance of right and wrong answers {at_words(score.settings['temperature'])}: {', '.join(shares)}."
+    shares = varied.component_shares(VarianceComponents(*(score.values[spec.name] for spec in varied.SPECS[:3])))
+    note = f"Of the variance of right and wrong answers {at_words(score.settings['temperature'])}: {shares}."
     header = ["", "questions", "rewrites, with the original", "trials", "standard error"]
     table = Table("Standard error of the mean accuracy", header, rows)
     return Presentation("Variance", columns=[], tables=[table], notes=[note])

@@ -9,13 +9,19 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from robust_eval.answer import rows, temperature_name, temperatures_of
 from robust_eval.metric.metric_spec import DRAWING_KINDS, ComparisonView, MetricSpec
+from robust_eval.metric.variance_metric import AnswerVariance, VarianceDecomposition, difference_variance
 from robust_eval.runs.breakdowns import PooledTypes, pooled_types, scenario_frame
 from robust_eval.runs.contrast import contrast
 from robust_eval.runs.finished_runs import FinishedRun, Labels, merged, scoring_settings, without_repetitions
 from robust_eval.runs.shared_questions import SharedQuestions, shared_questions
+from robust_eval.runtime.parquet_files import read_parquet
+from robust_eval.sampler.recorded_answers import RecordedConditions
 from robust_eval.stats.interval import MIN_UNITS, SHARE, Limits, independent
 from robust_eval.stats.significance import (
     LEVEL,
@@ -27,6 +33,7 @@ from robust_eval.stats.significance import (
     stratified_log_rank,
 )
 from robust_eval.stats.verdicts import facts_needed
+from robust_eval.tracking.run_folder import REWRITES
 
 MARGIN = 0.02
 """Difference for which a comparison reports the number of questions needed to decide."""
@@ -44,6 +51,8 @@ class Pair(NamedTuple):
     number of questions that decide whether they differ by :data:`MARGIN`; NaN if the metric is no share. ``unjudged``
     is the reason for no verdict: the same answers are ``scored`` differently; these are scored differently
     (``rescored``), and others as well; the distribution is ``truncated`` differently; or questions are too ``few``.
+    ``variance`` is that of the difference between their answers, of the only pair of a comparison; None if the answers
+    cannot be paired by question, rewrite and trial, or do not differ.
     """
 
     first: int
@@ -59,6 +68,7 @@ class Pair(NamedTuple):
     is_significant: bool = False
     needed: float = math.nan
     unjudged: str = ""
+    variance: AnswerVariance | None = None
 
     @property
     def metric(self) -> str | None:
@@ -143,6 +153,8 @@ def compare(runs: Sequence[FinishedRun]) -> Comparison:
     places = combinations(range(len(measurements)), 2)
     compared = [_pair(measurements, first, second) for first, second in places]
     pairs = _corrected(_rescored([pair for pair in compared if pair is not None], measurements))
+    if len(measurements) == 2:
+        pairs = [pair._replace(variance=_variance(measurements[0], measurements[1], pair.unjudged)) for pair in pairs]
     return Comparison(
         distinct,
         Labels(distinct).full,
@@ -154,6 +166,40 @@ def compare(runs: Sequence[FinishedRun]) -> Comparison:
         scenario_frame(measurements, labels.subjects, labels.datasets),
         pooled_types(measurements, labels.subjects, labels.datasets),
     )
+
+
+def _variance(one: FinishedRun, other: FinishedRun, unjudged: str) -> AnswerVariance | None:
+    """Return :attr:`Pair.variance`: of rewrites if a sampler has them, else of the first common sampler."""
+    if unjudged in ("scored", "truncated"):
+        return None
+    shared = [question_id for question_id, _ in {*one.keys()} & {*other.keys()}]
+    trials = [
+        {name: table.filter(pc.is_in(table["question_id"], pa.array(shared))) for name, table in run.trials().items()}
+        for run in (one, other)
+    ]
+    common = [name for name in trials[0] if name in trials[1]]
+    common.sort(key=lambda name: RecordedConditions(name, trials[0][name]).axis != VarianceDecomposition.axis)
+    for name in common:
+        first, second = (each[name] for each in trials)
+        temperatures = {temperature_name(t) for t in temperatures_of(pa.concat_tables([first, second]))}
+        rewritten = any((each["rewrite"].to_numpy() > 0).any() for each in (first, second))
+        if len(temperatures) > 1 or (rewritten and _rewrites(one, shared) != _rewrites(other, shared)):
+            continue
+        variance = difference_variance(first, second, one.groups_by_id())
+        if not math.isnan(variance.standard_error()):
+            return variance
+    return None
+
+
+def _rewrites(run: FinishedRun, question_ids: Sequence[str]) -> object:
+    """Return the texts of the rewrites by a model, else the settings of recorded rewrites."""
+    assert run.graded is not None
+    file = run.graded.with_name(REWRITES)
+    if not file.is_file():
+        return {name: value for name, value in run.settings.items() if name.partition(".")[0] == "rewriter"}
+    table = read_parquet(file, ["question_id", "text", "fate"])
+    kept = pc.and_(pc.equal(table["fate"], "kept"), pc.is_in(table["question_id"], pa.array(question_ids)))
+    return sorted(rows(table.filter(kept), "question_id", "text"), key=lambda row: row[0])  # in their order
 
 
 def _groups_of(groups: Sequence[str] | NDArray[np.str_] | None, rows: NDArray[np.bool_]) -> NDArray[np.str_] | None:

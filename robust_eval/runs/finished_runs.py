@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from robust_eval.answer import GREEDY, SAMPLER, rows
+from robust_eval.answer import GREEDY, SAMPLER, at_temperature, rows, temperatures_of
 from robust_eval.error import UserError
 from robust_eval.metric import (
     agreement_metric,
@@ -45,6 +46,7 @@ from robust_eval.runs.question_status import verdict
 from robust_eval.runtime.files import OF_RUN, read_json
 from robust_eval.runtime.parquet_files import ANSWERS, read_parquet, refuse_bomb
 from robust_eval.runtime.parquet_files import QUESTIONS as TABLE_OF_QUESTIONS
+from robust_eval.sampler.recorded_answers import RecordedConditions
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.interval import Floats, Limits
 from robust_eval.tracking.flat_settings import AUTO, SEVERAL, read_settings
@@ -85,8 +87,9 @@ class FinishedRun:
 
     ``settings`` are flat, with ``auto`` resolved, ``metrics`` the summary under its MLflow names, ``questions`` the
     table of all questions asked with the metrics of each, ``declared`` the metric specs. Optional are ``greedy``, the
-    greedy answers by question id, the report ``page``, ``reply_certainty``, the numbers of right and wrong replies by
-    temperature and certainty, and ``of_questions``, the numbers of questions of metrics (:meth:`n`).
+    greedy answers by question id, the report ``page``, the file of ``graded`` answers, ``reply_certainty``, the numbers
+    of right and wrong replies by temperature and certainty, and ``of_questions``, the numbers of questions of metrics
+    (:meth:`n`).
     """
 
     settings: Mapping[str, Any]
@@ -97,6 +100,7 @@ class FinishedRun:
     declared: Sequence[MetricSpec] = KNOWN_SPECS
     page: Path | None = None
     reply_certainty: pa.Table | None = None
+    graded: Path | None = None
 
     def about(self, metric: str) -> MetricSpec | None:
         """Return the spec of a metric; None without one."""
@@ -206,6 +210,23 @@ class FinishedRun:
             return None
         return [f"group {group}" if group else f"question {row}" for row, group in enumerate(groups)]
 
+    def groups_by_id(self) -> dict[str, str] | None:
+        """Return the groups of dependent questions by id; None without any."""
+        groups = self.groups()
+        return None if groups is None else dict(zip(self.questions["question_id"].to_pylist(), groups, strict=True))
+
+    def trials(self) -> dict[str, pa.Table]:
+        """Return the answers of :func:`trials_by_sampler`, without those of samplers with early stopping, which asks
+        more where answers are uncertain; empty without their file.
+        """
+        file = self.graded
+        if file is None:
+            return {}
+        columns = ["question_id", "rewrite", "temperature", "trial", "correct", "outcome", "form", "weight", SAMPLER]
+        graded = _checked(str(file.parent), GRADED, lambda: read_parquet(file, columns))
+        by_sampler = trials_by_sampler(graded)
+        return {name: by_sampler[name] for name in by_sampler if not self.settings.get(f"sampler.{name}.early_stop")}
+
     @cached_property
     def curves(self) -> dict[str, dict[float, Estimate]]:
         """Estimates by temperature, by name."""
@@ -234,6 +255,19 @@ class FinishedRun:
     def scores(self) -> dict[float, Estimate]:
         """Return the means of :attr:`leading_score` by number: FRS for each d."""
         return self.by_parameter(self.leading_score) if self.leading_score else {}
+
+
+def trials_by_sampler(graded: pa.Table) -> dict[str, pa.Table]:
+    """Return the trials of each sampler at the temperature nearest to 1, without other forms of choices, pushback and
+    reasoning.
+    """
+    plain = graded.filter(pc.and_(pc.not_equal(graded[SAMPLER], GREEDY), pc.is_null(graded["form"])))
+    tables = {name: plain.filter(pc.equal(plain[SAMPLER], name)) for name in plain[SAMPLER].unique().to_pylist()}
+    return {
+        name: at_temperature(answers, nearest_to_one(temperatures_of(answers)))
+        for name, answers in tables.items()
+        if RecordedConditions(name, answers).estimator == "trials"
+    }
 
 
 def kept_nothing(folder: Path) -> bool:
@@ -281,7 +315,8 @@ def read_run(folder: Path, name: str | None = None, without_summary: bool = Fals
     columns = ["temperature", "certainty_from", "right", "wrong"]
     reply_certainty = checked(REPLY_CERTAINTY, lambda file: read_parquet(file, columns), None)
     page = (folder / REPORT).resolve() if (folder / REPORT).is_file() else None
-    run = FinishedRun(settings, metrics, questions, greedy, of_questions, declarations, page, reply_certainty)
+    graded = folder / GRADED if (folder / GRADED).is_file() else None
+    run = FinishedRun(settings, metrics, questions, greedy, of_questions, declarations, page, reply_certainty, graded)
     for metric in run.question_metrics:
         if not (without_summary or metric in metrics) or not pa.types.is_floating(questions.schema.field(metric).type):
             raise UserError(f"{label} cannot be read: {metric} is not a metric in both {SUMMARY} and {QUESTIONS}")

@@ -1,11 +1,14 @@
 """Runs with few values, chosen by hand, to be compared, and a reader of the page that compares them."""
 
 import math
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
 import pyarrow as pa
+from answer_rows import answer_row
 
+from robust_eval.answer import answer_table, concat_by_sampler, write_parquet
 from robust_eval.metric.metric_spec import with_limits
 from robust_eval.runs.finished_runs import FinishedRun, GreedyAnswer
 from robust_eval.stats.estimate import Estimate
@@ -86,6 +89,17 @@ def frs_runs(small="small", large="large"):
         measured(other_d, {"frs": (0.5, 0.25, 0.75)}, kept=(1, 1, 1, 0), model__name=small, metric__frs__d=5),
         measured(LARGE, {"frs": (0.5, 0.25, 0.75)} | median, kept=(1, 1, 0, 1), model__name=large),
     ]
+
+
+def with_answers(found, folder, right, **columns):
+    """The run with the file of its graded answers: ``right`` holds whether each is, by question, rewrite and trial."""
+    rows = [
+        answer_row(IDS[place], rewrite=rewrite, trial=trial, correct=bool(correct), **columns)
+        for (place, rewrite, trial), correct in np.ndenumerate(right)
+    ]
+    folder.mkdir(parents=True)
+    write_parquet(concat_by_sampler({"perturbation": answer_table(rows)}), folder / "graded.parquet")
+    return replace(found, graded=folder / "graded.parquet")
 
 
 class Page(HTMLParser):

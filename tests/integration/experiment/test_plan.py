@@ -219,7 +219,9 @@ def test_a_plan_says_what_more_questions_and_trials_would_give_by_an_earlier_run
         f"In the run {folder}, the interval of the mean accuracy at t = 0.7 is ±{1.96 * own:.3f}. It would be "
         f"±{1.96 * questions:.3f} with 100 more questions, ±{1.96 * trials:.3f} with 10 more trials"
     )
-    assert expected_interval(configuration(*settings, *repeated)) == expected
+    for same in ("dataset.name=renamed", "dataset.limit=3", "dataset.limit=200"):
+        assert expected_interval(configuration(*settings, *repeated, same)) == expected
+    assert expected_interval(configuration(*settings, *repeated, "dataset.shuffle=true", "dataset.limit=3")) == ""
     assert expected_interval(configuration(*settings, *repeated, "sampler.repetition.temperatures=[1.0]")) == ""
     assert expected_interval(configuration(*settings, *repeated, "model.name=other")) == ""
     assert expected_interval(configuration(*settings, "sampler=exact")) == ""

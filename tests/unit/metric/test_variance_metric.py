@@ -1,13 +1,15 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
+import statsmodels.formula.api as formulas
 from answer_rows import answer_row
 
 from robust_eval.answer import answer_table
 from robust_eval.error import UserError
 from robust_eval.metric.score import Measured, Score
-from robust_eval.metric.variance_metric import SPECS, VarianceDecomposition, answer_variance
+from robust_eval.metric.variance_metric import SPECS, VarianceDecomposition, answer_variance, difference_variance
 from robust_eval.question import Question
 from robust_eval.report.presentations import present
 from robust_eval.stats.variance import variance_components
@@ -99,6 +101,52 @@ def test_questions_that_depend_on_one_another_have_a_larger_standard_error():
     assert grouped.standard_error(questions=6) / alone.standard_error(questions=6) == pytest.approx(
         grouped.standard_error() / alone.standard_error()
     )
+
+
+def test_the_components_of_a_difference_are_those_of_paired_answers():
+    one = [[[1, 1], [1, 1]], [[0, 1], [0, 0]], [[1, 0], [1, 1]]]
+    other = [[[0, 0], [1, 1]], [[0, 0], [0, 0]], [[1, 1], [1, 0]]]
+    # differences: [[1, 1], [0, 0]], [[0, 1], [0, 0]], [[0, -1], [0, 1]], whose means are 1/2, 1/4 and 0
+    mean_squares = 4 * (1 / 4**2 + 1 / 4**2) / 2, 2 * (2 * 0.5**2 + 2 * 0.25**2 + 2 * 0.5**2) / 3, 3 * 0.5 / 6
+    trial = mean_squares[2]
+    rewrite = (mean_squares[1] - trial) / 2
+    question = (mean_squares[0] - mean_squares[1]) / 4
+    variance = difference_variance(answers(np.array(one)), answers(np.array(other)))
+    assert [each.value for each in variance.components] == pytest.approx([question, rewrite, trial])
+    assert (variance.questions, variance.rewrites, variance.trials, variance.temperature) == (3, 2, 2, 1.0)
+    assert variance.standard_error() == pytest.approx(0.25 / math.sqrt(3))
+    first, second = (variance.standard_error(**more) for more in ({"questions": 100}, {"trials": 10}))
+    assert first == pytest.approx(math.sqrt(question / 103 + rewrite / 206 + trial / 412))
+    assert second == pytest.approx(math.sqrt(question / 3 + rewrite / 6 + trial / 72))
+    assert f"±{1.96 * first:.3f} with 100 more questions" in variance.interval_words
+
+
+def test_components_of_a_difference_are_those_of_restricted_maximum_likelihood():
+    generator = np.random.default_rng(3)
+    shape = 80, 4, 3
+    better, wording = generator.normal(0, 0.3, (80, 1, 1)), generator.normal(0, 0.2, (80, 4, 1))
+    p = np.clip([0.5 + better + wording, np.full((80, 4, 1), 0.4)], 0, 1)
+    one, other = generator.random((2, *shape)) < p
+    components = difference_variance(answers(one), answers(other)).components
+    question, rewrite, _ = np.indices(shape)
+    difference = one.astype(float) - other
+    data = pd.DataFrame({"y": difference.ravel(), "question": question.ravel(), "rewrite": rewrite.ravel()})
+    model = formulas.mixedlm("y ~ 1", data, groups="question", vc_formula={"rewrite": "0 + C(rewrite)"}, re_formula="1")
+    fitted = model.fit()
+    expected = [fitted.cov_re.iloc[0, 0], fitted.vcomp[0], fitted.scale]
+    assert [each.value for each in components] == pytest.approx(expected, rel=1e-3)
+
+
+def test_answers_of_one_run_alone_are_in_no_difference():
+    failed = answer_row("q0", outcome="error", trial=9)
+    other = 1 - RIGHT
+    more = answer_table([*answers(RIGHT).to_pylist(), answer_row("q0", correct=True, trial=8), failed])
+    again = answer_table([*answers(other).to_pylist(), answer_row("q0", correct=True, trial=9)])
+    groups = {f"q{place}": f"g{place // 2}" for place in range(6)}
+    paired = difference_variance(answers(RIGHT), answers(other), groups)
+    assert difference_variance(more, again, groups) == paired
+    assert paired.design_effect != 1
+    assert math.isnan(difference_variance(more, again.slice(0, 0)).standard_error())
 
 
 def test_answers_that_cannot_be_counted_are_refused():

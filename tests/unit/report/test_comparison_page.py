@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from comparison_by_hand import CERTAINTY, LARGE, NAN, SMALL, STRANGE, Page, frs_runs, measured
+from comparison_by_hand import CERTAINTY, LARGE, NAN, SMALL, STRANGE, Page, frs_runs, measured, with_answers
 from golden import Golden
 from markdown_it import MarkdownIt
 
@@ -146,6 +146,7 @@ RUNS = {
     "question types": with_types,
     "repetitions": lambda: [measured(CERTAINTY) for _ in range(4)] + [measured(CERTAINTY, model__name="large")],
     "other weights": two_weights,
+    "answers by question, rewrite and trial": lambda: [measured(SMALL), measured(LARGE, model__name="large")],
     "the same answers": with_a_metric_of_ones_own,
     "the same answers and others": lambda: with_a_metric_of_ones_own(
         measured(LARGE, model__name="large", metric__frs__d=5)
@@ -161,6 +162,10 @@ COMPARISONS = Golden(Path(__file__).with_name("comparisons.jsonl"))
 @pytest.mark.parametrize("case", COMPARISONS.cases, ids=lambda case: case["runs"])
 def test_page_markdown_and_terminal_show_every_figure_in_sentences_and_tables(case, tmp_path, capsys, monkeypatch):
     runs = RUNS[case["runs"]]()
+    if case["runs"].startswith("answers"):
+        all_right = np.random.default_rng(28).random((2, 4, 3, 2)) < [[[[0.8]]], [[[0.4]]]]
+        drawn = zip(runs, "ab", all_right, strict=True)
+        runs = [with_answers(each, tmp_path / name, right) for each, name, right in drawn]
     html, markdown = written(runs, tmp_path)
     page, shown = Page(html), rendered(markdown)
     assert (shown.headings, shown.tables) == (page.headings, page.tables)

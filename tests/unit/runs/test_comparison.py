@@ -4,15 +4,20 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
+from comparison_by_hand import run as by_hand
+from comparison_by_hand import with_answers
 from scipy import stats
 
+from robust_eval.answer import write_parquet
 from robust_eval.metric.metric_spec import MetricSpec, with_limits
 from robust_eval.report.wording import few
+from robust_eval.rewriter.base import FOUND
 from robust_eval.runs.comparison import compare
 from robust_eval.runs.finished_runs import FinishedRun
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.interval import SHARE, degenerate_interval, mean_bounds, paired_share_bounds
 from robust_eval.stats.significance import LogRank
+from robust_eval.stats.variance import variance_components
 
 NAN, INF = math.nan, math.inf
 SETTINGS = {"seed": 0, "model.name": "small", "dataset.name": "facts", "metric.frs.d": 1, "paths.mlruns": "/m"}
@@ -276,6 +281,64 @@ def test_measurements_are_found_by_data_set_and_subject():
     assert [(name, runs.index(one)) for name, one in compared.on("facts")] == [("small", 0), ("large", 2)]
     assert [(name, runs.index(one)) for name, one in compared.on("facts", "large")] == [("large", 2)]
     assert compared.on("physics", "large") == []
+
+
+DRAWN = np.random.default_rng(0).random((2, 6, 3, 2)) < 0.5
+
+
+def variance(folder, *changed):
+    """The variance of the difference between two models with drawn answers, the second as ``changed`` says."""
+    runs = [by_hand({"frs.d1": [0.5] * 6}, {"frs.d1": (0.5,)}, model__name=name) for name in ("small", "large")]
+    drawn = zip(runs, DRAWN, strict=True)
+    runs = [with_answers(each, folder / each.settings["model.name"], right) for each, right in drawn]
+    for change in changed:
+        runs[1] = change(runs[1])
+    (pair,) = pairs(*runs)
+    return pair.variance
+
+
+def test_the_variance_of_a_difference_is_that_of_answers_to_the_same_question_rewrite_and_trial(tmp_path):
+    question, rewrite, _ = (each.ravel() for each in np.indices(DRAWN.shape[1:]))
+    found = variance(tmp_path)
+    assert [*found.components] == [*variance_components((DRAWN[0] * 1.0 - DRAWN[1]).ravel(), question, rewrite)]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda each: replace(each, graded=None),
+        lambda each: replace(each, settings=each.settings | {"sampler.perturbation.early_stop": True}),
+        lambda each: replace(each, settings=each.settings | {"rewriter.file": "other.jsonl"}),
+        lambda each: replace(each, settings=each.settings | {"model.generation.top_p": 0.9}),
+        lambda each: with_answers(each, each.graded.parent / "warm", DRAWN[1], temperature=1.5),
+        lambda each: with_answers(each, each.graded.parent / "shown", DRAWN[1], form="choices BA"),
+        lambda each: with_answers(each, each.graded.parent / "same", DRAWN[0]),
+    ],
+    ids=["no answers", "early stopping", "other rewrites", "truncated", "other temperature", "other forms", "equal"],
+)
+def test_answers_that_cannot_be_paired_or_do_not_differ_have_no_variance(change, tmp_path):
+    assert variance(tmp_path, change) is None
+
+
+def test_rewrites_by_a_model_are_paired_if_their_texts_are_the_same(tmp_path):
+    def rewritten(text):
+        def write(each):
+            for folder, words in (("small", "A, then?"), ("large", text)):
+                fates = [{"question_id": "a", "question": "a?", "attempt": 0, "text": words, "fate": "kept"}]
+                fates.append(fates[0] | {"text": folder, "fate": "echo"})
+                write_parquet(pa.Table.from_pylist(fates, FOUND), each.graded.parents[1] / folder / "rewrites.parquet")
+            return each
+
+        return write
+
+    assert variance(tmp_path / "same", rewritten("A, then?")) is not None
+    assert variance(tmp_path / "other", rewritten("And a?")) is None
+
+
+def test_of_three_runs_no_difference_has_its_variance(tmp_path):
+    runs = [by_hand({"frs.d1": [0.5] * 6}, {"frs.d1": (0.5,)}, model__name=name) for name in "xyz"]
+    answered = [with_answers(each, tmp_path / str(n), DRAWN[n % 2]) for n, each in enumerate(runs)]
+    assert [pair.variance for pair in pairs(*answered)] == [None] * 3
 
 
 def test_few_questions_are_warned_of_as_independent_ones():
