@@ -24,8 +24,8 @@ from robust_eval.cli.arguments import command_parser, split_arguments
 from robust_eval.config.overrides import checked_overrides, with_own_options
 from robust_eval.config.schema import register
 from robust_eval.error import UserError, writing
-from robust_eval.experiment.corrected import LabelledRun
 from robust_eval.experiment.models import Models
+from robust_eval.experiment.scoring import LabelledRun
 from robust_eval.grader.accepted import comparable
 from robust_eval.grader.base import Grader
 from robust_eval.grader.cosine import Cosine, References

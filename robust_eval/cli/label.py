@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from robust_eval.answer import write_parquet
 from robust_eval.cli.arguments import add_tracker, command_parser
 from robust_eval.error import UserError, first_line
-from robust_eval.experiment.corrected import LabelledRun
+from robust_eval.experiment.scoring import LabelledRun
 from robust_eval.labels.human_labels import agreements, count_labelled
 from robust_eval.labels.label_file import LABELS, RIGHT, UNCLEAR, WRONG, read_labels
 from robust_eval.labels.label_sample import ANSWER, QUESTION, sample

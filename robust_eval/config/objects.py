@@ -1,5 +1,6 @@
 """Objects of a composed configuration, with the checks before anything is loaded."""
 
+from collections.abc import Sequence
 from dataclasses import fields, is_dataclass, replace
 
 from omegaconf import DictConfig, OmegaConf, open_dict
@@ -12,8 +13,9 @@ from robust_eval.config.groups import UNGROUPED
 from robust_eval.config.schema import SCHEMAS, Schema, schemas_of
 from robust_eval.error import UserError, first_line
 from robust_eval.metric import greedy, profile
-from robust_eval.metric.answer_sources import names_of, sources
-from robust_eval.metric.metric_spec import is_name
+from robust_eval.metric.metric_spec import MetricSpec, is_name, point
+from robust_eval.metric.sampler_choice import choose_samplers
+from robust_eval.metric.score import Metric
 from robust_eval.sampler.base import ORDER, THOUGHT, TURN
 from robust_eval.sampler.recorded_answers import RecordedAnswers
 from robust_eval.tracking.flat_settings import SEVERAL
@@ -159,14 +161,14 @@ def _check_samplers(config: Config, sampler_names: str) -> None:
             f"sampler={chatting} {_OF_CONVERSATIONS[config.sampler[chatting].axis]}, and model {config.model.name} has "
             "plain prompts: choose a chat model, with model.prompt_style=chat"
         )
-    read = sources(config.metric, config.sampler)
-    for name, source in read.items():
+    sampler_of = choose_samplers(config.metric, config.sampler)
+    for name, sampler in sampler_of.items():
         metric = config.metric[name]
         for each in config.sampler.values():
-            if metric.axis == each.axis != config.sampler[source].axis:  # it would read them if they had what it needs
+            if metric.axis == each.axis != config.sampler[sampler].axis:  # it would read them if they had what it needs
                 metric.check(each.temperatures, each.repetitions)
-    if unread := [name for name in config.sampler if name not in read.values()]:
-        readers = ", ".join(f"{metric} those of {name}" for metric, name in read.items())
+    if unread := [name for name in config.sampler if name not in sampler_of.values()]:
+        readers = ", ".join(f"{metric} those of {name}" for metric, name in sampler_of.items())
         raise UserError(
             f"no metric reads the answers of sampler={unread[0]} (of the metrics, {readers}): remove it, or add a "
             "metric that does"
@@ -184,14 +186,14 @@ def _check_target(config: Config) -> None:
         raise UserError(
             "target_half_width=… limits the questions that a model is asked, and sampler=recorded asks none: remove it"
         )
-    read = sources(config.metric, config.sampler)
+    sampler_of = choose_samplers(config.metric, config.sampler)
     supported = config.model.temperatures(1.0)  # None: only the server knows its temperatures
-    names = {spec: [spec.name] for spec in (greedy.SPEC, *profile.specs_of(read))}
+    names = {spec: [spec.name] for spec in (greedy.SPEC, *profile.specs_of(sampler_of))}
     for metric, scoring in config.metric.items():
-        sampler = config.sampler[read[metric]]
+        sampler = config.sampler[sampler_of[metric]]
         temperatures = [DEFAULT_TEMPERATURE] if supported and supported.default_only else sampler.temperatures
         specs = scoring.specs_under(sampler) if getattr(scoring, "specs", ()) else ()
-        names |= {spec: names_of(spec, scoring, temperatures) for spec in specs}
+        names |= {spec: _names_of(spec, scoring, temperatures) for spec in specs}
     declares_all = all(getattr(scoring, "specs", ()) for scoring in config.metric.values())
     means = [name for spec, names_of_spec in names.items() if spec.mean for name in names_of_spec]
     for name in config.target_half_width:
@@ -207,6 +209,19 @@ def _check_target(config: Config) -> None:
         )
 
 
+def _names_of(spec: MetricSpec, metric: Metric, temperatures: Sequence[float]) -> list[str]:
+    """Return the names of a spec's metrics in a run, from the settings: ``frs.d{}`` for each d, a curve at each
+    temperature.
+    """
+    numbers = getattr(metric, spec.number, None) if spec.numbered else None
+    names = [spec.name]
+    if isinstance(numbers, list):
+        names = [spec.name.replace("{}", f"{number:g}") for number in numbers]
+    if spec in metric.specs and spec not in getattr(metric, "curves", ()):
+        return names
+    return [point(name, t) for name in names for t in temperatures]
+
+
 def _check_recorded(config: Config, recorded: RecordedAnswers) -> None:
     """Raise UserError unless the model is a recorded one, and the answers have all that the metrics read."""
     if not config.model.recorded:
@@ -217,7 +232,7 @@ def _check_recorded(config: Config, recorded: RecordedAnswers) -> None:
     for metric, scoring in config.metric.items():
         recorded.check(metric, scoring.top_logprobs)
     try:
-        sources(config.metric, recorded.conditions())
+        choose_samplers(config.metric, recorded.conditions())
     except UserError as problem:
         raise UserError(f"the answers in {recorded.file} cannot be scored: {problem}") from problem
 

@@ -16,20 +16,15 @@ from robust_eval.aggregator.base import Aggregator
 from robust_eval.answer import SAMPLER, Answers, at_temperature
 from robust_eval.config.config import Config
 from robust_eval.error import UserError
+from robust_eval.experiment.answer_source import AnswerSource, SampledSource, answer_source
+from robust_eval.experiment.early_stopping import expected_share
 from robust_eval.experiment.load import load
 from robust_eval.experiment.models import Models
-from robust_eval.experiment.sampling_loop import (
-    AnswerSource,
-    SampledSource,
-    answer_source,
-    clustered_by,
-)
-from robust_eval.experiment.schedule import expected_share
+from robust_eval.experiment.scoring import Scoring
 from robust_eval.grader.matching import Matching
 from robust_eval.grader.reply_grader import ReplyGrader
-from robust_eval.metric.answer_sources import sources
 from robust_eval.metric.metric_spec import at_words, nearest_to_one
-from robust_eval.metric.score import Metric
+from robust_eval.metric.sampler_choice import choose_samplers
 from robust_eval.metric.variance_metric import AnswerVariance, VarianceDecomposition, answer_variance
 from robust_eval.model.base import Request
 from robust_eval.model.workload import Workload
@@ -39,8 +34,7 @@ from robust_eval.runs.finished_runs import KEY, FinishedRun, read_run
 from robust_eval.runtime.parquet_files import read_parquet
 from robust_eval.runtime.process import Stopwatch
 from robust_eval.runtime.text import duration
-from robust_eval.sampler.base import THOUGHT, TURN, Conditions
-from robust_eval.sampler.recorded_answers import RecordedAnswers
+from robust_eval.sampler.base import THOUGHT, TURN
 from robust_eval.store.answer_rows import answers_key
 from robust_eval.store.stored_model import NotStoredError, StoredModel
 from robust_eval.tracking.flat_settings import read_settings
@@ -78,14 +72,13 @@ def stages_of(config: Config) -> list[Stage]:
         grader, aggregator = models.with_judge(config.grader, config.aggregator, config.seed, cached_only=True)
         reply_grader, model = replace(config.reply_grader, grader=grader), models.measured.cached_only()
         source = answer_source(config.recorded, config.sampler, config.metric, model, reply_grader, config.seed)
-        metrics = source.metrics if isinstance(source, SampledSource) else config.metric
-        comparing = asking_judge(aggregator, metrics, source.conditions())
+        clusters = Scoring.of(source, config.metric, config.seed).clusters(aggregator)
         with _quiet():
             questions = load(config.dataset, grader, config.question_types).questions
-            if isinstance(source, RecordedAnswers):
-                return _asked_of_recorded(source, reply_grader, questions, comparing)
+            if not isinstance(source, SampledSource):
+                return _asked_of_recorded(source, reply_grader, questions, clusters)
         writer, early = models.writer.cached_only(), bool(config.target_half_width)
-        return plan(questions, config.rewriter, writer, source, comparing, early)
+        return plan(questions, config.rewriter, writer, source, clusters, early)
 
 
 def check_plan(
@@ -93,7 +86,7 @@ def check_plan(
     rewriter: Rewriter,
     writer: StoredModel,
     source: AnswerSource,
-    comparing: Mapping[str, Aggregator],
+    clusters: Mapping[str, Aggregator],
     may_end_early: bool,
     watch: Stopwatch,
 ) -> None:
@@ -101,13 +94,13 @@ def check_plan(
 
     Raises UserError for a question that is an exemplar of the prompt, and for requests beyond a server's capabilities.
     """
-    if isinstance(source, RecordedAnswers):
+    if not isinstance(source, SampledSource):
         return
     source.asked(questions)
     judge = source.reply_grader.grader.judge
     if writer.config.remote or source.model.config.remote or (judge is not None and judge.config.remote):
         with watch.stage("planning"):
-            stages = plan(questions, rewriter, writer, source, comparing, may_end_early)
+            stages = plan(questions, rewriter, writer, source, clusters, may_end_early)
             check(stages)
         log.info("to be asked: %s", in_words(stages))
         for sentence in (*asking_less(stages), *server_warnings(stages)):
@@ -118,36 +111,36 @@ def plan(
     questions: Sequence[Question],
     rewriter: Rewriter,
     writer: StoredModel,
-    collection: SampledSource,
-    comparing: Mapping[str, Aggregator],
+    source: SampledSource,
+    clusters: Mapping[str, Aggregator],
     may_end_early: bool,
 ) -> list[Stage]:
     """Return the stages of a run in their order; no request is sent.
 
     If a stage depends on answers that are not in the store, the maximum is counted: all rewrites of each question, and
     a right greedy answer to each. ``may_end_early`` is True for a run that ends once its metrics are precise enough.
-    ``comparing`` maps samplers to the aggregator that asks the judge.
+    ``clusters`` has the aggregators of samplers, of which some ask the judge.
     """
     stages: list[Stage] = []
     uncertain = may_end_early
-    model = collection.model
-    reply_grader = collection.reply_grader.cached_only()
-    collection = replace(collection, model=model.cached_only(), reply_grader=reply_grader)
+    model = source.model
+    reply_grader = source.reply_grader.cached_only()
+    source = replace(source, model=model.cached_only(), reply_grader=reply_grader)
     verdicts: list[Request] = []
     compared: list[tuple[Request, int]] = []
     with _quiet():
         try:
             rewriter = rewriter.within(writer.temperatures)
-            questions = rewriter.rewrite(questions, writer.cached_only(), collection.seed).questions
+            questions = rewriter.rewrite(questions, writer.cached_only(), source.seed).questions
         except NotStoredError as lacking:
             stages.append(Stage(lacking.stage, writer, lacking.requests, lacking.missing, uncertain))
             questions, uncertain = rewriter.expected(questions), True
-        selected = candidates = collection.candidates(collection.asked(questions))
+        selected = candidates = source.candidates(source.asked(questions))
         baseline = graded = None
         try:
-            baseline = collection.baseline(candidates)
+            baseline = source.baseline(candidates)
             graded = reply_grader.grade(candidates, baseline)
-            selected = collection.select(candidates, graded)
+            selected = source.select(candidates, graded)
         except NotStoredError as lacking:
             if baseline is None:
                 stages.append(Stage(lacking.stage, model, lacking.requests, lacking.missing, uncertain))
@@ -156,22 +149,22 @@ def plan(
                 ]
             else:
                 verdicts += lacking.missing
-            selected = collection.at_most(selected)
-            uncertain |= collection.selects
-        for name in collection.samplers:
-            requests = collection.requests(name, selected)
+            selected = source.at_most(selected)
+            uncertain |= source.selects
+        for name in source.samplers:
+            requests = source.requests(name, selected)
             if not requests:
                 continue
-            missing, stored = collection.planned(name, selected, graded)
-            stops = name in collection.early_stopping
-            at_most = uncertain or stops or collection.samplers[name].axis in (TURN, THOUGHT)
-            early_stop = stops if stops or name in collection.early_stopping_possible else None
-            stages.append(Stage(collection.stage(name), model, len(requests), missing, at_most, early_stop))
+            missing, stored = source.planned(name, selected, graded)
+            stops = name in source.early_stopping
+            at_most = uncertain or stops or source.samplers[name].axis in (TURN, THOUGHT)
+            early_stop = stops if stops or name in source.early_stopping_possible else None
+            stages.append(Stage(source.stage(name), model, len(requests), missing, at_most, early_stop))
             if reply_grader.grader.uses_model:
                 verdicts += _verdicts_on(reply_grader, selected, requests, stored)
-            if name in comparing:
+            if name in clusters and clusters[name].uses_judge:
                 compared += max_judge_comparisons(
-                    comparing[name], reply_grader, selected, requests, stored and stored.table
+                    clusters[name], reply_grader, selected, requests, stored and stored.table
                 )
     return stages + _of_judge(reply_grader.grader.judge, verdicts, compared)
 
@@ -191,22 +184,24 @@ def _verdicts_on(
 
 
 def _asked_of_recorded(
-    source: RecordedAnswers,
+    source: AnswerSource,
     reply_grader: ReplyGrader,
     questions: Sequence[Question],
-    comparing: Mapping[str, Aggregator],
+    clusters: Mapping[str, Aggregator],
 ) -> list[Stage]:
     """Return the requests to a judge of recorded answers as stages; none without a judge."""
     reply_grader = reply_grader.cached_only()
     if reply_grader.grader.judge is None:
         return []
     answered = source.asked(questions)
-    answers = {name: each.table for name, each in source.answers(answered, source.baseline(answered)).items()}
-    tables = [source.baseline(answered), *answers.values()]
+    baseline = source.baseline(answered)
+    answers = {name: each.table for name, each in source.answers(answered, baseline).items()}
+    tables = [baseline, *answers.values()]
     missing = [request for table in tables for request in _missing_verdicts(reply_grader, answered, table)]
     compared = [
         each
-        for name, aggregator in comparing.items()
+        for name, aggregator in clusters.items()
+        if aggregator.uses_judge
         for each in max_judge_comparisons(aggregator, reply_grader, answered, [], answers[name])
     ]
     return _of_judge(reply_grader.grader.judge, missing, compared)
@@ -323,7 +318,7 @@ def expected_interval(config: Config) -> str:
     empty without one.
     """
     try:
-        name = sources({"variance": VarianceDecomposition()}, config.sampler)["variance"]
+        name = choose_samplers({"variance": VarianceDecomposition()}, config.sampler)["variance"]
     except UserError:  # one answer each
         return ""
     t, planned = nearest_to_one(config.sampler[name].temperatures), set[tuple[str, str, str]]()
@@ -378,13 +373,6 @@ def _quiet() -> Iterator[None]:
         yield
     finally:
         logging.disable(before)
-
-
-def asking_judge(
-    aggregator: Aggregator, metrics: Mapping[str, Metric], conditions: Mapping[str, Conditions]
-) -> dict[str, Aggregator]:
-    """Return the aggregator that asks the judge, by the samplers of the answers that it compares."""
-    return clustered_by(aggregator, metrics, sources(metrics, conditions)) if aggregator.uses_judge else {}
 
 
 def max_judge_comparisons(

@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from omegaconf import DictConfig, OmegaConf
 
-from robust_eval.answer import GREEDY, EarlyStopping, concat_by_sampler, write_parquet
+from robust_eval.answer import concat_by_sampler, write_parquet
 from robust_eval.config.config import Config
 from robust_eval.dataset.selection import Selection
 from robust_eval.error import UserError
-from robust_eval.experiment.corrected import Scored, labels_of
+from robust_eval.experiment.answer_source import answer_source
 from robust_eval.experiment.load import Loaded, load
 from robust_eval.experiment.models import Models
-from robust_eval.experiment.plan import asking_judge, check_plan
+from robust_eval.experiment.plan import check_plan
 from robust_eval.experiment.run_record import (
     DeferredRun,
     compared,
@@ -30,19 +30,14 @@ from robust_eval.experiment.run_record import (
     run_name,
     write_question_status,
 )
-from robust_eval.experiment.sampling_loop import RunState, SampledSource, SamplingLoop, answer_source, clustered_by
+from robust_eval.experiment.sampling_loop import RunState, SamplingLoop
 from robust_eval.experiment.schedule import QuestionScheduler, SequentialScheduler
-from robust_eval.metric.answer_sources import sources
-from robust_eval.metric.greedy import greedy_accuracy
-from robust_eval.metric.label_correction import NAME as CORRECTED
-from robust_eval.metric.profile import METHODS, OPTIONAL_METHODS, profile
-from robust_eval.metric.score import Measured, Metric, Score
+from robust_eval.experiment.scoring import Scoring, labels_of
+from robust_eval.metric.score import Score
 from robust_eval.question import Question, fingerprint
-from robust_eval.report.presentations import present
 from robust_eval.rewriter.base import Rewritten
 from robust_eval.runtime.console import heartbeat, silence_tqdm
 from robust_eval.runtime.process import Stopwatch, origin
-from robust_eval.sampler.base import Conditions
 from robust_eval.store.base import Entries, NoStore
 from robust_eval.tracking.base import Run
 from robust_eval.tracking.flat_settings import flat, resolved_values
@@ -128,15 +123,11 @@ def _measure(
         labels = labels_of(config.labels, folder)
     models = Models(config.model, config.rewriter, config.grader, config.engine, entries, watch, deferred_run)
     grader, aggregator = models.with_judge(config.grader, config.aggregator, config.seed)
-    reply_grader, metrics = replace(config.reply_grader, grader=grader), config.metric
-    source = answer_source(config.recorded, config.sampler, metrics, models.measured, reply_grader, config.seed)
-    profile_sentence = ""
-    if isinstance(source, SampledSource):
-        metrics, profile_sentence = {**source.metrics}, source.profile
-    conditions = source.conditions()
-    read = sources(metrics, conditions)
-    comparing, may_end_early = asking_judge(aggregator, metrics, conditions), bool(config.target_half_width)
-    check_plan(loaded.questions, config.rewriter, models.writer, source, comparing, may_end_early, watch)
+    reply_grader = replace(config.reply_grader, grader=grader)
+    source = answer_source(config.recorded, config.sampler, config.metric, models.measured, reply_grader, config.seed)
+    scoring = Scoring.of(source, config.metric, config.seed)
+    clusters, may_end_early = scoring.clusters(aggregator), bool(config.target_half_width)
+    check_plan(loaded.questions, config.rewriter, models.writer, source, clusters, may_end_early, watch)
 
     loop = SamplingLoop(
         questions=loaded.questions,
@@ -144,7 +135,7 @@ def _measure(
         reply_grader=reply_grader,
         rewriter=config.rewriter,
         models=models,
-        clusters=clustered_by(aggregator, metrics, read),
+        clusters=clusters,
         seed=config.seed,
         deferred_run=deferred_run,
         folder=folder,
@@ -152,13 +143,12 @@ def _measure(
     )
     by_target = partial(SequentialScheduler, config.target_half_width, seed=config.seed)
     schedule: QuestionScheduler = (make_schedule or by_target)(loop.questions)
-    scored = partial(score, metrics, config.seed, read, conditions, source.early_stopping, labels, profile_sentence)
     identified = partial(_identified, config.dataset, loaded, deferred_run)
-    state, scores, digest = _sample(loop, schedule, scored, identified)
+    state, scores, digest = _sample(loop, schedule, scoring, labels, identified)
     if not state.kept:
-        if scores:
+        if state.baseline.num_rows:
             write_question_status(state.questions, scores, folder, deferred_run())
-        loop.raise_if_none_selected(state)
+        loop.refuse(state)
     scores = schedule.reported(scores)
     models.release_writer()
     if models.cache_hits and not models.asked:
@@ -166,21 +156,21 @@ def _measure(
 
     if grader.uses_model:
         write_parquet(grader.verdict_table(), folder / VERDICTS)
-    described = models.description() | source.identity() | loaded.description(digest)
-    described |= {f"loaded.grader.{name}": value for name, value in grader.description().items()}
-    described |= {f"loaded.aggregator.{name}": value for name, value in aggregator.description().items()}
-    described |= {f"undefined.{name}": reason for each in scores.values() for name, reason in each.reasons.items()}
-    deferred_run().parameters(resolved_values(settings, described))
+    metadata = models.description() | source.identity() | loaded.description(digest)
+    metadata |= {f"loaded.grader.{name}": value for name, value in grader.description().items()}
+    metadata |= {f"loaded.aggregator.{name}": value for name, value in aggregator.description().items()}
+    metadata |= {f"undefined.{name}": reason for each in scores.values() for name, reason in each.reasons.items()}
+    deferred_run().parameters(resolved_values(settings, metadata))
     return Result(
         name=name,
-        description=settings | described,
+        description=settings | metadata,
         asked=state.questions,
         kept=state.kept,
         rewritten=state.rewritten,
         baseline=state.baseline,
         graded=state.graded,
         curves=curves_of(state.answers),
-        sources={metric: sampler for metric, sampler in read.items() if metric in scores},
+        sampler_of={metric: sampler for metric, sampler in scoring.sampler_of.items() if metric in scores},
         scores=scores,
         tokenizer=models.measured.config.tokenizer_file(),
         prompts_asked=models.asked,
@@ -195,7 +185,8 @@ def _measure(
 def _sample(
     loop: SamplingLoop,
     schedule: QuestionScheduler,
-    scored: Callable[[RunState], dict[str, Score]],
+    scoring: Scoring,
+    labels: pa.Table | None,
     identified: Callable[[Sequence[Question]], str],
 ) -> tuple[RunState, dict[str, Score], str]:
     """Sample, grade and score block by block until the schedule ends.
@@ -209,9 +200,10 @@ def _sample(
             loop.models.release_writer()
         digest = digest or identified(loop.questions if schedule.left else rewritten.questions)
         state = loop.answer(rewritten)
-        write_parquet(concat_by_sampler({GREEDY: state.baseline, **state.graded}), loop.folder / GRADED)
+        write_parquet(concat_by_sampler(state.graded_by_sampler), loop.folder / GRADED)
         with loop.watch.stage("scoring"):
-            scores = scored(state)
+            curves = curves_of(state.answers)
+            scores = scoring.scores(state.questions, state.kept, state.graded_by_sampler, curves, labels)
         if progress := schedule.in_words(scores):
             log.info("target_half_width: %s", progress)
     return state, scores, digest
@@ -223,48 +215,3 @@ def _identified(dataset: Selection, loaded: Loaded, deferred_run: DeferredRun, q
     log.info("data set %s: %s", dataset.name, loaded.in_words(digest))
     deferred_run.then(lambda record: record.dataset(dataset.name, dataset.source, questions, digest))
     return digest
-
-
-def score(
-    metrics: Mapping[str, Metric],
-    seed: int,
-    read: Mapping[str, str],
-    conditions: Mapping[str, Conditions],
-    early_stopping: Mapping[str, EarlyStopping],
-    labels: pa.Table | None,
-    profile_sentence: str,
-    state: RunState,
-) -> dict[str, Score]:
-    """Score the answers of a run with each metric.
-
-    ``read`` maps metrics to the sampler of their answers, ``early_stopping`` samplers to their early-stopping rules.
-    The greedy accuracy is that of all questions; metrics score the kept ones. A metric whose sampler asked nothing,
-    because no question has choices, has no score. Human ``labels`` add the score of the metrics that they correct.
-    ``profile_sentence`` is set for a profile without temperatures.
-    """
-    kept, baseline = state.kept, state.baseline
-
-    def measured(sampler: str) -> Measured:
-        sampled, graded = state.answers[sampler], state.graded[sampler]
-        return Measured(baseline, graded, sampled.curves, conditions[sampler].estimator, early_stopping.get(sampler))
-
-    read = {name: sampler for name, sampler in read.items() if kept and sampler in state.answers}
-    scores = {name: metrics[name].score(kept, measured(sampler), seed) for name, sampler in read.items()}
-    methods = METHODS[1:] if profile_sentence else METHODS
-    if len({read[metric] for metric in methods if metric in read}) == len(methods):  # each has separate answers
-        scores = {"profile": profile(kept, scores, seed, profile_sentence), **scores}
-        joined = [name for name in (*METHODS, *OPTIONAL_METHODS) if name in read]
-        if not profile_sentence and len(joined) < len(METHODS) + len(OPTIONAL_METHODS):
-            log.info("the profile is of %d methods: %s", len(joined), ", ".join(joined))
-    elif read.keys() >= {*METHODS} and len(state.graded) > 1:
-        log.info("no profile: %s", ", ".join(f"metric={metric} reads {part}" for metric, part in read.items()))
-    scores = {name: present(each, kept) for name, each in scores.items()}
-    if baseline.num_rows:  # recorded answers need not have any
-        scores[GREEDY] = present(greedy_accuracy(state.questions, baseline), state.questions)
-    if labels is not None and kept:
-        graded = {GREEDY: baseline, **state.graded}
-        uncorrected = {name: estimate for each in scores.values() for name, estimate in each.metrics().items()}
-        scored = Scored(metrics, state.questions, kept, graded, read, early_stopping, uncorrected, seed)
-        if (corrected := scored.corrected(labels)) is not None:
-            scores[CORRECTED] = corrected
-    return scores

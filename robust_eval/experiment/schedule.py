@@ -1,27 +1,21 @@
-"""Schedules of questions, which end when metrics are precise enough or a gate is decided; early stopping of trials."""
+"""Schedules of questions, which end when metrics are precise enough or a gate is decided."""
 
-import hashlib
-import json
 import logging
 import math
 from collections.abc import Mapping, Sequence
 from statistics import NormalDist
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from robust_eval.answer import GREEDY, EarlyStopping
+from robust_eval.answer import GREEDY
 from robust_eval.error import UserError
 from robust_eval.gate.decision import Differences, GateSettings, judge, whole
 from robust_eval.gate.measured_run import MeasuredRun, shared_questions
-from robust_eval.metric.answer_sources import sources
 from robust_eval.metric.metric_spec import spec_of
-from robust_eval.metric.score import Metric, Score
+from robust_eval.metric.score import Score
 from robust_eval.question import Question, seeded_rank
-from robust_eval.runtime.measured_choices import cached_choice, store_choice
 from robust_eval.runtime.text import number
-from robust_eval.sampler.base import Conditions, Sampler
-from robust_eval.sampler.recorded_answers import RecordedAnswers
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.interval import MIN_UNITS, ROUNDING, UNKNOWN, Floats, Limits
 
@@ -259,82 +253,3 @@ class GateScheduler(QuestionScheduler):
             own = groups if self._grouped else None
             found.append(Differences(name, name, margin, before, values, own, sign, True, self._largest))
         return found
-
-
-_MEMORY = "asked_share"
-DEFAULT_SHARE = 0.5
-"""Expected share without an earlier run."""
-
-
-def early_stopping_rules(
-    samplers: Mapping[str, Sampler], metrics: Mapping[str, Metric], judged: bool
-) -> dict[str, EarlyStopping]:
-    """Return the rules of the samplers with early stopping; log the reasons of those that cannot stop early.
-
-    ``judged`` is True if a model gives the verdicts.
-    """
-    rules = {}
-    for name, sampler in samplers.items():
-        if sampler.early_stop:
-            if reasons := reasons_for_full_sampling(name, samplers, metrics, judged):
-                log.warning("sampler=%s ignores early_stop=true: %s", name, "; ".join(reasons))
-            else:
-                (threshold,) = _settling(metrics, samplers, name)[0]
-                rules[name] = EarlyStopping(tuple(sampler.temperatures), threshold)
-    return rules
-
-
-def reasons_for_full_sampling(
-    name: str, samplers: Mapping[str, Sampler], metrics: Mapping[str, Metric], judged: bool
-) -> list[str]:
-    """Return the reasons why a sampler cannot stop early; none if metrics read only breaking temperatures."""
-    late = ["the verdicts of a judge come after the answers"] if judged else []
-    return [*_settling(metrics, samplers, name)[1], *late, *samplers[name].full_sampling_reasons()]
-
-
-def refuse_early_stopping(file: RecordedAnswers, metrics: Mapping[str, Metric]) -> None:
-    """Raise UserError if a metric needs answers that the run of a file skipped by early stopping."""
-    for name, rule in file.early_stopping.items():
-        thresholds, reasons = _settling(metrics, file.conditions(), name)
-        if reasons or thresholds != [rule.threshold]:
-            reason = "; ".join(reasons) or f"metric.frs.threshold={thresholds[0]:g} needs others"
-            raise UserError(
-                f"{file.file}: {reason}, and {name} sampled with sampler.early_stop=true only what breaking "
-                f"temperatures at metric.frs.threshold={rule.threshold:g} need: repeat the run with "
-                "sampler.early_stop=false, which requests only the rest"
-            )
-
-
-def _settling(
-    metrics: Mapping[str, Metric], conditions: Mapping[str, Conditions], sampler: str
-) -> tuple[list[float], list[str]]:
-    """Return the thresholds of metrics that read only breaking temperatures of a sampler, and reasons of the others."""
-    thresholds, reasons = [], []
-    readers = [metric for metric, source in sources(metrics, conditions).items() if source == sampler]
-    for metric in readers:
-        threshold = getattr(metrics[metric], "early_stop_threshold", None)  # a registered metric may lack it
-        if threshold is None:
-            reasons.append(f"metric={metric} reads all answers")
-        else:
-            thresholds.append(threshold)
-    return thresholds, reasons if readers else ["no metric reads it"]
-
-
-def remember_share(identity: Mapping[str, Any], requested: int, planned: int) -> None:
-    """Cache the requested share of the planned answers of a model with this ``identity``."""
-    store_choice(_MEMORY, _digest(identity), repr(requested / planned))
-
-
-def expected_share(identity: Mapping[str, Any]) -> tuple[float, str]:
-    """Return the expected share for a model, and its reason."""
-    try:
-        share = float(cached_choice(_MEMORY, _digest(identity)) or "")
-    except ValueError:  # a missing or damaged file of the cache
-        share = math.nan
-    if not 0 <= share <= 1:
-        return DEFAULT_SHARE, "half, without an earlier run of this model"
-    return share, f"{number(share, '.0%')}, as in the last such run of this model"
-
-
-def _digest(identity: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]

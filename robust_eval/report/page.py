@@ -271,7 +271,7 @@ def _divided(result: Result) -> list[dict[str, Any]]:
     divided = sorted(defined, key=lambda question: certain[question.id])[:EXTREMES]
     entries = {each.id: {"question": each, "certainty": certain[each.id], "answers": list[Any]()} for each in divided}
     columns = ("question_id", "rewrite", "form", "text", "label", "outcome", "correct", "ensemble")
-    graded = at_temperature(result.graded[result.sources[metric]], temperature)
+    graded = at_temperature(result.graded[result.sampler_of[metric]], temperature)
     for question_id, rewrite, form, text, label, outcome, correct, elected in rows(graded, *columns):
         if question_id in entries:
             asked = form or _wording(entries[question_id]["question"], rewrite)

@@ -221,7 +221,7 @@ def _curves(result: Result, ids: Collection[str]) -> dict[str, dict[str, Any]]:
             if replies:
                 point = [t, *(round(value, 4) for value in proportion(round(correct), round(replies)))]
                 curves.setdefault(question_id, {}).setdefault("counted", []).append(point)
-    computed = result.curves.get(result.sources[metric])
+    computed = result.curves.get(result.sampler_of[metric])
     if computed is not None:
         columns = ("question_id", "rewrite", "temperature", "accuracy", "standard_error", "lower", "upper")
         for question_id, rewrite, t, accuracy, error, lower, upper in rows(_of_questions(computed, ids), *columns):

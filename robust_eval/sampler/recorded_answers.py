@@ -61,6 +61,7 @@ class RecordedAnswers:
     or all (none: no selection)."""
 
     greedy = "recorded"
+    own_profile = None
 
     def __post_init__(self) -> None:
         self.columns = {} if self.columns is None else self.columns

@@ -35,9 +35,9 @@ class Result:
     ``description`` are its settings and metadata, flat. ``asked`` are the questions of the data set, ``rewritten``
     their paraphrases, ``kept`` the selected ones. ``baseline`` holds the graded greedy answers, ``graded`` the graded
     answers of each sampler to the selected questions, ``curves`` the accuracy curves of each sampler from a model
-    (:data:`robust_eval.answer.CURVES`). ``sources`` maps each metric to the sampler of its answers, ``scores`` to its
-    score; the score ``greedy`` is the accuracy of the baseline, if there is one. ``tokenizer`` is the file of the
-    model's tokenizer, if there is one. ``prompts_asked`` counts the prompts sent to models in this run,
+    (:data:`robust_eval.answer.CURVES`). ``sampler_of`` maps metrics to the samplers of their answers, ``scores`` to
+    their scores; the score ``greedy`` is the accuracy of the baseline, if there is one. ``tokenizer`` is the file of
+    the model's tokenizer, if there is one. ``prompts_asked`` counts the prompts sent to models in this run,
     ``cache_hits`` those answered from the store. ``unasked`` counts the questions skipped by ``target_half_width``.
     ``origin`` has the command, time, environment and id of the run. ``served_names`` are the services' names of models
     and builds (:data:`robust_eval.answer.SERVED`), by the prefix of the model's settings and by column.
@@ -51,7 +51,7 @@ class Result:
     baseline: pa.Table
     graded: Mapping[str, pa.Table]
     curves: Mapping[str, pa.Table]
-    sources: Mapping[str, str]
+    sampler_of: Mapping[str, str]
     scores: Mapping[str, Score]
     tokenizer: Path | None
     prompts_asked: int

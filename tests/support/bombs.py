@@ -98,7 +98,7 @@ def bombs(folder: Path) -> dict[str, tuple[Callable[[Path], object], Path]]:
 
     from robust_eval.dataset.answer_file import AnswerFile
     from robust_eval.dataset.own_table import OwnTable
-    from robust_eval.experiment.corrected import LabelledRun
+    from robust_eval.experiment.scoring import LabelledRun
     from robust_eval.gate.measured_run import read_measured
     from robust_eval.interop.inspect_log import read_inspect
     from robust_eval.labels.label_file import read_labels

@@ -13,7 +13,7 @@ from scripted_server import Body, scripted_server
 
 from robust_eval.answer import write_parquet
 from robust_eval.cli import graders as command
-from robust_eval.experiment.corrected import LabelledRun
+from robust_eval.experiment.scoring import LabelledRun
 from robust_eval.labels.label_file import LABELS
 from robust_eval.labels.label_sample import sample
 

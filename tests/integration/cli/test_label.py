@@ -26,7 +26,7 @@ from playwright.sync_api import Browser, Page, expect
 from robust_eval.answer import write_parquet
 from robust_eval.cli import label as command
 from robust_eval.error import UserError
-from robust_eval.experiment.corrected import LabelledRun
+from robust_eval.experiment.scoring import LabelledRun
 from robust_eval.labels.label_file import LABELS
 from robust_eval.labels.label_sample import sample
 from robust_eval.labels.labelling import Labelling

@@ -67,7 +67,7 @@ def test_a_model_that_always_says_a_is_right_at_the_first_place_alone(ran: tuple
     assert figures["order.cochran_q.t1"].value == pytest.approx(4 * QUESTIONS)
     as_it_stands = sum(question.correct == 0 for question in result.kept) / QUESTIONS
     assert {figures[f"order.form.{form}.t1"].value for form in ("given", *FORMS)} == {as_it_stands}
-    assert result.sources == {"order": "order", "agreement": "order"}
+    assert result.sampler_of == {"order": "order", "agreement": "order"}
     page = (folder / "report.html").read_text()
     assert "100% of answers are right with the right choice at position 1, 0% at position 2." in page
 
@@ -152,7 +152,7 @@ def test_a_profile_joins_orders_and_doubt(ran: tuple[Result, Path, list[str]], t
         *DOUBTED_LITTLE,
     ]
     result = run_experiment(tmp_path, "experiment=profile", *ran[2], *few)
-    assert result.sources == {
+    assert result.sampler_of == {
         "frs": "temperature_sweep",
         "agreement": "perturbation",
         "certainty": "repetition",

@@ -13,7 +13,7 @@ from scripted_server import Body, ScriptedServer, certain_choice, scripted_serve
 
 from robust_eval.cli import gate
 from robust_eval.error import UserError
-from robust_eval.experiment.own_temperature import own_profile
+from robust_eval.experiment.answer_source import own_profile
 from robust_eval.experiment.plan import stages_of
 from robust_eval.model.base import Temperatures
 from robust_eval.tracking.result import Result

@@ -95,7 +95,7 @@ def test_the_questions_are_those_that_all_samplers_take(profiled: tuple[Result, 
     assert [question.id for question in result.kept] == result.baseline.filter(exact)["question_id"].to_pylist()
     for table in result.graded.values():
         assert set(table["question_id"].to_pylist()) == {question.id for question in result.kept}
-    assert result.sources == {
+    assert result.sampler_of == {
         "frs": "temperature_sweep",
         "agreement": "perturbation",
         "certainty": "repetition",
@@ -177,7 +177,7 @@ def test_recorded_answers_of_all_three_give_the_same_figures(profiled: tuple[Res
         *("sampler.recorded.selection=exact_match", "model=recorded", "model.name=mine"),
         *("tracking=none", f"paths.mlruns={tmp_path}"),
     )
-    assert again.sources == result.sources
+    assert again.sampler_of == result.sampler_of
     for name, score in result.scores.items():
         ours, theirs = score.flat(), again.scores[name].flat()
         np.testing.assert_equal({figure: theirs[figure] for figure in ours}, ours, err_msg=name)
@@ -198,7 +198,7 @@ def test_the_temperatures_may_be_enumerated(ask: Ask):
         "sampler.exact.nodes=20",
         "sampler.exact.temperatures=[0.5,1.0,2.0]",
     )
-    assert result.sources["frs"] == "exact"
+    assert result.sampler_of["frs"] == "exact"
     assert "frs.offgrid.d1" in result.scores["frs"].values
     assert 0 <= result.summary()["profile.robust"] <= 1  # type: ignore[operator]
     assert set(pq.read_table(folder / "curves.parquet")["sampler"].to_pylist()) == {"exact"}
@@ -232,7 +232,7 @@ def test_a_profile_takes_all_six_where_the_model_is_asked_as_in_a_chat_and_says_
     result = run_experiment(tmp_path / "run", *lines)
     table = pq.read_table(tmp_path / "run" / "profile.parquet").to_pydict()
     assert {"turns_held", "thought_right", "rank_challenge", "rank_thinking", "breaks_first"} <= table.keys()
-    assert result.sources["thinking"] == "thinking"
+    assert result.sampler_of["thinking"] == "thinking"
     assert result.scores["profile"].presentation.title == "All five methods"  # free text has no choices
     plain = [*lines, "model.prompt_style=plain"]
     assert configuration(*plain).sampler.keys() == {*METHODS, "order"}

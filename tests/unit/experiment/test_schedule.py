@@ -1,14 +1,13 @@
 """Which questions a run takes, in which order, and how many at a time, until its figures are known."""
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
 from statsmodels.api import OLS
 
 from robust_eval.error import UserError
-from robust_eval.experiment.schedule import BLOCK, DEFAULT_SHARE, SequentialScheduler, expected_share, remember_share
+from robust_eval.experiment.schedule import BLOCK, SequentialScheduler
 from robust_eval.metric.score import Score
 from robust_eval.question import Question
 from robust_eval.runtime.text import number
@@ -190,23 +189,3 @@ def test_it_says_how_far_it_is():
     taken = taking.next({})
     said = "30 of 1,000 questions: frs.d1 0.500 ± 0.0412, n = 30 (target: ± 0.02)"
     assert taking.in_words(scored(taken, 0.04123)) == said
-
-
-MODEL = {"model": "small"}
-
-
-def test_the_share_of_the_last_run_is_expected_of_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert expected_share(MODEL)[0] == DEFAULT_SHARE
-    remember_share(MODEL, 36, 100)
-    assert expected_share(MODEL) == (0.36, "36%, as in the last such run of this model")
-    assert expected_share({"model": "other"})[0] == DEFAULT_SHARE
-
-
-@pytest.mark.parametrize("text", ["", "0.3x", "nan", "inf", "-1", "36"])
-def test_a_share_that_cannot_be_read_is_absent(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    remember_share(MODEL, 36, 100)
-    (file,) = (file for file in tmp_path.rglob("*") if file.is_file())
-    file.write_text(text)
-    assert expected_share(MODEL) == (DEFAULT_SHARE, "half, without an earlier run of this model")

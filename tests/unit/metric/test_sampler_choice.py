@@ -4,10 +4,10 @@ import pytest
 
 from robust_eval.error import UserError
 from robust_eval.metric.agreement_metric import AnswerAgreement
-from robust_eval.metric.answer_sources import sources
 from robust_eval.metric.certainty_metric import AnswerCertainty
 from robust_eval.metric.frs_metric import FactualRobustness
 from robust_eval.metric.reliability_metric import TrialReliability
+from robust_eval.metric.sampler_choice import choose_samplers
 from robust_eval.metric.uncertainty_metric import ErrorDetection
 from robust_eval.sampler.challenge import Challenge
 from robust_eval.sampler.exact import Exact
@@ -31,36 +31,40 @@ class Single:
 
 def test_each_metric_reads_the_sampler_that_varies_what_it_is_about_in_whatever_order():
     expected = {"frs": "sweep", "agreement": "rewrites", "certainty": "trials"}
-    assert sources(METRICS, SAMPLERS) == expected
-    assert sources(METRICS, dict(reversed(SAMPLERS.items()))) == expected
-    assert sources(METRICS, SAMPLERS | {"sweep": Exact()}) == expected
-    assert sources(METRICS, SAMPLERS | {"trials": Repetition(temperatures=[0.3, 0.7], trials=2)}) == expected
+    assert choose_samplers(METRICS, SAMPLERS) == expected
+    assert choose_samplers(METRICS, dict(reversed(SAMPLERS.items()))) == expected
+    assert choose_samplers(METRICS, SAMPLERS | {"sweep": Exact()}) == expected
+    assert choose_samplers(METRICS, SAMPLERS | {"trials": Repetition(temperatures=[0.3, 0.7], trials=2)}) == expected
 
 
 def test_without_such_a_sampler_it_reads_the_first_that_it_can_score():
     only_sweep = {"sweep": TemperatureSweep()}
-    assert sources(METRICS, only_sweep) == dict.fromkeys(METRICS, "sweep")
+    assert choose_samplers(METRICS, only_sweep) == dict.fromkeys(METRICS, "sweep")
     exact_first = {"exact": Exact(), "rewrites": Perturbation()}
-    assert sources(METRICS, exact_first) == {"frs": "exact", "agreement": "rewrites", "certainty": "exact"}
-    enumerated_is_not_counted = {"exact": Exact(), "trials": Repetition()}
-    assert sources(METRICS, enumerated_is_not_counted) == {"frs": "exact", "agreement": "trials", "certainty": "trials"}
+    assert choose_samplers(METRICS, exact_first) == {"frs": "exact", "agreement": "rewrites", "certainty": "exact"}
+    enumerated = {"exact": Exact(), "trials": Repetition()}  # they are not counted
+    assert choose_samplers(METRICS, enumerated) == {
+        "frs": "exact",
+        "agreement": "trials",
+        "certainty": "trials",
+    }
 
 
 def test_a_sampler_of_its_axis_that_lacks_something_is_passed_over():
     single = {"once": Single(), "sweep": TemperatureSweep()}
-    assert sources({"certainty": AnswerCertainty()}, single) == {"certainty": "sweep"}
+    assert choose_samplers({"certainty": AnswerCertainty()}, single) == {"certainty": "sweep"}
 
 
 def test_where_nothing_can_be_scored_it_is_said_what_is_lacking():
     with pytest.raises(UserError, match="metric=frs needs answers at several temperatures"):
-        sources(METRICS, {"rewrites": Perturbation(), "trials": Repetition()})
+        choose_samplers(METRICS, {"rewrites": Perturbation(), "trials": Repetition()})
     with pytest.raises(UserError, match="metric=certainty needs repeated answers"):
-        sources({"certainty": AnswerCertainty()}, {"once": Single()})
+        choose_samplers({"certainty": AnswerCertainty()}, {"once": Single()})
 
 
 def test_conversations_are_read_by_the_metrics_that_say_so():
     samplers = {"conversations": Challenge()}
-    assert sources({"reliability": TrialReliability()}, samplers) == {"reliability": "conversations"}
-    assert sources({"reliability": TrialReliability()}, samplers | SAMPLERS) == {"reliability": "trials"}
+    assert choose_samplers({"reliability": TrialReliability()}, samplers) == {"reliability": "conversations"}
+    assert choose_samplers({"reliability": TrialReliability()}, samplers | SAMPLERS) == {"reliability": "trials"}
     with pytest.raises(UserError, match="metric=uncertainty does not read the answers of conversations"):
-        sources({"uncertainty": ErrorDetection()}, samplers)
+        choose_samplers({"uncertainty": ErrorDetection()}, samplers)

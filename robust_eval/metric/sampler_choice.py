@@ -1,9 +1,8 @@
-"""Choice of the sampler whose answers a metric reads (docs/methods.md, §4)."""
+"""Choice of the sampler whose answers a metric scores (docs/methods.md, §4)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from robust_eval.error import UserError
-from robust_eval.metric.metric_spec import MetricSpec, point
 from robust_eval.metric.score import Metric
 from robust_eval.sampler.base import ORDER, THOUGHT, TURN, Conditions
 
@@ -24,29 +23,16 @@ _EXCLUSIVE_AXES = {
 """Axes of one metric alone: the error of that metric without the axis, and of other metrics with it."""
 
 
-def sources(metrics: Mapping[str, Metric], samplers: Mapping[str, Conditions]) -> dict[str, str]:
+def choose_samplers(metrics: Mapping[str, Metric], samplers: Mapping[str, Conditions]) -> dict[str, str]:
     """Return the name of the sampler for each metric.
 
     It is the first that varies what the metric is about, or else the first whose answers it can score. Raises UserError
     where there is none, with what the metric lacks.
     """
-    return {name: _source(name, metric, samplers) for name, metric in metrics.items()}
+    return {name: _sampler_for(name, metric, samplers) for name, metric in metrics.items()}
 
 
-def names_of(spec: MetricSpec, metric: Metric, temperatures: Sequence[float]) -> list[str]:
-    """Return the names of a spec's metrics in a run, from the settings: ``frs.d{}`` for each d, a curve at each
-    temperature.
-    """
-    numbers = getattr(metric, spec.number, None) if spec.numbered else None
-    names = [spec.name]
-    if isinstance(numbers, list):
-        names = [spec.name.replace("{}", f"{number:g}") for number in numbers]
-    if spec in metric.specs and spec not in getattr(metric, "curves", ()):
-        return names
-    return [point(name, t) for name in names for t in temperatures]
-
-
-def _source(metric_name: str, metric: Metric, samplers: Mapping[str, Conditions]) -> str:
+def _sampler_for(metric_name: str, metric: Metric, samplers: Mapping[str, Conditions]) -> str:
     first_error = None
     for name, conditions in sorted(samplers.items(), key=lambda entry: entry[1].axis != metric.axis):
         try:

@@ -1,0 +1,384 @@
+"""Source of a run's answers: samplers with a model, or a file; and the profile of a model without a temperature."""
+
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, Protocol
+
+import pyarrow as pa
+
+from robust_eval.answer import (
+    DEFAULT_TEMPERATURE,
+    NO_ANSWER,
+    NO_REPLY,
+    SCHEMA,
+    Answers,
+    EarlyStopping,
+    most_frequent,
+    rows,
+)
+from robust_eval.error import UserError
+from robust_eval.experiment.early_stopping import (
+    early_stopping_rules,
+    reasons_for_full_sampling,
+    refuse_early_stopping,
+    remember_share,
+)
+from robust_eval.grader.reply_grader import ReplyGrader
+from robust_eval.metric.profile import METHODS, THINKING
+from robust_eval.metric.sampler_choice import choose_samplers
+from robust_eval.metric.score import Metric
+from robust_eval.metric.thinking_metric import ReasoningBudget
+from robust_eval.model.base import ALL, Request, Temperatures
+from robust_eval.model.model_config import ModelConfig
+from robust_eval.prompt.prompt import refuse_exemplars
+from robust_eval.question import Question
+from robust_eval.sampler.base import (
+    ORDER,
+    THOUGHT,
+    TURN,
+    Conditions,
+    Sampler,
+    at_temperatures,
+    clip_to_supported,
+    greedy_requests,
+    highest_temperature,
+)
+from robust_eval.sampler.recorded_answers import RecordedAnswers
+from robust_eval.sampler.thinking import Thinking
+from robust_eval.store.steps import Steps, VerdictsOf
+from robust_eval.store.stored_model import StoredModel
+
+log = logging.getLogger(__name__)
+
+
+class AnswerSource(Protocol):
+    """Source of a run's answers: a :class:`SampledSource`, or a file of recorded answers.
+
+    The questions that are ``asked`` have baseline answers as far as they are ``candidates``; by these answers
+    questions are selected, to which there are answers of each sampler.
+    """
+
+    @property
+    def greedy(self) -> str:
+        """Name of the baseline answers in log messages."""
+
+    @property
+    def own_profile(self) -> "OwnProfile | None":
+        """Profile of a model without a temperature; None in any other run."""
+
+    @property
+    def early_stopping(self) -> Mapping[str, EarlyStopping]:
+        """Early-stopping rule of each sampler that has one."""
+
+    def conditions(self) -> Mapping[str, Conditions]:
+        """Return the conditions of the answers of each sampler."""
+
+    def asked(self, questions: Sequence[Question]) -> list[Question]:
+        """Return the questions of the run; UserError if the source does not fit them."""
+
+    def candidates(self, questions: Sequence[Question]) -> list[Question]:
+        """Return the questions that may be selected; NothingKeptError if there are none."""
+
+    def baseline(self, questions: Sequence[Question]) -> pa.Table:
+        """Return the baseline answers to these questions, possibly none."""
+
+    def select(self, questions: Sequence[Question], baseline: pa.Table) -> list[Question]:
+        """Select questions by their graded baseline answers; NothingKeptError if none is left."""
+
+    def at_most(self, questions: Sequence[Question]) -> list[Question]:
+        """Return the largest possible selection of these questions."""
+
+    def answers(self, questions: Sequence[Question], baseline: pa.Table) -> dict[str, Answers]:
+        """Return the answers of each sampler to the selected questions."""
+
+    def identity(self) -> dict[str, Any]:
+        """Return the metadata of the source, for the record."""
+
+
+PLURALITY_DRAWS = 5
+"""Number of draws whose most frequent answer replaces the greedy one of a model without temperature 0."""
+
+
+@dataclass(frozen=True)
+class SampledSource:
+    """Answers of a model. All samplers ask the same questions, so that their metrics can be joined by question.
+
+    The first sampler has the settings of the greedy answers, which all samplers share. For a model without temperature
+    0 the most frequent of several answers replaces the greedy one where questions are selected by it; elsewhere there
+    is none.
+    """
+
+    samplers: Mapping[str, Sampler]
+    model: StoredModel
+    reply_grader: ReplyGrader
+    seed: int
+    top_logprobs: int
+    """Minimum number of top log-probabilities per greedy token."""
+    supported_temperatures: Temperatures = ALL
+    """Temperatures that the model supports."""
+    early_stopping: Mapping[str, EarlyStopping] = field(default_factory=dict)
+    """Early-stopping rule of each sampler that has one."""
+    early_stopping_possible: Sequence[str] = ()
+    """Samplers without early stopping that could use it."""
+    own_profile: "OwnProfile | None" = None
+
+    @property
+    def selects(self) -> bool:
+        """True if some questions are selected by their baseline answers."""
+        return any(sampler.selects for sampler in self._all)
+
+    @property
+    def greedy(self) -> str:
+        """Name of the baseline answers in log messages: "greedy" or "most frequent"."""
+        return "greedy" if self.supported_temperatures.greedy else "most frequent"
+
+    def conditions(self) -> Mapping[str, Conditions]:
+        """Return the conditions of each sampler: the sampler itself."""
+        return self.samplers
+
+    def asked(self, questions: Sequence[Question]) -> list[Question]:
+        """Return all questions. Raises UserError for a question that is an exemplar of the prompt."""
+        refuse_exemplars(questions, self._first.prompts)
+        return list(questions)
+
+    def candidates(self, questions: Sequence[Question]) -> list[Question]:
+        """Return the questions that every sampler can ask; with other samplers, one of choice orders excludes none."""
+        chosen = list(questions)
+        deciding = [sampler for sampler in self._all if sampler.axis != ORDER]
+        for sampler in deciding or self._all:
+            chosen = sampler.candidates(chosen)
+        return chosen
+
+    def baseline(self, questions: Sequence[Question]) -> pa.Table:
+        """Ask for the greedy answers, once each sampler could make its requests: its mistakes are found before."""
+        for name in self.samplers:
+            self.requests(name, questions)
+        requests = self.greedy_requests(questions)
+        if not requests:
+            return SCHEMA.empty_table()
+        table = self.model.answers(requests, f"{self.greedy} answers").table
+        if self.supported_temperatures.greedy:
+            return table
+        return table.take(most_frequent(self.reply_grader.grade(questions, table)))
+
+    def greedy_requests(self, questions: Sequence[Question]) -> list[Request]:
+        """Return the requests for the baseline answers: at temperature 0, or the draws of a plurality vote."""
+        sampler = self._first
+        requests = greedy_requests(
+            questions,
+            sampler.prompts,
+            sampler.max_new_tokens,
+            self.seed,
+            self.top_logprobs,
+            self.reply_grader.first_line,
+        )
+        requests = [
+            replace(sampler.greedy(request), signs=sampler.signs(question))
+            for question, request in zip(questions, requests, strict=True)
+        ]
+        if self.supported_temperatures.greedy:
+            return requests
+        if not self.selects:
+            return []
+        lowest = sampler.temperatures[0]
+        return [replace(request, temperatures=(lowest,), trials=PLURALITY_DRAWS) for request in requests]
+
+    def requests(self, sampler: str, questions: Sequence[Question]) -> list[Request]:
+        """Return the requests of a sampler for the selected questions."""
+        return self.samplers[sampler].requests(questions, self.reply_grader, self.seed)
+
+    def select(self, questions: Sequence[Question], baseline: pa.Table) -> list[Question]:
+        """Select the questions that every sampler keeps."""
+        chosen = list(questions)
+        for sampler in self._all:
+            chosen = sampler.select(chosen, baseline, self.seed)
+        return chosen
+
+    def at_most(self, questions: Sequence[Question]) -> list[Question]:
+        """Return the largest possible selection: the smallest of those of the samplers."""
+        chosen = list(questions)
+        for sampler in self._all:
+            chosen = sampler.at_most(chosen)
+        return chosen
+
+    def answers(self, questions: Sequence[Question], baseline: pa.Table) -> dict[str, Answers]:
+        """Sample the answers of one sampler after the other, without those that have no requests."""
+        answers = {}
+        for name in self.samplers:
+            stage, planned = self.stage(name), sum(request.answers for request in self.requests(name, questions))
+            if not planned:
+                continue
+            answers[name] = self.model.ask(self._steps(name, questions, baseline), stage, self._verdicts(questions))
+            if name in self.early_stopping:
+                requested = answers[name].table.num_rows
+                log.info("%s: %d of %d answers decide every breaking temperature", stage, requested, planned)
+                remember_share(self.model.identity, requested, planned)
+        return answers
+
+    def planned(
+        self, sampler: str, questions: Sequence[Question], baseline: pa.Table | None
+    ) -> tuple[list[Request], Answers | None]:
+        """Return the missing requests of a sampler to a cache-only model, and its answers if there are none."""
+        return self.model.planned(self._steps(sampler, questions, baseline), self._verdicts(questions))
+
+    def _steps(self, sampler: str, questions: Sequence[Question], baseline: pa.Table | None) -> list[Steps]:
+        return self.samplers[sampler].steps(questions, baseline, self.reply_grader, self.seed)
+
+    def _verdicts(self, questions: Sequence[Question]) -> VerdictsOf:
+        """Return a function that grades answers; None for a missing reply, or a question without an accepted answer."""
+
+        def verdicts(table: pa.Table) -> list[bool | None]:
+            graded = self.reply_grader.grade(questions, table)
+            return [
+                None if outcome in NO_REPLY else False if outcome in NO_ANSWER else correct
+                for correct, outcome in rows(graded, "correct", "outcome")
+            ]
+
+        return verdicts
+
+    def stage(self, sampler: str) -> str:
+        """Return the name of a sampler's answers in progress bars and logs."""
+        return "sampled answers" if len(self.samplers) == 1 else f"answers of {sampler}"
+
+    def identity(self) -> dict[str, Any]:
+        """Return the supported temperatures, if the model does not support all."""
+        supported = self.supported_temperatures
+        if supported.default_only:
+            metadata = {"loaded.temperatures": "the model's own"}
+            return metadata | ({"loaded.profile": self.own_profile.sentence} if self.own_profile else {})
+        capped = not math.isinf(supported.highest)
+        metadata = {"loaded.temperatures": f"up to {supported.highest:g}"} if capped else {}
+        if not supported.greedy:
+            metadata["loaded.greedy"] = (
+                f"the most frequent of {PLURALITY_DRAWS} answers at {self._first.temperatures[0]:g}"
+            )
+        return metadata
+
+    @property
+    def _first(self) -> Sampler:
+        return self._all[0]
+
+    @property
+    def _all(self) -> list[Sampler]:
+        selecting = self.own_profile.selecting if self.own_profile else {}
+        return [*selecting.values(), *self.samplers.values()]
+
+
+def answer_source(
+    recorded: RecordedAnswers | None,
+    samplers: Mapping[str, Sampler],
+    metrics: Mapping[str, Metric],
+    model: StoredModel,
+    reply_grader: ReplyGrader,
+    seed: int,
+) -> AnswerSource:
+    """Return the source of a run's answers: a file of ``recorded`` ones, or samplers with the model."""
+    if recorded is not None:
+        refuse_early_stopping(recorded, metrics)
+        return recorded
+    judged, name = reply_grader.grader.uses_model, model.config.name
+    samplers = {key: each.of_model(key, model.config.remote, name) for key, each in samplers.items()}
+    supported = model.temperatures(highest_temperature(samplers.values()))
+    own = own_profile(samplers, metrics, model.config, supported)
+    if own is None:
+        samplers = {key: clip_to_supported(key, each, supported, name) for key, each in samplers.items()}
+    else:
+        samplers, metrics = own.samplers, own.metrics
+        log.warning(own.sentence)
+    rules = early_stopping_rules(samplers, metrics, judged)
+    samplers |= {key: samplers[key].stopping_at(rule.threshold) for key, rule in rules.items()}
+    source = SampledSource(
+        samplers,
+        model,
+        reply_grader,
+        seed,
+        top_logprobs=max(each.top_logprobs for each in metrics.values()),
+        supported_temperatures=supported,
+        early_stopping=rules,
+        early_stopping_possible=[
+            key
+            for key in samplers
+            if key not in rules and not reasons_for_full_sampling(key, samplers, metrics, judged)
+        ],
+        own_profile=own,
+    )
+    if not supported.greedy and source.selects:
+        log.warning(
+            "%s takes no temperature 0: the most frequent of %d answers stands for the greedy one",
+            *(name, PLURALITY_DRAWS),
+        )
+    return source
+
+
+_PERTURBATIONS = {
+    "rewrite": "rewording",
+    "trial": "repetition",
+    ORDER: "order of choices",
+    TURN: "pushback",
+    THOUGHT: "reasoning effort",
+}
+"""Perturbations that need no temperature, by the axes of their samplers."""
+_EFFORTS = ("low", "high")
+
+
+class OwnProfile(NamedTuple):
+    """Profile at a model's own temperature: its samplers and metrics, the samplers of temperatures, which only select
+    facts before the others, and a sentence on the choice.
+    """
+
+    samplers: dict[str, Sampler]
+    metrics: dict[str, Metric]
+    selecting: dict[str, Sampler]
+    sentence: str
+
+
+def own_profile(
+    samplers: Mapping[str, Sampler], metrics: Mapping[str, Metric], model: ModelConfig, supported: Temperatures
+) -> OwnProfile | None:
+    """Return what a profile measures of a model without a temperature parameter: all perturbations that the model
+    allows, and of its samplers at several temperatures the selection of facts alone.
+
+    None for another model, and for metrics that are no profile.
+    """
+    swept = {key for key, sampler in samplers.items() if sampler.axis == "temperature"}
+    if not (supported.default_only and swept and metrics.keys() >= {*METHODS}):
+        return None
+    chosen, missing = {**metrics}, {"temperature": "it needs several"}
+    own = {key: at_temperatures(sampler, [DEFAULT_TEMPERATURE]) for key, sampler in samplers.items()}
+    if not any(sampler.axis == THOUGHT for sampler in samplers.values()):
+        if reason := _without_effort(model, supported):
+            missing[_PERTURBATIONS[THOUGHT]] = reason
+        else:
+            thinking = Thinking(budgets=[*_EFFORTS], prompts=next(iter(own.values())).prompts)
+            own[THINKING] = at_temperatures(thinking.of_model(THINKING, True, model.name), [DEFAULT_TEMPERATURE])
+            chosen[THINKING] = ReasoningBudget()
+    asking = {key: sampler for key, sampler in own.items() if key not in swept}
+    if not any(sampler.axis == TURN for sampler in asking.values()) and not model.service_limits().chat:
+        missing[_PERTURBATIONS[TURN]] = "it needs model.prompt_style=chat"
+    names = dict.fromkeys(_PERTURBATIONS[each.axis] for each in asking.values() if each.axis in _PERTURBATIONS)
+    return OwnProfile(
+        asking,
+        {name: metric for name, metric in chosen.items() if _can_score(name, metric, asking)},
+        {key: own[key] for key in own if key in swept},
+        f"{model.name} takes no temperature: the profile has {', '.join(names)}, at the model's own temperature, and "
+        f"leaves out {', '.join(f'{name} ({reason})' for name, reason in missing.items())}.",
+    )
+
+
+def _without_effort(model: ModelConfig, supported: Temperatures) -> str:
+    """Return the reason why reasoning efforts cannot be compared; empty if they can."""
+    if getattr(model, "reasoning_effort", None) is not None:
+        return "model.reasoning_effort sets one"
+    if not supported.takes_effort:
+        skipped = getattr(model, "takes_temperature", None) is False
+        return "model.takes_temperature=false skips its probe" if skipped else "the server takes no reasoning_effort"
+    return "" if getattr(model, "max_completion_tokens", None) else "it needs model.max_completion_tokens"
+
+
+def _can_score(name: str, metric: Metric, samplers: Mapping[str, Sampler]) -> bool:
+    try:
+        return bool(choose_samplers({name: metric}, samplers))
+    except UserError:
+        return False

@@ -1,0 +1,199 @@
+"""Scores of a run, and their correction by human labels, also in a finished run."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from robust_eval.aggregator.base import Aggregator
+from robust_eval.answer import CURVES, GREEDY, SAMPLER, SCHEMA, EarlyStopping, read_sampling_metadata
+from robust_eval.config.schema import SCHEMAS, register
+from robust_eval.error import UserError, first_line
+from robust_eval.experiment.answer_source import AnswerSource
+from robust_eval.labels.human_labels import count_labelled, with_human_labels
+from robust_eval.labels.label_file import read_labels
+from robust_eval.metric.greedy import greedy_accuracy, greedy_correction
+from robust_eval.metric.label_correction import NAME as CORRECTED
+from robust_eval.metric.label_correction import corrected_score
+from robust_eval.metric.profile import METHODS, OPTIONAL_METHODS, profile
+from robust_eval.metric.sampler_choice import choose_samplers
+from robust_eval.metric.score import Measured, Metric, Score
+from robust_eval.question import Question
+from robust_eval.report import presentations
+from robust_eval.runs.finished_runs import FinishedRun, read_questions, read_run
+from robust_eval.runtime.parquet_files import read_parquet
+from robust_eval.sampler.base import Conditions
+from robust_eval.sampler.recorded_answers import RecordedConditions
+from robust_eval.stats.estimate import Estimate
+from robust_eval.tracking.run_folder import ANSWERS, CONFIG, GRADED, LABELS_FILE, read_configuration
+
+log = logging.getLogger(__name__)
+
+
+def labels_of(file: str | None, folder: Path) -> pa.Table | None:
+    """Return the labels in a file, by default that in the run's folder; None without any. UserError if it is broken."""
+    run_labels = folder / LABELS_FILE
+    if file is None and not run_labels.is_file():
+        return None
+    return read_labels(Path(file or run_labels))
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """Metrics of a run, and the sampler of the answers that each of them scores.
+
+    ``conditions`` and ``early_stopping`` map samplers to the conditions of their answers and to their early-stopping
+    rules. ``profile_sentence`` is set for a profile without temperatures.
+    """
+
+    metrics: Mapping[str, Metric]
+    sampler_of: Mapping[str, str]
+    conditions: Mapping[str, Conditions]
+    early_stopping: Mapping[str, EarlyStopping]
+    seed: int
+    profile_sentence: str = ""
+
+    @classmethod
+    def of(cls, source: AnswerSource, metrics: Mapping[str, Metric], seed: int) -> "Scoring":
+        """Return the scoring of a run by its metrics, or by those of its profile without temperatures."""
+        own, conditions = source.own_profile, source.conditions()
+        metrics = metrics if own is None else own.metrics
+        sampler_of = choose_samplers(metrics, conditions)
+        return cls(metrics, sampler_of, conditions, source.early_stopping, seed, "" if own is None else own.sentence)
+
+    def clusters(self, aggregator: Aggregator) -> dict[str, Aggregator]:
+        """Return the aggregator of each sampler whose labels a metric reads."""
+        return {self.sampler_of[name]: aggregator for name, metric in self.metrics.items() if metric.needs_clusters}
+
+    def scores(
+        self,
+        asked: Sequence[Question],
+        kept: Sequence[Question],
+        graded: Mapping[str, pa.Table],
+        curves: Mapping[str, pa.Table],
+        labels: pa.Table | None,
+    ) -> dict[str, Score]:
+        """Score the graded answers of each sampler, those at temperature 0 under :data:`~robust_eval.answer.GREEDY`.
+
+        The greedy accuracy is that of all questions ``asked``; metrics score the ``kept`` ones. A metric whose sampler
+        asked nothing, because no question has choices, has no score. Human ``labels`` add the score of the metrics that
+        they correct.
+        """
+        baseline = graded[GREEDY]
+
+        def measured(sampler: str) -> Measured:
+            estimator, rule = self.conditions[sampler].estimator, self.early_stopping.get(sampler)
+            return Measured(baseline, graded[sampler], curves.get(sampler, CURVES.empty_table()), estimator, rule)
+
+        sampler_of = {name: sampler for name, sampler in self.sampler_of.items() if kept and sampler in graded}
+        scores = {
+            name: self.metrics[name].score(kept, measured(sampler), self.seed) for name, sampler in sampler_of.items()
+        }
+        methods = METHODS[1:] if self.profile_sentence else METHODS
+        samplers = {sampler_of[metric] for metric in methods if metric in sampler_of}
+        if len(samplers) == len(methods):  # each has separate answers
+            scores = {"profile": profile(kept, scores, self.seed, self.profile_sentence), **scores}
+            joined = [name for name in (*METHODS, *OPTIONAL_METHODS) if name in sampler_of]
+            if not self.profile_sentence and len(joined) < len(METHODS) + len(OPTIONAL_METHODS):
+                log.info("the profile is of %d methods: %s", len(joined), ", ".join(joined))
+        elif sampler_of.keys() >= {*METHODS} and len(graded) > 2:
+            log.info("no profile: %s", ", ".join(f"metric={name} reads {part}" for name, part in sampler_of.items()))
+        scores = {name: presentations.present(each, kept) for name, each in scores.items()}
+        if baseline.num_rows:  # recorded answers need not have any
+            scores[GREEDY] = presentations.present(greedy_accuracy(asked, baseline), asked)
+        if labels is not None and kept:
+            uncorrected = {name: estimate for each in scores.values() for name, estimate in each.metrics().items()}
+            if (corrected := self.corrected(asked, kept, graded, labels, uncorrected)) is not None:
+                scores[CORRECTED] = corrected
+        return scores
+
+    def corrected(
+        self,
+        asked: Sequence[Question],
+        kept: Sequence[Question],
+        graded: Mapping[str, pa.Table],
+        labels: pa.Table,
+        uncorrected: Mapping[str, Estimate],
+    ) -> Score | None:
+        """Return the metrics that the labels correct, as one score; None if they correct none.
+
+        ``uncorrected`` are the metrics without labels; the other arguments are those of :meth:`scores`.
+        """
+        number = count_labelled(graded, labels)
+        if not number:
+            log.warning("no metric is corrected: none of the %d labels matches an answer of this run", labels.num_rows)
+            return None
+        tables = with_human_labels(graded, labels)
+        corrections = [greedy_correction(asked, tables[GREEDY])] if tables[GREEDY].num_rows else []
+        for name, sampler in self.sampler_of.items():
+            if sampler in tables:
+                measured = Measured(tables[GREEDY], tables[sampler], early_stopping=self.early_stopping.get(sampler))
+                corrections.append(self.metrics[name].corrected(kept, measured, self.seed))
+        score = corrected_score(corrections)
+        if score is None:
+            return None
+        return replace(score, presentation=presentations.corrected(score, corrections, uncorrected, number))
+
+
+class LabelledRun(NamedTuple):
+    """Finished run for labels: the ``graded`` answers of all samplers, and the questions by id."""
+
+    folder: Path
+    run: FinishedRun
+    graded: pa.Table
+    questions: Mapping[str, Question]
+
+    @classmethod
+    def read(cls, folder: Path) -> "LabelledRun":
+        """Read a run from its folder; UserError for an unfinished or damaged run."""
+        run = read_run(folder)
+        if not (folder / GRADED).is_file():
+            raise UserError(f"{folder} has no {GRADED}, which holds the answers to label: name a finished run")
+        try:
+            graded = read_parquet(folder / GRADED)
+        except (OSError, pa.ArrowException) as problem:
+            raise UserError(f"{folder / GRADED} cannot be read: {first_line(problem)}") from problem
+        lacking = [name for name in (*SCHEMA.names, SAMPLER) if name not in graded.column_names]
+        if lacking:
+            raise UserError(f"{folder / GRADED} has no column {lacking[0]}, which every run writes: repeat the run")
+        return cls(folder, run, graded, {question.id: question for question in read_questions(run)})
+
+    def by_sampler(self) -> dict[str, pa.Table]:
+        """Return the graded answers of each sampler, after those at temperature 0, if any."""
+        column = self.graded[SAMPLER]
+        names = [name for name in column.unique().to_pylist() if name != GREEDY]
+        return {name: self.graded.filter(pc.equal(column, name)) for name in (GREEDY, *names)}
+
+    def corrected(self, labels: pa.Table) -> Score | None:
+        """Return the metrics that labels correct; see :meth:`Scoring.corrected`."""
+        metrics, graded = self._metrics(), self.by_sampler()
+        conditions = {name: RecordedConditions(name, table) for name, table in graded.items() if name != GREEDY}
+        metadata = read_sampling_metadata(self.folder / ANSWERS)
+        scoring = Scoring(
+            metrics=metrics,
+            sampler_of=choose_samplers(metrics, conditions),
+            conditions=conditions,
+            early_stopping=metadata.early_stopping if metadata else {},
+            seed=int(self.run.settings["seed"]),
+        )
+        asked = list(self.questions.values())
+        kept = [question for question, is_kept in zip(asked, self.run.kept(), strict=True) if is_kept]
+        return scoring.corrected(asked, kept, graded, labels, self.run.metrics)
+
+    def _metrics(self) -> dict[str, Metric]:
+        """Return the metrics of the run with its settings, except metrics that are not registered here."""
+        register()
+        metrics: dict[str, Metric] = {}
+        for name, settings in (read_configuration(self.folder / CONFIG).get("metric") or {}).items():
+            if name not in SCHEMAS["metric"]:
+                log.warning("metric=%s is not registered: its metrics are not corrected", name)
+                continue
+            try:
+                metrics[name] = SCHEMAS["metric"][name](**(settings or {}))
+            except (TypeError, ValueError) as problem:
+                raise UserError(f"{self.folder / CONFIG}: metric.{name}: {first_line(problem)}") from problem
+        return metrics
