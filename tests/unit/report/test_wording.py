@@ -105,4 +105,4 @@ def test_an_interval_has_the_digits_of_its_value():
     ]
     score = Score(values={spec.name: Estimate(0.5, 0.25, 0.75) for spec in specs}, declared=specs)
     rows = [(row.value, row.interval) for row in headline_rows(score)]
-    assert rows == [("0.5", "0.2 to 0.8"), ("50%", "25% to 75%"), ("0.5", "0.250 to 0.750")]
+    assert rows == [("0.5", "0.3 to 0.8"), ("50%", "25% to 75%"), ("0.5", "0.250 to 0.750")]
