@@ -26,7 +26,7 @@ from robust_eval.experiment.early_stopping import (
     remember_share,
 )
 from robust_eval.grader.reply_grader import ReplyGrader
-from robust_eval.metric.profile import METHODS, THINKING
+from robust_eval.metric.profile import METHODS, TEMPERATURE, THINKING, joins
 from robust_eval.metric.sampler_choice import choose_samplers
 from robust_eval.metric.score import Metric
 from robust_eval.metric.thinking_metric import ReasoningBudget
@@ -67,6 +67,10 @@ class AnswerSource(Protocol):
     @property
     def own_profile(self) -> "OwnProfile | None":
         """Profile of a model without a temperature; None in any other run."""
+
+    @property
+    def profile_sentence(self) -> str:
+        """Sentence on what a profile leaves out because the model lacks it; empty in any other run."""
 
     @property
     def early_stopping(self) -> Mapping[str, EarlyStopping]:
@@ -123,6 +127,9 @@ class SampledSource:
     early_stopping_possible: Sequence[str] = ()
     """Samplers without early stopping that could use it."""
     own_profile: "OwnProfile | None" = None
+    """Profile of a model without a temperature; None in any other run."""
+    profile_sentence: str = ""
+    """Sentence on what a profile leaves out because the model lacks it; empty in any other run."""
 
     @property
     def selects(self) -> bool:
@@ -182,8 +189,11 @@ class SampledSource:
             return requests
         if not self.selects:
             return []
-        lowest = sampler.temperatures[0]
-        return [replace(request, temperatures=(lowest,), trials=PLURALITY_DRAWS) for request in requests]
+        draws: dict[str, Any] = {"temperatures": (sampler.temperatures[0],), "trials": PLURALITY_DRAWS}
+        confident = self.top_logprobs or any(each.min_confidence for each in self._all)
+        if self.supported_temperatures.default_only and not confident:
+            draws["top_logprobs"] = 0  # as the trials of all samplers, which share these draws in the store
+        return [replace(request, **draws) for request in requests]
 
     def requests(self, sampler: str, questions: Sequence[Question]) -> list[Request]:
         """Return the requests of a sampler for the selected questions."""
@@ -245,11 +255,11 @@ class SampledSource:
     def identity(self) -> dict[str, Any]:
         """Return the supported temperatures, if the model does not support all."""
         supported = self.supported_temperatures
+        metadata = {"loaded.profile": self.profile_sentence} if self.profile_sentence else {}
         if supported.default_only:
-            metadata = {"loaded.temperatures": "the model's own"}
-            return metadata | ({"loaded.profile": self.own_profile.sentence} if self.own_profile else {})
-        capped = not math.isinf(supported.highest)
-        metadata = {"loaded.temperatures": f"up to {supported.highest:g}"} if capped else {}
+            return metadata | {"loaded.temperatures": "the model's own"}
+        if not math.isinf(supported.highest):
+            metadata["loaded.temperatures"] = f"up to {supported.highest:g}"
         if not supported.greedy:
             metadata["loaded.greedy"] = (
                 f"the most frequent of {PLURALITY_DRAWS} answers at {self._first.temperatures[0]:g}"
@@ -258,7 +268,7 @@ class SampledSource:
 
     @property
     def _first(self) -> Sampler:
-        return self._all[0]
+        return next(iter(self.samplers.values()))
 
     @property
     def _all(self) -> list[Sampler]:
@@ -286,7 +296,15 @@ def answer_source(
         samplers = {key: clip_to_supported(key, each, supported, name) for key, each in samplers.items()}
     else:
         samplers, metrics = own.samplers, own.metrics
-        log.warning(own.sentence)
+    top_logprobs, sentence = max(each.top_logprobs for each in metrics.values()), own.sentence if own else ""
+    if top_logprobs and not supported.has_logprobs and joins(choose_samplers(metrics, samplers)):
+        top_logprobs = max(each.top_logprobs for key, each in metrics.items() if key != TEMPERATURE)
+        sentence = (
+            f"{name} returns no log-probabilities: the profile has breaking temperatures, and leaves out FRS and the "
+            "initial entropy, which need them."
+        )
+    if sentence:
+        log.warning(sentence)
     rules = early_stopping_rules(samplers, metrics, judged)
     samplers |= {key: samplers[key].stopping_at(rule.threshold) for key, rule in rules.items()}
     source = SampledSource(
@@ -294,7 +312,7 @@ def answer_source(
         model,
         reply_grader,
         seed,
-        top_logprobs=max(each.top_logprobs for each in metrics.values()),
+        top_logprobs=top_logprobs,
         supported_temperatures=supported,
         early_stopping=rules,
         early_stopping_possible=[
@@ -303,6 +321,7 @@ def answer_source(
             if key not in rules and not reasons_for_full_sampling(key, samplers, metrics, judged)
         ],
         own_profile=own,
+        profile_sentence=sentence,
     )
     if not supported.greedy and source.selects:
         log.warning(

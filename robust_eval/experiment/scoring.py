@@ -19,7 +19,7 @@ from robust_eval.labels.label_file import read_labels
 from robust_eval.metric.greedy import greedy_accuracy, greedy_correction
 from robust_eval.metric.label_correction import NAME as CORRECTED
 from robust_eval.metric.label_correction import corrected_score
-from robust_eval.metric.profile import METHODS, OPTIONAL_METHODS, profile
+from robust_eval.metric.profile import METHODS, OPTIONAL_METHODS, TEMPERATURE, joins, profile
 from robust_eval.metric.sampler_choice import choose_samplers
 from robust_eval.metric.score import Measured, Metric, Score
 from robust_eval.question import Question
@@ -47,7 +47,7 @@ class Scoring:
     """Metrics of a run, and the sampler of the answers that each of them scores.
 
     ``conditions`` and ``early_stopping`` map samplers to the conditions of their answers and to their early-stopping
-    rules. ``profile_sentence`` is set for a profile without temperatures.
+    rules. ``profile_sentence`` is set for a profile that leaves something out because the model lacks it.
     """
 
     metrics: Mapping[str, Metric]
@@ -63,7 +63,7 @@ class Scoring:
         own, conditions = source.own_profile, source.conditions()
         metrics = metrics if own is None else own.metrics
         sampler_of = choose_samplers(metrics, conditions)
-        return cls(metrics, sampler_of, conditions, source.early_stopping, seed, "" if own is None else own.sentence)
+        return cls(metrics, sampler_of, conditions, source.early_stopping, seed, source.profile_sentence)
 
     def clusters(self, aggregator: Aggregator) -> dict[str, Aggregator]:
         """Return the aggregator of each sampler whose labels a metric reads."""
@@ -93,12 +93,11 @@ class Scoring:
         scores = {
             name: self.metrics[name].score(kept, measured(sampler), self.seed) for name, sampler in sampler_of.items()
         }
-        methods = METHODS[1:] if self.profile_sentence else METHODS
-        samplers = {sampler_of[metric] for metric in methods if metric in sampler_of}
-        if len(samplers) == len(methods):  # each has separate answers
+        methods = METHODS[1:] if self.profile_sentence and TEMPERATURE not in self.metrics else METHODS
+        if joins(sampler_of, methods):
             scores = {"profile": profile(kept, scores, self.seed, self.profile_sentence), **scores}
             joined = [name for name in (*METHODS, *OPTIONAL_METHODS) if name in sampler_of]
-            if not self.profile_sentence and len(joined) < len(METHODS) + len(OPTIONAL_METHODS):
+            if methods is METHODS and len(joined) < len(METHODS) + len(OPTIONAL_METHODS):
                 log.info("the profile is of %d methods: %s", len(joined), ", ".join(joined))
         elif sampler_of.keys() >= {*METHODS} and len(graded) > 2:
             log.info("no profile: %s", ", ".join(f"metric={name} reads {part}" for name, part in sampler_of.items()))

@@ -74,6 +74,7 @@ CORRECTED = tuple(
     )
 )
 """Specs of the FRS metrics, corrected by labels."""
+NO_LOGPROBS = "the greedy answers have no log-probabilities"
 INSUFFICIENT_LABELS = "labels of right and of wrong answers are needed, and verdicts that tell them apart"
 
 
@@ -184,6 +185,9 @@ class FactualRobustness(Metric):
         for d, values in scores.items():
             result.add_share(f"frs.d{d:g}", values, groups)
         _add_breaks(result, is_known, entropy, estimates[headline], temperatures, groups, seed)
+        if is_known.any() and measured.baseline["top_logprobs"].null_count == measured.baseline.num_rows:
+            undefined = [name for name, each in result.values.items() if np.isnan(each.value)]
+            result.reasons = dict.fromkeys(undefined, NO_LOGPROBS)
         if early_stopping is None:  # trials that stopped early are biased, and those above the break were not asked
             result.add_curve(ACCURACY.name, estimates[headline].accuracy, temperatures, groups)
         holds = holds_beyond(breaking, estimates[headline].accuracy, temperatures)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from robust_eval.answer import at_temperature
 from robust_eval.metric.challenge_metric import SURVIVAL as HOLDING
+from robust_eval.metric.frs_metric import NO_LOGPROBS
 from robust_eval.metric.frs_specs import FRS, SURVIVAL
 from robust_eval.metric.metric_spec import RUN, MetricSpec, count_spec, nearest_to_one, point, share_spec
 from robust_eval.metric.order_metric import RIGHT
@@ -149,9 +150,16 @@ _OPTIONAL_SPECS = {
 }
 
 
+def joins(read: Mapping[str, str], methods: Sequence[str] = METHODS) -> bool:
+    """Return whether a profile joins these metrics, from the sampler whose answers each metric reads: each method needs
+    answers of its own.
+    """
+    return len({read[metric] for metric in methods if metric in read}) == len(methods)
+
+
 def specs_of(read: Mapping[str, str]) -> list[MetricSpec]:
     """Return the specs of a profile's metrics, from the sampler whose answers each metric reads; none without one."""
-    if len({read[metric] for metric in METHODS if metric in read}) < len(METHODS):
+    if not joins(read):
         return []
     missing = [name for name in OPTIONAL_METHODS if name not in read]
     left_out = [spec for name in missing for spec in _OPTIONAL_SPECS[name]]
@@ -192,20 +200,22 @@ def profile(questions: Sequence[Question], scores: Mapping[str, Score], seed: in
     score = Score(question_ids=[question.id for question in questions], declared=SPECS, settings={"chosen": chosen})
     values = joined(scores)
     optional = [values[name] for name in ("orders_right", "turns_held", "thought_right") if name in values]
-    has_frs, grid, breaking = TEMPERATURE in scores, list[float](), np.full(len(questions), np.inf)
-    if has_frs:
+    is_swept, grid, breaking = TEMPERATURE in scores, list[float](), np.full(len(questions), np.inf)
+    if is_swept:
         breaking = scores[TEMPERATURE].tables["frs"]["breaking_temperature"].to_numpy()
         grid = sorted(scores[TEMPERATURE].curves.get(SURVIVAL.name, {}))
-    main = [values[name] for name in ("frs", "right_share") if name in values] + [-values["entropy"]]
+    main = [values["right_share"], -values["entropy"]]
+    if is_swept:
+        main.insert(0, values.get("frs", breaking))
     robustness = ranks(*main, *optional, required=len(main))
     is_known = np.asarray(~np.isnan(np.column_stack([*main, values["worst"]])).any(axis=1))
     is_robust = np.isinf(breaking) & (values["worst"] == 1) & (values["error_rate"] == 0) & (values["unanswered"] == 0)
-    score.add_share((ROBUST if has_frs else ROBUST_AT_OWN).name, np.where(is_known, is_robust, np.nan), groups)
+    score.add_share((ROBUST if is_swept else ROBUST_AT_OWN).name, np.where(is_known, is_robust, np.nan), groups)
     for spec, name in ((ROBUST_TO_ORDER, "orders_right"), (ROBUST_TO_PUSHBACK, "turns_held")):
-        if has_frs and name in values:
+        if is_swept and name in values:
             both = is_known & ~np.isnan(values[name])
             score.add_share(spec.name, np.where(both, is_robust & (values[name] == 1), np.nan), groups)
-    perturbations = _perturbations(values, breaking, grid)
+    perturbations = _perturbations(values, breaking, grid if is_swept else None)
     first = _add_first(score, perturbations, is_known, groups, more=bool(optional))
     for one, other in _PAIRS:
         if one in values and other in values:
@@ -217,7 +227,7 @@ def profile(questions: Sequence[Question], scores: Mapping[str, Score], seed: in
     score.values[_UNDEFINED.name] = Estimate(float((~is_known).sum()))
     columns = {
         **values,
-        **({"breaking_temperature": breaking} if has_frs else {}),
+        **({"breaking_temperature": breaking} if is_swept else {}),
         **{f"rank_{name}": robustness[:, column] for column, name in enumerate(joined_methods(scores))},
         "breaks_first": first,
         "disagreement": np.fmax.reduce(robustness, axis=1) - np.fmin.reduce(robustness, axis=1),
@@ -247,8 +257,10 @@ def _add_first(
     return first
 
 
-def _perturbations(values: Mapping[str, Floats], breaking: Floats, grid: Sequence[float]) -> list[PerturbationShare]:
-    """Return the share of each available perturbation that each fact withstands."""
+def _perturbations(
+    values: Mapping[str, Floats], breaking: Floats, grid: Sequence[float] | None
+) -> list[PerturbationShare]:
+    """Return the share of each available perturbation that each fact withstands; ``grid`` has the temperatures."""
 
     def all_right(name: str, share: Floats) -> PerturbationShare:
         return PerturbationShare(name, share, np.where(np.isnan(share), np.nan, share == 1))
@@ -256,7 +268,7 @@ def _perturbations(values: Mapping[str, Floats], breaking: Floats, grid: Sequenc
     repeated = 1 - values["error_rate"]
     whole = np.where(np.isnan(repeated), np.nan, (repeated == 1) & (values["unanswered"] == 0))
     unbroken = np.where(np.isnan(breaking), np.nan, np.isinf(breaking))
-    swept = [PerturbationShare("temperature", share_of_steps(breaking, grid), unbroken)] if "frs" in values else []
+    swept = [] if grid is None else [PerturbationShare("temperature", share_of_steps(breaking, grid), unbroken)]
     required = [
         *swept,
         all_right("rewording", values["right_share"]),
@@ -294,7 +306,8 @@ def joined(scores: Mapping[str, Score]) -> dict[str, Floats]:
     values = {}
     if TEMPERATURE in scores:
         frs = scores[TEMPERATURE].by_question
-        values["frs"] = frs[next(iter(FRS.among(frs).values()))]
+        if NO_LOGPROBS not in scores[TEMPERATURE].reasons.values():
+            values["frs"] = frs[next(iter(FRS.among(frs).values()))]
     values |= {
         "worst": agreement.by_question[point("agreement.worst", reworded)],
         "right_share": agreement.by_question[point("agreement.difficulty", reworded)],

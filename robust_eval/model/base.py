@@ -176,6 +176,8 @@ class Temperatures:
     """The model has no temperature parameter, and answers at its default."""
     takes_effort: bool = False
     """The model has no temperature parameter, and takes a reasoning effort."""
+    has_logprobs: bool = True
+    """Its greedy answers have log-probabilities, of two tokens or more at each position."""
 
 
 ALL = Temperatures()

@@ -10,7 +10,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from robust_eval.error import UserError
-from robust_eval.model.base import Completion, Item, LanguageModel, Reply, Request
+from robust_eval.model.base import Completion, Item, LanguageModel, Reply, Request, Temperatures
 from robust_eval.model.model_config import ModelConfig
 
 log = logging.getLogger(__name__)
@@ -55,6 +55,10 @@ class FunctionModel(ModelConfig):
         """Return the name and version, or the identifier of this function in this process."""
         version = _function_id(self.function) if self.version is None else self.version
         return {"kind": "function", "name": self.name, "version": version, "temperature": self.takes_temperature}
+
+    def temperatures(self, highest: float) -> Temperatures:
+        """See ModelConfig; a function returns no log-probabilities."""
+        return Temperatures(has_logprobs=False)
 
     def load(self) -> "FunctionCalls":
         """Return the function as a loaded model."""

@@ -248,12 +248,20 @@ def certainty_bins(axes: Axes, certainty_from: ArrayLike, right: ArrayLike, wron
     axes.grid(visible=False, axis="x")
 
 
+def _has_scores(run: Findings) -> bool:
+    """Return whether a run has FRS; not if known facts lack an initial entropy, for want of log-probabilities."""
+    if "frs" not in run.tables:
+        return False
+    facts = facts_of(run)
+    return not np.isnan(facts.entropy).all() or bool(np.isnan(facts.breaking).all())
+
+
 @run_figure(
     "Initial entropy against breaking temperature",
     "Means that fall to the right show that uncertain facts break first; r leaves out the unbroken facts, which "
     "weakens it.",
     "Fastowski et al., Fig. 3",
-    lambda run: "frs" in run.tables,
+    _has_scores,
 )
 def entropy_by_breaking_temperature(axes: Axes, run: Findings) -> None:
     """Each fact by the temperature at which it breaks and the entropy of its greedy answer, with the mean of each
@@ -294,7 +302,7 @@ def draw_entropies(axes: Axes, facts: Facts) -> None:
     "Robust facts lie in the upper left. Facts in one row break at the same temperature and differ in entropy. Points "
     "are jittered within their row.",
     "Fastowski et al., Fig. 4",
-    lambda run: "frs" in run.tables,
+    _has_scores,
 )
 def frs_by_entropy_and_breaking(axes: Axes, run: Findings) -> None:
     """Each fact by its initial entropy and its breaking temperature, coloured by its score for the smallest d."""
@@ -359,7 +367,7 @@ def question_types(axes: Axes, run: Findings) -> None:
     "The larger d, the more initial entropy costs; unbroken facts score 1 for every d, so read their share with the "
     "mean.",
     "Fastowski et al., Fig. 10 to 12",
-    lambda run: len(run.by_parameter(FRS)) > 1,
+    lambda run: len(run.by_parameter(FRS)) > 1 and _has_scores(run),
 )
 def frs_by_d(axes: Axes, run: Findings) -> None:
     """The mean Factual Robustness Score for each weight d of the entropy, with its 95 % interval."""
@@ -381,7 +389,7 @@ def frs_by_d(axes: Axes, run: Findings) -> None:
     "One narrow peak shows facts of similar robustness, two peaks a robust and a fragile group; the area is the share "
     "of broken facts.",
     "Fastowski et al., Fig. 13",
-    lambda run: "frs" in run.tables,
+    _has_scores,
 )
 def frs_density(axes: Axes, run: Findings) -> None:
     """The density of the Factual Robustness Score over the broken facts, for each d."""

@@ -100,7 +100,8 @@ def frs(score: Score, questions: Sequence[Question]) -> Presentation:
         claims = [held if np.isinf(median) else f"has lost half of {facts_text} by t = {median:g}"]
     claims += most_robust_type(score.by_question[first], [each.type for each in questions], question_groups(questions))
     anchors = _anchors(levels, d, score.settings["unbroken"])
-    scale = Scale(f"mean Factual Robustness Score (FRS), d = {d:g}", frs, 0.0, 1.0, anchors)
+    label = f"mean Factual Robustness Score (FRS), d = {d:g}"
+    scale = None if first in score.reasons else Scale(label, frs, 0.0, 1.0, anchors)
     left_out = [] if "frs_accuracy" in score.tables else [EARLY_STOPPING_NOTE]
     axes = ["entropy", "breaking", "frs"]
     return Presentation("Temperature", sentence, columns, axes, claims, scale, left_out=left_out)
@@ -439,12 +440,13 @@ def profile(score: Score, questions: Sequence[Question]) -> Presentation:
     """Show the share of facts that withstand every perturbation."""
     columns = {*score.tables["profile"].column_names}
     optional = {"orders_right", "turns_held", "thought_right"} & columns
-    main = ROBUST if "frs" in columns else ROBUST_AT_OWN
+    main = ROBUST if ROBUST.name in score.by_question else ROBUST_AT_OWN
     known_count = int(np.count_nonzero(~np.isnan(score.by_question[main.name])))
     robust_share = score.formatted((ROBUST_TO_ALL if optional else main).name, ".0%")
     claims = [f"holds {robust_share} of the known facts under every perturbation"] if known_count else []
     title = f"All {('two', 'three', 'four', 'five', 'six')[len(optional) + (main is ROBUST)]} methods"
-    axes = [ENTROPY.name, "frs", "agreement.difficulty"] if main is ROBUST else []
+    temperature = "frs" if "frs" in columns else "breaking"
+    axes = [ENTROPY.name, temperature, "agreement.difficulty"] if main is ROBUST else []
     sentence = _profile_sentence(score, known_count, main)
     notes = [str(score.settings["chosen"])] if score.settings.get("chosen") else []
     return Presentation(title, sentence, [], axes, claims, notes=notes)

@@ -155,6 +155,8 @@ class Sampler:
     """Length limit of an answer, in tokens."""
     early_stop = False
     """True with early stopping: no trial is asked that cannot change a breaking temperature."""
+    min_confidence = 0.0
+    """Minimum mean token probability of the greedy answer to a selected question."""
     structured = False
     """True if a server restricts replies to the signs of the choices."""
     turns = 0

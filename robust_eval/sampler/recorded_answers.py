@@ -62,6 +62,7 @@ class RecordedAnswers:
 
     greedy = "recorded"
     own_profile = None
+    profile_sentence = ""
 
     def __post_init__(self) -> None:
         self.columns = {} if self.columns is None else self.columns

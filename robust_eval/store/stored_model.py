@@ -105,9 +105,13 @@ class StoredModel:
         if (supported := self.config.temperatures(highest)) is not None:
             return supported
         if "capability.highest_temperature" in (stored := self.description()):
-            own = stored.get("capability.own_temperature", False)
-            effort = stored.get("capability.takes_effort", False)
-            return Temperatures(stored["capability.highest_temperature"], stored["capability.greedy"], own, effort)
+            return Temperatures(
+                highest=stored["capability.highest_temperature"],
+                greedy=stored["capability.greedy"],
+                default_only=stored.get("capability.own_temperature", False),
+                takes_effort=stored.get("capability.takes_effort", False),
+                has_logprobs=stored["capability.top_logprobs"] > 1 or stored.get("capability.whole_vocabulary", False),
+            )
         return Temperatures() if self._cached_only else self._model().temperatures(highest)
 
     def check(self, requests: Sequence[Request]) -> None:

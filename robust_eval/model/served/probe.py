@@ -111,7 +111,11 @@ class Capabilities:
     def temperatures(self, highest: float | None = None) -> Temperatures:
         """Return the supported temperatures, up to ``highest`` if the settings name one."""
         return Temperatures(
-            min(self.highest_temperature, highest or math.inf), self.greedy, self.own_temperature, self.takes_effort
+            highest=min(self.highest_temperature, highest or math.inf),
+            greedy=self.greedy,
+            default_only=self.own_temperature,
+            takes_effort=self.takes_effort,
+            has_logprobs=self.top_logprobs > 1 or self.whole_vocabulary,
         )
 
     def to_text(self) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,11 @@ from experiments import configuration, run_experiment
 from scripted_server import Body, ScriptedServer, certain_choice, scripted_server
 
 from robust_eval.cli import gate
-from robust_eval.error import UserError
 from robust_eval.experiment.answer_source import own_profile
 from robust_eval.experiment.plan import stages_of
 from robust_eval.model.base import Temperatures
+from robust_eval.plot.figure_registry import registered
+from robust_eval.runs.findings import findings
 from robust_eval.tracking.result import Result
 
 EFFORTS = ("none", "low", "medium", "high")
@@ -90,6 +92,9 @@ def test_a_model_without_a_temperature_is_profiled_under_all_else_that_it_allows
         )
         assert all(0 <= figures[f"profile.{name}"] <= 1 for name in shares)  # type: ignore[operator]
         assert not {"frs.d1", "profile.robust", "profile.robust_to_pushback"} & figures.keys()
+        draws = Counter(body["messages"][-1]["content"] for body in server.bodies if "reasoning_effort" not in body)
+        # the draws of the baseline answer are those of the repetition
+        assert {draws[f"Question: {question.text}\nAnswer:"] for question in result.kept} == {5}
         efforts = {body.get("reasoning_effort") for body in server.bodies}
         assert efforts == {None, "low", "high", "unknown"}
         assert [question.id for question in result.kept] == result.baseline.filter(result.baseline["correct"])[
@@ -156,7 +161,25 @@ def test_a_temperature_that_reasoning_excludes_is_swept_without_it_and_falls_awa
     assert {"temperature_sweep", "thinking"} & default.graded.keys() == {"thinking"}
 
 
-def test_one_candidate_without_log_probabilities_ends_in_a_sentence_that_names_what_is_measured(tmp_path: Path):
-    with scripted_server(dialect(gemini)) as server, pytest.raises(UserError) as said:
-        profiled(server, tmp_path / "gemini")
-    assert "metric.frs.k=10 needs 10: choose metric=certainty or metric=agreement, which need none" in str(said.value)
+def test_a_profile_without_log_probabilities_has_breaking_temperatures_in_place_of_frs(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    with scripted_server(dialect(gemini)) as server:
+        result = profiled(server, tmp_path / "gemini")
+    chosen = (
+        "gemini returns no log-probabilities: the profile has breaking temperatures, and leaves out FRS and the "
+        "initial entropy, which need them."
+    )
+    assert chosen in caplog.messages
+    assert result.description["loaded.profile"] == chosen
+    figures = result.summary()
+    assert figures["profile.robust.n"] == figures["frs.unbroken_share.n"] == len(result.kept)
+    assert figures["profile.first.temperature"] > 0
+    assert figures["frs.d1"] is None
+    assert result.description["undefined.frs.d1"] == "the greedy answers have no log-probabilities"
+    assert not {"profile.spearman.frs_entropy", "profile.robust_at_own"} & figures.keys()
+    assert chosen in (tmp_path / "gemini" / "report.html").read_text()
+    run = findings(result)
+    drawn = {entry.name for entry in registered() if entry.allowed and entry.allowed(run)}
+    assert "survival" in drawn
+    assert not any("frs" in name for name in drawn)
