@@ -118,8 +118,8 @@ def store(figures: Figures) -> Iterator[Row]:
 
 
 TABLES = {
-    "sampling": ResultTable("sampling", ("way", "seconds", "tokens evaluated", "times the tree"), sampling),
-    "sampling_k100": ResultTable("sampling", ("way", "seconds", "tokens evaluated", "times the tree"), sampling_k100),
+    "sampling": ResultTable("sampling", ("method", "seconds", "tokens evaluated", "time relative to the tree"), sampling),
+    "sampling_k100": ResultTable("sampling", ("method", "seconds", "tokens evaluated", "time relative to the tree"), sampling_k100),
     "estimators": ResultTable(
         "estimators",
         (
@@ -133,20 +133,20 @@ TABLES = {
         estimators,
     ),
     "bounds": ResultTable(
-        "bounds", ("way", "passes", "evaluated", "error", "error, t ≤ 1", "width of the bounds, t ≤ 1"), bounds
+        "bounds", ("method", "passes", "evaluated", "error", "error, t ≤ 1", "width of the bounds, t ≤ 1"), bounds
     ),
     "bounds_ratios": ResultTable(
         "bounds", ("passes", "error", "error, t ≤ 1", "width of the bounds, t ≤ 1"), bounds_ratios
     ),
     "passages": ResultTable(
         "passages",
-        ("questions to passages", "tokens, a row for each", "tokens, a tree", "ratio", "same answers"),
+        ("questions to passages", "tokens, one row per prompt", "tokens, one tree", "ratio", "same answers"),
         passages,
     ),
     "causes": ResultTable(
         "causes",
         (
-            "way",
+            "method",
             "questions per batch",
             "threads",
             "seconds per question",
@@ -154,7 +154,7 @@ TABLES = {
             "attention",
             "rest of the model",
             "grading",
-            "around",
+            "other",
         ),
         causes,
     ),
@@ -162,7 +162,7 @@ TABLES = {
         "gpu",
         (
             "model",
-            "way",
+            "method",
             "ms per question, batch of 16",
             "batch of 64",
             "matrix products, ms",
