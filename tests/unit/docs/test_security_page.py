@@ -14,15 +14,15 @@ PROOFS = {
     "test_code_that_a_model_brings_is_announced_whenever_it_may_run",
     "The environment variable that `model.api_key_env` names": "stress/experiment/test_served_runs.py::"
     "test_a_key_is_found_nowhere_whatever_becomes_of_the_run",
-    "What a model or a server writes is shown with its control characters spelt out": "integration/cli/"
+    "Text from a model or a server is shown with its control characters escaped": "integration/cli/"
     "test_hostile_server.py::test_nothing_that_it_sends_reaches_the_terminal_a_log_a_page_or_markdown",
-    "What a model, a server or a data set writes is text in a page": "unit/report/test_page.py::"
+    "Text from a model, a server or a data set is text in a page": "unit/report/test_page.py::"
     "test_texts_of_questions_and_models_are_escaped",
     "A reply that is larger than any real one": "integration/model/served/transport/test_client.py::"
     "test_a_bomb_takes_the_memory_of_a_reply_and_no_more",
     "A reply with impossible numbers": "integration/model/served/test_served_model.py::"
     "test_a_reply_that_cannot_be_believed_is_asked_again_and_then_an_error_and_leaves_nothing_behind",
-    "A count or a nesting without end": "integration/model/served/test_served_model.py::"
+    "An endless count or nesting": "integration/model/served/test_served_model.py::"
     "test_what_a_server_counts_or_nests_without_end_is_an_error_like_others",
     "Impossible log-probabilities in the store": "integration/model/served/test_served_model.py::"
     "test_a_stored_answer_that_cannot_be_believed_is_asked_again",
@@ -42,9 +42,9 @@ PROOFS = {
     "test_of_a_folder_hydra_is_given_the_settings_and_nothing_else",
     "A setting of the folder that runs code": "integration/cli/test_repeat.py::"
     "test_what_no_folder_is_trusted_with_has_to_be_said_again",
-    "A setting that names what is read": "integration/cli/test_repeat.py::"
+    "A setting that names an input": "integration/cli/test_repeat.py::"
     "test_what_is_read_is_that_of_a_run_under_ones_own_mlruns_or_has_to_be_said",
-    "A repeated run that lies elsewhere": "integration/cli/test_repeat.py::"
+    "A repeated run elsewhere": "integration/cli/test_repeat.py::"
     "test_a_run_with_the_options_of_this_package_is_repeated_wherever_it_lies",
     "`label`, `compare`, `export` and `gate` use the tracker": "integration/cli/test_label.py::"
     "test_a_folder_does_not_say_to_which_tracker_figures_go",
@@ -52,7 +52,7 @@ PROOFS = {
     "test_a_link_that_somebody_left_in_a_folder_is_not_written_through",
     "A setting that would be filled in from the environment": "integration/cli/test_repeat.py::"
     "test_a_configuration_that_no_run_wrote_is_refused",
-    "Options in the `conf/` of the folder": "unit/config/test_overrides.py::"
+    "Options in the `conf/` of the current folder": "unit/config/test_overrides.py::"
     "test_options_in_the_folder_where_one_stands_take_the_place_of_none_of_ours",
     "Runs of other people that are compared": "unit/runs/test_finished_runs.py::"
     "test_a_damaged_file_is_said_in_one_line_that_names_the_run",
