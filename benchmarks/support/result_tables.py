@@ -118,8 +118,12 @@ def store(figures: Figures) -> Iterator[Row]:
 
 
 TABLES = {
-    "sampling": ResultTable("sampling", ("method", "seconds", "tokens evaluated", "time relative to the tree"), sampling),
-    "sampling_k100": ResultTable("sampling", ("method", "seconds", "tokens evaluated", "time relative to the tree"), sampling_k100),
+    "sampling": ResultTable(
+        "sampling", ("method", "seconds", "tokens evaluated", "time relative to the tree"), sampling
+    ),
+    "sampling_k100": ResultTable(
+        "sampling", ("method", "seconds", "tokens evaluated", "time relative to the tree"), sampling_k100
+    ),
     "estimators": ResultTable(
         "estimators",
         (

@@ -150,20 +150,20 @@ _OPTIONAL_SPECS = {
 }
 
 
-def joins(read: Mapping[str, str], methods: Sequence[str] = METHODS) -> bool:
+def joins(sampler_of: Mapping[str, str], methods: Sequence[str] = METHODS) -> bool:
     """Return whether a profile joins these metrics, from the sampler whose answers each metric reads: each method needs
     answers of its own.
     """
-    return len({read[metric] for metric in methods if metric in read}) == len(methods)
+    return len({sampler_of[metric] for metric in methods if metric in sampler_of}) == len(methods)
 
 
-def specs_of(read: Mapping[str, str]) -> list[MetricSpec]:
+def specs_of(sampler_of: Mapping[str, str]) -> list[MetricSpec]:
     """Return the specs of a profile's metrics, from the sampler whose answers each metric reads; none without one."""
-    if not joins(read):
+    if not joins(sampler_of):
         return []
-    missing = [name for name in OPTIONAL_METHODS if name not in read]
+    missing = [name for name in OPTIONAL_METHODS if name not in sampler_of]
     left_out = [spec for name in missing for spec in _OPTIONAL_SPECS[name]]
-    left_out += [ROBUST_AT_OWN] if TEMPERATURE in read else []
+    left_out += [ROBUST_AT_OWN] if TEMPERATURE in sampler_of else []
     left_out += [ROBUST_TO_ALL] if missing == [*OPTIONAL_METHODS] else []
     return [spec for spec in SPECS if spec not in left_out]
 
