@@ -72,7 +72,7 @@ def stages_of(config: Config) -> list[Stage]:
         grader, aggregator = models.with_judge(config.grader, config.aggregator, config.seed, cached_only=True)
         reply_grader, model = replace(config.reply_grader, grader=grader), models.measured.cached_only()
         source = answer_source(config.recorded, config.sampler, config.metric, model, reply_grader, config.seed)
-        clusters = Scoring.of(source, config.metric, config.seed).clusters(aggregator)
+        clusters = Scoring.of(source, config.metric, None, config.seed).clusters(aggregator)
         with _quiet():
             questions = load(config.dataset, grader, config.question_types).questions
             if not isinstance(source, SampledSource):

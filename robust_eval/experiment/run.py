@@ -9,10 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pyarrow as pa
 from omegaconf import DictConfig, OmegaConf
 
-from robust_eval.answer import concat_by_sampler, write_parquet
 from robust_eval.config.config import Config
 from robust_eval.dataset.selection import Selection
 from robust_eval.error import UserError
@@ -22,13 +20,15 @@ from robust_eval.experiment.models import Models
 from robust_eval.experiment.plan import check_plan
 from robust_eval.experiment.run_record import (
     DeferredRun,
-    compared,
+    answer_differences,
     curves_of,
-    describe,
-    owned,
-    report,
+    locked,
+    record_result,
+    record_start,
     run_name,
+    write_graded,
     write_question_status,
+    write_verdicts,
 )
 from robust_eval.experiment.sampling_loop import RunState, SamplingLoop
 from robust_eval.experiment.schedule import QuestionScheduler, SequentialScheduler
@@ -42,7 +42,7 @@ from robust_eval.store.base import Entries, NoStore
 from robust_eval.tracking.base import Run
 from robust_eval.tracking.flat_settings import flat, resolved_values
 from robust_eval.tracking.result import Result
-from robust_eval.tracking.run_folder import ANSWERS, GRADED, VERDICTS
+from robust_eval.tracking.run_folder import ANSWERS
 
 log = logging.getLogger(__name__)
 
@@ -80,12 +80,12 @@ def run(
     settings = flat(OmegaConf.to_container(composed, resolve=True))
     watch = Stopwatch()
     silence_tqdm()
-    with owned(folder, composed), heartbeat(lambda: f"{name}: still running"), ExitStack() as recorded:
+    with locked(folder, composed), heartbeat(lambda: f"{name}: still running"), ExitStack() as recorded:
 
         def start() -> Run:
             with watch.stage("tracking"):
                 record = recorded.enter_context(tracking.run(run_name(settings, swept), mlruns))
-                describe(settings, composed, folder, record)
+                record_start(settings, composed, folder, record)
             return record
 
         deferred_run = DeferredRun(start)
@@ -93,7 +93,7 @@ def run(
             with store.open() as entries, engine.open():
                 result = _measure(config, name, settings, entries, folder, deferred_run, watch, make_schedule)
                 size = entries.size()
-            report(result, folder, deferred_run())
+            record_result(result, folder, deferred_run())
         except KeyboardInterrupt:
             log.warning("stopped; %s", store.again())
             raise
@@ -102,7 +102,7 @@ def run(
             raise UserError(f"{reason}; {store.again()}") from problem
         same = None
         if repeated is not None:
-            same = compared(repeated / ANSWERS, folder / ANSWERS)
+            same = answer_differences(repeated / ANSWERS, folder / ANSWERS)
             deferred_run().tags({"repeated": str(repeated), "repeated.answers": same})
     return FinishedExperiment(result, size, same)
 
@@ -125,7 +125,7 @@ def _measure(
     grader, aggregator = models.with_judge(config.grader, config.aggregator, config.seed)
     reply_grader = replace(config.reply_grader, grader=grader)
     source = answer_source(config.recorded, config.sampler, config.metric, models.measured, reply_grader, config.seed)
-    scoring = Scoring.of(source, config.metric, config.seed)
+    scoring = Scoring.of(source, config.metric, labels, config.seed)
     clusters, may_end_early = scoring.clusters(aggregator), bool(config.target_half_width)
     check_plan(loaded.questions, config.rewriter, models.writer, source, clusters, may_end_early, watch)
 
@@ -144,22 +144,15 @@ def _measure(
     by_target = partial(SequentialScheduler, config.target_half_width, seed=config.seed)
     schedule: QuestionScheduler = (make_schedule or by_target)(loop.questions)
     identified = partial(_identified, config.dataset, loaded, deferred_run)
-    state, scores, digest = _sample(loop, schedule, scoring, labels, identified)
-    if not state.kept:
-        if state.baseline.num_rows:
-            write_question_status(state.questions, scores, folder, deferred_run())
-        loop.refuse(state)
-    scores = schedule.reported(scores)
+    state, scores, digest = _sample(loop, schedule, scoring, identified)
     models.release_writer()
     if models.cache_hits and not models.asked:
         log.info("all answers are in the store: nothing was asked, and the model was not loaded")
-
-    if grader.uses_model:
-        write_parquet(grader.verdict_table(), folder / VERDICTS)
+    write_verdicts(grader, folder)
     metadata = models.description() | source.identity() | loaded.description(digest)
-    metadata |= {f"loaded.grader.{name}": value for name, value in grader.description().items()}
-    metadata |= {f"loaded.aggregator.{name}": value for name, value in aggregator.description().items()}
-    metadata |= {f"undefined.{name}": reason for each in scores.values() for name, reason in each.reasons.items()}
+    parts = [("loaded.grader", grader.description()), ("loaded.aggregator", aggregator.description())]
+    parts += [("undefined", score.reasons) for score in scores.values()]
+    metadata |= {f"{prefix}.{name}": value for prefix, values in parts for name, value in values.items()}
     deferred_run().parameters(resolved_values(settings, metadata))
     return Result(
         name=name,
@@ -186,12 +179,12 @@ def _sample(
     loop: SamplingLoop,
     schedule: QuestionScheduler,
     scoring: Scoring,
-    labels: pa.Table | None,
     identified: Callable[[Sequence[Question]], str],
 ) -> tuple[RunState, dict[str, Score], str]:
     """Sample, grade and score block by block until the schedule ends.
 
-    Return the state of the run, its scores and the fingerprint of the data, which ``identified`` records.
+    Return the state of the run, its scores and the fingerprint of the data, which ``identified`` records. Raises
+    NothingKeptError if no question is kept, after writing the verdicts on the greedy answers.
     """
     state, scores, digest = RunState(Rewritten([])), dict[str, Score](), ""
     while not loop.full and (block := schedule.next(scores)):
@@ -200,13 +193,16 @@ def _sample(
             loop.models.release_writer()
         digest = digest or identified(loop.questions if schedule.left else rewritten.questions)
         state = loop.answer(rewritten)
-        write_parquet(concat_by_sampler(state.graded_by_sampler), loop.folder / GRADED)
+        write_graded(state.graded_by_sampler, loop.folder)
         with loop.watch.stage("scoring"):
-            curves = curves_of(state.answers)
-            scores = scoring.scores(state.questions, state.kept, state.graded_by_sampler, curves, labels)
+            scores = scoring.scores(state)
         if progress := schedule.in_words(scores):
             log.info("target_half_width: %s", progress)
-    return state, scores, digest
+    if not state.kept:
+        if state.baseline.num_rows:
+            write_question_status(state.questions, scores, loop.folder, loop.deferred_run())
+        loop.refuse(state)
+    return state, schedule.reported(scores), digest
 
 
 def _identified(dataset: Selection, loaded: Loaded, deferred_run: DeferredRun, questions: Sequence[Question]) -> str:

@@ -1,4 +1,4 @@
-"""Record of a run: its folder, its deferred start, its files, and the comparison of a repeated run."""
+"""Record of a run: all writes into its folder and its tracker, in their order, and the comparison of a repeated run."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,6 +25,8 @@ from robust_eval.answer import (
 )
 from robust_eval.config.schema import repeatable
 from robust_eval.error import UserError
+from robust_eval.grader.base import Grader
+from robust_eval.metric.metric_spec import as_json
 from robust_eval.metric.score import Score
 from robust_eval.question import Question
 from robust_eval.report.figures import save_figures
@@ -35,14 +37,16 @@ from robust_eval.rewriter.base import Rewritten
 from robust_eval.runtime.process import environment, process_lock
 from robust_eval.tracking.base import Run
 from robust_eval.tracking.flat_settings import SEVERAL, decided, effective
-from robust_eval.tracking.result import Result, by_question, write_summary
+from robust_eval.tracking.result import Result, by_question
 from robust_eval.tracking.run_folder import (
     ANSWERS,
     CONFIG,
     CURVES_FILE,
     ERROR,
+    GRADED,
     LOADED,
     LOG,
+    METRICS,
     QUESTIONS,
     REPORT,
     REWRITES,
@@ -81,7 +85,7 @@ class DeferredRun:
 
 
 @contextmanager
-def owned(folder: Path, composed: DictConfig) -> Iterator[None]:
+def locked(folder: Path, composed: DictConfig) -> Iterator[None]:
     """Lock the folder of a run.
 
     A folder with nothing but the log is removed afterwards, with the folder of its day if that is empty. Raises
@@ -122,8 +126,8 @@ def run_name(settings: Mapping[str, object], swept: str | None) -> str:
     return ", ".join(filter(None, (*(str(labels[name]) for name in ("method", "model", "dataset")), swept)))
 
 
-def describe(settings: dict[str, Any], composed: DictConfig, folder: Path, record: Run) -> None:
-    """Record the configuration and the environment."""
+def record_start(settings: dict[str, Any], composed: DictConfig, folder: Path, record: Run) -> None:
+    """Write the configuration and the environment into the folder and the tracker."""
     versions = environment()
     for name in (ERROR, SUMMARY, QUESTIONS):  # of an earlier attempt at the same run
         (folder / name).unlink(missing_ok=True)
@@ -160,6 +164,17 @@ def write_answers(greedy: pa.Table, answers: Mapping[str, Answers], metadata: Sa
         write_parquet(concat_by_sampler(curves), folder / CURVES_FILE)
 
 
+def write_graded(graded: Mapping[str, pa.Table], folder: Path) -> None:
+    """Write the graded answers of all samplers."""
+    write_parquet(concat_by_sampler(graded), folder / GRADED)
+
+
+def write_verdicts(grader: Grader, folder: Path) -> None:
+    """Write the verdicts of a judge, if there is one."""
+    if grader.uses_model:
+        write_parquet(grader.verdict_table(), folder / VERDICTS)
+
+
 def curves_of(answers: Mapping[str, Answers]) -> dict[str, pa.Table]:
     """Return the accuracy curves of the samplers that have some."""
     return {name: each.curves for name, each in answers.items() if each.curves.num_rows}
@@ -175,7 +190,7 @@ def write_question_status(
     record.folder(folder)
 
 
-def report(result: Result, folder: Path, record: Run) -> None:
+def record_result(result: Result, folder: Path, record: Run) -> None:
     """Write tables, figures, summary and report into the folder, and all of them into the tracker."""
     with result.watch.stage("report"):
         for score in result.scores.values():
@@ -185,8 +200,9 @@ def report(result: Result, folder: Path, record: Run) -> None:
         figures = save_figures(result, folder / "figures")
         write_page(result, figures, folder / REPORT)
     identity = effective(result.description)
-    (folder / LOADED).write_text(json.dumps(identity, indent=2) + "\n", encoding="utf-8")
-    write_summary(result, folder)
+    specs = [spec for score in result.scores.values() for spec in score.declared]
+    for name, content in ((LOADED, identity), (METRICS, as_json(specs)), (SUMMARY, result.summary())):
+        (folder / name).write_text(json.dumps(content, indent=2, ensure_ascii=name == LOADED) + "\n", encoding="utf-8")
     model = {name: value for name, value in identity.items() if name.startswith("model.")}
     record.model(str(result.description["model.name"]), model)
     counts = result.counts()
@@ -195,7 +211,7 @@ def report(result: Result, folder: Path, record: Run) -> None:
     record.note(run_note(result))
     record.tables(run_tables(result))
     record.answers(traced_answers(result, record.traces, folder / VERDICTS))
-    record.best_of_sweep([spec for score in result.scores.values() for spec in score.declared])
+    record.best_of_sweep(specs)
 
 
 MAX_EXAMPLES = 3
@@ -204,7 +220,7 @@ _KEY = ("question_id", "rewrite", "temperature", "trial")
 _MISSING = (None, None, None)
 
 
-def compared(before: Path, after: Path) -> str:
+def answer_differences(before: Path, after: Path) -> str:
     """Return the difference of the answers in two files as one sentence. Raises UserError if one holds no answers."""
     tables = [read_answers(file) for file in (before, after)]
     has_samplers = all(table[SAMPLER].null_count == 0 for table in tables)  # a run with one need not name it

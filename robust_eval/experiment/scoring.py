@@ -10,10 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from robust_eval.aggregator.base import Aggregator
-from robust_eval.answer import CURVES, GREEDY, SAMPLER, SCHEMA, EarlyStopping, read_sampling_metadata
+from robust_eval.answer import GREEDY, SAMPLER, SCHEMA, EarlyStopping, read_sampling_metadata
 from robust_eval.config.schema import SCHEMAS, register
 from robust_eval.error import UserError, first_line
 from robust_eval.experiment.answer_source import AnswerSource
+from robust_eval.experiment.sampling_loop import RunState
 from robust_eval.labels.human_labels import count_labelled, with_human_labels
 from robust_eval.labels.label_file import read_labels
 from robust_eval.metric.greedy import greedy_accuracy, greedy_correction
@@ -47,7 +48,8 @@ class Scoring:
     """Metrics of a run, and the sampler of the answers that each of them scores.
 
     ``conditions`` and ``early_stopping`` map samplers to the conditions of their answers and to their early-stopping
-    rules. ``profile_sentence`` is set for a profile that leaves something out because the model lacks it.
+    rules. Human ``labels`` correct some of the metrics. ``profile_sentence`` is set for a profile that leaves something
+    out because the model lacks it.
     """
 
     metrics: Mapping[str, Metric]
@@ -55,39 +57,32 @@ class Scoring:
     conditions: Mapping[str, Conditions]
     early_stopping: Mapping[str, EarlyStopping]
     seed: int
+    labels: pa.Table | None = None
     profile_sentence: str = ""
 
     @classmethod
-    def of(cls, source: AnswerSource, metrics: Mapping[str, Metric], seed: int) -> "Scoring":
+    def of(cls, source: AnswerSource, metrics: Mapping[str, Metric], labels: pa.Table | None, seed: int) -> "Scoring":
         """Return the scoring of a run by its metrics, or by those of its profile without temperatures."""
         own, conditions = source.own_profile, source.conditions()
         metrics = metrics if own is None else own.metrics
         sampler_of = choose_samplers(metrics, conditions)
-        return cls(metrics, sampler_of, conditions, source.early_stopping, seed, source.profile_sentence)
+        return cls(metrics, sampler_of, conditions, source.early_stopping, seed, labels, source.profile_sentence)
 
     def clusters(self, aggregator: Aggregator) -> dict[str, Aggregator]:
         """Return the aggregator of each sampler whose labels a metric reads."""
         return {self.sampler_of[name]: aggregator for name, metric in self.metrics.items() if metric.needs_clusters}
 
-    def scores(
-        self,
-        asked: Sequence[Question],
-        kept: Sequence[Question],
-        graded: Mapping[str, pa.Table],
-        curves: Mapping[str, pa.Table],
-        labels: pa.Table | None,
-    ) -> dict[str, Score]:
-        """Score the graded answers of each sampler, those at temperature 0 under :data:`~robust_eval.answer.GREEDY`.
+    def scores(self, state: RunState) -> dict[str, Score]:
+        """Score the answers of a run.
 
-        The greedy accuracy is that of all questions ``asked``; metrics score the ``kept`` ones. A metric whose sampler
-        asked nothing, because no question has choices, has no score. Human ``labels`` add the score of the metrics that
-        they correct.
+        The greedy accuracy is that of all questions; metrics score the kept ones. A metric whose sampler asked nothing,
+        because no question has choices, has no score. Labels add the score of the metrics that they correct.
         """
-        baseline = graded[GREEDY]
+        asked, kept, baseline, graded = state.questions, state.kept, state.baseline, state.graded
 
         def measured(sampler: str) -> Measured:
             estimator, rule = self.conditions[sampler].estimator, self.early_stopping.get(sampler)
-            return Measured(baseline, graded[sampler], curves.get(sampler, CURVES.empty_table()), estimator, rule)
+            return Measured(baseline, graded[sampler], state.answers[sampler].curves, estimator, rule)
 
         sampler_of = {name: sampler for name, sampler in self.sampler_of.items() if kept and sampler in graded}
         scores = {
@@ -99,14 +94,14 @@ class Scoring:
             joined = [name for name in (*METHODS, *OPTIONAL_METHODS) if name in sampler_of]
             if methods is METHODS and len(joined) < len(METHODS) + len(OPTIONAL_METHODS):
                 log.info("the profile is of %d methods: %s", len(joined), ", ".join(joined))
-        elif sampler_of.keys() >= {*METHODS} and len(graded) > 2:
+        elif sampler_of.keys() >= {*METHODS} and len(graded) > 1:
             log.info("no profile: %s", ", ".join(f"metric={name} reads {part}" for name, part in sampler_of.items()))
         scores = {name: presentations.present(each, kept) for name, each in scores.items()}
         if baseline.num_rows:  # recorded answers need not have any
             scores[GREEDY] = presentations.present(greedy_accuracy(asked, baseline), asked)
-        if labels is not None and kept:
+        if kept:
             uncorrected = {name: estimate for each in scores.values() for name, estimate in each.metrics().items()}
-            if (corrected := self.corrected(asked, kept, graded, labels, uncorrected)) is not None:
+            if (corrected := self.corrected(asked, kept, state.graded_by_sampler, uncorrected)) is not None:
                 scores[CORRECTED] = corrected
         return scores
 
@@ -115,13 +110,16 @@ class Scoring:
         asked: Sequence[Question],
         kept: Sequence[Question],
         graded: Mapping[str, pa.Table],
-        labels: pa.Table,
         uncorrected: Mapping[str, Estimate],
     ) -> Score | None:
-        """Return the metrics that the labels correct, as one score; None if they correct none.
+        """Return the metrics that the labels correct, as one score; None if they correct none, or there are none.
 
-        ``uncorrected`` are the metrics without labels; the other arguments are those of :meth:`scores`.
+        ``asked`` and ``kept`` are questions, ``graded`` the answers of each sampler, those at temperature 0 under
+        :data:`~robust_eval.answer.GREEDY`; ``uncorrected`` are the metrics without labels.
         """
+        labels = self.labels
+        if labels is None:
+            return None
         number = count_labelled(graded, labels)
         if not number:
             log.warning("no metric is corrected: none of the %d labels matches an answer of this run", labels.num_rows)
@@ -178,10 +176,11 @@ class LabelledRun(NamedTuple):
             conditions=conditions,
             early_stopping=metadata.early_stopping if metadata else {},
             seed=int(self.run.settings["seed"]),
+            labels=labels,
         )
         asked = list(self.questions.values())
         kept = [question for question, is_kept in zip(asked, self.run.kept(), strict=True) if is_kept]
-        return scoring.corrected(asked, kept, graded, labels, self.run.metrics)
+        return scoring.corrected(asked, kept, graded, self.run.metrics)
 
     def _metrics(self) -> dict[str, Metric]:
         """Return the metrics of the run with its settings, except metrics that are not registered here."""

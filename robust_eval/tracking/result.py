@@ -1,6 +1,5 @@
 """Result of a run: the content of all reports."""
 
-import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -15,12 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from robust_eval.answer import NO_REPLY, OUTCOMES, SERVED, has_greedy, served_as
-from robust_eval.metric.metric_spec import as_json, with_limits
+from robust_eval.metric.metric_spec import with_limits
 from robust_eval.metric.score import Score, reply_weights
 from robust_eval.question import Question
 from robust_eval.rewriter.base import FATES, Rewritten
 from robust_eval.runtime.process import Stopwatch
-from robust_eval.tracking.run_folder import METRICS, SUMMARY
 
 MIN_REPEATED_TEMPERATURE = 1.0
 """Minimum temperature at which equal replies are reported; below, a model may be that certain."""
@@ -248,10 +246,3 @@ def _repeated(table: pa.Table) -> set[str]:
     several = groups.filter(pc.greater(groups["text_count"], 1))
     different = groups.filter(pc.greater(groups["text_count_distinct"], 1))
     return set(several["question_id"].to_pylist()) - set(different["question_id"].to_pylist())
-
-
-def write_summary(result: Result, folder: Path) -> None:
-    """Write the summary as flat JSON, and the specs of its metrics."""
-    declared = [spec for score in result.scores.values() for spec in score.declared]
-    for name, content in ((METRICS, as_json(declared)), (SUMMARY, result.summary())):
-        (folder / name).write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

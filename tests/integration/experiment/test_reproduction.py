@@ -9,7 +9,7 @@ import pytest
 
 from robust_eval.answer import answer_table, concat_by_sampler, write_parquet
 from robust_eval.error import UserError
-from robust_eval.experiment.run_record import compared
+from robust_eval.experiment.run_record import answer_differences
 
 ROW = {
     "question_id": "q1",
@@ -28,7 +28,7 @@ ROWS = [ROW, ROW | {"trial": 1}, ROW | {"question_id": "q2", "token_logprobs": N
 def sentence(folder: Path, first: list[dict[str, object]], second: list[dict[str, object]]) -> str:
     for name, records in (("first", first), ("second", second)):
         write_parquet(answer_table(records), folder / name)
-    return compared(folder / "first", folder / "second")
+    return answer_differences(folder / "first", folder / "second")
 
 
 def test_the_same_answers_are_the_same_in_any_order(tmp_path: Path):
@@ -58,16 +58,16 @@ def test_the_same_condition_of_two_samplers_is_two_answers(tmp_path: Path):
         write_parquet(
             concat_by_sampler({sampler: answer_table(rows) for sampler, rows in tables.items()}), tmp_path / name
         )
-    assert compared(tmp_path / "first", tmp_path / "second") == (
+    assert answer_differences(tmp_path / "first", tmp_path / "second") == (
         "2 of 3 answers differ, for example question q1 at t = 0.5, trial 0 (repetition): 'Paris' → 'Rome'; question "
         "q1, rewrite 2, at t = 0.5, trial 0 (perturbation): 'Paris' → 'Oslo'; the others have equal log-probabilities"
     )
 
 
-def test_a_run_of_before_samplers_were_written_down_is_compared_without(tmp_path: Path):
+def test_a_run_of_before_samplers_were_written_down_is_answer_differences_without(tmp_path: Path):
     write_parquet(answer_table(ROWS), tmp_path / "first")
     write_parquet(concat_by_sampler({"repetition": answer_table(ROWS)}), tmp_path / "second")
-    assert compared(tmp_path / "first", tmp_path / "second").startswith("all 3 answers are the same")
+    assert answer_differences(tmp_path / "first", tmp_path / "second").startswith("all 3 answers are the same")
 
 
 def test_other_tokens_of_the_same_text_are_another_answer(tmp_path: Path):
@@ -77,7 +77,7 @@ def test_other_tokens_of_the_same_text_are_another_answer(tmp_path: Path):
 def test_a_table_that_is_none_of_answers_is_refused(tmp_path: Path):
     write_parquet(pa.table({"a": [1]}), tmp_path / "first")
     with pytest.raises(UserError, match="is not an answer table"):
-        compared(tmp_path / "first", tmp_path / "first")
+        answer_differences(tmp_path / "first", tmp_path / "first")
 
 
 @pytest.mark.parametrize("place", ["mlruns/runs/today/now", "runs/word"])
