@@ -43,8 +43,8 @@ class Clusters(Aggregator):
     model: str
     """Sentence model: a folder, a hub id, or embedded:PACKAGE/FOLDER of the package index."""
     threshold: float = 0.2
-    """Mean cosine distance below which two clusters are merged. It was chosen by reading clusters of answers together
-    with :func:`repeats`; ``benchmarks/clusters.py`` measures its effect on aliases and on answers of one type."""
+    """Mean cosine distance below which two clusters are merged. We chose it by reading clusters of answers;
+    ``benchmarks/clusters.py`` measures its effect."""
     cross_encoder: str | None = None
     """Cross-encoder that ranks the answers of the winning clusters by their fit to the question: a folder or a hub id,
     such as cross-encoder/ms-marco-MiniLM-L6-v2; null, or one that cannot be loaded: the sentence model ranks them."""

@@ -53,9 +53,12 @@ class AnswerCluster(NamedTuple):
 def main() -> None:
     """Ask the question in several wordings; print the answers and their clusters."""
     parser = command_parser("ask", "Ask a question in several wordings and count the answers.")
-    parser.add_argument("question", help="a question; choices and context come from the data set if it has it")
+    parser.add_argument("question", help="a question, with its choices and context if the data set has it")
     parser.add_argument(
-        "overrides", nargs="*", metavar="KEY=VALUE", help="as for run.py: model=qwen25_3b rewriter.model=qwen25_14b"
+        "overrides",
+        nargs="*",
+        metavar="KEY=VALUE",
+        help="settings as for a run: model=qwen25_3b rewriter.model=qwen25_14b",
     )
     arguments = parser.parse_intermixed_args()
     configure_logging()

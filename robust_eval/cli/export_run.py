@@ -29,7 +29,7 @@ def main() -> None:
     """Write the run; print its files and the command that opens them."""
     parser = command_parser("export", "Write a finished run for other harnesses, or as tables.")
     parser.add_argument("run", metavar="RUN", help="folder of a run, name of a baseline, or id in MLflow")
-    parser.add_argument("--to", choices=list(WRITERS), required=True, help="format")
+    parser.add_argument("--to", choices=list(WRITERS), required=True, help="output format")
     add_output(parser, "folder of the files")
     add_tracker(parser)
     arguments = parser.parse_args()

@@ -89,12 +89,12 @@ def _parser() -> argparse.ArgumentParser:
     parser = command_parser(
         "gate",
         "Decide whether a candidate may replace its baseline.",
-        epilog="Exit status: 0 PASS, 1 FAIL, 3 INCONCLUSIVE, 2 a mistake in the call.",
+        epilog="Exit status: 0 PASS, 1 FAIL, 3 INCONCLUSIVE, 2 usage error.",
     )
     parser.add_argument(
         "baseline",
         metavar="BASELINE",
-        help="folder of a run, name of a baseline, or id in MLflow; or a log of another harness, gated by another log",
+        help="folder of a run, name of a baseline, or id in MLflow; or the log of another harness, with another log",
     )
     parser.add_argument(
         "words",
@@ -299,7 +299,7 @@ def _refuse_unusable(run: str, mlruns: Path, uri: str | None) -> None:
 
 
 def _baseline_parser() -> argparse.ArgumentParser:
-    parser = command_parser("baseline", "Name runs as baselines.")
+    parser = command_parser("baseline", "Name runs as baselines, and list or show them.")
     shared = argparse.ArgumentParser(add_help=False)
     add_tracker(shared)
     actions = parser.add_subparsers(dest="action", required=True)

@@ -274,8 +274,12 @@ def grade_one() -> None:
     parser.add_argument(
         "--choices", nargs="+", action="extend", default=[], metavar="TEXT", help="texts of the choices, in order"
     )
-    parser.add_argument("--reader", choices=list(READERS), default="reply", help="default: reply (chat models)")
-    parser.add_argument("--grader", choices=list(GRADERS), default="matching", help="default: matching")
+    parser.add_argument(
+        "--reader", choices=list(READERS), default="reply", help="reader of the reply; default: reply (chat models)"
+    )
+    parser.add_argument(
+        "--grader", choices=list(GRADERS), default="matching", help="grader of the reply; default: matching"
+    )
     parser.add_argument(
         "--letter", choices=["anchored", "strict"], default="anchored", help="strict: only a bare letter counts"
     )

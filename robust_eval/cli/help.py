@@ -43,7 +43,9 @@ def main() -> None:
         "help",
         "List the options of a group (help model), or explain the settings of an option (help model=transformers).",
     )
-    parser.add_argument("words", nargs="*", metavar="GROUP[=OPTION]", help="or a command; by default an overview")
+    parser.add_argument(
+        "words", nargs="*", metavar="GROUP[=OPTION]", help="a group, an option or a command; default: an overview"
+    )
     words = parser.parse_args().words
     with command():
         if len(words) == 1 and words[0] in COMMANDS and words[0] != "help":

@@ -77,7 +77,7 @@ def main(default: str = "help") -> None:
 
 def print_versions() -> None:
     """Print the versions of robust_eval and of the packages that determine its answers."""
-    command_parser("version", "Print the versions.").parse_args()
+    command_parser("version", "Print the versions that determine the answers.").parse_args()
     packages = ("robust_eval", "torch", "transformers", "openai")
     for name, number in (*((name, version(name)) for name in packages), ("Python", platform.python_version())):
         Console().print(f"{name} {number}")

@@ -14,13 +14,13 @@ from robust_eval.runtime.process import command
 
 def main() -> None:
     """Draw the figures of a finished run, with those of its methods, and print their folder."""
-    parser = command_parser("plot", "All figures of a finished run.")
+    parser = command_parser("plot", "Redraw all figures of a finished run.")
     parser.add_argument("run", type=Path, metavar="RUN", help="folder of a finished run")
     parser.add_argument(
         "--style",
         choices=("report", "paper"),
         default="report",
-        help="paper: without titles, as wide as a column, 300 dpi, SVG and PDF with embedded fonts, and captions",
+        help="paper: no titles, one or two columns wide, PNG at 300 dpi, SVG and PDF with embedded fonts, captions",
     )
     add_output(parser, "folder of the figures; default: RUN/figures, with --style paper RUN/figures/paper")
     arguments = parser.parse_args()

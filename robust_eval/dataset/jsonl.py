@@ -26,7 +26,7 @@ class JsonLines(Selection):
     """
 
     name: str
-    """Name of the set in logs, tables and the tracker."""
+    """Name of the data set in logs, tables and the tracker."""
     path: str
     """Path of the file; builtin:facts.jsonl and the like are the built-in sets."""
 

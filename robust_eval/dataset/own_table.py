@@ -147,7 +147,7 @@ class OwnTable(Selection):
     """Content of the column correct: letter, from_0 or from_1 (the number of the choice), or text."""
     separator: str | None = None
     """Separator of the answers or choices in one cell, for example ";"; null: a cell is one answer, or a list of JSON,
-    Python or numpy. It is required if half of the cells contain a ; or | or /, or one a line break ("\\n")."""
+    Python or numpy. Required if half of the cells contain a ; or | or /, or if one contains a line break ("\\n")."""
     encoding: str = "utf-8"
     """Encoding of a text file: latin-1, cp1252, …"""
 

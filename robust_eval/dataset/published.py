@@ -79,7 +79,7 @@ class Published(Selection):
     """File, or folder of files (or of folders, one for each split), as published or as exported from the hub; null: the
     hub."""
     hub: str | None = None
-    """Name on the hub; null: it is not there."""
+    """Name on the hub; null: not on the hub."""
     subsets: list[str] = field(default_factory=lambda: ["default"])
     """Subsets of the hub's data set, read one after the other."""
     split: str = "test"

@@ -55,20 +55,20 @@ class Selection(ABC):
     """
 
     name: str
-    """Name of the set in logs, tables and the tracker."""
+    """Name of the data set in logs, tables and the tracker."""
     limit: int | None = None
-    """Maximum number of questions: the first ones, or a random sample by the seed; null: all."""
+    """Maximum number of questions: the first ones, or with shuffle a random sample; null: all."""
     shuffle: bool = False
-    """Shuffle the questions by the seed. A smaller limit then selects a part of what a larger one selects."""
+    """Shuffle the questions with the seed. A larger limit then includes the questions of a smaller one."""
     shuffle_choices: bool = False
-    """Shuffle the choices of each question by the seed, the same in every run."""
+    """Shuffle the choices of each question with the seed, in the same way in every run."""
     seed: int = 0
-    """Seed of both orders. The seed of the run does not change them: runs with other seeds ask the same questions."""
+    """Seed of both shuffles. It is independent of the seed of the run: runs with other seeds ask the same questions."""
     scenario: str | None = None
-    """extractive (the question with its context), multiple_choice, or abstractive (the question alone); null: by the
-    question's own fields."""
+    """extractive (the question with its context), multiple_choice, or abstractive (only the question); null: by the
+    fields of the question."""
     max_invalid_fraction: float = 0.05
-    """Maximum share of unusable records, which contain no valid question."""
+    """Maximum share of records without a valid question."""
 
     def __post_init__(self) -> None:
         if self.limit is not None and self.limit < 1:

@@ -17,7 +17,7 @@ class Local:
     """Requests go to the model block by block."""
 
     threads: int | None = None
-    """Number of torch's CPU threads; null: the fastest number on this machine, measured once. Set it when several runs
+    """Number of torch's CPU threads; null: the fastest number on this machine, measured once. Set it if several runs
     share a machine."""
 
     def __post_init__(self) -> None:

@@ -142,15 +142,15 @@ class Grader(ABC):
     """
 
     letter: str = field(default="anchored", kw_only=True)
-    """Replies that choose a letter: anchored, those that are one, begin with one ("B) …") or say that the answer is
-    one; strict, those that are one and nothing else."""
+    """Replies that choose a letter: anchored, a reply that is a letter, begins with one ("B) …") or states that the
+    answer is one; strict, only a bare letter."""
 
     abstention: str = field(default="patterns", kw_only=True)
-    """Replies that say that they do not know (docs/judges.md): patterns, found by phrases; judge, by the judge of
-    grader=judge; none: they count as other answers."""
+    """Detection of replies such as "I don't know" (docs/judges.md): patterns, by phrases; judge, by the judge of
+    grader=judge; none: they count as ordinary answers."""
 
     accents: str = field(default="fold", kw_only=True)
-    """fold: São Paulo is Sao Paulo; keep: accents of Latin and Greek letters tell answers apart."""
+    """fold: São Paulo equals Sao Paulo; keep: accents of Latin and Greek letters distinguish answers."""
 
     uses_model = False
     """True if a model judges."""

@@ -26,7 +26,7 @@ class SentenceGrader(Grader):
     """Base of graders that compare a reply with references by a sentence model."""
 
     model: str
-    """Of sentences: a folder, a hub id, or embedded:PACKAGE/FOLDER of the package index."""
+    """Sentence model: a folder, a hub id, or embedded:PACKAGE/FOLDER of the package index."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -47,7 +47,7 @@ class Cosine(SentenceGrader):
     """
 
     similarity: float = 0.6
-    """The cosine must be above this, which is at least −1 and below 1."""
+    """The cosine must be above this number (at least −1 and below 1)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

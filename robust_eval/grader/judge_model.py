@@ -56,25 +56,25 @@ class JudgeModel(Grader):
     """grader=judge: a language model says whether a free-text reply is right."""
 
     model: Any = None
-    """The model that judges, an option of the group model, which must be named."""
+    """The model that judges, an option of the group model; it must be set."""
     form: str = EQUIVALENCE
-    """equivalence: does the reply say what an accepted answer says; support: does the question's context say it;
-    rubric: does it meet the rubric."""
+    """The judge's question. equivalence: does the reply agree with an accepted answer? support: does the question's
+    context support it? rubric: does it meet the rubric?"""
     rubric: str = ""
     """Requirements on a right reply, with form=rubric."""
     cascade: str = "exact"
-    """exact: a reply that equals an accepted answer is right, and the judge is not asked; uncertain: the judge is asked
-    about uncertain replies alone, and the others keep the verdict of grader=matching; none: it is asked about all."""
+    """exact: a reply that equals an accepted answer is right without the judge; uncertain: only uncertain replies go to
+    the judge, and the others keep the verdict of grader=matching; none: all replies go to the judge."""
     votes: int = 1
-    """Verdicts on each reply, of which the majority counts; an odd number."""
+    """Number of verdicts on each reply, an odd number; the majority counts."""
     temperature: float = 0.0
-    """Of the verdicts: 0 with one vote, above 0 with several."""
+    """Temperature of the verdicts: 0 with one vote, above 0 with several."""
     max_new_tokens: int = 256
     """Length limit of a verdict with its reason, in tokens."""
     bias: int = 0
-    """Replies that are judged twice more, in another order and padded, to measure what that changes."""
+    """Number of replies that are judged twice more, in another order and padded, to measure the bias of the judge."""
     prompts: str = JUDGING
-    """Templates: builtin:judge.yaml, or a file of one's own."""
+    """Templates: builtin:judge.yaml, or your own file."""
 
     uses_model = True
 

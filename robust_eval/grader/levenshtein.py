@@ -37,7 +37,7 @@ class Levenshtein(Grader):
     """
 
     similarity: float = 0.8
-    """Of reply and accepted answer at least, above 0 and at most 1 (then they must be equal)."""
+    """Minimum similarity of reply and accepted answer, above 0 and at most 1 (equality)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

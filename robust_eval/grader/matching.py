@@ -15,12 +15,12 @@ class Matching(Grader):
     """Free text is right if it contains an accepted answer, both in normal form."""
 
     contains: str = "word"
-    """word: an accepted answer must stand in the reply as whole words. substring: anywhere ("He" is in "There"), but
-    for one of a single letter or sign ("U" is not in "Uruguay"). equal: the reply must be an accepted answer, and
-    nothing else."""
+    """word: the reply must contain an accepted answer as whole words. substring: anywhere ("There" contains "He"),
+    except for single letters and signs ("Uruguay" does not contain "U"). equal: the reply must equal an accepted
+    answer."""
     spelling: str = "lenient"
-    """lenient: a space or hyphen inside a word ("bee keeper"), or between letters and digits ("U-2"), and the plural -s
-    of the last word make no other answer; strict: they do."""
+    """lenient: a space or hyphen inside a word ("bee keeper") or between letters and digits ("U-2"), and the plural -s
+    of the last word, make no difference; strict: they do."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -200,9 +200,11 @@ class AnswerAgreement(Metric):
     """Metrics of MultiQ&A, at each temperature."""
 
     categories: Any = "raters"
-    """raters | observed | a number: how many labels a free-text question could have had; choices have their number."""
+    """raters | observed | a number: the number of possible labels of a free-text question; for choices, it is their
+    number."""
     missing: str = "pairwise"
-    """pairwise: a question is scored by the raters whose answer it has; drop_question: it needs all of them."""
+    """pairwise: a question is scored by its available raters; drop_question: a question without all of them is
+    dropped."""
     draws: int = 1000
     """Random mappings of labels into categories over which kappa is averaged."""
 

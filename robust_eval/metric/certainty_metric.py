@@ -85,9 +85,9 @@ class AnswerCertainty(Metric):
     """Entropy of the answers to each question and its error rate, at each temperature (docs/methods.md, §3)."""
 
     invalid: str = "drop"
-    """What becomes of replies that answer nothing (no letter, a refusal): drop leaves them out, and a question that has
-    no others has no entropy; as_label makes them one more label, and wrong; as_published is drop, but a question that
-    has no others counts as certain (entropy 0) and wrong."""
+    """Treatment of replies without an answer (no letter, a refusal): drop leaves them out, and a question with only
+    such replies has no entropy; as_label counts them as an additional wrong label; as_published is drop, but a question
+    with only such replies counts as certain (entropy 0) and wrong."""
 
     axis = "trial"
     specs = curves = SPECS

@@ -111,8 +111,8 @@ class PushbackRobustness(Metric):
     """Breaking turns are censored at the last turn, as breaking temperatures at the last temperature."""
 
     threshold: float = 0.5
-    """A fact breaks at the first turn after which a smaller share of the conversations has it right; a wrong answer is
-    mended where at least this share has it right in the end."""
+    """A fact breaks at the first turn after which a smaller share of the conversations is right; a wrong answer is
+    mended if at least this share is right at the end."""
 
     axis = TURN
     specs = curves = SPECS

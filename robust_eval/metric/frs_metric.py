@@ -108,15 +108,15 @@ class FactualRobustness(Metric):
     k: int = 10
     """Most probable tokens that enter the entropy; also the base of its logarithm."""
     renormalize: bool = True
-    """Divide those k probabilities by their sum."""
+    """Divide the k probabilities by their sum."""
     include_eos: bool = False
-    """Count the token that ends the answer among the answer's tokens."""
+    """Include the token that ends the answer."""
     threshold: float = 0.5
-    """A fact breaks where its accuracy falls below this."""
+    """A fact breaks at the lowest temperature with an accuracy below this."""
     estimator: str = "first"
-    """first | isotonic: how the breaking temperature is read off the accuracies."""
+    """Estimator of the breaking temperature from the accuracies: first | isotonic."""
     unbroken: str = "one"
-    """one | bound: what an unbroken fact scores."""
+    """Score of an unbroken fact: one | bound (at the last temperature)."""
 
     axis = "temperature"
     specs = SPECS

@@ -185,8 +185,8 @@ class ReasoningBudget(Metric):
     """Budgets are censored above: a fact may be right with a smaller one and not with the largest."""
 
     threshold: float = 0.5
-    """A fact is known with a budget where at least this share of its answers is right; below this it breaks at a
-    temperature as well."""
+    """A fact is known with a budget if at least this share of its answers is right; below this share, it breaks at a
+    temperature."""
     d: float = 1.0
     """Weight of the entropy in FRS after reasoning, above 0."""
 

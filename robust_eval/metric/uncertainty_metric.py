@@ -109,8 +109,8 @@ class ErrorDetection(Metric):
     """
 
     target: str = "baseline"
-    """Answer that is right or wrong: the baseline (greedy) answer, or the majority of the sampled answers; without
-    greedy answers the majority."""
+    """Answer that is judged right or wrong: baseline (the greedy answer), or majority (of the sampled answers; always
+    used without greedy answers)."""
 
     axis = "trial"
     specs = SPECS

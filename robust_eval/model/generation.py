@@ -22,13 +22,13 @@ class Generation:
     """full: only the settings below. repository: the model's generation_config overrides them. library_defaults: the
     same, with top_k = 50 if the repository sets none."""
     top_k: int = 0
-    """Keep the k most probable tokens; 0: all."""
+    """Keep only the k most probable tokens; 0: all."""
     top_p: float = 1.0
-    """Keep the most probable tokens that together reach this probability; 1: all."""
+    """Keep only the most probable tokens that together reach this probability; 1: all."""
     min_p: float = 0.0
-    """Keep tokens at least this fraction as probable as the most probable one; 0: all."""
+    """Keep only tokens at least this fraction as probable as the most probable one; 0: all."""
     repetition_penalty: float = 1.0
-    """Divides positive and multiplies negative logits of tokens that occurred (Keskar et al. 2019); 1: off."""
+    """Divide positive and multiply negative logits of earlier tokens by this number (Keskar et al. 2019); 1: off."""
 
     def __post_init__(self) -> None:
         if self.preset not in PRESETS:

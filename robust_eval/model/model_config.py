@@ -101,7 +101,7 @@ class RecordedModel(ModelConfig):
     name: str
     """The name of the model in logs, tables and the tracker."""
     prompt_style: str = "plain"
-    """plain | chat: the format of its prompts, which decides the reader of its replies, unless the file records it."""
+    """plain | chat: the format of the prompts, which selects the reader of the replies, unless the file records it."""
 
     remote = True
     recorded = True

@@ -50,9 +50,9 @@ class Llm:
     max_new_tokens: int = 256
     """Length limit of a list of rewrites, in tokens."""
     drift: str = "flag"
-    """Treatment of a rewrite whose meaning has drifted: flag keeps it and counts it, drop leaves it out."""
+    """Treatment of a rewrite whose meaning has drifted: flag keeps and counts it, drop leaves it out."""
     similarity: float = 0.5
-    """Cosine to the question below which a rewrite counts as drifted."""
+    """Cosine similarity to the question below which a rewrite counts as drifted."""
     prompts: str = FEW_SHOT
     """Templates and exemplars: builtin:few_shot.yaml, builtin:zero_shot.yaml (the paper's), or the path of a file."""
 

@@ -24,10 +24,11 @@ class RecordedRewrites:
     """rewriter=recorded: rewrites are used unchanged, without those that repeat a wording."""
 
     file: str | None = None
-    """JSON Lines with the id of a question and its rewrites; null: the rewrites of the data set."""
+    """JSON Lines with the ids of questions and their rewrites; null: the rewrites of the data set."""
     originals: str | None = None
     """For a ``file`` in the layout of SQuAD (such as the paraphrases of Gan & Ng, 2019): the file in this layout with
-    the questions. Rewrites are paired with them by id, or by order if ids do not fit but contexts and answers agree."""
+    the questions. Rewrites are paired with the questions by id, or by order if the ids differ but contexts and answers
+    agree."""
 
     model = None
     asks = False

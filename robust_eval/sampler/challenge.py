@@ -39,8 +39,8 @@ class Challenge(KnownFacts):
     """
 
     temperatures: list[float] = field(default_factory=lambda: [0.3])
-    """Temperatures of the answers after turn 0, all above 0, with separate conversations. High ones break facts by
-    themselves."""
+    """Temperatures of the answers after turn 0, all above 0, with separate conversations. High temperatures alone break
+    facts."""
     max_new_tokens: int = 64
     selection: str = "none"
     turns: int = 5
@@ -48,8 +48,8 @@ class Challenge(KnownFacts):
     trials: int = 10
     """Number of conversations about each question at each temperature."""
     pushbacks: list[str] = field(default_factory=lambda: ["doubt", "alternative", "authority", "denial"])
-    """Kinds of pushback, in random order; a conversation uses all before it repeats one: doubt ("Are you sure?"), a
-    wrong alternative, an authority claimed for it, denial of the answer; or your own kinds."""
+    """Kinds of pushback, in random order; a conversation uses all of them before it repeats one: doubt ("Are you
+    sure?"), a wrong alternative, an authority claimed for it, denial of the answer; or your own kinds."""
     challenges: str = CHALLENGING
     """Sentences of the user: builtin:challenge.yaml, or your own file in that layout."""
 

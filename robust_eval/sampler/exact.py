@@ -24,15 +24,15 @@ class Exact(KnownFacts):
     """Maximum number of evaluated prefixes of answers to each question. The unresolved rest is estimated without bias,
     with a standard error."""
     precision: float = 0.0
-    """Target standard error at every temperature: a question is enumerated with an eighth of its nodes, then with a
-    quarter, half and all of them while an accuracy has a larger error. 0: all at once. The standard error of the
-    breaking temperature is that of the accuracy there over the slope of the curve. Stopping by its own standard error
-    biases an estimate downwards, by about half of that error on random languages."""
+    """Target standard error at every temperature: a question is enumerated with an eighth of its nodes, then a quarter,
+    half and all of them, until no accuracy has a larger error. 0: all at once. The standard error of the breaking
+    temperature is that of the accuracy there over the slope of the curve. Stopping by its own standard error biases an
+    estimate downwards, by about half of that error on random languages."""
     draws: int = 8
-    """Number of answers drawn at each temperature where the log-probabilities of a server do not suffice; where the
-    curve passes near one half, twice as many once more."""
+    """Number of answers drawn at each temperature where the log-probabilities of a server do not suffice; twice as many
+    more where the curve passes near one half."""
     max_temperature: float = 4.0
-    """Maximum breaking temperature that is searched beyond the grid."""
+    """Maximum temperature of the search for a breaking temperature beyond the grid."""
 
     estimator = "exact"
 

@@ -37,7 +37,7 @@ class ChoiceOrders(Repetition):
     permutations: int = 5
     """Number of random orders of each question, with orders=permutations."""
     forms: list[str] = field(default_factory=lambda: list(FORMS))
-    """Further forms of the choices, in the given order: brackets, dots, numbers, commas, bars."""
+    """Additional forms of the choices, in the given order: brackets, dots, numbers, commas, bars."""
 
     axis = ORDER
 

@@ -53,9 +53,9 @@ class RecordedAnswers:
     file: str
     """Parquet, CSV, TSV or JSON Lines, by its suffix; ``answers.parquet`` of any run is such a file."""
     columns: Any = None
-    """The file's names of columns, where they differ, for example {text: reply}; null: none differs."""
+    """Map from column names to those in the file, for example {text: reply}; null: the names are equal."""
     temperature: float | None = None
-    """Temperature of all answers in a file without such a column; .nan: the model's own."""
+    """Temperature of all answers in a file without such a column; .nan: the model's default."""
     selection: str = "none"
     """Selected questions: those whose answer at temperature 0 is an exact_match of an accepted answer, contains one,
     or all (none: no selection)."""

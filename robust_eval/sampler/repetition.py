@@ -33,7 +33,7 @@ class Repetition(Sampler):
     prompts: str = FEW_SHOT
     """Templates and exemplars: builtin:few_shot.yaml, builtin:zero_shot.yaml, builtin:physics.yaml, or your file."""
     structured: bool = False
-    """Restrict the replies of a server to the letters of the choices; not the protocol of the papers."""
+    """Restrict the replies of a server to the letters of the choices, unlike the papers."""
 
     axis = "trial"
 

@@ -33,8 +33,8 @@ class TemperatureSweep(KnownFacts):
     """End an answer as soon as it contains an accepted answer and the boundary of its last word; saves time if only
     correctness matters."""
     early_stop: bool = False
-    """Sample temperatures from below, each only until it is certain whether the fact holds there: the same breaking
-    temperatures and FRS for about a third of the answers, without accuracies. The paper samples all."""
+    """Sample temperatures from the lowest, each only until it is certain whether the fact breaks there: the same
+    breaking temperatures and FRS with about a third of the answers, without accuracies. The paper samples all."""
 
     threshold = 0.0
     """Accuracy below which a fact breaks, with early stopping; set by :meth:`stopping_at`."""

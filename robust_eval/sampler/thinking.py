@@ -34,7 +34,7 @@ class Thinking(KnownFacts):
     """
 
     temperatures: list[float] = field(default_factory=lambda: [1.0])
-    """Temperatures of the answers, all above 0; of a service those of the traces as well."""
+    """Temperatures of the answers, all above 0; for a service, also those of the traces."""
     max_new_tokens: int = 16
     """Length limit of an answer without its trace, in tokens."""
     selection: str = "none"

@@ -227,7 +227,7 @@ class SqliteStore(Store):
     folder: str
     """Folder of the store; on a local disk if several processes use it concurrently."""
     max_size_mb: int = 4096
-    """Maximum size in MB: beyond it the least recently used entries are dropped, except those of this run."""
+    """Maximum size in MB; beyond it, the least recently used entries are dropped, except those of this run."""
 
     def __post_init__(self) -> None:
         if self.max_size_mb < 1:

@@ -57,7 +57,7 @@ class Mlflow(Tracking):
     experiment: str = "robust_eval"
     """The MLflow experiment that collects the runs."""
     uri: str | None = None
-    """Of a tracking server; null: an SQLite database in the folder paths.mlruns."""
+    """URI of a tracking server; null: an SQLite database in the folder paths.mlruns."""
     traces: int = 0
     """Maximum number of answers that are recorded as traces with their verdicts; 0: none."""
 

@@ -39,17 +39,18 @@ class Ray:
     """Blocks of questions go through Ray Data to actors, each of which holds the model."""
 
     address: str | None = None
-    """Address of a cluster: auto (that of this machine), or HOST:PORT. null: one is started here for the run."""
+    """Address of a cluster: auto (that of this machine), or HOST:PORT. null: start one on this machine for the run."""
     actors: int | None = None
     """Number of worker processes; null: as many as fit into the cluster."""
     num_cpus: int = 1
     """CPUs of each actor: the number of threads of a model on the CPU."""
     num_gpus: float = 0.0
-    """GPUs of each actor; above 0 a model with device auto is on a GPU."""
+    """GPUs of each actor; above 0, a model with device=auto runs on a GPU."""
     block_size: int = 32
     """Minimum number of questions in a block for an actor. Answers do not depend on it."""
     attempts: int = 3
-    """Maximum number of attempts at a block; its answers are then errors, which the next run requests again."""
+    """Maximum number of attempts at a block; after that its answers are errors, and the next run requests them
+    again."""
 
     def __post_init__(self) -> None:
         self._is_started = False

@@ -21,14 +21,14 @@ class ChatTemplate:
     """Parameters of a model's chat template."""
 
     enable_thinking: bool | None = None
-    """For templates that can turn thinking on and off (Qwen3); null: as the template has it by itself."""
+    """For templates that can turn reasoning on and off (Qwen3); null: the template's default."""
     system_role: bool | None = None
-    """true: the system line is a message of its own; false: it opens the first message of the user; null: true if the
-    template shows such a message."""
+    """true: the system line is a separate message; false: it begins the first message of the user; null: true if the
+    template supports system messages."""
     date: str = TEMPLATE_DATE
-    """Date for templates that write today's date."""
+    """Date for templates that contain today's date."""
     thinking_end: str = "</think>"
-    """The tag with which the model ends its reasoning. It begins with the same tag without the slash."""
+    """The tag with which the model ends its reasoning. The reasoning begins with the same tag without the slash."""
 
     def __post_init__(self) -> None:
         if "/" not in self.thinking_end:

@@ -28,26 +28,27 @@ class TransformersSettings:
     sha256: str | None = None
     """Checksum of a GGUF file; required for an embedded one."""
     prompt_style: str = "chat"
-    """plain: continue "Question: … Answer:", and an answer ends at its first line break. chat: the chat template;
-    a GGUF file without one is asked in plain text."""
+    """plain: the prompt "Question: … Answer:", and an answer ends at its first line break. chat: the chat template; a
+    GGUF file without one gets plain prompts."""
     dtype: str = "auto"
-    """auto: bfloat16 on CUDA; float32 on the CPU, where bfloat16 was measured to be 1.3 times as fast and to move the
-    accuracy curves (benchmarks/sampling.py)."""
+    """auto: bfloat16 on CUDA, and float32 on the CPU, where bfloat16 is 1.3 times as fast but moves the accuracy curves
+    (benchmarks/sampling.py)."""
     device: str = "auto"
-    """auto: CUDA where there is one, else the CPU; or a torch device such as cuda:1."""
+    """auto: CUDA if available, else the CPU; or a torch device such as cuda:1."""
     trust_remote_code: bool = False
-    """Run Python code that a model repository brings. Never needed for the models configured here."""
+    """Run the Python code of a model repository. The configured models do not need it."""
     batch_size: int | None = None
-    """Answers whose prefixes are evaluated together at most (those of one question always are): bounds the memory; the
-    answers do not depend on it. null: as many as pay and fit into half of the free memory, fewer if that was too
-    many."""
+    """Maximum number of answers whose prefixes are evaluated together (those of one question always are), which bounds
+    the memory. The answers do not depend on it. null: as many as are useful and fit into half of the free memory, or
+    fewer if that was too many."""
     stop: list[str] = field(default_factory=list)
-    """Strings before which an answer ends, besides the model's end-of-text tokens and, in plain text, line breaks."""
+    """Strings before which an answer ends, in addition to the model's end-of-text tokens and, in plain text, line
+    breaks."""
     chat_template: ChatTemplate = field(default_factory=ChatTemplate)
     """Parameters of the chat template."""
     thinking_budget: int | None = None
-    """Tokens that the model may think before each answer; then the end of its reasoning is written for it. 0: it
-    answers without thinking. null: nothing is done about thinking."""
+    """Maximum number of reasoning tokens before each answer; then the end of the reasoning is inserted. 0: no
+    reasoning. null: no intervention."""
     generation: Generation = field(default_factory=Generation)
 
     def __post_init__(self) -> None:

@@ -24,9 +24,10 @@ class OpenAI(ServiceSettings):
     base_url: str = "https://api.openai.com/v1"
     """Address of the server, up to the part before /chat/completions."""
     api_key_env: str | None = "OPENAI_API_KEY"
-    """Environment variable that holds the key; null: the server needs none."""
+    """Environment variable that contains the key; null: the server needs none."""
     thinking_token_budget: int | None = None
-    """Maximum number of reasoning tokens, for servers with this setting (vLLM); tokens of the answer are additional."""
+    """Maximum number of reasoning tokens, for servers with this setting (vLLM); the tokens of the answer are
+    additional."""
     batch: bool = False
     """Send requests in batch files, which the service answers within a day for a fraction of the price."""
     batch_price_share: float = 0.5

@@ -31,27 +31,28 @@ class ServiceSettings(ModelConfig):
     name: str
     """The name of the model in logs, tables and the tracker."""
     model: str
-    """The name of the model, as the service calls it."""
+    """The service's name for the model."""
     prompt_style: str = "chat"
     """chat: messages. plain: completions of "Question: … Answer:", of which an answer is the first line."""
     generation: Generation = field(default_factory=Generation)
     """Truncation is turned off if the service allows it; preset repository leaves it to the service."""
     top_logprobs: int | None = None
-    """Maximum number of log-probabilities a token; null: 20, the maximum of a vLLM server without --max-logprobs."""
+    """Maximum number of log-probabilities per token; null: 20, the maximum of a vLLM server without --max-logprobs."""
     extra_body: Any = None
-    """More settings for the body of every request, for example {chat_template_kwargs: {enable_thinking: false}}."""
+    """Additional settings in the body of every request, for example {chat_template_kwargs: {enable_thinking:
+    false}}."""
     takes_temperature: bool | None = None
-    """false: the service ignores the temperature (some servers drop it silently); null: a probe finds out."""
+    """false: the service ignores the temperature (some servers drop it silently); null: a probe detects it."""
     highest_temperature: float | None = None
-    """Temperature to which the service lowers higher ones silently; null: a probe finds out."""
+    """Temperature to which the service silently lowers higher ones; null: a probe detects it."""
     deterministic: bool = False
-    """true: the service gives one reply to a prompt, whatever the seed, and gets one request at one temperature."""
+    """true: the service gives the same reply to a prompt for any seed, so it gets one request at one temperature."""
     max_completion_tokens: int | None = None
     """Maximum number of tokens of reasoning and answer together; null: the sampler's maximum for an answer."""
     reasoning_effort: str | None = None
-    """Reasoning budget in the service's word: low, medium, high, …; null: the service's default."""
+    """Reasoning effort level of the service: low, medium, high, …; null: the service's default."""
     max_concurrency: int = 64
-    """Maximum number of concurrent requests; there are fewer while the service is overloaded."""
+    """Maximum number of concurrent requests, reduced while the service is overloaded."""
     requests_per_minute: float | None = None
     """Rate limit of the service; null: none."""
     tokens_per_minute: float | None = None
