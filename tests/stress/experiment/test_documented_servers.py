@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from documented_server import METHODS, SERVERS, DocumentedServer, asks
+from documented_server import METHODS, SERVERS, THINKING, DocumentedServer, asks
 from experiments import run_experiment
 from killing_server import KillingServer
 from open_store import stored_answers
@@ -12,12 +12,15 @@ from scripted_server import scripted_server
 from shell import Shell
 
 
+@pytest.mark.parametrize("settings", [METHODS, THINKING], ids=["methods", "thinking"])
 @pytest.mark.parametrize("name", SERVERS)
-def test_a_run_that_is_killed_five_times_asks_for_nothing_twice(name: str, shell: Shell, tmp_path: Path):
+def test_a_run_that_is_killed_five_times_asks_for_nothing_twice(
+    name: str, settings: list[str], shell: Shell, tmp_path: Path
+):
     answer = DocumentedServer(**SERVERS[name])
     with scripted_server(answer, honest=False) as server:
         lines = ["model=openai_compatible", f"model.base_url={server.url}", "model.model=m", "tracking=none"]
-        lines += [f"paths.mlruns={tmp_path / 'mlruns'}", *METHODS]
+        lines += [f"paths.mlruns={tmp_path / 'mlruns'}", *settings]
         server.answer = killing = KillingServer(answer, asks, tmp_path / "mlruns")
         assert all(lost <= 0 for lost in killing.kills(shell, tmp_path, lines, [(1, True)] * 5))
         (tmp_path / "whole").mkdir()
