@@ -97,7 +97,7 @@ def _of_run(folder: Path) -> list[Record]:
     labelled, file = LabelledRun.read(folder), folder / LABELS_FILE
     if not file.is_file():
         raise UserError(f"{folder} has no labels: label some answers as right or wrong with robust-eval label")
-    tables = with_human_labels(labelled.by_sampler(), read_labels(file))
+    tables = with_human_labels(labelled.by_sampler(), read_labels(file), labelled.questions.values())
     records = labelled_records(tables, labelled.questions, str(labelled.run.settings["dataset.name"]))
     if not records:
         raise UserError(f"none of the labels in {folder} marks an answer of the run as right or wrong")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from robust_eval.answer import write_parquet
+from robust_eval.answer import ABSTAINED, write_parquet
 from robust_eval.cli.arguments import add_tracker, command_parser
 from robust_eval.error import UserError, first_line
 from robust_eval.experiment.scoring import LabelledRun
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 SIZES = {ANSWER: 200, QUESTION: 20}
 """Default sample sizes of answers and of questions."""
-KEYS = {"r": RIGHT, "w": WRONG, "u": UNCLEAR}
+KEYS = {"r": RIGHT, "w": WRONG, "a": ABSTAINED, "u": UNCLEAR}
 
 
 def main() -> None:
@@ -97,7 +97,7 @@ def _label(arguments: argparse.Namespace, labelled: LabelledRun, file: Path) -> 
 
 def _in_terminal(labelling: Labelling, name: str) -> None:
     console = terminal()
-    console.print(f"{name}: r right, w wrong, u unclear, b back, q stop")
+    console.print(f"{name}: r right, w wrong, a abstained, u unclear, b back, q stop")
     item = labelling.next()
     while item is not None:
         console.print(f"\n[{item.number + 1:,} of {len(labelling):,}] {item.question.title}")

@@ -19,7 +19,7 @@ from robust_eval.labels.human_labels import count_labelled, with_human_labels
 from robust_eval.labels.label_file import read_labels
 from robust_eval.metric.greedy import greedy_accuracy, greedy_correction
 from robust_eval.metric.label_correction import NAME as CORRECTED
-from robust_eval.metric.label_correction import corrected_score
+from robust_eval.metric.label_correction import abstention_errors, corrected_score
 from robust_eval.metric.profile import METHODS, OPTIONAL_METHODS, TEMPERATURE, joins, profile
 from robust_eval.metric.sampler_choice import choose_samplers
 from robust_eval.metric.score import Measured, Metric, Score
@@ -124,12 +124,13 @@ class Scoring:
         if not number:
             log.warning("no metric is corrected: none of the %d labels matches an answer of this run", labels.num_rows)
             return None
-        tables = with_human_labels(graded, labels)
+        tables = with_human_labels(graded, labels, asked)
         corrections = [greedy_correction(asked, tables[GREEDY])] if tables[GREEDY].num_rows else []
         for name, sampler in self.sampler_of.items():
             if sampler in tables:
                 measured = Measured(tables[GREEDY], tables[sampler], early_stopping=self.early_stopping.get(sampler))
                 corrections.append(self.metrics[name].corrected(kept, measured, self.seed))
+        corrections.append(abstention_errors(asked, tables.values()))
         score = corrected_score(corrections)
         if score is None:
             return None

@@ -1,37 +1,41 @@
 """Human labels beside the verdicts of a grader, answer by answer, and the agreement of labellers."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from robust_eval.answer import rows
-from robust_eval.labels.label_file import LABEL_VALUES, RIGHT, UNCLEAR, WRONG, label_places, place_of
+from robust_eval.answer import ABSTAINED, rows
+from robust_eval.labels.label_file import LABEL_VALUES, RIGHT, UNCLEAR, label_places, place_of
 from robust_eval.labels.label_sample import ANSWER, QUESTION
-from robust_eval.metric.score import HUMAN_LABEL, HUMAN_LABEL_WEIGHT, HUMAN_LABEL_WHOLE, verdicts
+from robust_eval.metric.score import HUMAN_ABSTENTION, HUMAN_LABEL, HUMAN_LABEL_WEIGHT, HUMAN_LABEL_WHOLE, verdicts
+from robust_eval.question import Question
 from robust_eval.stats.agreement import cohen_kappa
 
-_NUMBERS = {RIGHT: 1.0, WRONG: 0.0, UNCLEAR: np.nan}
 
-
-def with_human_labels(graded: Mapping[str, pa.Table], labels: pa.Table) -> dict[str, pa.Table]:
+def with_human_labels(
+    graded: Mapping[str, pa.Table], labels: pa.Table, questions: Collection[Question] = ()
+) -> dict[str, pa.Table]:
     """Return the graded tables of each sampler with their human labels (:data:`HUMAN_LABEL` and the other columns).
 
+    An abstention is wrong, and right of a question without an answer. Annotators who call no reply an abstention tell
+    nothing about abstentions: without that label they were wrong answers.
     Where several people labelled an answer, the label that more than half of them gave counts. An answer has no label
     where there is no such majority, or where it says unclear. An answer drawn from a stratum weighs the size of the
     stratum over the number of its labels. A table takes its labels from one sample, the one that has most of them:
     answers drawn, whole questions, or what somebody else chose.
     """
-    by_place, by_text = _votes(labels, list(graded))
+    unanswerable = {question.id for question in questions if question.is_unanswerable}
+    by_place, by_text = _votes(labels, list(graded), unanswerable)
     return {name: _with_columns(name, table, by_place, by_text) for name, table in graded.items()}
 
 
 def count_labelled(graded: Mapping[str, pa.Table], labels: pa.Table) -> int:
     """Return the number of answers of a run with a label, unclear ones included."""
-    by_place, by_text = _votes(labels, list(graded))
+    by_place, by_text = _votes(labels, list(graded), ())
     return sum(
         place in by_place or (place[1], text) in by_text
         for name, table in graded.items()
@@ -44,29 +48,40 @@ class _Votes:
 
     def __init__(self, label: Mapping[str, Any]) -> None:
         self.method, self.stratum, self.size = label["drawn"], label["stratum"], label["stratum_size"]
-        self.by: dict[str, str] = {}
+        self.right: dict[str, float | None] = {}
+        self.abstained: dict[str, float | None] = {}
 
-    @property
-    def agreed(self) -> str:
-        label, number = Counter(self.by.values()).most_common(1)[0]
-        return label if 2 * number > len(self.by) else UNCLEAR
+    def add(self, label: Mapping[str, Any], is_unanswerable: bool, tells_abstentions: bool) -> None:
+        """Add the label of a labeller, or replace an earlier one."""
+        name, value = label["labeller"], label["label"]
+        is_right = value == RIGHT or (value == ABSTAINED and is_unanswerable)
+        abstained = is_right if is_unanswerable else value == ABSTAINED
+        self.right[name] = None if value == UNCLEAR else float(is_right)
+        self.abstained[name] = float(abstained) if value != UNCLEAR and tells_abstentions else None
+
+
+def _majority(votes: Mapping[str, float | None]) -> float:
+    """Return the vote of more than half; NaN without one, and where it is None."""
+    vote, number = Counter(votes.values()).most_common(1)[0]
+    return vote if vote is not None and 2 * number > len(votes) else np.nan
 
 
 _VotesByPlace = dict[tuple[str, ...], dict[str | None, _Votes]]
 _VotesByText = dict[tuple[str, str], _Votes]
 
 
-def _votes(labels: pa.Table, samplers: list[str]) -> tuple[_VotesByPlace, _VotesByText]:
+def _votes(labels: pa.Table, samplers: list[str], unanswerable: Collection[str]) -> tuple[_VotesByPlace, _VotesByText]:
     by_place: _VotesByPlace = {}
     by_text: _VotesByText = {}
-    for label in labels.to_pylist():
+    records = labels.to_pylist()
+    tells_abstentions = {label["labeller"] for label in records if label["label"] == ABSTAINED}
+    for label in records:
         places = label_places(label, samplers)
-        for place in places:
-            votes = by_place.setdefault(place, {}).setdefault(label["drawn"], _Votes(label))
-            votes.by[label["labeller"]] = label["label"]
+        of_label = [by_place.setdefault(place, {}).setdefault(label["drawn"], _Votes(label)) for place in places]
         if not places:
-            votes = by_text.setdefault((label["question_id"], label["text"]), _Votes(label))
-            votes.by[label["labeller"]] = label["label"]
+            of_label = [by_text.setdefault((label["question_id"], label["text"]), _Votes(label))]
+        for votes in of_label:
+            votes.add(label, label["question_id"] in unanswerable, label["labeller"] in tells_abstentions)
     return by_place, by_text
 
 
@@ -100,7 +115,10 @@ def _with_columns(name: str, table: pa.Table, by_place: _VotesByPlace, by_text: 
             ]
     none: list[_Votes | None] = [None] * len(ids)
     largest = max(samples.values(), key=lambda sample: sum(votes is not None for votes in sample), default=none)
-    person = np.array([np.nan if votes is None else _NUMBERS[votes.agreed] for votes in largest], dtype=float)
+    person, abstained = (
+        np.array([np.nan if votes is None else _majority(getattr(votes, name)) for votes in largest], dtype=float)
+        for name in ("right", "abstained")
+    )
     of_whole: list[int | None] = [None] * len(ids)
     complete = max(
         (sample for method, sample in samples.items() if method != ANSWER),
@@ -110,9 +128,11 @@ def _with_columns(name: str, table: pa.Table, by_place: _VotesByPlace, by_text: 
     whole = _whole(ids, judged, complete)
     for row, votes in enumerate(complete):
         if votes is not None and ids[row] in whole:
-            of_whole[row] = {RIGHT: 1, WRONG: 0}.get(votes.agreed, -1)
+            label = _majority(votes.right)
+            of_whole[row] = -1 if label != label else int(label)
     columns = {
         HUMAN_LABEL: pa.array(person, pa.float64()),
+        HUMAN_ABSTENTION: pa.array(abstained, pa.float64()),
         HUMAN_LABEL_WEIGHT: pa.array(_weights(largest, person), pa.float64()),
         HUMAN_LABEL_WHOLE: pa.array(of_whole, pa.int8()),
     }
@@ -155,7 +175,7 @@ class LabellerAgreement(NamedTuple):
 
 
 def agreements(labels: pa.Table) -> Iterator[LabellerAgreement]:
-    """Yield the agreement of each pair of labellers with common replies; unclear is a third label."""
+    """Yield the agreement of each pair of labellers with common replies; every value of a label counts."""
     by_labeller: dict[str, dict[tuple[str, str], str]] = {}
     for label in labels.to_pylist():
         by_labeller.setdefault(label["labeller"], {})[label["question_id"], label["text"]] = label["label"]

@@ -1,4 +1,4 @@
-"""Files of labels: right, wrong or unclear, with the sampling method of the answers."""
+"""Files of labels: right, wrong, abstained or unclear, with the sampling method of the answers."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -7,20 +7,21 @@ from typing import Any
 
 import pyarrow as pa
 
+from robust_eval.answer import ABSTAINED
 from robust_eval.dataset.file_formats import KINDS, read_records
 from robust_eval.error import UserError
 from robust_eval.runtime.text import printable
 
 RIGHT, WRONG, UNCLEAR = "right", "wrong", "unclear"
-LABEL_VALUES = (RIGHT, WRONG, UNCLEAR)
-"""Values of a label."""
+LABEL_VALUES = (RIGHT, WRONG, ABSTAINED, UNCLEAR)
+"""Values of a label; an abstention is wrong, except of a question without an answer."""
 UNNAMED_LABELLER = "elsewhere"
 """Default labeller of a file without names."""
 LABELS = pa.schema(
     [
         pa.field("question_id", pa.string(), nullable=False),
         pa.field("text", pa.string(), nullable=False),  # the reply as it came
-        pa.field("label", pa.string(), nullable=False),  # right | wrong | unclear
+        pa.field("label", pa.string(), nullable=False),  # right | wrong | abstained | unclear
         pa.field("labeller", pa.string(), nullable=False),
         pa.field("sampler", pa.string()),  # with the next three the answer; null: all answers with this text
         pa.field("rewrite", pa.int32()),
@@ -34,6 +35,7 @@ LABELS = pa.schema(
 _WORDS = {
     **dict.fromkeys(("right", "correct", "true", "yes", "1"), RIGHT),
     **dict.fromkeys(("wrong", "incorrect", "false", "no", "0"), WRONG),
+    ABSTAINED: ABSTAINED,
     UNCLEAR: UNCLEAR,
 }
 _TEXT, _LABEL, _ID = ("text", "reply", "answer"), ("label", "correct", "right"), ("question_id", "id")
@@ -43,10 +45,10 @@ _PLACE = {"rewrite": int, "temperature": float, "trial": int, "stratum_size": in
 def read_labels(file: Path) -> pa.Table:
     """Return the labels of a file (:data:`LABELS`), written by this package or by others.
 
-    It needs ``question_id``, the reply (``text`` or ``reply``) and ``label`` (right, wrong, unclear) or ``correct``
-    (true, false). ``labeller`` says who gave it; ``temperature`` and ``trial``, with ``rewrite`` and ``sampler``, name
-    one answer, and without them a label is that of every answer with this text. UserError names the first row that is
-    wrong.
+    It needs ``question_id``, the reply (``text`` or ``reply``) and ``label`` (right, wrong, abstained, unclear) or
+    ``correct`` (true, false). ``labeller`` says who gave it; ``temperature`` and ``trial``, with ``rewrite`` and
+    ``sampler``, name one answer, and without them a label is that of every answer with this text. UserError names the
+    first row that is wrong.
     """
     if file.suffix.lower() not in KINDS:
         raise UserError(f"labels must be a file that ends in {', '.join(KINDS)}; {file} does not")
@@ -68,7 +70,7 @@ def _label(record: Mapping[str, Any], where: str) -> dict[str, Any]:
     label = _first(record, _LABEL, where)
     word = label.strip().lower().removesuffix(".0")
     if word not in _WORDS:
-        raise UserError(f"{where}: a label is right, wrong or unclear, not {printable(label)[:60]}")
+        raise UserError(f"{where}: a label is right, wrong, abstained or unclear, not {printable(label)[:60]}")
     row["label"] = _WORDS[word]
     for name, kind in _PLACE.items():
         value = record.get(name)

@@ -27,6 +27,7 @@ from robust_eval.metric.score import (
     Score,
     question_groups,
     refuse_single_answers,
+    verdicts,
 )
 from robust_eval.question import LETTERS, Question
 from robust_eval.stats.agreement import (
@@ -144,9 +145,10 @@ def rater_correction(
     raters are labelled; NaN elsewhere.
     """
     correction = Correction(declared=DECLARED)
-    original = np.asarray((graded["rewrite"].to_numpy() == 0) & (graded["trial"].to_numpy() == 0))
+    is_original = (graded["rewrite"].to_numpy() == 0) & (graded["trial"].to_numpy() == 0)
+    original = np.where(is_original, verdicts(graded), np.nan)
     add_corrected_curve(
-        correction, "agreement.corrected.accuracy", "agreement.accuracy", questions, graded, chosen=original
+        correction, "agreement.corrected.accuracy", "agreement.accuracy", questions, graded, judged=original
     )
     add_corrected_curve(correction, "agreement.corrected.difficulty", "agreement.difficulty", questions, graded)
     for name in COMPLETE_ONLY:

@@ -34,6 +34,7 @@ from robust_eval.metric.score import (
     mean_estimate,
     question_groups,
     question_rows,
+    verdicts,
 )
 from robust_eval.question import Question
 from robust_eval.stats.entropy import answer_entropy, miller_madow
@@ -180,7 +181,7 @@ class AnswerCertainty(Metric):
             questions,
             graded,
             errors=True,
-            chosen=counted,
+            judged=np.where(counted, verdicts(graded), np.nan),
         )
         return correction
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from robust_eval.answer import has_greedy, rows
-from robust_eval.metric.label_correction import add_corrected_curve, corrected_spec
+from robust_eval.metric.label_correction import add_corrected_mean, corrected_spec
 from robust_eval.metric.metric_spec import RUN, MetricSpec, share_spec
 from robust_eval.metric.score import Correction, Score, grid, question_groups, verdicts
 from robust_eval.question import LETTERS, Question
@@ -108,9 +108,5 @@ def dominant_letter(questions: Sequence[Question], baseline: pa.Table) -> Domina
 def greedy_correction(questions: Sequence[Question], baseline: pa.Table) -> Correction:
     """Return :func:`greedy_accuracy` corrected by labels; ``baseline`` has the columns of the labels."""
     correction = Correction(declared=[corrected_spec(_spec(baseline), CORRECTED)])
-    add_corrected_curve(correction, CORRECTED, SPEC.name, questions, baseline)
-    for estimates in correction.curves.values():  # of the one temperature, 0
-        correction.values[CORRECTED] = next(iter(estimates.values()))
-        correction.of, correction.labels = {CORRECTED: SPEC.name}, {CORRECTED: next(iter(correction.labels.values()))}
-    correction.curves = {}
+    add_corrected_mean(correction, CORRECTED, SPEC.name, questions, baseline)
     return correction

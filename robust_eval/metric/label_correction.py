@@ -1,15 +1,17 @@
 """Means over a table of answers, corrected by human labels of some of them (docs/methods.md, §5)."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from robust_eval.answer import DEFAULT_TEMPERATURE
-from robust_eval.metric.metric_spec import MetricSpec, point
+from robust_eval.answer import ABSTAINED, DEFAULT_TEMPERATURE, has_outcome
+from robust_eval.metric.metric_spec import RUN, MetricSpec, point, share_spec
 from robust_eval.metric.score import (
+    HUMAN_ABSTENTION,
     HUMAN_LABEL,
     HUMAN_LABEL_WEIGHT,
     Correction,
@@ -20,7 +22,7 @@ from robust_eval.metric.score import (
     verdicts,
 )
 from robust_eval.question import Question
-from robust_eval.stats.correction import corrected_curve
+from robust_eval.stats.correction import corrected_curve, corrected_mean
 from robust_eval.stats.interval import Floats
 
 NAME = "corrected"
@@ -39,6 +41,11 @@ def corrected_score(corrections: Sequence[Correction]) -> Score | None:
     return None if all(math.isnan(estimate.value) for estimate in score.metrics().values()) else score
 
 
+ABSTENTION_ERRORS = tuple(
+    share_spec(f"abstention.{name}", f"{name} of the outcome abstained", shown=RUN, mean=False)
+    for name in ("sensitivity", "specificity")
+)
+"""Specs of the error rates of the outcome ``abstained``, by labels."""
 BY_LABELS = "corrected by labels"
 """Addition to the label of a metric."""
 
@@ -62,18 +69,20 @@ def add_corrected_curve(
     questions: Sequence[Question],
     graded: pa.Table,
     errors: bool = False,
-    chosen: NDArray[np.bool_] | None = None,
+    judged: Floats | None = None,
+    label: str = HUMAN_LABEL,
 ) -> None:
     """Add to ``correction`` the mean over questions of the share of right answers, or of ``errors``, by temperature.
 
-    ``graded`` has the columns of :data:`~robust_eval.metric.score.HUMAN_LABEL`. ``chosen`` (N,) are the answers that
-    count; by default all that have a verdict do. The metric is called ``name`` and corrects the curve ``of``.
+    ``judged`` (N,) is 1 or 0 for each of the ``graded`` answers, NaN for those that do not count; by default the
+    verdicts. ``label`` is the column in which people tell the same. The metric is called ``name`` and corrects the
+    curve ``of``.
     """
-    keep = ~np.isnan(verdicts(graded)) if chosen is None else chosen & ~np.isnan(verdicts(graded))
-    table = graded.filter(pa.array(keep))
+    judged = verdicts(graded) if judged is None else judged
+    table, judged = graded.filter(pa.array(~np.isnan(judged))), judged[~np.isnan(judged)]
     if not table.num_rows:
         return
-    judged, people = verdicts(table), table[HUMAN_LABEL].to_numpy()
+    people = table[label].to_numpy()
     if errors:
         judged, people = 1 - judged, 1 - people
     temperatures = table["temperature"].to_numpy()
@@ -92,6 +101,35 @@ def add_corrected_curve(
         at_level = levels == (math.inf if math.isnan(t) else t)
         correction.of[point(name, t)] = point(of, t)
         correction.labels[point(name, t)] = int(np.count_nonzero(~np.isnan(people[at_level])))
+
+
+def add_corrected_mean(correction: Correction, name: str, of: str, *answers: Any, **chosen: Any) -> None:
+    """Add the mean of answers at one temperature; the arguments are those of :func:`add_corrected_curve`."""
+    of_curve = Correction()
+    add_corrected_curve(of_curve, name, of, *answers, **chosen)
+    for estimates in of_curve.curves.values():
+        correction.values[name] = next(iter(estimates.values()))
+        correction.of[name], correction.labels[name] = of, next(iter(of_curve.labels.values()))
+
+
+def abstention_errors(questions: Sequence[Question], graded: Iterable[pa.Table]) -> Correction:
+    """Return the error rates of the outcome ``abstained`` in all answers, by their labels: sensitivity, the share of
+    the abstentions that have the outcome, and specificity, the share of the other replies that do not.
+    """
+    correction = Correction(declared=ABSTENTION_ERRORS)
+    columns = ["question_id", "outcome", HUMAN_ABSTENTION, HUMAN_LABEL_WEIGHT]
+    table = pa.concat_tables([each.select(columns) for each in graded])
+    people, has_outcome_abstained = table[HUMAN_ABSTENTION].to_numpy(), has_outcome(table, (ABSTAINED,))
+    unit = units(questions)[question_rows([question.id for question in questions], table)]
+    for spec, abstained in zip(ABSTENTION_ERRORS, (True, False), strict=True):
+        chosen = people == abstained
+        if chosen.any():
+            agrees = (has_outcome_abstained == abstained)[chosen].astype(float)
+            weights = table[HUMAN_LABEL_WEIGHT].to_numpy()[chosen]
+            all_labelled = np.ones_like(agrees)  # the share is that of the labels alone
+            correction.values[spec.name] = corrected_mean(all_labelled, agrees, questions=unit[chosen], weights=weights)
+            correction.labels[spec.name] = int(chosen.sum())
+    return correction
 
 
 def units(questions: Sequence[Question]) -> NDArray[np.intp]:

@@ -14,8 +14,11 @@ from numpy.typing import NDArray
 from robust_eval.answer import ABSTAINED, NO_REPLY, at_temperature, filtered, has_outcome, rows, temperatures_of
 from robust_eval.metric.certainty_metric import INVALID_LABEL, label_weights, labelled_replies
 from robust_eval.metric.greedy import greedy_verdicts
+from robust_eval.metric.label_correction import add_corrected_mean, corrected_spec
 from robust_eval.metric.metric_spec import RUN, ComparisonView, MetricSpec, nearest_to_one, share_spec
 from robust_eval.metric.score import (
+    HUMAN_ABSTENTION,
+    Correction,
     Measured,
     Metric,
     Score,
@@ -92,6 +95,10 @@ BALANCE = MetricSpec(
 )
 ANSWERED_UNANSWERABLE = share_spec(
     "reliability.answered_unanswerable", "share of answers to questions without an answer", more_is_better=False
+)
+CORRECTED = tuple(
+    corrected_spec(spec, f"reliability.corrected.{spec.name.rpartition('.')[2]}")
+    for spec in (ABSTAINED_SHARE, ANSWERED_UNANSWERABLE)
 )
 FLIPPED = share_spec(
     "reliability.flipped_share", "share of conversations in which a verdict flips", more_is_better=False
@@ -176,6 +183,29 @@ class TrialReliability(Metric):
             }
         )
         return result
+
+    def corrected(self, questions: Sequence[Question], measured: Measured, seed: int) -> Correction:
+        """Return the corrected share of abstentions, and of answers to questions without an answer."""
+        correction = Correction(declared=CORRECTED)
+        answers = at_temperature(measured.graded, nearest_to_one(temperatures_of(measured.graded)))
+        if not np.isnan(answers[HUMAN_ABSTENTION].to_numpy()).all():
+            abstained = masked(~has_outcome(answers, NO_REPLY), has_outcome(answers, (ABSTAINED,)))
+            unanswerable = np.array([question.is_unanswerable for question in questions])
+            row = question_rows([question.id for question in questions], answers)
+            for spec, of, judged in zip(
+                CORRECTED,
+                (ABSTAINED_SHARE, ANSWERED_UNANSWERABLE),
+                (abstained, masked(unanswerable[row], abstained)),
+                strict=True,
+            ):
+                add_corrected_mean(
+                    correction,
+                    *(spec.name, of.name, questions, answers),
+                    errors=of is ANSWERED_UNANSWERABLE,
+                    judged=judged,
+                    label=HUMAN_ABSTENTION,
+                )
+        return correction
 
 
 class Wordings(NamedTuple):

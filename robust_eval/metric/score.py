@@ -141,6 +141,8 @@ HUMAN_LABEL, HUMAN_LABEL_WEIGHT, HUMAN_LABEL_WHOLE = "human_label", "human_label
 the answer was drawn, and the label of an answer to a completely labelled question (−1: unclear; null: the question is
 not complete).
 """
+HUMAN_ABSTENTION = "human_abstention"
+"""Column with 1 for an answer that people call an abstention, 0 for another one; NaN without a label on that."""
 
 
 @dataclass

@@ -20,6 +20,7 @@ from robust_eval.metric.certainty_metric import CERTAIN_WRONG, ENTROPY, ERROR_RA
 from robust_eval.metric.frs_specs import FRS, SURVIVAL, UNBROKEN
 from robust_eval.metric.greedy import CONSTANT, GUESSING, MOST_FREQUENT, gradable_rows
 from robust_eval.metric.greedy import SPEC as GREEDY
+from robust_eval.metric.label_correction import ABSTENTION_ERRORS
 from robust_eval.metric.metric_spec import MetricSpec, at_words, curve_and_temperature, nearest_to_one, point
 from robust_eval.metric.order_metric import ONE_CHOICE, PLACE, Q
 from robust_eval.metric.presentation import Cell, Column, Presentation, Scale, Table
@@ -36,7 +37,7 @@ from robust_eval.question import LETTERS, QUESTION_TYPES, Question
 from robust_eval.runtime.text import number
 from robust_eval.stats.correction import labels_to_halve
 from robust_eval.stats.entropy import guessed_entropy
-from robust_eval.stats.estimate import UNDEFINED, Estimate, bounds, interval
+from robust_eval.stats.estimate import UNDEFINED, Estimate, bounds, interval, with_interval
 from robust_eval.stats.frs import factual_robustness_score
 from robust_eval.stats.interval import Floats
 from robust_eval.stats.significance import LEVEL, holm
@@ -526,6 +527,10 @@ def corrected(
         for name, why in each.uncorrected.items():
             reasons.setdefault(why, []).append(name)
     notes = [f"uncorrected {', '.join(names)}: {why}" for why, names in reasons.items()]
+    for spec in ABSTENTION_ERRORS:
+        if spec.name in estimates:
+            share = with_interval(estimates[spec.name], ".1%")
+            notes.append(f"{spec.label[0].upper()}{spec.label[1:]}: {share}; labels: {number_of[spec.name]:,}.")
     title = f"Corrected for the errors of the grader, by the labels of {labels:,} answers"
     header = ["metric", "by the grader", "95 % interval", "corrected", "95 % interval", "labels", "labels to halve it"]
     tables = [Table(title, header, rows)]

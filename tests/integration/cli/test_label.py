@@ -94,7 +94,7 @@ def shares(run: Path) -> dict[float, float]:
 def test_labels_are_typed_saved_continued_and_correct_the_figures(run: Path, label: Label):
     before = summary(run)
     printed = label(run, "--sample", 30, "--labeller", "ann", typed="r\nx\nu\nb\nw\nq\n")
-    assert "somebody on questions: r right, w wrong, u unclear, b back, q stop" in printed
+    assert "somebody on questions: r right, w wrong, a abstained, u unclear, b back, q stop" in printed
     assert re.search(r"\n\[1 of \d+\] Which town is number \d+\?\n  = Alder\d+ton\n  reply: ", printed)
     assert printed.count("[2 of ") == 3  # after x, which says nothing, and when it was said anew
     labels = pq.read_table(run / "labels.parquet").to_pandas()
@@ -137,6 +137,24 @@ def test_all_answers_labelled_the_corrected_figures_are_those_of_the_labels(run:
     assert "Corrected for the errors of the grader, by the labels of 520 answers" in printed
     assert "agreement.worst.t1" in printed.split("uncorrected", 1)[1]
     assert "needs questions of which every answer is labelled (label --by question)" in printed
+
+
+def test_labels_of_abstentions_tell_how_many_the_grader_finds(run: Path, label: Label):
+    printed = label(run, "--sample", 30, "--labeller", "ann", typed="a\n" * 3 + "w\n" * 27)
+    found = summary(run)
+    assert re.search(r"Sensitivity of the outcome abstained: 0.0% \(0.0% to 70.8%\); labels: \d+.", printed)
+    assert (found["abstention.sensitivity"], found["abstention.specificity"]) == (0, 1)
+
+    label(run, "--sample", 30, "--labeller", "ann", "--read", relabelled(run, "wrong"))
+    assert "abstention.sensitivity" not in summary(run)
+
+
+def relabelled(run: Path, word: str) -> Path:
+    """A file with the labels of the run, all of this word."""
+    file = run / "again.parquet"
+    labels = pq.read_table(run / "labels.parquet").to_pylist()
+    write_parquet(pa.Table.from_pylist([row | {"label": word} for row in labels], LABELS), file)
+    return file
 
 
 def test_whole_questions_correct_the_vote_the_worst_and_the_best_rater(run: Path, label: Label):
@@ -327,7 +345,7 @@ def test_the_page_works_with_the_keyboard_alone_and_hostile_replies_are_inert(
     assert tab.page.evaluate("window.hacked") is None
     tab.page.keyboard.press("b")
     expect(tab.page.locator("#reply")).to_have_attribute("data-number", "4", timeout=60_000)
-    tab.page.keyboard.press("u")
+    tab.page.keyboard.press("a")
     expect(tab.page.locator("#reply")).to_have_attribute("data-number", "5", timeout=60_000)
     tab.page.keyboard.press("Tab")  # to the question, the reply, and then the buttons, one after the other
     for _ in range(2):
@@ -339,7 +357,7 @@ def test_the_page_works_with_the_keyboard_alone_and_hostile_replies_are_inert(
         "wrong",
         "unclear",
         "right",
-        "unclear",
+        "abstained",
         "right",
     ]
     found = Axe().run(tab.page).response["violations"]

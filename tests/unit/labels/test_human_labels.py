@@ -6,7 +6,8 @@ from answer_rows import answer_row
 from robust_eval.answer import answer_table
 from robust_eval.labels.human_labels import count_labelled, with_human_labels
 from robust_eval.labels.label_file import LABELS
-from robust_eval.metric.score import HUMAN_LABEL, HUMAN_LABEL_WEIGHT, HUMAN_LABEL_WHOLE
+from robust_eval.metric.score import HUMAN_ABSTENTION, HUMAN_LABEL, HUMAN_LABEL_WEIGHT, HUMAN_LABEL_WHOLE
+from robust_eval.question import UNANSWERABLE, Question
 
 
 def graded() -> pa.Table:
@@ -64,6 +65,26 @@ def test_only_whole_questions_count_of_those_drawn_whole():
     table = with_human_labels({"s": graded()}, labels(*said))["s"]
     assert column(table, HUMAN_LABEL) == [1, None, None, None]
     assert column(table, HUMAN_LABEL_WHOLE) == [1, -1, None, None]
+
+
+def test_an_abstention_is_wrong_and_is_told_by_those_who_use_the_label():
+    said = [label("q", 0, "abstained"), label("q", 1, "wrong"), label("r", 0, "unclear")]
+    said += [label("r", 1, "wrong", who) for who in ("bob", "eve")]  # to them abstentions may be wrong answers
+    table = with_human_labels({"s": graded()}, labels(*said))["s"]
+    assert column(table, HUMAN_LABEL) == [0, 0, None, 0]
+    assert column(table, HUMAN_ABSTENTION) == [1, 0, None, None]
+    said += [label("q", place, word, "bob") for place, word in enumerate(["wrong", "abstained"])]
+    table = with_human_labels({"s": graded()}, labels(*said))["s"]
+    assert column(table, HUMAN_LABEL) == [0, 0, None, 0]
+    assert column(table, HUMAN_ABSTENTION) == [None] * 4  # one against one, and bob alone against eve, who tells none
+
+
+def test_to_a_question_without_an_answer_an_abstention_is_right_and_nothing_else():
+    questions = [Question("q", "q?", (UNANSWERABLE,)), Question("r", "r?", ("one",))]
+    said = [label("q", 0, "abstained"), label("q", 1, "wrong"), label("r", 0, "right"), label("r", 1, "abstained")]
+    table = with_human_labels({"s": graded()}, labels(*said), questions)["s"]
+    assert column(table, HUMAN_LABEL) == [1, 0, 1, 0]
+    assert column(table, HUMAN_ABSTENTION) == [1, 0, 0, 1]
 
 
 def test_without_a_label_nothing_has_one():

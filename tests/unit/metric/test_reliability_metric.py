@@ -2,18 +2,22 @@ import math
 from itertools import combinations
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from answer_rows import answer_row
+from scipy import stats
 
 from robust_eval.aggregator.base import EqualText
 from robust_eval.answer import ABSTENTION, answer_table
 from robust_eval.error import UserError
 from robust_eval.metric.agreement_metric import AnswerAgreement
+from robust_eval.metric.label_correction import abstention_errors
 from robust_eval.metric.reliability_metric import TrialReliability
-from robust_eval.metric.score import Measured
+from robust_eval.metric.score import HUMAN_ABSTENTION, HUMAN_LABEL_WEIGHT, Measured
 from robust_eval.prompt.pushback import Pushback
 from robust_eval.question import UNANSWERABLE, Question
 from robust_eval.report.presentations import present
+from robust_eval.stats.correction import corrected_mean
 
 NAN = math.nan
 LABELS = {"q0": "aaaa", "q1": "aaab", "q2": "abcb", "q3": "bccb"}
@@ -47,6 +51,50 @@ def scored(rows, greedy=GREEDY):
 
 def values_of(score):
     return {name.removeprefix("reliability."): estimate.value for name, estimate in score.values.items()}
+
+
+def people(rows, labels, weights=None):
+    """The answers with what people say of them: 1 abstains, 0 does not, NaN without a label."""
+    table = answer_table(rows).append_column(HUMAN_ABSTENTION, pa.array(labels, pa.float64(), from_pandas=False))
+    return table.append_column(HUMAN_LABEL_WEIGHT, pa.array(weights or [1.0] * len(rows), pa.float64()))
+
+
+def test_the_share_of_abstentions_is_corrected_by_those_that_the_grader_misses():
+    questions = [Question("q0", "q0?", (UNANSWERABLE,)), *QUESTIONS[1:]]
+    finds = [1, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0]
+    truth = [1, 1, 1, 0, 0, 0, 0, 1, 0, 1, 0, 0, 0, 0, 0, 0]
+    rows = [row | {"outcome": "abstained" if found else "ok"} for row, found in zip(trials(), finds, strict=True)]
+    rows.append(answer_row("q3", trial=9, outcome="error"))
+
+    def corrected(labels):
+        measured = Measured(answer_table([]), people(rows, [*labels, NAN]))
+        return TrialReliability().corrected(questions, measured, seed=0)
+
+    names = "reliability.corrected.abstained", "reliability.corrected.answered_unanswerable"
+    everything = corrected(truth)
+    assert [everything.values[name].value for name in names] == pytest.approx([5 / 16, 1 / 4])
+    assert [everything.of[name] for name in names] == ["reliability.abstained", "reliability.answered_unanswerable"]
+    assert [everything.labels[name] for name in names] == [16, 4]
+    some = corrected([label if place % 2 else NAN for place, label in enumerate(truth)])
+    plain = corrected_mean(finds, [label if place % 2 else NAN for place, label in enumerate(truth)])
+    assert some.values[names[0]].value == pytest.approx(plain.value)
+    assert corrected([NAN] * 16).values == {}
+
+
+def test_the_errors_of_the_outcome_are_weighted_shares_of_the_labels():
+    rows = [row | {"outcome": "abstained" if row["trial"] == 0 else "ok"} for row in trials()]
+    labels = [1, 1, 0, 0] * 3 + [0, 0, NAN, NAN]
+    weights = [1.0, 3.0, 1.0, 1.0] * 4
+    tables = [people(rows[part], labels[part], weights[part]) for part in (slice(8), slice(8, 16))]
+    found = abstention_errors(QUESTIONS, tables)
+    sensitivity, specificity = (found.values[f"abstention.{name}"] for name in ("sensitivity", "specificity"))
+    assert sensitivity.value == pytest.approx(3 / 12)  # of three questions one with weight 1, missed one with weight 3
+    assert specificity.value == pytest.approx(9 / 10)  # of six with weight 1, one each of weights 1 and 3
+    assert (found.labels["abstention.sensitivity"], found.labels["abstention.specificity"]) == (6, 8)
+    # by question the residuals of specificity, over 10: 0.2 of the first three, and −0.9 + 0.3 of the last
+    error = math.sqrt(4 / 3 * (3 * 0.02**2 + 0.06**2))
+    assert specificity.low == pytest.approx(specificity.value - stats.t.ppf(0.975, 3) * error)
+    assert abstention_errors(QUESTIONS, [people(rows, [NAN] * 16)]).values == {}
 
 
 def test_pass_rates_are_means_over_questions_of_all_subsets():
