@@ -33,11 +33,14 @@ class OpCounter(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         name = func._schema.name.split("::")[1]
-        view = any(each.alias_info and not each.alias_info.is_write for each in func._schema.returns)
-        if view or "empty" in name or name in NUMBERS:
-            return result
         given = [each for each in tree_leaves((args, kwargs)) if isinstance(each, Tensor)]
         made = [each for each in tree_leaves(result) if isinstance(each, Tensor)]
+        view = any(each.alias_info and not each.alias_info.is_write for each in func._schema.returns)
+        if view:  # or a copy, where reshape and the like cannot return a view
+            memory = {each.untyped_storage().data_ptr() for each in given}
+            view = all(each.untyped_storage().data_ptr() in memory for each in made)
+        if view or "empty" in name or name in NUMBERS:
+            return result
         self.count("kernels", 1)
         self.count("bytes", sum(each.numel() * each.element_size() for each in (*given, *made)))
         if name in PRODUCTS:

@@ -7,17 +7,16 @@ questions once, for any number of trials. One row of logits serves all temperatu
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from robust_eval.model.base import Floats, Request
+from robust_eval.model.base import Request
 from robust_eval.model.generation import Generation
-from robust_eval.model.local.device import fetched, to_device
-from robust_eval.model.local.draw import LEVELS, TokenDraws, answer_uniforms, draw
+from robust_eval.model.local.draw import LEVELS, LevelDraws, answer_uniforms
 from robust_eval.model.local.prefixes import rows_per_batch
 from robust_eval.model.local.vocabulary import NextTokenClassifier, Vocabulary
 from robust_eval.model.token_texts import Ids
@@ -101,33 +100,26 @@ def sample_answers(
     level = prefixes.roots(prompts)
     batch_rows = rows_per_batch(size, level.device)
     for step in range(width):
-        grown: list[tuple[Ids, Ids, Ids, Ids]] = []
-        nodes = 0
+        draws = LevelDraws(node, temperature[alive], uniforms[alive, step], generation, min(top, size))
         for first in range(0, len(level), batch_rows):
             raw = level[first : first + batch_rows]
-            in_batch = (node >= first) & (node < first + len(raw))
-            rows, row = alive[in_batch], node[in_batch] - first
-            logits = generation.penalized(raw, occurred[first : first + len(raw)])
-            draws = draw(logits, row, temperature[rows], to_device(uniforms[rows, step], level.device), generation)
-            result = _level_result(raw, row, draws, min(top, size))
-            tokens[rows, step] = result.tokens
-            token_logprobs[rows, step] = result.token_logprobs
-            sampling_logprobs[rows, step] = result.sampling_logprobs
-            top_logprobs[rows, step, : result.top_logprobs.shape[-1]] = result.top_logprobs[row]
-            lengths[rows] = step + 1
+            draws.add(raw, generation.penalized(raw, occurred[first : first + len(raw)]))
+        drawn = draws.result()
+        tokens[alive, step] = drawn.tokens
+        token_logprobs[alive, step] = drawn.token_logprobs
+        sampling_logprobs[alive, step] = drawn.sampling_logprobs
+        top_logprobs[alive, step, : drawn.top_logprobs.shape[-1]] = drawn.top_logprobs[node]
+        lengths[alive] = step + 1
 
-            distinct, which = np.unique((first + row) * size + result.tokens, return_inverse=True)
-            parents, continuations = np.divmod(distinct, size)
-            ended = tracker.ended(parents, continuations)[which]
-            finish[rows] = ended
-            unfinished = (ended == LENGTH) & (lengths[rows] < limit[rows])
-            continued, place = np.unique(which[unfinished], return_inverse=True)
-            parents, continuations = parents[continued], continuations[continued]
-            grown.append((rows[unfinished], nodes + place, parents, continuations))
-            nodes += len(parents)
-        if nodes == 0:
+        distinct, which = np.unique(node * size + drawn.tokens, return_inverse=True)
+        parents, continuations = np.divmod(distinct, size)
+        ended = tracker.ended(parents, continuations)[which]
+        finish[alive] = ended
+        unfinished = (ended == LENGTH) & (lengths[alive] < limit[alive])
+        continued, node = np.unique(which[unfinished], return_inverse=True)
+        alive, parents, continuations = alive[unfinished], parents[continued], continuations[continued]
+        if not len(alive):
             break
-        alive, node, parents, continuations = (np.concatenate(part) for part in zip(*grown, strict=True))
         if generation.repetition_penalty != 1.0:
             pairs = zip(parents.tolist(), continuations.tolist(), strict=True)
             occurred = [occurred[parent] + [token] for parent, token in pairs]
@@ -135,28 +127,6 @@ def sample_answers(
         level = prefixes.children(parents, continuations)
 
     return _by_request(requests, tokens, lengths, token_logprobs, sampling_logprobs, top_logprobs, finish)
-
-
-class _LevelResult(NamedTuple):
-    """Arrays of a draws after n prefixes, fetched from the device; ``top_logprobs`` is (n, k)."""
-
-    tokens: Ids
-    token_logprobs: Floats
-    sampling_logprobs: Floats
-    top_logprobs: Floats
-
-
-def _level_result(raw: Tensor, row: Ids, draws: TokenDraws, top: int) -> _LevelResult:
-    """Return the draws (a,) after the rows (a,) of ``raw`` logits, with the ``top`` log-probabilities of each row.
-
-    The device is waited for once.
-    """
-    rows = to_device(row, raw.device)
-    normaliser = raw.logsumexp(dim=-1)
-    likeliest = raw.topk(top, dim=-1).values - normaliser[:, None] if top else raw[:, :0]
-    columns = draws.tokens, raw[rows, draws.tokens] - normaliser[rows], draws.logprobs.float(), likeliest
-    tokens, token_logprobs, sampled, largest = fetched(*columns)
-    return _LevelResult(tokens.astype(np.int64), token_logprobs, sampled, largest)
 
 
 class _PrefixTracker:

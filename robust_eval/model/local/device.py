@@ -29,10 +29,25 @@ def to_device(array: NDArray[Any], device: torch.device) -> Tensor:
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
+def sent(device: torch.device, *arrays: NDArray[Any]) -> list[Tensor]:
+    """Return arrays as tensors on a device, with one transfer; see :func:`to_device`."""
+    starts = np.cumsum([0, *(-(-array.nbytes // 8) * 8 for array in arrays)])  # the widest numbers have 8 bytes
+    packed = np.zeros(max(8, starts[-1]), dtype=np.uint8)
+    for array, start in zip(arrays, starts[:-1], strict=True):
+        packed[start : start + array.nbytes].view(array.dtype)[:] = array.ravel()
+    on_device = to_device(packed, device)
+    return [
+        on_device[start : start + array.nbytes].view(torch.from_numpy(array).dtype).view(array.shape)
+        for array, start in zip(arrays, starts[:-1].tolist(), strict=True)
+    ]
+
+
 def fetched(*tensors: Tensor) -> list[Floats]:
     """Return tensors as arrays of float64, with one wait for the device."""
-    numbers = torch.cat([tensor.flatten().double() for tensor in tensors]).cpu().numpy()
-    chunks = np.split(numbers, np.cumsum([tensor.numel() for tensor in tensors])[:-1])
+    sizes = [tensor.numel() for tensor in tensors]
+    packed = torch.empty(sum(sizes), dtype=torch.float64, device=tensors[0].device)
+    numbers = torch.cat([tensor.flatten() for tensor in tensors], out=packed).cpu().numpy()
+    chunks = np.split(numbers, np.cumsum(sizes)[:-1])
     return [chunk.reshape(tensor.shape) for chunk, tensor in zip(chunks, tensors, strict=True)]
 
 

@@ -8,6 +8,7 @@ far fewer answers than in one flat cumulative distribution over the vocabulary.
 
 import hashlib
 import struct
+from itertools import chain, islice
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ from torch import Tensor
 
 from robust_eval.model.base import Floats
 from robust_eval.model.generation import Generation
-from robust_eval.model.local.device import to_device
+from robust_eval.model.local.device import fetched, sent, to_device
 from robust_eval.model.token_texts import Ids
 
 EPSILON = 1e-4
@@ -47,79 +48,118 @@ def answer_uniforms(
 
 
 class TokenDraws(NamedTuple):
-    """Tokens (a,) and their log-probabilities (a,) at the sampling temperature, after truncation."""
+    """Tokens (a,) of a answers, their log-probabilities (a,) at temperature 1, and those (a,) at the sampling
+    temperature, after truncation; ``top_logprobs`` (n, k) are the largest after each prefix, at temperature 1.
+    """
 
-    tokens: Tensor
-    logprobs: Tensor
+    tokens: Ids
+    token_logprobs: Floats
+    sampling_logprobs: Floats
+    top_logprobs: Floats
 
 
-def draw(
-    logits: Tensor, node: Ids, temperature: Floats, uniforms: Tensor, generation: Generation | None = None
-) -> TokenDraws:
-    """Draw one token for each of a answers. Nothing here waits for the device.
+class LevelDraws:
+    """Draws of one token for each of a answers after the prefixes of a level, whose logits come in batches of rows.
+
+    Each batch draws a block of the vocabulary for each answer; :meth:`result` draws the rest for all answers together,
+    and waits for the device once.
 
     Parameters
     ----------
-    logits
-        (n, V): a row for each distinct prefix.
     node, temperature
-        (a,) and (a,): the row that an answer continues, and its temperature (0: the most probable token, the first of
-        equals). Equal (node, temperature) pairs are evaluated once.
+        (a,) and (a,): the prefix that an answer continues, and its temperature (0: the most probable token, the first
+        of equals). Equal (node, temperature) pairs are evaluated once.
     uniforms
-        (a, LEVELS) the random numbers of the answers, on the device of the logits.
+        (a, LEVELS) the random numbers of the answers.
     generation
-        Truncation; None or its default draws from the whole vocabulary.
+        Truncation; by default none.
+    top
+        Number of ``top_logprobs``.
 
     Notes
     -----
     p_i ∝ exp(log P_i / max(t, ε)) (Fastowski et al., Eq. 2). Weights are float32 relative to the largest; all sums
     over the vocabulary are float64.
     """
-    device = logits.device
-    tokens = torch.empty(len(node), dtype=torch.long, device=device)
-    logprobs = torch.zeros(len(node), dtype=torch.float64, device=device)
-    greedy = to_device(np.flatnonzero(temperature == 0), device)
-    if len(greedy):
-        tokens[greedy] = logits[to_device(node[temperature == 0], device)].argmax(dim=-1)
 
-    sampled = np.flatnonzero(temperature != 0)
-    levels, level = np.unique(temperature[sampled], return_inverse=True)
-    pairs, pair = np.unique(node[sampled] * len(levels) + level, return_inverse=True)
-    order = np.argsort(pair, kind="stable")
-    bounds = np.bincount(pair, minlength=len(pairs)).cumsum()
-    largest = logits.amax(dim=-1, keepdim=True).float()
-    batch_size = PAIRS_PER_BATCH[logits.is_cuda]
-    for start in range(0, len(pairs), batch_size):
-        chunk = pairs[start : start + batch_size]
-        members = order[bounds[start - 1] if start else 0 : bounds[start + len(chunk) - 1]]
-        answers = to_device(sampled[members], device)
-        rows = to_device(chunk // len(levels), device)
-        scaled = logits[rows].float()  # a copy, so that what follows can happen in place
-        scaled -= largest[rows]
-        divisors = to_device(np.maximum(levels[chunk % len(levels)], EPSILON), device).to(scaled.dtype)
-        scaled /= divisors[:, None]
-        if generation is not None and generation.truncates:
-            scaled = generation.truncated(scaled)
-        weights = _in_blocks(scaled.exp_())
-        sums = weights.sum(dim=-1, dtype=torch.float64)
-        row = to_device(pair[members] - start, device)
-        tokens[answers], weight = _pick_tokens(weights, sums, row, uniforms[answers])
-        logprobs[answers] = weight.log() - sums.sum(dim=-1)[row].log()
-    return TokenDraws(tokens, logprobs)
+    def __init__(
+        self, node: Ids, temperature: Floats, uniforms: Floats, generation: Generation | None = None, top: int = 0
+    ) -> None:
+        self._generation, self._top = generation or Generation(), top
+        self._greedy = np.flatnonzero(temperature == 0)
+        self._greedy = self._greedy[np.argsort(node[self._greedy], kind="stable")]
+        sampled = np.flatnonzero(temperature != 0)
+        levels, level = np.unique(temperature[sampled], return_inverse=True)
+        pairs, pair = np.unique(node[sampled] * len(levels) + level, return_inverse=True)
+        order = np.argsort(pair, kind="stable")
+        self._sampled, self._pair = sampled[order], pair[order]
+        self._pair_node, pair_level = np.divmod(pairs, max(1, len(levels)))
+        self._divisors = np.maximum(levels, EPSILON).astype(np.float32)[pair_level]
+        self._node, self._uniforms = node, uniforms
+        self._rows = 0
+        self._batches: list[list[Tensor]] = []
+        self._chunks: list[list[Tensor]] = []
 
+    def add(self, raw: Tensor, penalized: Tensor) -> None:
+        """Draw blocks after the next rows of the level: ``raw`` logits (m, V), and those that are drawn from."""
+        first, self._rows = self._rows, self._rows + len(raw)
+        normaliser, device = raw.logsumexp(dim=-1), raw.device
+        largest = raw.topk(self._top, dim=-1).values if self._top else raw[:, :0]
+        node = self._node[self._greedy]
+        greedy = to_device(node[slice(*np.searchsorted(node, [first, self._rows]))] - first, device)
+        best = penalized[greedy].argmax(dim=-1) if len(greedy) else greedy
+        self._batches.append([normaliser, largest, best, raw[greedy, best] if len(greedy) else raw[0, :0]])
 
-def _pick_tokens(weights: Tensor, sums: Tensor, row: Tensor, uniforms: Tensor) -> tuple[Tensor, Tensor]:
-    """Return tokens (a,), each picked with probability ∝ weight and never one of weight 0, and their weights (a,).
+        start, stop = np.searchsorted(self._pair_node, [first, self._rows])
+        answers = slice(*np.searchsorted(self._pair, [start, stop]))
+        pair, size = self._pair[answers] - start, PAIRS_PER_BATCH[raw.is_cuda]
+        rows, divisors, within, row, uniforms = sent(
+            device,
+            self._pair_node[start:stop] - first,
+            self._divisors[start:stop],
+            pair % size,
+            self._node[self._sampled[answers]] - first,
+            self._uniforms[self._sampled[answers], 0],
+        )
+        values = _in_blocks(raw)
+        below = penalized - penalized.amax(dim=-1, keepdim=True) if len(rows) else penalized
+        for begin in range(0, len(rows), size):
+            chunk, of_chunk = slice(begin, begin + size), slice(*np.searchsorted(pair, [begin, begin + size]))
+            scaled = below[rows[chunk]]  # a copy, so that what follows can happen in place
+            scaled /= divisors[chunk, None]
+            if self._generation.truncates:
+                scaled = self._generation.truncated(scaled)
+            weights = _in_blocks(scaled.exp_())
+            sums = weights.sum(dim=-1, dtype=torch.float64)
+            block = _pick(sums[within[of_chunk]], uniforms[of_chunk])
+            of_block = weights[within[of_chunk], block], values[row[of_chunk], block]
+            self._chunks.append([block, sums.sum(dim=-1).log(), *of_block])
 
-    ``weights`` (p, blocks, BLOCK) are those of p vocabularies, filled up with zeros, and ``sums`` (p, blocks) add up
-    each block; ``row`` (a,) is the vocabulary of each answer, ``uniforms`` (a, LEVELS) its numbers.
-    """
-    block = _pick(sums[row], uniforms[:, 0])
-    inside = weights[row, block].view(-1, PART, PART).double()
-    part = _pick(inside.sum(dim=-1), uniforms[:, 1])
-    leaf = inside[torch.arange(len(row), device=row.device), part]
-    place = _pick(leaf, uniforms[:, 2])
-    return block * BLOCK + part * PART + place, leaf.gather(1, place[:, None]).squeeze(1)
+    def result(self) -> TokenDraws:
+        """Return the draws, in the order of the answers."""
+        columns = [*zip(*self._batches, strict=True)]
+        if self._chunks:
+            *known, weights, block_values = zip(*self._chunks, strict=True)
+            part_uniforms, uniforms = sent(weights[0].device, *self._uniforms[self._sampled, 1:].T)
+            inside = torch.cat(weights).view(-1, PART, PART).double()
+            part = _pick(inside.sum(dim=-1), part_uniforms)
+            leaf = inside.gather(1, part[:, None, None].expand(-1, 1, PART)).squeeze(1)
+            place = _pick(leaf, uniforms)
+            offset = torch.add(place, part, alpha=PART)[:, None]
+            weight = leaf.gather(1, place[:, None])
+            columns += [*known, (offset,), (torch.cat(block_values).gather(1, offset),), (weight.log(),)]
+        arrays = iter(fetched(*chain.from_iterable(columns)))
+        numbers = (np.concatenate([*islice(arrays, len(column))]) for column in columns)
+        normalisers, likeliest, best_tokens, best_values, *drawn = numbers
+        tokens, values, logprobs = np.zeros(len(self._node), dtype=np.intp), *np.zeros((2, len(self._node)))
+        tokens[self._greedy], values[self._greedy] = best_tokens, best_values
+        if drawn:
+            blocks, log_totals, offsets, drawn_values, log_weights = drawn
+            tokens[self._sampled], values[self._sampled] = blocks * BLOCK + offsets[:, 0], drawn_values[:, 0]
+            logprobs[self._sampled] = log_weights[:, 0] - log_totals[self._pair]
+        at_one = np.subtract(values, normalisers[self._node], dtype=np.float32)  # as precise as the logits
+        top = np.subtract(likeliest, normalisers[:, None], dtype=np.float32)
+        return TokenDraws(tokens, at_one, logprobs, top)
 
 
 def _in_blocks(weights: Tensor) -> Tensor:
@@ -130,9 +170,10 @@ def _in_blocks(weights: Tensor) -> Tensor:
 
 
 def _pick(weights: Tensor, uniform: Tensor) -> Tensor:
-    """Return indices (a,) drawn with probability ∝ weights (a, m) > 0 by the inverse cumulative distribution."""
+    """Return indices (a,) drawn with probability ∝ weights (a, m) ≥ 0 by the inverse cumulative distribution.
+
+    A float64 ``uniform`` (a,) below 1 times the sum is below the sum, however it is rounded, so that no weight of 0 is
+    drawn.
+    """
     cumulative = weights.cumsum(dim=-1)
-    total = cumulative[:, -1:].contiguous()
-    index = torch.searchsorted(cumulative, uniform[:, None] * total, right=True)
-    last = torch.searchsorted(cumulative, total)  # the last weight above 0: u · total may round up to total
-    return torch.minimum(index, last).squeeze(1)
+    return torch.searchsorted(cumulative, uniform[:, None] * cumulative[:, -1:], right=True).squeeze(1)

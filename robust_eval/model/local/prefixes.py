@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers import AttentionInterface, DynamicCache
+from transformers.cache_utils import DynamicLayer
 
 from robust_eval.model.local.batching import PromptTree
 from robust_eval.model.local.device import to_device
@@ -88,7 +89,13 @@ class SharedPrompt:
             model.base_model(input_ids=ids, past_key_values=self._cache, use_cache=True)
 
     def repeated(self, rows: int) -> DynamicCache:
-        """Return a copy of the cache for ``rows`` rows that begin with these tokens."""
+        """Return a cache for ``rows`` rows that begin with these tokens."""
+        if self.length and all(type(layer) is DynamicLayer for layer in self._cache.layers):
+            cache = copy.copy(self._cache)
+            cache.layers = [copy.copy(layer) for layer in cache.layers]
+            for layer in cache.layers:  # views: keys and values are copied where the next ones follow
+                layer.keys, layer.values = (states.expand(rows, -1, -1, -1) for states in (layer.keys, layer.values))
+            return cache
         cache = copy.deepcopy(self._cache)
         if self.length:
             cache.reorder_cache(torch.zeros(rows, dtype=torch.long, device=self._device))

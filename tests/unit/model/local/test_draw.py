@@ -3,16 +3,26 @@ import pytest
 import torch
 from scipy import stats
 
-from robust_eval.model.local.draw import LEVELS, answer_uniforms, draw
+from robust_eval.model.local.draw import LEVELS, LevelDraws, TokenDraws, answer_uniforms
 
 
-def uniforms(count: int, seed: int = 0) -> torch.Tensor:
-    return torch.from_numpy(np.random.default_rng(seed).random((count, LEVELS)))
+def uniforms(count: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).random((count, LEVELS))
+
+
+def draw(
+    logits: torch.Tensor, node: np.ndarray, temperature: np.ndarray, uniforms: np.ndarray, rows: int = 7
+) -> TokenDraws:
+    """Draws after prefixes whose logits come in batches of so many rows."""
+    draws = LevelDraws(node, temperature, uniforms)
+    for batch in logits.split(rows):
+        draws.add(batch, batch)
+    return draws.result()
 
 
 def many(logits: torch.Tensor, temperature: float, count: int, seed: int = 0) -> np.ndarray:
     node = np.zeros(count, dtype=np.intp)
-    return draw(logits[None], node, np.full(count, temperature), uniforms(count, seed)).tokens.numpy()
+    return draw(logits[None], node, np.full(count, temperature), uniforms(count, seed)).tokens
 
 
 @pytest.mark.parametrize("size", [2, 255, 256, 257, 1000])
@@ -46,13 +56,13 @@ def test_the_log_probability_is_that_of_the_whole_distribution_in_double_precisi
     logits = torch.randn(150_000, generator=torch.Generator().manual_seed(1)) * 3
     drawn = draw(logits[None], np.zeros(50, dtype=np.intp), np.full(50, 1.7), uniforms(50))
     expected = (logits.double() / 1.7).log_softmax(-1)[drawn.tokens]
-    assert drawn.logprobs.tolist() == pytest.approx(expected.tolist(), abs=1e-6)
+    assert drawn.sampling_logprobs.tolist() == pytest.approx(expected.tolist(), abs=1e-6)
 
 
 def test_a_token_without_probability_is_never_drawn():
     logits = torch.full((600,), -torch.inf)
     logits[[3, 259, 599]] = 0.0
-    edge = torch.tensor([[0.0] * LEVELS, [1 - 2**-53] * LEVELS])
+    edge = np.array([[0.0] * LEVELS, [1 - 2**-53] * LEVELS])
     drawn = draw(logits[None], np.zeros(2, dtype=np.intp), np.ones(2), edge)
     assert drawn.tokens.tolist() == [3, 599]
     assert set(many(logits, 1.0, 1000)) == {3, 259, 599}
@@ -62,7 +72,7 @@ def test_temperature_zero_takes_the_first_of_the_most_probable_tokens():
     logits = torch.tensor([[0.0, 5.0, 5.0], [9.0, 1.0, 0.0]])
     drawn = draw(logits, np.array([0, 1, 0]), np.zeros(3), uniforms(3))
     assert drawn.tokens.tolist() == [1, 0, 1]
-    assert drawn.logprobs.tolist() == [0.0, 0.0, 0.0]
+    assert drawn.sampling_logprobs.tolist() == [0.0, 0.0, 0.0]
 
 
 def test_the_lowest_temperature_is_that_of_the_paper():
