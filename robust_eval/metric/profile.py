@@ -284,7 +284,7 @@ def correlation(x: Floats, y: Floats, groups: NDArray[np.str_] | None, seed: int
         return Estimate(np.nan)
     draws = bootstrap_draws(spearman, x, y, groups=groups, seed=seed)
     defined = draws[~np.isnan(draws)]
-    value = float(spearman(x, y))
+    value = spearman(x, y)
     if len(x) < MIN_QUESTIONS or len(defined) < MIN_DEFINED * len(draws):
         return Estimate(value)
     return Estimate(value, *drop_degenerate(*np.quantile(defined, [0.025, 0.975]).tolist()))

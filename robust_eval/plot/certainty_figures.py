@@ -132,16 +132,15 @@ def by_category(
     error_rate: ArrayLike,
     categories: Sequence[str],
     max_entropy: float,
-    names: Mapping[str, str] = PHYSICS,
 ) -> None:
     """Draw the error rate and the entropy (n,) of questions, by their ``categories`` (n,), on one scale (Fig. 3).
 
-    Categories with ``names`` come first, under these; others follow as they occur. Panels count the questions that they
-    show.
+    Categories of :data:`PHYSICS` come first, under these names; others follow as they occur. Panels count the questions
+    that they show.
     """
     entropies, errors, category = np.asarray(entropy), np.asarray(error_rate), np.asarray(categories)
-    present = [name for name in names if name in categories]
-    present += [name for name in dict.fromkeys(categories) if name not in names]
+    present = [name for name in PHYSICS if name in categories]
+    present += [name for name in dict.fromkeys(categories) if name not in PHYSICS]
     tables = {name: _table(entropies[category == name], errors[category == name], max_entropy) for name in present}
     columns = min(6, max(3, math.ceil(math.sqrt(len(present)))))
     grid = panels(fig, len(present), columns, width=2.1, height=2.1)
@@ -149,7 +148,7 @@ def by_category(
     largest = max(table.max() for table, _ in tables.values())
     for panel, (name, (table, is_defined)) in zip(grid, tables.items(), strict=True):
         cells = _cells(panel, table, max_entropy, largest)
-        title = f"{names.get(name, name)} (n\u00a0=\u00a0{is_defined.sum()})"
+        title = f"{PHYSICS.get(name, name)} (n\u00a0=\u00a0{is_defined.sum()})"
         panel.set_title(textwrap.fill(title, 18, max_lines=4, placeholder=" …"), fontsize=10, parse_math=False)
     _colour_bar(fig, cells, fig.axes, 20 * math.ceil(len(grid) / columns))
     fig.supxlabel("entropy of the answers H (nats)", fontsize=10)

@@ -27,7 +27,7 @@ MAX_BODY = 2**16
 
 
 @contextmanager
-def label_server(labelling: Labelling, name: str, port: int = 0) -> Iterator[tuple[str, threading.Event]]:
+def label_server(labelling: Labelling, name: str) -> Iterator[tuple[str, threading.Event]]:
     """Serve the page within the context; yield its address, and an event that is set when all replies are labelled or
     the person stops.
     """
@@ -37,7 +37,7 @@ def label_server(labelling: Labelling, name: str, port: int = 0) -> Iterator[tup
     class Handler(_RequestHandler):
         pages = _LabelPages(labelling, name, secret, ended)
 
-    with ThreadingHTTPServer(("127.0.0.1", port), Handler) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
         thread.start()
         try:

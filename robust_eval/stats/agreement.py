@@ -131,9 +131,7 @@ def free_marginal_kappa(counts: ArrayLike, categories: ArrayLike) -> float:
     """Return the agreement beyond that of raters who choose evenly among the categories: (P_o − m) / (1 − m), m the
     mean of 1/K_j.
 
-    ``counts`` (n, K) has the number of raters of each question that gave each label, ``categories`` (n,) the number of
-    labels that the question could have had. ValueError unless they are whole numbers, and where a question has more
-    labels than categories.
+    ``counts``, ``categories`` and errors (ValueError) are those of :func:`remapped_kappa`.
 
     Returns
     -------
@@ -158,9 +156,7 @@ def free_marginal_kappa(counts: ArrayLike, categories: ArrayLike) -> float:
 def gibbs_m2(counts: ArrayLike, categories: ArrayLike) -> float:
     """Return Gibbs' M2, a certainty: 1 − the mean of K_j / (K_j − 1) · (1 − Σ_i p_ij²), p_ij = f_ij / r_j.
 
-    ``counts`` (n, K) has the number of raters of each question that gave each label, ``categories`` (n,) the number of
-    labels that the question could have had. ValueError unless they are whole numbers, and where a question has more
-    labels than categories.
+    ``counts``, ``categories`` and errors (ValueError) are those of :func:`remapped_kappa`.
 
     Returns
     -------
@@ -196,9 +192,7 @@ def question_m2(counts: ArrayLike, categories: ArrayLike) -> Floats:
 def normalized_certainty(counts: ArrayLike, categories: ArrayLike) -> float:
     """Return the certainty H_η = 1 + the mean of Σ_i p_ij log p_ij / log K_j, p_ij = f_ij / r_j.
 
-    ``counts`` (n, K) has the number of raters of each question that gave each label, ``categories`` (n,) the number of
-    labels that the question could have had. ValueError unless they are whole numbers, and where a question has more
-    labels than categories.
+    ``counts``, ``categories`` and errors (ValueError) are those of :func:`remapped_kappa`.
 
     Returns
     -------

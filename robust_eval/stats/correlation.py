@@ -1,33 +1,30 @@
 """Correlation coefficients between metrics of questions."""
 
 import math
-from typing import Any
 
 import numpy as np
 
 from robust_eval.stats.interval import Floats
 
 
-def pearson(x: Floats, y: Floats, axis: int = 0) -> Any:
-    """Return Pearson's r along an axis; NaN if one side does not vary."""
-    x = x - x.mean(axis=axis, keepdims=True)
-    y = y - y.mean(axis=axis, keepdims=True)
-    norm = np.sqrt((x * x).sum(axis=axis) * (y * y).sum(axis=axis))
-    product = (x * y).sum(axis=axis)
-    return np.clip(np.divide(product, norm, out=np.full_like(product, np.nan), where=norm > 1e-12), -1, 1)
+def pearson(x: Floats, y: Floats) -> float:
+    """Return Pearson's r; NaN if one side does not vary."""
+    x, y = x - x.mean(), y - y.mean()
+    norm = math.sqrt((x * x).sum() * (y * y).sum())
+    return float(np.clip((x * y).sum() / norm, -1, 1)) if norm > 1e-12 else math.nan
 
 
-def spearman(x: Floats, y: Floats, axis: int = 0) -> Any:
-    """Return Spearman's ρ along an axis, with ties at their mean rank; NaN if one side does not vary.
+def spearman(x: Floats, y: Floats) -> float:
+    """Return Spearman's ρ, with ties at their mean rank; NaN if one side does not vary.
 
     Examples
     --------
-    >>> round(float(spearman(np.array([1.0, 2.0, 2.0, np.inf]), np.array([4.0, 3.0, 3.0, 0.0]))), 4)
+    >>> round(spearman(np.array([1.0, 2.0, 2.0, np.inf]), np.array([4.0, 3.0, 3.0, 0.0])), 4)
     -1.0
     """
     from scipy import stats  # it takes half a second, which most runs need not spend
 
-    return pearson(stats.rankdata(x, axis=axis), stats.rankdata(y, axis=axis), axis=axis)
+    return pearson(stats.rankdata(x), stats.rankdata(y))
 
 
 def kendall(x: Floats, y: Floats) -> float:

@@ -46,8 +46,8 @@ def mean_interval(values: ArrayLike, groups: ArrayLike | None = None, level: flo
     Returns
     -------
     Estimate with ``value``, ``low`` and ``high`` in the unit of the values. NaN without any value. NaN bounds where
-    the questions, or the groups, do not differ, and where there is only one; values of 0 and 1 have an interval then as
-    well (:func:`share_interval`).
+    the questions, or the groups, do not differ, and where there is only one; values that are all 0 or all 1 have the
+    exact interval of Clopper and Pearson then, with groups as units.
 
     Raises
     ------
@@ -57,7 +57,8 @@ def mean_interval(values: ArrayLike, groups: ArrayLike | None = None, level: flo
     References
     ----------
     Cochran, Sampling Techniques (1977), chapter 9A: the variance of a mean over groups. Wilson, JASA 22 (1927). Korn &
-    Graubard, Survey Methodology 24 (1998): the effective number of questions. docs/methods.md, §5.
+    Graubard, Survey Methodology 24 (1998): the effective number of questions. Clopper & Pearson, Biometrika 26 (1934).
+    docs/methods.md, §5.
 
     Examples
     --------
@@ -69,34 +70,10 @@ def mean_interval(values: ArrayLike, groups: ArrayLike | None = None, level: flo
 
 
 def share_interval(successes: ArrayLike, groups: ArrayLike | None = None, level: float = 0.95) -> Estimate:
-    """Return the share of successes with Wilson's score interval, with Student's quantile.
+    """Return the share of ``successes``, (n,) of 1 and 0, or True and False, as :func:`mean_interval` does.
 
-    Parameters
-    ----------
-    successes
-        (n,) of 1 and 0, or True and False; NaN are left out.
-    groups
-        Labels (n,) of questions that depend on one another: the interval is of the effective number of questions.
-    level
-        Nominal coverage, in (0, 1).
+    ``groups``, ``level``, NaN and the result are those of :func:`mean_interval`; ValueError for other values, too.
 
-    Returns
-    -------
-    Estimate with ``value``, ``low`` and ``high`` in [0, 1], NaN without any value. Where all values are alike the
-    interval is the exact one of Clopper and Pearson, with groups as units.
-
-    Raises
-    ------
-    ValueError
-        For values other than those above, arrays of other shapes, and a level outside (0, 1).
-
-    References
-    ----------
-    Wilson, JASA 22 (1927). Korn & Graubard, Survey Methodology 24 (1998): the effective number of questions. Clopper &
-    Pearson, Biometrika 26 (1934).
-
-    Examples
-    --------
     >>> [round(number, 3) for number in share_interval([True] * 20 + [False] * 30)]
     [0.4, 0.273, 0.542]
     """
@@ -115,10 +92,8 @@ def paired_share_interval(a: ArrayLike, b: ArrayLike, groups: ArrayLike | None =
     a, b
         (n,) of 1 and 0, or True and False, of the same questions in the same order. Questions with a NaN on either side
         are left out.
-    groups
-        Labels (n,) of questions that depend on one another: the number of questions is divided by the design effect.
-    level
-        Nominal coverage, in (0, 1).
+    groups, level
+        Those of :func:`mean_interval`; the number of questions is divided by the design effect of the groups.
 
     Returns
     -------

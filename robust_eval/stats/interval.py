@@ -320,13 +320,13 @@ def drop_degenerate(low: float, high: float) -> tuple[float, float]:
     return (low, high) if high - low > ROUNDING else (math.nan, math.nan)
 
 
-def wilson(part: float, whole: float, level: float = 0.95) -> tuple[float, float]:
+def wilson(part: float, whole: float) -> tuple[float, float]:
     """Return the interval of a share (Wilson, 1927); counts may be fractions, such as sums of weights. NaN of nothing.
 
     >>> [round(bound, 3) for bound in wilson(483, 500)]
     [0.946, 0.979]
     """
-    return _wilson(part / whole, whole, NormalDist().inv_cdf((1 + level) / 2)) if whole else (math.nan, math.nan)
+    return _wilson(part / whole, whole, NORMAL_95) if whole else (math.nan, math.nan)
 
 
 def _wilson(share: float, number: float, quantile: float) -> tuple[float, float]:

@@ -40,8 +40,7 @@ def pass_at_k(right: ArrayLike, n: ArrayLike, k: int) -> Floats:
 def pass_hat_k(right: ArrayLike, n: ArrayLike, k: int) -> Floats:
     """Return the probability that all of k trials are right, pass^k = C(c, k) / C(n, k).
 
-    ``right`` (q,) has the number c of right trials of each question, ``n`` (q,) the number of its trials; NaN for fewer
-    than k. ValueError unless all are whole numbers, 0 ≤ c ≤ n, and k is at least 1.
+    ``right``, ``n`` and errors (ValueError) are those of :func:`pass_at_k`.
 
     Returns
     -------
@@ -62,8 +61,7 @@ def pass_hat_k(right: ArrayLike, n: ArrayLike, k: int) -> Floats:
 def g_pass_at_k(right: ArrayLike, n: ArrayLike, k: int, share: float) -> Floats:
     """Return the probability that at least ⌈τ k⌉ of k trials are right, G-Pass@k_τ with τ the ``share``.
 
-    ``right`` (q,) has the number c of right trials of each question, ``n`` (q,) the number of its trials; NaN for fewer
-    than k. ValueError unless all are whole numbers, 0 ≤ c ≤ n, k is at least 1, and the share is in (0, 1].
+    ``right``, ``n`` and errors are those of :func:`pass_at_k`; ValueError for a share outside (0, 1], too.
 
     Returns
     -------

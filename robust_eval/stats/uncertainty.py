@@ -51,8 +51,7 @@ def prediction_rejection_ratio(uncertainty: ArrayLike, correct: ArrayLike) -> fl
 
     PRR = (A_random − A) / (A_random − A_oracle), with A the area under the curve of :func:`risk_coverage`.
 
-    ``uncertainty`` (n,) is larger for a less certain answer, ``correct`` (n,) is 1 or 0; questions with a NaN in either
-    are left out. ValueError for other values of ``correct``, and for different lengths.
+    ``uncertainty``, ``correct`` and errors (ValueError) are those of :func:`auroc`.
 
     Returns
     -------
@@ -84,8 +83,7 @@ class RiskCoverage(NamedTuple):
 def risk_coverage(uncertainty: ArrayLike, correct: ArrayLike) -> RiskCoverage:
     """Return the share of wrong answers among the most certain ones.
 
-    ``uncertainty`` (n,) is larger for a less certain answer, ``correct`` (n,) is 1 or 0; questions with a NaN in either
-    are left out. ValueError for other values of ``correct``, and for different lengths.
+    ``uncertainty``, ``correct`` and errors (ValueError) are those of :func:`auroc`.
 
     References
     ----------

@@ -15,7 +15,7 @@ SMALL = st.integers(0, 4)  # with many ties, as worst cases and unbroken facts h
 @given(st.lists(st.tuples(SMALL, SMALL), min_size=3, max_size=30))
 def test_coefficients_are_those_of_scipy_whatever_is_tied(pairs: list[tuple[int, int]]):
     x, y = np.array(pairs, dtype=float).T
-    found = [float(pearson(x, y)), float(spearman(x, y)), kendall(x, y)]
+    found = [pearson(x, y), spearman(x, y), kendall(x, y)]
     if np.ptp(x) == 0 or np.ptp(y) == 0:
         assert np.isnan(found).all()
     else:
@@ -23,13 +23,5 @@ def test_coefficients_are_those_of_scipy_whatever_is_tied(pairs: list[tuple[int,
         assert found == pytest.approx(reference, abs=1e-12)
 
 
-def test_many_samples_are_correlated_at_once():
-    generator = np.random.default_rng(0)
-    x, y = generator.integers(0, 5, (2, 7, 20)).astype(float)
-    for statistic in (pearson, spearman):
-        apart = [float(statistic(one, other)) for one, other in zip(x, y, strict=True)]
-        assert statistic(x, y, axis=1).tolist() == pytest.approx(apart)
-
-
 def test_ranks_may_be_of_infinite_values():
-    assert float(spearman(np.array([1.0, math.inf, 2.0]), np.array([3.0, 5.0, 4.0]))) == pytest.approx(1)
+    assert spearman(np.array([1.0, math.inf, 2.0]), np.array([3.0, 5.0, 4.0])) == pytest.approx(1)
