@@ -23,7 +23,8 @@ from robust_eval.reader.base import FIRST_LINE, NO_LETTER, WHOLE_REPLY
 from robust_eval.reader.clauses import is_denial, without_pronoun
 from robust_eval.reader.free_text import FreeText
 from robust_eval.reader.letters import anchored_letter
-from robust_eval.reader.markup import without_footnotes, without_reasoning
+from robust_eval.reader.markup import without_footnotes
+from robust_eval.reader.reasoning import without_reasoning
 from robust_eval.reader.reply import free_text_of
 from robust_eval.store.stored_model import StoredModel
 

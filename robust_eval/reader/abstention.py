@@ -4,8 +4,9 @@ import re
 
 from robust_eval.reader.clauses import sentences
 from robust_eval.reader.free_text import EXPLICIT, MARKED, bounded, explicit_answer
-from robust_eval.reader.markup import plain, without_reasoning, without_template
+from robust_eval.reader.markup import plain, without_template
 from robust_eval.reader.phrases import phrases
+from robust_eval.reader.reasoning import without_reasoning
 from robust_eval.reader.reply import free_text_of
 
 _PHRASES = phrases("abstention")

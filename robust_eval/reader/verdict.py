@@ -4,7 +4,8 @@ import json
 import re
 from typing import NamedTuple
 
-from robust_eval.reader.markup import plain, without_reasoning, without_template
+from robust_eval.reader.markup import plain, without_template
+from robust_eval.reader.reasoning import without_reasoning
 
 _RIGHT, _WRONG = "right|correct|true|yes|pass", "wrong|incorrect|false|no|fail"
 _VERDICT = (

@@ -23,7 +23,6 @@ from robust_eval.metric.score import Score
 from robust_eval.plot.colours import BLACK, GREY
 from robust_eval.prompt.arrangement import GIVEN
 from robust_eval.question import Question
-from robust_eval.report.compressed import packed
 from robust_eval.report.figures import SavedFigure
 from robust_eval.report.left_out import left_out
 from robust_eval.report.question_details import cut, details
@@ -34,7 +33,7 @@ from robust_eval.report.wording import asked_words, claims, few, headline_rows, 
 from robust_eval.runs.findings import findings
 from robust_eval.runs.question_status import verdict
 from robust_eval.runtime.files import OF_RUN, read_json
-from robust_eval.runtime.text import number, printable_lines
+from robust_eval.runtime.text import number, packed, printable_lines
 from robust_eval.stats.estimate import bounds
 from robust_eval.tracking.flat_settings import effective
 from robust_eval.tracking.result import Result

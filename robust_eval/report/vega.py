@@ -4,8 +4,8 @@ from importlib.metadata import version
 from typing import Any
 
 from robust_eval.plot.colours import BLUE, GREY, RED
-from robust_eval.report.compressed import compressed
 from robust_eval.runtime.cache import cache_folder, read_cached, write_cached
+from robust_eval.runtime.text import compressed
 
 _INK: dict[str, Any] = {
     "labelColor": "currentColor",

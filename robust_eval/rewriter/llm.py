@@ -24,7 +24,7 @@ from robust_eval.normalization import normal_form
 from robust_eval.prompt.prompt import refuse_exemplars, rewriting_prompt
 from robust_eval.prompt.templates import FEW_SHOT, REWRITING
 from robust_eval.question import Question
-from robust_eval.reader.markup import without_reasoning
+from robust_eval.reader.reasoning import without_reasoning
 from robust_eval.rewriter.base import FOUND, Rewritten
 from robust_eval.store.stored_model import StoredModel
 

@@ -1,9 +1,12 @@
-r"""Printable text, rounded numbers, and settings that hold secrets.
+r"""Printable text, rounded numbers, settings that hold secrets, and compressed data for the script of a page.
 
 Replies, names and messages of servers may hold characters that move a cursor, colour or rename a window, ring, change
 the reading order, or are invisible. Each becomes an escape, such as ``\x1b``.
 """
 
+import base64
+import gzip
+import json
 import math
 import re
 from collections.abc import Mapping
@@ -159,3 +162,13 @@ def holds_password(address: str) -> bool:
     query = (entry.partition("=") for entry in url.query.split("&"))
     user = url.password or (url.username and url.scheme in ("http", "https"))
     return bool(user) or any(value and _names_a_secret(name) for name, _, value in query)
+
+
+def packed(data: Any) -> str:
+    """Return data as compressed JSON."""
+    return compressed(json.dumps(data, ensure_ascii=False, separators=(",", ":")))
+
+
+def compressed(text: str) -> str:
+    """Return a text as gzip in base64, which cannot end the HTML element around it."""
+    return base64.b64encode(gzip.compress(text.encode("utf-8", "replace"), 6, mtime=0)).decode("ascii")

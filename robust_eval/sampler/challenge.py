@@ -15,7 +15,7 @@ from robust_eval.prompt.prompt import Prompt, prompt_for
 from robust_eval.prompt.pushback import Pushback, PushbackWriter, read_pushback, shown_choice
 from robust_eval.prompt.templates import CHALLENGES, CHALLENGING, read_templates
 from robust_eval.question import LETTERS, Question
-from robust_eval.reader.markup import without_reasoning
+from robust_eval.reader.reasoning import without_reasoning
 from robust_eval.sampler.base import TURN, NothingKeptError, PrefixGrader, in_order
 from robust_eval.sampler.known_facts import KnownFacts
 from robust_eval.store.steps import Step, Steps

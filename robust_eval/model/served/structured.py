@@ -9,7 +9,7 @@ from typing import Any
 
 from robust_eval.error import OutageError
 from robust_eval.model.served.transport.service import ServiceResponse, UnansweredError
-from robust_eval.reader.markup import without_reasoning
+from robust_eval.reader.reasoning import without_reasoning
 
 GRAMMAR, SCHEMA, UNSUPPORTED = "grammar", "schema", "unsupported"
 """Means of restriction, in order of preference, and their lack."""

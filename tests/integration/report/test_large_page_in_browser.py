@@ -11,9 +11,9 @@ from recorded_run import TEMPERATURES, recorded_run
 
 from robust_eval.report import page as report_page
 from robust_eval.report import question_table as question_index
-from robust_eval.report.compressed import packed
 from robust_eval.report.page import write_page
 from robust_eval.report.question_table import Chosen, chosen, number_columns
+from robust_eval.runtime.text import packed
 from robust_eval.tracking.result import Result
 
 QUESTIONS = 203
