@@ -135,9 +135,9 @@ def _verdicts_of(settings: Sequence[str], records: Sequence[Record]) -> Verdicts
     config = checked.config
     grader_name = next((word.partition("=")[2] for word in settings if word.startswith("grader=")), "grader")
     with config.store.open() as entries, config.engine.open():
-        models = Models(config.model, config.rewriter, config.grader, config.engine, entries, Stopwatch())
-        grader, _ = models.with_judge(config.grader, config.aggregator, config.seed)
-        return {grader_name: graded(grader, ReplyReader(), records)}
+        models = Models(config, entries, Stopwatch())
+        reply_grader, _ = models.with_judge()
+        return {grader_name: graded(reply_grader.grader, ReplyReader(), records)}
 
 
 def graded(grader: Grader, reader: Reader, records: Sequence[Record], anew: bool = False) -> dict[str, bool]:

@@ -1,13 +1,13 @@
 """Models of a run: the measured one, the writer of rewrites, and the judge."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from robust_eval.aggregator.base import Aggregator
-from robust_eval.engine.base import Engine
-from robust_eval.grader.base import Grader
+from robust_eval.config.config import Config
+from robust_eval.grader.reply_grader import ReplyGrader
 from robust_eval.model.model_config import ModelConfig
-from robust_eval.rewriter.base import Rewriter
 from robust_eval.runtime.process import Stopwatch
 from robust_eval.store.base import Entries
 from robust_eval.store.stored_model import StoredModel
@@ -21,32 +21,28 @@ class Models:
 
     def __init__(
         self,
-        model: ModelConfig,
-        rewriter: Rewriter,
-        grader: Grader,
-        engine: Engine,
+        config: Config,
         entries: Entries,
         watch: Stopwatch,
         start_run: Callable[[], object] = lambda: None,
     ) -> None:
-        self.measured = StoredModel(model, engine, entries, watch, start_run=start_run)
-
-        def stored(other: ModelConfig | None) -> StoredModel:
-            if other is None or other == model:
+        def stored(model: ModelConfig | None) -> StoredModel:
+            if model is None or model == config.model:
                 return self.measured
-            return StoredModel(other, engine, entries, watch, start_run=start_run)
+            return StoredModel(model, config.engine, entries, watch, start_run=start_run)
 
-        self.writer, self.judge = stored(rewriter.model), stored(grader.judge_config)
+        self.measured = StoredModel(config.model, config.engine, entries, watch, start_run=start_run)
+        self.writer, self.judge = stored(config.rewriter.model), stored(config.grader.judge_config)
+        self._config = config
         self._asked = self._cache_hits = 0
         self._writer: dict[str, Any] = {}
         self._served: dict[str, Mapping[str, set[str]]] = {}
 
-    def with_judge(
-        self, grader: Grader, aggregator: Aggregator, seed: int, cached_only: bool = False
-    ) -> tuple[Grader, Aggregator]:
-        """Return the grader and the aggregator with their judge, or with a cache-only judge."""
-        grader = grader.with_model(self.judge.cached_only() if cached_only else self.judge, seed)
-        return grader, aggregator.with_judge(grader)
+    def with_judge(self, cached_only: bool = False) -> tuple[ReplyGrader, Aggregator]:
+        """Return the grader of replies and the aggregator with their judge, or with a cache-only judge."""
+        config, judge = self._config, self.judge.cached_only() if cached_only else self.judge
+        grader = config.grader.with_model(judge, config.seed)
+        return replace(config.reply_grader, grader=grader), config.aggregator.with_judge(grader)
 
     def release_writer(self) -> None:
         """Drop the writer after the last rewrite, to free its memory; its description stays."""

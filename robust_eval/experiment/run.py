@@ -4,7 +4,6 @@ import logging
 import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -121,13 +120,12 @@ def _measure(
     with watch.stage("questions"):
         loaded = load(config.dataset, config.grader, config.question_types)
         labels = labels_of(config.labels, folder)
-    models = Models(config.model, config.rewriter, config.grader, config.engine, entries, watch, deferred_run)
-    grader, aggregator = models.with_judge(config.grader, config.aggregator, config.seed)
-    reply_grader = replace(config.reply_grader, grader=grader)
-    source = answer_source(config.recorded, config.sampler, config.metric, models.measured, reply_grader, config.seed)
-    scoring = Scoring.of(source, config.metric, labels, config.seed)
-    clusters, may_end_early = scoring.clusters(aggregator), bool(config.target_half_width)
-    check_plan(loaded.questions, config.rewriter, models.writer, source, clusters, may_end_early, watch)
+    models = Models(config, entries, watch, deferred_run)
+    reply_grader, aggregator = models.with_judge()
+    source = answer_source(config, models.measured, reply_grader)
+    scoring = Scoring.of(config, source, labels)
+    clusters = scoring.clusters(aggregator)
+    check_plan(config, loaded.questions, models.writer, source, clusters, watch)
 
     loop = SamplingLoop(
         questions=loaded.questions,
@@ -148,9 +146,9 @@ def _measure(
     models.release_writer()
     if models.cache_hits and not models.asked:
         log.info("all answers are in the store: nothing was asked, and the model was not loaded")
-    write_verdicts(grader, folder)
+    write_verdicts(reply_grader.grader, folder)
     metadata = models.description() | source.identity() | loaded.description(digest)
-    parts = [("loaded.grader", grader.description()), ("loaded.aggregator", aggregator.description())]
+    parts = [("loaded.grader", reply_grader.grader.description()), ("loaded.aggregator", aggregator.description())]
     parts += [("undefined", score.reasons) for score in scores.values()]
     metadata |= {f"{prefix}.{name}": value for prefix, values in parts for name, value in values.items()}
     deferred_run().parameters(resolved_values(settings, metadata))
