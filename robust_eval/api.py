@@ -90,17 +90,17 @@ class Evaluation(Page):
     def metrics(self) -> pd.DataFrame:
         """The metrics, declared ones first."""
         run = self.finished
-        about = {name: run.about(name) for name in run.metrics}
+        spec = {name: run.spec(name) for name in run.metrics}
         rows = [
             {
                 "name": name,
                 "value": estimate.value,
                 "low": estimate.low,
                 "high": estimate.high,
-                "unit": declared.unit if (declared := about[name]) else "",
+                "unit": declared.unit if (declared := spec[name]) else "",
                 "n": run.n(name),
             }
-            for name, estimate in sorted(run.metrics.items(), key=lambda each: about[each[0]] is None)
+            for name, estimate in sorted(run.metrics.items(), key=lambda each: spec[each[0]] is None)
         ]
         return pd.DataFrame(rows).astype({"n": "Int64"})
 
@@ -137,8 +137,8 @@ class Evaluation(Page):
         run = self.finished
         rows = []
         for name in run.headline_metrics:
-            about, estimate, n = run.about(name), run.metrics[name], run.n(name)
-            label, form = (about.words, about.form) if about else (name, ".3f")
+            spec, estimate, n = run.spec(name), run.metrics[name], run.n(name)
+            label, form = (spec.words, spec.form) if spec else (name, ".3f")
             rows.append([label, number(estimate.value, form), interval(estimate, form), "" if n is None else f"{n:,}"])
         return pd.DataFrame(rows, columns=["metric", "value", "95 % interval", "questions"])
 

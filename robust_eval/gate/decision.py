@@ -207,12 +207,12 @@ def differences(
                 values = answered.baseline, answered.candidate
                 metrics.append(Differences(name, answered.label, margin, *values, groups, 1, looks, largest))
             continue
-        about = judged_spec(baseline, name)
+        spec = judged_spec(baseline, name)
         if not candidate.kept_nothing:
             judged_spec(candidate, name)
         values = baseline.values(name, one), candidate.values(name, other)
-        sign = 1 if about.more_is_better else -1
-        label = f"{about.construct} ({about.words})" if about.construct else about.words
+        sign = 1 if spec.more_is_better else -1
+        label = f"{spec.construct} ({spec.words})" if spec.construct else spec.words
         if name == GREEDY_ACCURACY.name:
             label = knowledge_label(baseline, candidate)
         metrics.append(Differences(name, label, margin, *values, groups, sign, looks, largest))
@@ -228,15 +228,15 @@ def judged_spec(run: MeasuredRun, metric: str) -> MetricSpec:
     if metric not in run.run.question_metrics:
         available = "it kept no question" if run.kept_nothing else f"it has {', '.join(run.run.headline_means)}"
         raise UserError(f"gate.metrics names {metric}, for which {run.name} has no values by question; {available}")
-    about, values = run.run.about(metric), run.run.values(metric)
-    if about is None or about.more_is_better is None:
+    spec, values = run.run.spec(metric), run.run.values(metric)
+    if spec is None or spec.more_is_better is None:
         raise UserError(f"gate.metrics names {metric}, which has no direction (more_is_better)")
     if np.nanmin(values, initial=0) < 0 or np.nanmax(values, initial=0) > 1:
         raise UserError(
             f"gate.metrics names {metric}, whose values by question do not all lie between 0 and 1, which the interval "
             "of a gate needs: leave it out, and compare the runs (robust-eval compare)"
         )
-    return about
+    return spec
 
 
 def decide(

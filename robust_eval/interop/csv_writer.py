@@ -66,8 +66,8 @@ def _metrics(answers: FinishedAnswers) -> pa.Table:
     run = answers.labelled.run
     columns: dict[str, list[Any]] = {"name": [], "label": [], "value": [], "low": [], "high": [], "questions": []}
     for name, one in answers.metrics.items():
-        about, ends = run.about(name), (None, None) if one.low != one.low else one[1:]
-        row = (name, about.words if about else name, one.value, *ends, run.n(name))
+        spec, ends = run.spec(name), (None, None) if one.low != one.low else one[1:]
+        row = (name, spec.words if spec else name, one.value, *ends, run.n(name))
         for values, value in zip(columns.values(), row, strict=True):
             values.append(value)
     return pa.table(columns)

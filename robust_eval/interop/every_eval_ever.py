@@ -215,8 +215,8 @@ def _metric_results(answers: FinishedAnswers) -> Iterator[dict[str, Any]]:
     """Yield the metrics of the run, with their intervals."""
     run = answers.labelled.run
     for name, estimate in answers.metrics.items():
-        about = run.about(name)
-        if about is None:
+        spec = run.spec(name)
+        if spec is None:
             continue
         uncertainty: dict[str, Any] = {}
         if (n := run.n(name)) is not None:
@@ -226,13 +226,13 @@ def _metric_results(answers: FinishedAnswers) -> Iterator[dict[str, Any]]:
             uncertainty["confidence_interval"] = ends | {"method": "over questions"}
         curve = curve_and_temperature(name)
         settings = {} if curve is None or curve[1] != curve[1] else {"temperature": curve[1]}
-        low, high = about.limits
+        low, high = spec.limits
         config = {
             "metric_id": name,
-            "metric_name": about.words,
-            "evaluation_description": about.words,
-            **({"metric_unit": about.unit} if about.unit else {}),
-            "lower_is_better": about.more_is_better is False,
+            "metric_name": spec.words,
+            "evaluation_description": spec.words,
+            **({"metric_unit": spec.unit} if spec.unit else {}),
+            "lower_is_better": spec.more_is_better is False,
             "min_score": low if math.isfinite(low) else "-Infinity",
             "max_score": high if math.isfinite(high) else "Infinity",
         }

@@ -84,7 +84,7 @@ class FinishedAnswers:
     def metrics(self) -> dict[str, Estimate]:
         """The declared metrics with a finite value, each with its interval if that is finite."""
         run = self.labelled.run
-        finite = {name: one for name, one in run.metrics.items() if run.about(name) and math.isfinite(one.value)}
+        finite = {name: one for name, one in run.metrics.items() if run.spec(name) and math.isfinite(one.value)}
         return {name: one if math.isfinite(one.high) else Estimate(one.value) for name, one in finite.items()}
 
     @cached_property

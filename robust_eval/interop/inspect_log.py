@@ -375,8 +375,8 @@ def _results(answers: FinishedAnswers, samples: int) -> "EvalResults":
     metrics = {}
     run = answers.labelled.run
     for name, estimate in answers.metrics.items():
-        about, n = run.about(name), run.n(name)
-        metadata = {"label": about.words if about else name, "n": n}
+        spec, n = run.spec(name), run.n(name)
+        metadata = {"label": spec.words if spec else name, "n": n}
         ends = {} if estimate.low != estimate.low else {f"{name}.low": estimate.low, f"{name}.high": estimate.high}
         for key, value in ({name: estimate.value} | ends).items():
             metrics[key] = EvalMetric(name=key, group=name, value=value, metadata=metadata)

@@ -19,7 +19,7 @@ class Column:
 
     name: str
     label: str
-    about: str
+    description: str
     numbers: Floats
     digits: int = 3
     levels: Sequence[float] = ()

@@ -50,7 +50,7 @@ class Score:
     declared: Sequence[MetricSpec] = ()
     presentation: Presentation = field(default_factory=Presentation)
 
-    def about(self, metric: str) -> MetricSpec | None:
+    def spec(self, metric: str) -> MetricSpec | None:
         """Return the metric's spec for this name, or None."""
         return spec_of(metric, self.declared)
 
@@ -84,8 +84,8 @@ class Score:
             self._add_values(point(name, t), column, limits)
 
     def _limits(self, metric: str) -> Limits:
-        about = self.about(metric)
-        return UNKNOWN if about is None else about.limits
+        spec = self.spec(metric)
+        return UNKNOWN if spec is None else spec.limits
 
     def _add_values(self, name: str, values: Floats, limits: Limits) -> None:
         self.by_question[name] = values

@@ -34,7 +34,7 @@ class UncertaintyScore(NamedTuple):
     """Uncertainty score: its label, its meaning and, for a probability, the label of that and the function to it."""
 
     label: str
-    about: str
+    description: str
     confidence: str = ""
     probability: Callable[[Floats], Floats] | None = None
 

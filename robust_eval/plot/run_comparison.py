@@ -44,24 +44,24 @@ COLUMNS = 2
 T = TypeVar("T")
 
 
-def by_number(axes: Axes, curves: Curves, about: MetricSpec, title: str) -> None:
+def by_number(axes: Axes, curves: Curves, spec: MetricSpec, title: str) -> None:
     """Draw a metric for each number in its name, with 95 % intervals (of the weights of FRS: Fig. 10 to 12)."""
     numbers = sorted({*chain(*curves.values())})
-    if about.comparison is not None and about.comparison.kind == STEPS:
+    if spec.comparison is not None and spec.comparison.kind == STEPS:
         _steps(axes, curves)
     else:
         _lines(axes, curves, dodge=numbers[0] > 0)
         axes.set_xscale("log" if numbers[0] > 0 else "linear")
     axes.set_xticks(numbers, [f"{number:g}" for number in numbers])
     axes.minorticks_off()
-    _label_axes(axes, about, title)
+    _label_axes(axes, spec, title)
 
 
-def by_temperature(axes: Axes, curves: Curves, about: MetricSpec, title: str) -> None:
+def by_temperature(axes: Axes, curves: Curves, spec: MetricSpec, title: str) -> None:
     """Draw a metric at each temperature, with 95 % intervals (accuracy: Fig. 1)."""
-    (_steps if about.comparison is not None and about.comparison.kind == STEPS else _lines)(axes, curves)
+    (_steps if spec.comparison is not None and spec.comparison.kind == STEPS else _lines)(axes, curves)
     temperature_ticks(axes, chain(*curves.values()))
-    _label_axes(axes, about, title)
+    _label_axes(axes, spec, title)
 
 
 @run_figure(
@@ -78,13 +78,13 @@ def figures_by_temperature(axes: Axes, run: Findings) -> None:
     temperature_ticks(axes, chain(*curves.values()))
 
 
-def by_dataset(axes: Axes, by_label: Mapping[str, Mapping[str, Estimate]], about: MetricSpec, title: str) -> None:
+def by_dataset(axes: Axes, by_label: Mapping[str, Mapping[str, Estimate]], spec: MetricSpec, title: str) -> None:
     """Draw one metric of each measurement on each data set, with 95 % intervals."""
     datasets = _draw_groups(axes, by_label)
-    if about.limits[0] < 0:
+    if spec.limits[0] < 0:
         axes.axhline(0, color=GREY, linewidth=0.8)
     axes.set_xticks(range(len(datasets)), datasets)
-    _limit_values(axes, about.limits)
+    _limit_values(axes, spec.limits)
     axes.set_title(title, parse_math=False)
     _legend(axes)
 
@@ -189,11 +189,11 @@ def _steps(axes: Axes, curves: Curves) -> None:
     _legend(axes)
 
 
-def _label_axes(axes: Axes, about: MetricSpec, title: str) -> None:
+def _label_axes(axes: Axes, spec: MetricSpec, title: str) -> None:
     """Set the title and the labels of the axes, and limit the axis of the values to their range."""
-    axes.set_xlabel(about.horizontal, parse_math=False)
-    axes.set_ylabel(textwrap.fill(about.vertical, 50), parse_math=False)
-    _limit_values(axes, about.limits)
+    axes.set_xlabel(spec.horizontal, parse_math=False)
+    axes.set_ylabel(textwrap.fill(spec.vertical, 50), parse_math=False)
+    _limit_values(axes, spec.limits)
     axes.set_title(title, parse_math=False)
 
 

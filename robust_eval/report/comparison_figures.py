@@ -151,35 +151,33 @@ def _curves(compared: Comparison, dataset: str, end: str) -> Iterator[Drawing]:
     """Yield the figures of metrics declared for comparisons along a number or a temperature: mean scores by d,
     accuracies, survival curves.
     """
-    for about, view in compared.views:
-        curves = {label: curve for label, run in compared.on(dataset) if (curve := run.by_parameter(about))}
-        is_drawn = len({*chain(*curves.values())}) > 1 if about.numbered else curves  # a single d needs no figure
+    for spec, view in compared.views:
+        curves = {label: curve for label, run in compared.on(dataset) if (curve := run.by_parameter(spec))}
+        is_drawn = len({*chain(*curves.values())}) > 1 if spec.numbered else curves  # a single d needs no figure
         if is_drawn and view.kind != DATASETS:
-            along = "" if about.numbered or view.kind == STEPS else " against temperature"
-            caption = f"{view.caption or about.title + along}, {dataset}"
-            name = view.file or _file(about, about.number if about.numbered else "temperature")
-            draw = plot.by_number if about.numbered else plot.by_temperature
-            yield Drawing(f"{name}{end}", name, caption, _bind(draw, curves, about, caption), reading=about.explained)
+            along = "" if spec.numbered or view.kind == STEPS else " against temperature"
+            caption = f"{view.caption or spec.title + along}, {dataset}"
+            name = view.file or _file(spec, spec.number if spec.numbered else "temperature")
+            draw = plot.by_number if spec.numbered else plot.by_temperature
+            yield Drawing(f"{name}{end}", name, caption, _bind(draw, curves, spec, caption), reading=spec.explained)
 
 
 def _by_dataset(compared: Comparison) -> Iterator[Drawing]:
     """Yield the figures of metrics declared by data set, at the temperature nearest to 1: κ and α."""
-    for about, view in compared.views:
+    for spec, view in compared.views:
         estimates: dict[str, dict[str, Estimate]] = {}
         for dataset in dict.fromkeys(compared.measurement_labels.datasets):
             for subject, run in compared.on(dataset):
-                if names := about.standing(run.metrics):
+                if names := spec.standing(run.metrics):
                     estimates.setdefault(subject, {})[dataset] = run.metrics[names[0]]
         if estimates and view.kind == DATASETS:
-            name, caption = view.file or _file(about, "dataset"), view.caption or f"{about.title} by data set"
-            yield Drawing(
-                name, name, caption, _bind(plot.by_dataset, estimates, about, caption), reading=about.explained
-            )
+            name, caption = view.file or _file(spec, "dataset"), view.caption or f"{spec.title} by data set"
+            yield Drawing(name, name, caption, _bind(plot.by_dataset, estimates, spec, caption), reading=spec.explained)
 
 
-def _file(about: MetricSpec, along: str) -> str:
+def _file(spec: MetricSpec, along: str) -> str:
     """Return a name for the files of a figure, without characters that are unsafe in file names."""
-    return f"{re.sub(r'[^A-Za-z0-9]+', '_', about.name.removesuffix('{}'))}_by_{along}"
+    return f"{re.sub(r'[^A-Za-z0-9]+', '_', spec.name.removesuffix('{}'))}_by_{along}"
 
 
 def _differences(compared: Comparison) -> Iterator[Drawing]:

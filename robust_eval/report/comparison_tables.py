@@ -82,8 +82,8 @@ def best_runs(
     """Return the indices of runs in their order; of more than ``max_runs`` only the best by a metric, those without it
     last.
     """
-    about = compared.about(metric)
-    sign = 1 if about is not None and about.more_is_better is False else -1
+    spec = compared.spec(metric)
+    sign = 1 if spec is not None and spec.more_is_better is False else -1
     values = sign * np.array([run.metrics.get(metric, UNDEFINED).value for run in runs])
     return sorted(np.argsort(values, kind="stable")[:max_runs].tolist())  # NaN is last
 
@@ -164,7 +164,7 @@ def _table_by_dataset(compared: Comparison, spec: MetricSpec, view: ComparisonVi
     share of unbroken facts (Fastowski et al., Table 1).
     """
     datasets = list(dict.fromkeys(compared.measurement_labels.datasets))
-    companion = compared.about(view.companion)
+    companion = compared.spec(view.companion)
     companions = [] if companion is None else [companion.name]
     heads = [companion.short or companion.words] if companion else []
     header = ["measured", spec.number, *(title for on in datasets for title in (f"{spec.heading}, {on}", *heads))]
@@ -196,8 +196,8 @@ def _type_table(compared: Comparison) -> Table:
             words += [number(row[end], ".1f") for end in ("most_robust", "least_robust")]
             share = Estimate(row["share_most_robust"], row["low"], row["high"])
             rows.append([*map(Cell, words), _cell(share)])
-    score, about = compared.types[0].score, compared.about(compared.types[0].score)
-    by = (about.of_question or about.words) if about else score
+    score, spec = compared.types[0].score, compared.spec(compared.types[0].score)
+    by = (spec.of_question or spec.words) if spec else score
     note = (
         f"By {by}: of the facts of a type among the most and the least robust ones, the "
         f"share among the most robust. {PAPER_N:,} facts are taken at either end, or half of all if that is less; "
@@ -279,8 +279,8 @@ def _difference_table(compared: Comparison, pair: Pair) -> Table:
     first, second = (compared.measurement_labels.full[index] for index in pair[:2])
     rows = []
     for name, difference in pair.differences.items():
-        about = compared.about(name)
-        values = (number(value, about.form if about else ".3f") for value in (difference.first, difference.second))
+        spec = compared.spec(name)
+        values = (number(value, spec.form if spec else ".3f") for value in (difference.first, difference.second))
         words = compared.words(name), f"{difference.n}", *values
         rows.append([*map(Cell, words), _difference(difference)])
     header = ["metric", "shared questions", "first", "second", "first minus second"]
@@ -304,16 +304,16 @@ def _question_tables(shared: SharedQuestions) -> Iterator[Table]:
     for name in shared.metrics:
         rows = [[*_difference_row(shared, name, row)] for row in shared.differing(name, MAX_QUESTIONS)]
         if rows:
-            about, count = shared.about(name), int(shared.differs(name).sum())
+            spec, count = shared.spec(name), int(shared.differs(name).sum())
             tie_breaker = "the question asked first"
-            if about.tie_breaker:
-                wider = f"the question with the larger range of {shared.about(about.tie_breaker).label}"
+            if spec.tie_breaker:
+                wider = f"the question with the larger range of {shared.spec(spec.tie_breaker).label}"
                 tie_breaker = f"{wider}, then to {tie_breaker}"
             note = (
                 f"{'1 question differs' if count == 1 else f'{count:,} questions differ'}. The range is the largest of "
                 f"the values minus the smallest; ties go to {tie_breaker}. {_QUOTED} {len(rows)} are shown; {file_text}"
             )
-            title = f"Questions that differ most: {about.of_question}{about.at_temperature}, {shared.dataset}"
+            title = f"Questions that differ most: {spec.of_question}{spec.at_temperature}, {shared.dataset}"
             yield Table(title, ["question", "range", *shared.measured], rows, 1, note)
 
 
@@ -322,7 +322,7 @@ def _kept_row(shared: SharedQuestions, row: int) -> Iterator[Cell]:
     yield Cell(shortened(shared.texts[row]))
     for column, is_kept in enumerate(shared.kept[row]):
         value = shared.metrics[shared.leading][row, column] if shared.leading else math.nan
-        label = "" if math.isnan(value) else f"{shared.about(shared.leading or '').of_question}: {number(value)}"
+        label = "" if math.isnan(value) else f"{shared.spec(shared.leading or '').of_question}: {number(value)}"
         yield _answer_cell(shared, row, column, "kept" if is_kept else "not kept", label)
 
 
@@ -352,8 +352,8 @@ def shortened(text: str) -> str:
 
 def metric_cell(run: FinishedRun, name: str) -> Cell:
     """Return the cell of a metric of a run, with its number of questions."""
-    about = run.about(name)
-    return _cell(run.metrics[name], run.n(name), about.form if about else ".3f")
+    spec = run.spec(name)
+    return _cell(run.metrics[name], run.n(name), spec.form if spec else ".3f")
 
 
 def _cell(estimate: Estimate, n: int | None = None, form: str = ".3f") -> Cell:

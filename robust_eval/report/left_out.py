@@ -41,8 +41,8 @@ def left_out(result: Result) -> Iterator[str]:
         yield from score.presentation.left_out
     for score in result.scores.values():
         for name, estimate in score.values.items():
-            if (about := score.about(name)) and about.left_out and estimate.value:
-                yield f"{estimate.value:,.0f} {about.left_out}."
+            if (spec := score.spec(name)) and spec.left_out and estimate.value:
+                yield f"{estimate.value:,.0f} {spec.left_out}."
 
 
 def not_known(result: Result) -> Iterator[str]:

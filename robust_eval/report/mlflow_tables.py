@@ -67,7 +67,7 @@ def _metrics(result: Result) -> pa.Table:
     rows = [
         {
             "metric": name,
-            "label": about.words if (about := score.about(name)) else "",
+            "label": spec.words if (spec := score.spec(name)) else "",
             **estimate._asdict(),
             "n": score.n(name),
         }

@@ -64,7 +64,7 @@ def opening(compared: Comparison) -> tuple[list[str], list[Ranking]]:
 def explanations(compared: Comparison) -> list[str]:
     """Return explanations of the headline metrics that need one."""
     names = dict.fromkeys(pair.metric for pair in compared.pairs if pair.metric)
-    return [about.explained for name in names if (about := compared.about(name)) and about.explained]
+    return [spec.explained for name in names if (spec := compared.spec(name)) and spec.explained]
 
 
 def _scored_differently(compared: Comparison) -> Iterator[str]:
@@ -123,15 +123,15 @@ def _verdict(compared: Comparison, pair: Pair, family: int) -> str:
     }.get(difference.kind)
     metric = pair.metric
     assert metric is not None
-    about = compared.about(metric)
+    spec = compared.spec(metric)
     is_reversed = False
     if start is None:
         if not pair.is_significant:
             start = f"{first} and {second} cannot be distinguished:"
-        elif about is None or about.more_is_better is None:
+        elif spec is None or spec.more_is_better is None:
             start = f"{first} and {second} differ:"
         else:
-            is_reversed = (pair.differences[metric].value < 0) == about.more_is_better
+            is_reversed = (pair.differences[metric].value < 0) == spec.more_is_better
             better, other = (second, first) if is_reversed else (first, second)
             start = f"{better} is ahead of {other}:"
     text = _difference(compared, pair, family, is_reversed)
@@ -193,8 +193,8 @@ def _ranked(compared: Comparison, metric: str, pairs: Sequence[Pair]) -> tuple[l
     significance groups.
     """
     members = sorted({place for pair in pairs for place in (pair.first, pair.second)})
-    about = compared.about(metric)
-    sign = -1 if about is not None and about.more_is_better is False else 1
+    spec = compared.spec(metric)
+    sign = -1 if spec is not None and spec.more_is_better is False else 1
     lead = {place: [0.0] for place in members}
     for pair in pairs:
         if (value := pair.differences[metric].value) == pair.differences[metric].value:

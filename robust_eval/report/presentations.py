@@ -322,7 +322,7 @@ def uncertainty(score: Score, questions: Sequence[Question]) -> Presentation:
     about = errors_by.SCORES[leading]
     specs = {key: spec.name for key, spec in errors_by.specs_of(leading).items()}
     values = _finite(score.tables["uncertainty"][leading].to_numpy())
-    column = Column(f"uncertainty.{leading}", about.label, about.about, values)
+    column = Column(f"uncertainty.{leading}", about.label, about.description, values)
     presentation = Presentation("Uncertainty", columns=[column])
     if reason := score.reasons.get(specs["auroc"]):
         presentation.left_out = [
@@ -538,8 +538,8 @@ def corrected(
 
 
 def _corrected_row(name: str, score: Score, corrected: Estimate, plain: Estimate, labels: int) -> list[Cell]:
-    about = score.about(name)
-    form, label = (about.form, about.label.rpartition(",")[0]) if about else (".3f", name)
+    spec = score.spec(name)
+    form, label = (spec.form, spec.label.rpartition(",")[0]) if spec else (".3f", name)
     at = curve_and_temperature(name)
     halve = labels_to_halve(labels, corrected.high - corrected.low, plain.high - plain.low)
     words = (

@@ -35,9 +35,9 @@ def _default_columns(score: Score) -> Iterator[Column]:
     """Yield a column for each headline metric that is a mean over questions; of a curve the one nearest to t = 1."""
     curves = {point(name, nearest_to_one(curve)): name for name, curve in score.curves.items() if curve}
     for name, numbers in score.by_question.items():
-        about = score.about(name)
-        if about and about.shown == HEADLINE and (name in curves or not curve_and_temperature(name)):
-            yield Column(curves.get(name, name), about.of_question or about.label, about.words, numbers)
+        spec = score.spec(name)
+        if spec and spec.shown == HEADLINE and (name in curves or not curve_and_temperature(name)):
+            yield Column(curves.get(name, name), spec.of_question or spec.label, spec.words, numbers)
 
 
 def word_columns(result: Result) -> dict[str, list[str]]:
@@ -78,7 +78,7 @@ def as_data(column: Column, chosen: Sequence[int]) -> dict[str, Any]:
     return {
         "name": column.name,
         "label": column.label,
-        "about": column.about,
+        "about": column.description,
         "digits": column.digits,
         "levels": list(column.levels),
         "ofKnown": column.of_known,

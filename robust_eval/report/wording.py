@@ -54,12 +54,12 @@ def rows_of_finished(run: FinishedRun) -> list[Row]:
 def _rows(
     run: Score | FinishedRun, metrics: Mapping[str, Estimate], candidates: Iterable[str], reasons: Mapping[str, str]
 ) -> list[Row]:
-    specs = {name: about for name in candidates if (about := run.about(name)) and about.shown != DETAIL}
+    specs = {name: spec for name in candidates if (spec := run.spec(name)) and spec.shown != DETAIL}
     ranks = _ranks(run.declared, list(specs)) if specs else dict.fromkeys(metrics, _OTHER)
     rows = []
     for name in specs or metrics:
-        about, estimate, n = specs.get(name), metrics[name], run.n(name)
-        label, form = (about.words, about.form) if about else (name, ".3f")
+        spec, estimate, n = specs.get(name), metrics[name], run.n(name)
+        label, form = (spec.words, spec.form) if spec else (name, ".3f")
         value = reasons.get(name) or number(estimate.value, form)
         n_text = "" if n is None else f"{n:,}"
         rows.append(Row(label, value, interval(estimate, form), n_text, ranks.get(name, _NEVER)))

@@ -79,11 +79,11 @@ def _headline(run: FinishedRun, scenario: str, in_scenario: NDArray[np.bool_]) -
     n_kept = int((in_scenario & run.kept()).sum())
     for name in run.headline_metrics:
         curve, t = curve_and_temperature(name) or (name, math.nan)
-        about = run.about(name)
-        if about and about.excluded_count:
+        spec = run.spec(name)
+        if spec and spec.excluded_count:
             total, excluded = (
                 run.metrics.get(point(of_scenario(each, "" if in_scenario.all() else scenario), t))
-                for each in (curve, about.excluded_count)
+                for each in (curve, spec.excluded_count)
             )
             if total is not None:
                 metrics[name] = total, n_kept - int(excluded.value if excluded else 0), False

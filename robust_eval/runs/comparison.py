@@ -100,19 +100,19 @@ class Comparison:
         frames = [run.frame.assign(run=label) for run, label in zip(self.runs, self.labels, strict=True)]
         return pd.concat(frames, ignore_index=True)
 
-    def about(self, metric: str) -> MetricSpec | None:
+    def spec(self, metric: str) -> MetricSpec | None:
         """Return the declaration of a metric by the first run with it; None without one."""
-        return next((about for run in self.runs if metric in run.metrics and (about := run.about(metric))), None)
+        return next((spec for run in self.runs if metric in run.metrics and (spec := run.spec(metric))), None)
 
     def words(self, metric: str) -> str:
         """Return the label of a metric, or else its name."""
-        about = self.about(metric)
-        return metric if about is None else about.words
+        spec = self.spec(metric)
+        return metric if spec is None else spec.words
 
     def heading(self, metric: str) -> str:
         """Return the label of a metric, with an arrow for the better direction."""
-        about = self.about(metric)
-        return metric if about is None else f"{about.words} {about.direction}".rstrip()
+        spec = self.spec(metric)
+        return metric if spec is None else f"{spec.words} {spec.direction}".rstrip()
 
     @property
     def views(self) -> list[tuple[MetricSpec, ComparisonView]]:

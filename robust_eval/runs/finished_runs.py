@@ -102,7 +102,7 @@ class FinishedRun:
     reply_certainty: pa.Table | None = None
     graded: Path | None = None
 
-    def about(self, metric: str) -> MetricSpec | None:
+    def spec(self, metric: str) -> MetricSpec | None:
         """Return the spec of a metric; None without one."""
         return spec_of(metric, self.declared)
 
@@ -115,7 +115,7 @@ class FinishedRun:
     def headline_metrics(self) -> list[str]:
         """Names of the headline metrics."""
         points = {point(name, t) for name, curve in self.curves.items() for t in headline_temperatures(curve)}
-        names = [name for name in self.metrics if (about := self.about(name)) and about.shown == HEADLINE]
+        names = [name for name in self.metrics if (spec := self.spec(name)) and spec.shown == HEADLINE]
         return [name for name in names if name in points or not curve_and_temperature(name)]
 
     @property

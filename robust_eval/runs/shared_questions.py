@@ -84,7 +84,7 @@ class SharedQuestions:
         if self.leading is None:
             return divided_rows[:limit]
         scores = self.metrics[self.leading]
-        if self.about(self.leading).more_is_better is False:
+        if self.spec(self.leading).more_is_better is False:
             scores = -scores
         highest = np.max(np.nan_to_num(scores[divided_rows], nan=-np.inf), axis=1, initial=-np.inf)
         return divided_rows[np.lexsort((divided_rows, -highest))][:limit]
@@ -92,21 +92,21 @@ class SharedQuestions:
     @cached_property
     def leading(self) -> str | None:
         """First primary metric; None without one."""
-        return next((name for name in self.metrics if self.about(name).primary), None)
+        return next((name for name in self.metrics if self.spec(name).primary), None)
 
-    def about(self, metric: str) -> MetricSpec:
+    def spec(self, metric: str) -> MetricSpec:
         """Return the spec of a metric; without one, a spec of its name."""
         return spec_of(metric, self.declared) or MetricSpec(metric, metric)
 
     def breaks(self, metric: str) -> bool:
         """Return whether breaking temperatures break ties of a metric."""
-        return self.about(self.about(metric).tie_breaker).is_threshold
+        return self.spec(self.spec(metric).tie_breaker).is_threshold
 
     def _tie_ranges(self, metric: str) -> Floats:
         """Return (n,) the range of the tie breaker; 0 without one."""
         if self.breaks(metric):
             return _range(self.breaking)
-        name, curve = self.about(metric).tie_breaker, curve_and_temperature(metric)
+        name, curve = self.spec(metric).tie_breaker, curve_and_temperature(metric)
         return self.ranges.get(name if curve is None else point(name, curve[1]), np.zeros(len(self.ids)))
 
     def as_data(self) -> pa.Table:

@@ -268,13 +268,13 @@ def best_and_range(
     """
     points, best = [], {}
     for name in dict.fromkeys(name for each in metrics.values() for name in each):
-        about = spec_of(name, specs)
-        if about is None or not _is_headline(about):
+        spec = spec_of(name, specs)
+        if spec is None or not _is_headline(spec):
             continue
         values = {run: each[name] for run, each in metrics.items() if name in each}
         ends = {"minimum": min(values.values()), "maximum": max(values.values())}
-        if about.more_is_better is not None:
-            ends["best"] = ends["maximum" if about.more_is_better else "minimum"]
+        if spec.more_is_better is not None:
+            ends["best"] = ends["maximum" if spec.more_is_better else "minimum"]
             best[f"best.{name}"] = next(run for run, value in values.items() if value == ends["best"])
         points += [Point(f"{name}.{end}", value, len(values)) for end, value in ends.items()]
     return points, best
@@ -298,13 +298,13 @@ def integer_steps(temperatures: Sequence[float]) -> tuple[str, list[int]]:
 
 def _is_metric(score: Score, name: str) -> bool:
     """Return True if a metric is a headline metric, or its class declares none."""
-    about = score.about(name)
-    return not score.declared if about is None else _is_headline(about)
+    spec = score.spec(name)
+    return not score.declared if spec is None else _is_headline(spec)
 
 
-def _is_headline(about: MetricSpec) -> bool:
+def _is_headline(spec: MetricSpec) -> bool:
     """Return True if a metric is a headline, primary or short one."""
-    return bool(about.shown == HEADLINE or about.primary or about.short)
+    return bool(spec.shown == HEADLINE or spec.primary or spec.short)
 
 
 def _record_traces(

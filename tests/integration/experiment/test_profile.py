@@ -82,7 +82,7 @@ def test_each_method_finds_of_the_kept_questions_what_it_finds_alone(
 def test_figures_that_are_declared_as_means_are_those_of_which_questions_have_values(profiled: tuple[Result, Path]):
     result, _ = profiled
     for score in result.scores.values():
-        declared = {name: about.mean for name in score.metrics() if (about := score.about(name))}
+        declared = {name: spec.mean for name in score.metrics() if (spec := score.spec(name))}
         assert {name for name, mean in declared.items() if mean} == declared.keys() & score.by_question.keys()
 
 

@@ -78,7 +78,7 @@ def test_its_figures_stand_in_the_terminal_under_their_labels(
 def test_its_headline_figure_is_a_column_of_the_questions(folders: tuple[Result, Path, Path], tmp_path: Path):
     result, folder, _ = folders
     (column,) = number_columns(result)
-    assert (column.name, column.label, column.about) == ("held", "right every time", LABELS[1])
+    assert (column.name, column.label, column.description) == ("held", "right every time", LABELS[1])
     questions = pq.read_table(folder / "questions.parquet")
     assert column.numbers.tolist() == questions["held.t1"].to_pylist()
     write_page(result, [], tmp_path / "report.html")

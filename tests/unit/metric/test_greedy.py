@@ -30,7 +30,7 @@ def test_an_accuracy_of_answers_at_other_temperatures_is_not_called_greedy():
     at = {
         t: greedy_accuracy(asked, answer_table([answer_row("q", temperature=t, correct=True)])) for t in (0.0, 0.7, NAN)
     }
-    labels = {t: found.about("accuracy.greedy").label for t, found in at.items()}
+    labels = {t: found.spec("accuracy.greedy").label for t, found in at.items()}
     titles = [present(found, asked).presentation.title for found in at.values()]
     assert list(labels.values()) == ["accuracy of all greedy answers", *["accuracy of the most frequent answers"] * 2]
     assert titles == ["Greedy answers", *["Most frequent answers"] * 2]

@@ -115,9 +115,9 @@ def test_efforts_of_a_service_are_budgets_in_their_order_and_each_trial_a_though
     assert budgets_of(answer_table(answers)) == ["low", "high"]
     found = scored(answers)
     assert found.tables["thinking_budgets"]["budget"].to_pylist() == ["low", "high"]
-    assert found.about("thinking.accuracy.low.t1").label == "accuracy, budget low"
+    assert found.spec("thinking.accuracy.low.t1").label == "accuracy, budget low"
     counted = "median breaking budget, counted from 1 (low, high)"
-    assert found.about("thinking.breaking_budget.median.t1").label == counted
+    assert found.spec("thinking.breaking_budget.median.t1").label == counted
     assert found.tables["thinking"]["breaking_budget"].to_pylist()[0] == 1
     assert math.isnan(found.metrics()["thinking.share_between.t1"].value)
 
