@@ -15,7 +15,7 @@ class UserError(ValueError):
     >>> grade_reply("B", choices=["3 m/s"])
     Traceback (most recent call last):
         ...
-    robust_eval.error.UserError: choices must hold 2 to 13 texts, not 1
+    robust_eval.error.UserError: choices must contain 2 to 13 texts, not 1
     """
 
 

@@ -57,7 +57,7 @@ class Clusters(Aggregator):
         if self.cross_encoder == "":
             raise ValueError("cross_encoder must name a cross-encoder, or be null")
         if not 0 <= self.threshold <= 2:
-            raise ValueError(f"threshold must lie between 0 and 2, not {self.threshold}")
+            raise ValueError(f"threshold must be between 0 and 2, not {self.threshold}")
 
     def aggregate(self, questions: Sequence[Question], graded: pa.Table) -> pa.Table:
         """See :class:`robust_eval.aggregator.base.Aggregator`.

@@ -151,7 +151,7 @@ def _show_wordings(question: Question, graded: pa.Table, drifted: set[str]) -> N
 
 def _show_clusters(question: Question, clusters: Sequence[AnswerCluster], graded: pa.Table) -> None:
     columns = ("", "answer", "raters", "share", "95 % interval", "wordings")
-    shown = titled("Clusters: answers that mean the same", *columns, left=("answer", "wordings"))
+    shown = titled("Clusters of answers with the same meaning", *columns, left=("answer", "wordings"))
     replies = sum(outcome not in NO_REPLY for outcome in graded["outcome"].to_pylist())
     for place, cluster in enumerate(clusters, start=1):
         if question.choices and cluster.label != ABSTENTION:

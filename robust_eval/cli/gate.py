@@ -120,7 +120,9 @@ def _called(words: Sequence[str]) -> Called:
     overrides = [word for word in words if "=" in word and not word.startswith(("gate=", "gate.", *ends))]
     early_stop = [word for word in words if word.startswith(ends)]
     if early_stop and early_stop != [DECIDED]:
-        raise UserError(f"{early_stop[-1]}: a gate accepts {DECIDED} alone, else it asks all questions of the baseline")
+        raise UserError(
+            f"{early_stop[-1]}: a gate accepts only {DECIDED}; without it, it asks all questions of the baseline"
+        )
     if len(candidates) > 1:
         raise UserError(f"one candidate at a time: {', '.join(candidates)}")
     if bool(candidates) == bool(overrides):

@@ -168,5 +168,5 @@ def question_ids(path: Path) -> list[str]:
             raise UserError(f"{path}: questions {ids[question_id]} and {number} have the same id {question_id!r}")
         ids[question_id] = number
     if not ids:
-        raise UserError(f"{path} holds no questions")
+        raise UserError(f"{path} contains no questions")
     return list(ids)

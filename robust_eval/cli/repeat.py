@@ -110,10 +110,10 @@ def _settings(file: Path) -> tuple[list[tuple[str, str]], dict[str, Any]]:
     settings.pop("hydra", None)
     for key, value in flat(settings).items():
         if any(part.startswith("_") and part.endswith("_") for part in key.split(".")):
-            raise UserError(f"{file} holds {key}, which no run writes into its configuration")
+            raise UserError(f"{file} contains {key}, which no run writes into its configuration")
         if "${" in str(value):
             raise UserError(
-                f"{file}: {key} holds an interpolation (${{…}}), which no run writes into its configuration"
+                f"{file}: {key} contains an interpolation (${{…}}), which no run writes into its configuration"
             )
     return schemas, settings
 
@@ -171,8 +171,8 @@ def _refuse_untrusted(
             for key, value in untrusted.items()
         )
         raise UserError(
-            f"{folder / CONFIG} sets code to run, files to read, or where prompts, keys, results or files go, which is "
-            f"accepted from the command line alone: if it is what you want, add {lines}"
+            f"{folder / CONFIG} sets code to run, files to read, or destinations of prompts, keys, results or files, "
+            f"which only the command line may set: if you want this, add {lines}"
         )
 
 

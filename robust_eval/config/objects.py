@@ -148,7 +148,7 @@ def _check_samplers(config: Config, sampler_names: str) -> None:
     """Raise UserError unless there is a model to ask, samplers share their prompts, and a metric reads each sampler."""
     if config.model.recorded:
         raise UserError(
-            f"model=recorded has no model for sampler={sampler_names} to ask: choose another model, or "
+            f"model=recorded cannot answer the requests of sampler={sampler_names}: choose another model, or "
             "sampler=recorded sampler.file=…"
         )
     prompts = {name: sampler.prompts for name, sampler in config.sampler.items()}

@@ -159,7 +159,7 @@ class OwnTable(Selection):
             raise ValueError(f"columns must be a mapping such as {{question: prompt}}, not {self.columns!r}")
         for name, theirs in self.columns.items():
             if name not in COLUMNS:
-                raise ValueError(f"columns: {name} is none of {', '.join(COLUMNS)}")
+                raise ValueError(f"columns: {name} is not one of {', '.join(COLUMNS)}")
             if theirs is None and name != "question":
                 continue
             several = isinstance(theirs, list) and name in ("answers", "choices") and theirs
@@ -231,7 +231,7 @@ class OwnTable(Selection):
                     f"dataset.columns={{{name}: [{name}, {theirs}]}} to read both, or rename the second"
                 )
         refuse_misspelt(
-            file, unknown, missing, "dataset.columns", otherwise=", or {{{}: null}} if it is something else"
+            file, unknown, missing, "dataset.columns", otherwise=", or {{{}: null}} if it has another meaning"
         )
         return names
 

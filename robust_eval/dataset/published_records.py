@@ -279,14 +279,14 @@ def piqa_records(records: Iterator[Record], file: Path | None) -> Iterator[Recor
     try:
         labels = [line.strip() for _, line in text_lines(label_file) if line.strip()]
     except UserError as problem:
-        raise UserError(f"{file} holds no labels, and {problem}") from problem
+        raise UserError(f"{file} contains no labels, and {problem}") from problem
     number = 0
     for number, record in enumerate(every, start=1):
         if number > len(labels):
             break
         yield {**record, "label": labels[number - 1]}
     if number != len(labels):
-        raise UserError(f"{file} holds another number of questions than {label_file} has labels ({len(labels):,})")
+        raise UserError(f"{file} has a different number of questions than {label_file} has labels ({len(labels):,})")
 
 
 def piqa(record: Record) -> Question:

@@ -76,7 +76,7 @@ class Selection(ABC):
         if self.scenario is not None and self.scenario not in tuple(Scenario):
             raise ValueError(f"scenario must be {', '.join(Scenario)} or null, not {self.scenario}")
         if not 0 <= self.max_invalid_fraction <= 1:
-            raise ValueError(f"max_invalid_fraction is a share between 0 and 1, not {self.max_invalid_fraction}")
+            raise ValueError(f"max_invalid_fraction must be between 0 and 1, not {self.max_invalid_fraction}")
 
     @property
     @abstractmethod

@@ -319,7 +319,7 @@ def answer_source(config: Config, model: StoredModel, reply_grader: ReplyGrader)
     )
     if not supported.greedy and source.selects:
         log.warning(
-            "%s takes no temperature 0: the most frequent of %d answers stands for the greedy one",
+            "%s accepts no temperature 0: the most frequent of %d answers replaces the greedy one",
             *(name, PLURALITY_DRAWS),
         )
     return source
@@ -375,7 +375,8 @@ def own_profile(
         asking,
         {name: metric for name, metric in chosen.items() if _can_score(name, metric, asking)},
         {key: own[key] for key in own if key in swept},
-        f"{model.name} takes no temperature: the profile has {', '.join(names)}, at the model's own temperature, and "
+        f"{model.name} accepts no temperature: the profile uses {', '.join(names)}, at the model's own temperature, "
+        "and "
         f"leaves out {', '.join(f'{name} ({reason})' for name, reason in missing.items())}.",
     )
 
@@ -386,7 +387,7 @@ def _without_effort(model: ModelConfig, supported: Temperatures) -> str:
         return "model.reasoning_effort sets one"
     if not supported.takes_effort:
         skipped = getattr(model, "takes_temperature", None) is False
-        return "model.takes_temperature=false skips its probe" if skipped else "the server takes no reasoning_effort"
+        return "model.takes_temperature=false skips its probe" if skipped else "the server accepts no reasoning_effort"
     return "" if getattr(model, "max_completion_tokens", None) else "it needs model.max_completion_tokens"
 
 

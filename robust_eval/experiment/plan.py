@@ -98,7 +98,7 @@ def check_plan(
         with watch.stage("planning"):
             stages = plan(config, questions, writer, source, clusters)
             check(stages)
-        log.info("to be asked: %s", in_words(stages))
+        log.info("to request: %s", in_words(stages))
         for sentence in (*asking_less(stages), *server_warnings(stages)):
             log.info(sentence)
 
@@ -276,7 +276,7 @@ def asking_less(stages: Sequence[Stage]) -> list[str]:
             sentences.append(f"sampler.early_stop=true: {about} are expected")
         elif stage.early_stop is False and answers and stage.model.config.remote:
             sentences.append(
-                f"sampler.early_stop=true would ask for {about} and give the same breaking "
+                f"sampler.early_stop=true would request {about} and give the same breaking "
                 "temperatures and FRS, without "
                 "the accuracy at each temperature and the certainty of replies"
             )

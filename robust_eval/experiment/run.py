@@ -145,7 +145,7 @@ def _measure(
     state, scores, digest = _sample(loop, schedule, scoring, identified)
     models.release_writer()
     if models.cache_hits and not models.asked:
-        log.info("all answers are in the store: nothing was asked, and the model was not loaded")
+        log.info("all answers are in the store: no request was sent, and the model was not loaded")
     write_verdicts(reply_grader.grader, folder)
     metadata = models.description() | source.identity() | loaded.description(digest)
     parts = [("loaded.grader", reply_grader.grader.description()), ("loaded.aggregator", aggregator.description())]

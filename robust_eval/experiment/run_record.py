@@ -99,7 +99,7 @@ def locked(folder: Path, composed: DictConfig) -> Iterator[None]:
     try:
         file = folder / CONFIG
         if file.is_file() and file.read_text(encoding="utf-8") != repeatable(composed):
-            raise UserError(f"{folder} holds a run with other settings: choose another folder (hydra.run.dir)")
+            raise UserError(f"{folder} contains a run with other settings: choose another folder (hydra.run.dir)")
         yield
     finally:
         if {path.name for path in folder.iterdir()} <= {LOG}:

@@ -94,7 +94,7 @@ class Scoring:
             scores = {"profile": profile(kept, scores, self.seed, self.profile_sentence), **scores}
             joined = [name for name in (*METHODS, *OPTIONAL_METHODS) if name in sampler_of]
             if methods is METHODS and len(joined) < len(METHODS) + len(OPTIONAL_METHODS):
-                log.info("the profile is of %d methods: %s", len(joined), ", ".join(joined))
+                log.info("the profile joins %d methods: %s", len(joined), ", ".join(joined))
         elif sampler_of.keys() >= {*METHODS} and len(graded) > 1:
             log.info("no profile: %s", ", ".join(f"metric={name} reads {part}" for name, part in sampler_of.items()))
         scores = {name: presentations.present(each, kept) for name, each in scores.items()}

@@ -44,9 +44,9 @@ class GateSettings:
             raise ValueError("metrics must name at least one metric with its margin, as {accuracy.greedy: 0.02}")
         for name, margin in self.metrics.items():
             if not 0 < margin < 1:
-                raise ValueError(f"metrics: the margin of {name} must lie between 0 and 1, not {margin:g}")
+                raise ValueError(f"metrics: the margin of {name} must be between 0 and 1, not {margin:g}")
         if not 0 < self.level < 1:
-            raise ValueError(f"level must lie between 0 and 1, not {self.level:g}")
+            raise ValueError(f"level must be between 0 and 1, not {self.level:g}")
         if not 0 <= self.no_reply < 1:
             raise ValueError(f"no_reply must be at least 0 and below 1, not {self.no_reply:g}")
 

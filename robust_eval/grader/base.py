@@ -31,7 +31,7 @@ from robust_eval.store.stored_model import StoredModel
 NO_VERDICT = "no verdict"
 """Reason of an error in a reply with an answer: the judge gave no verdict."""
 _ONE_LETTER = re.compile(rb"[\W_]*[A-Za-z][\W_]*")
-NO_JUDGE = "aggregator.model=judge asks the judge whether answers mean the same: choose grader=judge as well"
+NO_JUDGE = "aggregator.model=judge needs a judge: set grader=judge"
 
 
 @dataclass(frozen=True)

@@ -111,6 +111,6 @@ def _incorrect(question: Question) -> list[str]:
     if not (texts := comparable(question.incorrect)):
         raise UserError(
             f"grader=references cannot grade question {question.id}: it needs references that are wrong ('incorrect') "
-            "beside its accepted answers"
+            "in addition to its accepted answers"
         )
     return texts

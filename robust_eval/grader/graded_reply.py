@@ -106,10 +106,10 @@ def question_of(answers: Sequence[str], choices: Sequence[str]) -> Question:
     if not options:
         question = Question("", "", answers=accepted)
         if accepted and not accepted_answers(question)[0]:
-            raise UserError("answers must hold an accepted answer that is not blank")
+            raise UserError("answers must contain an accepted answer that is not blank")
         return question
     if not 2 <= len(options) <= len(LETTERS):
-        raise UserError(f"choices must hold 2 to {len(LETTERS)} texts, not {len(options)}")
+        raise UserError(f"choices must contain 2 to {len(LETTERS)} texts, not {len(options)}")
     return Question("", "", choices=options, correct=_right_choice(accepted, options) if accepted else None)
 
 
@@ -118,7 +118,7 @@ def _texts(name: str, texts: Sequence[str]) -> tuple[str, ...]:
         raise UserError(f"{name} must be a list of texts, not {type(texts).__name__}")
     for text in texts:
         if not isinstance(text, str):
-            raise UserError(f"{name} must hold texts, not {type(text).__name__}")
+            raise UserError(f"{name} must contain texts, not {type(text).__name__}")
     return tuple(texts)
 
 

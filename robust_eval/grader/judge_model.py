@@ -83,7 +83,7 @@ class JudgeModel(Grader):
         if self.form not in (EQUIVALENCE, SUPPORT, RUBRIC):
             raise ValueError(f"form must be {EQUIVALENCE}, {SUPPORT} or {RUBRIC}, not {self.form}")
         if (self.form == RUBRIC) != bool(self.rubric):
-            raise ValueError("rubric must say what a right reply does with form=rubric, and with no other form")
+            raise ValueError("rubric must be set with form=rubric, and only then")
         if self.cascade not in ("exact", "uncertain", "none"):
             raise ValueError(f"cascade must be exact, uncertain or none, not {self.cascade}")
         if self.votes < 1 or self.votes % 2 == 0:
@@ -225,7 +225,7 @@ class JudgeModel(Grader):
         if not replies:
             return {}
         if self._model is None:
-            raise UserError("grader=judge needs a run, whose model it asks: it cannot grade by itself")
+            raise UserError("grader=judge works only in a run: it needs a model")
         by_key = {_key(reply): reply for reply in replies}
         log.info("%s: %s judges %d replies", stage, self._model.config.name, len(by_key))
         first = [] if variant else list(by_key.values())[: TRIAL_REPLIES - len(self._trial_verdicts)]

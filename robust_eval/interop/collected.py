@@ -54,7 +54,7 @@ class Collected:
             if not each.answers and each.correct is None:
                 reason = self.reasons.get(each.id) or "the log names no right answer"
             elif not each.choices and not any(map(normalize, each.answers)):
-                reason = "nothing is left of the target when it is normalised"
+                reason = "the normalised target is empty"
             else:
                 continue
             by_reason.setdefault(reason, []).append(each.id)

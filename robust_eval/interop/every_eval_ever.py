@@ -80,7 +80,7 @@ def _mark(record: Any, where: str) -> Any:
     try:
         return None if mark is None else parsed_json(str(mark))
     except ValueError as problem:
-        raise UserError(f"{where}: {MARK} is no JSON: {first_line(problem)}") from problem
+        raise UserError(f"{where}: {MARK} is not JSON: {first_line(problem)}") from problem
 
 
 def _temperatures(records: Sequence[Path]) -> Iterator[tuple[tuple[str, Any], float]]:
@@ -113,7 +113,7 @@ def write_every_eval_ever(answers: FinishedAnswers, folder: Path) -> list[Path]:
     """
     if answers.enumerated:
         raise UserError(
-            "the answers of this run are enumerated with their probabilities, for which Every Eval Ever has no place: "
+            "the answers of this run are enumerated with their probabilities, which Every Eval Ever cannot store: "
             "export the run --to inspect or --to csv"
         )
     developer, _, name = answers.model.rpartition("/")

@@ -81,7 +81,7 @@ def read_inspect(file: Path) -> Iterator[LoggedAnswer]:
             scorers[name] = is_model and scorers.get(name, True)
         answers.append((_answer(sample, header.eval, temperature, config, where), sample.metadata.get(MARK)))
     if not answers and header.error is not None:
-        raise UserError(f"{file} holds no sample, because the run failed: {_error_line(header.error)}")
+        raise UserError(f"{file} contains no sample, because the run failed: {_error_line(header.error)}")
     guideline = f"a model graded the replies ({', '.join(sorted(scorers))}), so a target may be a guideline"
     for answer, mark in answers:
         if scorers and all(scorers.values()):

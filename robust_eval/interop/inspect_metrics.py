@@ -90,7 +90,7 @@ class ScoredAnswers:
 def _row(score: SampleScore) -> dict[str, Any]:
     row = (score.score.metadata or {}).get(MARK)
     if row is None:
-        raise UserError("the scores hold no answers: wrap your scorer, graded(by=SCORER) of robust_eval.interop")
+        raise UserError("the scores contain no answers: wrap your scorer, graded(by=SCORER) of robust_eval.interop")
     return {**row, "temperature": temperature_in(row)}
 
 

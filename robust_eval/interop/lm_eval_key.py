@@ -15,7 +15,7 @@ from robust_eval.runtime.text import excerpt
 
 QUESTION = ("question", "query", "input", "problem", "goal", "prompt", "sentence", "ctx")
 """Columns that hold the text of a question."""
-CONTRADICTED = "the target names another choice than the log's own acc"
+CONTRADICTED = "the target and the log's acc name different choices"
 """Reason to trust no target of a task."""
 _EXACT = {"acc", "acc_norm", "accuracy", "contains", "correct"} | {
     "em",
@@ -97,7 +97,7 @@ def chosen_key(record: Mapping[str, Any], continuations: Sequence[str], likelies
     if not right or targets[0] in record["doc"].values():  # else no column holds the target as a text
         right |= {number for number, each in enumerate(continuations) if each == targets[0]}
     if not right:
-        return Key(unknown="the target is none of the choices")
+        return Key(unknown="the target is not one of the choices")
     acc = record.get("acc")
     if isinstance(acc, bool | int | float):
         right = {number for number in right if float(number == likeliest) == acc}
@@ -174,9 +174,9 @@ def _inexact(record: Mapping[str, Any]) -> str:
 def _indexed(targets: Sequence[str], choices: tuple[str, ...], doc: Mapping[str, Any]) -> Key:
     """Return the key of a task with ``doc_to_choice``, whose target is an index."""
     if not choices:
-        return Key(unknown="its doc_to_choice is code, which the log does not hold")
+        return Key(unknown="its doc_to_choice is code, which the log does not contain")
     if len(targets) > 1 or not targets[0].isdecimal() or int(targets[0]) >= len(choices):
-        return Key(unknown="the target is the index of no choice")
+        return Key(unknown="the target is not the index of a choice")
     return _chosen(_texts_of_letters(choices, doc), int(targets[0]))
 
 
@@ -193,7 +193,7 @@ def _lettered(target: str, choices: tuple[str, ...], labels: Sequence[str]) -> K
     if not choices:
         return Key(unknown="the target is a letter, and neither document nor prompt lists choices")
     if index >= len(choices):
-        return Key(unknown="the target is a letter, and the choices end before it")
+        return Key(unknown="the target is a letter beyond the choices")
     if target in choices and choices[index] != target:
         return Key(unknown="the target is the letter of one choice and the text of another")
     return _chosen(choices, index)

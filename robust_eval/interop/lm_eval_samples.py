@@ -231,9 +231,9 @@ def _likelihoods(resps: Sequence[Any], where: str) -> Any:
     try:
         values = np.array([log_likelihood(each) for each in resps])
     except (TypeError, ValueError, IndexError, RecursionError) as problem:
-        raise UserError(f"{where}: 'resps' must hold log-likelihoods, not {excerpt(resps)}") from problem
+        raise UserError(f"{where}: 'resps' must contain log-likelihoods, not {excerpt(resps)}") from problem
     if not np.isfinite(values).any() or np.isnan(values).any() or (values > 0).any():
-        raise UserError(f"{where}: 'resps' must hold logarithms of probabilities, not {excerpt(values.tolist())}")
+        raise UserError(f"{where}: 'resps' must contain logarithms of probabilities, not {excerpt(values.tolist())}")
     return values
 
 

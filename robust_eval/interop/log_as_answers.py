@@ -40,7 +40,7 @@ def with_log(overrides: Sequence[str]) -> list[str]:
     if len(runs) > 1:
         names = "; ".join(f"{each.model} on {each.task}" for each in runs)
         raise UserError(
-            f"{log_path} holds several runs ({names}): robust-eval import {log_path} scores each and compares them"
+            f"{log_path} contains several runs ({names}): robust-eval import {log_path} scores each and compares them"
         )
     mlruns = Path(settings_by_key.get("paths.mlruns", "mlruns").strip("'\"")).absolute()
     settings = scored_by(runs[0], mlruns)

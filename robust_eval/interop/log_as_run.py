@@ -51,7 +51,8 @@ def logs_as_runs(baseline: str, candidate: str) -> tuple[MeasuredRun, MeasuredRu
     names = baseline, candidate
     if other := [name for name in names if not is_log(name)]:
         raise UserError(
-            f"a log can be gated only by another log, and {other[0]} is none: score the log (robust-eval import LOG), "
+            f"a log can be gated only against another log, and {other[0]} is not a log: score the log (robust-eval "
+            "import LOG), "
             "and name the folder of that run"
         )
     read = [_read(name) for name in names]
@@ -73,7 +74,7 @@ def logs_as_runs(baseline: str, candidate: str) -> tuple[MeasuredRun, MeasuredRu
         scorers = [", ".join(each.scorers) or "no scorer" for each in read]
         raise UserError(
             printable(
-                f"{candidate} cannot be gated by {baseline}: no common scorer gives samples 0 or 1 (they have "
+                f"{candidate} cannot be gated against {baseline}: no common scorer gives samples 0 or 1 (they have "
                 f"{scorers[0]}, and {scorers[1]}), and {lacking} has no right answers"
             )
         )
@@ -89,7 +90,7 @@ def _read(name: str) -> Collected:
     runs = collect(files or [path])
     if len(runs) > 1:
         raise UserError(
-            printable(f"{name} holds several runs ({'; '.join(f'{each.model} on {each.task}' for each in runs)}): ")
+            printable(f"{name} contains several runs ({'; '.join(f'{each.model} on {each.task}' for each in runs)}): ")
             + "a gate compares one model on one task"
         )
     return runs[0]

@@ -92,7 +92,7 @@ def question_of(
 ) -> Question:
     """Return a question of a log. With choices, the target is a letter, an index from 0, or the text of a choice.
 
-    UserError for a question without an id or text, and for a target that is none of the choices.
+    UserError for a question without an id or text, and for a target that is not one of the choices.
     """
     if not question_id or not text.strip():
         raise UserError(f"{where}: the question has no {'text' if question_id else 'id'}")
@@ -103,7 +103,7 @@ def question_of(
         raise UserError(f"{where}: {TOO_MANY.format(len(choices))}")
     right = {_chosen(target.strip(), choices) for target in accepted}
     if None in right or len(right) > 1:
-        problem = "is none of the choices" if None in right else "names several choices, but only one can be right"
+        problem = "is not one of the choices" if None in right else "names several choices, but only one can be right"
         raise UserError(f"{where}: the target {excerpt(list(accepted))} {problem}")
     return Question(question_id, text, choices=tuple(choices), correct=next(iter(right), None), **more_fields)
 

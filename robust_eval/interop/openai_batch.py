@@ -29,7 +29,7 @@ def read_batch(requests: Sequence[Path], outputs: Sequence[Path]) -> Iterator[Lo
     """Yield the answers to all requests in their order. UserError names the request that is broken or unknown."""
     requests_by_id = {key: (where, body) for file in requests for where, key, body in _records(file, "body")}
     if not requests:
-        raise UserError(f"{outputs[0]} holds the outputs of a batch: name its file of requests, too")
+        raise UserError(f"{outputs[0]} contains the outputs of a batch: also name its file of requests")
     prompts: dict[Any, list[str]] = {}
     for key, (where, body) in requests_by_id.items():
         prompts.setdefault(_messages(body, where), []).append(key)

@@ -78,7 +78,7 @@ def marked(answer: LoggedAnswer, mark: Any) -> LoggedAnswer:
     where = f"{answer.where}, {MARK}"
     columns = of_kind(mark, "answer", dict, where, {})
     if not columns.keys() <= set(_COLUMNS):
-        raise UserError(f"{where}: 'answer' must hold columns of an answer")
+        raise UserError(f"{where}: 'answer' must contain columns of an answer")
     sampler = {SAMPLER: of_kind(mark, SAMPLER, str, where)} if SAMPLER in mark else {}
     metadata = _sampling_metadata(of_kind(mark, "asked", dict, where), where) if "asked" in mark else None
     t = mark.get("temperature", answer.temperature)
@@ -115,5 +115,5 @@ def _sampling_metadata(fields: Mapping[str, Any], where: str) -> SamplingMetadat
             for name, (grid, threshold) in of_kind(fields, "early_stopping", dict, where, {}).items()
         }
     except (TypeError, ValueError) as problem:
-        raise UserError(f"{where}: 'early_stopping' must hold temperatures and a threshold") from problem
+        raise UserError(f"{where}: 'early_stopping' must contain temperatures and a threshold") from problem
     return SamplingMetadata(of_kind(fields, "first_lines", bool, where), early_stopping)

@@ -57,7 +57,7 @@ def read_labels(file: Path) -> pa.Table:
     except OSError as problem:
         raise UserError(f"{file} cannot be read: {problem.strerror or problem}") from problem
     if not rows:
-        raise UserError(f"{file} holds no label")
+        raise UserError(f"{file} contains no label")
     return pa.Table.from_pylist(rows, LABELS)
 
 

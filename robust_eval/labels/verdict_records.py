@@ -79,7 +79,7 @@ def read_records_of_people(file: Path) -> list[Record]:
         except ValueError as problem:
             raise UserError(f"{where}: {problem}") from problem
     if not records:
-        raise UserError(f"{file} holds no record")
+        raise UserError(f"{file} contains no record")
     return records
 
 
@@ -112,13 +112,13 @@ def record_of(entry: Any, line: str) -> Record:
         incorrect=tuple(entry.get("incorrect", [])),
     )
     if choices and not 2 <= len(choices) <= len(LETTERS):
-        raise ValueError(f"'choices' must hold 2 to {len(LETTERS)} texts, not {len(choices)}")
+        raise ValueError(f"'choices' must contain 2 to {len(LETTERS)} texts, not {len(choices)}")
     if choices and (type(key) is not int or not 0 <= key < len(choices)):
         raise ValueError(
             f"'correct_choice' must be the index of the right choice (0 to {len(choices) - 1}), not {key!r}"
         )
     if not choices and not accepted_answers(question)[0]:
-        raise ValueError("'answers' must hold an accepted answer that is not blank, or 'choices' be given")
+        raise ValueError("'answers' must contain an accepted answer that is not blank, or 'choices' be given")
     if not isinstance(entry.get("slice", ""), str):
         raise ValueError(f"'slice' must be a text, not {entry['slice']!r}")
     return Record(question, entry["reply"], entry["correct"], entry.get("slice", ""))

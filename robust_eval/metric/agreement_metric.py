@@ -80,13 +80,13 @@ SPECS: tuple[MetricSpec, ...] = (
     ),
     share_spec(
         "agreement.worst",
-        "share that every rater has right (Worst)",
+        "share that every rater gets right (Worst)",
         primary=True,
         short="every rater right",
         of_question="every rater right (1: all are)",
         tie_breaker="agreement.difficulty",
     ),
-    share_spec("agreement.best", "share that some rater has right (Best)"),
+    share_spec("agreement.best", "share that some rater gets right (Best)"),
     MetricSpec("agreement.base_minus_difficulty", "Base − μ_D", limits=(-1.0, 1.0)),
     share_spec("agreement.certainty", "normalised certainty H_η"),
     share_spec("agreement.m2", "Gibbs' M2"),
@@ -110,8 +110,8 @@ SPECS: tuple[MetricSpec, ...] = (
         MetricSpec(f"agreement.guessing.{name}", label, limits=SHARE, mean=False)
         for name, label in (
             ("accuracy", "accuracy of guessing among the choices"),
-            ("worst", "share that every rater has right, if all guess"),
-            ("best", "share that some rater has right, if all guess"),
+            ("worst", "share that every rater gets right, if all guess"),
+            ("best", "share that some rater gets right, if all guess"),
             ("certainty", "normalised certainty H_η, if all guess"),
             ("m2", "Gibbs' M2, if all guess"),
         )
@@ -130,7 +130,7 @@ COMPLETE_ONLY = ("plurality", "worst", "best")
 """Metrics of a question that need labels of all of its raters."""
 MIN_QUESTIONS = 2
 """Minimum number of completely labelled questions, for the standard error of these metrics."""
-NOT_COMPLETE = "needs questions of which every answer is labelled (label --by question)"
+NOT_COMPLETE = "needs questions with a label for every answer (label --by question)"
 
 
 def rater_correction(

@@ -131,7 +131,7 @@ class FactualRobustness(Metric):
         if self.k < 2:
             raise ValueError(f"k must be at least 2, not {self.k}")
         if not 0 < self.threshold <= 1:
-            raise ValueError(f"threshold must lie above 0 and at most at 1, not {self.threshold}")
+            raise ValueError(f"threshold must be above 0 and at most 1, not {self.threshold}")
         if self.estimator not in ("first", "isotonic"):
             raise ValueError(f"estimator must be first or isotonic, not {self.estimator}")
         if self.unbroken not in ("one", "bound"):
@@ -157,7 +157,7 @@ class FactualRobustness(Metric):
     def check(self, temperatures: Sequence[float], repetitions: float) -> None:
         """Raise UserError unless there are answers at two temperatures or more."""
         if len(temperatures) < 2:
-            actual = f"at one alone, t = {temperatures[0]:g}" if temperatures else "at none"
+            actual = f"at only one, t = {temperatures[0]:g}" if temperatures else "at none"
             raise UserError(
                 "metric=frs needs answers at several temperatures to find where a fact breaks, and the sampler asks "
                 f"{actual}: choose sampler=temperature_sweep with at least two temperatures above 0"
@@ -342,8 +342,8 @@ class FactualRobustness(Metric):
             tokens = top_logprobs if self.include_eos else top_logprobs[:answer_tokens]
             if any(len(token) < self.k and not is_whole(token) for token in tokens):
                 raise UserError(
-                    f"metric.frs.k={self.k} needs {self.k} log-probabilities a token, and the answer to question "
-                    f"{question_id} brings {min(map(len, tokens))}: choose a smaller k"
+                    f"metric.frs.k={self.k} needs {self.k} log-probabilities per token, and the answer to question "
+                    f"{question_id} has {min(map(len, tokens))}: choose a smaller k"
                 )
             if tokens:
                 padded = [[*sorted(token, reverse=True), *[-np.inf] * self.k][: self.k] for token in tokens]

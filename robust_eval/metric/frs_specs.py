@@ -78,12 +78,12 @@ SPECS: tuple[MetricSpec, ...] = (
         "frs.count.unknown",
         "facts not known",
         shown=DETAIL,
-        left_out="questions asked again are no known facts, since the greedy answer is wrong: they have no FRS",
+        left_out="sampled questions are not known facts, because their greedy answer is wrong: they have no FRS",
     ),
     count_spec(
         "frs.count.undefined",
         "facts without FRS",
         shown=DETAIL,
-        left_out="facts have no FRS: their greedy answer has no entropy, or a temperature no reply",
+        left_out="facts have no FRS: their greedy answer has no entropy, or a temperature has no reply",
     ),
 )

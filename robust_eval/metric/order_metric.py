@@ -37,7 +37,7 @@ BIAS = MetricSpec(
 FORM = {
     form: share_spec(
         f"order.form.{form}",
-        "accuracy, choices as the prompt has them" if form == GIVEN else f"accuracy, choices with {form}",
+        "accuracy, choices in the form of the prompt" if form == GIVEN else f"accuracy, choices with {form}",
         shown=RUN,
     )
     for form in (GIVEN, *FORMS)

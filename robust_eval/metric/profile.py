@@ -109,13 +109,13 @@ ROBUST_AT_OWN = share_spec(
 """Share of a model without a temperature."""
 ROBUST_TO_ORDER = share_spec(
     "profile.robust_to_order",
-    "share of facts that withstand all four, other orders of choices as well",
+    "share of facts that withstand all four, including other orders of choices",
     short="withstand all four",
 )
 ROBUST_TO_PUSHBACK = share_spec(
     "profile.robust_to_pushback",
     "share of facts that withstand all three, and all pushback",
-    short="withstand pushback as well",
+    short="also withstand pushback",
 )
 ROBUST_TO_ALL = share_spec(
     "profile.robust_to_all", "share of facts that withstand every perturbation", short="withstand all"

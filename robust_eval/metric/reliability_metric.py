@@ -87,7 +87,7 @@ HALLUCINATED = share_spec(
 )
 BALANCE = MetricSpec(
     "reliability.right_minus_wrong",
-    "right minus wrong answers, abstentions neither",
+    "right minus wrong answers (abstentions count 0)",
     unit="points of 100",
     limits=(-100.0, 100.0),
     more_is_better=True,

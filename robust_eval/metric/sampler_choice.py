@@ -13,11 +13,11 @@ _NO_ORDERS = (
 _EXCLUSIVE_AXES = {
     TURN: (
         "metric=challenge needs answers to pushback, turn by turn: choose sampler=challenge",
-        "metric={} does not read the answers of conversations that go on: metric=challenge does",
+        "metric={} cannot score answers after pushback: choose metric=challenge",
     ),
     THOUGHT: (
         "metric=thinking needs answers after reasoning of known length: choose sampler=thinking",
-        "metric={} does not read the answers after reasoning of several lengths: metric=thinking does",
+        "metric={} cannot score answers after reasoning of several lengths: choose metric=thinking",
     ),
 }
 """Axes of one metric alone: the error of that metric without the axis, and of other metrics with it."""

@@ -37,7 +37,7 @@ from robust_eval.stats.variance import Variance, breaking_budget, drawn_variance
 
 ACCURACY = share_spec(
     "thinking.accuracy",
-    "accuracy after thinking, largest budget",
+    "accuracy after reasoning, largest budget",
     primary=True,
     short="right with reasoning",
     of_question="share of right answers after reasoning",
@@ -64,7 +64,7 @@ KAPPA = MetricSpec(
 )
 PLURALITY = share_spec("thinking.plurality", "accuracy of the vote of traces")
 UNSETTLED = share_spec(
-    "thinking.unsettled_share", "share of facts known with less reasoning, not with the most", more_is_better=False
+    "thinking.unsettled_share", "share of facts known with less reasoning, but not with the most", more_is_better=False
 )
 BREAKING = MetricSpec(
     "thinking.breaking_budget", "breaking budget", more_is_better=False, shown=DETAIL, form="g", mean=False
@@ -196,7 +196,7 @@ class ReasoningBudget(Metric):
 
     def __post_init__(self) -> None:
         if not 0 < self.threshold <= 1:
-            raise ValueError(f"threshold must lie above 0 and at most at 1, not {self.threshold}")
+            raise ValueError(f"threshold must be above 0 and at most 1, not {self.threshold}")
         if not 0 < self.d < math.inf:
             raise ValueError(f"d must be above 0, not {self.d:g}")
 

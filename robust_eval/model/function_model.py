@@ -141,7 +141,7 @@ class FunctionCalls(LanguageModel):
                 text.encode()
             except UnicodeEncodeError as problem:
                 raise UserError(
-                    f"the function {self._config.name} returned {text!r}, which is no Unicode text"
+                    f"the function {self._config.name} returned {text!r}, which is not Unicode text"
                 ) from problem
         return list(texts)
 

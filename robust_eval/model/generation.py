@@ -38,7 +38,7 @@ class Generation:
         if not 0 < self.top_p <= 1:
             raise ValueError(f"top_p must be above 0 and at most 1, not {self.top_p}")
         if not 0 <= self.min_p <= 1:
-            raise ValueError(f"min_p must lie between 0 and 1, not {self.min_p}")
+            raise ValueError(f"min_p must be between 0 and 1, not {self.min_p}")
         if not self.repetition_penalty > 0:
             raise ValueError(f"repetition_penalty must be above 0, not {self.repetition_penalty}")
 

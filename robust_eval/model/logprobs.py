@@ -26,7 +26,7 @@ def fault(
     infinity, or the -9999 of some services, is that of an impossible token.
     """
     if not chosen or not top:
-        return f"no log-probabilities, and {needed} a token are needed" if needed else None
+        return f"no log-probabilities, and {needed} per token are needed" if needed else None
     for value in array("f", chosen):
         if not value <= HIGHEST:
             return f"a log-probability of {value:g}, which must be at most 0"

@@ -46,7 +46,7 @@ def accuracy_range(axes: Axes, run: Findings) -> None:
 
 @run_figure(
     "Certainty of each question's raters",
-    "1 means that all raters agree, 0 that their answers spread evenly; where wrong votes (hatched) lie on the left, "
+    "1 means that all raters agree, 0 that their answers spread evenly; if wrong votes (hatched) are on the left, "
     "disagreement predicts errors without a key.",
     "Cho & Watson, H_η of Table 4, by question",
     lambda run: "agreement" in run.tables,

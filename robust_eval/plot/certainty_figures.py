@@ -91,7 +91,7 @@ def answer_entropy(axes: Axes, run: Findings) -> None:
 @run_figure(
     "Error rate against entropy",
     "The lower left corner is certain and right, the upper left certain and wrong, which repetition cannot reveal; no "
-    "question can lie left of the thick curve, that of two answers.",
+    "question can be left of the thick curve, which shows two answers.",
     "Reganova & Steinbach, Fig. 2, 4 and 5",
     _repeated_and_judged,
 )
@@ -114,7 +114,7 @@ def error_rate_by_entropy(axes: Axes, run: Findings) -> None:
 
 @run_figure(
     "Error rate against entropy, by category",
-    "In categories whose questions lie in the upper left the model errs without a sign of uncertainty.",
+    "In categories with questions in the upper left, the model errs without a sign of uncertainty.",
     "Reganova & Steinbach, Fig. 3",
     lambda run: _repeated_and_judged(run) and len(pc.unique(run.tables["certainty"]["category"])) > 1,
 )
@@ -158,7 +158,7 @@ def by_category(
 def _rounded(values: ArrayLike, maximum: float) -> Floats:
     rounded = np.round(np.asarray(values, dtype=float), _DECIMALS)
     if np.any((rounded < 0) | (rounded > _edges(maximum)[-1])):
-        raise ValueError(f"values must lie between 0 and {maximum:g}: {np.nanmin(rounded):g} to {np.nanmax(rounded):g}")
+        raise ValueError(f"values must be between 0 and {maximum:g}: {np.nanmin(rounded):g} to {np.nanmax(rounded):g}")
     return rounded
 
 

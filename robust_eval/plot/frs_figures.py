@@ -207,7 +207,7 @@ def survival(axes: Axes, run: Findings) -> None:
 
 @run_figure(
     "Certainty of right and wrong replies",
-    "Certainty is informative if wrong replies (hatched) lie on the left and right ones on the right; wrong replies on "
+    "Certainty is informative if wrong replies (hatched) are on the left and right ones on the right; wrong replies on "
     "the right are confident errors.",
     "Fastowski et al., Fig. 2, 6 and 7",
     lambda run: "frs_certainty" in run.tables and run.tables["frs_certainty"].num_rows > 0,
@@ -299,7 +299,7 @@ def draw_entropies(axes: Axes, facts: Facts) -> None:
 
 @run_figure(
     "Robustness of every fact",
-    "Robust facts lie in the upper left. Facts in one row break at the same temperature and differ in entropy. Points "
+    "Robust facts are in the upper left. Facts in one row break at the same temperature and differ in entropy. Points "
     "are jittered within their row.",
     "Fastowski et al., Fig. 4",
     _has_scores,

@@ -42,7 +42,7 @@ def accuracy_by_place(axes: Axes, run: Findings) -> None:
 @run_figure(
     "Facts under pushback",
     "A falling curve shows right answers given up after pushback; a dashed curve that rises by as much shows a model "
-    "that gives in to pushback, whatever is right.",
+    "that gives in to any pushback.",
     "survival curve (Kaplan & Meier) over turns, beyond the papers",
     lambda run: "challenge_turns" in run.tables,
 )
@@ -53,11 +53,11 @@ def facts_under_pushback(axes: Axes, run: Findings) -> None:
     holding, mended = (run.estimates("challenge_turns", name) for name in ("holding", "mended"))
     at = np.arange(len(holding) + 1)
     if not any(math.isnan(each.value) for each in holding):
-        draw_survival(axes, at[1:].tolist(), holding, BLUE, "right at first: facts that hold")
+        draw_survival(axes, at[1:].tolist(), holding, BLUE, "initially right: unbroken facts")
     value, low, high = np.array([(0.0, 0.0, 0.0), *mended]).T
     if not np.isnan(value).any():
         axes.fill_between(at, low, high, **band(RED))
-        axes.plot(at, value, color=RED, marker="o", linestyle="--", label="wrong at first: right answers")
+        axes.plot(at, value, color=RED, marker="o", linestyle="--", label="initially wrong: right answers")
     axes.set(xlabel="turn of pushback", ylabel="share, 95 % interval", ylim=(-0.02, 1.02), xlim=(0, len(holding) + 0.1))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_title("Facts under pushback")
@@ -66,7 +66,7 @@ def facts_under_pushback(axes: Axes, run: Findings) -> None:
 
 @run_figure(
     "Accuracy and cost by reasoning budget",
-    "A rising curve shows that reasoning helps; where it is flat, more reasoning buys nothing.",
+    "A rising curve shows that reasoning helps; where it is flat, more reasoning does not help.",
     "reasoning budgets, beyond the papers",
     lambda run: "thinking_budgets" in run.tables,
 )
@@ -96,8 +96,8 @@ def accuracy_by_budget(axes: Axes, run: Findings) -> None:
 
 @run_figure(
     "Variance between traces and after one trace",
-    "Points high up are questions whose answer depends on the reasoning trace; points far to the right vary after one "
-    "and the same trace.",
+    "High points are questions whose answer depends on the reasoning trace; answers to points on the right vary after "
+    "the same trace.",
     "analysis of variance, beyond the papers",
     lambda run: "thinking" in run.tables and not np.isnan(run.tables["thinking"]["between"].to_numpy()).all(),
 )

@@ -39,7 +39,7 @@ def _draw_surfaces(fig: Figure, formula: str, label: str) -> None:
 
 @run_figure(
     "The score by entropy and breaking temperature",
-    "Facts along a line between two colours score alike; the larger d, the sooner entropy outweighs the breaking "
+    "Facts on a line between two colours have the same score; the larger d, the sooner entropy outweighs the breaking "
     "temperature.",
     "Fastowski et al., Fig. 9",
     None,

@@ -44,7 +44,7 @@ def _probabilities(run: Findings) -> dict[str, tuple[Floats, Floats]]:
 
 @run_figure(
     "Risk against coverage",
-    "A curve near the oracle ranks nearly all errors last; one along the dotted line of a random order says nothing.",
+    "A curve near the oracle ranks nearly all errors last; one along the dotted line (random order) is uninformative.",
     "risk-coverage curve (El-Yaniv & Wiener), beyond the papers",
     lambda run: bool(_judged(run)),
 )
@@ -69,7 +69,7 @@ def risk_by_coverage(axes: Axes, run: Findings) -> None:
 
 @run_figure(
     "Reliability diagram",
-    "Points on the diagonal are calibrated; points below it are probabilities that promise too much.",
+    "Points on the diagonal are calibrated; points below it are overconfident.",
     "reliability diagram (DeGroot & Fienberg), beyond the papers",
     lambda run: bool(_probabilities(run)),
 )

@@ -269,8 +269,8 @@ def _variance_table(variance: AnswerVariance) -> Table:
     note = (
         f"Differences between the answers (right 1, wrong 0) to the same question, rewrite and trial "
         f"{at_words(variance.temperature)}: {variance.questions:,} questions, {variance.rewrites:.3g} wordings of each "
-        f"and {variance.trials:.3g} trials of each wording. A component that the answers do not show is included in "
-        "the one before it."
+        f"and {variance.trials:.3g} trials of each wording. A component that the answers cannot separate is included "
+        "in the one before it."
     )
     return Table("Variance components of the difference", ["component", "variance"], rows, note=note)
 
@@ -284,7 +284,7 @@ def _difference_table(compared: Comparison, pair: Pair) -> Table:
         words = compared.words(name), f"{difference.n}", *values
         rows.append([*map(Cell, words), _difference(difference)])
     header = ["metric", "shared questions", "first", "second", "first minus second"]
-    note = "Each metric over the questions that have it in both."
+    note = "Each metric is over the questions that have it in both runs."
     return Table(f"{first} against {second}", header, rows, note=note, folded=True)
 
 
@@ -295,8 +295,8 @@ def _question_tables(shared: SharedQuestions) -> Iterator[Table]:
     if len(divided_rows):
         rows = [[*_kept_row(shared, row)] for row in divided_rows]
         note = (
-            f"{int(shared.divided.sum()):,} questions, those with the best first metric in the runs that kept them "
-            "first. Kept are those whose greedy answer is right, or that the settings select; a limit on their "
+            f"{int(shared.divided.sum()):,} questions. First come those with the best first metric in the runs that "
+            "kept them. A question is kept if its greedy answer is right, or if the settings select it; a limit on the "
             f"number leaves out others. {_QUOTED} {len(rows)} are shown; {file_text}"
         )
         title = f"Questions that only some runs kept, {shared.dataset}"

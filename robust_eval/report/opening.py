@@ -110,7 +110,7 @@ def _verdict(compared: Comparison, pair: Pair, family: int) -> str:
         return f"{first} and {second} cannot be compared: no question has {compared.words(pair.metric)} in both."
     cause = {
         "few": f"{first} and {second} share too few independent questions for a verdict ({MIN_UNITS} are needed).",
-        "rescored": f"{first} and {second} are scored differently as well: there is no verdict.",
+        "rescored": f"{first} and {second} are also scored differently, so there is no verdict.",
     }.get(pair.unjudged)
     start = cause or {
         "repeated": f"{first} and {second} have the same settings: any difference comes from the machine, the versions "

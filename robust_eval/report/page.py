@@ -194,7 +194,7 @@ def _setup(result: Result) -> dict[str, str]:
     """Return the setup of the run, for people."""
     settings = result.description
     samplers = list(result.graded)
-    prompts = f"{result.prompts_asked:,} asked, {result.cache_hits:,} answered from the store"
+    prompts = f"{result.prompts_asked:,} requested, {result.cache_hits:,} cached"
     entries = {
         "model": " ".join(str(settings.get(name, "")) for name in ("model.name", "loaded.dtype", "loaded.device")),
         "from": settings.get("loaded.server") or settings.get("model.path"),

@@ -236,7 +236,9 @@ def order(score: Score, questions: Sequence[Question]) -> Presentation:
     positions = {int(position): score.curves[name][t].value for position, name in PLACE.among(score.curves).items()}
     positions = {position: accuracy for position, accuracy in positions.items() if not math.isnan(accuracy)}
     consistent = score.formatted(point(ONE_CHOICE.name, t), ".0%")
-    sentence = f"with other orders of their choices {at_words(t)}: {consistent} of them get one choice in every order"
+    sentence = (
+        f"with other orders of their choices {at_words(t)}: {consistent} of them get the same choice in every order"
+    )
     notes = []
     if positions:
         worst, best = (pick(positions, key=lambda position: positions[position]) for pick in (min, max))
@@ -266,7 +268,7 @@ def pushback(score: Score, questions: Sequence[Question]) -> Presentation:
         claims = [f"keeps {unbroken} of its right answers against {turns} turns of pushback"]
     if wrong_count:
         mended = score.formatted(point(challenge.MENDED.name, t), ".0%")
-        sentence += f"; {mended} of the {wrong_count} that were wrong at first are right in the end"
+        sentence += f"; {mended} of the {wrong_count} that were wrong at first are right at the end"
     about = f"first turn of pushback after which too few conversations are right, {at_words(t)}"
     levels = [*range(1, turns + 1), math.inf] if np.isinf(breaking).any() else range(1, turns + 1)
     columns = [Column(challenge.BREAKING.name, "breaking turn", about, breaking, 0, levels)]
@@ -300,7 +302,7 @@ def reasoning(score: Score, questions: Sequence[Question]) -> Presentation:
         )
     unknown = "The source of variance is unknown: set at least two traces per question and two answers after each."
     about = (
-        "the smallest budget with which, and with every larger one, enough answers are right"
+        "the smallest budget such that enough answers are right with it and with every larger one"
         f"{thinking.counted(budgets)}, {at_words(t)}; undefined if the largest is too small"
     )
     budget = Column(thinking.BREAKING.name, "breaking budget", about, _finite(breaking), digits=0)
@@ -327,7 +329,11 @@ def uncertainty(score: Score, questions: Sequence[Question]) -> Presentation:
     if reason := score.reasons.get(specs["auroc"]):
         presentation.left_out = [
             f"AUROC and rejection by uncertainty: {reason}."
-            + (" sampler.selection=none asks also what it gets wrong." if reason == errors_by.ALL_RIGHT else "")
+            + (
+                " sampler.selection=none also asks the questions that it gets wrong."
+                if reason == errors_by.ALL_RIGHT
+                else ""
+            )
         ]
         return presentation
     presentation.tables = [_table_of_scores(score, names)]
@@ -337,7 +343,7 @@ def uncertainty(score: Score, questions: Sequence[Question]) -> Presentation:
         f"{at_words(t)}: wrong {answers} are less certain than right ones with a probability (AUROC) of "
         f"{score.formatted(specs['auroc'], '.2f')}, by {about.label}."
     )
-    presentation.claims = [f"The {least_sure} of answers that it is least sure of hold {caught} of its errors"]
+    presentation.claims = [f"The {least_sure} of answers that it is least sure of contain {caught} of its errors"]
     anchors = [
         (0.5, "an uncertainty that carries no information"),
         (1.0, "one that is larger for every wrong answer than for any right one"),
@@ -366,7 +372,7 @@ def _table_of_scores(score: Score, names: Sequence[str]) -> Table:
         rows.append(cells)
     header = ["score", *(heading for heading, _ in forms.values())]
     wrong, n = (score.tables["uncertainty_scores"][key].to_pylist()[0] for key in ("wrong", "questions"))
-    note = f"{wrong:,} of {n:,} {score.settings['target']} answers are wrong. In brackets 95 % intervals."
+    note = f"{wrong:,} of {n:,} {score.settings['target']} answers are wrong. Brackets show 95 % intervals."
     return Table("Which uncertainty ranks the errors", header, rows, note=note)
 
 
@@ -377,7 +383,7 @@ def reliability(score: Score, questions: Sequence[Question]) -> Presentation:
         flipped = score.formatted(repeated.FLIPPED.name, ".0%")
         sentence = (
             f"in conversations with pushback {t}: the verdict flips in {flipped} of them; "
-            f"on average {score.formatted(repeated.FLIPS.name, '.2f')} times a conversation."
+            f"on average {score.formatted(repeated.FLIPS.name, '.2f')} times per conversation."
         )
         claims = [f"flips between right and wrong in {flipped} of its conversations under pushback"]
         return Presentation("Reliability", sentence, [], claims=claims)
@@ -470,8 +476,8 @@ def _profile_sentence(score: Score, known_count: int, main: MetricSpec) -> str:
         )
     ]
     for name, text in (
-        (ROBUST_TO_ORDER.name, "Of the {n} with choices, {share} are right in every order as well."),
-        (ROBUST_TO_PUSHBACK.name, "{share} of the {n} withstand all pushback as well."),
+        (ROBUST_TO_ORDER.name, "Of the {n} with choices, {share} are also right in every order."),
+        (ROBUST_TO_PUSHBACK.name, "{share} of the {n} also withstand all pushback."),
     ):
         if n := score.n(name):
             sentences.append(text.format(n=n, share=score.formatted(name, ".0%")))
@@ -532,7 +538,15 @@ def corrected(
             share = with_interval(estimates[spec.name], ".1%")
             notes.append(f"{spec.label[0].upper()}{spec.label[1:]}: {share}; labels: {number_of[spec.name]:,}.")
     title = f"Corrected for the errors of the grader, by the labels of {labels:,} answers"
-    header = ["metric", "by the grader", "95 % interval", "corrected", "95 % interval", "labels", "labels to halve it"]
+    header = [
+        "metric",
+        "by the grader",
+        "95 % interval",
+        "corrected",
+        "95 % interval",
+        "labels",
+        "labels needed to halve it",
+    ]
     tables = [Table(title, header, rows)]
     return Presentation("Corrected by labels", columns=[], tables=tables, notes=notes, tables_alone=True)
 

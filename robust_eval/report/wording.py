@@ -138,10 +138,10 @@ def _trials_text(sampler: str, settings: Mapping[str, object]) -> str:
     text += "" if turns is None else f", in conversations with {turns} turns of pushback,"
     if traces is not None and isinstance(budgets, list):
         text += f" after {traces} reasoning traces with a budget of {', '.join(map(str, budgets))}"
-    text += f", also in up to {rewrites} other wordings," if rewrites else ""
+    text += f", and in up to {rewrites} other wordings," if rewrites else ""
     arrangements = ["other orders"] if settings.get(f"sampler.{sampler}.orders", GIVEN) != GIVEN else []
     arrangements += [f"{len(forms)} other forms"] if isinstance(forms, list) and forms else []
-    text += f", also with the choices in {' and '.join(arrangements)}," if arrangements else ""
+    text += f", and with the choices in {' and '.join(arrangements)}," if arrangements else ""
     if not isinstance(temperatures, Sequence) or isinstance(temperatures, str) or not temperatures:
         return text
     if len(temperatures) == 1:

@@ -69,7 +69,7 @@ class Llm:
         if self.drift not in ("flag", "drop"):
             raise ValueError(f"drift must be flag or drop, not {self.drift}")
         if not -1 <= self.similarity <= 1:
-            raise ValueError(f"similarity must lie between -1 and 1, not {self.similarity:g}")
+            raise ValueError(f"similarity must be between -1 and 1, not {self.similarity:g}")
 
     def within(self, takes: Callable[[float], Temperatures]) -> "Llm":
         """Return the rewriter at the nearest temperature that the model takes, or at the model's own."""

@@ -35,7 +35,7 @@ class RecordedRewrites:
 
     def __post_init__(self) -> None:
         if self.originals is not None and self.file is None:
-            raise ValueError("originals needs a file of rewrites: set rewriter.file, too")
+            raise ValueError("originals needs a file of rewrites: also set rewriter.file")
 
     def within(self, takes: Callable[[float], Temperatures]) -> "RecordedRewrites":
         """Return the rewriter unchanged: it has no temperature."""
@@ -160,7 +160,7 @@ def _squad(setting: str, path: Path) -> list[_SquadQuestion]:
             '{"data": [{"paragraphs": [{"context": "…", "qas": [{"id": "…", "question": "…"}]}]}]}'
         ) from problem
     if not questions:
-        raise UserError(f"{setting}: {path} holds no question")
+        raise UserError(f"{setting}: {path} contains no question")
     return questions
 
 

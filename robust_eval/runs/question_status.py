@@ -8,10 +8,10 @@ VERDICTS = ("right", "wrong", "not judged", "no reply")
 WHY_NOT = {
     "not kept, not asked": "they have no greedy answer",
     "not kept, no reply": "no greedy answer came",
-    "not kept, not judged": "nothing tells whether the greedy answer is right",
+    "not kept, not judged": "the greedy answer has no verdict",
     "not kept, wrong": "the greedy answer is wrong",
     "not kept, no exact match": "the greedy answer is right, but no exact match of an accepted answer",
-    "not kept, right": "others were taken, or the answer was not sure enough",
+    "not kept, right": "other questions were selected, or the answer was not certain enough",
 }
 """Meaning of each status of a question that was not kept."""
 

@@ -39,7 +39,7 @@ TOP_LOGPROBS = 20
 def ascending(temperatures: Sequence[float]) -> list[float]:
     """Return the temperatures in ascending order; ValueError for an empty list, a value not above 0, or a duplicate."""
     if not temperatures:
-        raise ValueError("temperatures must hold at least one temperature")
+        raise ValueError("temperatures must contain at least one temperature")
     if bad := [t for t in temperatures if not 0 < t < math.inf]:
         raise ValueError(f"temperatures must all be above 0 (each run adds the greedy answer), not {bad[0]:g}")
     if len(set(temperatures)) < len(temperatures):
@@ -227,7 +227,7 @@ class Sampler:
         if not question.choices:
             raise UserError(
                 f"sampler.structured=true restricts replies to the letters of choices, and question {question.id} has "
-                "none: leave it out, or take a data set of choices alone, such as dataset=physics"
+                "none: leave it out, or choose a data set with choices only, such as dataset=physics"
             )
         return shown_signs(len(question.choices), arrangement)
 
@@ -245,8 +245,8 @@ class Sampler:
         """Return the sampler, called ``name`` in messages, for a model; UserError if the model does not support it."""
         if self.structured and not remote:
             raise UserError(
-                f"sampler.{name}.structured=true restricts the replies of a server, and model {model} is loaded here: "
-                "sampler=exact gives the probabilities of its letters"
+                f"sampler.{name}.structured=true restricts the replies of a server, and model {model} is a local "
+                "model: sampler=exact gives the probabilities of its letters"
             )
         return self
 
@@ -274,7 +274,8 @@ def clip_to_supported(name: str, sampler: Sampler, supported: Temperatures, mode
                 "wordings), or experiment=profile (every perturbation that the model allows)"
             )
         log.warning(
-            "%s has no temperature parameter: sampler=%s ignores the temperatures %s and asks at the model's own",
+            "%s has no temperature parameter: sampler=%s ignores the temperatures %s and uses the model's own "
+            "temperature",
             *(model, name, ", ".join(f"{t:g}" for t in temperatures)),
         )
         return at_temperatures(sampler, [DEFAULT_TEMPERATURE])

@@ -52,7 +52,7 @@ class KnownFacts(Sampler):
         if self.selection not in SELECTIONS:
             raise ValueError(f"selection must be one of {', '.join(SELECTIONS)}, not {self.selection}")
         if not 0 <= self.min_confidence <= 1:
-            raise ValueError(f"min_confidence must lie between 0 and 1, not {self.min_confidence}")
+            raise ValueError(f"min_confidence must be between 0 and 1, not {self.min_confidence}")
 
     def candidates(self, questions: Sequence[Question]) -> list[Question]:
         """Return the questions with a right answer, if the greedy answer must be right; NothingKeptError for none."""
@@ -96,7 +96,7 @@ class KnownFacts(Sampler):
         if longer >= len(known_ids) > 0:
             log.warning(
                 "%d right answers contain more than an accepted answer, and sampler.selection=%s keeps only %d others: "
-                "sampler.selection=contains keeps all, as a model that answers in sentences needs",
+                "sampler.selection=contains keeps all, which suits models that answer in sentences",
                 *(longer, self.selection, len(known_ids)),
             )
         return self.taken([question for question in questions if question.id in known_ids], seed)

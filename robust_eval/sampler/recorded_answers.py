@@ -238,7 +238,8 @@ def _read(
     baseline = pc.equal(table[SAMPLER], GREEDY).to_numpy(zero_copy_only=False)
     if baseline.all():
         raise UserError(
-            f"{file} holds only baseline answers (temperature 0, or sampler {GREEDY}): add others, only they are scored"
+            f"{file} contains only baseline answers (temperature 0, or sampler {GREEDY}): add others, only they are "
+            "scored"
         )
     first = np.zeros(len(baseline), dtype=bool)
     first[np.unique(groups(baseline, table["question_id"]), return_index=True)[1]] = True

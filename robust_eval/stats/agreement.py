@@ -319,7 +319,7 @@ def _with_categories(counts: ArrayLike, categories: ArrayLike) -> tuple[Floats, 
     f, rated = _counts(counts)
     k = np.asarray(categories)
     if k.shape != (len(f),):
-        raise ValueError(f"categories must hold a number for each of the {len(f)} questions, not {k.shape}")
+        raise ValueError(f"categories must contain a number for each of the {len(f)} questions, not {k.shape}")
     if not np.all(np.isfinite(k)) or np.any(k != np.round(k)) or np.any(k < 1) or np.any(k > 2**31):
         raise ValueError("categories must be whole numbers of at least 1")
     k = k.astype(np.int64)

@@ -189,7 +189,7 @@ def corrected_rate(rate: ArrayLike, sensitivity: ArrayLike, specificity: ArrayLi
     arrays = [np.asarray(value, dtype=float) for value in arguments.values()]
     for name, array in zip(arguments, arrays, strict=True):
         if np.any((array < -ROUNDING) | (array > 1 + ROUNDING)):
-            raise ValueError(f"{name} must lie in [0, 1]")
+            raise ValueError(f"{name} must be in [0, 1]")
     p, se, sp = arrays
     youden = se + sp - 1
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -302,16 +302,16 @@ class _JudgedAnswers(NamedTuple):
     ) -> "_JudgedAnswers":
         """Check the arguments; ValueError names the one that is wrong."""
         if not 0 < level < 1:
-            raise ValueError(f"level must lie between 0 and 1, not {level}")
+            raise ValueError(f"level must be between 0 and 1, not {level}")
         g, y = np.asarray(verdicts, dtype=float), np.asarray(labels, dtype=float)
         n = len(g)
         arrays = {"labels": y, "strata": strata, "questions": questions, "weights": weights, "counts": counts}
         for name, array in arrays.items():
             if array is not None and np.shape(array) != (n,):
-                raise ValueError(f"{name} must hold a value for each of {n} verdicts, not {np.shape(array)}")
+                raise ValueError(f"{name} must contain a value for each of {n} verdicts, not {np.shape(array)}")
         for name, values in (("verdicts", g), ("labels", y)):
             if not np.all(np.isnan(values) | (values == 0) | (values == 1)):
-                raise ValueError(f"{name} must hold 0, 1 and NaN alone")
+                raise ValueError(f"{name} must contain only 0, 1 and NaN")
         has_verdict = ~np.isnan(g)
         ones = np.ones(n)
         place = np.arange(n) if questions is None else np.unique(np.asarray(questions), return_inverse=True)[1]

@@ -66,7 +66,7 @@ def entropy_of(error_rate: ArrayLike, *fixed_wrong_shares: float) -> Floats:
 def _checked(error_rate: ArrayLike) -> Floats:
     error = np.asarray(error_rate, dtype=float)
     if np.any((error < -_ROUNDING) | (error > 1 + _ROUNDING)):
-        raise ValueError("error rates must lie between 0 and 1")
+        raise ValueError("error rates must be between 0 and 1")
     return np.asarray(np.clip(error, 0, 1), dtype=float)
 
 

@@ -133,16 +133,16 @@ def _defined(
 ) -> tuple[list[Floats], NDArray[Any] | None]:
     """Check the arguments; return the arrays and the groups without the questions that have a NaN."""
     if not 0 < level < 1:
-        raise ValueError(f"level must lie between 0 and 1, not {level}")
+        raise ValueError(f"level must be between 0 and 1, not {level}")
     columns = [np.asarray(array, dtype=float) for array in arrays.values()]
     labels = None if groups is None else np.asarray(groups)
     n = columns[0].size
     for name, array in [*zip(arrays, columns, strict=True), ("groups", labels)]:
         if array is not None and array.shape != (n,):
-            raise ValueError(f"{name} must hold a value for each of {n} questions, not {array.shape}")
+            raise ValueError(f"{name} must contain a value for each of {n} questions, not {array.shape}")
     for name, column in zip(arrays, columns, strict=True):
         if np.isinf(column).any() or (binary and not np.all(np.isnan(column) | (column == 0) | (column == 1))):
-            raise ValueError(f"{name} must hold {'0, 1 and NaN alone' if binary else 'finite values or NaN'}")
+            raise ValueError(f"{name} must contain {'only 0, 1 and NaN' if binary else 'finite values or NaN'}")
     defined = ~np.isnan(columns).any(axis=0)
     return [column[defined] for column in columns], labels if labels is None else labels[defined]
 

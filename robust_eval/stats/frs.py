@@ -55,7 +55,7 @@ def top_entropy(probabilities: ArrayLike, k: int = 10, renormalize: bool = True)
         raise ValueError(f"k must be at least 2, not {k}")
     p = np.asarray(probabilities, dtype=float)
     if p.ndim == 0 or p.shape[-1] == 0:
-        raise ValueError("probabilities: the last axis must hold at least one token")
+        raise ValueError("probabilities: the last axis must contain at least one token")
     if np.any(p < 0) or np.any(p.sum(axis=-1) > MAX_TOTAL):
         raise ValueError("probabilities must not be negative, nor sum to more than 1")
     if p.shape[-1] > k:
@@ -112,7 +112,7 @@ def breaking_temperature(
     if not np.all(np.isfinite(levels)) or np.any(levels < 0) or np.any(np.diff(levels) <= 0):
         raise ValueError("temperatures must be finite, non-negative and strictly increasing")
     if np.any((curve < -TOLERANCE) | (curve > 1 + TOLERANCE)):
-        raise ValueError("accuracy must lie in [0, 1]")
+        raise ValueError("accuracy must be in [0, 1]")
     _check_threshold(threshold)
     if estimator == "isotonic":
         curve = np.array([_non_increasing(row) for row in curve]).reshape(curve.shape)
@@ -128,7 +128,7 @@ def breaking_temperature(
 
 def _check_threshold(threshold: float) -> None:
     if not 0 < threshold <= 1:
-        raise ValueError(f"threshold must lie in (0, 1], not {threshold}")
+        raise ValueError(f"threshold must be in (0, 1], not {threshold}")
 
 
 def _non_increasing(accuracy: Floats) -> Floats:
@@ -233,7 +233,7 @@ def factual_robustness_score(
     except ValueError:
         raise ValueError(f"breaking_temperature must fit entropy, {h.shape}, not be {t.shape}") from None
     if np.any((h < 0) | (h > 1)):
-        raise ValueError("entropy must lie in [0, 1]")
+        raise ValueError("entropy must be in [0, 1]")
     if np.any(t < 0):
         raise ValueError("breaking_temperature must not be negative")
     if not d > 0 or math.isinf(d):

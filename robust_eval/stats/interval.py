@@ -400,7 +400,7 @@ def bootstrap(
     True
     """
     if not 0 < level < 1:
-        raise ValueError(f"level must lie between 0 and 1, not {level}")
+        raise ValueError(f"level must be between 0 and 1, not {level}")
     values = bootstrap_draws(statistic, *arrays, groups=groups, seed=seed, resamples=resamples)
     tail = (1 - level) / 2
     with np.errstate(invalid="ignore"):

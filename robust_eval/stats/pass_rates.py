@@ -77,7 +77,7 @@ def g_pass_at_k(right: ArrayLike, n: ArrayLike, k: int, share: float) -> Floats:
     [0.0, 0.833, 1.0]
     """
     if not 0 < share <= 1:
-        raise ValueError(f"share must lie above 0 and at most at 1, not {share}")
+        raise ValueError(f"share must be above 0 and at most 1, not {share}")
     return _tail(right, n, k, math.ceil(share * k - ROUNDING))
 
 
@@ -90,9 +90,9 @@ def _tail(right: ArrayLike, n: ArrayLike, k: int, needed: int) -> Floats:
         raise ValueError(f"n must be a number, or hold one for each of right's questions, not {trials.shape}")
     for name, counts in (("right", c), ("n", trials)):
         if np.any(counts % 1 > 0):
-            raise ValueError(f"{name} must hold whole numbers")
+            raise ValueError(f"{name} must contain whole numbers")
     if np.any((c < 0) | (c > trials)):
-        raise ValueError("right must lie between 0 and n")
+        raise ValueError("right must be between 0 and n")
     c, trials = np.broadcast_arrays(c, trials)
     enough = trials >= k
     from scipy.stats import hypergeom  # it takes half a second, which most runs need not spend

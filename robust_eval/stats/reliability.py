@@ -72,7 +72,7 @@ def cronbach_interval(correct: ArrayLike, level: float = 0.95) -> Estimate:
     [0.857, -0.521, 0.996]
     """
     if not 0 < level < 1:
-        raise ValueError(f"level must lie between 0 and 1, not {level}")
+        raise ValueError(f"level must be between 0 and 1, not {level}")
     alpha = cronbach_alpha(correct)
     if np.isnan(alpha):
         return Estimate(alpha)
@@ -90,7 +90,7 @@ def _complete(correct: ArrayLike) -> Floats:
     if table.ndim != 2:
         raise ValueError(f"correct must be (questions, raters), not {table.shape}")
     if not np.all(np.isnan(table) | (table == 0) | (table == 1)):
-        raise ValueError("correct must hold 0, 1 and NaN alone")
+        raise ValueError("correct must contain only 0, 1 and NaN")
     complete: Floats = table[~np.isnan(table).any(axis=1)]
     return complete
 
@@ -159,11 +159,11 @@ def question_robustness(correct: ArrayLike, ensemble_correct: ArrayLike) -> Ques
         raise ValueError(f"correct must be (questions, raters) with at least one rater, not {table.shape}")
     if ensemble.shape != (len(table),):
         raise ValueError(
-            f"ensemble_correct must hold one value for each of {len(table)} questions, not {ensemble.shape}"
+            f"ensemble_correct must contain one value for each of {len(table)} questions, not {ensemble.shape}"
         )
     for name, values in (("correct", table), ("ensemble_correct", ensemble)):
         if not np.all(np.isnan(values) | (values == 0) | (values == 1)):
-            raise ValueError(f"{name} must hold 0, 1 and NaN alone")
+            raise ValueError(f"{name} must contain only 0, 1 and NaN")
     has_verdict = ~np.isnan(table)
     graded = has_verdict.any(axis=1)
     worst = np.where(graded, np.where(has_verdict, table, np.inf).min(axis=1), np.nan)

@@ -238,7 +238,7 @@ def calibration_bins(probability: ArrayLike, correct: ArrayLike) -> CalibrationB
     """Return bins with equally many questions (:data:`BINS`); equal probabilities share a bin."""
     p, y = _checked("probability", probability, correct)
     if np.any((p < -ROUNDING) | (p > 1 + ROUNDING)):
-        raise ValueError("probability must lie between 0 and 1")
+        raise ValueError("probability must be between 0 and 1")
     defined = ~np.isnan(p + y)
     level, total = np.unique(p[defined], return_inverse=True, return_counts=True)[1:]
     bins = min(BINS, max(1, total.sum() // MIN_IN_BIN))

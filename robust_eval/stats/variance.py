@@ -135,13 +135,13 @@ def variance_components(
     [0.0625, 0.0, 0.25]
     """
     if not 0 < level < 1:
-        raise ValueError(f"level must lie between 0 and 1, not {level}")
+        raise ValueError(f"level must be between 0 and 1, not {level}")
     values = np.asarray(correct, dtype=float)
     labels = [np.asarray(each) for each in (question, rewrite, *([] if groups is None else [groups]))]
     if values.ndim != 1 or any(each.shape != values.shape for each in labels):
         raise ValueError(f"all need the same shape, (N,), not {[values.shape, *(each.shape for each in labels)]}")
     if np.isinf(values).any():
-        raise ValueError("correct must hold finite values or NaN")
+        raise ValueError("correct must contain finite values or NaN")
     used = ~np.isnan(values)
     values, (question, rewrite, *units) = values[used], [each[used] for each in labels]
     _, first, row = np.unique(question, return_index=True, return_inverse=True)

@@ -94,7 +94,7 @@ def verdict(
     values = _differences(differences)
     _check_level(level)
     if not 0 < margin < 1:
-        raise ValueError(f"margin must lie between 0 and 1, not {margin}")
+        raise ValueError(f"margin must be between 0 and 1, not {margin}")
     labels = None if groups is None else np.asarray(groups)
     if labels is not None and labels.shape != values.shape:
         raise ValueError(f"groups: {labels.size} labels for {len(values)} questions")
@@ -249,11 +249,11 @@ def _differences(differences: ArrayLike) -> Floats:
     if values.ndim != 1:
         raise ValueError(f"differences must be (questions,), not {values.shape}")
     if np.any(np.abs(values) > 1 + ROUNDING):
-        raise ValueError("differences must lie in [-1, 1]")
+        raise ValueError("differences must be in [-1, 1]")
     within: Floats = np.clip(values, -1.0, 1.0)
     return within
 
 
 def _check_level(level: float) -> None:
     if not 0 < level < 1:
-        raise ValueError(f"level must lie between 0 and 1, not {level}")
+        raise ValueError(f"level must be between 0 and 1, not {level}")

@@ -225,7 +225,7 @@ class MlflowRun(Run):
         except (MlflowException, OSError) as problem:
             if not self._on_server:
                 raise
-            log.warning("tracking: the server is lost: %s", first_line(problem))
+            log.warning("tracking: the server is unreachable: %s", first_line(problem))
             self.lost = True
 
 

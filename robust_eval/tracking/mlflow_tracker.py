@@ -66,8 +66,8 @@ class Mlflow(Tracking):
             raise ValueError(f"traces must be at least 0, not {self.traces}")
         if self.uri and holds_password(self.uri):
             raise ValueError(
-                "uri must not hold a secret, because all settings are recorded with the run: MLflow reads it from the "
-                "environment (MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN), a "
+                "uri must not contain a secret, because all settings are recorded with the run: MLflow reads it from "
+                "the environment (MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN), a "
                 "database driver from its own variable or file (PGPASSWORD, ~/.pgpass)"
             )
 

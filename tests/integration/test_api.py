@@ -432,7 +432,7 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a text that cannot be written": (
         lambda: robust_eval.run(model=lambda prompts: ["\ud800"] * len(prompts), dataset=QUESTIONS, **QUICK),
-        "the function <lambda> returned '\\ud800', which is no Unicode text",
+        "the function <lambda> returned '\\ud800', which is not Unicode text",
     ),
     "too few texts": (
         lambda: robust_eval.run(model=lambda prompts: ["Rome"], dataset=QUESTIONS, **QUICK),

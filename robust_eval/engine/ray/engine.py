@@ -130,7 +130,7 @@ class Ray:
                     logging_level=logging.CRITICAL,
                 )
         except (ConnectionError, RuntimeError, ValueError) as problem:
-            raise UserError(f"engine.address={self.address or 'null'}: Ray gives {first_line(problem)}") from problem
+            raise UserError(f"engine.address={self.address or 'null'}: Ray reports {first_line(problem)}") from problem
         self._is_started = True
 
     def _refuse_dead_address(self) -> None:

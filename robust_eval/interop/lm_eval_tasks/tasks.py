@@ -301,7 +301,7 @@ class RepeatedQuestions(Task):  # type: ignore[misc]  # lm-eval is not typed
         if self._repeated and not self._varied:
             log.warning(
                 "%s: at each temperature all replies to a question are the same. lm-eval sends a server the same seed "
-                'with every request: --metadata \'{"robust_eval": {"seeds": true}}\' gives each trial its own',
+                'with every request: --metadata \'{"robust_eval": {"seeds": true}}\' gives each trial a separate seed',
                 self._config.task,
             )
             self._varied = True  # warn once

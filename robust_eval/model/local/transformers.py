@@ -137,7 +137,7 @@ class Transformers(TransformersSettings, ModelConfig):
         except (ImportError, OSError, RuntimeError, ValueError) as problem:
             reason = first_line(problem)
             if "instantiate the backend tokenizer" in reason:
-                reason = "it brings no tokenizer that can be read (tokenizer.json, tokenizer.model); save one beside it"
+                reason = "it has no readable tokenizer (tokenizer.json, tokenizer.model); save one next to it"
             raise UserError(f"model {self.name}: {self.path} cannot be loaded: {reason}") from problem
         if self.prompt_style == "chat" and not tokenizer.chat_template:
             raise UserError(f"model {self.name} has no chat template: set model.prompt_style=plain")

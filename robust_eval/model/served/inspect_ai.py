@@ -29,7 +29,9 @@ class InspectAI(ServiceSettings):
         if "/" not in self.model:
             raise ValueError(f"model must be PROVIDER/NAME, such as anthropic/claude-opus-5, not {self.model}")
         if self.base_url is not None and not {"@", "?", "#"}.isdisjoint(self.base_url):
-            raise ValueError("base_url must not hold a secret: the provider reads its key from an environment variable")
+            raise ValueError(
+                "base_url must not contain a secret: the provider reads its key from an environment variable"
+            )
         refuse_secrets("model_args", self.model_args, "name it as the provider documents it")
         if reserved := [name for name in _RESERVED if name in (self.model_args or {})]:
             raise ValueError(f"model_args must not set {reserved[0]}, which other settings determine: remove it")

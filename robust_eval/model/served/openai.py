@@ -37,7 +37,9 @@ class OpenAI(ServiceSettings):
 
     def __post_init__(self) -> None:
         if not {"@", "?", "#"}.isdisjoint(self.base_url):
-            raise ValueError("base_url must not hold a secret: name the environment variable of the key in api_key_env")
+            raise ValueError(
+                "base_url must not contain a secret: name the environment variable of the key in api_key_env"
+            )
         if not _is_address(self.base_url):
             raise ValueError(f"base_url must be an address such as http://localhost:8000/v1, not {self.base_url}")
         if self.thinking_token_budget is not None and self.thinking_token_budget < 1:
@@ -45,7 +47,7 @@ class OpenAI(ServiceSettings):
         if not self.poll_seconds > 0:
             raise ValueError(f"poll_seconds must be above 0, not {self.poll_seconds:g}")
         if not 0 <= self.batch_price_share <= 1:
-            raise ValueError(f"batch_price_share must lie between 0 and 1, not {self.batch_price_share:g}")
+            raise ValueError(f"batch_price_share must be between 0 and 1, not {self.batch_price_share:g}")
         super().__post_init__()
 
     @property
@@ -118,7 +120,9 @@ class OpenAI(ServiceSettings):
                 "model.api_key_env=null if the server needs none"
             )
         if key and not (key.isascii() and key.isprintable()):
-            raise UserError(f"the environment variable {self.api_key_env} holds no key: only printable ASCII is valid")
+            raise UserError(
+                f"the environment variable {self.api_key_env} contains no key: only printable ASCII is valid"
+            )
         from robust_eval.model.served.served_model import ServedModel
 
         return ServedModel(self, key, self.poll_seconds if self.batch else None)

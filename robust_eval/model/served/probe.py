@@ -61,7 +61,7 @@ class Capabilities:
     highest_temperature: float
     """The highest accepted one of the requested temperature, 2 and 1."""
     top_logprobs: int
-    """Maximum number of log-probabilities a token: the requested one, 20, 10, 5 or 1; 0 for none."""
+    """Maximum number of log-probabilities per token: the requested one, 20, 10, 5 or 1; 0 for none."""
     tempered_logprobs: bool
     """Log-probabilities are those after the temperature, not the model's own."""
     choices: int
@@ -96,7 +96,7 @@ class Capabilities:
     def in_words(self) -> str:
         """Return the capabilities in words, as a predicate of the model."""
         temperatures = f"temperatures {'from' if self.greedy else 'above'} 0 to {self.highest_temperature:g}"
-        number = f"{self.top_logprobs} log-probabilities a token{' (after the temperature)' * self.tempered_logprobs}"
+        number = f"{self.top_logprobs} log-probabilities per token{' (after the temperature)' * self.tempered_logprobs}"
         return (
             f"accepts {'no temperature' if self.own_temperature else temperatures}, returns "
             f"{number if self.top_logprobs else 'no log-probabilities'} and up to {self.choices} "
@@ -141,7 +141,7 @@ async def probe(ask: Ask, server: str, chat: bool, temperature: float, top_logpr
     """Return the capabilities of a server, by about 20 short requests.
 
     ``server`` names it in errors, ``temperature`` is the highest that the run needs, ``top_logprobs`` the maximum
-    number of log-probabilities a token (default: 20). Raises UserError if the server refuses every request.
+    number of log-probabilities per token (default: 20). Raises UserError if the server refuses every request.
     """
     limit, system_role, greedy, truncation_off = await _accepted_settings(ask, server)
     settings: dict[str, Any] = {limit: 1 if greedy else REASONING_LIMIT, **truncation_off}
@@ -241,7 +241,7 @@ async def _choices(send: SendRequest, settings: Mapping[str, Any]) -> int:
 async def _logprobs(
     send: SendRequest, server: str, chat: bool, own_temperature: bool, maximum: int | None
 ) -> tuple[int, bool, bool]:
-    """Return the number of log-probabilities a token, at most ``maximum``, True if they follow the temperature, and
+    """Return the number of log-probabilities per token, at most ``maximum``, True if they follow the temperature, and
     True if they are those of the whole vocabulary.
     """
 

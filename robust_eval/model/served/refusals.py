@@ -58,7 +58,8 @@ def refusal(settings: ServiceSettings, can: Capabilities, requests: Sequence[Req
             else "choose metric=certainty or metric=agreement, which need none"
         )
         return (
-            f"{settings.server} returns {can.top_logprobs} log-probabilities a token, and metric.frs.k={needed} needs "
+            f"{settings.server} returns {can.top_logprobs} log-probabilities per token, and metric.frs.k={needed} "
+            "needs "
             f"{needed}: {alternative}"
         )
     return None
@@ -81,7 +82,8 @@ def _one_reply(settings: ServiceSettings, can: Capabilities, requests: Sequence[
         if several or any(len(request.temperatures) > 1 for request, _ in draws):
             return (
                 "model.deterministic=true declares that all replies to a prompt are equal, and the sampler requests "
-                f"several {'replies' if several else 'temperatures'}, by which every answer would be unbroken: choose "
+                f"several {'replies' if several else 'temperatures'}, with which every fact would seem unbroken: "
+                "choose "
                 "experiment=multiqa, which requests one reply to each wording, or remove model.deterministic if the "
                 "server samples"
             )

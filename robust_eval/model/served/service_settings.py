@@ -95,7 +95,7 @@ class ServiceSettings(ModelConfig):
         if self.retries < 0:
             raise ValueError(f"retries must be 0 or more, not {self.retries}")
         if not 0 <= self.max_error_rate <= 1:
-            raise ValueError(f"max_error_rate must lie between 0 and 1, not {self.max_error_rate:g}")
+            raise ValueError(f"max_error_rate must be between 0 and 1, not {self.max_error_rate:g}")
         self.spending()
 
     @property
@@ -218,7 +218,7 @@ def refuse_secrets(
         raise ValueError(f"{name} must be a mapping, not {settings}")
     if secret := secret_setting(settings or {}):
         raise ValueError(
-            f"{name}.{secret} must not hold a secret, because a run records all settings: put the key into an "
+            f"{name}.{secret} must not contain a secret, because a run records all settings: put the key into an "
             f"environment variable, and {instead}"
         )
 

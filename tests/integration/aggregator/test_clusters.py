@@ -169,7 +169,7 @@ def test_a_model_that_is_not_there_is_named_in_one_sentence(tmp_path: Path):
 def test_a_threshold_that_is_no_cosine_distance_is_refused(threshold: float):
     with pytest.raises(ValueError) as problem:  # noqa: PT011 (the whole message is compared)
         Clusters(MODEL, threshold)
-    assert str(problem.value) == f"threshold must lie between 0 and 2, not {threshold}"
+    assert str(problem.value) == f"threshold must be between 0 and 2, not {threshold}"
 
 
 # ranking by a cross-encoder

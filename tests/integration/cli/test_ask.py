@@ -29,7 +29,7 @@ OF_FRANCE = (
     "A pupil has to mark the capital of France on a map; which city should she mark?",
     "France has which city as its capital?",
 )
-WORDINGS, CLUSTERS = "Each wording, answered separately", "Clusters: answers that mean the same"
+WORDINGS, CLUSTERS = "Each wording, answered separately", "Clusters of answers with the same meaning"
 
 
 class Said(NamedTuple):

@@ -136,7 +136,7 @@ def test_all_answers_labelled_the_corrected_figures_are_those_of_the_labels(run:
     assert found["accuracy.greedy_corrected"] == 1
     assert "Corrected for the errors of the grader, by the labels of 520 answers" in printed
     assert "agreement.worst.t1" in printed.split("uncorrected", 1)[1]
-    assert "needs questions of which every answer is labelled (label --by question)" in printed
+    assert "needs questions with a label for every answer (label --by question)" in printed
 
 
 def test_labels_of_abstentions_tell_how_many_the_grader_finds(run: Path, label: Label):

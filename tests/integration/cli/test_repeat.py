@@ -148,8 +148,8 @@ def test_of_a_folder_hydra_is_given_the_settings_and_nothing_else(tmp_path: Path
 @pytest.mark.parametrize(
     ("whole", "message"),
     [
-        ("model: {name: '${oc.env:AWS_SECRET_ACCESS_KEY}'}", "model.name holds an interpolation"),
-        ("model: {stop: ['${oc.env:HOME}']}", "model.stop holds an interpolation"),
+        ("model: {name: '${oc.env:AWS_SECRET_ACCESS_KEY}'}", "model.name contains an interpolation"),
+        ("model: {stop: ['${oc.env:HOME}']}", "model.stop contains an interpolation"),
         ("model: {_target_: os.system}", "holds model._target_, which no run writes into its configuration"),
         ("a: &a [x]\nb: [*a, *a]", "has an alias (*NAME)"),
         ("model: !!python/object/apply:os.system ['true']", "could not determine a constructor for the tag"),

@@ -57,7 +57,7 @@ def test_facts_break_at_the_turn_at_which_the_model_gives_in(ran: tuple[Result, 
         assert figures[f"challenge.mended.turn{turn}.t1"].value == float(turn >= 2)
     assert figures["challenge.mended_share.t1"].value == 1
     page = (folder / "report.html").read_text()
-    assert "100% (29% to 100%, n = 3) of the 3 that were wrong at first are right in the end" in page
+    assert "100% (29% to 100%, n = 3) of the 3 that were wrong at first are right at the end" in page
 
 
 def test_conversations_are_stored_turn_by_turn(ran: tuple[Result, Path, list[str]]):
@@ -99,7 +99,7 @@ def test_recorded_answers_give_the_same_and_other_metrics_do_not_read_them(
     again = run_experiment(tmp_path, *recorded)
     ours, theirs = (each.scores["challenge"].flat() for each in (result, again))
     assert ours == pytest.approx(theirs, nan_ok=True)
-    with pytest.raises(UserError, match="metric=certainty does not read the answers of conversations that go on"):
+    with pytest.raises(UserError, match="metric=certainty cannot score answers after pushback that go on"):
         configuration(*recorded, "metric=certainty")
     with pytest.raises(UserError, match="metric=challenge needs answers to pushback, turn by turn"):
         configuration("sampler=repetition", "metric=challenge")

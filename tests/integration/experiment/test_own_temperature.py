@@ -77,7 +77,8 @@ def test_a_model_without_a_temperature_is_profiled_under_all_else_that_it_allows
     with scripted_server(dialect(opus, follows_seed=False)) as server:
         result = profiled(server, tmp_path / "opus")
         chosen = (
-            "opus takes no temperature: the profile has rewording, repetition, order of choices, pushback, reasoning "
+            "opus accepts no temperature: the profile uses rewording, repetition, order of choices, pushback, "
+            "reasoning "
             "effort, at the model's own temperature, and leaves out temperature (it needs several)."
         )
         assert chosen in caplog.messages
@@ -124,7 +125,7 @@ def test_a_model_without_a_temperature_is_profiled_under_all_else_that_it_allows
     ("overrides", "takes_effort", "left_out"),
     [
         ([], True, "temperature (it needs several)"),
-        ([], False, "reasoning effort (the server takes no reasoning_effort)"),
+        ([], False, "reasoning effort (the server accepts no reasoning_effort)"),
         (["model.takes_temperature=false"], False, "reasoning effort (model.takes_temperature=false skips its probe)"),
         (["model.reasoning_effort=low"], True, "reasoning effort (model.reasoning_effort sets one)"),
         (["model.max_completion_tokens=null"], True, "reasoning effort (it needs model.max_completion_tokens)"),

@@ -135,7 +135,7 @@ def test_an_earlier_run_is_scored_by_uncertainty_and_reliability_without_a_reque
     assert figures["reliability.pass_hat.k1"].value == pytest.approx(1 - error_rate)
     assert figures["reliability.pass_at.k4"].value >= figures["reliability.pass_hat.k4"].value
     page = (folder / "report.html").read_text(encoding="utf-8")
-    assert "The 20 % of answers that it is least sure of hold" in page
+    assert "The 20 % of answers that it is least sure of contain" in page
     assert "in all of 4 trials" in page
     assert {"risk_by_coverage.png", "uncertainty_of_right_and_wrong.png"} <= {
         file.name for file in (folder / "figures").iterdir()

@@ -269,7 +269,7 @@ def test_a_run_that_is_complete_in_the_store_asks_nothing(
         again, folder = measure(base=tmp_path)
     assert pq.read_table(folder / "answers.parquet") == answers
     assert (again.prompts_asked, again.cache_hits) == (0, 24)
-    assert "all answers are in the store: nothing was asked, and the model was not loaded" in caplog.messages
+    assert "all answers are in the store: no request was sent, and the model was not loaded" in caplog.messages
     loaded = {name: value for name, value in first.description.items() if name.startswith("loaded.")}
     assert {name: again.description[name] for name in loaded} == loaded
     figures = {name: value for name, value in first.summary().items() if not name.startswith(("seconds.", "prompts."))}
@@ -326,7 +326,7 @@ def test_a_folder_holds_one_run(measure: Callable, tmp_path: Path):
     with pytest.raises(UserError) as problem:
         measure("dataset.limit=2", "seed=1", base=tmp_path, folder="mine")
     assert str(problem.value) == (
-        f"{tmp_path / 'mine'} holds a run with other settings: choose another folder (hydra.run.dir)"
+        f"{tmp_path / 'mine'} contains a run with other settings: choose another folder (hydra.run.dir)"
     )
     with FileLock(tmp_path / "mine.lock"), pytest.raises(UserError) as problem:
         measure(base=tmp_path, folder="mine")

@@ -57,7 +57,7 @@ def test_questions_without_choices_are_refused(tmp_path: Path):
         assert not any(map(asks, server.bodies))
     assert str(refused.value) == (
         "sampler.structured=true restricts replies to the letters of choices, and question facts-001 has none: leave "
-        "it out, or take a data set of choices alone, such as dataset=physics"
+        "it out, or choose a data set with choices only, such as dataset=physics"
     )
 
 

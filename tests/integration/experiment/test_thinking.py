@@ -123,7 +123,7 @@ def test_recorded_answers_give_the_same_and_other_metrics_do_not_read_them(
     ours, theirs = (each.scores["thinking"].flat() for each in (result, again))
     assert ours == pytest.approx(theirs, nan_ok=True)
     for metric in ("certainty", "agreement"):
-        with pytest.raises(UserError, match=f"metric={metric} does not read the answers after reasoning of several"):
+        with pytest.raises(UserError, match=f"metric={metric} cannot score answers after reasoning of several"):
             configuration(*recorded, f"metric={metric}")
     with pytest.raises(UserError, match="metric=thinking needs answers after reasoning of known length"):
         configuration("sampler=repetition", "metric=thinking")

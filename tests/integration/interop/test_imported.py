@@ -100,7 +100,7 @@ def test_a_log_is_a_file_of_recorded_answers(inspect_logs: Path):
     assert run.title == "mockllm/large on task: 3 of 3 questions kept"
     shutil.copytree(inspect_logs / "large", "both")
     shutil.copytree(inspect_logs / "small", "both", dirs_exist_ok=True)
-    with pytest.raises(UserError, match="holds several runs") as caught:
+    with pytest.raises(UserError, match="contains several runs") as caught:
         robust_eval.run(["sampler=recorded", "sampler.file=both", "metric=certainty", "tracking=none"])
     assert str(caught.value).endswith("robust-eval import both scores each and compares them")
 

@@ -48,7 +48,7 @@ def test_every_other_reason_is_told_apart(result: Result):
         "2 questions not sampled: no greedy answer came.",
         "2 questions not sampled: the greedy answer is wrong.",
         "1 question not sampled: the greedy answer is right, but no exact match of an accepted answer.",
-        "1 question not sampled: others were taken, or the answer was not sure enough.",
+        "1 question not sampled: other questions were selected, or the answer was not certain enough.",
         "1 question not sampled: they have no greedy answer.",
         f"Without an answer: greedy answers: 1 replies filtered, 1 failed. {DENOMINATOR}",
     ]
@@ -73,7 +73,7 @@ def test_replies_that_were_cut_and_what_is_undefined_is_said(result: Result):
     run = replace(result, graded={"temperature_sweep": sampled}, scores=scores, kept=result.asked)
     assert list(left_out(run)) == [
         "2 replies truncated by the length limit, and graded without the end.",
-        "3 questions have no answer entropy: none of their replies answers anything.",
+        "3 questions have no answer entropy: none of their replies contains an answer.",
     ]
 
 

@@ -78,7 +78,7 @@ def test_questions_that_were_asked_on_without_being_known_have_answers_and_no_fr
     wrong = (np.arange(28) % 7 == 0).tolist()
     assert all(columns[name].tolist() == wrong for name in ("frs", "entropy", "breaking"))
     assert not columns["certainty.entropy"].any()
-    assert "4 questions asked again are no known facts, since the greedy answer is wrong: they have no FRS." in list(
+    assert "4 sampled questions are not known facts, because their greedy answer is wrong: they have no FRS." in list(
         left_out(result)
     )
     survival = [name for name in result.by_question().column_names if name.startswith("frs.survival")]

@@ -333,9 +333,9 @@ def test_what_a_model_writes_after_its_list_to_go_on_with_another_question_is_no
         ({"temperature": 0.0}, "temperature must be above 0, not 0"),
         ({"temperature": -0.5}, "temperature must be above 0, not -0.5"),
         ({"drift": "warn"}, "drift must be flag or drop, not warn"),
-        ({"similarity": 1.5}, "similarity must lie between -1 and 1, not 1.5"),
-        ({"similarity": -2}, "similarity must lie between -1 and 1, not -2"),
-        ({"similarity": math.nan}, "similarity must lie between -1 and 1, not nan"),
+        ({"similarity": 1.5}, "similarity must be between -1 and 1, not 1.5"),
+        ({"similarity": -2}, "similarity must be between -1 and 1, not -2"),
+        ({"similarity": math.nan}, "similarity must be between -1 and 1, not nan"),
         *(
             pytest.param(
                 {"temperature": value},

@@ -349,7 +349,7 @@ def test_a_folder_without_a_store_that_may_not_be_written_is_refused(shared: Pat
     output, errors = read_without_permission(shared)
     problem = f"[Errno 13] Permission denied: '{shared / 'store.lock'}'"
     assert output == [
-        f"store: {shared} is not writable ({problem}) and holds no answers: set store.folder to another folder"
+        f"store: {shared} is not writable ({problem}) and contains no answers: set store.folder to another folder"
     ]
     assert errors == []
     assert list(shared.iterdir()) == []
@@ -358,7 +358,7 @@ def test_a_folder_without_a_store_that_may_not_be_written_is_refused(shared: Pat
 def test_an_empty_file_is_a_new_store_and_one_that_may_not_be_written_holds_no_answers(shared: Path):
     (shared / FILE).touch()  # as an interrupted creation leaves it
     output, _ = read_without_permission(shared)
-    assert output[0].endswith(") and holds no answers: set store.folder to another folder")
+    assert output[0].endswith(") and contains no answers: set store.folder to another folder")
     assert "damaged" not in output[0]
     shared.chmod(0o755)
     put(shared, ENTRIES)

@@ -92,7 +92,7 @@ def test_a_reply_is_read_from_standard_input_and_hidden_signs_are_shown(grade: G
     [
         (["-"], b"caf\xff", "REPLY on standard input must be UTF-8: invalid start byte at byte 3"),
         (["-"], b"x" * 1_000_001, "REPLY on standard input must have at most 1,000,000 bytes"),
-        (["x", "--choices", "one"], b"", "choices must hold 2 to 13 texts, not 1"),
+        (["x", "--choices", "one"], b"", "choices must contain 2 to 13 texts, not 1"),
     ],
 )
 def test_what_is_wrong_is_answered_in_a_sentence(

@@ -224,7 +224,7 @@ def test_the_exact_sampler_refuses_settings_that_make_no_sense():
     for override, reason in (
         ("sampler.nodes=0", "nodes must be at least 1, not 0"),
         ("sampler.max_temperature=1", "max_temperature must be at least the highest of the temperatures, 2, not 1"),
-        ("sampler.temperatures=[]", "temperatures must hold at least one temperature"),
+        ("sampler.temperatures=[]", "temperatures must contain at least one temperature"),
     ):
         assert message("sampler=exact", override) == f"sampler.exact: {reason}"
 

@@ -91,13 +91,13 @@ def test_mmlu_has_57_subjects():
 def test_piqa_labels_must_stand_beside_the_questions(tmp_path: Path):
     goals = '{"goal": "To grind", "sol1": "mill", "sol2": "hill"}\n' * 2
     with pytest.raises(
-        UserError, match=r"valid\.jsonl holds no labels, and .*valid-labels\.lst cannot be read: No such"
+        UserError, match=r"valid\.jsonl contains no labels, and .*valid-labels\.lst cannot be read: No such"
     ):
         load("piqa", tmp_path / "valid.jsonl", goals)
     for content in ("0\n", "0\n1\n0\n"):
         (tmp_path / "valid-labels.lst").write_text(content)
         with pytest.raises(
-            UserError, match=rf"another number of questions than .* has labels \({len(content) // 2}\)$"
+            UserError, match=rf"a different number of questions than .* has labels \({len(content) // 2}\)$"
         ):
             load("piqa", tmp_path / "valid.jsonl", goals)
 

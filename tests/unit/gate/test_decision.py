@@ -205,7 +205,7 @@ def test_each_look_is_judged_by_the_sequence_up_to_there():
 )
 def test_what_differs_and_must_not_is_named(tmp_path: Path, changed: dict[str, object], said: str):
     one, other = gated_run(tmp_path / "one", 3), gated_run(tmp_path / "other", 3, **changed)  # type: ignore[arg-type]
-    with pytest.raises(UserError, match=f"^other cannot be gated by one: .*{said}"):
+    with pytest.raises(UserError, match=f"^other cannot be gated against one: .*{said}"):
         refuse_incomparable(one, other)
 
 

@@ -141,8 +141,8 @@ def test_settings_come_from_files_and_the_command_line(tmp_path: Path):
     [
         ("gate=nothing", "there is no gate=nothing; there are default"),
         ("gate.levle=0.9", "gate: .*levle"),
-        ("gate.level=2", "gate: level must lie between 0 and 1, not 2"),
-        ("gate.metrics={frs.d1: 0}", "gate: metrics: the margin of frs.d1 must lie between 0 and 1, not 0"),
+        ("gate.level=2", "gate: level must be between 0 and 1, not 2"),
+        ("gate.metrics={frs.d1: 0}", "gate: metrics: the margin of frs.d1 must be between 0 and 1, not 0"),
         ("gate.metrics={}", "gate: metrics must name"),
         ("gate.no_reply=1", "gate: no_reply must be at least 0"),
     ],

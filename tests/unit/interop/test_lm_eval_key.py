@@ -30,7 +30,7 @@ def chosen(target: str, continuations: list[str], likeliest: int, **record: obje
 def test_the_target_of_continuations_is_an_index_or_a_text():
     assert chosen("1", ["no", "yes"], 0) == Key(choices=("no", "yes"), correct=1)
     assert chosen("yes", ["no", "yes"], 0) == Key(choices=("no", "yes"), correct=1)
-    assert chosen("maybe", ["no", "yes"], 0).unknown == "the target is none of the choices"
+    assert chosen("maybe", ["no", "yes"], 0).unknown == "the target is not one of the choices"
     assert chosen("[0, 1]", ["no", "yes"], 0).unknown == "the target names several choices, but only one can be right"
 
 

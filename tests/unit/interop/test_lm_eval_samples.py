@@ -74,7 +74,7 @@ def test_answers_without_a_key_are_counted_by_reason(tmp_path: Path):
     )
     assert found.ungraded == {
         "the target is a letter, and neither document nor prompt lists choices": ["1"],
-        "nothing is left of the target when it is normalised": ["2"],
+        "the normalised target is empty": ["2"],
         "the target is empty": ["3"],
     }
     assert [question.id for question in found.keyed] == ["0", "2"]
@@ -108,7 +108,7 @@ def test_one_contradicted_target_makes_all_of_a_task_doubtful(tmp_path: Path):
     right = chosen(0, "1", [-2.0, -1.0], ["no", "yes"], metrics=["acc"], acc=1.0)
     wrong = chosen(1, "0", [-2.0, -1.0], ["no", "yes"], metrics=["acc"], acc=1.0)
     found = read(tmp_path, right, wrong)
-    assert found.ungraded == {"the target names another choice than the log's own acc": ["0", "1"]}
+    assert found.ungraded == {"the target and the log's acc name different choices": ["0", "1"]}
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def test_without_right_answers_and_a_common_scorer_there_is_nothing_to_gate_by(t
     with pytest.raises(UserError) as said:
         gated(one, other)
     assert str(said.value) == (
-        f"{other} cannot be gated by {one}: no common scorer gives samples 0 or 1 (they have likes,none, and "
+        f"{other} cannot be gated against {one}: no common scorer gives samples 0 or 1 (they have likes,none, and "
         f"loves,none), and {one} has no right answers"
     )
 
@@ -133,8 +133,10 @@ def test_a_table_without_verdicts_is_refused_with_what_is_missing(tmp_path: Path
 
 def test_a_log_is_gated_by_a_log_of_one_model_and_task(tmp_path: Path):
     one = documents(tmp_path / "one", lambda number: ["no"])
-    with pytest.raises(UserError, match=r"a log can be gated only by another log, and mlruns/runs/today is none"):
+    with pytest.raises(
+        UserError, match=r"a log can be gated only against another log, and mlruns/runs/today is not a log"
+    ):
         logs_as_runs(str(one), "mlruns/runs/today")
     (tmp_path / "one" / "samples_words_2026-01-01T00-00-00.000000.jsonl").write_text(one.read_text())
-    with pytest.raises(UserError, match=r"holds several runs \(one on numbers; one on words\): a gate compares one"):
+    with pytest.raises(UserError, match=r"contains several runs \(one on numbers; one on words\): a gate compares one"):
         logs_as_runs(str(tmp_path / "one"), str(one))

@@ -97,7 +97,7 @@ def test_a_fact_breaks_at_the_first_turn_whatever_follows_and_a_wrong_answer_is_
     assert found.presentation.sentence == (
         "in conversations, with pushback at each of 3 turns at t = 1: "
         f"{found.formatted('challenge.unbroken_share.t1', '.0%')} of the 2 that were right at first withstand it to "
-        f"the end; 100% ({low:.0%} to {high:.0%}, n = 1) of the 1 that were wrong at first are right in the end."
+        f"the end; 100% ({low:.0%} to {high:.0%}, n = 1) of the 1 that were wrong at first are right at the end."
     )
     assert found.presentation.notes == ["right answers given up, by kind of pushback: b 33%, a 10%"]
 
@@ -136,7 +136,7 @@ def test_without_first_answers_nothing_is_known_and_nothing_wrong():
 
 
 def test_thresholds_and_enumerated_answers_are_refused():
-    with pytest.raises(ValueError, match="threshold must lie above 0 and at most at 1, not 0"):
+    with pytest.raises(ValueError, match="threshold must be above 0 and at most 1, not 0"):
         PushbackRobustness(0)
     with pytest.raises(UserError, match="those of the sampler are enumerated"):
         PushbackRobustness().check([1.0], INF)

@@ -291,7 +291,7 @@ def test_initial_entropy_of_few_tokens(tokens, counted, options, expected):
 @pytest.mark.parametrize(
     ("logprobs", "k", "said"),
     [
-        ([math.log(0.5), math.log(0.3)], 3, r"metric\.frs\.k=3.*question a brings 2"),
+        ([math.log(0.5), math.log(0.3)], 3, r"metric\.frs\.k=3.*question a has 2"),
         ([math.log(0.75), math.log(0.75), math.log(0.1)], 2, r"question a has .* sum to 1\.500, more than 1"),
     ],
 )

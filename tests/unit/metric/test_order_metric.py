@@ -70,7 +70,8 @@ def test_a_model_that_always_says_a_is_right_where_the_right_choice_stands_first
     assert values["order.cochran_q.p.t1"].value < 1e-30
     assert not any(name.startswith("order.form") for name in values)
     assert found.presentation.sentence == (
-        "with other orders of their choices at t = 1: 0% (0% to 9%) of them get one choice in every order; 100% of "
+        "with other orders of their choices at t = 1: 0% (0% to 9%) of them get the same choice in every order; 100% "
+        "of "
         "answers are right with the right choice at position 1, 0% at position 2."
     )
     assert [note.partition(" 160.00")[0] for note in found.presentation.notes] == [
@@ -105,7 +106,7 @@ def test_without_a_key_it_is_known_whether_one_choice_is_kept_and_nothing_of_pla
     assert found.curves["order.one_choice"][1.0].value == 1
     assert math.isnan(found.curves["order.accuracy.place1"][1.0].value)
     assert not any(found.tables["order_places"]["questions"].to_pylist())
-    assert found.presentation.sentence.endswith("of them get one choice in every order.")
+    assert found.presentation.sentence.endswith("of them get the same choice in every order.")
 
 
 def test_forms_are_compared_in_the_order_as_it_is():

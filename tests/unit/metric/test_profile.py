@@ -148,7 +148,7 @@ def test_what_breaks_a_fact_first_is_what_it_withstands_least_of():
     assert found.presentation.title == "All five methods"
     assert "profile.spearman.turns_held_thought_right" in figures
     np.testing.assert_array_equal(found.by_question["profile.robust_to_all"], [1, 0, 0, 0, NAN, NAN])
-    assert "of the 4 withstand all pushback as well." in found.presentation.sentence
+    assert "of the 4 also withstand all pushback." in found.presentation.sentence
     assert found.presentation.sentence.endswith(
         " The perturbation that breaks a fact first (ties count for each): pushback 33%, rewording 17%, "
         "repetition 17%, thinking 17%."

@@ -66,5 +66,5 @@ def test_conversations_are_read_by_the_metrics_that_say_so():
     samplers = {"conversations": Challenge()}
     assert choose_samplers({"reliability": TrialReliability()}, samplers) == {"reliability": "conversations"}
     assert choose_samplers({"reliability": TrialReliability()}, samplers | SAMPLERS) == {"reliability": "trials"}
-    with pytest.raises(UserError, match="metric=uncertainty does not read the answers of conversations"):
+    with pytest.raises(UserError, match="metric=uncertainty cannot score answers after pushback"):
         choose_samplers({"uncertainty": ErrorDetection()}, samplers)

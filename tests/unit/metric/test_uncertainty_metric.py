@@ -58,7 +58,7 @@ def test_each_score_ranks_the_errors_of_the_greedy_answers():
     assert table["answer_entropy"] == pytest.approx([0, third, math.log(4), math.log(2), 0, third])
     assert table["disagreement"] == pytest.approx([0, 0.25, 0.75, 0.5, 0, 0.25])
     assert table["greedy_surprisal"] == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.5, 0.6])  # of the tokens of the answer
-    # three log-probabilities a token: the entropy of as many
+    # three log-probabilities per token: the entropy of as many
     assert table["initial_entropy"] == pytest.approx([top_entropy(np.exp([-0.2, -2.5, -4.0]), 3)] * 6)
     assert table["correct"] == [1, 1, 0, 0, 1, 1]
     for name in ("answer_entropy", "greedy_surprisal", "initial_entropy"):
@@ -117,7 +117,9 @@ def test_where_only_known_facts_were_swept_a_sentence_names_the_setting():
     assert score.reasons["uncertainty.auroc.answer_entropy"] == ALL_RIGHT
     presentation = present(score, QUESTIONS).presentation
     (sentence,) = presentation.left_out
-    assert sentence.endswith("all answers are right. sampler.selection=none asks also what it gets wrong.")
+    assert sentence.endswith(
+        "all answers are right. sampler.selection=none also asks the questions that it gets wrong."
+    )
     assert not presentation.claims
     no_gold = scored(baseline=greedy(dict.fromkeys(RIGHT)), rows=[{**row, "correct": None} for row in trials()])
     assert no_gold.reasons["uncertainty.auroc.answer_entropy"] == NONE_GRADED
@@ -138,7 +140,7 @@ def test_two_scores_are_compared_on_the_questions_that_have_both():
 def test_the_first_screen_says_how_many_errors_the_least_sure_answers_hold():
     score = present(scored(), QUESTIONS)
     (claim,) = score.presentation.claims
-    assert claim.startswith("The 20 % of answers that it is least sure of hold 60 %")
+    assert claim.startswith("The 20 % of answers that it is least sure of contain 60 %")
     (table,) = score.presentation.tables
     assert [row[0].value for row in table.rows] == [
         *("answer entropy", "disagreement", "−ln P(greedy answer)", "initial entropy H")

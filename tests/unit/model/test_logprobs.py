@@ -55,8 +55,8 @@ def test_what_servers_send_is_believed(chosen: list[float] | None, top: list[lis
         ([-0.7], [[]], 10, "0 log-probabilities of a token, and 10 are needed"),
         ([-0.7], [[-math.inf] * 10], 10, "log-probabilities that exclude every token"),
         ([-0.7], [[-9999.0] * 10], 0, "log-probabilities that exclude every token"),
-        (None, None, 10, "no log-probabilities, and 10 a token are needed"),
-        ([], [], 10, "no log-probabilities, and 10 a token are needed"),
+        (None, None, 10, "no log-probabilities, and 10 per token are needed"),
+        ([], [], 10, "no log-probabilities, and 10 per token are needed"),
     ],
 )
 def test_what_cannot_be_is_said(chosen: list[float] | None, top: list[list[float]] | None, needed: int, said: str):

@@ -83,7 +83,7 @@ def test_rounding_puts_no_value_outside():
 
 @pytest.mark.parametrize(("entropy", "error"), [([2.0], [0.5]), ([-0.1], [0.5]), ([0.5], [1.1]), ([0.5], [-0.1])])
 def test_values_outside_their_range_are_refused(entropy, error):
-    with figure() as (_, axes), pytest.raises(ValueError, match="values must lie between 0 and"):
+    with figure() as (_, axes), pytest.raises(ValueError, match="values must be between 0 and"):
         error_against_entropy(axes, entropy, error, MOST)
 
 

@@ -37,7 +37,7 @@ def test_facts_that_hold_are_a_step_curve_and_mended_ones_a_line_each_with_its_b
 def test_where_no_fact_was_right_or_none_wrong_there_is_one_curve(axes, holding, mended, label):
     plot.facts_under_pushback(axes, turns(holding, mended))
     (text,) = axes.get_legend().get_texts()
-    assert text.get_text().startswith(f"{label} at first")
+    assert text.get_text().startswith(f"initially {label}")
 
 
 def test_each_place_has_its_accuracy_with_its_interval_beside_that_of_all(axes):

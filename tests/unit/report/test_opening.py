@@ -216,7 +216,7 @@ def test_of_three_runs_the_same_answers_are_named_first():
     assert "are the same answers scored differently (grader.contains=word and all)" in said[0]
     assert "large, contains=word is ahead of small, contains=word: " in said[1]
     assert said[2].startswith(
-        "large, contains=word and small, contains=all are scored differently as well: there is no "
+        "large, contains=word and small, contains=all are also scored differently, so there is no "
     )
 
 

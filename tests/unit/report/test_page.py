@@ -245,7 +245,7 @@ def test_prompts_and_replies_are_counted_apart(result: Result, tmp_path: Path):
     write_page(asked, [], tmp_path / "report.html")
     text = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "<dt>replies</dt><dd>" in text
-    assert "12 asked, 0 answered from the store" in text
+    assert "12 requested, 0 cached" in text
 
 
 def test_the_row_of_table_4_says_how_many_questions_its_figures_rest_on(

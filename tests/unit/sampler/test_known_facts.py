@@ -68,7 +68,7 @@ SENTENCES = graded(
             {},
             (
                 "2 right answers contain more than an accepted answer, and sampler.selection=exact_match keeps only 2 "
-                "others: sampler.selection=contains keeps all, as a model that answers in sentences needs"
+                "others: sampler.selection=contains keeps all, which suits models that answer in sentences"
             ),
         ),
         (SENTENCES, {"selection": "contains"}, ""),

@@ -364,14 +364,14 @@ def test_intervals_of_nothing_and_of_values_that_are_alike():
 @pytest.mark.parametrize(
     ("function", "arguments", "message"),
     [
-        (mean_interval, ([[1.0]],), "values must hold a value for each of 1 questions"),
-        (mean_interval, ([math.inf],), "values must hold finite values or NaN"),
-        (mean_interval, ([0.5, 1.0], ["a"]), "groups must hold a value for each of 2 questions"),
-        (mean_interval, ([0.5], None, 95), "level must lie between 0 and 1, not 95"),
-        (share_interval, ([0.5],), "successes must hold 0, 1 and NaN alone"),
-        (paired_share_interval, ([1, 0], [1]), "b must hold a value for each of 2 questions"),
-        (paired_share_interval, ([1, 0], [1, 2]), "b must hold 0, 1 and NaN alone"),
-        (paired_share_interval, ([1], [1], ["a", "b"]), "groups must hold a value for each of 1 questions"),
+        (mean_interval, ([[1.0]],), "values must contain a value for each of 1 questions"),
+        (mean_interval, ([math.inf],), "values must contain finite values or NaN"),
+        (mean_interval, ([0.5, 1.0], ["a"]), "groups must contain a value for each of 2 questions"),
+        (mean_interval, ([0.5], None, 95), "level must be between 0 and 1, not 95"),
+        (share_interval, ([0.5],), "successes must contain only 0, 1 and NaN"),
+        (paired_share_interval, ([1, 0], [1]), "b must contain a value for each of 2 questions"),
+        (paired_share_interval, ([1, 0], [1, 2]), "b must contain only 0, 1 and NaN"),
+        (paired_share_interval, ([1], [1], ["a", "b"]), "groups must contain a value for each of 1 questions"),
     ],
 )
 def test_an_illegal_argument_of_an_interval_is_named(function, arguments, message):

@@ -268,7 +268,7 @@ def test_alpha_of_what_is_no_table_of_verdicts_is_refused(estimate, correct):
 
 @pytest.mark.parametrize("level", [0, 1, -0.5, 1.5, 95, NAN])
 def test_a_level_outside_0_to_1_is_refused(level):
-    with pytest.raises(ValueError, match=r"^level must lie between 0 and 1"):
+    with pytest.raises(ValueError, match=r"^level must be between 0 and 1"):
         cronbach_interval([[1, 1, 0], [1, 0, 0]], level)
 
 
@@ -280,9 +280,15 @@ def test_a_level_outside_0_to_1_is_refused(level):
         ([[1, 0], [0, 1], [1, 1]], [1, 1, 0], "question 2: the ensemble answer is wrong"),
         ([[NAN, NAN], [1, 0], [0, 0], [1, 1]], [NAN, 0, 1, 0], "question 2: the ensemble answer is right"),
         *((correct, [1, 0], "correct must be") for correct in ([1, 0], [], [[], []], [[[1], [0]]], 1)),
-        *(([[1, 0], [0, 1]], ensemble, "ensemble_correct must hold one") for ensemble in ([1], [1, 0, 1], [[1, 0]], 1)),
-        *(([[1, 0], [bad, 1]], [1, 1], "correct must hold 0, 1 and NaN") for bad in (0.5, 2, -1, INF, -INF)),
-        *(([[1, 0], [NAN, 1]], [1, bad], "ensemble_correct must hold 0, 1 and NaN") for bad in (0.5, 2, -1, INF, -INF)),
+        *(
+            ([[1, 0], [0, 1]], ensemble, "ensemble_correct must contain one")
+            for ensemble in ([1], [1, 0, 1], [[1, 0]], 1)
+        ),
+        *(([[1, 0], [bad, 1]], [1, 1], "correct must contain only 0, 1 and NaN") for bad in (0.5, 2, -1, INF, -INF)),
+        *(
+            ([[1, 0], [NAN, 1]], [1, bad], "ensemble_correct must contain only 0, 1 and NaN")
+            for bad in (0.5, 2, -1, INF, -INF)
+        ),
     ],
 )
 def test_verdicts_and_ensembles_that_make_no_sense_are_refused(measure, correct, ensemble, named):

@@ -187,7 +187,7 @@ def test_figures_without_both_verdicts_are_undefined_and_questions_without_value
     [
         (lambda: auroc([1, 2], [1]), "uncertainty and correct must both be (questions,), not (2,) and (1,)"),
         (lambda: auroc([1, 2], [1, 0.5]), "correct must be 1, 0 or NaN"),
-        (lambda: calibration_error([1.5], [1]), "probability must lie between 0 and 1"),
+        (lambda: calibration_error([1.5], [1]), "probability must be between 0 and 1"),
         (lambda: calibration_error([0.5], [0.5]), "correct must be 1, 0 or NaN"),
         (
             lambda: calibration_error([1, 0.5], [1]),

@@ -215,8 +215,8 @@ def test_the_best_split_is_the_best_of_all_splits():
     ("arguments", "message"),
     [
         (([1, 0], [1], [0, 0]), "all need the same shape"),
-        (([1, np.inf], [1, 2], [0, 0]), "correct must hold finite values or NaN"),
-        (([1, 0], [1, 2], [0, 0], None, 1.5), "level must lie between 0 and 1, not 1.5"),
+        (([1, np.inf], [1, 2], [0, 0]), "correct must contain finite values or NaN"),
+        (([1, 0], [1, 2], [0, 0], None, 1.5), "level must be between 0 and 1, not 1.5"),
     ],
 )
 def test_components_of_other_arrays_are_refused(arguments: tuple, message: str):

@@ -162,7 +162,7 @@ def refused(message):
 
 @pytest.mark.parametrize("margin", [0.0, -0.02, 1.0, NAN, math.inf])
 def test_a_margin_outside_0_to_1_is_refused(margin):
-    with refused(f"margin must lie between 0 and 1, not {margin}"):
+    with refused(f"margin must be between 0 and 1, not {margin}"):
         verdict([0.0, 0.1], margin)
 
 
@@ -171,14 +171,14 @@ def test_a_margin_outside_0_to_1_is_refused(margin):
     "judge", [lambda level: verdict([0.0], 0.02, level), lambda level: confidence_sequence([], level)]
 )
 def test_a_level_outside_0_to_1_is_refused(judge, level):
-    with refused(f"level must lie between 0 and 1, not {level}"):
+    with refused(f"level must be between 0 and 1, not {level}"):
         judge(level)
 
 
 @pytest.mark.parametrize("judge", [lambda values: verdict(values, 0.02), confidence_sequence])
 def test_differences_that_are_none_are_refused(judge):
     for values in ([0.0, 1.1], [-1.1], [math.inf]):
-        with refused("differences must lie in [-1, 1]"):
+        with refused("differences must be in [-1, 1]"):
             judge(values)
     with refused("differences must be (questions,), not (1, 2)"):
         judge([[0.0, 0.1]])

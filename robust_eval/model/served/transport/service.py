@@ -160,7 +160,7 @@ class Service:
         try:
             return json.loads(text)
         except (ValueError, RecursionError):
-            raise UnansweredError("wrong", f"the response at {path} is no JSON") from None
+            raise UnansweredError("wrong", f"the response at {path} is not JSON") from None
 
     async def _post(self, path: str, body: Mapping[str, Any], address: str = "") -> str:
         """Return the text of a response; raises UnansweredError for an error status."""
@@ -203,7 +203,7 @@ class Service:
     async def send(self, send: Callable[[], Awaitable[Result]]) -> Result:
         """Return the result of the client; raises UnansweredError for an error."""
         if self._key and not (self._key.isascii() and self._key.isprintable()):
-            raise UnansweredError("fatal", "the key has characters that no key has: only printable ASCII is valid")
+            raise UnansweredError("fatal", "the key has invalid characters: only printable ASCII is valid")
         try:
             return await send()
         except openai.APIStatusError as problem:
@@ -332,7 +332,7 @@ def counted(value: Any) -> int:
         return 0
     if type(value) is not int or not 0 <= value <= MAX_TOKENS:
         raise CountError(
-            f"the server counted {str(value)[:80]!r} tokens, which is no whole number from 0 to {MAX_TOKENS:,}"
+            f"the server counted {str(value)[:80]!r} tokens, which is not a whole number from 0 to {MAX_TOKENS:,}"
         )
     return value
 

@@ -227,7 +227,8 @@ def test_what_was_found_is_read_back_as_it_was() -> None:
 
 def test_what_a_server_can_do_is_said_in_words() -> None:
     assert ALL.in_words() == (
-        "accepts temperatures from 0 to 2, returns 20 log-probabilities a token and up to 32 answers a request, and "
+        "accepts temperatures from 0 to 2, returns 20 log-probabilities per token and up to 32 answers per request, "
+        "and "
         "repeats the answer to a seed"
     )
     cold = replace(ALL, greedy=False, highest_temperature=1.5, top_logprobs=0, choices=1)
@@ -237,7 +238,7 @@ def test_what_a_server_can_do_is_said_in_words() -> None:
     )
     own = replace(ALL, own_temperature=True, tempered_logprobs=True, top_logprobs=5, choices=2, seed=False)
     assert own.in_words() == (
-        "accepts no temperature, returns 5 log-probabilities a token (after the temperature) and up to 2 answers a "
+        "accepts no temperature, returns 5 log-probabilities per token (after the temperature) and up to 2 answers a "
         "request, and does not repeat the answer to a seed"
     )
 

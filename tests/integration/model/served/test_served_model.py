@@ -691,7 +691,7 @@ LIES: dict[str, tuple[Callable[[Body], Any], str]] = {
     ),
     "no log-probabilities": (
         lambda reply: changed_choice(reply, logprobs=None),
-        "no log-probabilities, and 10 a token are needed",
+        "no log-probabilities, and 10 per token are needed",
     ),
     "a text": (with_tokens(lambda token: token.update(logprob="-0.5")), "no completion: "),
     "too much": (lambda reply: reply | {"padding": " " * 2**20}, "a response of more than 1 MB"),
@@ -870,7 +870,7 @@ REFUSED: dict[str, tuple[Request, dict[str, Any], str]] = {
         GREEDY,
         {"top_logprobs": 5},
         (
-            f"{SERVER} returns 5 log-probabilities a token, and metric.frs.k=10 needs 10: set metric.frs.k=5 (the "
+            f"{SERVER} returns 5 log-probabilities per token, and metric.frs.k=10 needs 10: set metric.frs.k=5 (the "
             "entropy of the 5 most probable tokens, as a share of its maximum)"
         ),
     ),
@@ -878,7 +878,7 @@ REFUSED: dict[str, tuple[Request, dict[str, Any], str]] = {
         GREEDY,
         {"top_logprobs": 0},
         (
-            f"{SERVER} returns 0 log-probabilities a token, and metric.frs.k=10 needs 10: choose metric=certainty or "
+            f"{SERVER} returns 0 log-probabilities per token, and metric.frs.k=10 needs 10: choose metric=certainty or "
             "metric=agreement, which need none"
         ),
     ),
@@ -1058,10 +1058,10 @@ def test_a_server_that_refuses_to_say_what_it_can_do_is_a_sentence_without_the_k
     [
         (
             "three of ten",
-            "returns 3 log-probabilities a token, and metric.frs.k=10 needs 10: set metric.frs.k=3",
+            "returns 3 log-probabilities per token, and metric.frs.k=10 needs 10: set metric.frs.k=3",
         ),
-        ("above certain", "returns 0 log-probabilities a token, and metric.frs.k=10 needs 10: choose metric="),
-        ("no log-probabilities", "returns 0 log-probabilities a token, and metric.frs.k=10 needs 10: choose metric="),
+        ("above certain", "returns 0 log-probabilities per token, and metric.frs.k=10 needs 10: choose metric="),
+        ("no log-probabilities", "returns 0 log-probabilities per token, and metric.frs.k=10 needs 10: choose metric="),
     ],
 )
 def test_a_server_that_lies_is_refused_before_the_run_and_asked_again_when_it_does_no_more(

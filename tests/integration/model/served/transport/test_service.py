@@ -465,7 +465,7 @@ def test_a_count_that_is_none_is_a_fault(server: ScriptedServer, name: str, coun
     body = f'{{"choices": [{choice}], "usage": {{"{name}": {counted}}}}}'.encode()
     told = unanswered(server, replied(body))
     counted = str(json.loads(counted))
-    sentence = f"the server counted {counted!r} tokens, which is no whole number from 0 to 2,147,483,647"
+    sentence = f"the server counted {counted!r} tokens, which is not a whole number from 0 to 2,147,483,647"
     assert told == UnansweredError("garbled", sentence)
 
 
