@@ -47,7 +47,7 @@ _MONTH_WORDS = frozenset(MONTH_NAMES)
 _SIGN_OF = {word: sign for sign, words in SIGNS.items() for word in words}
 UNITS = frozenset(_TABLES["units"])
 """Units that may be glued to their number: "5km" is "5 km"."""
-_SPOKEN_SIGNS = frozenset({*_SIGN_OF, "degree", "degrees", "cent", "sharp"})
+SPOKEN_SIGNS = frozenset({*_SIGN_OF, "degree", "degrees", "cent", "sharp"})
 _LETTER = r"[^\W\d_]"
 _SUPERSCRIPT = re.compile(r"[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻]+")
 _AS_DIGITS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻", "0123456789+-")
@@ -329,7 +329,7 @@ def _day(words: Sequence[str]) -> str:
 
 def _with_signs(words: Sequence[str]) -> list[str]:
     """Return words with signs in place of the words for them: "5 dollars" is 5 $, "20 degrees celsius" 20 c."""
-    if _SPOKEN_SIGNS.isdisjoint(words):
+    if SPOKEN_SIGNS.isdisjoint(words):
         return list(words)
     signed: list[str] = []
     for word in words:

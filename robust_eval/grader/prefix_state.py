@@ -2,16 +2,28 @@
 
 Nearly all words of a reply have no part in the verdict on it. A placeholder replaces those that are in no accepted
 answer and trigger no rule of normalisation. With a boundary behind it, it separates the texts on both sides, so the
-text before it can go unless that is right already.
+text before it can go unless that is right already. The signs behind it can go too where they mean nothing to any
+answer: answers that are plain words, or integers, have fewer states than others.
 """
 
 import re
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from functools import cached_property
 from itertools import product
 from string import ascii_lowercase, ascii_uppercase
 
-from robust_eval.normalization import ARTICLES, KEYS, MONTH_NAMES, NAMED_BY_LETTER, SIGNS, UNITS, UNSEGMENTED, unified
+from robust_eval.normalization import (
+    ARTICLES,
+    KEYS,
+    MONTH_NAMES,
+    MONTHS,
+    NAMED_BY_LETTER,
+    SPOKEN_SIGNS,
+    UNITS,
+    UNSEGMENTED,
+    unified,
+)
 from robust_eval.numerals import LARGE_NUMBERS, NUMBERS, ORDINALS, ROMAN
 
 _CLOSED_WORD = re.compile(r"(?<![^ ])[a-z]{2,}(?=[ ,.;!)])")
@@ -20,18 +32,42 @@ _MAX_DIGITS = 28
 """Maximum number of digits of a number that has a placeholder."""
 _SEPARATORS = re.compile(r"[\"(\[{\\|:;?@~]+")
 """Marks that only separate words."""
-_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
+_LOWER = str.maketrans({**dict(zip(ascii_uppercase, ascii_lowercase, strict=True)), "`": "'", "’": "'", "&": " and "})
+_FOREIGN_WORD = re.compile(r"(?<!\w)[a-z]*[^\W\d_a-z][^\W\d_]*(?!\w)")
+_UNSEGMENTED = re.compile(f"[{UNSEGMENTED}]")
 _UNSEGMENTED_TEXT = re.compile(f"[{UNSEGMENTED}]{{2,}}")
 _UNSEGMENTED_PLACEHOLDER = "\u3005\u3005"  # two: a single one may be an initial
-_RULES = "\n".join(("", *ARTICLES, *NAMED_BY_LETTER, *KEYS, "ph", ""))
-"""Words that normalisation always treats unlike other words, a line each."""
-_NUMBER_RULES = "\n".join(
-    (
-        *("", *NUMBERS, *LARGE_NUMBERS, *ORDINALS, *ROMAN, *MONTH_NAMES, *UNITS),
-        *(word for words in SIGNS.values() for word in words),
-        *("and", "of", "no", "minus", "negative", "world", "war", "degree", "degrees", "per", "cent"),
-        *("st", "nd", "rd", "th", ""),
-    )
+
+_SEPARATING = r" !#-%)-/<=>\]};–—“”…"
+"""Signs that mean nothing between words of letters, as a class of regular expressions."""
+_CLOSED_TERM = re.compile(
+    rf"(?<![^{_SEPARATING}])(?:[a-z]{{2,}}(?:'(?:s|[a-z]{{2,}}))?|[a-z]+\d[a-z\d]*|\d+)(?=[{_SEPARATING}])"
+)
+_SEPARATED_WORDS = re.compile(
+    rf"((?:[{_SEPARATING}]|(?<=[{_SEPARATING}])(?:the|an)(?=[{_SEPARATING}])|(?<= )a(?= ))+)(.*)", re.DOTALL
+)
+_WORDS = re.compile(r"([a-z]{2,}(?:[ ,.;!)]+[a-z]{2,})*)(?<!\bph)([ ,.;!)]*)")
+_INITIALS = re.compile(r"(?:[a-z]\. ?)*[a-z](\.? ?)")
+_PLAIN = re.compile(rf"[a-z\d'_{_SEPARATING}]*")
+_TERM = re.compile(r"[a-z\d]+")
+
+_SEPARATED_NUMBER = re.compile(r"([ ,.;!)#*/=+-]+)(.*)", re.DOTALL)
+_LAST_NUMBER = re.compile(r"(\d+)((?:\.\d+)?)([ ,.;!)+]*)")
+_ALIKE_NUMBERS = (("one", "two", "three", "five", "twelve"), ("six", "seven"))
+"""Numbers below 20 to which the same endings make others: none, or "teen", "ty" and "th"."""
+_DAY = re.compile("0?(?:[1-9]|[12][0-9]|3[01])")
+
+_MAX_INITIALS = 3
+"""Maximum number of letters that one token writes as initials."""
+_RULES = ("ph", *ARTICLES, *NAMED_BY_LETTER, *KEYS)
+"""Words that normalisation always treats unlike other words."""
+_NUMBER_WORDS = (*NUMBERS, "no", "minus", "negative")
+"""Those that change the value of a number behind them."""
+_DATE_WORDS = (*MONTH_NAMES, *ROMAN, *(ordinal for ordinal, cardinal in ORDINALS.items() if cardinal in NUMBERS))
+"""Those that may be, or make, the day of a date."""
+_NUMBER_RULES = (
+    *(*_NUMBER_WORDS, *_DATE_WORDS, *LARGE_NUMBERS, *ORDINALS, *UNITS, *SPOKEN_SIGNS),
+    *("and", "of", "world", "war", "per", "st", "nd", "rd", "th"),
 )
 """Those that it treats so near numbers, single letters and signs."""
 
@@ -44,48 +80,139 @@ class PrefixStates:
     """
 
     def __init__(self, accepted: Sequence[str], accents: str, delicate: bool, right: Callable[[str], bool]) -> None:
-        self._answers = "\n".join(text for form in accepted for text in (form, form.replace(" ", "")))
+        self._answers = _lines(*(text for form in accepted for text in (form, form.replace(" ", ""))))
         """The accepted answers, with and without spaces, a line each."""
-        self._rules = _RULES + _NUMBER_RULES if delicate else _RULES
+        self._accents = accents
         # a combining mark after a word may make a non-ASCII answer of it
         self._ascii = self._answers.isascii()
         self._masks_last_word = self._ascii or accents == "fold"
-        self._answers_are_words = self._ascii and not delicate
-        words = {word for form in accepted for word in form.split() if any(map(str.isdigit, word))}
-        self._integers = [int(word) for word in words if word.isdecimal() and len(word) <= _MAX_DIGITS]
-        self._masks_last_number = len(self._integers) == len(words)
         # normalisation keeps articles only where there is no other word
         self._has_article_answer = any(ARTICLES.issuperset(form.split()) for form in accepted)
+        delicate = delicate or not SPOKEN_SIGNS.isdisjoint(self._answers.split())
+        self._are_words = self._ascii and not delicate and not self._has_article_answer
+        self._may_be_initials = any(len(form.split()[0]) <= _MAX_INITIALS for form in accepted)
+        self._are_numbers = all(re.fullmatch(rf"\d{{1,{_MAX_DIGITS}}}(?: ?[a-z]{{2,}})*", form) for form in accepted)
+        self._are_numbers &= set(_NUMBER_RULES).isdisjoint(re.findall("[a-z]+", self._answers))
+        starts = [form.split()[0] for form in accepted if re.search(r"\d", form.split()[0])]
+        integers = [re.fullmatch(rf"(\d{{1,{_MAX_DIGITS}}})[a-z]*|[a-z].*", word) for word in starts]
+        self._masks_last_number = self._ascii and all(integers)
+        self._integers = [int(match[1]) for match in integers if match and match[1]]
+        self._have_day = any(_DAY.fullmatch(str(integer)) for integer in self._integers)
+        dates = _DATE_WORDS if self._have_day else [word for word, value in ROMAN.items() if value in self._integers]
+        self._first_rules = _lines(*_NUMBER_WORDS, *dates, *(["world"] if 1 in self._integers else []))
+        """Words that change the meaning of what follows, or may be an answer, behind a placeholder and near numbers."""
+        self._rules = _lines(*_RULES, *(_NUMBER_RULES if delicate else ()))
+        if self._are_words:
+            self._rules = _lines("the", "an", "ph")
+        elif self._are_numbers:
+            rules = ("the", "an", *self._first_rules.split(), *LARGE_NUMBERS, *ORDINALS, "and", "of", "war")
+            self._rules = _lines(*rules)
         self._right = right
 
     def of(self, prefix: bytes) -> bytes:
         """Return the canonical prefix after which each token has the same outcome as after ``prefix``."""
         if not self._applies(prefix):
             return prefix
-        text = self._masked(prefix)
+        text = self._masked(_decoded(prefix))
         if not self._has_article_answer and not text.startswith(self._placeholder):
             text = f"{self._placeholder} {text.lstrip(' ')}"
-        return _encoded(text if self._right(_readable(text)) else self._with_masked_end(text))
+        if not self._right(_readable(text)):
+            text = self._with_masked_end(self._without_separators(text))
+        return _encoded(text)
 
     def of_reply(self, reply: bytes) -> str:
         """Return a reply that is right, and stays right, where ``reply`` does."""
-        text = self._with_masked_end(self._masked(reply)) if self._applies(reply) else _decoded(reply)
-        return _readable(text)
+        text = _decoded(reply)
+        return _readable(self._with_masked_end(self._masked(text)) if self._applies(reply) else text)
 
     def _applies(self, prefix: bytes) -> bool:
         """Return True if there is a placeholder, and the text is one line."""
         return self._placeholder != "" and len(f"{prefix.decode('utf-8', 'replace')}.".splitlines()) == 1
 
-    def _masked(self, prefix: bytes) -> str:
+    def _masked(self, text: str) -> str:
         """Return a text with placeholders for the words before its end, without what they separate from the end."""
-        text = _decoded(prefix)
-        if self._ascii:
+        text = text.translate(_LOWER)
+        if self._ascii and not text.isascii():
             text = _UNSEGMENTED_TEXT.sub(self._unsegmented_or_placeholder, text)
-        text = _CLOSED_WORD.sub(self._word_or_placeholder, _SEPARATORS.sub(";", text.translate(_LOWER)))
-        for match in reversed([*re.finditer(rf"(?<![^ ]){self._placeholder}(?=[ ,.;!)])", text)]):
+            text = _FOREIGN_WORD.sub(self._ascii_or_placeholder, text)
+        text = _SEPARATORS.sub(";", text)
+        closed, signs = (_CLOSED_TERM, _SEPARATING) if self._are_words else (_CLOSED_WORD, " ,.;!)")
+        text = closed.sub(self._word_or_placeholder, text)
+        before = signs if self._are_words else " "
+        for match in reversed([*re.finditer(rf"(?<![^{before}]){self._placeholder}(?=[{signs}])", text)]):
             if not self._right(_readable(text[: match.end()])):
                 return text[match.start() :]
         return text
+
+    def _without_separators(self, text: str) -> str:
+        """Return a text that is not right without the signs and words that mean nothing behind its placeholder."""
+        if not ((self._are_words or self._are_numbers) and text.startswith(self._placeholder)):
+            return text
+        if self._are_numbers:
+            text = self._inert_words.sub(self._placeholder, text)
+        separated = _SEPARATED_WORDS if self._are_words else _SEPARATED_NUMBER
+        parts = separated.fullmatch(text, len(self._placeholder))
+        if parts is None:
+            return text
+        return self._placeholder + (self._before_words if self._are_words else self._before_number)(parts[1], parts[2])
+
+    def _before_words(self, signs: str, end: str) -> str:
+        """Return the end of a text, and the signs before it, without words that begin no answer."""
+        if not self._may_be_initials:
+            if _PLAIN.fullmatch(end) and not any(map(self._begins_answer, _TERM.findall(end))):
+                return f" {self._placeholder}" if end[-1:].isalnum() else " "
+            signs = " "
+        elif signs.endswith(" ") or re.match(r"[a-z]{2}|\d", end):
+            signs = " "
+        elif signs != "." and (not end or end[0].isalpha()):
+            signs = ";"
+        if words := _WORDS.fullmatch(end):
+            return self._last_words(words[1], words[2])
+        if (initials := _INITIALS.fullmatch(end)) and not end.endswith("a"):
+            letters = re.sub("[^a-z]", "", end)
+            if not any(self._begins_answer(letters[place : place + 2]) for place in range(len(letters))):
+                end = f"{self._placeholder[0]}{initials[1]}"
+        return f"{signs}{end}"
+
+    def _last_words(self, text: str, closing: str) -> str:
+        """Return a text of words that may begin an answer, without those before them, and the signs behind it."""
+        if closing not in ("", "."):
+            closing = " " if closing.endswith(" ") else ";"
+        *words, last = re.findall("[a-z]+", text)
+        words = [word for word in words if word not in ARTICLES]
+        ends = [] if closing else [last]
+        if closing and last not in ARTICLES:
+            words.append(last)
+        may_be_dropped = not closing and any(article.startswith(last) for article in ARTICLES)
+        while words and not self._begins_answer("".join(words + ends)):
+            if may_be_dropped and self._begins_answer("".join(words)):
+                break
+            del words[0]
+        words += ends
+        if words:
+            return f" {' '.join(words)}{closing}"
+        return closing if self._may_be_initials else " "
+
+    def _before_number(self, signs: str, end: str) -> str:
+        """Return the end of a text, and the signs before it, without a number that has ended and is in no date."""
+        if signs.endswith(" ") or (signs[-1] in ";!#*/=+" and end[:1].isdigit()):
+            signs = " "
+        elif signs[-1] in ";!#*/=+":
+            signs = ";"
+        if signs != " ":
+            return f"{signs}{end}"
+        number = _LAST_NUMBER.fullmatch(end)
+        if number is None or len(number[1] + number[2]) > _MAX_DIGITS:
+            return f" {self._number_word_or_placeholder(end)}"
+        digits, decimals, closing = number.groups()
+        if re.fullmatch(r"[,.]?| *", closing):
+            return f" {self._number_or_placeholder(digits, decimals)}{closing[:1]}"
+        if closing[-1] in ",.)" or self._number_placeholder is None or Fraction(digits + decimals) in self._integers:
+            return f" {end}"
+        closing = " " if closing.endswith(" ") else ";"
+        if self._have_day and not decimals and "+" not in number[3] and _DAY.fullmatch(digits):
+            return f" {self._number_placeholder};{closing.strip(';')}"
+        return closing
 
     def _with_masked_end(self, text: str) -> str:
         """Return a text with a placeholder for its last word, if no continuation of that can be part of an answer."""
@@ -101,8 +228,10 @@ class PrefixStates:
             return text
         word, before = last.group(), text[: last.start()]
         start = "\n" if before[-1:] in ("", " ") else ""  # "se'ven" may be seven
-        if before == first and self._answers_are_words:
-            masked = re.search(rf"\b{word}", self._answers) is None
+        if before == first and self._are_words:
+            masked = not self._begins_answer(word)
+        elif before == first and self._are_numbers:
+            masked = f"\n{word}" not in self._first_rules
         else:
             masked = word not in self._answers and f"{start}{word}" not in self._rules
         if not masked:
@@ -110,38 +239,63 @@ class PrefixStates:
         end = self._placeholder[: len(word)]
         if before[-1:] in (" ", ";", ",") and not self._right(_readable(before + end)):
             before = first
-        return before + (self._placeholder if before == first and self._answers_are_words else end)
+        return before + (self._placeholder if before == first and (self._are_words or self._are_numbers) else end)
 
     def _letter_or_placeholder(self, letter: str) -> str:
         """Return a letter that may begin a word or an initial of an answer, or an article; a placeholder for others."""
+        if self._are_numbers:
+            return letter if f"\n{letter}" in self._first_rules or letter in "aivx" else "q"
         placeholder = self._placeholder[0]
-        starts = {word[0] for word in self._answers.split()} | {"a"}
-        if not self._answers_are_words or letter in starts or placeholder in starts:
+        if not self._are_words or letter == "a" or self._begins_answer(letter) or self._begins_answer(placeholder):
             return letter
         return placeholder
 
-    def _number_or_placeholder(self, number: str) -> str:
+    def _number_or_placeholder(self, number: str, decimals: str = "") -> str:
         """Return a number that a token may complete to one of an answer; a placeholder for others.
 
         Further digits, "thousand" and its like leave the first digits as they are; a power may not. A comma may
         separate thousands after at most three digits: the placeholder has as many, or four.
         """
-        placeholder = next((digit for digit in "896" if not self._may_become_answer(digit)), None)
-        if not (self._masks_last_number and self._ascii) or placeholder is None or self._may_become_answer(number):
-            return number
-        return placeholder * (4 if len(number) > 3 else 1)
+        placeholder = self._number_placeholder
+        # "8.5s" holds the number 8
+        may_become = self._may_become_answer(number + decimals) or int(number) in self._integers
+        if not self._masks_last_number or placeholder is None or may_become:
+            return number + decimals
+        if decimals:
+            return f"{placeholder}.{placeholder}"
+        return placeholder * (4 if len(number) > 3 and not self._are_words else 1)
+
+    def _number_word_or_placeholder(self, word: str) -> str:
+        """Return a number in words that a token may complete to one of an answer; one that is like it for others."""
+        alike = next((words for words in _ALIKE_NUMBERS if word in words), ())
+        values = {name: [value for longer, value in NUMBERS.items() if longer.startswith(name)] for name in alike}
+        masked = [name for name in alike if not any(self._may_become_answer(str(value)) for value in values[name])]
+        return masked[0] if word in masked else word
 
     def _may_become_answer(self, number: str) -> bool:
         """Return True if a token after a number may make it one of an answer."""
-        digits = number.strip("0")
-        return any(
-            str(integer).strip("0").startswith(digits) or integer in [int(number) ** power for power in range(2, 10)]
-            for integer in self._integers
-        )
+        digits = number.replace(".", "").strip("0")
+        if not digits or any(str(integer).strip("0").startswith(digits) for integer in self._integers):
+            return self._integers != []
+        value, exponents = Fraction(number), range(1, _MAX_DIGITS // len(number) + 1)
+        return any(value**power in self._integers for exponent in exponents for power in (exponent, -exponent))
+
+    def _begins_answer(self, letters: str) -> bool:
+        return f"\n{letters}" in self._answers
 
     def _word_or_placeholder(self, match: re.Match[str]) -> str:
         word = match.group()
-        return word if word in self._answers or f"\n{word}\n" in self._rules else self._placeholder
+        if self._are_numbers and word in MONTH_NAMES:
+            return "may" if word in MONTHS else "jan"
+        is_masked = not any(part in self._answers for part in word.removesuffix("'s").split("'"))
+        return self._placeholder if is_masked and f"\n{word}\n" not in self._rules else word
+
+    def _ascii_or_placeholder(self, match: re.Match[str]) -> str:
+        """Return a word without its accents, or a placeholder for one that has other letters."""
+        word = unified(match.group(), self._accents)
+        if not (match.group().isalpha() and word.isalpha()) or _UNSEGMENTED.search(word) or len(word) < 2:
+            return match.group()
+        return word if word.isascii() else self._placeholder
 
     def _unsegmented_or_placeholder(self, match: re.Match[str]) -> str:
         word = match.group()
@@ -149,11 +303,27 @@ class PrefixStates:
         return _UNSEGMENTED_PLACEHOLDER if is_masked else word
 
     @cached_property
+    def _number_placeholder(self) -> str | None:
+        """A digit that begins no number of an answer."""
+        return next((digit for digit in "896" if not self._may_become_answer(digit)), None)
+
+    @cached_property
+    def _inert_words(self) -> re.Pattern[str]:
+        """Pattern of a placeholder and words of the rules that mean nothing behind it."""
+        words = "|".join(word for word in self._rules.split() if f"\n{word}\n" not in self._first_rules)
+        return re.compile(rf"{self._placeholder}(?:[ ,.;!)]+(?:{words}))+(?=[ ,.;!)])")
+
+    @cached_property
     def _placeholder(self) -> str:
         """A three-letter word whose first two letters are in no answer and no rule; empty if there is none."""
         pairs = (first + second for first, second in product("zqxjvkw", repeat=2))
-        excluded = f"{self._answers}\n{_RULES}{_NUMBER_RULES}"
+        excluded = f"{self._answers}{_lines(*_RULES, *_NUMBER_RULES)}"
         return next((f"{pair}{pair[0]}" for pair in pairs if pair not in excluded), "")
+
+
+def _lines(*words: str) -> str:
+    """Return words on a line each, between line breaks."""
+    return "\n".join(("", *words, ""))
 
 
 def _decoded(text: bytes) -> str:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from robust_eval.model.base import Matcher
+from robust_eval.model.base import Matcher, NextTokens
 from robust_eval.model.token_texts import Ids, Mask, TokenTexts, token_texts
 
 
@@ -104,20 +104,25 @@ class NextTokenClassifier:
     def __init__(self, matcher: Matcher, vocabulary: Vocabulary) -> None:
         self._matcher = matcher
         self._vocabulary = vocabulary
-        self._by_state: dict[tuple[bytes, bool, bool], NextTokenSets] = {}
+        self._outcomes: dict[bytes, NextTokens] = {}
+        self._sets: dict[tuple[bytes, bool, bool], NextTokenSets] = {}
 
     def classify(self, text: bytes, last: bool) -> NextTokenSets:
         """Classify the next tokens after ``text``; ``last``: only one token follows."""
         answer = text.lstrip() if self._vocabulary.first_line else text
         state = answer if self._vocabulary.stop else self._matcher.state(answer)
         key = (text if self._vocabulary.stop else state, not text.strip(), last)
-        if key not in self._by_state:
-            self._by_state[key] = self._sets(text, state, last)
-        return self._by_state[key]
+        if key not in self._sets:
+            self._sets[key] = self._classified(text, state, last)
+        return self._sets[key]
 
-    def _sets(self, text: bytes, state: bytes, last: bool) -> NextTokenSets:
+    def _classified(self, text: bytes, state: bytes, last: bool) -> NextTokenSets:
         matcher, vocabulary = self._matcher, self._vocabulary
-        right, decided, begun = matcher.next_tokens(state, vocabulary.texts)
+        if state not in self._outcomes:
+            self._outcomes[state] = matcher.next_tokens(state, vocabulary.texts)
+        right, decided, begun = self._outcomes[state]
+        if vocabulary.stop:
+            right, decided = right.copy(), decided.copy()
         for token in vocabulary.stopping(text) if vocabulary.stop else ():
             whole = vocabulary.answer(text + vocabulary.texts.raw[token])
             right[token] = matcher.right(whole.decode("utf-8", "replace"))
