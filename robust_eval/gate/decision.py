@@ -354,8 +354,9 @@ def sentence(judged: Judged) -> str:
     if judged.n == 0:
         return f"{judged.label}: no fact has a value in both runs."
     summary = (
-        f"{judged.label}: {number(judged.candidate)} after {number(judged.baseline)} over {judged.n:,} facts, "
-        f"{signed(judged.difference)} ({signed(judged.low)} to {signed(judged.high)}; margin {judged.margin:g})"
+        f"{judged.label}: {number(judged.candidate)} (baseline {number(judged.baseline)}) over {judged.n:,} facts, "
+        f"a difference of {signed(judged.difference)} ({signed(judged.low)} to {signed(judged.high)}; "
+        f"margin {judged.margin:g})"
     )
     if judged.outcome == "FAIL":
         return f"{summary}: worse by more than the margin."

@@ -89,7 +89,7 @@ def _less_firm(baseline: MeasuredRun, candidate: MeasuredRun, facts: dict[str, F
     adjusted = stats.false_discovery_control(p)
     less_firm = [
         facts[name]._replace(
-            why=f"right in {_right_share(other[name])} after {_right_share(one[name])} trials, p = {p[place]:.4f}"
+            why=f"right in {_right_share(other[name])} trials (baseline {_right_share(one[name])}), p = {p[place]:.4f}"
         )
         for place, name in enumerate(comparable)
         if adjusted[place] <= RATE
@@ -197,7 +197,7 @@ def _by_bounds(baseline: pa.Table, candidate: pa.Table, facts: dict[str, Fact]) 
             both[0] += value
             both[1] += highest[name, t]
     return [
-        facts[name]._replace(why=f"accuracies sum to at most {high:.2f}, after at least {low:.2f}")
+        facts[name]._replace(why=f"accuracies sum to at most {high:.2f} (baseline: at least {low:.2f})")
         for name, (low, high) in sums.items()
         if high < low
     ]

@@ -31,7 +31,7 @@ NO_PLACES = {
     *("selection", "separator", "settings", "sha256", "spelling", "stop", "target", "unbroken"),
 }
 """Settings that are texts, and say neither where something lies nor which code runs."""
-TRUSTED = "which is accepted from the command line alone: if it is what you want, add "
+TRUSTED = "which only the command line may set: if you want this, add "
 
 
 @pytest.fixture(autouse=True)
@@ -150,7 +150,7 @@ def test_of_a_folder_hydra_is_given_the_settings_and_nothing_else(tmp_path: Path
     [
         ("model: {name: '${oc.env:AWS_SECRET_ACCESS_KEY}'}", "model.name contains an interpolation"),
         ("model: {stop: ['${oc.env:HOME}']}", "model.stop contains an interpolation"),
-        ("model: {_target_: os.system}", "holds model._target_, which no run writes into its configuration"),
+        ("model: {_target_: os.system}", "contains model._target_, which no run writes into its configuration"),
         ("a: &a [x]\nb: [*a, *a]", "has an alias (*NAME)"),
         ("model: !!python/object/apply:os.system ['true']", "could not determine a constructor for the tag"),
         ("[" * 100_000, "more than 32 levels"),
@@ -181,7 +181,7 @@ def test_a_hostile_folder_is_refused_before_anything_of_it_runs(
     process = command(f"repeat={folder}", f"paths.mlruns={tmp_path / 'mlruns'}")
     assert (process.returncode, process.stdout) == (1, "")
     assert process.stderr == (
-        f"error: {folder / CONFIG} sets code to run, files to read, or where prompts, keys, results or files go, "
+        f"error: {folder / CONFIG} sets code to run, files to read, or destinations of prompts, keys, results or files, "
         f"{TRUSTED}model.trust_remote_code=True\n"
     )
 

@@ -302,7 +302,7 @@ def test_a_budget_that_is_spent_leaves_it_open(gated: Gate):
         (("dataset.path=other.jsonl",), "the key of question q3 is Item4 and was Item3"),
         (("model.nmae=x",), "there is no setting model.nmae (did you mean model.name?)"),
         (("gate.level=3",), "gate: level must be between 0 and 1"),
-        (("target_half_width={frs.d1: 0.1}",), "a gate accepts early_stop=true"),
+        (("target_half_width={frs.d1: 0.1}",), "a gate accepts only early_stop=true"),
         (("until=decided",), "until is now early_stop=true"),
         (("gate.figures={frs.d1: 0.1}",), "gate.figures is now gate.metrics"),
         (("gate.metrics={frs.d9: 0.1}",), "gate.metrics names frs.d9, for which mlruns/runs/base has no values"),

@@ -147,8 +147,8 @@ def test_what_is_not_decided_says_whether_facts_differ():
     said = {name: sentence(judge([figure(values)], 0.95)[0]) for name, values in
             {"alike": np.zeros(60), "differing": differing}.items()}  # fmt: skip
     assert said["alike"] == (
-        "a: 0.000 after 0.000 over 60 facts, 0.000 (-0.060 to +0.060; margin 0.02): undecided; no fact differs, "
-        "but with so few facts this margin needs about 129 more."
+        "a: 0.000 (baseline 0.000) over 60 facts, a difference of 0.000 (-0.060 to +0.060; margin 0.02): "
+        "undecided; no fact differs, but with so few facts this margin needs about 129 more."
     )
     assert "with the observed differences this margin needs about" in said["differing"]
     (moved,) = judge([figure(np.full(60, -0.01), margin=0.02)], 0.95)  # all alike, and every one differs

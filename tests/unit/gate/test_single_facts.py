@@ -29,7 +29,7 @@ def test_the_facts_that_became_less_firm_are_found_and_no_others(tmp_path: Path,
     other = gated_run(tmp_path / "other", 20, seed=seed, right=lambda number, t, trial: t < (0.5 if number < 5 else 1))
     facts = found(one, other)
     assert [fact.question_id for fact in facts.less_firm] == ["q0", "q1", "q2", "q3", "q4"]
-    assert facts.less_firm[0].why.startswith("right in 10 of 40 after 20 of 40 trials, p = 0.0")
+    assert facts.less_firm[0].why.startswith("right in 10 of 40 trials (baseline 20 of 40), p = 0.0")
     assert ("swapped within trials" in facts.note) == (seed == 0)
 
 
@@ -47,7 +47,7 @@ def test_certain_bounds_say_which_facts_became_less_firm(tmp_path: Path):
     other = gated_run(tmp_path / "other", 3, bounds=wavy, **exact)
     facts = found(one, other)
     assert [(fact.question_id, fact.why) for fact in facts.less_firm] == [
-        ("q0", "accuracies sum to at most 2.40, after at least 2.80")
+        ("q0", "accuracies sum to at most 2.40 (baseline: at least 2.80)")
     ]
     assert "certain bounds" in facts.note
 
