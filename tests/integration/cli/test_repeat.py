@@ -181,7 +181,8 @@ def test_a_hostile_folder_is_refused_before_anything_of_it_runs(
     process = command(f"repeat={folder}", f"paths.mlruns={tmp_path / 'mlruns'}")
     assert (process.returncode, process.stdout) == (1, "")
     assert process.stderr == (
-        f"error: {folder / CONFIG} sets code to run, files to read, or destinations of prompts, keys, results or files, "
+        f"error: {folder / CONFIG} sets code to run, files to read, or destinations of prompts, keys, results or "
+        "files, "
         f"{TRUSTED}model.trust_remote_code=True\n"
     )
 

@@ -65,6 +65,7 @@ def test_a_model_that_is_loaded_here_is_refused(tmp_path: Path):
     with pytest.raises(UserError) as refused:
         run_experiment(tmp_path, "experiment=certainty", STRUCTURED, "tracking=none", f"paths.mlruns={tmp_path}")
     assert str(refused.value) == (
-        "sampler.repetition.structured=true restricts the replies of a server, and model smollm2-135m is a local model: "
+        "sampler.repetition.structured=true restricts the replies of a server, and model smollm2-135m is a local "
+        "model: "
         "sampler=exact gives the probabilities of its letters"
     )
