@@ -16,7 +16,7 @@ from torch import Tensor
 
 from robust_eval.model.base import Request
 from robust_eval.model.generation import Generation
-from robust_eval.model.local.draw import LEVELS, LevelDraws, answer_uniforms
+from robust_eval.model.local.draw import LevelDraws, answer_uniforms
 from robust_eval.model.local.prefixes import rows_per_batch
 from robust_eval.model.local.vocabulary import NextTokenClassifier, Vocabulary
 from robust_eval.model.token_texts import Ids
@@ -80,13 +80,16 @@ def sample_answers(
     """Draw the answers to a block of requests; ``prompts`` are their token ids."""
     width = max(request.max_new_tokens for request in requests)
     top = max(request.top_logprobs for request in requests)
-    conditions = [(request, *condition) for request in requests for condition in request.pending]
-    temperature = np.array([t for _, t, _ in conditions])
-    limit = np.array([r.max_new_tokens for r, _, _ in conditions])
+    pending = [request.pending for request in requests]
+    counts = [len(conditions) for conditions in pending]
+    temperature, trial = np.array([condition for conditions in pending for condition in conditions]).T
+    limit = np.repeat([request.max_new_tokens for request in requests], counts)
     tracker = _PrefixTracker(requests, vocabulary)
-    uniforms = _uniforms(conditions, width)
+    uniforms = np.concatenate(
+        [answer_uniforms(r.seed, r.question_id, r.rewrite, c, width) for r, c in zip(requests, pending, strict=True)]
+    )
 
-    count = len(conditions)
+    count = len(temperature)
     tokens = np.zeros((count, width), dtype=np.int64)
     token_logprobs, sampling_logprobs = np.zeros((2, count, width), dtype=np.float32)
     top_logprobs = np.full((count, width, top), -np.inf, dtype=np.float32)  # beyond a small vocabulary: p = 0
@@ -94,7 +97,7 @@ def sample_answers(
     finish = np.full(count, LENGTH, dtype=np.int8)
 
     alive = np.arange(count)
-    node = np.repeat(np.arange(len(requests)), [request.answers for request in requests])
+    node = np.repeat(np.arange(len(requests)), counts)
     occurred = [list(prompt) for prompt in prompts]
     size = len(vocabulary.ends)
     level = prefixes.roots(prompts)
@@ -126,7 +129,8 @@ def sample_answers(
         tracker.descend(parents, continuations)
         level = prefixes.children(parents, continuations)
 
-    return _by_request(requests, tokens, lengths, token_logprobs, sampling_logprobs, top_logprobs, finish)
+    columns = temperature, trial.astype(np.intp), tokens, lengths, token_logprobs, sampling_logprobs
+    return _by_request(requests, counts, *columns, top_logprobs, finish)
 
 
 class _PrefixTracker:
@@ -170,32 +174,12 @@ class _PrefixTracker:
         return zip(prefixes.tolist(), tokens.tolist(), strict=True) if self._reads else ()
 
 
-def _by_request(requests: Sequence[Request], *columns: NDArray[Any]) -> list[TokenPaths]:
-    """Split the answers of a block, in the order of :class:`TokenPaths`' fields, by request."""
-    bounds = np.cumsum([0, *(request.answers for request in requests)])
+def _by_request(requests: Sequence[Request], counts: Sequence[int], *columns: NDArray[Any]) -> list[TokenPaths]:
+    """Split the answers of a block, in the order of :class:`TokenPaths`' fields, by request with its number of them."""
+    bounds = np.cumsum([0, *counts])
     paths = []
     for request, start, stop in zip(requests, bounds[:-1], bounds[1:], strict=True):
-        pending = request.pending
-        ids, length, logprobs, sampled, largest, finish = (column[start:stop] for column in columns)
-        paths.append(
-            TokenPaths(
-                temperatures=np.array([temperature for temperature, _ in pending]),
-                trials=np.array([trial for _, trial in pending], dtype=np.intp),
-                tokens=ids,
-                lengths=length,
-                token_logprobs=logprobs,
-                sampling_logprobs=sampled,
-                top_logprobs=largest[..., : request.top_logprobs] if request.top_logprobs else None,
-                finish=finish,
-            )
-        )
+        temperatures, trials, ids, length, logprobs, sampled, largest, finish = (c[start:stop] for c in columns)
+        top = largest[..., : request.top_logprobs] if request.top_logprobs else None
+        paths.append(TokenPaths(temperatures, trials, ids, length, logprobs, sampled, top, finish))
     return paths
-
-
-def _uniforms(conditions: Sequence[tuple[Request, float, int]], width: int) -> NDArray[np.float64]:
-    """Return (answers, width, LEVELS) uniform numbers; 0 for greedy answers."""
-    uniforms = np.zeros((len(conditions), width, LEVELS))
-    for row, (request, temperature, trial) in zip(uniforms, conditions, strict=True):
-        if temperature > 0:
-            row[:] = answer_uniforms(request.seed, request.question_id, request.rewrite, temperature, trial, width)
-    return uniforms

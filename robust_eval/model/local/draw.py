@@ -7,7 +7,7 @@ far fewer answers than in one flat cumulative distribution over the vocabulary.
 """
 
 import hashlib
-import struct
+from collections.abc import Sequence
 from itertools import chain, islice
 from typing import NamedTuple
 
@@ -33,18 +33,27 @@ on CUDA (True), where every call costs the same."""
 
 
 def answer_uniforms(
-    seed: int, question_id: str, rewrite: int, temperature: float, trial: int, tokens: int
+    seed: int, question_id: str, rewrite: int, conditions: Sequence[tuple[float, int]], tokens: int
 ) -> NDArray[np.float64]:
-    """Return the uniform numbers in [0, 1) of one answer, (tokens, LEVELS): the same in every batch.
+    """Return the uniform numbers in [0, 1) of answers (a,) by temperature and trial, (a, tokens, LEVELS): the same in
+    every batch.
 
     Philox-4x64 (Salmon et al. 2011): the key is a hash of (seed, question, rewrite), and the upper half of the counter
     holds temperature and trial, so that no two streams overlap.
     """
-    bits = struct.unpack("<Q", struct.pack("<d", temperature))[0]
-    counter = np.array([0, 0, trial, bits], dtype=np.uint64)
     name = "\0".join([str(seed), question_id, str(rewrite)]).encode()
     key = np.frombuffer(hashlib.blake2b(name, digest_size=16).digest(), dtype=np.uint64)
-    return np.random.Generator(np.random.Philox(key=key, counter=counter)).random((tokens, LEVELS))
+    counters = np.zeros((len(conditions), 4), dtype=np.uint64)
+    counters[:, 2] = [trial for _, trial in conditions]
+    counters[:, 3] = np.array([temperature for temperature, _ in conditions], dtype=np.float64).view(np.uint64)
+    bits = np.random.Philox(key=key)
+    stream, state = np.random.Generator(bits), bits.state
+    uniforms = np.empty((len(conditions), tokens, LEVELS))
+    for answer, counter in zip(uniforms, counters, strict=True):  # a stream that is set costs less than a new one
+        state["state"]["counter"] = counter
+        bits.state = state
+        stream.random(out=answer)
+    return uniforms
 
 
 class TokenDraws(NamedTuple):

@@ -223,8 +223,9 @@ class _Tree:
         self._vocabulary = vocabulary
         self.depth = request.max_new_tokens
         self._budgets = [*level_budgets(int(fraction * request.enumeration.nodes), self.depth - 1), 0]
-        uniforms = answer_uniforms(request.seed, request.question_id, request.rewrite, 0.0, 0, request.max_new_tokens)
-        self._uniforms = uniforms[:, 0]  # of the greedy answer, which needs none
+        greedy = [(0.0, 0)]  # an answer that needs none
+        uniforms = answer_uniforms(request.seed, request.question_id, request.rewrite, greedy, request.max_new_tokens)
+        self._uniforms = uniforms[0, :, 0]
         self.level = TreeLevel.root(len(self.temperatures))
         self._levels = [self.level]
         self._answers: list[EnumeratedAnswers[int]] = []

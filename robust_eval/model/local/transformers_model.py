@@ -264,21 +264,23 @@ class TransformersModel(LanguageModel):
     def _sampled_completions(self, request: Request, paths: TokenPaths, prompt_tokens: int) -> list[Completion]:
         read: dict[tuple[int, ...], tuple[str, int]] = {}
         completions = []
-        for row, length in enumerate(paths.lengths.tolist()):
-            ids = tuple(paths.tokens[row, :length].tolist())
+        columns = paths.temperatures, paths.trials, paths.lengths, paths.tokens
+        numbers = [column.tolist() for column in (*columns, paths.token_logprobs, paths.sampling_logprobs)]
+        for row, (temperature, trial, length, tokens, at_one, sampled) in enumerate(zip(*numbers, strict=True)):
+            ids = tuple(tokens[:length])
             if ids not in read:
                 read[ids] = self.texts.read(ids, request.first_line)
             text, answer_tokens = read[ids]
             top = paths.top_logprobs
             completions.append(
                 Completion(
-                    temperature=float(paths.temperatures[row]),
-                    trial=int(paths.trials[row]),
+                    temperature=temperature,
+                    trial=trial,
                     text=text,
                     weight=1 / request.trials,
-                    token_ids=list(ids),
-                    token_logprobs=paths.token_logprobs[row, :length].tolist(),
-                    sampling_logprobs=paths.sampling_logprobs[row, :length].tolist(),
+                    token_ids=tokens[:length],
+                    token_logprobs=at_one[:length],
+                    sampling_logprobs=sampled[:length],
                     top_logprobs=None if top is None else top[row, :length].tolist(),
                     answer_tokens=answer_tokens,
                     finish_reason=paths.finish_reason(row),

@@ -1,8 +1,6 @@
 import itertools
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
-from functools import cache
 
 import numpy as np
 import pytest
@@ -15,7 +13,6 @@ from tiny_answers import ENDS, PROMPTS, answers, enumerated, plain_logits, vocab
 from robust_eval.grader.answer_matcher import AnswerMatcher
 from robust_eval.model.base import Request
 from robust_eval.model.generation import Generation
-from robust_eval.model.local import answer_tree
 from robust_eval.model.local.answer_tree import sample_answers
 from robust_eval.model.local.prefixes import PackedPrefixes, PrefixRows
 from robust_eval.model.local.vocabulary import Vocabulary
@@ -23,14 +20,6 @@ from robust_eval.model.token_texts import TokenTexts
 from robust_eval.prompt.prompt import Prompt
 
 SHARED = [5, 6]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _kept_uniforms() -> Iterator[None]:
-    """The uniform numbers of an answer are computed once: they depend on neither model nor cut."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(answer_tree, "answer_uniforms", cache(answer_tree.answer_uniforms))
-        yield
 
 
 def request(name: str, temperatures: tuple[float, ...], trials: int, tokens: int = 3, top: int = 0) -> Request:

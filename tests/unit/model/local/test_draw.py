@@ -1,3 +1,5 @@
+import hashlib
+
 import numpy as np
 import pytest
 import torch
@@ -104,23 +106,30 @@ def test_rounding_of_the_logits_changes_hardly_an_answer():
     assert flipped.mean() < 1e-3
 
 
+def test_the_random_numbers_of_an_answer_are_those_of_its_own_philox_stream():
+    conditions = [(0.7, 3), (2.0, 0), (0.7, 4)]
+    numbers = answer_uniforms(0, "q1", 0, conditions, 5)
+    for answer, (temperature, trial) in zip(numbers, conditions, strict=True):
+        key = np.frombuffer(hashlib.blake2b(b"0\0q1\x000", digest_size=16).digest(), dtype=np.uint64)
+        counter = np.array([0, 0, trial, *np.array([temperature]).view(np.uint64)], dtype=np.uint64)
+        stream = np.random.Generator(np.random.Philox(key=key, counter=counter))
+        assert np.array_equal(answer, stream.random((5, LEVELS)))
+
+
 def test_the_random_numbers_of_an_answer_depend_on_nothing_else():
-    one = answer_uniforms(0, "q1", 0, 0.7, 3, 5)
-    assert one.shape == (5, LEVELS)
-    assert np.array_equal(one, answer_uniforms(0, "q1", 0, 0.7, 3, 5))
-    assert np.array_equal(one[:2], answer_uniforms(0, "q1", 0, 0.7, 3, 2))
+    (one,) = answer_uniforms(0, "q1", 0, [(0.7, 3)], 5)
+    assert np.array_equal(one, answer_uniforms(0, "q1", 0, [(2.0, 0), (0.7, 3)], 5)[1])
+    assert np.array_equal(one[:2], answer_uniforms(0, "q1", 0, [(0.7, 3)], 2)[0])
     others = [
-        (1, "q1", 0, 0.7, 3),
-        (0, "q2", 0, 0.7, 3),
-        (0, "q1", 1, 0.7, 3),
-        (0, "q1", 0, 0.8, 3),
-        (0, "q1", 0, 0.7, 4),
+        (1, "q1", 0, [(0.7, 3)]),
+        (0, "q2", 0, [(0.7, 3)]),
+        (0, "q1", 1, [(0.7, 3)]),
+        (0, "q1", 0, [(0.8, 3), (0.7, 4)]),
     ]
     assert not any(np.isin(answer_uniforms(*other, 5), one).any() for other in others)
 
 
 def test_the_random_numbers_are_uniform_across_answers():
-    sample = np.concatenate(
-        [answer_uniforms(0, f"q{q}", 0, t, k, 2).ravel() for q in range(20) for t in (0.2, 2.0) for k in range(50)]
-    )
+    conditions = [(t, k) for t in (0.2, 2.0) for k in range(50)]
+    sample = np.concatenate([answer_uniforms(0, f"q{q}", 0, conditions, 2).ravel() for q in range(20)])
     assert stats.kstest(sample, "uniform").pvalue > 1e-4
