@@ -38,7 +38,7 @@ from robust_eval.grader.matching import Matching
 from robust_eval.model.base import Completion, Item, LanguageModel, Reply, Request
 from robust_eval.model.local.transformers import Transformers
 from robust_eval.model.model_config import ModelConfig, Shards
-from robust_eval.model.reply_tables import Arrived
+from robust_eval.model.reply_tables import ReplyTables
 from robust_eval.prompt.prompt import Prompt
 from robust_eval.runtime.process import Stopwatch
 from robust_eval.sampler.temperature_sweep import TemperatureSweep
@@ -186,7 +186,7 @@ class Watching(Ray):
         self.memory: list[int] = []
         inner, process = place.answers, psutil.Process()
 
-        def answers(requests: Sequence[Request], missing: Set[Item], stage: str) -> Iterator[list[Arrived]]:
+        def answers(requests: Sequence[Request], missing: Set[Item], stage: str) -> Iterator[list[ReplyTables]]:
             for block in inner(requests, missing, stage):
                 used = process.memory_info()
                 self.memory += [used.rss - used.shared] * len(block)

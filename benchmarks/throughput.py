@@ -29,7 +29,7 @@ from support.stub_server import stub_server
 from robust_eval.engine.local import Local, LocalRunner
 from robust_eval.model.base import LanguageModel, Request
 from robust_eval.model.model_config import ModelConfig
-from robust_eval.model.reply_tables import Arrived
+from robust_eval.model.reply_tables import ReplyTables
 from robust_eval.model.served.openai import OpenAI
 from robust_eval.prompt.prompt import Prompt
 from robust_eval.runtime.process import Stopwatch
@@ -134,7 +134,7 @@ class Watched(LocalRunner):
         super().__init__(model)
         self._memory = memory
 
-    def answers(self, requests: Sequence[Request], missing: Any, stage: str) -> Iterator[list[Arrived]]:
+    def answers(self, requests: Sequence[Request], missing: Any, stage: str) -> Iterator[list[ReplyTables]]:
         process = psutil.Process()
         for block in super().answers(requests, missing, stage):
             self._memory += [process.memory_info().rss] * len(block)

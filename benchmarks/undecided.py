@@ -80,7 +80,9 @@ def asked(url: str, requests: Sequence[Request], choices: int, less: bool) -> tu
         start = time.perf_counter()
         if less:
             rule = partial(settled, threshold=0.5)
-            table = model.ask([early_stopping_steps(request, rule) for request in requests], "answers", verdicts).table
+            table = model.run_steps(
+                [early_stopping_steps(request, rule) for request in requests], "answers", verdicts
+            ).table
         else:
             table = model.answers(requests, "answers").table
         seconds = time.perf_counter() - start

@@ -88,19 +88,19 @@ class Evaluation(Page):
 
     @cached_property
     def metrics(self) -> pd.DataFrame:
-        """The metrics, declared ones first."""
+        """The metrics, those with a spec first."""
         run = self.finished
-        spec = {name: run.spec(name) for name in run.metrics}
+        specs = {name: run.spec(name) for name in run.metrics}
         rows = [
             {
                 "name": name,
                 "value": estimate.value,
                 "low": estimate.low,
                 "high": estimate.high,
-                "unit": declared.unit if (declared := spec[name]) else "",
+                "unit": spec.unit if (spec := specs[name]) else "",
                 "n": run.n(name),
             }
-            for name, estimate in sorted(run.metrics.items(), key=lambda each: spec[each[0]] is None)
+            for name, estimate in sorted(run.metrics.items(), key=lambda each: specs[each[0]] is None)
         ]
         return pd.DataFrame(rows).astype({"n": "Int64"})
 

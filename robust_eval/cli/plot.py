@@ -6,7 +6,7 @@ from robust_eval.cli.arguments import add_output, command_parser
 from robust_eval.error import UserError, writing
 from robust_eval.plot.figure_registry import registered
 from robust_eval.report.figures import save_entries, save_for_paper
-from robust_eval.runs.findings import read_findings
+from robust_eval.runs.figure_data import read_figure_data
 from robust_eval.runs.finished_runs import read_run
 from robust_eval.runtime.console import Console
 from robust_eval.runtime.process import command
@@ -30,7 +30,7 @@ def main() -> None:
     with command():
         if arguments.output is None and any(path.is_symlink() for path in (figures, *figures.rglob("*"))):
             raise UserError(f"{figures} contains a symbolic link, which may point elsewhere: set --output")
-        run = read_findings(arguments.run)
+        run = read_figure_data(arguments.run)
         entries = [entry for entry in registered() if entry.allowed is None or entry.allowed(run)]
         with writing("the figures", folder):
             if paper:

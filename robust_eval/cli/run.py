@@ -274,7 +274,7 @@ def _compare(jobs: Sequence[Path], folder: Path, record: Run) -> None:
     compared = compare([read_run(job) for job in jobs])
     write_comparison(compared, folder)
     record.folder(folder)
-    record.best_of_sweep([spec for run in compared.runs for spec in run.declared])
+    record.best_of_sweep([spec for run in compared.runs for spec in run.specs])
     record.note(comparison_note(compared))
     record.tables(comparison_tables(compared))
     print_comparison(compared, folder)

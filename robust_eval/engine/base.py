@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from robust_eval.model.base import Item, KeyValueStore, Request, Temperatures
 from robust_eval.model.model_config import ModelConfig
-from robust_eval.model.reply_tables import Arrived
+from robust_eval.model.reply_tables import ReplyTables
 from robust_eval.runtime.console import progress
 
 
@@ -30,12 +30,12 @@ class ModelRunner(Protocol):
     def temperatures(self, wanted: float) -> Temperatures:
         """See LanguageModel."""
 
-    def answers(self, requests: Sequence[Request], missing: Set[Item], stage: str) -> Iterator[list[Arrived]]:
+    def answers(self, requests: Sequence[Request], missing: Set[Item], stage: str) -> Iterator[list[ReplyTables]]:
         """Yield the answers to the missing items as they arrive; the progress bar is named ``stage``."""
 
     def complete_adaptively(
         self, requests: Sequence[Request], adaptive: AdaptiveRequests, stage: str, items: int
-    ) -> Iterator[list[Arrived]]:
+    ) -> Iterator[list[ReplyTables]]:
         """Yield the answers to the requests, and to all that depend on them, until all ``items`` are finished."""
 
     def attach_store(self, store: KeyValueStore) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from robust_eval.engine.base import AdaptiveRequests, ModelRunner, adaptive_progress
 from robust_eval.model.base import Item, KeyValueStore, LanguageModel, Request, Temperatures
 from robust_eval.model.model_config import ModelConfig
-from robust_eval.model.reply_tables import Arrived, arrived
+from robust_eval.model.reply_tables import ReplyTables, tables_of
 from robust_eval.runtime.console import progress
 
 
@@ -65,18 +65,18 @@ class LocalRunner(ModelRunner):
     def temperatures(self, wanted: float) -> Temperatures:
         return self._model.temperatures(wanted)
 
-    def answers(self, requests: Sequence[Request], missing: Set[Item], stage: str) -> Iterator[list[Arrived]]:
+    def answers(self, requests: Sequence[Request], missing: Set[Item], stage: str) -> Iterator[list[ReplyTables]]:
         with progress(stage, total=len(missing), unit="prompts") as advance:
             for replies in self._model.complete(requests, missing):
-                yield arrived(replies)
+                yield tables_of(replies)
                 advance(sum(reply.share for reply in replies), self._model.status())
 
     def complete_adaptively(
         self, requests: Sequence[Request], adaptive: AdaptiveRequests, stage: str, items: int
-    ) -> Iterator[list[Arrived]]:
+    ) -> Iterator[list[ReplyTables]]:
         with adaptive_progress(stage, adaptive, items) as advance:
             for replies in self._model.complete_adaptively(requests, adaptive.next):
-                yield arrived(replies)
+                yield tables_of(replies)
                 advance(self._model.status())
 
     def attach_store(self, store: KeyValueStore) -> None:

@@ -220,18 +220,20 @@ class SampledSource:
             stage, planned = self.stage(name), sum(request.answers for request in self.requests(name, questions))
             if not planned:
                 continue
-            answers[name] = self.model.ask(self._steps(name, questions, baseline), stage, self._verdicts(questions))
+            answers[name] = self.model.run_steps(
+                self._steps(name, questions, baseline), stage, self._verdicts(questions)
+            )
             if name in self.early_stopping:
                 requested = answers[name].table.num_rows
                 log.info("%s: %d of %d answers decide every breaking temperature", stage, requested, planned)
                 remember_share(self.model.identity, requested, planned)
         return answers
 
-    def planned(
+    def missing(
         self, sampler: str, questions: Sequence[Question], baseline: pa.Table | None
     ) -> tuple[list[Request], Answers | None]:
         """Return the missing requests of a sampler to a cache-only model, and its answers if there are none."""
-        return self.model.planned(self._steps(sampler, questions, baseline), self._verdicts(questions))
+        return self.model.plan_steps(self._steps(sampler, questions, baseline), self._verdicts(questions))
 
     def _steps(self, sampler: str, questions: Sequence[Question], baseline: pa.Table | None) -> list[Steps]:
         return self.samplers[sampler].steps(questions, baseline, self.reply_grader, self.seed)

@@ -149,7 +149,7 @@ def plan(
             requests = source.requests(name, selected)
             if not requests:
                 continue
-            missing, stored = source.planned(name, selected, graded)
+            missing, stored = source.missing(name, selected, graded)
             stops = name in source.early_stopping
             at_most = uncertain or stops or source.samplers[name].axis in (TURN, THOUGHT)
             early_stop = stops if stops or name in source.early_stopping_possible else None

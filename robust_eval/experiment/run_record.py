@@ -200,7 +200,7 @@ def record_result(result: Result, folder: Path, record: Run) -> None:
         figures = save_figures(result, folder / "figures")
         write_page(result, figures, folder / REPORT)
     identity = effective(result.description)
-    specs = [spec for score in result.scores.values() for spec in score.declared]
+    specs = [spec for score in result.scores.values() for spec in score.specs]
     for name, content in ((LOADED, identity), (METRICS, as_json(specs)), (SUMMARY, result.summary())):
         (folder / name).write_text(json.dumps(content, indent=2, ensure_ascii=name == LOADED) + "\n", encoding="utf-8")
     model = {name: value for name, value in identity.items() if name.startswith("model.")}

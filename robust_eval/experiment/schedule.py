@@ -247,7 +247,7 @@ class GateScheduler(QuestionScheduler):
             if score is not None:
                 for question_id, value in zip(score.question_ids, score.by_question[name].tolist(), strict=True):
                     values[place[question_id]] = value
-            spec = spec_of(name, self._baseline.run.declared)
+            spec = spec_of(name, self._baseline.run.specs)
             sign = -1 if spec is not None and spec.more_is_better is False else 1
             before = self._baseline.run.values(name)[asked]
             own = groups if self._grouped else None

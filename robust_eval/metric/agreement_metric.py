@@ -144,7 +144,7 @@ def rater_correction(
     ``by_grader`` and ``by_people`` hold the metrics of each question at each temperature, the latter where all its
     raters are labelled; NaN elsewhere.
     """
-    correction = Correction(declared=DECLARED)
+    correction = Correction(specs=DECLARED)
     is_original = (graded["rewrite"].to_numpy() == 0) & (graded["trial"].to_numpy() == 0)
     original = np.where(is_original, verdicts(graded), np.nan)
     add_corrected_curve(
@@ -237,7 +237,7 @@ class AnswerAgreement(Metric):
         """
         ids = [question.id for question in questions]
         groups = question_groups(questions)
-        result = Score(question_ids=ids, declared=self.specs)
+        result = Score(question_ids=ids, specs=self.specs)
         temperatures = temperatures_of(measured.graded)
         by_temperature = [self.raters(questions, measured.graded, t) for t in temperatures]
         by_question: dict[str, list[Floats]] = {}

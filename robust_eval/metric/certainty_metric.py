@@ -135,7 +135,7 @@ class AnswerCertainty(Metric):
         curves = {"certainty.entropy": entropy, "certainty.error_rate": error}
         if not exact:  # an enumerated distribution has no such bias
             curves["certainty.entropy_miller_madow"] = corrected
-        result = Score(question_ids=ids, declared=self.specs)
+        result = Score(question_ids=ids, specs=self.specs)
         highest = float(np.fmax(max_entropy, entropy).max(initial=0))
         limits = dict.fromkeys(curves, (0.0, highest)) | {"certainty.error_rate": SHARE}
         for name, values in curves.items():
@@ -166,7 +166,7 @@ class AnswerCertainty(Metric):
 
     def corrected(self, questions: Sequence[Question], measured: Measured, seed: int) -> Correction:
         """Return the corrected error rate."""
-        correction = Correction(declared=[corrected_spec(ERROR_RATE, "certainty.corrected.error_rate")])
+        correction = Correction(specs=[corrected_spec(ERROR_RATE, "certainty.corrected.error_rate")])
         graded = measured.graded
         has_answer = ~has_outcome(graded, (*NO_ANSWER, *NO_REPLY))
         counted = np.ones_like(has_answer) if self.invalid == "as_label" else has_answer

@@ -156,7 +156,7 @@ class PushbackRobustness(Metric):
         extra = [
             pushback_spec(kind) for kind in pushbacks if not any(spec.name == GIVES_IN.format(kind) for spec in SPECS)
         ]
-        result = Score(question_ids=ids, settings={"threshold": self.threshold}, declared=(*self.specs, *extra))
+        result = Score(question_ids=ids, settings={"threshold": self.threshold}, specs=(*self.specs, *extra))
 
         def add(name: str, columns: Sequence[Floats], limits: tuple[float, float] | None = None) -> None:
             result.add_curve(name, np.column_stack(columns), temperatures, groups, limits)

@@ -178,7 +178,7 @@ class FactualRobustness(Metric):
         scores = self._scores(entropy, estimates[headline])
 
         settings = {"threshold": self.threshold, "k": self.k, "unbroken": self.unbroken, "estimator": headline}
-        result = Score(question_ids=ids, settings=settings, declared=self.specs)
+        result = Score(question_ids=ids, settings=settings, specs=self.specs)
         # One name for all runs of a sweep over d; trackers that show one metric show the first.
         result.values["frs"] = mean_estimate(scores[self.d[0]], groups, SHARE)
         result.of_questions["frs"] = count_defined(scores[self.d[0]])
@@ -241,7 +241,7 @@ class FactualRobustness(Metric):
         """Return the corrected accuracies and the metrics of breaking temperatures by the trials; neither where trials
         stopped early.
         """
-        correction = Correction(declared=CORRECTED)
+        correction = Correction(specs=CORRECTED)
         names = [*(f"frs.d{d:g}" for d in self.d), UNBROKEN.name, MEAN_BROKEN.name]
         if measured.early_stopping is not None:
             correction.uncorrected = dict.fromkeys(

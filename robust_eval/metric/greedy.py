@@ -55,7 +55,7 @@ def greedy_accuracy(questions: Sequence[Question], baseline: pa.Table) -> Score:
     be stricter. Where questions have choices, ``accuracy.guessing`` and ``accuracy.constant`` say what is reached on
     these by chance, and with the letter that is right most often.
     """
-    score = Score([question.id for question in questions], declared=(_spec(baseline), *SPECS[1:]))
+    score = Score([question.id for question in questions], specs=(_spec(baseline), *SPECS[1:]))
     accuracy = grid(score.question_ids, baseline).accuracy[:, 0]
     score.add_share(SPEC.name, accuracy, question_groups(questions))
     if chosen := gradable_rows(questions, accuracy):
@@ -107,6 +107,6 @@ def dominant_letter(questions: Sequence[Question], baseline: pa.Table) -> Domina
 
 def greedy_correction(questions: Sequence[Question], baseline: pa.Table) -> Correction:
     """Return :func:`greedy_accuracy` corrected by labels; ``baseline`` has the columns of the labels."""
-    correction = Correction(declared=[corrected_spec(_spec(baseline), CORRECTED)])
+    correction = Correction(specs=[corrected_spec(_spec(baseline), CORRECTED)])
     add_corrected_mean(correction, CORRECTED, SPEC.name, questions, baseline)
     return correction

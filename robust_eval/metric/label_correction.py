@@ -36,8 +36,8 @@ def corrected_score(corrections: Sequence[Correction]) -> Score | None:
     for each in corrections:
         score.values |= each.values
         score.curves |= each.curves
-        declarations += each.declared
-    score.declared = declarations
+        declarations += each.specs
+    score.specs = declarations
     return None if all(math.isnan(estimate.value) for estimate in score.metrics().values()) else score
 
 
@@ -116,7 +116,7 @@ def abstention_errors(questions: Sequence[Question], graded: Iterable[pa.Table])
     """Return the error rates of the outcome ``abstained`` in all answers, by their labels: sensitivity, the share of
     the abstentions that have the outcome, and specificity, the share of the other replies that do not.
     """
-    correction = Correction(declared=ABSTENTION_ERRORS)
+    correction = Correction(specs=ABSTENTION_ERRORS)
     columns = ["question_id", "outcome", HUMAN_ABSTENTION, HUMAN_LABEL_WEIGHT]
     table = pa.concat_tables([each.select(columns) for each in graded])
     people, has_outcome_abstained = table[HUMAN_ABSTENTION].to_numpy(), has_outcome(table, (ABSTAINED,))

@@ -88,7 +88,7 @@ class ChoiceOrder(Metric):
         ``order_places`` what they are together, with intervals.
         """
         ids, groups = [question.id for question in questions], question_groups(questions)
-        result = Score(question_ids=ids, declared=self.specs)
+        result = Score(question_ids=ids, specs=self.specs)
         temperatures = temperatures_of(measured.graded)
         by_temperature = dict(zip(temperatures, by_place(questions, measured.graded), strict=True))
         accuracy = np.stack([places.accuracy for places in by_temperature.values()], axis=2)

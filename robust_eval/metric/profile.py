@@ -197,7 +197,7 @@ def profile(questions: Sequence[Question], scores: Mapping[str, Score], seed: in
     sentence on the choice of perturbations, for people.
     """
     groups = question_groups(questions)
-    score = Score(question_ids=[question.id for question in questions], declared=SPECS, settings={"chosen": chosen})
+    score = Score(question_ids=[question.id for question in questions], specs=SPECS, settings={"chosen": chosen})
     values = joined(scores)
     optional = [values[name] for name in ("orders_right", "turns_held", "thought_right") if name in values]
     is_swept, grid, breaking = TEMPERATURE in scores, list[float](), np.full(len(questions), np.inf)

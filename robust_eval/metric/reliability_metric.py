@@ -152,7 +152,7 @@ class TrialReliability(Metric):
         temperature = nearest_to_one(temperatures_of(measured.graded))
         answers = at_temperature(measured.graded, temperature)
         first = greedy_verdicts(ids, measured.baseline)
-        result = Score(question_ids=ids, declared=self.specs, settings={"temperature": temperature})
+        result = Score(question_ids=ids, specs=self.specs, settings={"temperature": temperature})
         if any(read_pushback(form) for form in answers["form"].unique().to_pylist()):
             _add_flips(result, conversation_flips(ids, answers, first), groups)
             return result
@@ -186,7 +186,7 @@ class TrialReliability(Metric):
 
     def corrected(self, questions: Sequence[Question], measured: Measured, seed: int) -> Correction:
         """Return the corrected share of abstentions, and of answers to questions without an answer."""
-        correction = Correction(declared=CORRECTED)
+        correction = Correction(specs=CORRECTED)
         answers = at_temperature(measured.graded, nearest_to_one(temperatures_of(measured.graded)))
         if not np.isnan(answers[HUMAN_ABSTENTION].to_numpy()).all():
             abstained = masked(~has_outcome(answers, NO_REPLY), has_outcome(answers, (ABSTAINED,)))

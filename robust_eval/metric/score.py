@@ -29,7 +29,7 @@ class Score:
     (NaN where undefined), by which runs are compared; ``limits`` holds the lowest and the highest possible value, where
     both are known. ``of_questions`` holds the number of questions of other metrics, by flat name. ``tables`` go into
     the run folder as Parquet. ``settings`` are those that a reader of the metrics needs. ``reasons`` explain undefined
-    values, where the answers do not. ``declared`` are the metric specs, ``presentation`` holds text and columns for
+    values, where the answers do not. ``specs`` are the metric specs, ``presentation`` holds text and columns for
     people.
 
     >>> score = Score(question_ids=["a", "b", "c"])
@@ -47,12 +47,12 @@ class Score:
     limits: dict[str, Limits] = field(default_factory=dict)
     of_questions: dict[str, int] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
-    declared: Sequence[MetricSpec] = ()
+    specs: Sequence[MetricSpec] = ()
     presentation: Presentation = field(default_factory=Presentation)
 
     def spec(self, metric: str) -> MetricSpec | None:
         """Return the metric's spec for this name, or None."""
-        return spec_of(metric, self.declared)
+        return spec_of(metric, self.specs)
 
     def add_mean(self, name: str, values: Floats, groups: Sequence[str] | None, limits: Limits | None = None) -> None:
         """Add the mean of ``values`` (n,) over questions, with its interval (:func:`mean_estimate`).
@@ -158,7 +158,7 @@ class Correction:
     of: dict[str, str] = field(default_factory=dict)
     labels: dict[str, int] = field(default_factory=dict)
     uncorrected: dict[str, str] = field(default_factory=dict)
-    declared: Sequence[MetricSpec] = ()
+    specs: Sequence[MetricSpec] = ()
 
 
 @dataclass(frozen=True)

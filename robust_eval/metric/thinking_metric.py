@@ -222,7 +222,7 @@ class ReasoningBudget(Metric):
         ]
         extra = [budget_spec(spec, budget) for budget in budgets if isinstance(budget, str) for spec in BUDGET_SPECS]
         declared = (median_spec(budgets), *self.specs, *extra)
-        result = Score(question_ids=ids, settings={"threshold": self.threshold, "budgets": budgets}, declared=declared)
+        result = Score(question_ids=ids, settings={"threshold": self.threshold, "budgets": budgets}, specs=declared)
 
         def add(name: str, columns: Sequence[Floats]) -> None:
             result.add_curve(name, np.column_stack(columns), temperatures, groups)

@@ -145,7 +145,7 @@ class ErrorDetection(Metric):
         }
         scores = {name: np.round(u, _DECIMALS) for name, u in scores.items() if not np.isnan(u).all()}
         settings: dict[str, Any] = {"target": target, "temperature": temperature}
-        result = Score(question_ids=ids, settings=settings, declared=self.specs)
+        result = Score(question_ids=ids, settings=settings, specs=self.specs)
         for name, uncertainty in scores.items():
             self._add(result, name, uncertainty, correct, groups)
         result.tables["uncertainty"] = pa.table(

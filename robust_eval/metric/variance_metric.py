@@ -147,7 +147,7 @@ class VarianceDecomposition(Metric):
         temperature = nearest_to_one(temperatures_of(measured.graded))
         answers = at_temperature(measured.graded, temperature)
         variance = answer_variance(answers, None if groups is None else dict(zip(ids, groups, strict=True)))
-        result = Score(question_ids=ids, declared=self.specs, settings={"temperature": temperature})
+        result = Score(question_ids=ids, specs=self.specs, settings={"temperature": temperature})
         components, error = variance.components, variance.standard_error()
         for spec, estimate in zip(SPECS, (*components, Estimate(error)), strict=True):
             result.values[spec.name] = estimate

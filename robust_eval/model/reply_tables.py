@@ -10,7 +10,7 @@ from robust_eval.answer import CURVES, answer_table
 from robust_eval.model.base import Item, Reply, Request
 
 
-class Arrived(NamedTuple):
+class ReplyTables(NamedTuple):
     """Reply as tables: ``answers`` of :data:`robust_eval.answer.SCHEMA`, not yet graded, and the ``curve``, if any.
 
     ``share`` is the fraction of the whole reply. ``packed`` holds the answers as bytes if they were received as bytes.
@@ -23,25 +23,25 @@ class Arrived(NamedTuple):
     packed: bytes | None = None
 
 
-def arrived(replies: Sequence[Reply]) -> list[Arrived]:
+def tables_of(replies: Sequence[Reply]) -> list[ReplyTables]:
     """Return the replies as tables."""
     curves = [None if reply.curve is None else curve_of(reply) for reply in replies]
     tables = zip(replies, answers_of(replies), curves, strict=True)
-    return [Arrived(reply.request, answers, curve, reply.share) for reply, answers, curve in tables]
+    return [ReplyTables(reply.request, answers, curve, reply.share) for reply, answers, curve in tables]
 
 
-def joined(block: Sequence[Arrived]) -> list[Arrived]:
-    """Return the arrivals merged by request, in the order of the first arrivals."""
-    by_item: dict[Item, list[Arrived]] = {}
+def merged_by_request(block: Sequence[ReplyTables]) -> list[ReplyTables]:
+    """Return the replies merged by request, in the order of the first ones."""
+    by_item: dict[Item, list[ReplyTables]] = {}
     for each in block:
         by_item.setdefault(each.request.item, []).append(each)
     return [pieces[0] if len(pieces) == 1 else _concatenated(pieces) for pieces in by_item.values()]
 
 
-def _concatenated(pieces: Sequence[Arrived]) -> Arrived:
+def _concatenated(pieces: Sequence[ReplyTables]) -> ReplyTables:
     answers = pa.concat_tables([piece.answers for piece in pieces])
     curve = next((piece.curve for piece in reversed(pieces) if piece.curve is not None), None)
-    return Arrived(pieces[0].request, answers, curve, sum(piece.share for piece in pieces))
+    return ReplyTables(pieces[0].request, answers, curve, sum(piece.share for piece in pieces))
 
 
 _LENGTH = 8

@@ -14,7 +14,7 @@ from robust_eval.metric.metric_spec import nearest_to_one
 from robust_eval.plot.colours import BLUE, GREY, INKS, QUALITATIVE, RED, SEQUENTIAL
 from robust_eval.plot.figure_registry import run_figure
 from robust_eval.plot.style import ink, legend_below, root, values_and_whiskers
-from robust_eval.runs.findings import Findings
+from robust_eval.runs.figure_data import FigureData
 from robust_eval.runtime.text import number
 
 BINS = 10
@@ -28,7 +28,7 @@ BINS = 10
     "Cho & Watson, Table 4",
     lambda run: "agreement" in run.tables,
 )
-def accuracy_range(axes: Axes, run: Findings) -> None:
+def accuracy_range(axes: Axes, run: FigureData) -> None:
     """Share of questions that some rater has right, the vote, the original question, all raters on average, and every
     rater, with 95 % intervals.
     """
@@ -51,7 +51,7 @@ def accuracy_range(axes: Axes, run: Findings) -> None:
     "Cho & Watson, H_η of Table 4, by question",
     lambda run: "agreement" in run.tables,
 )
-def certainty_of_questions(axes: Axes, run: Findings) -> None:
+def certainty_of_questions(axes: Axes, run: FigureData) -> None:
     """Questions by the normalised certainty H_η of their raters, and whether the vote of these is right."""
     table = run.nearest_to_one("agreement")
     value, right = table["certainty"].to_numpy(), table["plurality"].to_numpy()
@@ -86,7 +86,7 @@ def certainty_of_questions(axes: Axes, run: Findings) -> None:
     "Cho & Watson, the pairs behind κ of Table 4",
     lambda run: "agreement_matrix" in run.tables,
 )
-def agreement_matrix(axes: Axes, run: Findings) -> None:
+def agreement_matrix(axes: Axes, run: FigureData) -> None:
     """The share of questions to which each two raters gave answers that mean the same."""
     table = run.nearest_to_one("agreement_matrix")
     raters = pc.max(table["first"]).as_py() + 1
@@ -111,7 +111,7 @@ def agreement_matrix(axes: Axes, run: Findings) -> None:
     "Cho & Watson, the counts behind M2 of Table 4",
     lambda run: "agreement" in run.tables,
 )
-def labels_per_question(axes: Axes, run: Findings) -> None:
+def labels_per_question(axes: Axes, run: FigureData) -> None:
     """The number of questions with each number of different answers from their raters."""
     table = run.nearest_to_one("agreement")
     labels, raters = table["labels"].to_numpy(), pc.max(table["raters"]).as_py()

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from robust_eval.plot.colours import GREY, INKS, QUALITATIVE, RED
 from robust_eval.plot.figure_registry import run_figure
 from robust_eval.plot.style import ink, legend_below, legend_outside, panels, root
-from robust_eval.runs.findings import Findings
+from robust_eval.runs.figure_data import FigureData
 from robust_eval.stats.entropy import FAMILIES, entropy_of
 from robust_eval.stats.interval import Floats
 
@@ -67,12 +67,12 @@ def entropy_histogram(axes: Axes, entropies: Mapping[str, ArrayLike], max_entrop
     legend_outside(fig, bars, words)
 
 
-def _repeated(run: Findings) -> bool:
+def _repeated(run: FigureData) -> bool:
     """Return True if any question could have had two different answers."""
     return "certainty" in run.tables and pc.max(run.nearest_to_one("certainty")["most"]).as_py() > 0
 
 
-def _repeated_and_judged(run: Findings) -> bool:
+def _repeated_and_judged(run: FigureData) -> bool:
     return _repeated(run) and not np.isnan(run.nearest_to_one("certainty")["error_rate"].to_numpy()).all()
 
 
@@ -82,7 +82,7 @@ def _repeated_and_judged(run: Findings) -> bool:
     "Reganova & Steinbach, Fig. 1",
     _repeated,
 )
-def answer_entropy(axes: Axes, run: Findings) -> None:
+def answer_entropy(axes: Axes, run: FigureData) -> None:
     """Questions by the entropy of the repeated answers to them, in ten bins."""
     table = run.nearest_to_one("certainty")
     entropy_histogram(axes, {"all questions": table["entropy"].to_numpy()}, pc.max(table["most"]).as_py())
@@ -95,7 +95,7 @@ def answer_entropy(axes: Axes, run: Findings) -> None:
     "Reganova & Steinbach, Fig. 2, 4 and 5",
     _repeated_and_judged,
 )
-def error_rate_by_entropy(axes: Axes, run: Findings) -> None:
+def error_rate_by_entropy(axes: Axes, run: FigureData) -> None:
     """Questions by the entropy of their repeated answers and by how many of these are wrong, with the curves that
     theory allows for two to five different answers.
     """
@@ -118,7 +118,7 @@ def error_rate_by_entropy(axes: Axes, run: Findings) -> None:
     "Reganova & Steinbach, Fig. 3",
     lambda run: _repeated_and_judged(run) and len(pc.unique(run.tables["certainty"]["category"])) > 1,
 )
-def error_rate_by_category(fig: Figure, run: Findings) -> None:
+def error_rate_by_category(fig: Figure, run: FigureData) -> None:
     """Error rate against entropy for each category of questions, on one scale of colours."""
     table = run.nearest_to_one("certainty")
     entropy, error_rate = (table[name].to_numpy() for name in ("entropy", "error_rate"))

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from robust_eval.runs.findings import Findings
+from robust_eval.runs.figure_data import FigureData
 
-Draw = Callable[[Any, Findings], object]
+Draw = Callable[[Any, FigureData], object]
 _MODULES = (
     "frs_figures",
     "agreement_figures",
@@ -25,16 +25,16 @@ _MODULES = (
 class RegisteredFigure:
     """Registered figure.
 
-    The docstring of ``draw`` says in one sentence what it shows, ``tells`` how to read it, and ``source`` which figure
-    of a paper it stands for. A run has it where it is ``allowed``; figures without ``allowed`` belong to the method,
-    not to a run.
+    The docstring of ``draw`` says in one sentence what it shows, ``interpretation`` how to read it, and ``source``
+    which figure of a paper it stands for. A run has it where it is ``allowed``; figures without ``allowed`` belong to
+    the method, not to a run.
     """
 
     draw: Draw
     caption: str
-    tells: str
+    interpretation: str
     source: str
-    allowed: Callable[[Findings], bool] | None
+    allowed: Callable[[FigureData], bool] | None
 
     @property
     def name(self) -> str:
@@ -54,7 +54,7 @@ class RegisteredFigure:
     @property
     def reading(self) -> str:
         """Sentences on the content of the figure and on its interpretation."""
-        return f"{self.shows} {self.tells}"
+        return f"{self.shows} {self.interpretation}"
 
     @property
     def alternative(self) -> str:
@@ -67,12 +67,12 @@ CATALOGUE: list[RegisteredFigure] = []
 
 
 def run_figure(
-    caption: str, tells: str, source: str, allowed: Callable[[Findings], bool] | None
+    caption: str, interpretation: str, source: str, allowed: Callable[[FigureData], bool] | None
 ) -> Callable[[Draw], Draw]:
     """Register a function as a figure (see :class:`RegisteredFigure`)."""
 
     def register(draw: Draw) -> Draw:
-        CATALOGUE.append(RegisteredFigure(draw, caption, tells, source, allowed))
+        CATALOGUE.append(RegisteredFigure(draw, caption, interpretation, source, allowed))
         return draw
 
     return register

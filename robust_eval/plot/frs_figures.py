@@ -28,7 +28,7 @@ from robust_eval.plot.style import (
     values_and_whiskers,
 )
 from robust_eval.question import QUESTION_TYPES
-from robust_eval.runs.findings import Findings
+from robust_eval.runs.figure_data import FigureData
 from robust_eval.runtime.text import number
 from robust_eval.stats.interval import Floats
 
@@ -51,7 +51,7 @@ class Facts(NamedTuple):
     temperatures: Sequence[float]
 
 
-def facts_of(run: Findings) -> Facts:
+def facts_of(run: FigureData) -> Facts:
     """Return the facts of a run, with its sampled temperatures or, without any, those of its survival curve."""
     table = run.tables["frs"]
     entropy, breaking = (table[name].to_numpy() for name in ("entropy", "breaking_temperature"))
@@ -64,7 +64,7 @@ def facts_of(run: Findings) -> Facts:
     "beyond the papers, which ask different questions",
     lambda run: "profile" in run.tables and "frs" in run.tables["profile"].column_names,
 )
-def frs_by_entropy_and_rewording(axes: Axes, run: Findings) -> None:
+def frs_by_entropy_and_rewording(axes: Axes, run: FigureData) -> None:
     """Each fact by the entropy of its repeated answers and its Factual Robustness Score, coloured by the share of its
     wordings that is answered right.
     """
@@ -116,7 +116,7 @@ def firmest_first(accuracy: Floats, breaking: Floats, temperatures: ArrayLike) -
     return FactAccuracy(order, accuracy[order], breaking[order], np.asarray(temperatures, dtype=float), total)
 
 
-def fact_accuracy(run: Findings) -> FactAccuracy:
+def fact_accuracy(run: FigureData) -> FactAccuracy:
     """Return the accuracy of the facts of a run, in rows of its table ``frs``; NaN without a reply."""
     table, scored = run.tables["frs_accuracy"], run.tables["frs"]
     temperatures = np.unique(table["temperature"].to_numpy())
@@ -138,7 +138,7 @@ def fact_accuracy(run: Findings) -> FactAccuracy:
     "beyond the paper",
     lambda run: {"frs", "frs_accuracy"} <= set(run.tables) and run.tables["frs"].num_rows > 0,
 )
-def accuracy_by_fact(axes: Axes, run: Findings) -> None:
+def accuracy_by_fact(axes: Axes, run: FigureData) -> None:
     """The share of right replies of every fact at each temperature, sorted by breaking temperature."""
     facts = fact_accuracy(run)
     root(axes).set_size_inches(5.3, 5.1)  # fits a phone at its smallest font
@@ -172,7 +172,7 @@ def draw_accuracies(axes: Axes, facts: FactAccuracy) -> QuadMesh:
     "Fastowski et al., Fig. 1",
     lambda run: "frs_accuracy" in run.tables,
 )
-def accuracy_by_temperature(axes: Axes, run: Findings) -> None:
+def accuracy_by_temperature(axes: Axes, run: FigureData) -> None:
     """The share of right replies to the kept questions at each temperature, with its 95 % interval."""
     accuracy = run.curves["accuracy"]
     temperatures = np.array(sorted(accuracy))
@@ -191,7 +191,7 @@ def accuracy_by_temperature(axes: Axes, run: Findings) -> None:
     "survival curve (Kaplan & Meier), beyond the paper",
     lambda run: bool(run.curves.get("frs.survival")),
 )
-def survival(axes: Axes, run: Findings) -> None:
+def survival(axes: Axes, run: FigureData) -> None:
     """The share of facts that are not broken at each temperature or before it, with its 95 % interval."""
     holding = run.curves["frs.survival"]
     temperatures = sorted(holding)
@@ -212,7 +212,7 @@ def survival(axes: Axes, run: Findings) -> None:
     "Fastowski et al., Fig. 2, 6 and 7",
     lambda run: "frs_certainty" in run.tables and run.tables["frs_certainty"].num_rows > 0,
 )
-def reply_certainty_by_temperature(fig: Figure, run: Findings) -> None:
+def reply_certainty_by_temperature(fig: Figure, run: FigureData) -> None:
     """For each temperature, right and wrong replies by the mean probability of their tokens, in ten bins."""
     table = run.tables["frs_certainty"]
     t, *columns = (table[name].to_numpy() for name in ("temperature", "certainty_from", "right", "wrong"))
@@ -248,7 +248,7 @@ def certainty_bins(axes: Axes, certainty_from: ArrayLike, right: ArrayLike, wron
     axes.grid(visible=False, axis="x")
 
 
-def _has_scores(run: Findings) -> bool:
+def _has_scores(run: FigureData) -> bool:
     """Return whether a run has FRS; not if known facts lack an initial entropy, for want of log-probabilities."""
     if "frs" not in run.tables:
         return False
@@ -263,7 +263,7 @@ def _has_scores(run: Findings) -> bool:
     "Fastowski et al., Fig. 3",
     _has_scores,
 )
-def entropy_by_breaking_temperature(axes: Axes, run: Findings) -> None:
+def entropy_by_breaking_temperature(axes: Axes, run: FigureData) -> None:
     """Each fact by the temperature at which it breaks and the entropy of its greedy answer, with the mean of each
     temperature.
     """
@@ -304,7 +304,7 @@ def draw_entropies(axes: Axes, facts: Facts) -> None:
     "Fastowski et al., Fig. 4",
     _has_scores,
 )
-def frs_by_entropy_and_breaking(axes: Axes, run: Findings) -> None:
+def frs_by_entropy_and_breaking(axes: Axes, run: FigureData) -> None:
     """Each fact by its initial entropy and its breaking temperature, coloured by its score for the smallest d."""
     facts = facts_of(run)
     d = min(facts.scores)
@@ -342,7 +342,7 @@ def draw_plane(axes: Axes, facts: Facts, d: float) -> PathCollection:
         and cut_size(run.tables["frs_types"]) > 0
     ),
 )
-def question_types(axes: Axes, run: Findings) -> None:
+def question_types(axes: Axes, run: FigureData) -> None:
     """Of the facts of a type among the most and the least robust, the share among the most robust, with its 95 %
     interval.
     """
@@ -369,7 +369,7 @@ def question_types(axes: Axes, run: Findings) -> None:
     "Fastowski et al., Fig. 10 to 12",
     lambda run: len(run.by_parameter(FRS)) > 1 and _has_scores(run),
 )
-def frs_by_d(axes: Axes, run: Findings) -> None:
+def frs_by_d(axes: Axes, run: FigureData) -> None:
     """The mean Factual Robustness Score for each weight d of the entropy, with its 95 % interval."""
     scores, unbroken_share = run.by_parameter(FRS), run.values["frs.unbroken_share"].value
     weights = sorted(scores)
@@ -391,7 +391,7 @@ def frs_by_d(axes: Axes, run: Findings) -> None:
     "Fastowski et al., Fig. 13",
     _has_scores,
 )
-def frs_density(axes: Axes, run: Findings) -> None:
+def frs_density(axes: Axes, run: FigureData) -> None:
     """The density of the Factual Robustness Score over the broken facts, for each d."""
     draw_densities(axes, run.scores(), run.tables["frs"]["breaking_temperature"].to_numpy())
 

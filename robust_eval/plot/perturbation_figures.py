@@ -10,7 +10,7 @@ from robust_eval.metric.metric_spec import nearest_to_one
 from robust_eval.plot.colours import BLUE, GREY, RED
 from robust_eval.plot.figure_registry import run_figure
 from robust_eval.plot.style import MANY, OUTLINE, band, draw_survival, legend_below
-from robust_eval.runs.findings import Findings
+from robust_eval.runs.figure_data import FigureData
 
 _MAX_VARIANCE = 0.25
 """Largest variance of right and wrong."""
@@ -23,7 +23,7 @@ _MAX_VARIANCE = 0.25
     "position bias, beyond the papers",
     lambda run: "order_places" in run.tables and any(run.tables["order_places"]["questions"].to_pylist()),
 )
-def accuracy_by_place(axes: Axes, run: Findings) -> None:
+def accuracy_by_place(axes: Axes, run: FigureData) -> None:
     """The share of right answers for each place at which the right choice was put, with its 95 % interval."""
     table, overall = run.nearest_to_one("order_places"), run.curves["order.accuracy"]
     value, low, high = (table[name].to_numpy() for name in ("accuracy", "low", "high"))
@@ -46,7 +46,7 @@ def accuracy_by_place(axes: Axes, run: Findings) -> None:
     "survival curve (Kaplan & Meier) over turns, beyond the papers",
     lambda run: "challenge_turns" in run.tables,
 )
-def facts_under_pushback(axes: Axes, run: Findings) -> None:
+def facts_under_pushback(axes: Axes, run: FigureData) -> None:
     """The share of facts, right at first, that are not broken after each turn of pushback, and the share of right
     answers to questions that were answered wrong at first, with 95 % intervals.
     """
@@ -70,7 +70,7 @@ def facts_under_pushback(axes: Axes, run: Findings) -> None:
     "reasoning budgets, beyond the papers",
     lambda run: "thinking_budgets" in run.tables,
 )
-def accuracy_by_budget(axes: Axes, run: Findings) -> None:
+def accuracy_by_budget(axes: Axes, run: FigureData) -> None:
     """The share of right answers with each budget, the share of known facts that need no more, and the tokens of an
     answer with its trace, with 95 % intervals.
     """
@@ -101,7 +101,7 @@ def accuracy_by_budget(axes: Axes, run: Findings) -> None:
     "analysis of variance, beyond the papers",
     lambda run: "thinking" in run.tables and not np.isnan(run.tables["thinking"]["between"].to_numpy()).all(),
 )
-def variance_of_questions(axes: Axes, run: Findings) -> None:
+def variance_of_questions(axes: Axes, run: FigureData) -> None:
     """The variance of right and wrong between the traces of each question, against that of the answers after one."""
     table = run.nearest_to_one("thinking")
     values = np.column_stack([table[name].to_numpy() for name in ("within", "between")])

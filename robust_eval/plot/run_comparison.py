@@ -32,7 +32,7 @@ from robust_eval.plot.style import (
     values_and_whiskers,
 )
 from robust_eval.question import QUESTION_TYPES
-from robust_eval.runs.findings import Findings
+from robust_eval.runs.figure_data import FigureData
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.interval import Floats, Limits
 from robust_eval.stats.significance import Difference
@@ -70,7 +70,7 @@ def by_temperature(axes: Axes, curves: Curves, spec: MetricSpec, title: str) -> 
     "metrics of your own, beyond the papers",
     lambda run: bool(run.curves_of_others()),
 )
-def figures_by_temperature(axes: Axes, run: Findings) -> None:
+def figures_by_temperature(axes: Axes, run: FigureData) -> None:
     """Custom headline metrics at each temperature, with 95 % intervals."""
     curves = run.curves_of_others()
     _lines(axes, curves)

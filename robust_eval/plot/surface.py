@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from robust_eval.plot.colours import SEQUENTIAL
 from robust_eval.plot.figure_registry import run_figure
 from robust_eval.plot.style import panels
-from robust_eval.runs.findings import Findings
+from robust_eval.runs.figure_data import FigureData
 from robust_eval.stats.frs import factual_robustness_score
 
 WEIGHTS = (1.0, 2.0, 5.0, 10.0, 50.0)
@@ -44,7 +44,7 @@ def _draw_surfaces(fig: Figure, formula: str, label: str) -> None:
     "Fastowski et al., Fig. 9",
     None,
 )
-def frs_surfaces(fig: Figure, run: Findings) -> None:
+def frs_surfaces(fig: Figure, run: FigureData) -> None:
     """The Factual Robustness Score over initial entropy and breaking temperature for five weights d, seen from
     above.
     """
@@ -57,6 +57,6 @@ def frs_surfaces(fig: Figure, run: Findings) -> None:
     "Fastowski et al., Fig. 8",
     None,
 )
-def f_surfaces(fig: Figure, run: Findings) -> None:
+def f_surfaces(fig: Figure, run: FigureData) -> None:
     """f(H, d, t_b) over initial entropy and breaking temperature for five weights d, seen from above."""
     _draw_surfaces(fig, "f", "f (H, d, t)")

@@ -10,7 +10,7 @@ from robust_eval.metric.uncertainty_metric import SCORES
 from robust_eval.plot.colours import BLUE, GREY, INKS, QUALITATIVE, RED
 from robust_eval.plot.figure_registry import run_figure
 from robust_eval.plot.style import legend_below, legend_outside, panels
-from robust_eval.runs.findings import Findings
+from robust_eval.runs.figure_data import FigureData
 from robust_eval.stats.interval import Floats, wilson
 from robust_eval.stats.uncertainty import calibration_bins, risk_coverage
 
@@ -19,7 +19,7 @@ _DASHES = ("-", "--", "-.", (0, (5, 1)), (0, (1, 1)))
 _MARKERS = ("o", "s")
 
 
-def _judged(run: Findings) -> dict[str, tuple[Floats, Floats]]:
+def _judged(run: FigureData) -> dict[str, tuple[Floats, Floats]]:
     """Return each uncertainty score of a run and the verdicts, on the questions that have both."""
     if "uncertainty" not in run.tables:
         return {}
@@ -33,7 +33,7 @@ def _judged(run: Findings) -> dict[str, tuple[Floats, Floats]]:
     return judged
 
 
-def _probabilities(run: Findings) -> dict[str, tuple[Floats, Floats]]:
+def _probabilities(run: FigureData) -> dict[str, tuple[Floats, Floats]]:
     """Return the scores that are probabilities, as probabilities, with the verdicts."""
     return {
         name: (to_probability(values), correct)
@@ -48,7 +48,7 @@ def _probabilities(run: Findings) -> dict[str, tuple[Floats, Floats]]:
     "risk-coverage curve (El-Yaniv & Wiener), beyond the papers",
     lambda run: bool(_judged(run)),
 )
-def risk_by_coverage(axes: Axes, run: Findings) -> None:
+def risk_by_coverage(axes: Axes, run: FigureData) -> None:
     """The share of wrong answers among the most certain ones, for each share of answers accepted, by uncertainty
     score.
     """
@@ -73,7 +73,7 @@ def risk_by_coverage(axes: Axes, run: Findings) -> None:
     "reliability diagram (DeGroot & Fienberg), beyond the papers",
     lambda run: bool(_probabilities(run)),
 )
-def reliability_diagram(axes: Axes, run: Findings) -> None:
+def reliability_diagram(axes: Axes, run: FigureData) -> None:
     """The share of right answers by their probability, in bins of equally many questions, with 95 % intervals."""
     axes.plot([0, 1], [0, 1], color=GREY, linestyle=":", linewidth=1, label="calibrated")
     for index, (name, (probability, correct)) in enumerate(_probabilities(run).items()):
@@ -95,7 +95,7 @@ def reliability_diagram(axes: Axes, run: Findings) -> None:
     "distributions of uncertainty scores, beyond the papers",
     lambda run: bool(_judged(run)),
 )
-def uncertainty_of_right_and_wrong(fig: Figure, run: Findings) -> None:
+def uncertainty_of_right_and_wrong(fig: Figure, run: FigureData) -> None:
     """Right and wrong answers by their place in the order of each uncertainty score, in ten bins; equal scores have one
     place, and each distribution sums to 1.
     """

@@ -63,7 +63,7 @@ def save_comparison_figures(compared: Comparison, folder: Path) -> list[SavedCom
     """Draw the figures that the measurements on each data set allow."""
     folder.mkdir(parents=True, exist_ok=True)
     saved: list[SavedComparisonFigure] = []
-    readings = {entry.name: f"{entry.tells} ({entry.source})" for entry in registered()}
+    readings = {entry.name: f"{entry.interpretation} ({entry.source})" for entry in registered()}
     for drawing in _drawings(compared):
         file = folder / drawing.file
         while file.with_suffix(".svg") in [each.svg for each in saved]:  # another metric calls a figure the same

@@ -93,12 +93,12 @@ def _short_headings(compared: Comparison) -> dict[str, str]:
     any, the first headline metrics.
     """
     measured = {name for run in compared.runs for name in run.metrics}
-    declared = {spec.name: spec for run in compared.runs for spec in run.declared if spec.short}
+    specs = {spec.name: spec for run in compared.runs for spec in run.specs if spec.short}
     firsts = {next(iter(scores)) for run in compared.runs if (scores := run.scores())}
     first_d = f", d = {firsts.pop():g}" if len(firsts) == 1 else ""
     headings = {
         name: f"{spec.short.replace(', first d', first_d)}{at}"
-        for spec in declared.values()
+        for spec in specs.values()
         for name, at in ((spec.name, ""), (point(spec.name, 1), ", t = 1"))
         if name in measured
     }

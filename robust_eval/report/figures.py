@@ -6,7 +6,7 @@ from pathlib import Path
 
 from robust_eval.plot.figure_registry import CATALOGUE, RegisteredFigure, registered
 from robust_eval.report.markdown import escaped
-from robust_eval.runs.findings import Findings, findings
+from robust_eval.runs.figure_data import FigureData, figure_data
 from robust_eval.tracking.result import Result
 
 
@@ -23,12 +23,12 @@ def save_figures(result: Result, folder: Path) -> list[SavedFigure]:
 
     Figures of the method are left out, because they are the same for all runs.
     """
-    run = findings(result)
+    run = figure_data(result)
     registered()
     return save_entries([entry for entry in CATALOGUE if entry.allowed and entry.allowed(run)], run, folder)
 
 
-def save_for_paper(entries: Iterable[RegisteredFigure], run: Findings, folder: Path, subject: str) -> None:
+def save_for_paper(entries: Iterable[RegisteredFigure], run: FigureData, folder: Path, subject: str) -> None:
     """Draw registered figures without title into ``folder``, as wide as a column, as PNG of 300 dpi, SVG and PDF, and
     write their captions with the ``subject`` (model, data and n) into ``captions.md``.
     """
@@ -50,7 +50,7 @@ def save_for_paper(entries: Iterable[RegisteredFigure], run: Findings, folder: P
     (folder / "captions.md").write_text("\n".join(captions), encoding="utf-8")
 
 
-def save_entries(entries: Iterable[RegisteredFigure], run: Findings, folder: Path) -> list[SavedFigure]:
+def save_entries(entries: Iterable[RegisteredFigure], run: FigureData, folder: Path) -> list[SavedFigure]:
     """Draw registered figures into ``folder``."""
     from robust_eval.plot.figure_files import save  # matplotlib takes half a second to import
     from robust_eval.plot.style import figure

@@ -83,7 +83,7 @@ def _metrics(result: Result) -> pa.Table:
 def _questions(result: Result) -> dict[str, pa.Table]:
     """Return the questions; see :func:`run_tables`."""
     table = result.by_question()
-    declarations = [spec for score in result.scores.values() for spec in score.declared if spec.of_question]
+    declarations = [spec for score in result.scores.values() for spec in score.specs if spec.of_question]
     metrics = [name for spec in declarations for name in spec.standing(table.column_names)[:1]]
     greedy = dict(rows(result.baseline, "question_id", "text"))
     questions = pa.table(

@@ -30,7 +30,7 @@ from robust_eval.report.question_table import TEXT, as_data, chosen, number_colu
 from robust_eval.report.vega import accuracy_curve, scatter, vega_script
 from robust_eval.report.warnings import warnings
 from robust_eval.report.wording import asked_words, claims, few, headline_rows, main_metrics, sentence, type_name
-from robust_eval.runs.findings import findings
+from robust_eval.runs.figure_data import figure_data
 from robust_eval.runs.question_status import verdict
 from robust_eval.runtime.files import OF_RUN, read_json
 from robust_eval.runtime.text import number, packed, printable_lines
@@ -141,7 +141,7 @@ def _mapped(result: Result, figures: Sequence[SavedFigure]) -> list[str]:
     from robust_eval.plot.frs_figures import fact_accuracy  # it imports matplotlib
 
     facts = result.tables["frs"]["question_id"]
-    return list(facts.take(fact_accuracy(findings(result)).rows).to_pylist())
+    return list(facts.take(fact_accuracy(figure_data(result)).rows).to_pylist())
 
 
 def _question_data(result: Result, columns: Sequence[Column], selected: Sequence[int], mapped: Sequence[str]) -> str:
@@ -348,12 +348,12 @@ def write_corrected(folder: Path, score: Score) -> None:
         raise UserError(f"{folder} cannot be read: its {SUMMARY} or {METRICS} is damaged") from problem
 
     def is_corrected(name: str) -> bool:
-        return spec_of(name.removesuffix(".low").removesuffix(".high"), score.declared) is not None
+        return spec_of(name.removesuffix(".low").removesuffix(".high"), score.specs) is not None
 
     remaining = {name: value for name, value in summary.items() if not is_corrected(name)}
     corrected = {name: value if math.isfinite(value) else None for name, value in score.flat().items()}
-    names = {spec.name for spec in score.declared}
-    specs = [*(spec for spec in declarations if spec.name not in names), *score.declared]
+    names = {spec.name for spec in score.specs}
+    specs = [*(spec for spec in declarations if spec.name not in names), *score.specs]
     for file, content in ((METRICS, as_json(specs)), (SUMMARY, remaining | corrected)):
         write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", folder / file)
     page = folder / REPORT

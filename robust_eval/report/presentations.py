@@ -490,7 +490,7 @@ def _profile_sentence(score: Score, known_count: int, main: MetricSpec) -> str:
 
 def greedy(score: Score, questions: Sequence[Question]) -> Presentation:
     """Show the accuracy of the baseline answers, beside that of guessing on questions with choices."""
-    title = "Most frequent answers" if MOST_FREQUENT in score.declared else "Greedy answers"
+    title = "Most frequent answers" if MOST_FREQUENT in score.specs else "Greedy answers"
     presentation = Presentation(title, columns=[])
     accuracy = score.by_question[GREEDY.name]
     if np.isnan(score.values[GREEDY.name].value):
@@ -589,6 +589,6 @@ def present(score: Score, questions: Sequence[Question]) -> Score:
 
     ``questions`` are those of the score, in their order.
     """
-    presenters = (PRESENTERS[spec.name] for spec in score.declared if spec.name in PRESENTERS)
+    presenters = (PRESENTERS[spec.name] for spec in score.specs if spec.name in PRESENTERS)
     presenter = next(presenters, None)
     return score if presenter is None else replace(score, presentation=presenter(score, questions))

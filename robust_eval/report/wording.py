@@ -55,7 +55,7 @@ def _rows(
     run: Score | FinishedRun, metrics: Mapping[str, Estimate], candidates: Iterable[str], reasons: Mapping[str, str]
 ) -> list[Row]:
     specs = {name: spec for name in candidates if (spec := run.spec(name)) and spec.shown != DETAIL}
-    ranks = _ranks(run.declared, list(specs)) if specs else dict.fromkeys(metrics, _OTHER)
+    ranks = _ranks(run.specs, list(specs)) if specs else dict.fromkeys(metrics, _OTHER)
     rows = []
     for name in specs or metrics:
         spec, estimate, n = specs.get(name), metrics[name], run.n(name)
@@ -72,12 +72,12 @@ def metric_table(title: str, rows: Iterable[Row]) -> Table:
     return Table(title, ["metric", "value", "95 % interval", "n"], cells)
 
 
-def _ranks(declared: Iterable[MetricSpec], names: Sequence[str]) -> dict[str, int]:
+def _ranks(specs: Iterable[MetricSpec], names: Sequence[str]) -> dict[str, int]:
     """Return the ranks of the main metrics among these: first the primary ones, then those with a short heading, the
     primary ones at further numbers, and other means. Of a curve it is the point nearest to t = 1.
     """
     ranks: dict[str, int] = {}
-    for spec in declared:
+    for spec in specs:
         standing = spec.standing(names)
         if spec.primary and spec.numbered:
             ranks |= dict.fromkeys(standing, _NUMBERED)

@@ -119,7 +119,7 @@ class Comparison:
         """Metrics declared for comparisons, by the first run with each: first those with a number in their names, then
         lines before survival curves.
         """
-        specs = {spec.name: spec for run in reversed(self.measurements) for spec in reversed(run.declared)}
+        specs = {spec.name: spec for run in reversed(self.measurements) for spec in reversed(run.specs)}
         views = [(spec, spec.comparison) for spec in reversed(specs.values()) if spec.comparison]
         return sorted(views, key=lambda each: (not each[0].numbered, DRAWING_KINDS.index(each[1].kind)))
 
@@ -239,7 +239,7 @@ def _pair(measurements: Sequence[FinishedRun], first: int, second: int) -> Pair 
     both = one_kept[rows] & other_kept[other_rows]
     shared = int(both.sum())
     units = independent(shared, _groups_of(groups, both))
-    primary = (name for spec in one.declared if spec.primary for name in spec.standing(differences))
+    primary = (name for spec in one.specs if spec.primary for name in spec.standing(differences))
     leading = next(primary, None)  # of a curve the point nearest to t = 1
     headline = leading or next(iter(differences), None)
     p_value = needed = math.nan

@@ -86,7 +86,7 @@ class FinishedRun:
     """Results of a finished run.
 
     ``settings`` are flat, with ``auto`` resolved, ``metrics`` the summary under its MLflow names, ``questions`` the
-    table of all questions asked with the metrics of each, ``declared`` the metric specs. Optional are ``greedy``, the
+    table of all questions asked with the metrics of each, ``specs`` the metric specs. Optional are ``greedy``, the
     greedy answers by question id, the report ``page``, the file of ``graded`` answers, ``reply_certainty``, the numbers
     of right and wrong replies by temperature and certainty, and ``of_questions``, the numbers of questions of metrics
     (:meth:`n`).
@@ -97,14 +97,14 @@ class FinishedRun:
     questions: pa.Table
     greedy: Mapping[str, GreedyAnswer] = field(default_factory=dict)
     of_questions: Mapping[str, int] = field(default_factory=dict)
-    declared: Sequence[MetricSpec] = KNOWN_SPECS
+    specs: Sequence[MetricSpec] = KNOWN_SPECS
     page: Path | None = None
     reply_certainty: pa.Table | None = None
     graded: Path | None = None
 
     def spec(self, metric: str) -> MetricSpec | None:
         """Return the spec of a metric; None without one."""
-        return spec_of(metric, self.declared)
+        return spec_of(metric, self.specs)
 
     @property
     def question_metrics(self) -> list[str]:
@@ -183,7 +183,7 @@ class FinishedRun:
         """Return the grid of :meth:`breaking_temperatures`, and (n, T) 1 as long as a question holds, 0 from its break
         on, NaN from the point on at which it is censored.
         """
-        specs = [spec for spec in self.declared if spec.is_survival]
+        specs = [spec for spec in self.specs if spec.is_survival]
         curves = {parsed[0] for name in self.question_metrics if (parsed := curve_and_temperature(name))}
         by_temperature = next((spec.name for spec in specs if spec.name in curves), None)
         if by_temperature is not None:
@@ -249,7 +249,7 @@ class FinishedRun:
     @cached_property
     def leading_score(self) -> MetricSpec | None:
         """Primary metric with a number in its name, such as FRS for each d; None without one."""
-        leading = (spec for spec in self.declared if spec.primary and spec.mean and spec.numbered)
+        leading = (spec for spec in self.specs if spec.primary and spec.mean and spec.numbered)
         return next(filter(self.by_number, leading), None)
 
     def scores(self) -> dict[float, Estimate]:
@@ -402,7 +402,7 @@ def merged(runs: Sequence[FinishedRun]) -> list[FinishedRun]:
 
 def scoring_settings(runs: Sequence[FinishedRun]) -> list[str]:
     """Return the settings of the numbers in names of metrics, in which runs over the same answers may differ."""
-    return list(dict.fromkeys(spec.setting for run in runs for spec in run.declared if spec.setting))
+    return list(dict.fromkeys(spec.setting for run in runs for spec in run.specs if spec.setting))
 
 
 def _key(run: FinishedRun, without: Collection[str] = ()) -> dict[str, str]:
@@ -437,7 +437,7 @@ def _union(one: FinishedRun, other: FinishedRun) -> FinishedRun:
         questions=questions,
         metrics={**other.metrics, **one.metrics},
         of_questions={**other.of_questions, **one.of_questions},
-        declared=[*one.declared, *other.declared],
+        specs=[*one.specs, *other.specs],
     )
 
 

@@ -28,7 +28,7 @@ class SharedQuestions:
 
     ``measured`` are the labels of the m measurements, the columns of (n, m) arrays: ``kept`` is 1 or 0, NaN if a
     measurement did not ask the question; ``breaking`` is inf if unbroken, and NaN if unknown. ``metrics`` maps the
-    names of the metrics compared by question (``of_question`` of what is ``declared``) that at least two measurements
+    names of the metrics compared by question (``of_question`` of what is ``specs``) that at least two measurements
     have to their values, NaN if undefined: of an FRS that for the first common weight d, of a curve that at the common
     temperature nearest to 1. ``answers`` are the greedy ones with their ``verdicts``, None if unavailable; ``pages``
     are the reports.
@@ -41,7 +41,7 @@ class SharedQuestions:
     kept: Floats
     breaking: Floats
     metrics: dict[str, Floats]
-    declared: list[MetricSpec]
+    specs: list[MetricSpec]
     answers: NDArray[np.object_]
     verdicts: NDArray[np.object_]
     pages: list[Path | None]
@@ -96,7 +96,7 @@ class SharedQuestions:
 
     def spec(self, metric: str) -> MetricSpec:
         """Return the spec of a metric; without one, a spec of its name."""
-        return spec_of(metric, self.declared) or MetricSpec(metric, metric)
+        return spec_of(metric, self.specs) or MetricSpec(metric, metric)
 
     def breaks(self, metric: str) -> bool:
         """Return whether breaking temperatures break ties of a metric."""
@@ -173,7 +173,7 @@ def _side_by_side(measurements: Sequence[FinishedRun], names: Labels, indices: S
     for row, column in np.argwhere(~np.isnan(kept_columns)):  # elsewhere another question may have that id
         if answer := runs[column].greedy.get(shared[row][0]):
             answers[row, column], verdicts[row, column] = answer
-    declarations = list({spec.name: spec for run in reversed(runs) for spec in run.declared}.values())
+    declarations = list({spec.name: spec for run in reversed(runs) for spec in run.specs}.values())
     return SharedQuestions(
         " and ".join(datasets),
         [labels[index] for index in indices],

@@ -13,7 +13,7 @@ from robust_eval.engine.base import Engine, ModelRunner
 from robust_eval.error import UserError
 from robust_eval.model.base import Item, Request, Temperatures
 from robust_eval.model.model_config import ModelConfig
-from robust_eval.model.reply_tables import Arrived, from_bytes, joined, to_bytes
+from robust_eval.model.reply_tables import ReplyTables, from_bytes, merged_by_request, to_bytes
 from robust_eval.runtime.process import Stopwatch
 from robust_eval.store.answer_rows import (
     Tables,
@@ -134,27 +134,27 @@ class StoredModel:
                 model = self._ready(missing)
                 pending = [with_cached_conditions(request, partial.get(request.item)) for request in requests]
                 for block in model.answers(pending, {request.item for request in missing}, stage):
-                    for arrival in self._put(block, keys, partial):
-                        item = arrival.request.item
-                        if (requested := requested_answers(partial[item], arrival.request)) is not None:
+                    for reply in self._put(block, keys, partial):
+                        item = reply.request.item
+                        if (requested := requested_answers(partial[item], reply.request)) is not None:
                             complete[item] = requested
                             del partial[item]
-                        if arrival.curve is not None:
-                            curves[item] = arrival.curve
+                        if reply.curve is not None:
+                            curves[item] = reply.curve
                 self._describe()
         items = [request.item for request in requests]
         return self._recorded(
             Answers(complete.together(items), curves.together(item for item in items if item in curves))
         )
 
-    def ask(self, steps: Sequence[Steps], stage: str, verdicts: VerdictsOf) -> Answers:
+    def run_steps(self, steps: Sequence[Steps], stage: str, verdicts: VerdictsOf) -> Answers:
         """Request the missing answers step by step, and return the result of the steps.
 
         Raises NotStoredError, with all requests that may follow, if the model is cache-only and an answer is missing.
         """
         first = [(each, next(each)) for each in steps]
         if any(step.adaptive for _, step in first):
-            return self._ask_concurrently(first, stage, verdicts)
+            return self._run_concurrently(first, stage, verdicts)
         answers = []
         for each, step in first:
             try:
@@ -165,7 +165,7 @@ class StoredModel:
                 answers.append(end.value)
         return _concatenated(answers)
 
-    def _ask_concurrently(self, steps: Sequence[tuple[Steps, Step]], stage: str, verdicts: VerdictsOf) -> Answers:
+    def _run_concurrently(self, steps: Sequence[tuple[Steps, Step]], stage: str, verdicts: VerdictsOf) -> Answers:
         items = [step.requests[0].item for _, step in steps]
         keys = answers_keys(self.identity, [step.requests[0] for _, step in steps])
         with self._entries.lock_keys(keys.values()):
@@ -187,25 +187,27 @@ class StoredModel:
             names |= served_as([answers.table], column)
         return answers
 
-    def _put(self, block: Sequence[Arrived], keys: Mapping[Item, bytes], tables: dict[Item, pa.Table]) -> list[Arrived]:
-        """Merge a block of answers into ``tables`` and store them; return the block with one arrival a request, and a
+    def _put(
+        self, block: Sequence[ReplyTables], keys: Mapping[Item, bytes], tables: dict[Item, pa.Table]
+    ) -> list[ReplyTables]:
+        """Merge a block of answers into ``tables`` and store them; return the block with one reply a request, and a
         curve for each enumeration.
         """
         self._served.take(block)
-        arrivals, entries = [], {}
-        for arrival in joined(block):
-            request, key = arrival.request, keys[arrival.request.item]
-            table = tables[request.item] = merge_answers(tables.get(request.item), arrival.answers, request)
-            entries[key] = arrival.packed if arrival.packed and table is arrival.answers else to_bytes(table)
+        replies, entries = [], {}
+        for reply in merged_by_request(block):
+            request, key = reply.request, keys[reply.request.item]
+            table = tables[request.item] = merge_answers(tables.get(request.item), reply.answers, request)
+            entries[key] = reply.packed if reply.packed and table is reply.answers else to_bytes(table)
             if request.enumeration is not None:
-                arrival = arrival._replace(curve=CURVES.empty_table() if arrival.curve is None else arrival.curve)
-                entries[curve_key(key)] = to_bytes(arrival.curve)
-            arrivals.append(arrival)
+                reply = reply._replace(curve=CURVES.empty_table() if reply.curve is None else reply.curve)
+                entries[curve_key(key)] = to_bytes(reply.curve)
+            replies.append(reply)
         self._entries.put(entries)
-        return arrivals
+        return replies
 
-    def planned(self, steps: Sequence[Steps], verdicts: VerdictsOf) -> tuple[list[Request], Answers | None]:
-        """Return all requests that :meth:`ask` may still send; without any, also the answers. For cache-only models."""
+    def plan_steps(self, steps: Sequence[Steps], verdicts: VerdictsOf) -> tuple[list[Request], Answers | None]:
+        """Return all requests that :meth:`run_steps` may still send, or the answers; for cache-only models."""
         first = [(each, next(each)) for each in steps]
         if any(step.adaptive for _, step in first):
             keys = answers_keys(self.identity, [step.requests[0] for _, step in first])
@@ -345,7 +347,7 @@ class _Served:
         for column, names in self._stored.items():
             names |= served_as([table], column)
 
-    def take(self, block: Sequence[Arrived]) -> None:
+    def take(self, block: Sequence[ReplyTables]) -> None:
         """Add the names of new answers; warn once of a change, and raise UserError if no stored answer is of their
         model.
         """

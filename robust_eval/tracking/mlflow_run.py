@@ -299,7 +299,7 @@ def integer_steps(temperatures: Sequence[float]) -> tuple[str, list[int]]:
 def _is_metric(score: Score, name: str) -> bool:
     """Return True if a metric is a headline metric, or its class declares none."""
     spec = score.spec(name)
-    return not score.declared if spec is None else _is_headline(spec)
+    return not score.specs if spec is None else _is_headline(spec)
 
 
 def _is_headline(spec: MetricSpec) -> bool:

@@ -43,7 +43,7 @@ class Held:
         """Take any answers."""
 
     def score(self, questions: Sequence[Question], measured: Measured, seed: int) -> Score:
-        score = Score(question_ids=[question.id for question in questions], declared=[HELD, BELOW, LENGTH])
+        score = Score(question_ids=[question.id for question in questions], specs=[HELD, BELOW, LENGTH])
         answers = grid(score.question_ids, measured.graded)
         held = np.where(answers.replies > 0, answers.correct == answers.replies, np.nan)
         score.add_curve(HELD.name, held, answers.temperatures, question_groups(questions))

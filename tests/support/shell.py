@@ -158,13 +158,13 @@ def _load() -> None:
     from robust_eval.model.local.sentences import sentence_transformer
     from robust_eval.plot.figure_registry import registered
     from robust_eval.report import figures as report_figures
-    from robust_eval.runs.findings import read_findings
+    from robust_eval.runs.figure_data import read_figure_data
 
     sentence_transformer(SENTENCES)
     with tempfile.TemporaryDirectory() as scratch:
         (folder := Path(scratch, "run")).mkdir()
         run_experiment(folder, "experiment=smoke", "dataset.limit=6", f"paths.mlruns={scratch}")
-        run = read_findings(folder)
+        run = read_figure_data(folder)
         entries = [entry for entry in registered() if entry.allowed and entry.allowed(run)][:1]
         report_figures.save_entries(entries, run, Path(scratch, "figures"))
 

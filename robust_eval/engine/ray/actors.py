@@ -20,7 +20,7 @@ from robust_eval.engine.ray.worker import Block, Outcome, ReplyBytes, Worker, st
 from robust_eval.error import UserError
 from robust_eval.model.base import Call, Item, KeyValueStore, LanguageModel, Reply, Request, Temperatures
 from robust_eval.model.model_config import ModelConfig, Shards
-from robust_eval.model.reply_tables import Arrived, arrived, from_bytes
+from robust_eval.model.reply_tables import ReplyTables, from_bytes, tables_of
 from robust_eval.model.served.completions import unanswered
 from robust_eval.runtime.console import progress
 
@@ -60,23 +60,23 @@ class PendingBlocks:
             waiting += len(missing)
         return groups
 
-    def take(self, outcome: Outcome) -> list[Arrived]:
+    def take(self, outcome: Outcome) -> list[ReplyTables]:
         """Return the answers of an outcome; they are not requested again if their block fails later."""
         self._problems |= outcome.problems
         for number in outcome.done:
             del self._left[number]
         return [self._taken(answer) for answer in outcome.answers]
 
-    def _taken(self, answer: ReplyBytes) -> Arrived:
+    def _taken(self, answer: ReplyBytes) -> ReplyTables:
         request = self.wanted[answer.item]
         curve = None if answer.curve is None else from_bytes(answer.curve, CURVES)
-        arrival = Arrived(request, from_bytes(answer.answers, SCHEMA), curve, answer.share, answer.answers)
-        cached = request.cached | set(rows(arrival.answers, "temperature", "trial"))
+        reply = ReplyTables(request, from_bytes(answer.answers, SCHEMA), curve, answer.share, answer.answers)
+        cached = request.cached | set(rows(reply.answers, "temperature", "trial"))
         if request.enumeration is not None or cached.issuperset(product(request.temperatures, range(request.trials))):
             del self.wanted[answer.item]
         else:
             self.wanted[answer.item] = replace(request, cached=cached)
-        return arrival
+        return reply
 
     def failed(self) -> str:
         """Count a failure of each remaining block, give up those that failed too often, and return the reasons."""
@@ -146,18 +146,18 @@ class Actors:
         """See LanguageModel; a local model supports all."""
         return Temperatures() if self._server is None else self._server.temperatures(wanted)
 
-    def answers(self, requests: Sequence[Request], missing: Set[Item], stage: str) -> Iterator[list[Arrived]]:
+    def answers(self, requests: Sequence[Request], missing: Set[Item], stage: str) -> Iterator[list[ReplyTables]]:
         """Yield the answers to the requests. Other actors retry failed blocks, one by one; the requests of blocks that
         always fail get errors for answers. UserError if all do.
         """
         with progress(stage, total=len(missing), unit="prompts") as advance:
-            for arrivals in self._answers(requests, missing, stage):
-                yield arrivals
-                advance(sum(each.share for each in arrivals), self._status())
+            for replies in self._answers(requests, missing, stage):
+                yield replies
+                advance(sum(each.share for each in replies), self._status())
 
     def complete_adaptively(
         self, requests: Sequence[Request], adaptive: AdaptiveRequests, stage: str, items: int
-    ) -> Iterator[list[Arrived]]:
+    ) -> Iterator[list[ReplyTables]]:
         """See ModelRunner; each round sends all requests that are due."""
         with adaptive_progress(stage, adaptive, items) as advance:
             while requests:
@@ -165,7 +165,7 @@ class Actors:
                 requests = adaptive.next()
                 advance(self._status())
 
-    def _answers(self, requests: Sequence[Request], missing: Set[Item], stage: str) -> Iterator[list[Arrived]]:
+    def _answers(self, requests: Sequence[Request], missing: Set[Item], stage: str) -> Iterator[list[ReplyTables]]:
         division = self._divided(requests)
         size, attempts, idle = self._engine.block_size, self._engine.attempts, 0
         blocks = PendingBlocks(division.blocks, requests, missing, attempts)
@@ -189,9 +189,9 @@ class Actors:
             if len(lost) == len(requests):
                 raise UserError(f"{stage}: every prompt {reason}")
             log.warning("%s: %d of %d prompts %s", stage, len(lost), len(requests), reason)
-            yield arrived(lost)
+            yield tables_of(lost)
 
-    def _attempt(self, blocks: PendingBlocks, size: int, batch_context: Any) -> Iterator[list[Arrived]]:
+    def _attempt(self, blocks: PendingBlocks, size: int, batch_context: Any) -> Iterator[list[ReplyTables]]:
         """Yield the answers of one attempt at each remaining block; UserError for a mistake of the user."""
         fatal: str | None = None
         for outcome in self._outcomes(blocks.grouped(size), batch_context):

@@ -17,7 +17,7 @@ import ray.data
 from robust_eval.error import UserError, first_line
 from robust_eval.model.base import Item, LanguageModel, Request
 from robust_eval.model.model_config import ModelConfig
-from robust_eval.model.reply_tables import arrived, to_bytes
+from robust_eval.model.reply_tables import tables_of, to_bytes
 from robust_eval.runtime.console import silence_tqdm
 
 
@@ -30,7 +30,7 @@ class Block(NamedTuple):
 
 
 class ReplyBytes(NamedTuple):
-    """Answers to a request as tables in bytes, and its share (:class:`robust_eval.model.reply_tables.Arrived`)."""
+    """Answers to a request as tables in bytes, and its share (:class:`robust_eval.model.reply_tables.ReplyTables`)."""
 
     item: Item
     answers: bytes
@@ -95,9 +95,9 @@ class Worker:
         if self._limiter is None:
             self._model.check(block.requests)
         for replies in self._model.complete(block.requests, block.missing, self._batch_context):
-            for arrival in arrived(replies):
-                curve = None if arrival.curve is None else to_bytes(arrival.curve)
-                yield ReplyBytes(arrival.request.item, to_bytes(arrival.answers), curve, arrival.share)
+            for reply in tables_of(replies):
+                curve = None if reply.curve is None else to_bytes(reply.curve)
+                yield ReplyBytes(reply.request.item, to_bytes(reply.answers), curve, reply.share)
 
     def _load(self) -> LanguageModel:
         if not self._config.remote:

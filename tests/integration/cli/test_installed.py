@@ -43,7 +43,7 @@ class Halves(robust_eval.Metric):
         pass
 
     def score(self, questions, measured, seed):
-        score = Score([question.id for question in questions], declared=[MetricSpec("halves", "what a plugin counts")])
+        score = Score([question.id for question in questions], specs=[MetricSpec("halves", "what a plugin counts")])
         right = robust_eval.grid(score.question_ids, measured.graded).correct[:, 0]
         score.add_mean("halves", right * self.weight, None)
         return score

@@ -17,7 +17,7 @@ from robust_eval.experiment.answer_source import own_profile
 from robust_eval.experiment.plan import stages_of
 from robust_eval.model.base import Temperatures
 from robust_eval.plot.figure_registry import registered
-from robust_eval.runs.findings import findings
+from robust_eval.runs.figure_data import figure_data
 from robust_eval.tracking.result import Result
 
 EFFORTS = ("none", "low", "medium", "high")
@@ -180,7 +180,7 @@ def test_a_profile_without_log_probabilities_has_breaking_temperatures_in_place_
     assert result.description["undefined.frs.d1"] == "the greedy answers have no log-probabilities"
     assert not {"profile.spearman.frs_entropy", "profile.robust_at_own"} & figures.keys()
     assert chosen in (tmp_path / "gemini" / "report.html").read_text()
-    run = findings(result)
+    run = figure_data(result)
     drawn = {entry.name for entry in registered() if entry.allowed and entry.allowed(run)}
     assert "survival" in drawn
     assert not any("frs" in name for name in drawn)

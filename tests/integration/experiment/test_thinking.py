@@ -23,7 +23,7 @@ from robust_eval.prompt.thought import read_thought
 from robust_eval.report.figures import save_entries
 from robust_eval.report.terminal import print_summary
 from robust_eval.report.warnings import sampling_warnings
-from robust_eval.runs.findings import read_findings
+from robust_eval.runs.figure_data import read_figure_data
 from robust_eval.stats.variance import breaking_budget
 from robust_eval.tracking.result import Result
 
@@ -257,6 +257,6 @@ def test_drawn_answers_are_stored_and_the_same_trace_is_cut_off_at_every_budget(
     assert len(by_trace) == 2 * 4
     assert all(cuts[2].startswith(cuts[1]) for cuts in by_trace.values())
     entries = [entry for entry in registered() if entry.name in ("accuracy_by_budget", "variance_of_questions")]
-    assert len(save_entries(entries, read_findings(place), place / "drawn")) == 2
+    assert len(save_entries(entries, read_figure_data(place), place / "drawn")) == 2
     figures = result.scores["thinking"].metrics()
     assert {"thinking.between.t0.5", "thinking.frs", "thinking.unbroken_share"} <= figures.keys()

@@ -69,7 +69,7 @@ def test_rows_of_the_data_set_and_aliases_that_cannot_be_used_are_counted(result
 
 def test_replies_that_were_cut_and_what_is_undefined_is_said(result: Result):
     sampled = changed(result.graded["temperature_sweep"], finish_reason={0: "length", 5: "length"})
-    scores = {"certainty": Score(values={"certainty.count.undefined": Estimate(3.0)}, declared=KNOWN_SPECS)}
+    scores = {"certainty": Score(values={"certainty.count.undefined": Estimate(3.0)}, specs=KNOWN_SPECS)}
     run = replace(result, graded={"temperature_sweep": sampled}, scores=scores, kept=result.asked)
     assert list(left_out(run)) == [
         "2 replies truncated by the length limit, and graded without the end.",
@@ -85,7 +85,7 @@ def test_what_answers_nothing_has_one_number_of_refused_empty_and_unread_replies
     assert unanswered({"rewriting.outcomes.refused": 3.0, "outcomes.error": 1.0}) == (
         "rewriting: 3 refused; sampled answers: 1 failed"
     )
-    scores = {"certainty": Score(values={"certainty.count.invalid": Estimate(15.0)}, declared=KNOWN_SPECS)}
+    scores = {"certainty": Score(values={"certainty.count.invalid": Estimate(15.0)}, specs=KNOWN_SPECS)}
     assert not any("15" in each for each in left_out(replace(result, scores=scores)))
 
 

@@ -73,12 +73,12 @@ def test_names_are_no_more_than_text_in_a_note():
 
 def result(n, frs=None):
     questions = [Question(f"q{place}", f"{place}, <b>or</b> not?", ("yes",)) for place in range(n)]
-    score = Score(question_ids=[question.id for question in questions], declared=frs_specs.SPECS)
+    score = Score(question_ids=[question.id for question in questions], specs=frs_specs.SPECS)
     score.add_mean("frs.d1", np.linspace(0, 1, n) if frs is None else np.asarray(frs), None)
     score.add_mean("frs.d2", np.zeros(n), None)
     score.values["frs.unbroken_share"] = Estimate(0.5, 0.25, 0.75)
     score.presentation = Presentation("Temperature", "at rising temperature.")
-    certainty = Score(question_ids=score.question_ids, declared=certainty_metric.SPECS)
+    certainty = Score(question_ids=score.question_ids, specs=certainty_metric.SPECS)
     certainty.add_curve("certainty.entropy", np.full((n, 2), [0.5, 0.25]), [0.2, 1.0], None)
     condition = {"rewrite": 0, "temperature": 0.0, "trial": 0, "outcome": "ok", "weight": 1.0}
     baseline = answer_table({"question_id": each.id, "text": f"yes {each.id}", **condition} for each in questions)

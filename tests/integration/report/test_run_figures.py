@@ -28,7 +28,7 @@ from robust_eval.plot.style import COLUMN, TWO_COLUMNS
 from robust_eval.report.figures import save_for_paper
 from robust_eval.report.terminal import print_summary
 from robust_eval.report.wording import headline_rows
-from robust_eval.runs.findings import findings, read_findings
+from robust_eval.runs.figure_data import figure_data, read_figure_data
 from robust_eval.tracking.result import Result
 
 OF_THE_METHOD = {"frs_surfaces", "f_surfaces"}
@@ -98,10 +98,10 @@ def test_a_run_of_all_methods_has_every_figure(ran: tuple[Result, Path], drawn: 
 
 def test_a_run_and_its_folder_tell_the_same(ran: tuple[Result, Path], drawn: Path):
     result, folder = ran
-    told, read = findings(result), read_findings(folder)
+    told, read = figure_data(result), read_figure_data(folder)
     for name, table in told.tables.items():
         pd.testing.assert_frame_equal(table.to_pandas(), read.tables[name].to_pandas(), obj=name)
-    assert told.declared == read.declared
+    assert told.specs == read.specs
     assert told.settings["metric.frs.threshold"] == read.settings["metric.frs.threshold"] == 0.5
     for name, curve in told.curves.items():
         np.testing.assert_allclose([*read.curves[name].values()], [*curve.values()], err_msg=name)
@@ -113,8 +113,8 @@ def test_a_run_and_its_folder_tell_the_same(ran: tuple[Result, Path], drawn: Pat
 @pytest.mark.parametrize("entry", OTHERS, ids=lambda entry: entry.name)
 def test_every_figure_has_its_words(entry: RegisteredFigure):
     assert entry.shows.endswith(".")
-    assert entry.tells.endswith(".")
-    assert entry.reading == f"{entry.shows} {entry.tells}"
+    assert entry.interpretation.endswith(".")
+    assert entry.reading == f"{entry.shows} {entry.interpretation}"
     assert entry.alternative == f"{entry.caption}. {entry.shows}"
     assert re.search(r"Fastowski|Cho|Reganova|beyond the paper|our own", entry.source)
 
@@ -205,7 +205,7 @@ def test_figures_of_a_paper_have_no_title_fit_its_columns_and_come_with_fonts_an
     wide = "reply_certainty_by_temperature"
     names = ["accuracy_by_temperature", "frs_density", wide]
     entries = [entry for entry in registered() if entry.name in names]
-    save_for_paper(entries, findings(ran[0]), tmp_path, "m on facts: 9 of 12 questions kept")
+    save_for_paper(entries, figure_data(ran[0]), tmp_path, "m on facts: 9 of 12 questions kept")
     assert [fig.get_suptitle() for fig in drawn] == [""] * 3
     assert all(axes.get_title() == "" for fig in drawn[:1] for axes in fig.axes)
     for name in names:
@@ -240,6 +240,6 @@ def test_what_is_no_finished_run_is_said_in_one_sentence(tmp_path: Path, monkeyp
 def test_a_damaged_table_is_named(ran: tuple[Result, Path], tmp_path: Path):
     shutil.copytree(ran[1], tmp_path, dirs_exist_ok=True)
     (tmp_path / "frs.parquet").write_bytes(b"no table")
-    tables = read_findings(tmp_path).tables
+    tables = read_figure_data(tmp_path).tables
     with pytest.raises(UserError, match=r"frs\.parquet cannot be read"):
         tables["frs"]

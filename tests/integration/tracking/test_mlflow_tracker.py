@@ -394,7 +394,7 @@ def test_steps_are_hundredths_unless_the_grid_is_finer():
 def test_of_declared_figures_those_that_a_person_wants_first_are_metrics(tmp_path: Path):
     figures = [MetricSpec("frs.d{}", "mean FRS", primary=True), MetricSpec("odd", "an odd one", shown=DETAIL)]
     with Mlflow().run("declared", tmp_path) as record:
-        record.scores([replace(SCORE, declared=figures)], {})
+        record.scores([replace(SCORE, specs=figures)], {})
     assert runs(tmp_path)["declared"].data.metrics == {"frs.d1": 0.5, "frs.d1.low": 0.4, "frs.d1.high": 0.6}
 
 

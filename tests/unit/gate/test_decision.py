@@ -294,7 +294,7 @@ def test_wordings_are_repetitions_too_but_other_forms_and_temperatures_are_not(t
 def test_a_figure_is_called_by_what_its_metric_says_that_it_measures(tmp_path: Path, measures: str, label: str):
     one, other = gated_run(tmp_path / "one", 3), gated_run(tmp_path / "other", 3)
     mine = MetricSpec("frs.d{}", "mine", unit="points", more_is_better=True, construct=measures)
-    one = replace(one, run=replace(one.run, declared=[mine]))
+    one = replace(one, run=replace(one.run, specs=[mine]))
     assert [each.label for each in decided(one, other, GateSettings({"frs.d1": 0.02})).metrics] == [label]
 
 

@@ -70,7 +70,7 @@ def test_each_score_ranks_the_errors_of_the_greedy_answers():
     assert "uncertainty.auroc.early_break" not in score.values  # one temperature
     for name, values in score.by_question.items():
         assert np.nanmean(values) == pytest.approx(score.values[name].value, abs=1e-12), name
-        assert spec_of(name, score.declared).mean
+        assert spec_of(name, score.specs).mean
 
 
 def test_probabilities_have_a_brier_score_and_a_calibration_error():

@@ -120,7 +120,7 @@ def with_types():
 
 
 def with_a_metric_of_ones_own(*others):
-    mine = {"declared": [*KNOWN_SPECS, MetricSpec("mine.k{}", "mine, k = {}", setting="metric.mine.k")]}
+    mine = {"specs": [*KNOWN_SPECS, MetricSpec("mine.k{}", "mine, k = {}", setting="metric.mine.k")]}
     runs = [measured({**SMALL, f"mine.k{k}": SMALL["frs.d1"]}, metric__mine__k=k) for k in (1, 2)]
     return [replace(each, **mine) for each in [*runs, *others]]
 
@@ -312,7 +312,7 @@ def test_what_a_metric_calls_its_figures_changes_no_structure(text, plain, tmp_p
         )
         for spec in KNOWN_SPECS
     ]
-    runs = [replace(with_text(each, "plain"), declared=specs) for each in frs_runs()]
+    runs = [replace(with_text(each, "plain"), specs=specs) for each in frs_runs()]
     html, markdown = written(runs, tmp_path / "hostile")
     page, harmless = Page(html), Page(plain[0])
     assert page.tags == harmless.tags
@@ -448,7 +448,7 @@ def test_a_ranking_of_runs_that_cannot_be_told_apart_says_that_its_order_may_be_
 def test_figures_that_metrics_call_the_same_are_drawn_in_files_of_their_own(tmp_path, monkeypatch):
     monkeypatch.undo()  # rendered
     other = MetricSpec("mine.accuracy", "mine", limits=SHARE, comparison=ComparisonView(file="accuracy_by_temperature"))
-    runs = [replace(each, declared=[*KNOWN_SPECS, other]) for each in frs_runs()]
+    runs = [replace(each, specs=[*KNOWN_SPECS, other]) for each in frs_runs()]
     for each in runs:
         each.metrics["mine.accuracy.t1"] = Estimate(0.125)
     drawn = {each.caption: each.svg.name for each in save_comparison_figures(compare(runs), tmp_path)}

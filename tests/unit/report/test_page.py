@@ -41,7 +41,7 @@ def result() -> Result:
     frs = np.array([1.0, 0.6, 0.5, 0.4, 0.3, np.nan])
     score = Score(
         question_ids=[q.id for q in QUESTIONS],
-        declared=SPECS,
+        specs=SPECS,
         by_question={"frs.d1": frs},
         settings={"threshold": 0.5, "k": 10, "unbroken": "one", "estimator": "trials"},
         values={

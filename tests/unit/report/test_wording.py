@@ -43,13 +43,13 @@ def test_the_main_metrics_are_first_those_that_stand_for_a_run_then_other_means_
     score = Score(
         values=dict.fromkeys([*names, "second.kappa", "first.mean"], Estimate(0.5)),
         curves={"second.curve": dict.fromkeys((0.2, 1.0, 2.0), Estimate(0.5))},
-        declared=specs,
+        specs=specs,
     )
     rows = headline_rows(score)
     assert len(rows) == 18
     scores = [f"score {d}" for d in range(9)]
     assert [row.label for row in main_metrics(rows)] == [*scores, "mean", "curve at t = 1"]
-    more = Score(values={f"first.d{d}": Estimate(0.5) for d in range(20)}, declared=specs)
+    more = Score(values={f"first.d{d}": Estimate(0.5) for d in range(20)}, specs=specs)
     assert [row.label for row in main_metrics(headline_rows(more))] == [f"score {d}" for d in range(12)]
 
 
@@ -103,6 +103,6 @@ def test_an_interval_has_the_digits_of_its_value():
         MetricSpec("mine.b", "b", form=".0%"),
         MetricSpec("mine.c", "c", form="g"),
     ]
-    score = Score(values={spec.name: Estimate(0.5, 0.25, 0.75) for spec in specs}, declared=specs)
+    score = Score(values={spec.name: Estimate(0.5, 0.25, 0.75) for spec in specs}, specs=specs)
     rows = [(row.value, row.interval) for row in headline_rows(score)]
     assert rows == [("0.5", "0.3 to 0.8"), ("50%", "25% to 75%"), ("0.5", "0.250 to 0.750")]

@@ -167,10 +167,10 @@ def test_where_facts_break_is_read_off_what_any_metric_declares_to_hold(declared
     steps = [0.5, 2.0, 10.0]
     figures = {name.format(step): column for step, column in zip(steps, SURVIVAL.values(), strict=True)}
     held = MetricSpec(declared, "held", is_survival=True)
-    found, breaking = replace(run(figures), declared=[held]).breaking_temperatures()
+    found, breaking = replace(run(figures), specs=[held]).breaking_temperatures()
     assert found == steps
     np.testing.assert_array_equal(breaking, BREAKING)
-    silent = replace(run(figures), declared=[replace(held, is_survival=False)])
+    silent = replace(run(figures), specs=[replace(held, is_survival=False)])
     assert silent.breaking_temperatures()[0] == []
 
 

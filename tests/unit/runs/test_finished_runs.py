@@ -343,7 +343,7 @@ MINE = MetricSpec("mine.k{}", "right among the first {}", primary=True, setting=
 def test_runs_of_a_metric_of_ones_own_are_merged_and_scored_by_the_number_that_it_declares():
     def mine(k, **changed):
         found = run({f"mine.k{k}": [0.5, NAN, 0.25], **SHARED}, metric__mine__k=k, **changed)
-        return replace(found, declared=[MINE])
+        return replace(found, specs=[MINE])
 
     (one,) = merged([mine(3), mine(2)])
     assert one.leading_score == MINE
@@ -353,7 +353,7 @@ def test_runs_of_a_metric_of_ones_own_are_merged_and_scored_by_the_number_that_i
 
 def test_a_score_that_is_a_curve_stands_for_all_at_the_temperature_nearest_to_one():
     curves = {"mine.k2.t0.5": [0.0, 0, 0], "mine.k2.t1.25": [1.0, 1, 1], "mine.k1.t1.25": [0.5, 0.5, 0.5]}
-    one = replace(run(curves), declared=[MINE])
+    one = replace(run(curves), specs=[MINE])
     assert one.by_number(MINE) == {2: "mine.k2.t1.25", 1: "mine.k1.t1.25"}
     assert {k: score.value for k, score in one.scores().items()} == {2: 1.0, 1: 0.5}
     assert run(SHARED).scores() == {}

@@ -19,22 +19,22 @@ from robust_eval.tracking.result import Result
 
 
 @dataclass(frozen=True)
-class Findings:
+class FigureData:
     """Results of a run, as input of its figures.
 
     ``values``, ``curves`` and ``tables`` are those of all its scores (:class:`robust_eval.metric.score.Score`),
-    ``settings`` are flat, under the names of the configuration, ``declared`` are the metric specs.
+    ``settings`` are flat, under the names of the configuration, ``specs`` are the metric specs.
     """
 
     values: Mapping[str, Estimate]
     curves: Mapping[str, Mapping[float, Estimate]]
     settings: Mapping[str, Any]
     tables: Mapping[str, pa.Table]
-    declared: Sequence[MetricSpec] = ()
+    specs: Sequence[MetricSpec] = ()
 
     def curves_of_others(self) -> dict[str, Mapping[float, Estimate]]:
         """Return the headline curves of user-defined metrics, by label."""
-        specs = [spec for spec in self.declared if spec not in KNOWN_SPECS and spec.shown == HEADLINE]
+        specs = [spec for spec in self.specs if spec not in KNOWN_SPECS and spec.shown == HEADLINE]
         return {spec.words: curve for spec in specs if len(curve := self.curves.get(spec.name, {})) > 1}
 
     def by_parameter(self, spec: MetricSpec) -> dict[float, Estimate]:
@@ -86,25 +86,25 @@ class TablesIn(Mapping[str, pa.Table]):
         return len(self._files)
 
 
-def findings(result: Result) -> Findings:
-    """Return the findings of a result in memory."""
+def figure_data(result: Result) -> FigureData:
+    """Return the data of the figures of a result in memory."""
     values: dict[str, Estimate] = {}
     curves: dict[str, Mapping[float, Estimate]] = {}
     settings = dict(result.description)
     tables: dict[str, pa.Table] = {}
-    declared: list[MetricSpec] = []
+    specs: list[MetricSpec] = []
     for metric, score in result.scores.items():
         values |= score.values
         curves |= score.curves
         settings |= {f"metric.{metric}.{name}": value for name, value in score.settings.items()}
         tables |= score.tables
-        declared += score.declared
-    return Findings(values, curves, settings, tables, declared)
+        specs += score.specs
+    return FigureData(values, curves, settings, tables, specs)
 
 
-def read_findings(folder: str | Path) -> Findings:
-    """Return the findings of a finished run, from its folder; UserError where it has not finished, or a file of it is
-    damaged.
+def read_figure_data(folder: str | Path) -> FigureData:
+    """Return the data of the figures of a finished run, from its folder; UserError where it has not finished, or a
+    file of it is damaged.
     """
     run = read_run(Path(folder))
-    return Findings(run.metrics, run.curves, run.settings, TablesIn(Path(folder)), run.declared)
+    return FigureData(run.metrics, run.curves, run.settings, TablesIn(Path(folder)), run.specs)
