@@ -16,7 +16,7 @@ from robust_eval.metric import greedy, profile
 from robust_eval.metric.metric_spec import MetricSpec, is_name, point
 from robust_eval.metric.sampler_choice import choose_samplers
 from robust_eval.metric.score import Metric
-from robust_eval.sampler.base import ORDER, THOUGHT, TURN
+from robust_eval.sampler.base import ORDER, REASONING, TURN
 from robust_eval.sampler.recorded_answers import RecordedAnswers
 from robust_eval.tracking.flat_settings import SEVERAL
 
@@ -140,7 +140,7 @@ def _as_profile(config: Config) -> Config:
     )
 
 
-_OF_CONVERSATIONS = {TURN: "continues a conversation", THOUGHT: "lets the model reason as in a conversation"}
+_OF_CONVERSATIONS = {TURN: "continues a conversation", REASONING: "lets the model reason as in a conversation"}
 """Predicates of samplers that need a conversational model, by their axis."""
 
 

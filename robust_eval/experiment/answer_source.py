@@ -37,7 +37,7 @@ from robust_eval.prompt.prompt import refuse_exemplars
 from robust_eval.question import Question
 from robust_eval.sampler.base import (
     ORDER,
-    THOUGHT,
+    REASONING,
     TURN,
     Conditions,
     Sampler,
@@ -61,7 +61,7 @@ class AnswerSource(Protocol):
     """
 
     @property
-    def greedy(self) -> str:
+    def baseline_name(self) -> str:
         """Name of the baseline answers in log messages."""
 
     @property
@@ -137,7 +137,7 @@ class SampledSource:
         return any(sampler.selects for sampler in self._all)
 
     @property
-    def greedy(self) -> str:
+    def baseline_name(self) -> str:
         """Name of the baseline answers in log messages: "greedy" or "most frequent"."""
         return "greedy" if self.supported_temperatures.greedy else "most frequent"
 
@@ -165,7 +165,7 @@ class SampledSource:
         requests = self.greedy_requests(questions)
         if not requests:
             return SCHEMA.empty_table()
-        table = self.model.answers(requests, f"{self.greedy} answers").table
+        table = self.model.answers(requests, f"{self.baseline_name} answers").table
         if self.supported_temperatures.greedy:
             return table
         return table.take(most_frequent(self.reply_grader.grade(questions, table)))
@@ -182,7 +182,7 @@ class SampledSource:
             self.reply_grader.first_line,
         )
         requests = [
-            replace(sampler.greedy(request), signs=sampler.signs(question))
+            replace(sampler.greedy_request(request), signs=sampler.signs(question))
             for question, request in zip(questions, requests, strict=True)
         ]
         if self.supported_temperatures.greedy:
@@ -332,7 +332,7 @@ _PERTURBATIONS = {
     "trial": "repetition",
     ORDER: "order of choices",
     TURN: "pushback",
-    THOUGHT: "reasoning effort",
+    REASONING: "reasoning effort",
 }
 """Perturbations that need no temperature, by the axes of their samplers."""
 _EFFORTS = ("low", "high")
@@ -362,9 +362,9 @@ def own_profile(
         return None
     chosen, missing = {**metrics}, {"temperature": "it needs several"}
     own = {key: at_temperatures(sampler, [DEFAULT_TEMPERATURE]) for key, sampler in samplers.items()}
-    if not any(sampler.axis == THOUGHT for sampler in samplers.values()):
+    if not any(sampler.axis == REASONING for sampler in samplers.values()):
         if reason := _without_effort(model, supported):
-            missing[_PERTURBATIONS[THOUGHT]] = reason
+            missing[_PERTURBATIONS[REASONING]] = reason
         else:
             thinking = Thinking(budgets=[*_EFFORTS], prompts=next(iter(own.values())).prompts)
             own[THINKING] = at_temperatures(thinking.of_model(THINKING, True, model.name), [DEFAULT_TEMPERATURE])

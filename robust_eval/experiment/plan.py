@@ -33,7 +33,7 @@ from robust_eval.runs.finished_runs import KEY, FinishedRun, read_run
 from robust_eval.runtime.parquet_files import read_parquet
 from robust_eval.runtime.process import Stopwatch
 from robust_eval.runtime.text import duration
-from robust_eval.sampler.base import THOUGHT, TURN
+from robust_eval.sampler.base import REASONING, TURN
 from robust_eval.store.answer_rows import answers_key
 from robust_eval.store.stored_model import NotStoredError, StoredModel
 from robust_eval.tracking.flat_settings import read_settings
@@ -151,7 +151,7 @@ def plan(
                 continue
             missing, stored = source.missing(name, selected, graded)
             stops = name in source.early_stopping
-            at_most = uncertain or stops or source.samplers[name].axis in (TURN, THOUGHT)
+            at_most = uncertain or stops or source.samplers[name].axis in (TURN, REASONING)
             early_stop = stops if stops or name in source.early_stopping_possible else None
             stages.append(Stage(source.stage(name), model, len(requests), missing, at_most, early_stop))
             if reply_grader.grader.uses_model:
@@ -297,7 +297,7 @@ def server_warnings(stages: Sequence[Stage]) -> list[str]:
     restricts replies.
     """
     served = [request for stage in stages if stage.model.config.remote for request in stage.missing]
-    budgets = {request.thought.most for request in served if request.thought is not None} - {None}
+    budgets = {request.reasoning.most for request in served if request.reasoning is not None} - {None}
     restricted = any(request.signs for request in served)
     return [SILENT_BUDGETS] * (len(budgets) > 1) + [RESTRICTED] * restricted
 

@@ -66,9 +66,9 @@ class SequentialScheduler(QuestionScheduler):
 
     def __init__(self, targets: Mapping[str, float], questions: Sequence[Question], seed: int) -> None:
         self.targets = targets
-        self.left = in_order(questions, seed) if targets else list(questions)
+        self.left = seeded_order(questions, seed) if targets else list(questions)
         self.taken = 0
-        self._unit = {question.id: unit(question) for question in questions}
+        self._unit = {question.id: resampling_unit(question) for question in questions}
 
     def next(self, scores: Mapping[str, Score]) -> list[Question]:
         """Return the next questions, given the scores so far; none if these suffice, or no question is left.
@@ -175,17 +175,17 @@ def _times(progress: MetricProgress, target: float) -> float:
 def split_at_group_boundary(questions: Sequence[Question], size: int) -> tuple[list[Question], list[Question]]:
     """Return the first ``size`` questions, or more to keep a group together, and the rest."""
     block, rest = list(questions[:size]), list(questions[size:])
-    while block and rest and unit(rest[0]) == unit(block[-1]):
+    while block and rest and resampling_unit(rest[0]) == resampling_unit(block[-1]):
         block.append(rest.pop(0))
     return block, rest
 
 
-def in_order(questions: Sequence[Question], seed: int) -> list[Question]:
+def seeded_order(questions: Sequence[Question], seed: int) -> list[Question]:
     """Return the questions in a seeded order; those of a group stay together in their order."""
-    return sorted(questions, key=lambda question: seeded_rank(seed, *unit(question)))
+    return sorted(questions, key=lambda question: seeded_rank(seed, *resampling_unit(question)))
 
 
-def unit(question: Question) -> tuple[str, str]:
+def resampling_unit(question: Question) -> tuple[str, str]:
     """Return the unit of resampling: the question, or its group."""
     return ("group", question.group) if question.group else ("question", question.id)
 
@@ -204,8 +204,8 @@ class GateScheduler(QuestionScheduler):
         shared = set(shared_questions(baseline, keys, "the candidate"))
         own = [question for question in questions if (question.id, question.title) in shared]
         self._baseline, self._settings, self._early = baseline, settings, early
-        self.left = in_order(own, seed) if early else own
-        self._unit = {question.id: unit(question) for question in own}
+        self.left = seeded_order(own, seed) if early else own
+        self._unit = {question.id: resampling_unit(question) for question in own}
         self._grouped = any(question.group for question in own)
         sizes: dict[tuple[str, str], int] = {}
         for each in self._unit.values():

@@ -20,7 +20,7 @@ from robust_eval.metric.frs_specs import FRS, SURVIVAL
 from robust_eval.metric.metric_spec import RUN, MetricSpec, count_spec, nearest_to_one, point, share_spec
 from robust_eval.metric.order_metric import RIGHT
 from robust_eval.metric.score import Score, question_groups
-from robust_eval.metric.thinking_metric import ACCURACY as AFTER_THOUGHT
+from robust_eval.metric.thinking_metric import ACCURACY as AFTER_REASONING
 from robust_eval.question import Question
 from robust_eval.stats.correlation import spearman
 from robust_eval.stats.estimate import Estimate
@@ -322,8 +322,8 @@ def joined(scores: Mapping[str, Score]) -> dict[str, Floats]:
         values["turns_held"] = _turns_held(scores[PUSHBACK])
     if THINKING in scores:
         thinking = scores[THINKING]
-        at = nearest_to_one(thinking.curves[AFTER_THOUGHT.name])
-        values["thought_right"] = thinking.by_question[point(AFTER_THOUGHT.name, at)]
+        at = nearest_to_one(thinking.curves[AFTER_REASONING.name])
+        values["thought_right"] = thinking.by_question[point(AFTER_REASONING.name, at)]
     return values
 
 

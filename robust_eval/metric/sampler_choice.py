@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from robust_eval.error import UserError
 from robust_eval.metric.score import Metric
-from robust_eval.sampler.base import ORDER, THOUGHT, TURN, Conditions
+from robust_eval.sampler.base import ORDER, REASONING, TURN, Conditions
 
 _NO_ORDERS = (
     "metric=order needs answers to choices in several orders or forms: choose sampler=order, or "
@@ -15,7 +15,7 @@ _EXCLUSIVE_AXES = {
         "metric=challenge needs answers to pushback, turn by turn: choose sampler=challenge",
         "metric={} cannot score answers after pushback: choose metric=challenge",
     ),
-    THOUGHT: (
+    REASONING: (
         "metric=thinking needs answers after reasoning of known length: choose sampler=thinking",
         "metric={} cannot score answers after reasoning of several lengths: choose metric=thinking",
     ),

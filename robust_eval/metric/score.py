@@ -195,7 +195,7 @@ class Metric(Protocol):
     @property
     def axis(self) -> str:
         """Axis along which answers must vary for the metric: temperature | rewrite | trial |
-        order | turn | thought.
+        order | turn | reasoning.
         """
 
     @property

@@ -27,9 +27,9 @@ from robust_eval.metric.score import (
     question_groups,
     verdicts,
 )
-from robust_eval.prompt.thought import Budget, ascending, read_thought
+from robust_eval.prompt.reasoning_budget import Budget, read_reasoning, sorted_budgets
 from robust_eval.question import Question
-from robust_eval.sampler.base import THOUGHT, Sampler
+from robust_eval.sampler.base import REASONING, Sampler
 from robust_eval.stats.estimate import UNDEFINED, Estimate, columns_of
 from robust_eval.stats.frs import breaking_temperature, factual_robustness_score
 from robust_eval.stats.interval import SHARE, Floats, share_of
@@ -190,7 +190,7 @@ class ReasoningBudget(Metric):
     d: float = 1.0
     """Weight of the entropy in FRS after reasoning, above 0."""
 
-    axis = THOUGHT
+    axis = REASONING
     specs = SPECS
     curves = tuple(spec for spec in SPECS if spec not in (FRS, UNBROKEN, BROKEN_AT))
 
@@ -317,11 +317,11 @@ class ReasoningBudget(Metric):
 
 def budgets_of(graded: pa.Table) -> list[Budget]:
     """Return the budgets of the answers, ascending; UserError without any."""
-    tags = [read_thought(form) for form in graded["form"].unique().to_pylist()]
+    tags = [read_reasoning(form) for form in graded["form"].unique().to_pylist()]
     budgets = {budget for tag in tags if tag is not None for budget in tag.budgets}
     if not budgets or len({type(budget) for budget in budgets}) > 1:
         raise UserError("metric=thinking needs answers with a reasoning budget in their form, in one unit")
-    return ascending(budgets)
+    return sorted_budgets(budgets)
 
 
 def by_trace(
@@ -340,7 +340,7 @@ def by_trace(
     records = []
     columns = rows(graded, *_ITEM, "trial", "form", "weight", "completion_tokens")
     for (name, item, trial, tag, weight, tokens), verdict in zip(columns, verdicts(graded).tolist(), strict=True):
-        trace = read_thought(tag)
+        trace = read_reasoning(tag)
         if trace is None or name not in row:
             continue
         number = trial if trace.trace is None else trace.trace
@@ -368,7 +368,7 @@ def answers_of_traces(graded: pa.Table, budget: Budget) -> pa.Table:
     weight: dict[tuple[str, float, int], dict[str | None, list[tuple[float, int]]]] = {}
     columns = rows(graded, "question_id", "temperature", "trial", "form", "label", "outcome", "weight")
     for place, (name, t, trial, tag, label, outcome, each) in enumerate(columns):
-        trace = read_thought(tag)
+        trace = read_reasoning(tag)
         if trace is None or budget not in trace.budgets or outcome in NO_REPLY:
             continue
         number = trial if trace.trace is None else trace.trace

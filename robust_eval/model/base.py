@@ -80,7 +80,7 @@ class Enumeration:
 
 
 @dataclass(frozen=True)
-class Thought:
+class Reasoning:
     """Reasoning of a model before its answer.
 
     ``tokens`` are a finished trace, which the answer follows. None: the model reasons first; a local model then returns
@@ -136,7 +136,7 @@ class Request:
     """Number of the first trial at each temperature."""
     form: str | None = None
     """Value of the answer table's column ``form``, the form of the question; None: unchanged. Nothing else reads it."""
-    thought: Thought | None = None
+    reasoning: Reasoning | None = None
     """Reasoning before the answer; None: as in the model's settings."""
     signs: tuple[str, ...] = ()
     """Signs of choices, to one of which a server restricts the reply; empty: a free reply."""
@@ -283,7 +283,7 @@ class LanguageModel(Protocol):
 
         It is called before the first request. By default everything that needs log-probabilities is refused.
         """
-        if any(request.thought for request in requests):
+        if any(request.reasoning for request in requests):
             raise UserError(
                 f"{self.description()['name']} has no reasoning budget: sampler=thinking needs a local or served model"
             )

@@ -30,13 +30,13 @@ ORDER = "order"
 """Axis of choices in another order or form."""
 TURN = "turn"
 """Axis of a conversation's turns."""
-THOUGHT = "thought"
+REASONING = "reasoning"
 """Axis of the reasoning before an answer."""
 TOP_LOGPROBS = 20
 """Minimum number of log-probabilities of each greedy token, so that another k needs no new request."""
 
 
-def ascending(temperatures: Sequence[float]) -> list[float]:
+def checked_temperatures(temperatures: Sequence[float]) -> list[float]:
     """Return the temperatures in ascending order; ValueError for an empty list, a value not above 0, or a duplicate."""
     if not temperatures:
         raise ValueError("temperatures must contain at least one temperature")
@@ -73,7 +73,7 @@ def greedy_requests(
     ]
 
 
-def in_order(questions: Sequence[Question], answers: pa.Table) -> pa.Table:
+def ordered_answers(questions: Sequence[Question], answers: pa.Table) -> pa.Table:
     """Return the answers to these questions in their order, then by rewrite, temperature and trial."""
     ids = pa.array([question.id for question in questions], pa.string())
     indices = pc.index_in(answers["question_id"], value_set=ids)
@@ -112,7 +112,7 @@ class Conditions(Protocol):
 
     @property
     def axis(self) -> str:
-        """Condition that varies: temperature | rewrite | trial | order | turn | thought."""
+        """Condition that varies: temperature | rewrite | trial | order | turn | reasoning."""
 
     @property
     def temperatures(self) -> list[float]:
@@ -146,7 +146,7 @@ class Sampler:
     """
 
     axis: str
-    """Condition that varies: temperature | rewrite | trial | order | turn | thought."""
+    """Condition that varies: temperature | rewrite | trial | order | turn | reasoning."""
     temperatures: list[float]
     """Sampling temperatures, ascending, all above 0."""
     prompts: str
@@ -237,7 +237,7 @@ class Sampler:
         """Return the steps of requests to the selected questions, given their greedy answers (None: only a plan)."""
         return [single_step(self.requests(questions, grader, seed))]
 
-    def greedy(self, request: Request) -> Request:
+    def greedy_request(self, request: Request) -> Request:
         """Return the request for a greedy answer in this sampler's form."""
         return request
 

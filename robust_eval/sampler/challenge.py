@@ -16,7 +16,7 @@ from robust_eval.prompt.pushback import Pushback, PushbackWriter, read_pushback,
 from robust_eval.prompt.templates import CHALLENGES, CHALLENGING, read_templates
 from robust_eval.question import LETTERS, Question
 from robust_eval.reader.reasoning import without_reasoning
-from robust_eval.sampler.base import TURN, NothingKeptError, PrefixGrader, in_order
+from robust_eval.sampler.base import TURN, NothingKeptError, PrefixGrader, ordered_answers
 from robust_eval.sampler.known_facts import KnownFacts
 from robust_eval.store.steps import Step, Steps
 
@@ -126,7 +126,7 @@ class Challenge(KnownFacts):
                     break
                 before = pa.concat_tables([before, turns_of(reply.answers.table, self.trials)])
             tables.append(before)
-        answers = in_order(questions, pa.concat_tables(tables))
+        answers = ordered_answers(questions, pa.concat_tables(tables))
         if is_stored and not answers.num_rows:
             raise UserError(
                 "sampler.challenge.challenges has no sentence that fits an answer of this data set: add one"

@@ -13,7 +13,7 @@ import pyarrow as pa
 from robust_eval.answer import rows
 from robust_eval.prompt.templates import FEW_SHOT
 from robust_eval.question import Question
-from robust_eval.sampler.base import NothingKeptError, Sampler, ascending
+from robust_eval.sampler.base import NothingKeptError, Sampler, checked_temperatures
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class KnownFacts(Sampler):
     axis = "temperature"
 
     def __post_init__(self) -> None:
-        self.temperatures = ascending(self.temperatures)
+        self.temperatures = checked_temperatures(self.temperatures)
         for name in ("max_new_tokens", "max_questions"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")

@@ -27,10 +27,10 @@ from robust_eval.dataset.answer_file import COLUMNS, AnswerFile, groups
 from robust_eval.error import UserError
 from robust_eval.prompt.arrangement import read_arrangement
 from robust_eval.prompt.pushback import read_pushback
-from robust_eval.prompt.thought import read_thought
+from robust_eval.prompt.reasoning_budget import read_reasoning
 from robust_eval.question import Question
 from robust_eval.runtime.text import excerpt
-from robust_eval.sampler.base import ORDER, THOUGHT, TURN, in_order
+from robust_eval.sampler.base import ORDER, REASONING, TURN, ordered_answers
 from robust_eval.sampler.challenge import Challenge
 from robust_eval.sampler.exact import Exact
 from robust_eval.sampler.known_facts import SELECTIONS
@@ -60,7 +60,7 @@ class RecordedAnswers:
     """Selected questions: those whose answer at temperature 0 is an exact_match of an accepted answer, contains one,
     or all (none: no selection)."""
 
-    greedy = "recorded"
+    baseline_name = "recorded"
     own_profile = None
     profile_sentence = ""
 
@@ -131,7 +131,7 @@ class RecordedAnswers:
 
     def baseline(self, questions: Sequence[Question]) -> pa.Table:
         """Return the baseline answers to these questions, possibly none."""
-        return in_order(questions, self._baseline().drop_columns(SAMPLER))
+        return ordered_answers(questions, self._baseline().drop_columns(SAMPLER))
 
     def select(self, questions: Sequence[Question], baseline: pa.Table) -> list[Question]:
         """Return the questions with answers of every sampler and a right greedy answer, by ``selection``."""
@@ -153,7 +153,7 @@ class RecordedAnswers:
     def answers(self, questions: Sequence[Question], baseline: pa.Table | None = None) -> dict[str, Answers]:
         """Return the answers to these questions of each sampler in the file, without the baseline."""
         by_sampler = self._by_sampler().items()
-        return {name: Answers(in_order(questions, table), CURVES.empty_table()) for name, table in by_sampler}
+        return {name: Answers(ordered_answers(questions, table), CURVES.empty_table()) for name, table in by_sampler}
 
     @property
     def _file(self) -> AnswerFile:
@@ -184,7 +184,7 @@ class RecordedAnswers:
         return table
 
 
-_FORMS = (read_arrangement, read_pushback, read_thought)
+_FORMS = (read_arrangement, read_pushback, read_reasoning)
 """Readers of the column ``form``, one for each kind of condition."""
 
 
@@ -203,9 +203,9 @@ class RecordedConditions:
         rewritten = answers.filter((pc.field("rewrite") > 0) & pc.is_null(pc.field("form"))).num_rows
         axis_of_file = "rewrite" if rewritten else "temperature" if len(self.temperatures) > 1 else "trial"
         forms = answers["form"].unique().to_pylist()
-        self.arranges, has_turns, has_thoughts = (any(map(read, forms)) for read in _FORMS)
+        self.arranges, has_turns, has_reasoning = (any(map(read, forms)) for read in _FORMS)
         arranged = ORDER if self.arranges and not rewritten else None
-        self.axis = TURN if has_turns else THOUGHT if has_thoughts else arranged or _AXES.get(name, axis_of_file)
+        self.axis = TURN if has_turns else REASONING if has_reasoning else arranged or _AXES.get(name, axis_of_file)
 
 
 _AXES = {

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from robust_eval.model.base import Request
 from robust_eval.prompt.templates import FEW_SHOT
 from robust_eval.question import Question
-from robust_eval.sampler.base import PrefixGrader, Sampler, ascending
+from robust_eval.sampler.base import PrefixGrader, Sampler, checked_temperatures
 
 
 @dataclass
@@ -41,7 +41,7 @@ class Repetition(Sampler):
         for name in ("trials", "max_new_tokens"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
-        self.temperatures = ascending(self.temperatures)
+        self.temperatures = checked_temperatures(self.temperatures)
 
     @property
     def repetitions(self) -> float:

@@ -11,11 +11,11 @@ import pyarrow as pa
 
 from robust_eval.answer import NO_REPLY, SCHEMA, rows
 from robust_eval.error import UserError
-from robust_eval.model.base import Enumeration, Request, Thought
+from robust_eval.model.base import Enumeration, Reasoning, Request
 from robust_eval.prompt.prompt import prompt_for
-from robust_eval.prompt.thought import EFFORTS, AfterThought, Budget, ascending
+from robust_eval.prompt.reasoning_budget import EFFORTS, AfterReasoning, Budget, sorted_budgets
 from robust_eval.question import Question
-from robust_eval.sampler.base import THOUGHT, PrefixGrader, in_order, prefix_grader_settings
+from robust_eval.sampler.base import REASONING, PrefixGrader, ordered_answers, prefix_grader_settings
 from robust_eval.sampler.known_facts import KnownFacts
 from robust_eval.store.steps import NOTHING, Step, Steps, single_step
 
@@ -51,7 +51,7 @@ class Thinking(KnownFacts):
     nodes: int = 32
     """Maximum number of evaluated prefixes of the answers after a trace, if they are enumerated."""
 
-    axis = THOUGHT
+    axis = REASONING
     is_local = True
     """True if the model is local; set by :meth:`of_model`."""
 
@@ -116,7 +116,7 @@ class Thinking(KnownFacts):
                 return NOTHING
             traces = reply.answers.table
         answers = yield from single_step(self.answer_requests(questions, traces, grader, seed))
-        return answers._replace(table=in_order(questions, answers.table))
+        return answers._replace(table=ordered_answers(questions, answers.table))
 
     def of_model(self, name: str, remote: bool, model: str) -> "Thinking":
         """Return the sampler for a local model or a service; UserError for settings that this one does not support."""
@@ -134,10 +134,10 @@ class Thinking(KnownFacts):
         other.is_local = not remote
         return other
 
-    def greedy(self, request: Request) -> Request:
+    def greedy_request(self, request: Request) -> Request:
         """Return the request for a greedy answer without reasoning; from a service, with the smallest budget."""
         if self.is_local:
-            return replace(request, thought=Thought(()))
+            return replace(request, reasoning=Reasoning(()))
         return replace(request, **self._thinking(self.budgets[0]))
 
     def trace_requests(self, questions: Sequence[Question], seed: int) -> list[Request]:
@@ -154,7 +154,7 @@ class Thinking(KnownFacts):
                 max_new_tokens=self.budgets[-1],
                 seed=seed,
                 first_line=False,
-                thought=Thought(most=self.budgets[-1]),
+                reasoning=Reasoning(most=self.budgets[-1]),
             )
             for question in questions
         ]
@@ -209,22 +209,22 @@ class Thinking(KnownFacts):
             max_new_tokens=1 if choices else self.max_new_tokens,
             matcher=matcher,
             enumeration=Enumeration(self.nodes, grid, choices) if self.exact else None,
-            form=AfterThought(number, budgets).tag,
-            thought=Thought(tokens),
+            form=AfterReasoning(number, budgets).tag,
+            reasoning=Reasoning(tokens),
         )
 
     def _served(self, question: Question, budget: Budget, grader: PrefixGrader, seed: int) -> Request:
         return replace(
             self.request(question, grader, seed, self.traces),
             rewrite=_TRACE + _CUT_FACTOR * (EFFORTS.index(budget) if isinstance(budget, str) else budget),
-            form=AfterThought(None, (budget,)).tag,
+            form=AfterReasoning(None, (budget,)).tag,
             **self._thinking(budget),
         )
 
     def _thinking(self, budget: Budget) -> dict[str, Any]:
         """Return the fields of a request to a service with a reasoning budget."""
         tokens = budget if isinstance(budget, int) else 0
-        return {"thought": Thought(most=budget), "max_new_tokens": self.max_new_tokens + tokens}
+        return {"reasoning": Reasoning(most=budget), "max_new_tokens": self.max_new_tokens + tokens}
 
 
 def _grid(budgets: Sequence[Any]) -> list[Any]:
@@ -238,4 +238,4 @@ def _grid(budgets: Sequence[Any]) -> list[Any]:
         )
     if len(set(budgets)) < len(budgets):
         raise ValueError(f"budgets must be distinct, not {list(budgets)}")
-    return ascending(budgets)
+    return sorted_budgets(budgets)

@@ -41,7 +41,7 @@ def answers_key(identity: Mapping[str, Any], request: Request) -> bytes:
             "top_logprobs": request.top_logprobs,
             "judge": judge and judge.identity,
             "first_line": request.first_line,
-            "thought": request.thought and asdict(request.thought),
+            "thought": request.reasoning and asdict(request.reasoning),
             "enumeration": enumeration and [enumeration.nodes, enumeration.temperatures, request.temperatures],
             **({"signs": request.signs} if request.signs else {}),
             **({"precision": enumeration.precision} if enumeration and enumeration.precision else {}),

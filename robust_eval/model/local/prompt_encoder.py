@@ -92,7 +92,7 @@ _SEED_STEP = 1_000_003
 
 
 @dataclass(frozen=True)
-class ThoughtFormat:
+class ReasoningFormat:
     """Format of a model's reasoning: at most ``budget`` tokens up to the tag ``end``, which is appended if missing."""
 
     tokenizer: Any
@@ -153,7 +153,7 @@ class ThoughtFormat:
         text = self._text(tokens, whole=False).strip()
         return replace(answer, reasoning=text, reasoning_tokens=len(tokens)) if tokens else answer
 
-    def with_thought(self, answer: Completion, trace: Completion) -> Completion:
+    def with_trace(self, answer: Completion, trace: Completion) -> Completion:
         """Return an answer with the trace before it as its reasoning, in the place of the trace."""
         ids = list(trace.token_ids or ())
         return replace(
@@ -171,11 +171,11 @@ class ThoughtFormat:
         return text
 
 
-class ThoughtPrompts:
+class ReasoningPrompts:
     """Encoder of requests for traces, and for answers after given traces; it adds the reasoning to the replies."""
 
     def __init__(self, tokenizer: Any, template: ChatTemplate) -> None:
-        self._thinking = ThoughtFormat(tokenizer, 1, template.thinking_end)
+        self._thinking = ReasoningFormat(tokenizer, 1, template.thinking_end)
         self._open_reasoning, self._skip_reasoning = (
             PromptEncoder(tokenizer, "chat", template, replace(self._thinking, budget=budget).opened)
             for budget in (1, 0)
@@ -222,5 +222,5 @@ def group_by_question(requests: Sequence[Request]) -> list[list[Request]]:
 
 
 def _tokens(request: Request) -> tuple[int, ...] | None:
-    assert request.thought is not None
-    return request.thought.tokens
+    assert request.reasoning is not None
+    return request.reasoning.tokens

@@ -7,7 +7,7 @@ from typing import Any
 
 from robust_eval.model.generation import Generation
 from robust_eval.model.local.batching import BLOCK_SIZES, BlockSizes
-from robust_eval.model.local.prompt_encoder import ChatTemplate, PromptEncoder, ThoughtFormat
+from robust_eval.model.local.prompt_encoder import ChatTemplate, PromptEncoder, ReasoningFormat
 from robust_eval.model.model_config import PROMPT_STYLES
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
@@ -101,11 +101,11 @@ class TransformersSettings:
         opened = str if thinking is None else thinking.opened
         return PromptEncoder(tokenizer, self.prompt_style, self.chat_template, opened)
 
-    def thinking(self, tokenizer: Any) -> ThoughtFormat | None:
+    def thinking(self, tokenizer: Any) -> ReasoningFormat | None:
         """Return the format of the model's reasoning; None without a reasoning budget."""
         if self.thinking_budget is None:
             return None
-        return ThoughtFormat(tokenizer, self.thinking_budget, self.chat_template.thinking_end)
+        return ReasoningFormat(tokenizer, self.thinking_budget, self.chat_template.thinking_end)
 
 
 def has_cuda() -> bool:

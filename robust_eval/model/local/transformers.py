@@ -17,7 +17,7 @@ from robust_eval.model.local.gguf_model import (
     gguf_prompt_style,
 )
 from robust_eval.model.local.model_files import EMBEDDED, file_hash, folder_hash, hub_commit, no_model
-from robust_eval.model.local.prompt_encoder import ChatTemplate, ThoughtPrompts, are_traces, group_by_question
+from robust_eval.model.local.prompt_encoder import ChatTemplate, ReasoningPrompts, are_traces, group_by_question
 from robust_eval.model.local.settings import TransformersSettings
 from robust_eval.model.model_config import ModelConfig, Shards
 from robust_eval.model.workload import ServiceLimits
@@ -113,11 +113,11 @@ class Transformers(TransformersSettings, ModelConfig):
     def shard(self, requests: Sequence[Request]) -> Shards:
         """See ModelConfig; this loads the tokenizer, not the model."""
         tokenizer = self._tokenizer()
-        if requests[0].thought is None:
+        if requests[0].reasoning is None:
             encode = self.encoder(tokenizer)
             encoded = encode.in_order(requests)
         elif are_traces(requests):
-            encoded = ThoughtPrompts(tokenizer, self.chat_template).in_order(requests)
+            encoded = ReasoningPrompts(tokenizer, self.chat_template).in_order(requests)
         else:
             return Shards(group_by_question(requests), None)
         divided = growing_blocks(encoded, self.max_answers_at_once, self.block_sizes)

@@ -15,7 +15,7 @@ from robust_eval.model.local.batching import BatchContext, blocks, growing_block
 from robust_eval.model.local.device import bytes_per_question, free_memory, is_out_of_memory, use_faster_linear
 from robust_eval.model.local.exact_tree import Enumerated, enumerate_answers, enumerate_choices
 from robust_eval.model.local.prefixes import PackedPrefixes, PrefixRows, agrees_with_plain_passes
-from robust_eval.model.local.prompt_encoder import ThoughtPrompts, are_traces, group_by_question
+from robust_eval.model.local.prompt_encoder import ReasoningPrompts, are_traces, group_by_question
 from robust_eval.model.local.settings import TransformersSettings
 from robust_eval.model.local.vocabulary import AnswerTexts
 
@@ -65,7 +65,7 @@ class TransformersModel(LanguageModel):
 
     def check(self, requests: Sequence[Request]) -> None:
         """Refuse probabilities of answers after reasoning, and reasoning requests that contradict the settings."""
-        if self._thinking is not None and any(request.thought for request in requests):
+        if self._thinking is not None and any(request.reasoning for request in requests):
             raise UserError(
                 f"sampler=thinking sets the reasoning budget of model {self.config.name}: remove model.thinking_budget"
             )
@@ -87,7 +87,7 @@ class TransformersModel(LanguageModel):
             return
         requests = [replace(request, cached=frozenset()) if request.cached else request for request in requests]
         self._check_readable(requests)
-        if requests[0].thought is not None:
+        if requests[0].reasoning is not None:
             yield from self._trace_replies(requests, missing, batch_context)
         elif self._thinks:
             for request in (request for request in requests if request.item in missing):
@@ -136,7 +136,7 @@ class TransformersModel(LanguageModel):
         traces = traced.completions
         continuations = [(thinking.prompt(prompt, trace), thinking.answer(request, trace)) for trace in traces]
         answers = [answer for reply in self._generate(continuations) for answer in reply.completions]
-        return [thinking.with_thought(answer, trace) for answer, trace in zip(answers, traces, strict=True)]
+        return [thinking.with_trace(answer, trace) for answer, trace in zip(answers, traces, strict=True)]
 
     def _trace_replies(
         self, requests: Sequence[Request], missing: Set[Item], batch_context: BatchContext | None
@@ -146,7 +146,7 @@ class TransformersModel(LanguageModel):
         All answers to one question are generated together, whichever are missing: they share its prompt. Other
         questions are not in the batch.
         """
-        trace_prompts = ThoughtPrompts(self.tokenizer, self.config.chat_template)
+        trace_prompts = ReasoningPrompts(self.tokenizer, self.config.chat_template)
         if are_traces(requests):
             for replies in self._in_blocks(
                 trace_prompts.in_order(requests), missing, batch_context, trace_prompts.stop

@@ -120,7 +120,7 @@ def request_body(settings: ServiceSettings, capabilities: Capabilities, call: Ca
     """Return the body of a request without the prompt."""
     request = call.request
     body = truncation(settings, capabilities) | extra_body(settings)
-    body |= {capabilities.limit: settings.reply_tokens(request.max_new_tokens), **settings.thought(request)}
+    body |= {capabilities.limit: settings.reply_tokens(request.max_new_tokens), **settings.reasoning_parameter(request)}
     if request.signs:
         body |= restriction(capabilities.structured, request.signs)
         body[capabilities.limit] += SCHEMA_TOKENS if capabilities.structured == SCHEMA else 0

@@ -66,7 +66,7 @@ class DrawWatch:
         request = call.request
         if not call.temperature > 0 or call.temperature != max(request.temperatures):
             return False
-        if request.thought is not None or request.signs:
+        if request.reasoning is not None or request.signs:
             return False
         if math.isnan(self._temperature):
             self._temperature = call.temperature

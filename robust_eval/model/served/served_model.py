@@ -95,8 +95,8 @@ class ServedModel(LanguageModel):
 
     def check(self, requests: Sequence[Request]) -> None:
         """See LanguageModel; the server is probed."""
-        thoughts = [request.thought for request in requests if request.thought]
-        if thoughts and (reason := self.settings.thought_refusal(thoughts)):
+        budgets = [request.reasoning for request in requests if request.reasoning]
+        if budgets and (reason := self.settings.reasoning_refusal(budgets)):
             raise UserError(reason)
         enumerated = [request for request in requests if request.enumeration]
         if enumerated and (reason := self.settings.exact_refusal()):

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from robust_eval.error import UserError
-from robust_eval.model.base import Request, Temperatures, Thought
+from robust_eval.model.base import Reasoning, Request, Temperatures
 from robust_eval.model.generation import Generation
 from robust_eval.model.model_config import PROMPT_STYLES, ModelConfig
 from robust_eval.model.workload import ServiceLimits, Spending
@@ -127,18 +127,18 @@ class ServiceSettings(ModelConfig):
         """Return the settings of a request that set the reasoning budget."""
         return {} if self.reasoning_effort is None else {"reasoning_effort": self.reasoning_effort}
 
-    def thought_refusal(self, thoughts: Sequence[Thought]) -> str | None:
+    def reasoning_refusal(self, budgets: Sequence[Reasoning]) -> str | None:
         """Return the reason why requests cannot set these reasoning budgets; None if they can."""
         if names := ", ".join(f"model.{name}" for name in self.thinking()):
             return f"sampler=thinking sets the reasoning budget of each request: remove {names}"
-        if any(thought.tokens is not None for thought in thoughts):
+        if any(budget.tokens is not None for budget in budgets):
             return f"{self.server} cannot continue a reasoning trace: choose a local model"
-        if any(isinstance(thought.most, int) for thought in thoughts) and not self.takes_thinking_tokens:
+        if any(isinstance(budget.most, int) for budget in budgets) and not self.takes_thinking_tokens:
             return (
                 f"{self.server} accepts reasoning budgets as words: set sampler.thinking.budgets to words of its "
                 "API, such as [low,medium,high]"
             )
-        if any(isinstance(thought.most, str) for thought in thoughts) and self.max_completion_tokens is None:
+        if any(isinstance(budget.most, str) for budget in budgets) and self.max_completion_tokens is None:
             return (
                 "sampler.thinking.budgets are words, which do not limit the length of a reply: set "
                 "model.max_completion_tokens, the maximum of reasoning and answer together"
@@ -150,12 +150,12 @@ class ServiceSettings(ModelConfig):
         """True if the service accepts a reasoning budget in tokens."""
         return False
 
-    def thought(self, request: Request) -> dict[str, Any]:
+    def reasoning_parameter(self, request: Request) -> dict[str, Any]:
         """Return the reasoning budget of a request as settings of its body."""
-        if request.thought is None:
+        if request.reasoning is None:
             return {}
-        name = "reasoning_effort" if isinstance(request.thought.most, str) else "thinking_token_budget"
-        return {name: request.thought.most}
+        name = "reasoning_effort" if isinstance(request.reasoning.most, str) else "thinking_token_budget"
+        return {name: request.reasoning.most}
 
     def identity(self) -> dict[str, Any]:
         """Return the service, its name of the model, and the prompt style."""

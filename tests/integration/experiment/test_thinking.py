@@ -19,7 +19,7 @@ from robust_eval.error import UserError
 from robust_eval.experiment.plan import SILENT_BUDGETS, server_warnings, stages_of
 from robust_eval.model.local.transformers import Transformers
 from robust_eval.plot.figure_registry import registered
-from robust_eval.prompt.thought import read_thought
+from robust_eval.prompt.reasoning_budget import read_reasoning
 from robust_eval.report.figures import save_entries
 from robust_eval.report.terminal import print_summary
 from robust_eval.report.warnings import sampling_warnings
@@ -250,7 +250,7 @@ def test_drawn_answers_are_stored_and_the_same_trace_is_cut_off_at_every_budget(
     assert tables[0] == tables[1] == tables[2]
     by_trace: dict[tuple[str, int], dict[int, str]] = {}
     for row in tables[0]:
-        thought = read_thought(row["form"])
+        thought = read_reasoning(row["form"])
         for budget in thought.budgets:
             by_trace.setdefault((row["question_id"], thought.trace), {})[budget] = row["reasoning"] or ""
             assert (row["reasoning_tokens"] or 0) <= budget

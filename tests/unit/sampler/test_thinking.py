@@ -3,7 +3,7 @@ import pytest
 from robust_eval.answer import answer_table
 from robust_eval.error import UserError
 from robust_eval.grader.matching import Matching
-from robust_eval.model.base import Request, Thought
+from robust_eval.model.base import Reasoning, Request
 from robust_eval.prompt.prompt import prompt_for
 from robust_eval.question import Question
 from robust_eval.sampler.thinking import Thinking
@@ -24,13 +24,13 @@ def trace(number: int, tokens: list[int], own: int, outcome: str = "ok") -> dict
 
 
 def told(requests: list[Request]) -> list[tuple]:
-    return [(each.rewrite, each.form, each.thought.tokens, each.trials) for each in requests]
+    return [(each.rewrite, each.form, each.reasoning.tokens, each.trials) for each in requests]
 
 
 def test_each_trace_is_cut_off_at_every_budget_and_the_same_thought_is_asked_for_once():
     sampler = Thinking(traces=3, budgets=[4, 0, 2], answers=5)
     (thoughts,) = sampler.trace_requests([FRANCE], 7)
-    assert (thoughts.trials, thoughts.max_new_tokens, thoughts.thought) == (3, 4, Thought(most=4))
+    assert (thoughts.trials, thoughts.max_new_tokens, thoughts.reasoning) == (3, 4, Reasoning(most=4))
     traces = answer_table([trace(0, [5, 6, 7, 8], 4), trace(1, [5, 9], 1), trace(2, [3], 1, outcome="error")])
     assert told(sampler.answer_requests([FRANCE], traces, Grading(), 7)) == [
         (9000, "trace 0, budget 0", (), 15),
@@ -43,7 +43,7 @@ def test_each_trace_is_cut_off_at_every_budget_and_the_same_thought_is_asked_for
 def test_the_most_that_is_asked_is_planned_before_there_are_traces():
     sampler = Thinking(traces=3, budgets=[0, 2, 4], answers=5)
     planned = sampler.requests([FRANCE], Grading(), 7)
-    assert [each.thought.most for each in planned] == [4] + [None] * 7
+    assert [each.reasoning.most for each in planned] == [4] + [None] * 7
     assert len({each.item for each in planned}) == len(planned)
     assert sampler.repetitions == 15
     assert sampler.trace_requests([FRANCE], 7) == planned[:1]
@@ -66,10 +66,11 @@ def test_a_service_thinks_and_answers_at_once_with_every_budget():
     for budgets, limits in (([0, 64], [16, 80]), (["high", "low"], [16, 16])):
         sampler = Thinking(traces=3, budgets=budgets).of_model("thinking", True, "m")
         requests = sampler.requests([FRANCE], Grading(), 7)
-        asked = [(each.thought, each.form, each.trials, each.max_new_tokens) for each in requests]
+        asked = [(each.reasoning, each.form, each.trials, each.max_new_tokens) for each in requests]
         ordered = sorted(budgets, key=str, reverse=budgets[0] == "high")
         assert asked == [
-            (Thought(most=budget), f"budget {budget}", 3, limit) for budget, limit in zip(ordered, limits, strict=True)
+            (Reasoning(most=budget), f"budget {budget}", 3, limit)
+            for budget, limit in zip(ordered, limits, strict=True)
         ]
         assert len({each.item for each in requests}) == 2
         assert (sampler.estimator, sampler.repetitions) == ("trials", 3)
@@ -78,6 +79,6 @@ def test_a_service_thinks_and_answers_at_once_with_every_budget():
 def test_the_greedy_answer_comes_without_thinking_or_with_the_least_that_a_service_takes():
     request = Request("france", 0, prompt_for(FRANCE), (0.0,), 1, 16, 7)
     sampler = Thinking(budgets=[8, 64])
-    assert sampler.greedy(request).thought == Thought(())
-    served = sampler.of_model("thinking", True, "m").greedy(request)
-    assert (served.thought, served.max_new_tokens) == (Thought(most=8), 24)
+    assert sampler.greedy_request(request).reasoning == Reasoning(())
+    served = sampler.of_model("thinking", True, "m").greedy_request(request)
+    assert (served.reasoning, served.max_new_tokens) == (Reasoning(most=8), 24)

@@ -44,7 +44,7 @@ def request_name(identity: Mapping[str, Any], request: Request) -> str:
         "settings": [
             *(request.seed, request.max_new_tokens, request.top_logprobs, request.min_logprobs, request.first_line)
         ],
-        **({} if request.thought is None else {"thought": asdict(request.thought)}),
+        **({} if request.reasoning is None else {"thought": asdict(request.reasoning)}),
     }
     return sha256(json.dumps(determinants, sort_keys=True).encode()).hexdigest()[:32]
 

@@ -13,7 +13,7 @@ from scipy import stats
 from tiny_model import save_tiny_model
 
 from robust_eval.error import UserError
-from robust_eval.model.base import Completion, Enumeration, Request, Thought
+from robust_eval.model.base import Completion, Enumeration, Reasoning, Request
 from robust_eval.model.generation import Generation
 from robust_eval.model.local.prompt_encoder import ChatTemplate
 from robust_eval.model.local.transformers import Transformers
@@ -165,13 +165,13 @@ def test_an_end_of_thinking_without_a_slash_is_refused():
 
 
 def thoughts(trials: int, most: int, temperature: float = 1.0, text: str = "Two?", seed: int = 5) -> Request:
-    prompt, thought = Prompt("", (), text), Thought(most=most)
-    return Request(text, 5000, prompt, (temperature,), trials, most, seed, first_line=False, thought=thought)
+    prompt, thought = Prompt("", (), text), Reasoning(most=most)
+    return Request(text, 5000, prompt, (temperature,), trials, most, seed, first_line=False, reasoning=thought)
 
 
 def behind(tokens: list[int], number: int, temperatures: tuple[float, ...] = (1.0,), trials: int = 3) -> Request:
     return Request(
-        "Two?", 5000 + number, ALONE, temperatures, trials, 4, 5, first_line=False, thought=Thought(tuple(tokens))
+        "Two?", 5000 + number, ALONE, temperatures, trials, 4, 5, first_line=False, reasoning=Reasoning(tuple(tokens))
     )
 
 
@@ -210,7 +210,9 @@ def test_answers_about_a_question_do_not_depend_on_which_are_missing_or_asked_be
     model = load(folder)
     requests = [behind(list(range(10, 10 + length)), length, (0.7, 1.5)) for length in (0, 1, 5, 9)]
     whole = ask(model, *requests)
-    other = Request("Six?", 5000, Prompt("", (), "Six?"), (1.0,), 2, 4, 5, first_line=False, thought=Thought((7, 8)))
+    other = Request(
+        "Six?", 5000, Prompt("", (), "Six?"), (1.0,), 2, 4, 5, first_line=False, reasoning=Reasoning((7, 8))
+    )
     (last,) = model.complete([other, *requests], {requests[2].item})
     assert [reply.request.item for reply in last] == [requests[2].item]
     assert last[0].completions == whole[2]
@@ -259,7 +261,9 @@ def by_tree(model: TransformersModel, hot: float, answered_at: float, seed: int)
     (found,) = ask(model, thoughts(DRAWS, 2, hot, seed=seed))
     traces = [thought.token_ids[: thought.answer_tokens] for thought in found]
     requests = [
-        Request("q", 5000 + number, ALONE, (answered_at,), 1, 1, seed, first_line=False, thought=Thought(tuple(trace)))
+        Request(
+            "q", 5000 + number, ALONE, (answered_at,), 1, 1, seed, first_line=False, reasoning=Reasoning(tuple(trace))
+        )
         for number, trace in enumerate(traces)
     ]
     answers = ask(model, *requests)

@@ -11,7 +11,7 @@ Budget = int | str
 _TAG = re.compile(rf"(?:trace (\d{{1,9}}), )?budgets?((?: (?:\d{{1,9}}|{'|'.join(EFFORTS)}))+)")
 
 
-class AfterThought(NamedTuple):
+class AfterReasoning(NamedTuple):
     """Reasoning before an answer: the number of its ``trace``, and the ``budgets`` at which it is that trace.
 
     A trace of None is drawn with the answer, and has the number of its trial.
@@ -24,30 +24,30 @@ class AfterThought(NamedTuple):
     def tag(self) -> str:
         """Tag in the answer table.
 
-        >>> AfterThought(3, (64, 128)).tag, AfterThought(None, ("low",)).tag
+        >>> AfterReasoning(3, (64, 128)).tag, AfterReasoning(None, ("low",)).tag
         ('trace 3, budgets 64 128', 'budget low')
         """
         trace = "" if self.trace is None else f"trace {self.trace}, "
         return f"{trace}budget{'s' if len(self.budgets) > 1 else ''} {' '.join(map(str, self.budgets))}"
 
 
-def read_thought(tag: str | None) -> AfterThought | None:
+def read_reasoning(tag: str | None) -> AfterReasoning | None:
     """Return the reasoning of a tag of the answer table; None for any other tag.
 
-    >>> read_thought("trace 3, budgets 64 128"), read_thought("choices CAB")
-    (AfterThought(trace=3, budgets=(64, 128)), None)
+    >>> read_reasoning("trace 3, budgets 64 128"), read_reasoning("choices CAB")
+    (AfterReasoning(trace=3, budgets=(64, 128)), None)
     """
     match = _TAG.fullmatch(tag or "")
     if match is None:
         return None
     budgets = tuple(int(word) if word.isdecimal() else word for word in match[2].split())
-    return AfterThought(None if match[1] is None else int(match[1]), budgets)
+    return AfterReasoning(None if match[1] is None else int(match[1]), budgets)
 
 
-def ascending(budgets: Iterable[Budget]) -> list[Budget]:
+def sorted_budgets(budgets: Iterable[Budget]) -> list[Budget]:
     """Return budgets in ascending order.
 
-    >>> ascending([64, 0]), ascending({"high", "low"})
+    >>> sorted_budgets([64, 0]), sorted_budgets({"high", "low"})
     ([0, 64], ['low', 'high'])
     """
     return sorted(budgets, key=lambda budget: EFFORTS.index(budget) if isinstance(budget, str) else budget)
