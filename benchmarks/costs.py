@@ -4,7 +4,7 @@
 
 While the embedded model answers on the CPU, every kernel is counted, with its FLOP and the bytes that it reads and
 writes, and every place where the processor would wait for a device. Blocks of questions and batches of logits are as
-large as on a GPU, so that as many kernels are launched. The formulas beside them are those of
+large as on a GPU, and sums over the vocabulary count as the kernels of a GPU. The formulas beside them are those of
 docs/development/performance.md. The second table puts the shapes of larger models into the formulas, with what was
 counted here of prefixes, kernels and waits. gpu.py says what a GPU took.
 """
@@ -12,6 +12,7 @@ counted here of prefixes, kernels and waits. gpu.py says what a GPU took.
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
@@ -20,8 +21,9 @@ from rich.console import Console
 from rich.table import Table
 from support.command import Command, write_figures
 from support.counted_model import GRADER, CountedModel, answered, setting, tiny
-from support.op_counter import counted
+from support.op_counter import OpCounter, counted
 from support.shape import Shape
+from torch import Tensor
 
 from robust_eval.model.base import Reply, Request
 from robust_eval.model.local import batching, draw, prefixes, tempered
@@ -77,6 +79,26 @@ def main() -> None:
     write_figures(options.json, figures)
 
 
+class CountedSums(tempered.LogitHistogram):
+    """Counts what Triton's kernels read and write where the CPU counts logits in bins."""
+
+    def __init__(self, counter: OpCounter, *given: Any) -> None:
+        super().__init__(*given)
+        self._counter = counter
+
+    def totals(self, x: Tensor) -> Tensor:
+        with self._counter.one_kernel(LOGIT * x.numel()):
+            return super().totals(x)
+
+    def of_sets(self, x: Tensor, rows: Any, sets: Any) -> Tensor:
+        with self._counter.one_kernel((8 + LOGIT) * sum(map(len, sets))):  # a token's id and its logit
+            return super().of_sets(x, rows, sets)
+
+    def importance(self, weights: Tensor, out: Tensor) -> None:
+        with self._counter.one_kernel(2 * LOGIT * out.numel()):
+            super().importance(weights, out)
+
+
 def shape_of(model: CountedModel) -> Shape:
     config = model.network.config
     heads, hidden = config.num_attention_heads, config.hidden_size
@@ -106,6 +128,7 @@ def of_run(model: CountedModel, shape: Shape, requests: Sequence[Request]) -> di
         for each in as_on_gpu:
             stack.enter_context(each)
         counter = stack.enter_context(counting)
+        stack.enter_context(patch.object(tempered, "LogitHistogram", partial(CountedSums, counter)))
         replies = list(answered(model.loaded, requests))
     work, total = model.work() - before, counter.total
     prompt = float(np.mean([reply.completions[0].prompt_tokens or 0 for reply in replies]))

@@ -18,6 +18,11 @@ from kept_models import kept_models
 from kept_options import kept_options
 from shell import Shell
 
+from robust_eval.model.local.settings import has_cuda
+
+if not has_cuda():
+    os.environ.setdefault("TRITON_INTERPRET", "1")  # read when Triton is loaded; its kernels then run on the CPU
+
 
 def pytest_collection_finish() -> None:
     """Exempt what is imported from garbage collection, which takes a seventh of the time otherwise."""

@@ -51,6 +51,15 @@ class OpCounter(TorchDispatchMode):
             self.count("waits", 1)
         return result
 
+    @contextmanager
+    def one_kernel(self, size: int) -> Iterator[None]:
+        """Count all that is computed meanwhile as one kernel that reads and writes ``size`` bytes."""
+        self.count("kernels", 1)
+        self.count("bytes", size)
+        part, self.part = self.part, "within a kernel"
+        yield
+        self.part = part
+
     def count(self, what: str, number: int) -> None:
         self.total[f"{self.part}_{what}"] += number
 

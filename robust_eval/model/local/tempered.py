@@ -5,7 +5,7 @@ the centre of a bin and d = x − c, exp(x / t) = exp(c / t) · (1 + d / t + d²
 all temperatures: the number of its tokens, Σ d and Σ d². The dropped terms change a total by less than 2 · 10⁻⁷.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -18,6 +18,7 @@ from robust_eval.model.base import Floats
 from robust_eval.model.generation import Generation
 from robust_eval.model.local.device import fetched, to_device
 from robust_eval.model.local.draw import EPSILON
+from robust_eval.model.local.vocabulary_sums import TorchSums, TritonSums, cuda_sums, row_sums, set_sums
 from robust_eval.model.token_texts import Ids, Mask
 
 FRACTION = 7
@@ -51,28 +52,28 @@ class _Powers(NamedTuple):
 
 
 @lru_cache(maxsize=8)
-def _powers(temperatures: tuple[float, ...], device: torch.device) -> _Powers:
+def _powers(temperatures: tuple[float, ...]) -> _Powers:
     lowest = torch.arange(_FIRST, _FIRST + BINS, dtype=torch.int32) << _SHIFT
     centre = 2.0**NEAREST - (lowest | _HALF_A_BIN).view(torch.float32).double()
     t = torch.tensor(temperatures, dtype=torch.float64)
     power = torch.exp(centre[:, None] / t)
     power[-1] = 0  # the bin of impossible tokens, whose logits are −∞
     of_sums = torch.cat([power, power / t, power / (2 * t**2)])
-    return _Powers(t.float().to(device), of_sums.to(device), (power**2).T.contiguous().to(device))
+    return _Powers(t.float(), of_sums, (power**2).T.contiguous())
 
 
 class LogitHistogram:
-    """Histograms of rows of logits; one buffer serves all blocks of rows."""
+    """Histograms of rows of logits on the CPU; one buffer serves all blocks of rows."""
 
-    def __init__(self, temperatures: Sequence[float], rows: int, size: int, device: torch.device) -> None:
-        self._powers = _powers(tuple(temperatures), device)
+    def __init__(self, temperatures: Sequence[float], rows: int, size: int) -> None:
+        self._powers = _powers(tuple(temperatures))
         shape = (rows, size)
-        self._distance = torch.empty(shape, device=device)
-        self._bits = torch.empty(shape, dtype=torch.int32, device=device)
-        self._bin = torch.empty(shape, dtype=torch.int64, device=device)
-        self._moment = torch.empty(shape, dtype=torch.float64, device=device)
-        self._one = torch.ones(1, dtype=torch.float64, device=device)
-        self._sums = torch.empty((3, rows, BINS), dtype=torch.float64, device=device)
+        self._distance = torch.empty(shape)
+        self._bits = torch.empty(shape, dtype=torch.int32)
+        self._bin = torch.empty(shape, dtype=torch.int64)
+        self._moment = torch.empty(shape, dtype=torch.float64)
+        self._one = torch.ones(1, dtype=torch.float64)
+        self._sums = torch.empty((3, rows, BINS), dtype=torch.float64)
 
     def totals(self, x: Tensor) -> Tensor:
         """Count the logits x (m, V) of a block, less the largest of each row; return (m, T) Σ exp(x / t) in float64.
@@ -96,7 +97,7 @@ class LogitHistogram:
         counted block.
         """
         few = [ids if len(ids) < HISTOGRAM_MIN_TOKENS else ids[:0] for ids in sets]
-        sums = summed(rows, few, lambda *at: (x[at][:, None] / self._powers.temperatures).exp_(), x.device)
+        sums = set_sums(rows, few, lambda *at: (x[at][:, None] / self._powers.temperatures).exp_(), x.device)
         for place, (row, ids) in enumerate(zip(rows, sets, strict=True)):
             if len(ids) >= HISTOGRAM_MIN_TOKENS:
                 sums[place] = self._of_many(row, to_device(ids, x.device))
@@ -122,18 +123,6 @@ class LogitHistogram:
         """
         table = (weights.square() @ self._powers.squared).sqrt_().to(out.dtype)
         torch.gather(table, 1, self._bin[: len(out)], out=out)
-
-
-def summed(
-    rows: Sequence[int], sets: Sequence[Ids], values: Callable[[Tensor, Tensor], Tensor], device: torch.device
-) -> Tensor:
-    """Return (n, T) sums in float64 over n sets of tokens, those of ``rows`` (n,), always in the same order.
-
-    ``values`` is asked for the numbers (m, T) of m tokens by their rows (m,) and ids (m,).
-    """
-    sizes = np.array([len(ids) for ids in sets])
-    at = to_device(np.repeat(rows, sizes), device), to_device(np.concatenate(sets), device)
-    return torch.segment_reduce(values(*at).double(), "sum", lengths=to_device(sizes, device), axis=0, unsafe=True)
 
 
 ROWS_PER_BATCH = {False: 8, True: 256}
@@ -190,11 +179,13 @@ def tempered_masses(
     if not log_total.numel():
         return Masses(log_total, shares)
     rows = min(ROWS_PER_BATCH[logits.is_cuda], len(logits))
-    powers: LogitHistogram | _TruncatedPowers = (
-        _TruncatedPowers(at, generation)
-        if generation.truncates
-        else LogitHistogram(at, rows, logits.shape[1], logits.device)
-    )
+    powers: LogitHistogram | TorchSums | TritonSums | _TruncatedPowers
+    if generation.truncates:
+        powers = _TruncatedPowers(at, generation)
+    elif logits.is_cuda:
+        powers = cuda_sums(at, logits.shape[1], logits.device)
+    else:
+        powers = LogitHistogram(at, rows, logits.shape[1])
     for start in range(0, len(logits), rows):
         part = slice(start, start + rows)
         x = logits[part].float()
@@ -220,11 +211,11 @@ class _TruncatedPowers:
     def totals(self, x: Tensor) -> Tensor:
         """Return (m, T) the sums over each row of x (m, V), the logits less the largest, in float64."""
         self._powers = [self._generation.truncated(x / t).exp_() for t in self._temperatures]
-        return torch.stack([power.sum(dim=-1, dtype=torch.float64) for power in self._powers], dim=-1)
+        return torch.stack([row_sums(power) for power in self._powers], dim=-1)
 
     def of_sets(self, x: Tensor, rows: Sequence[int], sets: Sequence[Ids]) -> Tensor:
         """Return (n, T) their sums in float64 over n sets of tokens, those of ``rows`` (n,) of the same block x."""
-        return summed(rows, sets, lambda *at: torch.stack([power[at] for power in self._powers], dim=-1), x.device)
+        return set_sums(rows, sets, lambda *at: torch.stack([power[at] for power in self._powers], dim=-1), x.device)
 
     def importance(self, weights: Tensor, out: Tensor) -> None:
         """Write to ``out`` (m, V) the root of Σ (w · exp(x / t))² over temperatures, ``weights`` (m, T)."""

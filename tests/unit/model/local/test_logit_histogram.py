@@ -26,7 +26,7 @@ def relative(logits: np.ndarray) -> Tensor:
 
 
 def totals(x: Tensor, rows: int = 8) -> Tensor:
-    return LogitHistogram(TEMPERATURES, rows, x.shape[1], x.device).totals(x)
+    return LogitHistogram(TEMPERATURES, rows, x.shape[1]).totals(x)
 
 
 @pytest.mark.parametrize("logits", LOGITS.values(), ids=LOGITS)
@@ -40,14 +40,14 @@ def test_totals_are_sums_of_exponentials(logits: np.ndarray):
 @given(st.lists(st.floats(0, 60, width=32), min_size=1, max_size=6), st.floats(0.01, 10))
 def test_a_few_tokens_anywhere_at_any_temperature_are_summed_as_exactly(below: list[float], t: float):
     x = -torch.tensor([[0.0, *below]])
-    found = LogitHistogram([t], 1, x.shape[1], x.device).totals(x)
+    found = LogitHistogram([t], 1, x.shape[1]).totals(x)
     assert found.item() == pytest.approx(np.exp(x.double().numpy() / t).sum(), rel=2e-7)
 
 
 def test_impossible_tokens_add_nothing_and_do_not_matter():
     x = relative(LOGITS["as of a model"])
     x[:, 100:2900] = torch.where(x[:, 100:2900] < 0, -torch.inf, 0)
-    histogram = LogitHistogram(TEMPERATURES, 8, 3000, x.device)
+    histogram = LogitHistogram(TEMPERATURES, 8, 3000)
     found, out = histogram.totals(x), torch.empty_like(x)
     expected = [np.exp(x.double().numpy() / t).sum(axis=-1) for t in TEMPERATURES]
     assert found.numpy() == pytest.approx(np.array(expected).T, rel=2e-7)
@@ -73,7 +73,7 @@ def test_a_row_has_the_same_totals_beside_whatever_others_and_in_any_order_of_it
 
 
 def test_a_block_leaves_nothing_to_the_next():
-    histogram = LogitHistogram(TEMPERATURES, 8, 3000, torch.device("cpu"))
+    histogram = LogitHistogram(TEMPERATURES, 8, 3000)
     first, second = relative(LOGITS["far apart"]), relative(LOGITS["as of a model"])[:3]
     histogram.totals(first)
     assert torch.equal(histogram.totals(second), totals(second))
@@ -82,7 +82,7 @@ def test_a_block_leaves_nothing_to_the_next():
 def test_importance_is_the_root_of_the_summed_squares_as_far_as_bins_tell_tokens_apart():
     x = relative(LOGITS["as of a model"])
     weights = torch.from_numpy(RANDOM.random((5, len(TEMPERATURES))))
-    histogram = LogitHistogram(TEMPERATURES, 8, 3000, x.device)
+    histogram = LogitHistogram(TEMPERATURES, 8, 3000)
     histogram.totals(x)
     out = torch.empty_like(x)
     histogram.importance(weights, out)
@@ -92,7 +92,7 @@ def test_importance_is_the_root_of_the_summed_squares_as_far_as_bins_tell_tokens
 
 
 def sums_of_sets(x: Tensor, rows: list[int], sets: list[np.ndarray]) -> Tensor:
-    histogram = LogitHistogram(TEMPERATURES, 8, x.shape[1], x.device)
+    histogram = LogitHistogram(TEMPERATURES, 8, x.shape[1])
     histogram.totals(x)
     return histogram.of_sets(x, rows, sets)
 
