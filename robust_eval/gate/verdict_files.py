@@ -11,9 +11,8 @@ from xml.etree import ElementTree
 from robust_eval.gate.by_answers import NOT_JUDGED
 from robust_eval.gate.decision import STATUS, Decision, Judged, sentence
 from robust_eval.gate.single_facts import Fact, SingleFacts
-from robust_eval.metric.presentation import Cell, Table
+from robust_eval.metric.presentation import Cell, Table, escaped, markdown_section
 from robust_eval.report.comparison_tables import shortened
-from robust_eval.report.markdown import escaped, section
 from robust_eval.report.page import drawing, template
 from robust_eval.runs.finished_runs import setting_value
 from robust_eval.runtime.process import origin
@@ -196,11 +195,11 @@ def markdown(report: Report) -> str:
     ]
     sections = ["\n\n".join(head)]
     for table in tables(report):
-        sections += section(table)
+        sections += markdown_section(table)
     listed = fact_tables(report)
     sections += [DECIDE_NOTHING] if listed else []
     for table in listed:
-        sections += section(table)
+        sections += markdown_section(table)
     return "\n\n".join(sections) + "\n"
 
 

@@ -1,10 +1,13 @@
-"""Presentation of a score to people."""
+"""Presentation of a score to people, and Markdown of its tables, with untrusted text escaped."""
 
-from collections.abc import Sequence
+import html
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from robust_eval.runtime.text import printable
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.interval import Floats
 
@@ -96,3 +99,31 @@ class Presentation:
     tables_alone: bool = False
     notes: Sequence[str] = ()
     left_out: Sequence[str] = ()
+
+
+def escaped(text: str) -> str:
+    """Return text on one line with Markdown, HTML and automatic links escaped."""
+    plain = html.escape(printable(" ".join(text.split())), quote=False)
+    plain = re.sub(r"([\\`*_|\[\]~#]|(?<=www)\.)", r"\\\1", plain, flags=re.IGNORECASE)
+    return re.sub(r":(?=\S)|@", lambda sign: f"&#{ord(sign[0])};", plain)
+
+
+def markdown_lines(table: Table) -> list[str]:
+    """Return the lines of a table in Markdown: header, rule, and rows."""
+    rule = ["---"] * table.names + ["---:"] * (len(table.header) - table.names)
+    return [_line(table.header), "| " + " | ".join(rule) + " |", *(_line(map(_words, row)) for row in table.rows)]
+
+
+def markdown_section(table: Table) -> list[str]:
+    """Return the paragraphs of a table in Markdown under its title: the lines and, if any, the note."""
+    text = "\n".join([f"## {escaped(table.title)}", "", *markdown_lines(table)])
+    return [text, escaped(table.note)] if table.note else [text]
+
+
+def _words(cell: Cell) -> str:
+    value = f"{cell.value} ({cell.interval})" if cell.interval else cell.value
+    return " ".join(filter(None, [value, cell.answer, cell.verdict]))
+
+
+def _line(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(map(escaped, cells)) + " |"

@@ -10,9 +10,8 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from robust_eval.answer import write_parquet
-from robust_eval.metric.presentation import Cell, Table
+from robust_eval.metric.presentation import Cell, Table, escaped, markdown_section
 from robust_eval.report.comparison_tables import comparison_tables
-from robust_eval.report.markdown import escaped, section
 from robust_eval.report.opening import Ranking, explanations, opening
 from robust_eval.report.page import drawing, template
 from robust_eval.report.wording import few
@@ -81,10 +80,10 @@ def _scope(compared: Comparison) -> list[str]:
 def _markdown(paragraphs: Sequence[str], tables: Sequence[Table], drawings: Sequence[tuple[str, Path]]) -> str:
     first, *others = tables
     pictures = [f"![{escaped(caption)}]({file.as_posix()})" for caption, file in drawings]
-    sections = ["# Comparison", *section(first), *pictures[:1]]
+    sections = ["# Comparison", *markdown_section(first), *pictures[:1]]
     sections += [*(escaped(words) for words in paragraphs if words), *pictures[1:]]
     for table in others:
-        sections += section(table)
+        sections += markdown_section(table)
     return "\n\n".join(sections) + "\n"
 
 

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from robust_eval.metric.presentation import escaped
 from robust_eval.plot.figure_registry import CATALOGUE, RegisteredFigure, registered
-from robust_eval.report.markdown import escaped
 from robust_eval.runs.figure_data import FigureData, figure_data
 from robust_eval.tracking.result import Result
 

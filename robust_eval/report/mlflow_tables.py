@@ -6,10 +6,9 @@ import numpy as np
 import pyarrow as pa
 
 from robust_eval.answer import rows
-from robust_eval.metric.presentation import Table
+from robust_eval.metric.presentation import Table, escaped, markdown_lines
 from robust_eval.report.comparison_page import pairs_as_data, runs_as_data, sentences
 from robust_eval.report.comparison_tables import pair_table, runs_table, shortened
-from robust_eval.report.markdown import escaped, lines
 from robust_eval.report.question_table import sample
 from robust_eval.report.wording import few, few_kept, headline_rows, metric_table, sentence
 from robust_eval.runs.comparison import Comparison
@@ -44,7 +43,7 @@ def _note(sentences_: Sequence[str], tables: Sequence[Table], page: str) -> str:
             note = f"{note}\n- {each}".strip()
     omitted = [f"\n\n{escaped(table.title)}: {len(table.rows):,} more in {escaped(page)}." for table in tables]
     for number, table in enumerate(tables):
-        header, rule, *body = lines(table)
+        header, rule, *body = markdown_lines(table)
         start = f"\n\n**{escaped(table.title)}**\n\n{header}\n{rule}"
         room = LONGEST - len("".join([note, start, *omitted[number:], closing]))
         fitting = int(np.searchsorted(np.cumsum([len(row) + 1 for row in body]), room, side="right"))
