@@ -84,12 +84,19 @@ def _other_price(cost: float, terms: Sequence[ServiceLimits]) -> str:
         return ""
     share = shares.pop()
     if not terms[0].batch:
-        return f"As batches (model.batch=true, if the service supports them) it costs at most {cost * share:,.3f} USD."
-    return f"Without batches (model.batch=false) it costs at most {cost / share:,.3f} USD." if share else ""
+        batches = "As batches (model.batch=true, if the service supports them)"
+        return f"{batches}, the run costs at most {cost * share:,.3f} USD."
+    return f"Without batches (model.batch=false), the run costs at most {cost / share:,.3f} USD." if share else ""
 
 
 def _plan_table(stages: Sequence[Stage], served: bool, priced: bool) -> Table:
-    columns = ["answers", *(["requests"] if served else []), "tokens read", "written", *(["USD"] if priced else [])]
+    columns = [
+        "answers",
+        *(["requests"] if served else []),
+        "prompt tokens",
+        "completion",
+        *(["USD"] if priced else []),
+    ]
     table = titled("Planned requests", "", *columns, left=[""])
 
     def add(name: str, workload: Workload, is_upper_bound: bool) -> None:
@@ -101,7 +108,7 @@ def _plan_table(stages: Sequence[Stage], served: bool, priced: bool) -> Table:
     for stage in stages:
         add(stage.name.removeprefix("answers of "), stage.workload(), stage.at_most)
     table.add_section()
-    add("together", total(stages), any(stage.at_most for stage in stages))
+    add("total", total(stages), any(stage.at_most for stage in stages))
     return table
 
 

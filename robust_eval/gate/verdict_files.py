@@ -62,7 +62,7 @@ class Report:
         if 0 < len(undecided) < len(self.decision.metrics):
             verb = "is" if len(undecided) == 1 else "are"
             return f"INCONCLUSIVE: {' and '.join(undecided)} {verb} not decided."
-        return "INCONCLUSIVE: nothing is decided."
+        return "INCONCLUSIVE: no metric is decided."
 
     @property
     def exit_status(self) -> str:

@@ -141,7 +141,7 @@ def _verdict(compared: Comparison, pair: Pair, family: int) -> str:
 def _variance(variance: AnswerVariance) -> str:
     """Return the shares of the components of a difference's variance, and its interval with more answers."""
     return (
-        f"Of the variance of the difference in right answers {at_words(variance.temperature)}: "
+        f"Variance components of the difference in right answers {at_words(variance.temperature)}: "
         f"{component_shares(variance.components)}. The 95 % interval of the difference in mean accuracy is "
         f"{variance.interval_words}."
     )

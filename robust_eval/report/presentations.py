@@ -437,7 +437,7 @@ def variance(score: Score, questions: Sequence[Question]) -> Presentation:
             "Variance", columns=[], left_out=[f"Variance: {score.reasons[varied.STANDARD_ERROR.name]}."]
         )
     shares = varied.component_shares(VarianceComponents(*(score.values[spec.name] for spec in varied.SPECS[:3])))
-    note = f"Of the variance of right and wrong answers {at_words(score.settings['temperature'])}: {shares}."
+    note = f"Variance components of right and wrong answers {at_words(score.settings['temperature'])}: {shares}."
     header = ["", "questions", "rewrites, with the original", "trials", "standard error"]
     table = Table("Standard error of the mean accuracy", header, rows)
     return Presentation("Variance", columns=[], tables=[table], notes=[note])

@@ -100,7 +100,7 @@ class Capabilities:
         return (
             f"accepts {'no temperature' if self.own_temperature else temperatures}, returns "
             f"{number if self.top_logprobs else 'no log-probabilities'} and up to {self.choices} "
-            f"answer{'s' * (self.choices > 1)} a request, and {'repeats' if self.seed else 'does not repeat'} the "
+            f"answer{'s' * (self.choices > 1)} per request, and {'repeats' if self.seed else 'does not repeat'} the "
             "answer to a seed"
         )
 

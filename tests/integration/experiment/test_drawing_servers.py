@@ -77,7 +77,7 @@ def test_a_server_that_is_said_to_give_one_reply_is_asked_each_wording_once_and_
         assert reason.startswith(
             "model.deterministic=true declares that all replies to a prompt are equal, and the sampler "
         )
-        assert "every answer would be unbroken" in reason
+        assert "every fact would seem unbroken" in reason
     with scripted_server(server, honest=False) as scripted:
         multiqa = ["experiment=multiqa", "dataset=facts", "dataset.limit=3", "dataset.shuffle=true", "aggregator=text"]
         result = ask(scripted, tmp_path / "multiqa", *multiqa, *own)

@@ -165,7 +165,7 @@ def test_a_plan_is_shown_with_what_is_not_known_of_it(plan: Plan, capsys: pytest
         "Planned requests",
         "│ greedy answers  │     100 │      100 │",
         "│ sampled answers │ ≤ 3,000 │    3,000 │",
-        "│ together        │ ≤ 3,100 │    3,100 │",
+        "│ total           │ ≤ 3,100 │    3,100 │",
         "Prompt tokens are estimated; completion tokens are the maximum.",
         "≤ marks an upper bound: the number depends on answers that are not available yet.",
         "Each answer counts as one request; the run probes whether one request can return several.",

@@ -105,7 +105,7 @@ def test_the_markdown_is_a_table_in_a_renderer(tmp_path: Path):
     markdown = MarkdownIt("commonmark").enable("table")
     text = (written(tmp_path, text=HOSTILE) / "verdict.md").read_text()
     html = markdown.render(text)
-    assert text.startswith("# INCONCLUSIVE: nothing is decided.\n")
+    assert text.startswith("# INCONCLUSIVE: no metric is decided.\n")
     assert html.count("<table>") == 4
     assert "<td>knowledge (accuracy of all greedy answers)</td>" in html
     assert "<script>" not in html
@@ -114,7 +114,7 @@ def test_the_markdown_is_a_table_in_a_renderer(tmp_path: Path):
 
 def test_the_page_opens_with_the_verdict(tmp_path: Path):
     page = (written(tmp_path) / "verdict.html").read_text()
-    assert re.findall("<h1>(.*)</h1>", page) == ["INCONCLUSIVE: nothing is decided."]
+    assert re.findall("<h1>(.*)</h1>", page) == ["INCONCLUSIVE: no metric is decided."]
     assert "<h2>Settings that differ</h2>" in page
     assert "Exit status: 3 (0 PASS, 1 FAIL, 3 INCONCLUSIVE)." in page
     assert "50 were not (25% saved)" in page

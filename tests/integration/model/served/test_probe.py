@@ -233,12 +233,12 @@ def test_what_a_server_can_do_is_said_in_words() -> None:
     )
     cold = replace(ALL, greedy=False, highest_temperature=1.5, top_logprobs=0, choices=1)
     assert cold.in_words() == (
-        "accepts temperatures above 0 to 1.5, returns no log-probabilities and up to 1 answer a request, and repeats "
+        "accepts temperatures above 0 to 1.5, returns no log-probabilities and up to 1 answer per request, and repeats "
         "the answer to a seed"
     )
     own = replace(ALL, own_temperature=True, tempered_logprobs=True, top_logprobs=5, choices=2, seed=False)
     assert own.in_words() == (
-        "accepts no temperature, returns 5 log-probabilities per token (after the temperature) and up to 2 answers a "
+        "accepts no temperature, returns 5 log-probabilities per token (after the temperature) and up to 2 answers per "
         "request, and does not repeat the answer to a seed"
     )
 
