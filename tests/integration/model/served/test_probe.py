@@ -228,8 +228,7 @@ def test_what_was_found_is_read_back_as_it_was() -> None:
 def test_what_a_server_can_do_is_said_in_words() -> None:
     assert ALL.in_words() == (
         "accepts temperatures from 0 to 2, returns 20 log-probabilities per token and up to 32 answers per request, "
-        "and "
-        "repeats the answer to a seed"
+        "and repeats the answer to a seed"
     )
     cold = replace(ALL, greedy=False, highest_temperature=1.5, top_logprobs=0, choices=1)
     assert cold.in_words() == (
