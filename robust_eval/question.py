@@ -19,6 +19,8 @@ QUESTION_TYPES = {
     "NUM": "Numerical",
 }
 """Coarse classes of TREC, and their display names (Li & Roth, "Learning Question Classifiers", 2002)."""
+PHYSICS_CATEGORIES = {"D": "definitions", "F": "facts", "C": "concepts", "S": "one step", "M": "several steps"}
+"""Categories of physics questions, from knowledge to reasoning, and their display names (Reganova & Steinbach)."""
 
 
 class Scenario(StrEnum):

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from robust_eval.plot.colours import GREY, INKS, QUALITATIVE, RED
 from robust_eval.plot.figure_registry import run_figure
 from robust_eval.plot.style import ink, legend_below, legend_outside, panels, root
+from robust_eval.question import PHYSICS_CATEGORIES
 from robust_eval.runs.figure_data import FigureData
 from robust_eval.stats.entropy import FAMILIES, entropy_of
 from robust_eval.stats.interval import Floats
@@ -25,12 +26,9 @@ from robust_eval.stats.interval import Floats
 BINS = 10
 """Number of bins of entropy, from 0 to the largest possible, and of error rate, from 0 to 1; both ends belong to a bin.
 """
-PHYSICS = {"D": "definitions", "F": "facts", "C": "concepts", "S": "one step", "M": "several steps"}
-"""The categories of the paper's questions, from knowledge to reasoning."""
 
 _DECIMALS = 9  # many error rates are tenths, where bins begin: rounded, 1 − 0.9 lies where 0.1 does
 _CELLS = ListedColormap(colormaps["Blues"](np.linspace(0.3, 0.85, 256)))  # one question is not white, many not black
-_CURVES = dict(zip(FAMILIES, (RED, QUALITATIVE[3], QUALITATIVE[4], QUALITATIVE[2]), strict=True))
 _HATCHES = ("", "///", "...", "xxx")
 
 
@@ -132,15 +130,16 @@ def by_category(
     error_rate: ArrayLike,
     categories: Sequence[str],
     max_entropy: float,
+    names: Mapping[str, str] = PHYSICS_CATEGORIES,
 ) -> None:
     """Draw the error rate and the entropy (n,) of questions, by their ``categories`` (n,), on one scale (Fig. 3).
 
-    Categories of :data:`PHYSICS` come first, under these names; others follow as they occur. Panels count the questions
-    that they show.
+    Categories with ``names`` come first, under these; others follow as they occur. Panels count the questions that they
+    show.
     """
     entropies, errors, category = np.asarray(entropy), np.asarray(error_rate), np.asarray(categories)
-    present = [name for name in PHYSICS if name in categories]
-    present += [name for name in dict.fromkeys(categories) if name not in PHYSICS]
+    present = [name for name in names if name in categories]
+    present += [name for name in dict.fromkeys(categories) if name not in names]
     tables = {name: _table(entropies[category == name], errors[category == name], max_entropy) for name in present}
     columns = min(6, max(3, math.ceil(math.sqrt(len(present)))))
     grid = panels(fig, len(present), columns, width=2.1, height=2.1)
@@ -148,7 +147,7 @@ def by_category(
     largest = max(table.max() for table, _ in tables.values())
     for panel, (name, (table, is_defined)) in zip(grid, tables.items(), strict=True):
         cells = _cells(panel, table, max_entropy, largest)
-        title = f"{PHYSICS.get(name, name)} (n\u00a0=\u00a0{is_defined.sum()})"
+        title = f"{names.get(name, name)} (n\u00a0=\u00a0{is_defined.sum()})"
         panel.set_title(textwrap.fill(title, 18, max_lines=4, placeholder=" …"), fontsize=10, parse_math=False)
     _colour_bar(fig, cells, fig.axes, 20 * math.ceil(len(grid) / columns))
     fig.supxlabel("entropy of the answers H (nats)", fontsize=10)
@@ -217,12 +216,14 @@ def _write_counts(axes: Axes, table: Floats, cells: QuadMesh, max_entropy: float
 
 
 def _draw_curves(axes: Axes, max_entropy: float) -> None:
-    """Draw the families that ``max_entropy`` allows, those of few answers above those of many."""
+    """Draw the families that ``max_entropy`` allows: two answers above the cells, the many curves of more below."""
     error_rate = np.linspace(0, 1, 101)
-    for answers, family in FAMILIES.items():
-        if math.log(answers) < max_entropy + 1e-9:
-            for fixed in family:
-                (line,) = axes.plot(entropy_of(error_rate, *fixed), error_rate, zorder=2.5 - answers / 100)
-                line.set(color=_CURVES[answers], linewidth=2 if answers == 2 else 0.9)
-            line.set_label(f"{answers} answers")
+    allowed = [answers for answers in FAMILIES if math.log(answers) < max_entropy + 1e-9]
+    for answers in allowed:
+        for fixed in FAMILIES[answers]:
+            (line,) = axes.plot(entropy_of(error_rate, *fixed), error_rate, color=GREY, linewidth=0.5, zorder=0.5)
+        if answers == 2:
+            line.set(color=RED, linewidth=2, zorder=2.5, label="2 answers")
+        elif answers == allowed[-1]:
+            line.set_label("3 answers" if answers == 3 else f"3 to {answers} answers")
     legend_below(axes)

@@ -21,6 +21,7 @@ from robust_eval.plot.figure_files import save
 from robust_eval.plot.figure_registry import registered
 from robust_eval.plot.frs_figures import FactAccuracy, Facts, certainty_bins, draw_densities, firmest_first
 from robust_eval.plot.style import figure
+from robust_eval.question import PHYSICS_CATEGORIES
 from robust_eval.report.comparison_tables import best_runs
 from robust_eval.report.opening import SHARED_LETTER, letters
 from robust_eval.runs.comparison import Comparison
@@ -285,7 +286,7 @@ def _entropies(runs: Runs, dataset: str, end: str) -> Iterator[Drawing]:
     category_names = dict.fromkeys(kind for label in selected for kind in categories[label])
     if 1 < len(category_names) <= MAX_PANELS:
         panels = [f"{kind}\n{label}" for label in selected for kind in categories[label]]
-        words = {kind: certainty.PHYSICS.get(kind, kind or "none") for kind in category_names}
+        words = {kind: PHYSICS_CATEGORIES.get(kind, kind or "none") for kind in category_names}
         names = {f"{kind}\n{label}": f"{words[kind]}, {label}" for kind in category_names for label in selected}
         draw = _bind(certainty.by_category, entropy, rates, panels, max_entropy, names)
         caption = f"Error rate against entropy, by category, {dataset}{suffix}"

@@ -29,7 +29,16 @@ from robust_eval.report.question_details import cut, details
 from robust_eval.report.question_table import TEXT, as_data, chosen, number_columns, question_index
 from robust_eval.report.vega import accuracy_curve, scatter, vega_script
 from robust_eval.report.warnings import warnings
-from robust_eval.report.wording import asked_words, claims, few, headline_rows, main_metrics, sentence, type_name
+from robust_eval.report.wording import (
+    asked_words,
+    category_name,
+    claims,
+    few,
+    headline_rows,
+    main_metrics,
+    sentence,
+    type_name,
+)
 from robust_eval.runs.figure_data import figure_data
 from robust_eval.runs.question_status import verdict
 from robust_eval.runtime.files import OF_RUN, read_json
@@ -255,7 +264,9 @@ def drawing(file: Path, prefix: str) -> str:
 
 def _by_category(result: Result) -> list[dict[str, Any]]:
     table = result.tables.get("certainty_by_category")
-    return [] if table is None else list(table.to_pylist())
+    by_category = [] if table is None else table.to_pylist()
+    names = [row["category"] for row in by_category]
+    return [{**row, "category": category_name(row["category"], names)} for row in by_category]
 
 
 def _divided(result: Result) -> list[dict[str, Any]]:

@@ -79,7 +79,7 @@ def frs(score: Score, questions: Sequence[Question]) -> Presentation:
     columns = [
         Column("frs", f"FRS (d = {d:g})", "Factual Robustness Score, 0 to 1", score.by_question[first], of_known=True),
         Column("entropy", "initial entropy H", f"entropy of {tokens}, 0 to 1", entropy, of_known=True),
-        Column("breaking", "t_b", threshold, breaking, digits, levels, of_known=True),
+        Column("breaking", "breaking temperature", threshold, breaking, digits, levels, of_known=True),
     ]
     unknown = score.values.get("frs.count.unknown")
     known_count = len(score.question_ids) - (0 if unknown is None else int(unknown.value))
@@ -174,7 +174,7 @@ def agreement(score: Score, questions: Sequence[Question]) -> Presentation:
         f"beyond chance is κ = {kappa}."
     )
     columns = {
-        "agreement.certainty": ("agreement H_η", "normalised certainty of all raters"),
+        "agreement.certainty": ("agreement of raters", "normalised certainty H_η of all raters"),
         "agreement.difficulty": ("raters right", "share of the raters that answer right"),
     }
     claims = [f"is right in every wording of {worst} of its questions"]
@@ -396,7 +396,7 @@ def reliability(score: Score, questions: Sequence[Question]) -> Presentation:
         sentence += (
             f"; {single} of the trials are right, and all of {k:g} trials for {every} of the questions (pass^{k:g})"
         )
-        claims = [f"gets {every} of its questions right in all of {k:g} trials, and {single} in one trial"]
+        claims = [f"gets {every} of its questions right in all of {k:g} trials"]
     if score.values[repeated.ABSTAINED_SHARE.name].value > 0:
         claims.append(f"abstains in {score.formatted(repeated.ABSTAINED_SHARE.name, '.0%')} of its replies")
     if repeated.ANSWERED_UNANSWERABLE.name in score.values:

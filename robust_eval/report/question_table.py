@@ -12,6 +12,7 @@ from robust_eval.metric.metric_spec import HEADLINE, curve_and_temperature, near
 from robust_eval.metric.presentation import Column
 from robust_eval.metric.score import Score
 from robust_eval.report.question_details import cut
+from robust_eval.report.wording import category_name, type_name
 from robust_eval.runs.question_status import standings
 from robust_eval.runtime.text import packed, printable_lines
 from robust_eval.stats.interval import Floats
@@ -42,10 +43,11 @@ def _default_columns(score: Score) -> Iterator[Column]:
 
 def word_columns(result: Result) -> dict[str, list[str]]:
     """Return the word columns ``status``, ``type`` and ``category`` of the questions, without empty ones."""
+    categories = [question.category for question in result.asked]
     columns = {
         "status": standings(result),
-        "type": [question.type for question in result.asked],
-        "category": [question.category for question in result.asked],
+        "type": [question.type and type_name(question.type) for question in result.asked],
+        "category": [category_name(each, categories) for each in categories],
     }
     return {name: values for name, values in columns.items() if any(values)}
 

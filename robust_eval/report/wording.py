@@ -14,7 +14,7 @@ from robust_eval.metric.metric_spec import (
 from robust_eval.metric.presentation import Cell, Table
 from robust_eval.metric.score import Score, question_groups
 from robust_eval.prompt.arrangement import GIVEN
-from robust_eval.question import QUESTION_TYPES
+from robust_eval.question import PHYSICS_CATEGORIES, QUESTION_TYPES
 from robust_eval.runs.finished_runs import FinishedRun
 from robust_eval.runs.question_status import standings
 from robust_eval.runtime.text import number
@@ -177,3 +177,13 @@ def few_kept(result: Result) -> str:
 def type_name(kind: str) -> str:
     """Return a question type in words; data sets may have types other than TREC's."""
     return QUESTION_TYPES.get(kind, kind) or "no type"
+
+
+def category_name(category: str, categories: Iterable[str]) -> str:
+    """Return a category in words; those of a data set with other ``categories`` than the physics questions' unchanged.
+
+    >>> category_name("M", ["D", "M", ""]), category_name("M", ["L", "M"])
+    ('several steps', 'M')
+    """
+    names = PHYSICS_CATEGORIES if PHYSICS_CATEGORIES.keys() >= set(filter(None, categories)) else {}
+    return names.get(category, category)

@@ -28,6 +28,6 @@ const searched = all.map((row) => [index.texts[row], answer(row), index.ids[row]
 function shownNumber(column, row) {
   const value = column.numbers[row];
   if (!detailed[row] && column !== numbers[0]) return "";
-  if (Number.isNaN(value)) return column.ofKnown && words.status[row].endsWith("wrong") ? "unknown" : "–";
+  if (Number.isNaN(value)) return column.ofKnown && words.status[row].endsWith("wrong") ? "not known" : "–";
   return value === Infinity ? "unbroken" : rounded(value, column.digits);
 }

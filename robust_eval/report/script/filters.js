@@ -9,17 +9,17 @@ const divided = [
 ].filter(([column]) => column);
 const replies = (row) => Object.values(detailed[row]?.samplers ?? {});
 
-/** Kinds of questions that readers look for: name, meaning, and test. */
+/** Kinds of questions that readers look for: name, label, meaning, and test. */
 const kinds = [
-  ["kept", "it was asked again", (row) => words.status[row].startsWith("kept")],
-  ["unknown", "the greedy answer is not right", (row) => /(wrong|no reply|not judged)$/.test(words.status[row])],
+  ["kept", "kept", "it was asked again", (row) => words.status[row].startsWith("kept")],
+  ["unknown", "not known to the model", `the ${data.baseline} is not right`, (row) => /(wrong|no reply|not judged)$/.test(words.status[row])],
   breaking
-    ? ["firm", "it is unbroken at every temperature", (row) => breaking.numbers[row] === Infinity]
-    : ["firm", "every reply to it is right", (row) => replies(row).length > 0 && replies(row).every(({ whole }) => whole.every(([name]) => name === "right"))],
-  ["disagreement", "its raters, or its repeated answers, do not all say the same", (row) => divided.some(([column, apart]) => apart(column.numbers[row]))],
-  ["cut", "the length limit ended replies to it", (row) => replies(row).some(({ cut }) => cut)],
-  ["uncertain", "the extracted answer and the whole reply disagree on right or wrong", (row) => Boolean(detailed[row]?.greedy_read?.[2]) || replies(row).some(({ uncertain }) => uncertain)],
-].map(([name, about, holds]) => ({ name, about, rows: new Set(all.filter(holds)) }));
+    ? ["firm", "never breaks", "it is unbroken at every temperature", (row) => breaking.numbers[row] === Infinity]
+    : ["firm", "always right", "every reply to it is right", (row) => replies(row).length > 0 && replies(row).every(({ whole }) => whole.every(([name]) => name === "right"))],
+  ["disagreement", "answers differ", "its raters, or its repeated answers, do not all say the same", (row) => divided.some(([column, apart]) => apart(column.numbers[row]))],
+  ["cut", "truncated", "the length limit ended replies to it", (row) => replies(row).some(({ cut }) => cut)],
+  ["uncertain", "uncertain reading", "the extracted answer and the whole reply disagree on right or wrong", (row) => Boolean(detailed[row]?.greedy_read?.[2]) || replies(row).some(({ uncertain }) => uncertain)],
+].map(([name, label, about, holds]) => ({ name, label, about, rows: new Set(all.filter(holds)) }));
 const offered = kinds.filter(({ rows }) => rows.size > 0 && rows.size < all.length); // the others leave all, or nothing
 const holding = Object.fromEntries(offered.map(({ name, rows }) => [name, rows]));
 
@@ -80,7 +80,7 @@ const filters = [
   ...(breaking?.levels.some((t) => breaking.numbers.includes(t))
     ? [choice("broken", "broken by", breaking.levels.map((t) => [String(t), `t = ${t}`]), (value) => (state.broken = value === "" ? null : Number(value)))]
     : []),
-  ...offered.map(({ name, about, rows }) => {
+  ...offered.map(({ name, label, about, rows }) => {
     const box = element("input", {
       type: "checkbox",
       id: `only-${name}`,
@@ -90,7 +90,7 @@ const filters = [
         changed();
       },
     });
-    return element("label", { class: "kind", title: about }, box, ` ${name} `, element("small", {}, grouped(rows.size)));
+    return element("label", { class: "kind", title: about }, box, ` ${label} `, element("small", {}, grouped(rows.size)));
   }),
 ];
 

@@ -103,8 +103,8 @@ def test_a_question_that_is_not_in_the_table_is_found_by_its_id_and_by_a_word_of
     assert said_of_the_opened(page) == {
         "id": f"q{missing}",
         "status": "not kept, wrong",
-        "type": ["LOC", "HUM", "NUM", "ENTY"][missing % 4],
-        "FRS (d = 1)": "unknown",
+        "type": ["Location", "Human", "Numerical", "Entity"][missing % 4],
+        "FRS (d = 1)": "not known",
     }
     assert page.locator(".detail p").inner_text() == (
         "Its answers and other metrics are not in this page. They are in graded.parquet and questions.parquet, in the "
@@ -128,7 +128,7 @@ def test_all_questions_that_match_are_sorted_by_their_headline_figure(page: Page
     while page.get_by_role("button", name="Show ").is_visible():
         page.get_by_role("button", name="Show ").click()
     assert sorted(listed(page)) == list(range(QUESTIONS))
-    figures = [float(value) for value in column(page, "FRS (d = 1)") if value != "unknown"]
+    figures = [float(value) for value in column(page, "FRS (d = 1)") if value != "not known"]
     assert len(figures) == 174
     assert figures == sorted(figures)
 

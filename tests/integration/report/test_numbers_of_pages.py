@@ -128,7 +128,7 @@ def test_the_columns_of_questions_and_the_tables_of_facts_are_those_of_the_files
     names = {
         "FRS (d = 1)": "frs.d1",
         "initial entropy H": "frs.entropy.mean",
-        "agreement H_η": "agreement.certainty.t1",
+        "agreement of raters": "agreement.certainty.t1",
         "raters right": "agreement.difficulty.t1",
         "entropy": "certainty.entropy.t0.7",
         "error rate": "certainty.error_rate.t0.7",
@@ -136,12 +136,12 @@ def test_the_columns_of_questions_and_the_tables_of_facts_are_those_of_the_files
     for head, name in names.items():
         for text, shown in zip(texts, column(page, head), strict=True):
             value = by_text[text][name]
-            nothing = "unknown" if head.startswith(("FRS", "initial")) else "–"
+            nothing = "not known" if head.startswith(("FRS", "initial")) else "–"
             assert shown == nothing if math.isnan(value) else equals(shown, value), (head, text)
-    for text, shown in zip(texts, column(page, "t_b"), strict=True):
+    for text, shown in zip(texts, column(page, "breaking temperature"), strict=True):
         breaking = facts.get(by_text[text]["question_id"], {}).get("breaking_temperature")
         assert (
-            shown == "unknown"
+            shown == "not known"
             if breaking is None
             else shown == "unbroken"
             if math.isinf(breaking)

@@ -154,8 +154,8 @@ def test_the_table_shows_each_question_with_its_figures(page: Page):
         "status",
         "FRS (d = 1)",
         "initial entropy H",
-        "t_b",
-        "agreement H_η",
+        "breaking temperature",
+        "agreement of raters",
         "raters right",
         "entropy",
         "error rate",
@@ -164,7 +164,7 @@ def test_the_table_shows_each_question_with_its_figures(page: Page):
     assert listed(page) == [*known, *range(0, 60, 7)]
     assert column(page, "greedy answer")[KEPT - 1 : KEPT + 1] == ["answer 59", "wrong 0"]
     assert column(page, "status")[KEPT - 1 : KEPT + 1] == ["kept, right", "not kept, wrong"]
-    assert column(page, "t_b")[KEPT] == column(page, "FRS (d = 1)")[KEPT] == "unknown"
+    assert column(page, "breaking temperature")[KEPT] == column(page, "FRS (d = 1)")[KEPT] == "not known"
     assert column(page, "entropy")[KEPT] == "–"
     assert page.get_by_role("button", name="more", exact=False).count() == 0
 
@@ -188,19 +188,19 @@ def test_a_click_on_a_column_sorts_and_another_turns_it_round_unbroken_facts_fir
     head(page, "question").click()
     head(page, "FRS (d = 1)").click()
     rising = column(page, "FRS (d = 1)")
-    assert rising[KEPT:] == ["unknown"] * (QUESTIONS - KEPT)
+    assert rising[KEPT:] == ["not known"] * (QUESTIONS - KEPT)
     assert rising[:KEPT] == sorted(rising[:KEPT])
     assert page.locator("th[aria-sort=ascending]").inner_text().strip() == "FRS (d = 1)"
     head(page, "FRS (d = 1)").click()
     falling = column(page, "FRS (d = 1)")
-    assert falling[KEPT:] == ["unknown"] * (QUESTIONS - KEPT)
+    assert falling[KEPT:] == ["not known"] * (QUESTIONS - KEPT)
     assert falling[:KEPT] == rising[:KEPT][::-1]
     assert page.locator("th[aria-sort=descending]").count() == 1
-    head(page, "t_b").click()
-    head(page, "t_b").click()
-    values = column(page, "t_b")
+    head(page, "breaking temperature").click()
+    head(page, "breaking temperature").click()
+    values = column(page, "breaking temperature")
     assert values[0] == "unbroken"
-    broken = [float(value) for value in values if value not in ("unbroken", "unknown", "–")]
+    broken = [float(value) for value in values if value not in ("unbroken", "not known", "–")]
     assert broken == sorted(broken, reverse=True)
     assert set(broken) <= set(TEMPERATURES)
 
@@ -218,7 +218,7 @@ def test_searching_looks_into_questions_answers_and_ids_and_filters_leave_what_t
     page.get_by_label("search").fill("")
     page.locator("#filter-status").select_option("not kept, wrong")
     assert listed(page) == [*range(0, 60, 7)]
-    page.locator("#filter-type").select_option("NUM")
+    page.locator("#filter-type").select_option("Numerical")
     assert listed(page) == [14, 42]
     page.locator("#filter-status").select_option("")
     assert sorted(listed(page)) == [*range(2, 60, 4)]
@@ -346,7 +346,7 @@ def test_points_open_their_question_and_a_rectangle_lists_those_inside(page: Pag
     page.wait_for_selector("#scatter svg .mark-symbol path")
     assert page.locator("#scatter svg .mark-symbol path").count() == KEPT
     page.locator("#axis-0").select_option(label="initial entropy H")
-    page.locator("#axis-1").select_option(label="t_b")
+    page.locator("#axis-1").select_option(label="breaking temperature")
     page.wait_for_function("document.querySelector('#scatter svg').textContent.includes('unbroken')")
     page.locator("#scatter svg .mark-symbol path").first.click()
     assert page.locator("table.questions button[aria-expanded=true]").inner_text().endswith("What is fact 1? plain")
@@ -358,7 +358,7 @@ def test_points_open_their_question_and_a_rectangle_lists_those_inside(page: Pag
     page.mouse.move(box["x"] + box["width"] - 150, box["y"] + 90, steps=8)
     page.mouse.up()
     page.wait_for_function("document.querySelector('[role=status]').textContent.includes('out of 60')")
-    assert set(column(page, "t_b")) == {"unbroken"}
+    assert set(column(page, "breaking temperature")) == {"unbroken"}
 
 
 def test_what_is_printed_is_light_and_leaves_out_what_only_a_screen_can_do(browser: Browser, ran: tuple[Result, Path]):
@@ -431,13 +431,13 @@ def opened_at(browser: Browser, report: Path, address: str, width: int = 1400) -
 
 
 def test_a_link_opens_its_question_with_filters_and_sort(browser: Browser, report: Path):
-    opened = opened_at(browser, report, f"q=q33&type=HUM&sort={quote('-question')}")
+    opened = opened_at(browser, report, f"q=q33&type=Human&sort={quote('-question')}")
     page = opened.page
     assert page.locator("button[aria-expanded=true] bdi").inner_text() == "What is fact 33? plain"
     shown = listed(page)
     assert {place % 4 for place in shown} == {1}
     assert page.locator("th[aria-sort=descending]").inner_text().strip() == "question"
-    assert page.locator("#filter-type").input_value() == "HUM"
+    assert page.locator("#filter-type").input_value() == "Human"
     assert opened.troubles == []
     page.close()
 
@@ -452,14 +452,14 @@ def test_kinds_of_questions_are_listed_alone_and_stand_in_the_address(browser: B
     unbroken = [number for number, t in breaking.items() if math.isinf(t)]
     assert [" ".join(text.split()) for text in boxes][:3] == [
         f"kept {len(facts)}",
-        f"unknown {60 - len(facts)}",
-        f"firm {len(unbroken)}",
+        f"not known to the model {60 - len(facts)}",
+        f"never breaks {len(unbroken)}",
     ]
-    page.get_by_role("checkbox", name="firm").check()
+    page.get_by_role("checkbox", name="never breaks").check()
     assert sorted(listed(page)) == unbroken
     assert page.evaluate("location.hash") == "#only=firm"
-    page.get_by_role("checkbox", name="firm").uncheck()
-    page.get_by_role("checkbox", name="unknown").check()
+    page.get_by_role("checkbox", name="never breaks").uncheck()
+    page.get_by_role("checkbox", name="not known to the model").check()
     assert sorted(listed(page)) == list(range(0, 60, 7))
     page.get_by_role("checkbox", name="kept").check()
     assert listed(page) == []
@@ -494,8 +494,8 @@ def test_cut_replies_and_disagreement_are_kinds_where_there_are_any(
     assert page.locator(".detail dd").get_by_text("made-up").is_visible()
     page.get_by_text("the replies as they came").first.click()
     assert page.locator(".raw pre").first.inner_text() == "answer 5"
-    page.get_by_role("checkbox", name="cut").uncheck()
-    page.get_by_role("checkbox", name="disagreement").check()
+    page.get_by_role("checkbox", name="truncated").uncheck()
+    page.get_by_role("checkbox", name="answers differ").check()
     table = result.tables["agreement"].to_pylist()
     apart = {row["question_id"] for row in table if row["certainty"] < 1}
     apart |= {row["question_id"] for row in result.tables["certainty"].to_pylist() if row["entropy"] > 0}

@@ -53,7 +53,7 @@ def test_every_question_is_there_with_its_headline_figure(result: Result):
         "ids": [f"q{number}" for number in range(8)],
         "words": {
             "status": [["not kept, wrong", "kept, right"], [0, 1, 1, 1, 1, 1, 1, 0]],
-            "type": [["LOC", "HUM", "NUM", "ENTY"], [0, 1, 2, 3, 0, 1, 2, 3]],
+            "type": [["Location", "Human", "Numerical", "Entity"], [0, 1, 2, 3, 0, 1, 2, 3]],
         },
     }
 

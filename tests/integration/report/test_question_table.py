@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -5,6 +6,7 @@ import pytest
 from experiments import without_figures
 from recorded_run import TEMPERATURES, recorded_run
 
+from robust_eval.question import QUESTION_TYPES
 from robust_eval.report.left_out import left_out
 from robust_eval.report.question_table import Chosen, as_data, chosen, number_columns, word_columns
 from robust_eval.tracking.result import Result
@@ -83,3 +85,13 @@ def test_questions_that_were_asked_on_without_being_known_have_answers_and_no_fr
     )
     survival = [name for name in result.by_question().column_names if name.startswith("frs.survival")]
     assert all(np.isnan(result.by_question()[name].to_numpy()).tolist() == wrong for name in survival)
+
+
+def test_types_and_categories_are_words_but_for_those_of_other_data_sets(result: Result):
+    def words(*categories: str) -> list[str]:
+        asked = [replace(question, category=each) for question, each in zip(result.asked, categories, strict=False)]
+        return word_columns(replace(result, asked=asked, kept=[]))["category"]
+
+    assert set(word_columns(result)["type"]) <= set(QUESTION_TYPES.values())
+    assert words("D", "M", "", "C") == ["definitions", "several steps", "", "concepts"]
+    assert words("D", "algebra") == ["D", "algebra"]
