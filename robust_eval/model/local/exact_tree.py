@@ -16,7 +16,7 @@ from torch import Tensor
 from robust_eval.model.base import Curve, EnumeratedAnswers, Floats, Request, normalize_to_accuracy
 from robust_eval.model.generation import Generation
 from robust_eval.model.local.answer_tree import Prefixes
-from robust_eval.model.local.device import fetched, to_device
+from robust_eval.model.local.device import fetched, sent, to_device
 from robust_eval.model.local.draw import answer_uniforms
 from robust_eval.model.local.level_outcomes import (
     SD_BEGUN,
@@ -26,10 +26,10 @@ from robust_eval.model.local.level_outcomes import (
     outcomes,
 )
 from robust_eval.model.local.prefixes import rows_per_batch
-from robust_eval.model.local.tempered import offset_logprobs, offsets_of, tempered_logprobs, tempered_masses
-from robust_eval.model.local.thinning import ThinnedSample, thin
+from robust_eval.model.local.tempered import offset_logprobs, possible_masks, tempered_logprobs, tempered_masses
+from robust_eval.model.local.thinning import BLOCK, ThinnedSample, certain_and_random, systematic_shares
 from robust_eval.model.local.vocabulary import NextTokenClassifier, Vocabulary
-from robust_eval.model.token_texts import Ids
+from robust_eval.model.token_texts import Ids, Mask
 
 OPEN_IS_RIGHT = 0.95
 """Prior probability that an unfinished answer that is right so far stays right ("Paris" may become "Parisian"). The
@@ -172,39 +172,40 @@ def _grow(trees: Sequence["_Tree"], step: int, logits: Tensor, generation: Gener
     token_sets = [token_set for tree in trees for token_set in tree.token_sets]
     weight = None if trees[0].last else np.concatenate([tree.level.weight * tree.temperature_weights for tree in trees])
     certain = np.concatenate([a + tree.certain_rows() for tree, a in zip(trees, first[:-1], strict=True)])
-    max_ranked = max(tree.ranked for tree in trees)
-    summary, scores = outcomes(logits, token_sets, weight, certain, max_ranked, temperatures, generation)
-    size = scores[0].numel()  # the vocabulary, filled up
-    for tree, a, b in zip(trees, first[:-1], first[1:], strict=True):
-        tree.count(summary, a, b, size)
-    chosen = [np.concatenate([tree.ending, tree.likeliest]) for tree in trees]
-    places = to_device(
-        np.concatenate([ids + a * size for ids, a in zip(chosen, first[:-1], strict=True)]), logits.device
+    ranked, budget = (max(numbers) for numbers in zip(*((tree.ranked, tree.budget) for tree in trees), strict=True))
+    sizes = [len(tree.level) for tree in trees]
+    summary, scores = outcomes(logits, token_sets, weight, certain, ranked, sizes, budget, temperatures, generation)
+    size = -(-logits.shape[1] // BLOCK) * BLOCK  # the vocabulary, filled up
+    for index, (tree, a, b) in enumerate(zip(trees, first[:-1], first[1:], strict=True)):
+        tree.count(summary, index, a, b, size)
+    chosen = [np.concatenate([tree.ending, tree.likeliest, tree.certain]) for tree in trees]
+    removed = [np.concatenate([tree.likeliest, tree.certain]) for tree in trees]
+    draws = max(tree.draws for tree in trees)
+    shares = np.stack([np.pad(systematic_shares(tree.uniform, tree.draws), (0, draws - tree.draws)) for tree in trees])
+    flat, expanded = (
+        np.concatenate([ids + a * size for ids, a in zip(part, first[:-1], strict=True)]) for part in (chosen, removed)
     )
-    chances = scores.new_ones(len(places), dtype=torch.float64)
-    if not trees[0].last:
-        expanded = np.concatenate([tree.likeliest + a * size for tree, a in zip(trees, first[:-1], strict=True)])
-        scores.view(-1).index_fill_(0, to_device(expanded, logits.device), 0)
-        counts = [tree.budget - len(tree.likeliest) for tree in trees]
-        thinned, probability = thin(
-            scores, [len(tree.level) for tree in trees], counts, [tree.uniform for tree in trees]
-        )
-        places, chances = torch.cat([places, thinned.flatten()]), torch.cat([chances, probability.flatten()])
-    last_row, last_token = len(logits) - 1, logits.shape[1] - 1  # dropped candidates may lie in the padding
-    row, token = (places // size).clamp(max=last_row), (places % size).clamp(max=last_token)
-    offsets = offsets_of(logits, row, token, temperatures, generation)
-    flat_places, keep_probability, offset, *possible = fetched(places, chances, *offsets)
-    place = flat_places.astype(np.intp)
+    chosen_places, removed_places, targets = sent(logits.device, flat, expanded, shares)
+    sampled = scores.sample(removed_places, targets) if draws else ()
+    places = torch.cat([chosen_places, sampled[0].flatten()]) if sampled else chosen_places
+    last_row = len(logits) - 1  # dropped candidates may lie in the padding
+    row, token = (places // size).clamp_(max=last_row), (places % size).clamp_(max=logits.shape[1] - 1)
+    masks = possible_masks(logits, row, token, temperatures, generation)
+    place, value, *rest = fetched(places, logits[row, token], *sampled, *masks)
+    rows = np.minimum(place // size, last_row).astype(np.intp)
     logprobs = offset_logprobs(
-        offset, summary.log_total[np.minimum(place // size, last_row)], temperatures, *(p > 0 for p in possible)
+        value, summary.highest[rows], summary.log_total[rows], temperatures, rest[len(sampled) :]
     )
     bounds = np.cumsum([0, *map(len, chosen)])
-    thinned_places = np.arange(bounds[-1], len(place)).reshape(len(trees), -1)
     parents = []
-    for tree, a, start, stop, more in zip(trees, first[:-1], bounds[:-1], bounds[1:], thinned_places, strict=True):
-        of_tree = np.concatenate([np.arange(start, stop), more])
-        rows = tree.descend(place[of_tree] - a * size, keep_probability[of_tree], logprobs[of_tree], size)
-        parents.append(a + rows)
+    for index, (tree, a, start, stop) in enumerate(zip(trees, first[:-1], bounds[:-1], bounds[1:], strict=True)):
+        drawn = bounds[-1] + index * draws
+        of_tree = np.r_[start:stop, drawn : drawn + tree.draws]
+        score, total = (part[index] for part in rest[1:3]) if sampled else (np.empty(0), 1.0)
+        random = np.minimum(score[: tree.draws] * tree.draws / total, 1)
+        keep_probability = np.concatenate([np.ones(stop - start), random])
+        ids = place[of_tree].astype(np.intp) - a * size
+        parents.append(a + tree.descend(ids, keep_probability, logprobs[of_tree], size))
     return np.concatenate(parents)
 
 
@@ -242,12 +243,13 @@ class _Tree:
         """Return the rows of the prefixes that were kept with probability 1, as were all of their ancestors."""
         return np.flatnonzero(self.level.keep_probability * self.level.ancestor_probability == 1)
 
-    def count(self, summary: Outcomes, first: int, end: int, size: int) -> None:
+    def count(self, summary: Outcomes, index: int, first: int, end: int, size: int) -> None:
         """Count the answers that end at the prefixes of the level, in the rows from ``first`` to ``end``.
 
         Choose places in (rows × ``size`` tokens): the ``ending`` ones, each of which represents all answers with the
-        same end, and those of the ``likeliest`` prefixes of the next level, by their mean probability at the requested
-        temperatures up to RANKED_UP_TO.
+        same end, those of the ``likeliest`` prefixes of the next level, by their mean probability at the requested
+        temperatures up to RANKED_UP_TO, and the ``certain`` ones of the others; ``draws`` more are left to chance.
+        The tree is that with the ``index`` in ``summary.largest``.
         """
         level = self.level
         right, wrong, open_ = summary.shares[first:end].transpose(1, 0, 2)
@@ -271,6 +273,15 @@ class _Tree:
         possible = np.flatnonzero(summary.logprobs[in_tree].max(axis=-1).ravel() > -np.inf)
         order = possible[np.argsort(-mean.ravel()[possible], kind="stable")[: self.ranked]]
         self.likeliest = places.ravel()[order]
+        self.certain, self.draws = self.likeliest[:0], 0
+        if not self.last:
+            largest, at, total = (part[index] for part in summary.largest)
+            at = at.astype(np.intp) - first * size
+            known = set(self.likeliest.tolist())
+            rest = [place for place, index in enumerate(at.tolist()) if index not in known]
+            total = total - summary.scores[in_tree].ravel()[order].sum()
+            certain, self.draws = certain_and_random(largest[rest], total, self.budget - len(self.likeliest))
+            self.certain = at[rest[:certain]]
 
     def descend(self, places: Ids, probability: Floats, logprobs: Floats, size: int) -> Ids:
         """Record the answers that end, and make the kept prefixes the level; return the rows of their parents.
@@ -283,11 +294,9 @@ class _Tree:
         sample = ThinnedSample.of(places[ending:], probability[ending:])
         rows, tokens = np.divmod(sample.index, size)
         steps, before = logprobs[ending:][sample.place], self.level
-        open_ = np.array(
-            [_holds(self.token_sets[row].open, token) for row, token in zip(rows, tokens, strict=True)], bool
-        )
-        begun = np.array(
-            [_holds(self.token_sets[row].begun, token) for row, token in zip(rows, tokens, strict=True)], bool
+        open_, begun = (
+            _held([getattr(token_set, name) for token_set in self.token_sets], sample.index, size)
+            for name in ("open", "begun")
         )
         weight = before.weight[rows] * np.exp(steps) / sample.probability[:, None]
         raw = self._vocabulary.texts.raw
@@ -307,12 +316,13 @@ class _Tree:
 
     def _answer(self, tokens: Ids, logprobs: Floats) -> None:
         """Record the answers that end at the prefixes of the level with ``tokens`` (m,), and all with the same end."""
-        level = self.level
-        for row, side, token, step in zip(self._ending_rows, self._sides, tokens.tolist(), logprobs, strict=True):
+        level, rows = self.level, self._ending_rows
+        paths = np.concatenate([level.paths[rows], logprobs[:, None]], axis=1)
+        masses = self._masses[rows, self._sides]
+        columns = rows.tolist(), self._sides.tolist(), tokens.tolist(), masses, paths
+        for row, side, token, mass, path in zip(*columns, strict=True):
             stops = _holds(self._vocabulary.ending(level.texts[row]), token)
             reason = "length" if self.last else "stop" if stops else "closed"
-            path = np.vstack([level.paths[row], step])
-            mass = self._masses[row, side]
             self._answers.append(EnumeratedAnswers(side != 1, mass, (*level.tokens[row], token), reason, path))
 
     def result(self) -> Enumerated:
@@ -326,6 +336,13 @@ class _Tree:
         upper = np.maximum(1 - self._wrong, lower)
         curve = Curve(np.array(self.temperatures), root, np.sqrt(variance), lower, upper)
         return Enumerated(normalize_to_accuracy(self._answers, np.clip(root, lower, upper)), curve)
+
+
+def _held(sets: Sequence[Ids], places: Ids, size: int) -> Mask:
+    """Return which of places (m,) in (rows × ``size`` tokens) are in the sets of ascending ids of their rows."""
+    starts = np.repeat(np.arange(len(sets)) * size, [len(ids) for ids in sets])
+    held = np.append(starts + np.concatenate(sets), len(sets) * size)
+    return np.asarray(held[np.searchsorted(held, places)] == places)
 
 
 def _holds(ids: Ids, token: int) -> bool:

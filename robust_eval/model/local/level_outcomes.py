@@ -12,9 +12,9 @@ from torch import Tensor
 
 from robust_eval.model.base import Floats
 from robust_eval.model.generation import Generation
-from robust_eval.model.local.device import fetched, to_device
-from robust_eval.model.local.tempered import Masses, offset_logprobs, offsets_of, tempered_masses
-from robust_eval.model.local.thinning import score_blocks, topk
+from robust_eval.model.local.device import fetched, sent, to_device
+from robust_eval.model.local.tempered import Masses, offset_logprobs, possible_masks, tempered_masses
+from robust_eval.model.local.thinning import TreeScores, score_blocks, topk
 from robust_eval.model.local.vocabulary import NextTokenSets
 from robust_eval.model.token_texts import Ids
 
@@ -29,7 +29,9 @@ class Outcomes(NamedTuple):
     ``log_total`` (n, T) and ``shares`` (n, 3, T) are the masses of the tokens that end an answer rightly, wrongly, or
     leave it open; ``ends`` the likeliest of each (n, 3), −1 if there is none. ``certain`` (s,) are the rows of the
     prefixes that were kept with probability 1, as were all of their ancestors; ``tokens`` (s, k) are the likeliest
-    continuations of those, ``logprobs`` (s, k, T) their log-probabilities, −∞ beyond the last one.
+    continuations of those, ``logprobs`` (s, k, T) their log-probabilities, −∞ beyond the last one, ``scores`` (s, k)
+    those for their expansion. ``highest`` (n,) are the largest logits. ``largest`` are those of
+    :meth:`TreeScores.largest` for t trees; empty after the last token.
     """
 
     log_total: Floats
@@ -38,6 +40,9 @@ class Outcomes(NamedTuple):
     certain: Ids
     tokens: Ids
     logprobs: Floats
+    scores: Floats
+    highest: Floats
+    largest: list[Floats]
 
 
 def outcomes(
@@ -46,10 +51,12 @@ def outcomes(
     weight: Floats | None,
     certain: Ids,
     count: int,
+    sizes: Sequence[int],
+    budget: int,
     temperatures: Sequence[float],
     generation: Generation,
-) -> tuple[Outcomes, Tensor]:
-    """Return the outcomes of n prefixes, and :func:`score_blocks` for the expansion with each token.
+) -> tuple[Outcomes, TreeScores]:
+    """Return the outcomes of n prefixes of t trees, and scores for the expansion with each token.
 
     Parameters
     ----------
@@ -61,30 +68,36 @@ def outcomes(
         (n, T) weights of the prefixes at each temperature; None if the next token is the last.
     certain, count
         The rows (s,) whose ``count`` likeliest tokens are returned.
+    sizes, budget
+        (t,) the number of prefixes of each tree, and the maximum number of prefixes of a tree in the next level.
     temperatures, generation
         (T,), and the truncation at each.
     """
     device, sets = logits.device, [(token_set.right, token_set.wrong, token_set.open) for token_set in token_sets]
     blocks = score_blocks(len(logits), logits.shape[1], device)
-    scores = blocks.flatten(1)[: len(logits), : logits.shape[1]]
-    masses = _scored(logits, token_sets, weight, temperatures, generation, scores)
-    rows, tokens = _pairs([ids for three in sets for ids in three])
-    values = logits[to_device(rows // 3, device), to_device(tokens, device)]
+    masses = _scored(logits, token_sets, weight, temperatures, generation, blocks)
+    place, ids = _pairs([ids for three in sets for ids in three])
+    certain_rows, rows, tokens = sent(device, certain, place // 3, ids)
     likeliest_wrong = logits.new_empty(0)
     if weight is None:  # all that are not right are wrong
-        right = [to_device(part, device) for part in _pairs([token_set.right for token_set in token_sets])]
+        right = sent(device, *_pairs([token_set.right for token_set in token_sets]))
         likeliest_wrong = logits.index_put(tuple(right), logits.new_full((), -torch.inf)).argmax(dim=-1)
-    certain_rows, width = to_device(certain, device), min(count, logits.shape[1])
-    largest, ids = topk(logits[certain_rows].masked_fill(scores[certain_rows] == 0, -torch.inf), width)
-    offsets = offsets_of(logits, certain_rows.repeat_interleave(width), ids.flatten(), temperatures, generation)
-    columns = masses.log_total, masses.shares, values, likeliest_wrong, largest, ids, *offsets
-    log_total, shares, value, wrong_tokens, highest, token, offset, *possible = fetched(*columns)
-    below = np.where(highest.flatten() > -np.inf, offset, -np.inf)
-    totals = log_total[np.repeat(certain, width)]
-    logprobs = offset_logprobs(below, totals, temperatures, *(mask > 0 for mask in possible))
+    width, expansion = min(count, logits.shape[1]), blocks.flatten(1)[certain_rows]
+    possible = logits[certain_rows].masked_fill(expansion[:, : logits.shape[1]] == 0, -torch.inf)
+    likeliest, index = topk(possible, width)
+    repeated, chosen = certain_rows[:, None].expand_as(index).flatten(), index.flatten().clamp(max=logits.shape[1] - 1)
+    cut = possible_masks(logits, repeated, chosen, temperatures, generation)
+    trees = TreeScores(blocks, sizes)
+    candidates = () if weight is None else trees.largest(budget + 1)
+    columns = masses.log_total, masses.shares, logits[rows, tokens], likeliest_wrong, likeliest, index
+    arrays = fetched(*columns, expansion.gather(1, index), logits.amax(dim=-1), *candidates, *cut)
+    log_total, shares, value, wrong, top, top_ids, scores, highest, *rest = arrays
+    largest, masks = rest[: len(candidates)], rest[len(candidates) :]
+    row = np.repeat(certain, width)
+    logprobs = offset_logprobs(top.ravel(), highest[row], log_total[row], temperatures, masks)
     ranked = logprobs.reshape(len(certain), width, len(temperatures))
-    summary = Outcomes(log_total, shares, _likeliest(sets, value, wrong_tokens), certain, token.astype(np.intp), ranked)
-    return summary, blocks
+    ends, likely = _likeliest(sets, value, wrong), top_ids.astype(np.intp)
+    return Outcomes(log_total, shares, ends, certain, likely, ranked, scores, highest, largest), trees
 
 
 def _scored(
@@ -93,9 +106,9 @@ def _scored(
     weight: Floats | None,
     temperatures: Sequence[float],
     generation: Generation,
-    scores: Tensor,
+    blocks: Tensor,
 ) -> Masses:
-    """Return the masses of the answers that end at n prefixes, and write the ``scores`` (n, V) of each next token.
+    """Return the masses of the answers that end at n prefixes, and write the scores of each next token to ``blocks``.
 
     A score is the root of the sum, over temperatures, of the squared probability of the longer prefix, times the prior
     standard deviation of its verdict. After the last token all scores stay 0.
@@ -103,13 +116,15 @@ def _scored(
     sets = [(token_set.right, token_set.wrong, token_set.open) for token_set in token_sets]
     if weight is None:
         return tempered_masses(logits, temperatures, sets, generation)
+    scores = blocks.flatten(1)[: len(logits), : logits.shape[1]]
     masses = tempered_masses(logits, temperatures, sets, generation, to_device(weight, logits.device), scores)
     scores.mul_(SD_OTHER)
     factors = {"begun": SD_BEGUN / SD_OTHER, "open": SD_OPEN / SD_OTHER, "right": 0.0, "wrong": 0.0}
     pairs = [_pairs([getattr(token_set, name) for token_set in token_sets]) for name in factors]
     factor = np.repeat(np.array([*factors.values()], dtype=np.float32), [len(rows) for rows, _ in pairs])
-    place = tuple(to_device(np.concatenate(part), logits.device) for part in zip(*pairs, strict=True))
-    scores[place] = scores[place] * to_device(factor, logits.device)
+    rows, tokens = (np.concatenate(part) for part in zip(*pairs, strict=True))
+    place, by = sent(logits.device, rows * blocks[0].numel() + tokens, factor)
+    blocks.view(-1).scatter_reduce_(0, place, by, "prod")  # no token is in two of the sets
     return masses
 
 

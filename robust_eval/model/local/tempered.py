@@ -19,7 +19,7 @@ from robust_eval.model.generation import Generation
 from robust_eval.model.local.device import fetched, to_device
 from robust_eval.model.local.draw import EPSILON
 from robust_eval.model.local.vocabulary_sums import TorchSums, TritonSums, cuda_sums, row_sums, set_sums
-from robust_eval.model.token_texts import Ids, Mask
+from robust_eval.model.token_texts import Ids
 
 FRACTION = 7
 """Number of leading bits of the fraction that index a bin: the width of a bin is at most 2⁻⁷ of its distance from the
@@ -237,30 +237,34 @@ def tempered_logprobs(
     chosen = to_device(tokens, logits.device)
     if generation.truncates:
         logits = logits[to_device(cut_rows, logits.device)]
-    offsets, *possible = fetched(*offsets_of(logits, place, chosen, temperatures, generation))
-    return offset_logprobs(offsets, log_total[rows], temperatures, possible[0] > 0 if possible else None)
+    masks = possible_masks(logits, place, chosen, temperatures, generation)
+    values, highest, *possible = fetched(logits[place, chosen], logits.amax(dim=-1)[place], *masks)
+    return offset_logprobs(values, highest, log_total[rows], temperatures, possible)
 
 
-def offsets_of(
+def possible_masks(
     logits: Tensor, rows: Tensor, tokens: Tensor, temperatures: Sequence[float], generation: Generation
 ) -> list[Tensor]:
-    """Return the arguments of :func:`offset_logprobs` for tokens (m,) after rows (m,) of logits, on their device:
-    offsets (m,) and, if the vocabulary is truncated, masks (m, T) of the tokens that remain at each temperature.
+    """Return the mask (m, T) of the temperatures at which tokens (m,) after rows (m,) of logits remain, on their
+    device; none unless the vocabulary is truncated.
     """
-    offsets = [logits[rows, tokens].float() - logits.amax(dim=-1).float()[rows]]
-    if generation.truncates:
-        at = [max(temperature, EPSILON) for temperature in temperatures]
-        masks = [generation.truncated(logits.float() / temperature)[rows, tokens] for temperature in at]
-        offsets.append(~torch.stack(masks, dim=-1).isinf())
-    return offsets
+    if not generation.truncates:
+        return []
+    at = [max(temperature, EPSILON) for temperature in temperatures]
+    cut = [generation.truncated(logits.float() / temperature)[rows, tokens].isinf() for temperature in at]
+    return [~torch.stack(cut, dim=-1)]
 
 
 def offset_logprobs(
-    offsets: Floats, log_total: Floats, temperatures: Sequence[float], possible: Mask | None = None
+    values: Floats, highest: Floats, log_total: Floats, temperatures: Sequence[float], possible: Sequence[Floats] = ()
 ) -> Floats:
-    """Return (m, T) log-probabilities of tokens whose logits lie ``offsets`` (m,) below the largest of their rows.
+    """Return (m, T) log-probabilities of tokens from their logits (m,) and the ``highest`` (m,) of their rows.
 
-    ``log_total`` (m, T) are the rows' totals; tokens that are not ``possible`` (m, T) have −inf.
+    ``log_total`` (m, T) are the rows' totals. ``possible`` has the mask of :func:`possible_masks`, if any: the other
+    tokens have −inf.
     """
+    offsets = np.subtract(values, highest, dtype=np.float32)  # as precise as the logits
     logprobs: Floats = offsets[:, None] / np.maximum(np.asarray(temperatures), EPSILON) - log_total
-    return logprobs if possible is None else np.where(possible, logprobs, -np.inf)
+    for mask in possible:
+        logprobs = np.where(mask > 0, logprobs, -np.inf)
+    return logprobs

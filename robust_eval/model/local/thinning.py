@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from robust_eval.model.base import Floats
-from robust_eval.model.local.device import to_device
+from robust_eval.model.local.device import sent
 from robust_eval.model.token_texts import Ids
 
 BLOCK = 512
@@ -34,19 +34,18 @@ def topk(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
     if blocks <= count:
         largest = values.topk(count, dim=1)
         return largest.values, largest.indices
-    whole = values[:, : blocks * BLOCK].view(len(values), blocks, BLOCK)
-    first = whole.amax(dim=2).topk(count, dim=1).indices
-    inside = torch.arange(BLOCK, device=values.device)
-    rest = torch.arange(blocks * BLOCK, values.shape[1], device=values.device).expand(len(values), tail)
-    place = torch.cat([(first[:, :, None] * BLOCK + inside).flatten(1), rest], dim=1)
-    top, order = values.gather(1, place).topk(count, dim=1)
-    return top, place.gather(1, order)
+    if tail:
+        values = torch.nn.functional.pad(values, (0, BLOCK - tail), value=-torch.inf)
+    in_blocks = values.view(len(values), -1, BLOCK)
+    first = in_blocks.amax(dim=2).topk(count, dim=1).indices
+    top, order = in_blocks.gather(1, first[:, :, None].expand(-1, -1, BLOCK)).flatten(1).topk(count, dim=1)
+    return top, torch.add(order % BLOCK, first.gather(1, order // BLOCK), alpha=BLOCK)
 
 
 @dataclass(frozen=True)
 class ThinnedSample:
-    """Indices (m,) of the kept candidates, ascending, the probability (m,) of keeping each, and its ``place`` (m,) in
-    the output of :func:`thin`.
+    """Indices (m,) of the kept candidates, ascending, the probability (m,) of keeping each, and its ``place`` (m,)
+    among the chosen ones.
     """
 
     index: Ids
@@ -54,63 +53,31 @@ class ThinnedSample:
     place: Ids
 
     @classmethod
-    def of(cls, index: Floats | Ids, probability: Floats) -> "ThinnedSample":
-        """Return the sample of :func:`thin` from its fetched output for one tree."""
+    def of(cls, index: Ids, probability: Floats) -> "ThinnedSample":
+        """Return the sample of one tree from all that were chosen: some twice, dropped ones with probability 0."""
         places = np.flatnonzero(probability > 0)
-        indices, first = np.unique(index[places].astype(np.intp), return_index=True)
+        indices, first = np.unique(index[places], return_index=True)
         return cls(indices, probability[places][first], places[first])
 
 
-def thin(
-    scores: Tensor, sizes: Sequence[int], counts: Sequence[int], uniforms: Sequence[float]
-) -> tuple[Tensor, Tensor]:
-    """Choose some of the candidates of each of t trees, without waiting for the device.
+def certain_and_random(largest: Floats, total: float, count: int) -> tuple[int, int]:
+    """Return how many of the ``largest`` candidates, largest first, are certain if ``count`` are kept, and how many are
+    left to chance.
 
-    The number of kernels does not grow with the trees, and the choice for one does not depend on the others.
-
-    Parameters
-    ----------
-    scores
-        :func:`score_blocks` of n rows, not negative; candidates that score 0 are never kept. The kept ones that are
-        certain are overwritten with 0.
-    sizes
-        (t,) the number of rows of each tree, one at least.
-    counts
-        (t,) the number to keep in each tree; if no more score above 0, all of those are kept.
-    uniforms
-        (t,) random numbers in [0, 1).
-
-    Returns
-    -------
-    Indices (t, m) in the flat blocks, and the probability (t, m), in float64, of keeping each: 0 for dropped ones. An
-    index may occur twice.
-
-    Notes
-    -----
-    A candidate is kept with probability min(1, score / c), with the c for which these add up to the count. Systematic
-    sampling spreads the random ones evenly over the order of the candidates.
+    ``total`` is the sum of all scores. All candidates above 0 are certain if there are no more than ``count``.
     """
-    blocks = _TreeScores(scores, sizes)
-    device, most = scores.device, max(counts)
-    count = to_device(np.array(counts)[:, None], device)
-    uniform = to_device(np.array(uniforms)[:, None], device)
-    largest, place, holding = blocks.largest(most + 1)
-    counted = torch.arange(largest.shape[1], device=device) <= count
-    positive = ((largest > 0) & counted).sum(1, keepdim=True)  # one more than the places, if there are more
-    largest, place = largest[:, :most], place[:, :most]
-    rank = torch.arange(most, device=device)[: largest.shape[1]]
-    heavy = largest.double().masked_fill(rank >= count, 0)
-    rest = blocks.sums.sum(1, keepdim=True) - (heavy.cumsum(1) - heavy)  # score of all but the first i
-    certain = (heavy * (count - rank) > rest).long().cumprod(1).sum(1, keepdim=True)
-    certain = torch.where(positive <= count, positive, certain)  # all, if there are no more candidates than places
-    is_certain = rank < certain
-    places = (count - certain).clamp(min=1)  # for the random ones
-    blocks.remove(place, largest, is_certain, holding)
-    draws = torch.arange(most, device=device)
-    sampled, score, total = blocks.search((uniform + draws) / places)
-    probability = torch.where(draws < count - certain, (score * places / total).clamp(max=1), 0.0)
-    probability = torch.where(positive <= count, 0.0, probability)
-    return torch.cat([place, sampled], dim=1), torch.cat([is_certain.double(), probability], dim=1)
+    positive = int((largest[: count + 1] > 0).sum())
+    if positive <= count:
+        return positive, 0
+    heavy = largest[:count]
+    rest = total - (heavy.cumsum() - heavy)  # score of all but the first i
+    certain = int((heavy * (count - np.arange(count)) > rest).cumprod().sum())
+    return certain, count - certain
+
+
+def systematic_shares(uniform: float, draws: int) -> Floats:
+    """Return the places of a systematic sample in the cumulative sum, as shares (draws,) of the total, below 1."""
+    return np.minimum((uniform + np.arange(draws)) / max(draws, 1), np.nextafter(1, 0))
 
 
 def score_blocks(rows: int, size: int, device: torch.device) -> Tensor:
@@ -118,69 +85,65 @@ def score_blocks(rows: int, size: int, device: torch.device) -> Tensor:
     return torch.zeros((rows + 1, -(-size // BLOCK), BLOCK), device=device)
 
 
-class _TreeScores:
-    """Scores of the rows of t trees; ``sums`` (t, blocks), in float64, of the blocks of each tree.
+class TreeScores:
+    """Scores of the candidates of t trees, for a choice of some of each without waiting for the device.
 
-    Trees with fewer rows than others have the last row of the scores, which is 0, in their place.
+    A candidate is kept with probability min(1, score / c), with the c for which these add up to the number to keep:
+    :func:`certain_and_random` says which are certain. Systematic sampling spreads the others evenly over the order of
+    the candidates. The number of kernels does not grow with the trees, and the choice for one does not depend on the
+    others.
+
+    Parameters
+    ----------
+    scores
+        :func:`score_blocks` of n rows, not negative; candidates that score 0 are never kept.
+    sizes
+        (t,) the number of rows of each tree, one at least.
     """
 
     def __init__(self, scores: Tensor, sizes: Sequence[int]) -> None:
         counts, place = np.array(sizes)[:, None], np.arange(max(sizes))
+        # trees with fewer rows than others have the last row, which is 0, in their place; its first block precedes all
         rows = np.where(place < counts, np.cumsum(counts)[:, None] - counts + place, len(scores) - 1)
         number = scores.shape[1]
         blocks = (rows[:, :, None] * number + np.arange(number)).reshape(len(rows), -1)
-        self._block = to_device(blocks, scores.device)
-        self._scores = scores.view(-1, BLOCK)
-        self._maxima = self._scores.amax(1)[self._block]
-        self.sums = self._scores.sum(1, dtype=torch.float64)[self._block]
+        blocks = np.pad(blocks, ((0, 0), (1, 0)), constant_values=(len(scores) - 1) * number)
+        self._block, self._start, self._inside = sent(scores.device, blocks, blocks * BLOCK, np.arange(BLOCK))
+        self._scores = scores
 
     def largest(self, count: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the ``count`` largest scores of each tree (t, k), largest first, their flat indices, and the blocks
-        (t, b) that hold them. Of equal ones the first are returned.
+        """Return the ``count`` largest scores of each tree (t, k), largest first, their flat indices (t, k), and the
+        sum (t,) of all scores, in float64.
         """
-        _, place = _ordered_topk(self._maxima, min(count, self._maxima.shape[1]))
-        place = place.sort(dim=1).values
-        block = self._block.gather(1, place)
-        values = self._scores[block].flatten(1)
-        top, inside = _ordered_topk(values, min(count, values.shape[1]))
-        return top, block.gather(1, inside // BLOCK) * BLOCK + inside % BLOCK, place
+        place = self._block_maxima().topk(min(count, self._block.shape[1]), dim=1).indices
+        index = self._indices(place).flatten(1)
+        top, inside = self._scores.take(index).topk(min(count, index.shape[1]), dim=1)
+        return top, index.gather(1, inside), self._cumulative()[:, -1]
 
-    def remove(self, place: Tensor, values: Tensor, which: Tensor, holding: Tensor) -> None:
-        """Set the scores at ``place`` (t, k), which are ``values`` in the blocks ``holding``, to 0 where ``which``."""
-        # trees may share places of padding, which are 0 and stay so
-        self._scores.view(-1).scatter_(0, place.flatten(), values.masked_fill(which, 0).flatten())
-        sums = self._scores[self._block.gather(1, holding)].sum(2, dtype=torch.float64)
-        self.sums.scatter_(1, holding, sums)
-
-    def search(self, shares: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the flat indices (t, k) at which the cumulative sum of a tree first exceeds ``shares`` (t, k) of its
-        total, the scores there, and the totals (t, 1), in float64.
-
-        Rounding beyond the end falls on the last element above 0.
+    def sample(self, removed: Tensor, shares: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Set the scores at the flat indices ``removed`` to 0. Return the flat indices (t, d) at which the cumulative
+        sum of a tree first exceeds ``shares`` (t, d) of its total, the scores there, and the totals (t,), in float64.
         """
-        cumulative = self.sums.cumsum(1)
-        total = cumulative[:, -1:]
-        target = shares * total
-        place = _passed(cumulative, target)
-        block = self._block.gather(1, place)
-        values = self._scores[block].double()
-        before = cumulative.gather(1, place) - self.sums.gather(1, place)
-        inside = _passed(values.cumsum(2), (target - before)[:, :, None])
-        return block * BLOCK + inside[:, :, 0], values.gather(2, inside)[:, :, 0], total
+        self._scores.view(-1).index_fill_(0, removed, 0)
+        cumulative = self._cumulative()
+        target = shares * cumulative[:, -1:]
+        place = torch.searchsorted(cumulative, target, right=True).clamp_(max=self._block.shape[1] - 1)
+        index = self._indices(place)
+        values = self._scores.take(index)
+        inside = values.cumsum(2, dtype=torch.float64)
+        beyond = (target - cumulative.gather(1, place - 1))[:, :, None]
+        # rounding beyond the end of a block falls on its last element above 0
+        last = torch.searchsorted(inside, inside[:, :, -1:].contiguous())
+        first = torch.minimum(torch.searchsorted(inside, beyond, right=True), last)
+        return index.gather(2, first)[:, :, 0], values.gather(2, first)[:, :, 0], cumulative[:, -1]
 
+    def _block_maxima(self) -> Tensor:
+        return self._scores.view(-1, BLOCK).amax(1)[self._block]
 
-def _ordered_topk(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Return the ``count`` largest of each row of float32 numbers ≥ 0 and their indices, of equal ones the first.
+    def _cumulative(self) -> Tensor:
+        """Return the cumulative sums (t, blocks) over the blocks of each tree, the first of which is 0."""
+        return self._scores.view(-1, BLOCK).sum(1, dtype=torch.float64)[self._block].cumsum(1)
 
-    The bits of such numbers are ordered like the numbers.
-    """
-    index = torch.arange(values.shape[1], device=values.device)
-    key = (values.view(torch.int32).long() << 32) | (values.shape[1] - index)
-    place = values.shape[1] - (key.topk(count, dim=1).values & 0xFFFFFFFF)
-    return values.gather(1, place), place
-
-
-def _passed(cumulative: Tensor, target: Tensor) -> Tensor:
-    """Return the first indices at which cumulative sums exceed targets, or else the last at which they rise."""
-    last = torch.searchsorted(cumulative, cumulative[..., -1:].contiguous())
-    return torch.minimum(torch.searchsorted(cumulative, target, right=True), last)
+    def _indices(self, place: Tensor) -> Tensor:
+        """Return the flat indices (t, k, BLOCK) of the scores in blocks ``place`` (t, k) of the trees."""
+        return self._start.gather(1, place)[:, :, None] + self._inside

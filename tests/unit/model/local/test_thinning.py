@@ -1,10 +1,20 @@
+from collections.abc import Sequence
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from robust_eval.model.local.thinning import BLOCK, ThinnedSample, score_blocks, thin
+from robust_eval.model.local.thinning import (
+    BLOCK,
+    ThinnedSample,
+    TreeScores,
+    certain_and_random,
+    score_blocks,
+    systematic_shares,
+)
 
 PROPERTY = settings(max_examples=100, deadline=None, database=None, derandomize=True)
 SCORES = {
@@ -33,9 +43,31 @@ def blocks(rows: np.ndarray) -> torch.Tensor:
     return scores
 
 
+def thin(
+    scores: torch.Tensor, sizes: Sequence[int], counts: Sequence[int], uniforms: Sequence[float]
+) -> list[ThinnedSample]:
+    """The candidates that are kept in each tree, with indices in the flat blocks."""
+    trees = TreeScores(scores, sizes)
+    largest = [part.numpy() for part in trees.largest(max(counts) + 1)]
+    split = [
+        certain_and_random(top.astype(float), float(total), count)
+        for top, total, count in zip(largest[0], largest[2], counts, strict=True)
+    ]
+    certain = [places[:number] for places, (number, _) in zip(largest[1], split, strict=True)]
+    shares = np.zeros((len(sizes), max(draws for _, draws in split)))
+    for row, uniform, (_, draws) in zip(shares, uniforms, split, strict=True):
+        row[:draws] = systematic_shares(uniform, draws)
+    sampled = trees.sample(torch.from_numpy(np.concatenate(certain)), torch.from_numpy(shares))
+    samples = []
+    for first, (_, draws), places, score, total in zip(certain, split, *sampled, strict=True):
+        random = (score[:draws] * draws / total).clamp(max=1)
+        index = np.concatenate([first, places[:draws]])
+        samples.append(ThinnedSample.of(index, np.concatenate([np.ones(len(first)), random])))
+    return samples
+
+
 def keep(scores: np.ndarray, count: int, uniform: float) -> ThinnedSample:
-    thinned = thin(blocks(scores[None]), [1], [count], [uniform])
-    return ThinnedSample.of(*(part[0].numpy() for part in thinned))
+    return thin(blocks(scores[None]), [1], [count], [uniform])[0]
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5])
@@ -112,12 +144,11 @@ def test_the_choice_for_a_tree_does_not_depend_on_the_trees_beside_it(trees):
         [0.0, 0.5, 1.0, 7.0], size=(sum(sizes), width), p=[0.9, 0.08, 0.01, 0.01]
     )
     scores = blocks(values)
-    index, probability = thin(scores.clone(), sizes, counts, uniforms)
+    together = thin(scores.clone(), sizes, counts, uniforms)
     first = 0
     for tree, (size, count, uniform) in enumerate(trees):
-        rows = blocks(values[first : first + size])
-        alone = ThinnedSample.of(*(part[0].numpy() for part in thin(rows, [size], [count], [uniform])))
-        beside = ThinnedSample.of(index[tree].numpy() - first * scores[0].numel(), probability[tree].numpy())
+        (alone,) = thin(blocks(values[first : first + size]), [size], [count], [uniform])
+        beside = replace(together[tree], index=together[tree].index - first * scores[0].numel())
         assert beside.index.tolist() == alone.index.tolist()
         assert beside.probability.tolist() == alone.probability.tolist()
         flat = values[first : first + size].ravel()
