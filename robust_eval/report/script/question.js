@@ -11,10 +11,10 @@ function makeDetail(row) {
   const detail = detailed[row];
   if (!detail) return makeBareDetail(row);
   const context = detail.context
-    ? element("details", {}, element("summary", {}, "the passage that it is about"), element("p", {}, quoted(detail.context)))
+    ? element("details", {}, element("summary", {}, "its passage"), element("p", {}, quoted(detail.context)))
     : null;
   const prompt = detail.prompt
-    ? element("details", {}, element("summary", {}, "the prompt as it was sent"), element("pre", {}, quoted(detail.prompt)))
+    ? element("details", {}, element("summary", {}, "the prompt"), element("pre", {}, quoted(detail.prompt)))
     : null;
   return element(
     "div",
@@ -46,7 +46,7 @@ const settings = () =>
   element(
     "details",
     {},
-    element("summary", {}, "the settings that it was asked with"),
+    element("summary", {}, "the settings of its requests"),
     element("dl", {}, ...Object.entries(data.settings).map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, quoted(value))))),
   );
 
@@ -80,7 +80,7 @@ function copied(label, text) {
 function makeBareDetail(row) {
   const facts = [["id", quoted(index.ids[row])], ...Object.keys(words).map((name) => [name, words[name][row] || "none"])];
   if (numbers.length) facts.push([numbers[0].label, shownNumber(numbers[0], row), numbers[0].about]);
-  const rest = ["Its answers and other metrics are not in this page. They are in graded.parquet and questions.parquet, in the rows whose question_id is ", quoted(index.ids[row]), "."];
+  const rest = ["Its answers and other metrics are not on this page. They are in graded.parquet and questions.parquet, in the rows whose question_id is ", quoted(index.ids[row]), "."];
   return element("div", { class: "detail" }, listOf(facts), element("p", {}, ...rest));
 }
 
@@ -106,7 +106,7 @@ function curveOf(detail, row) {
     detail.curve.counted ? "Points: share of right trials, with Wilson's 95 % interval." : "",
     detail.curve.computed ? "Line: from the model's probabilities, ± 1.96 standard errors." : "",
     bounded ? "Pale: bounds that are certain." : "",
-    "Dashed: where a fact breaks, and at which temperature this one does.",
+    "Dashed: the threshold, and the temperature at which this fact breaks.",
   ];
   return element("figure", {}, element("figcaption", {}, "Accuracy against temperature"), place, element("p", { class: "note" }, notes.filter(Boolean).join(" ")));
 }
@@ -128,7 +128,7 @@ const cameAs = (answers) =>
   element(
     "details",
     { class: "raw" },
-    element("summary", {}, "the replies as they came"),
+    element("summary", {}, "the raw replies"),
     ...answers.map(([, text, , judgement, , , , , reply]) => element("div", {}, verdict(judgement), element("pre", { tabindex: "0" }, quoted(reply ?? text)))),
   );
 

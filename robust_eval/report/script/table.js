@@ -100,7 +100,7 @@ function coverage(matching) {
   if (rows.length === asked) return fewer ? `, out of ${grouped(asked)}` : "";
   if (covered < asked) return `${fewer ? `, out of ${grouped(covered)}` : ""} in this table (${grouped(asked)} were asked)`;
   const bare = matching.filter((row) => !detailed[row]).length;
-  return `${fewer ? `, out of all ${grouped(asked)}` : ""}${bare ? `; the answers to ${grouped(bare)} of them are not in this page` : ""}`;
+  return `${fewer ? `, out of all ${grouped(asked)}` : ""}${bare ? `; the answers to ${grouped(bare)} of them are not on this page` : ""}`;
 }
 
 /** Show a question wherever it is: without filters that hide it, by a search where the table lacks it, and as many

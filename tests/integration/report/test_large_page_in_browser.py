@@ -92,7 +92,7 @@ def test_a_question_that_is_not_in_the_table_is_found_by_its_id_and_by_a_word_of
     assert sorted(listed(page)) == matching
     page.get_by_label("search").fill(f"NR{missing:03}")
     assert listed(page) == [missing]
-    assert status(page) == "1 of 1 questions shown, out of all 203; the answers to 1 of them are not in this page."
+    assert status(page) == "1 of 1 questions shown, out of all 203; the answers to 1 of them are not on this page."
     assert column(page, "greedy answer") == ["not in this page"]
     assert column(page, "status") == ["not kept, wrong"]
     assert column(page, "initial entropy H") == [""]
@@ -107,7 +107,7 @@ def test_a_question_that_is_not_in_the_table_is_found_by_its_id_and_by_a_word_of
         "FRS (d = 1)": "not known",
     }
     assert page.locator(".detail p").inner_text() == (
-        "Its answers and other metrics are not in this page. They are in graded.parquet and questions.parquet, in the "
+        "Its answers and other metrics are not on this page. They are in graded.parquet and questions.parquet, in the "
         f"rows whose question_id is q{missing}."
     )
 
@@ -124,7 +124,7 @@ def test_the_headline_figure_of_a_question_that_is_not_in_the_table_is_known(
 
 def test_all_questions_that_match_are_sorted_by_their_headline_figure(page: Page):
     page.get_by_label("search").fill("about")
-    assert status(page) == "50 of 203 questions shown; the answers to 151 of them are not in this page."
+    assert status(page) == "50 of 203 questions shown; the answers to 151 of them are not on this page."
     while page.get_by_role("button", name="Show ").is_visible():
         page.get_by_role("button", name="Show ").click()
     assert sorted(listed(page)) == list(range(QUESTIONS))

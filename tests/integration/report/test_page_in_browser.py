@@ -490,9 +490,9 @@ def test_cut_replies_and_disagreement_are_kinds_where_there_are_any(
     box = first.bounding_box() or {}
     assert first.evaluate("(cell) => getComputedStyle(cell, '::before').content") == '"t = 0.2: "'
     assert 0 <= box["x"] <= NARROW - box["width"]  # on the screen without scrolling
-    page.get_by_text("the settings that it was asked with").click()
+    page.get_by_text("the settings of its requests").click()
     assert page.locator(".detail dd").get_by_text("made-up").is_visible()
-    page.get_by_text("the replies as they came").first.click()
+    page.get_by_text("the raw replies").first.click()
     assert page.locator(".raw pre").first.inner_text() == "answer 5"
     page.get_by_role("checkbox", name="truncated").uncheck()
     page.get_by_role("checkbox", name="answers differ").check()
