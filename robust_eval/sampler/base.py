@@ -110,29 +110,29 @@ def prefix_grader_settings(grader: PrefixGrader) -> str:
 class Conditions(Protocol):
     """Conditions under which each question has answers, sampled here or recorded elsewhere."""
 
-    @property
-    def axis(self) -> str:
-        """Condition that varies: temperature | rewrite | trial | order | turn | reasoning."""
-
-    @property
-    def temperatures(self) -> list[float]:
-        """Sampling temperatures, ascending, all above 0."""
+    axis: str
+    """Condition that varies: temperature | rewrite | trial | order | turn | reasoning."""
+    temperatures: list[float]
+    """Sampling temperatures, ascending, all above 0."""
 
     @property
     def repetitions(self) -> float:
-        """Number of answers to each question at each temperature."""
+        """Number of answers to each question at each temperature; inf for enumerated answers."""
+        raise NotImplementedError
 
     @property
     def estimator(self) -> str:
         """Estimator of the accuracy: trials | exact."""
+        return "trials"
 
     @property
     def arranges(self) -> bool:
         """True if choices are put in several orders or forms."""
+        return False
 
 
-class Sampler:
-    """Base of all samplers: a dataclass whose fields are its configuration. It satisfies :class:`Conditions`.
+class Sampler(Conditions):
+    """Base of all samplers: a dataclass whose fields are its configuration.
 
     Greedy answers decide which questions are selected; a run of several samplers asks for them with the settings of the
     first. By default no question is left out, and all requests are sent at once. A subclass defines ``axis``,
@@ -145,10 +145,6 @@ class Sampler:
     [0.5, 1.0]
     """
 
-    axis: str
-    """Condition that varies: temperature | rewrite | trial | order | turn | reasoning."""
-    temperatures: list[float]
-    """Sampling temperatures, ascending, all above 0."""
     prompts: str
     """File of prompt templates."""
     max_new_tokens: int
@@ -165,21 +161,6 @@ class Sampler:
     """Kinds of pushback."""
     budgets: Sequence[int | str] = ()
     """Reasoning budgets."""
-
-    @property
-    def repetitions(self) -> float:
-        """Number of answers to each question at each temperature; inf for enumerated answers."""
-        raise NotImplementedError
-
-    @property
-    def estimator(self) -> str:
-        """Estimator of the accuracy: trials | exact."""
-        return "trials"
-
-    @property
-    def arranges(self) -> bool:
-        """True if choices are put in several orders or forms."""
-        return False
 
     @property
     def selects(self) -> bool:

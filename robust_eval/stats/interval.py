@@ -30,35 +30,12 @@ _BLOCK = 2**16  # elements of one block of resampled data: its arrays of 512 kB 
 def mean_bounds(
     values: Floats, limits: Limits = UNKNOWN, groups: ArrayLike | None = None, level: float = 0.95
 ) -> tuple[float, float]:
-    """Return an interval of the mean of ``values`` (n,) over questions, or groups of them (docs/methods.md, §5).
+    """Return low and high of :func:`~robust_eval.stats.mean_interval` of ``values`` (n,) without NaN, cut to
+    ``limits``, the lowest and the highest possible value of a question; the interval of values that are all alike is
+    :func:`degenerate_interval`.
 
-    Student's interval; of values that are all 0 or 1 Wilson's score interval with the effective number of questions and
-    Student's quantile; where all values are alike :func:`degenerate_interval`.
-
-    Parameters
-    ----------
-    values
-        (n,) of independent questions, without NaN.
-    limits
-        The lowest and the highest possible value of a question, to which the interval is cut.
-    groups
-        Labels (n,) of questions that depend on one another.
-    level
-        Nominal coverage, in (0, 1).
-
-    Returns
-    -------
-    low, high in the unit of the values; NaN without any value, and without limits where all are alike.
-
-    Raises
-    ------
-    ValueError
-        Where all values are alike and outside the limits.
-
-    References
-    ----------
-    Cochran, Sampling Techniques (1977), chapter 9A: the variance of a mean over groups. Wilson, JASA 22 (1927). Korn &
-    Graubard, Survey Methodology 24 (1998): the effective number of questions.
+    ``groups`` and ``level`` are those of that function. NaN without any value, and without limits where all are alike;
+    ValueError where all are alike and outside the limits.
 
     Examples
     --------
@@ -100,30 +77,11 @@ def share_bounds(share: float, n: int, error: float, quantile: float) -> tuple[f
 def paired_share_bounds(
     differences: Floats, groups: ArrayLike | None = None, level: float = 0.95
 ) -> tuple[float, float]:
-    """Return the score interval of the difference of two shares on the same questions.
+    """Return low and high of :func:`~robust_eval.stats.paired_share_interval` of ``differences``, (n,) of −1, 0 and 1:
+    right in the second alone, alike in both, right in the first alone.
 
-    It is Tango's, made wider where the statistic is skewed by the correction of Cornish and Fisher, and where all
-    questions that differ do so in one direction by the exact bound of their share: Tango's alone is passed by a rare
-    event in up to 5.2 % of cases for 2.5 %.
-
-    Parameters
-    ----------
-    differences
-        (n,) of −1, 0 and 1: right in the second alone, alike in both, right in the first alone.
-    groups
-        Labels (n,). Where given, the number of questions is divided by the design effect, and Student's quantile takes
-        the place of the normal one; where all differences are alike, each group counts as one question.
-    level
-        Nominal coverage, in (0, 1).
-
-    Returns
-    -------
-    low, high, in [−1, 1].
-
-    References
-    ----------
-    Tango, Statistics in Medicine 17 (1998). Laud, Pharmaceutical Statistics 16 (2017): the correction for skewness.
-    Clopper & Pearson, Biometrika 26 (1934).
+    Tango's interval alone is passed by a rare event in up to 5.2 % of cases for 2.5 %. With ``groups`` Student's
+    quantile takes the place of the normal one; where all differences are alike, each group counts as one question.
 
     Examples
     --------
