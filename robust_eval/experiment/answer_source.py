@@ -284,7 +284,7 @@ def answer_source(config: Config, model: StoredModel, reply_grader: ReplyGrader)
     if config.recorded is not None:
         refuse_early_stopping(config.recorded, metrics)
         return config.recorded
-    judged, name = reply_grader.grader.uses_model, model.config.name
+    uses_judge, name = reply_grader.grader.uses_model, model.config.name
     samplers = {key: each.of_model(key, model.config.remote, name) for key, each in config.sampler.items()}
     supported = model.temperatures(highest_temperature(samplers.values()))
     own = own_profile(samplers, metrics, model.config, supported)
@@ -301,7 +301,7 @@ def answer_source(config: Config, model: StoredModel, reply_grader: ReplyGrader)
         )
     if sentence:
         log.warning(sentence)
-    rules = early_stopping_rules(samplers, metrics, judged)
+    rules = early_stopping_rules(samplers, metrics, uses_judge)
     samplers |= {key: samplers[key].stopping_at(rule.threshold) for key, rule in rules.items()}
     source = SampledSource(
         samplers,
@@ -314,7 +314,7 @@ def answer_source(config: Config, model: StoredModel, reply_grader: ReplyGrader)
         early_stopping_possible=[
             key
             for key in samplers
-            if key not in rules and not reasons_for_full_sampling(key, samplers, metrics, judged)
+            if key not in rules and not reasons_for_full_sampling(key, samplers, metrics, uses_judge)
         ],
         own_profile=own,
         profile_sentence=sentence,

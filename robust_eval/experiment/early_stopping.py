@@ -24,35 +24,35 @@ DEFAULT_SHARE = 0.5
 
 
 def early_stopping_rules(
-    samplers: Mapping[str, Sampler], metrics: Mapping[str, Metric], judged: bool
+    samplers: Mapping[str, Sampler], metrics: Mapping[str, Metric], uses_judge: bool
 ) -> dict[str, EarlyStopping]:
     """Return the rules of the samplers with early stopping; log the reasons of those that cannot stop early.
 
-    ``judged`` is True if a model gives the verdicts.
+    ``uses_judge`` is True if a model gives the verdicts.
     """
     rules = {}
     for name, sampler in samplers.items():
         if sampler.early_stop:
-            if reasons := reasons_for_full_sampling(name, samplers, metrics, judged):
+            if reasons := reasons_for_full_sampling(name, samplers, metrics, uses_judge):
                 log.warning("sampler=%s ignores early_stop=true: %s", name, "; ".join(reasons))
             else:
-                (threshold,) = _stopping(metrics, samplers, name)[0]
+                (threshold,) = _thresholds_and_reasons(metrics, samplers, name)[0]
                 rules[name] = EarlyStopping(tuple(sampler.temperatures), threshold)
     return rules
 
 
 def reasons_for_full_sampling(
-    name: str, samplers: Mapping[str, Sampler], metrics: Mapping[str, Metric], judged: bool
+    name: str, samplers: Mapping[str, Sampler], metrics: Mapping[str, Metric], uses_judge: bool
 ) -> list[str]:
     """Return the reasons why a sampler cannot stop early; none if metrics read only breaking temperatures."""
-    late = ["the verdicts of a judge come after the answers"] if judged else []
-    return [*_stopping(metrics, samplers, name)[1], *late, *samplers[name].full_sampling_reasons()]
+    late = ["the verdicts of a judge come after the answers"] if uses_judge else []
+    return [*_thresholds_and_reasons(metrics, samplers, name)[1], *late, *samplers[name].full_sampling_reasons()]
 
 
 def refuse_early_stopping(file: RecordedAnswers, metrics: Mapping[str, Metric]) -> None:
     """Raise UserError if a metric needs answers that the run of a file skipped by early stopping."""
     for name, rule in file.early_stopping.items():
-        thresholds, reasons = _stopping(metrics, file.conditions(), name)
+        thresholds, reasons = _thresholds_and_reasons(metrics, file.conditions(), name)
         if reasons or thresholds != [rule.threshold]:
             reason = "; ".join(reasons) or f"metric.frs.threshold={thresholds[0]:g} needs others"
             raise UserError(
@@ -62,7 +62,7 @@ def refuse_early_stopping(file: RecordedAnswers, metrics: Mapping[str, Metric]) 
             )
 
 
-def _stopping(
+def _thresholds_and_reasons(
     metrics: Mapping[str, Metric], conditions: Mapping[str, Conditions], sampler: str
 ) -> tuple[list[float], list[str]]:
     """Return the thresholds of metrics that read only breaking temperatures of a sampler, and reasons of the others."""

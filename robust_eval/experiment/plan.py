@@ -72,7 +72,7 @@ def stages_of(config: Config) -> list[Stage]:
         source = answer_source(config, models.measured.cached_only(), reply_grader)
         clusters = Scoring.of(config, source).clusters(aggregator)
         with _quiet():
-            questions = load(config.dataset, reply_grader.grader, config.question_types).questions
+            questions = load(config).questions
             if not isinstance(source, SampledSource):
                 return _asked_of_recorded(source, reply_grader, questions, clusters)
         return plan(config, questions, models.writer.cached_only(), source, clusters)

@@ -118,7 +118,7 @@ def _measure(
 ) -> Result:
     """Load, sample, grade and score. The run starts with the first request, or the first cached greedy answers."""
     with watch.stage("questions"):
-        loaded = load(config.dataset, config.grader, config.question_types)
+        loaded = load(config)
         labels = labels_of(config.labels, folder)
     models = Models(config, entries, watch, deferred_run)
     reply_grader, aggregator = models.with_judge()
@@ -126,15 +126,13 @@ def _measure(
     scoring = Scoring.of(config, source, labels)
     clusters = scoring.clusters(aggregator)
     check_plan(config, loaded.questions, models.writer, source, clusters, watch)
-
     loop = SamplingLoop(
+        config=config,
         questions=loaded.questions,
         source=source,
         reply_grader=reply_grader,
-        rewriter=config.rewriter,
         models=models,
         clusters=clusters,
-        seed=config.seed,
         deferred_run=deferred_run,
         folder=folder,
         watch=watch,
