@@ -93,7 +93,7 @@ def _check_other_models(config: Config, sampler_names: str) -> None:
     if config.rewriter.model is not None and config.rewriter.model.recorded:
         raise UserError("rewriter.model=recorded cannot write rewrites: choose another model")
     judge = config.grader.judge_config
-    if config.grader.uses_model and judge is None:
+    if config.grader.uses_judge and judge is None:
         raise UserError(
             "grader=judge needs a model: set grader.model=NAME, an option of the group model, which may be the "
             "measured one"

@@ -284,7 +284,7 @@ def answer_source(config: Config, model: StoredModel, reply_grader: ReplyGrader)
     if config.recorded is not None:
         refuse_early_stopping(config.recorded, metrics)
         return config.recorded
-    uses_judge, name = reply_grader.grader.uses_model, model.config.name
+    uses_judge, name = reply_grader.grader.uses_judge, model.config.name
     samplers = {key: each.of_model(key, model.config.remote, name) for key, each in config.sampler.items()}
     supported = model.temperatures(highest_temperature(samplers.values()))
     own = own_profile(samplers, metrics, model.config, supported)

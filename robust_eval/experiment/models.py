@@ -41,7 +41,7 @@ class Models:
     def with_judge(self, cached_only: bool = False) -> tuple[ReplyGrader, Aggregator]:
         """Return the grader of replies and the aggregator with their judge, or with a cache-only judge."""
         config, judge = self._config, self.judge.cached_only() if cached_only else self.judge
-        grader = config.grader.with_model(judge, config.seed)
+        grader = config.grader.with_judge(judge, config.seed)
         return replace(config.reply_grader, grader=grader), config.aggregator.with_judge(grader)
 
     def release_writer(self) -> None:

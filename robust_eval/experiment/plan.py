@@ -154,7 +154,7 @@ def plan(
             at_most = uncertain or stops or source.samplers[name].axis in (TURN, REASONING)
             early_stop = stops if stops or name in source.early_stopping_possible else None
             stages.append(Stage(source.stage(name), model, len(requests), missing, at_most, early_stop))
-            if reply_grader.grader.uses_model:
+            if reply_grader.grader.uses_judge:
                 verdicts += _verdicts_on(reply_grader, selected, requests, stored)
             if name in clusters and clusters[name].uses_judge:
                 compared += max_judge_comparisons(

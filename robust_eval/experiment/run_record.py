@@ -171,7 +171,7 @@ def write_graded(graded: Mapping[str, pa.Table], folder: Path) -> None:
 
 def write_verdicts(grader: Grader, folder: Path) -> None:
     """Write the verdicts of a judge, if there is one."""
-    if grader.uses_model:
+    if grader.uses_judge:
         write_parquet(grader.verdict_table(), folder / VERDICTS)
 
 

@@ -153,7 +153,7 @@ class Grader(ABC):
     accents: str = field(default="fold", kw_only=True)
     """fold: São Paulo equals Sao Paulo; keep: accents of Latin and Greek letters distinguish answers."""
 
-    uses_model = False
+    uses_judge = False
     """True if a model judges."""
     first_line = True
     """Without a reader: an answer is the first line of a reply."""
@@ -161,7 +161,7 @@ class Grader(ABC):
     def __post_init__(self) -> None:
         if self.letter not in ("anchored", "strict"):
             raise ValueError(f"grader.letter must be anchored or strict, got {self.letter}")
-        if self.abstention not in ("patterns", "none") and not (self.abstention == "judge" and self.uses_model):
+        if self.abstention not in ("patterns", "none") and not (self.abstention == "judge" and self.uses_judge):
             raise ValueError(
                 f"grader.abstention must be patterns or none, with grader=judge also judge, got {self.abstention}"
             )
@@ -181,7 +181,7 @@ class Grader(ABC):
         """Configuration of the judge; None without one."""
         return None
 
-    def with_model(self, model: StoredModel, seed: int) -> "Grader":
+    def with_judge(self, model: StoredModel, seed: int) -> "Grader":
         """Return the grader with this ``model`` as its judge."""
         return self
 

@@ -76,7 +76,7 @@ class JudgeModel(Grader):
     prompts: str = JUDGING
     """Templates: builtin:judge.yaml, or your own file."""
 
-    uses_model = True
+    uses_judge = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -108,7 +108,7 @@ class JudgeModel(Grader):
         judge: ModelConfig | None = self.model
         return judge
 
-    def with_model(self, model: StoredModel, seed: int) -> "JudgeModel":
+    def with_judge(self, model: StoredModel, seed: int) -> "JudgeModel":
         other = copy(self)
         other._model, other._seed, other._verdict_rows, other._bias, other._trial_verdicts = model, seed, {}, {}, []
         return other
@@ -151,7 +151,7 @@ class JudgeModel(Grader):
     def cached_only(self) -> "JudgeModel":
         if self._model is None:
             return self
-        other = self.with_model(self._model.cached_only(), self._seed)
+        other = self.with_judge(self._model.cached_only(), self._seed)
         other._trial_verdicts = [True] * TRIAL_REPLIES  # all are planned together
         return other
 

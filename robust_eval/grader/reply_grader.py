@@ -58,7 +58,7 @@ class ReplyGrader:
 
         def grade(questions: Sequence[Question], replies: pa.Table) -> pa.Table:
             different, place = _different(replies)
-            size = max(different.num_rows, 1) if self.grader.uses_model else _BLOCK  # a model takes all in one call
+            size = max(different.num_rows, 1) if self.grader.uses_judge else _BLOCK  # a model takes all in one call
             blocks = [different.slice(start, size) for start in range(0, max(different.num_rows, 1), size)]
             graded = pa.concat_tables([self._graded(questions, block) for block in blocks])
             return with_columns(replies, {name: graded[name].combine_chunks().take(place) for name in _FILLED})

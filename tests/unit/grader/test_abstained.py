@@ -107,7 +107,7 @@ class Asked:
 
 def test_a_judge_finds_what_no_phrase_does_among_the_replies_that_are_not_right():
     asked = Asked("The archives are silent")
-    judge = JudgeModel(abstention="judge", cascade="uncertain").with_model(asked, 0)
+    judge = JudgeModel(abstention="judge", cascade="uncertain").with_judge(asked, 0)
     assert graded(NOBODY, "The archives are silent.", judge)[:3] == ("abstained", ABSTENTION, True)
     assert graded(CITY, "Lyon.", judge)[:3] == ("ok", "lyon", False)
     assert graded(CITY, "Rome.", judge)[:3] == ("ok", "rome", True)

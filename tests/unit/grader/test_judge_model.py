@@ -64,13 +64,13 @@ def test_a_cascade_asks_about_uncertain_replies_first_and_the_others_as_it_says(
     cascade: str, about: list[str], verdicts: list[bool]
 ):
     asked = Asked()
-    judge = JudgeModel(cascade=cascade).with_model(asked, 0)  # type: ignore[arg-type]
+    judge = JudgeModel(cascade=cascade).with_judge(asked, 0)  # type: ignore[arg-type]
     assert judge.right(REPLIES) == verdicts
     assert asked.about() == about
 
 
 def test_without_an_uncertain_reply_nobody_is_asked():
     asked = Asked()
-    judge = JudgeModel(cascade="uncertain").with_model(asked, 0)  # type: ignore[arg-type]
+    judge = JudgeModel(cascade="uncertain").with_judge(asked, 0)  # type: ignore[arg-type]
     assert judge.right(REPLIES[:3]) == [True, True, False]
     assert asked.shown == []
