@@ -13,7 +13,7 @@ import numpy as np
 from support.command import Command, write_figures
 
 from robust_eval.experiment.schedule import BLOCK
-from robust_eval.gate.decision import Differences, judge, whole
+from robust_eval.gate.decision import Differences, joint_outcome, metric_verdicts
 from robust_eval.stats.interval import MIN_UNITS
 from robust_eval.stats.verdicts import confidence_sequence
 
@@ -39,7 +39,10 @@ def rate(outcome: str, times: int, figures: int, n: int, changed: float, mean: f
     """Return how often the gate says this of so many figures of ``n`` facts."""
     random, found = np.random.default_rng(0), 0
     for _ in range(times):
-        found += whole(judge([drawn(random, n, changed, mean, f"f{k}") for k in range(figures)], 0.95)) == outcome
+        found += (
+            joint_outcome(metric_verdicts([drawn(random, n, changed, mean, f"f{k}") for k in range(figures)], 0.95))
+            == outcome
+        )
     return found / times
 
 

@@ -30,7 +30,7 @@ from robust_eval.gate.decision import (
     decide,
     differences,
     gate_settings,
-    judged_spec,
+    gate_spec,
     resolved,
 )
 from robust_eval.gate.measured_run import MeasuredRun, read_measured, refuse_incomparable, refuse_other_settings
@@ -198,7 +198,7 @@ def _measured(call: Called, baseline: MeasuredRun, mlruns: Path, folder: Path) -
             f"{DECIDED} needs metrics, and {baseline.name} has none of {' and '.join(sorted(by_answers))}: leave it out"
         )
     for metric in gate.metrics.keys() - by_answers:
-        judged_spec(baseline, metric)
+        gate_spec(baseline, metric)
     settings = flat(OmegaConf.to_container(composed, resolve=True))
     refuse_other_settings(baseline, settings, "the candidate")
     taken: list[GateScheduler] = []

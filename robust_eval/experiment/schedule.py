@@ -10,7 +10,7 @@ import numpy as np
 
 from robust_eval.answer import GREEDY
 from robust_eval.error import UserError
-from robust_eval.gate.decision import Differences, GateSettings, judge, whole
+from robust_eval.gate.decision import Differences, GateSettings, MetricVerdict, joint_outcome, metric_verdicts
 from robust_eval.gate.measured_run import MeasuredRun, shared_questions
 from robust_eval.metric.metric_spec import spec_of
 from robust_eval.metric.score import Score
@@ -215,7 +215,7 @@ class GateScheduler(QuestionScheduler):
 
     def next(self, scores: Mapping[str, Score]) -> list[Question]:
         """Return the next questions; none if the gate is decided, or no question is left."""
-        if self.order and self._early and whole(judge(self._metrics(scores), self._settings.level)) != "INCONCLUSIVE":
+        if self.order and self._early and joint_outcome(self._verdicts(scores)) != "INCONCLUSIVE":
             return []
         most = len(self.left) if not self._early else max(BLOCK, len(self.order) // 5) if self.order else MIN_UNITS
         block, self.left = split_at_group_boundary(self.left, most)
@@ -230,17 +230,17 @@ class GateScheduler(QuestionScheduler):
             f"{each.name} {each.difference:+.3f} ({each.low:+.3f} to {each.high:+.3f}) {each.outcome}"
             if each.n
             else f"{each.name} unknown, as no fact is known to both"
-            for each in judge(self._metrics(scores), self._settings.level)
+            for each in self._verdicts(scores)
         ]
         return f"{len(self.order):,} of {len(self.order) + len(self.left):,} questions: {', '.join(said)}"
 
-    def _metrics(self, scores: Mapping[str, Score]) -> list[Differences]:
-        """Return the differences of the metrics, in the order of the scheduled questions."""
+    def _verdicts(self, scores: Mapping[str, Score]) -> list[MetricVerdict]:
+        """Return the verdicts on the metrics so far."""
         place = {question_id: row for row, (question_id, _) in enumerate(self.order)}
         groups = np.array([" ".join(self._unit[question_id]) for question_id, _ in self.order])
         rows = {key: row for row, key in enumerate(self._baseline.run.keys())}
         asked = [rows[key] for key in self.order]
-        found = []
+        differences = []
         for name, margin in self._settings.metrics.items():
             score = next((score for score in scores.values() if name in score.by_question), None)
             values: Floats = np.full(len(self.order), np.nan)
@@ -251,5 +251,5 @@ class GateScheduler(QuestionScheduler):
             sign = -1 if spec is not None and spec.more_is_better is False else 1
             before = self._baseline.run.values(name)[asked]
             own = groups if self._grouped else None
-            found.append(Differences(name, name, margin, before, values, own, sign, True, self._largest))
-        return found
+            differences.append(Differences(name, name, margin, before, values, own, sign, True, self._largest))
+        return metric_verdicts(differences, self._settings.level)

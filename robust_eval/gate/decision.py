@@ -146,7 +146,7 @@ class Differences(NamedTuple):
         return _sequence_bounds(self, level)
 
 
-class Judged(NamedTuple):
+class MetricVerdict(NamedTuple):
     """Verdict on one metric.
 
     ``needed`` facts decide, ``n`` facts are available, in ``units`` independent groups; the means are over shared facts
@@ -178,7 +178,7 @@ class Decision(NamedTuple):
     """Outcome of the gate, the verdicts on its metrics, and the reasons, in sentences."""
 
     outcome: Outcome
-    metrics: list[Judged]
+    metrics: list[MetricVerdict]
     reasons: list[str]
     identical: bool = False
 
@@ -207,9 +207,9 @@ def differences(
                 values = answered.baseline, answered.candidate
                 metrics.append(Differences(name, answered.label, margin, *values, groups, 1, looks, largest))
             continue
-        spec = judged_spec(baseline, name)
+        spec = gate_spec(baseline, name)
         if not candidate.kept_nothing:
-            judged_spec(candidate, name)
+            gate_spec(candidate, name)
         values = baseline.values(name, one), candidate.values(name, other)
         sign = 1 if spec.more_is_better else -1
         label = f"{spec.construct} ({spec.words})" if spec.construct else spec.words
@@ -221,7 +221,7 @@ def differences(
     return metrics
 
 
-def judged_spec(run: MeasuredRun, metric: str) -> MetricSpec:
+def gate_spec(run: MeasuredRun, metric: str) -> MetricSpec:
     """Return the spec of a metric that a gate can judge. Raises UserError if a run lacks the metric by question, for
     one without a direction (more_is_better), and for values outside 0 to 1.
     """
@@ -249,13 +249,13 @@ def decide(
     some metric is no more than its margin below the baseline's. It PASSES if the interval of each metric lies above
     −margin.
     """
-    judged = judge(metrics, settings.level, final=True)
+    judged = metric_verdicts(metrics, settings.level, final=True)
     missing = [reason for run in (baseline, candidate) if (reason := _missing_answers(run, settings.no_reply))]
     if missing:
         return Decision("INCONCLUSIVE", judged, missing)
     if same_answers(baseline, candidate):
         return Decision("PASS", judged, ["The answers of both runs are identical."], identical=True)
-    outcome = whole(judged)
+    outcome = joint_outcome(judged)
     cut = truncation(differing([baseline.run, candidate.run]))
     warning = [f"Truncation differs ({listed(cut)}): {TRUNCATED}"] if cut else []
     if FIRMNESS in settings.metrics and len(judged) < len(settings.metrics):
@@ -263,13 +263,13 @@ def decide(
     return Decision(outcome, judged, [*map(sentence, judged), *warning])
 
 
-def whole(judged: Sequence[Judged]) -> Outcome:
+def joint_outcome(judged: Sequence[MetricVerdict]) -> Outcome:
     """Return the joint outcome of all metrics."""
     outcomes = {each.outcome for each in judged}
     return "FAIL" if "FAIL" in outcomes else "PASS" if outcomes == {"PASS"} else "INCONCLUSIVE"
 
 
-def judge(metrics: Sequence[Differences], level: float, final: bool = False) -> list[Judged]:
+def metric_verdicts(metrics: Sequence[Differences], level: float, final: bool = False) -> list[MetricVerdict]:
     """Return the verdict on each metric: FAIL where Holm's procedure rejects it, PASS by its own interval.
 
     A one-sided test at α' rejects if the interval at level 1 − 2 α' lies below −margin: the order of the p-values
@@ -290,10 +290,12 @@ def judge(metrics: Sequence[Differences], level: float, final: bool = False) -> 
         if not rejected:
             break
         failed |= rejected
-    return [_judged(each, level, bounds(each, level), each.name in failed, final) for each in metrics]
+    return [_metric_verdict(each, level, bounds(each, level), each.name in failed, final) for each in metrics]
 
 
-def _judged(metric: Differences, level: float, bounds: tuple[float, float], failed: bool, final: bool) -> Judged:
+def _metric_verdict(
+    metric: Differences, level: float, bounds: tuple[float, float], failed: bool, final: bool
+) -> MetricVerdict:
     values = metric.values
     defined = ~np.isnan(values)
     n = int(defined.sum())
@@ -311,7 +313,7 @@ def _judged(metric: Differences, level: float, bounds: tuple[float, float], fail
     p = mcnemar(metric.baseline, metric.candidate) if is_knowledge else None
     unchanged = n > 0 and not values[defined].any()
     labels = metric.name, metric.label, metric.margin
-    return Judged(*labels, outcome, n, one, other, between, low, high, needed, p, unchanged, metric.units)
+    return MetricVerdict(*labels, outcome, n, one, other, between, low, high, needed, p, unchanged, metric.units)
 
 
 def _needed_at_any_time(metric: Differences, level: float) -> float:
@@ -349,7 +351,7 @@ def _sequence_bounds(metric: Differences, level: float) -> tuple[float, float]:
     return max(-1.0, next(ends)), min(1.0, next(ends))
 
 
-def sentence(judged: Judged) -> str:
+def sentence(judged: MetricVerdict) -> str:
     """Return a sentence on the verdict of a metric, and if it is not decided on the number of facts needed."""
     if judged.n == 0:
         return f"{judged.label}: no fact has a value in both runs."

@@ -9,7 +9,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from robust_eval.gate.by_answers import NOT_JUDGED
-from robust_eval.gate.decision import STATUS, Decision, Judged, sentence
+from robust_eval.gate.decision import STATUS, Decision, MetricVerdict, sentence
 from robust_eval.gate.single_facts import Fact, SingleFacts
 from robust_eval.metric.presentation import Cell, Table, escaped, markdown_section
 from robust_eval.report.comparison_tables import shortened
@@ -237,18 +237,18 @@ def fact_tables(report: Report) -> list[Table]:
     return text_tables
 
 
-def _outcome(report: Report, judged: Judged) -> str:
+def _outcome(report: Report, judged: MetricVerdict) -> str:
     return "identical" if report.decision.identical else judged.outcome
 
 
-def _numbers(judged: Judged) -> list[Cell]:
+def _numbers(judged: MetricVerdict) -> list[Cell]:
     interval = "" if math.isnan(judged.low) else f"{signed(judged.low)} to {signed(judged.high)}"
     means = [Cell(number(value)) for value in (judged.baseline, judged.candidate)]
     difference = "undefined" if math.isnan(judged.difference) else signed(judged.difference)
     return [Cell(f"{judged.n:,}"), *means, Cell(difference, interval), Cell(f"{judged.margin:g}")]
 
 
-def _mcnemar(judged: Judged) -> str:
+def _mcnemar(judged: MetricVerdict) -> str:
     return "" if judged.p_mcnemar is None else f"McNemar's exact p of {judged.label}: {judged.p_mcnemar:.3g}."
 
 

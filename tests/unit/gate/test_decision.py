@@ -10,7 +10,16 @@ import pytest
 from gated import gated_run
 
 from robust_eval.error import OutageError, UserError
-from robust_eval.gate.decision import Decision, Differences, GateSettings, decide, differences, judge, sentence, whole
+from robust_eval.gate.decision import (
+    Decision,
+    Differences,
+    GateSettings,
+    decide,
+    differences,
+    joint_outcome,
+    metric_verdicts,
+    sentence,
+)
 from robust_eval.gate.measured_run import MeasuredRun, read_measured, refuse_incomparable
 from robust_eval.gate.single_facts import single_facts
 from robust_eval.metric.metric_spec import MetricSpec
@@ -94,10 +103,10 @@ def test_all_figures_must_pass_and_holm_says_which_fail():
     near = figure(random.choice([-1.0, 0.0], 300, p=[0.045, 0.955]), name="near")
     fine = figure(np.zeros(300) + random.normal(0, 0.01, 300), name="fine")
     assert verdict(near.values, 0.02).outcome == "FAIL" or verdict(near.values, 0.02).outcome == "INCONCLUSIVE"
-    assert [each.outcome for each in judge([clear, fine], 0.95)] == ["FAIL", "PASS"]
-    assert whole(judge([clear, fine], 0.95)) == "FAIL"
-    assert whole(judge([fine, fine._replace(name="b")], 0.95)) == "PASS"
-    assert whole(judge([fine, figure(np.zeros(3), name="few")], 0.95)) == "INCONCLUSIVE"
+    assert [each.outcome for each in metric_verdicts([clear, fine], 0.95)] == ["FAIL", "PASS"]
+    assert joint_outcome(metric_verdicts([clear, fine], 0.95)) == "FAIL"
+    assert joint_outcome(metric_verdicts([fine, fine._replace(name="b")], 0.95)) == "PASS"
+    assert joint_outcome(metric_verdicts([fine, figure(np.zeros(3), name="few")], 0.95)) == "INCONCLUSIVE"
 
 
 def test_holm_is_that_of_p_values():
@@ -114,7 +123,7 @@ def test_holm_is_that_of_p_values():
             if value > 0.025 / (3 - place):
                 break
             rejected.add(each.name)
-        assert {each.name for each in judge(figures, 0.95) if each.outcome == "FAIL"} == rejected
+        assert {each.name for each in metric_verdicts(figures, 0.95) if each.outcome == "FAIL"} == rejected
 
 
 def _p_value(figure: Differences) -> float:
@@ -127,7 +136,7 @@ def _p_value(figure: Differences) -> float:
 
 def test_one_figure_is_judged_as_the_verdict_of_one():
     values = np.array([-1.0] * 20 + [0.0] * 180)
-    (found,) = judge([figure(values)], 0.95)
+    (found,) = metric_verdicts([figure(values)], 0.95)
     alone = verdict(values, 0.02)
     assert (found.outcome, found.difference, found.low, found.high, found.needed) == (
         alone.outcome, alone.mean, alone.low, alone.high, alone.needed,
@@ -136,7 +145,7 @@ def test_one_figure_is_judged_as_the_verdict_of_one():
 
 def test_it_says_how_many_more_facts_are_needed():
     random = np.random.default_rng(0)
-    (found,) = judge([figure(random.choice([-1.0, 0.0, 1.0], 100, p=[0.1, 0.8, 0.1]))], 0.95)
+    (found,) = metric_verdicts([figure(random.choice([-1.0, 0.0, 1.0], 100, p=[0.1, 0.8, 0.1]))], 0.95)
     assert found.outcome == "INCONCLUSIVE"
     assert found.more == found.needed - 100 > 1000
 
@@ -144,14 +153,14 @@ def test_it_says_how_many_more_facts_are_needed():
 def test_what_is_not_decided_says_whether_facts_differ():
     random = np.random.default_rng(0)
     differing = random.choice([-1.0, 0.0, 1.0], 100, p=[0.1, 0.8, 0.1])
-    said = {name: sentence(judge([figure(values)], 0.95)[0]) for name, values in
+    said = {name: sentence(metric_verdicts([figure(values)], 0.95)[0]) for name, values in
             {"alike": np.zeros(60), "differing": differing}.items()}  # fmt: skip
     assert said["alike"] == (
         "a: 0.000 (baseline 0.000) over 60 facts, a difference of 0.000 (-0.060 to +0.060; margin 0.02): "
         "undecided; no fact differs, but with so few facts this margin needs about 129 more."
     )
     assert "with the observed differences this margin needs about" in said["differing"]
-    (moved,) = judge([figure(np.full(60, -0.01), margin=0.02)], 0.95)  # all alike, and every one differs
+    (moved,) = metric_verdicts([figure(np.full(60, -0.01), margin=0.02)], 0.95)  # all alike, and every one differs
     assert not moved.unchanged
     assert "no fact differs" not in sentence(moved)
 
@@ -159,9 +168,9 @@ def test_what_is_not_decided_says_whether_facts_differ():
 def test_with_looks_the_sequence_decides():
     values = np.zeros(1000)
     low, high = confidence_sequence(values)
-    (found,) = judge([figure(values, looks=True)], 0.95, final=True)
+    (found,) = metric_verdicts([figure(values, looks=True)], 0.95, final=True)
     assert (found.low, found.high, found.outcome) == (low[-1], high[-1], "PASS")
-    (few,) = judge([figure(values[:50], looks=True)], 0.95, final=True)
+    (few,) = metric_verdicts([figure(values[:50], looks=True)], 0.95, final=True)
     assert few.outcome == "INCONCLUSIVE"
     assert few.needed == 1 + int(np.flatnonzero(confidence_sequence(np.zeros(2000))[0] > -0.02)[0])
 
@@ -170,8 +179,8 @@ def test_groups_are_drawn_whole_by_the_sequence():
     random = np.random.default_rng(0)
     values = np.repeat(random.choice([-1.0, 0.0], 200, p=[0.3, 0.7]), 4)
     groups = np.repeat(np.arange(200), 4)
-    (whole_groups,) = judge([figure(values, groups=groups, looks=True, largest=4)], 0.95)
-    (alone,) = judge([figure(values, looks=True)], 0.95)
+    (whole_groups,) = metric_verdicts([figure(values, groups=groups, looks=True, largest=4)], 0.95)
+    (alone,) = metric_verdicts([figure(values, looks=True)], 0.95)
     assert whole_groups.outcome == "FAIL"
     assert whole_groups.high - whole_groups.low > alone.high - alone.low
     assert whole_groups.low < values.mean() < whole_groups.high
@@ -184,7 +193,9 @@ def test_each_look_is_judged_by_the_sequence_up_to_there():
     strict, own = confidence_sequence(values["a"], 0.975)[1], confidence_sequence(values["b"])[0]
     found = []
     for m in (20, 60, 100, 150, 200):
-        judged = judge([figure(each[:m], name=name, margin=0.05, looks=True) for name, each in values.items()], 0.95)
+        judged = metric_verdicts(
+            [figure(each[:m], name=name, margin=0.05, looks=True) for name, each in values.items()], 0.95
+        )
         assert judged[0].outcome == ("FAIL" if strict[m - 1] < -0.05 else "INCONCLUSIVE")
         assert judged[1].outcome == ("PASS" if own[m - 1] > -0.05 else "INCONCLUSIVE")
         found.append(tuple(each.outcome for each in judged))
@@ -342,6 +353,6 @@ def test_a_run_that_ended_early_or_is_damaged_says_so(tmp_path: Path):
 
 @pytest.mark.parametrize(("values", "same"), [([0.5, 0.4, 0.6, 0.5], ""), ([0.0] * 4, ", though no fact differs")])
 def test_a_few_facts_never_pass(values, same):
-    (judged,) = judge([Differences("frs.d1", "FRS", 0.7, np.zeros(4), np.array(values))], 0.95)
+    (judged,) = metric_verdicts([Differences("frs.d1", "FRS", 0.7, np.zeros(4), np.array(values))], 0.95)
     assert (judged.outcome, judged.units, judged.low > -0.7) == ("INCONCLUSIVE", 4, True)
     assert sentence(judged).endswith(f": undecided{same}: 4 facts are too few for a PASS, which needs 30.")

@@ -12,7 +12,7 @@ from markdown_it import MarkdownIt
 from robust_eval.config.groups import CONF, PROJECT
 from robust_eval.error import UserError
 from robust_eval.gate.baselines import baseline_named, baselines, set_baseline
-from robust_eval.gate.decision import Decision, GateSettings, Judged, decide, differences, gate_settings
+from robust_eval.gate.decision import Decision, GateSettings, MetricVerdict, decide, differences, gate_settings
 from robust_eval.gate.measured_run import refuse_incomparable
 from robust_eval.gate.single_facts import single_facts
 from robust_eval.gate.verdict_files import Report, write_verdict
@@ -122,7 +122,9 @@ def test_the_page_opens_with_the_verdict(tmp_path: Path):
 
 def test_the_headline_names_what_is_not_decided():
     numbers = (40, 0.5, 0.5, 0.0, -0.1, 0.1, 900.0)
-    figures = [Judged(name, name, 0.02, outcome, *numbers) for name, outcome in (("a", "PASS"), ("b", "INCONCLUSIVE"))]
+    figures = [
+        MetricVerdict(name, name, 0.02, outcome, *numbers) for name, outcome in (("a", "PASS"), ("b", "INCONCLUSIVE"))
+    ]
     decision = Decision("INCONCLUSIVE", figures, [])
     assert Report(decision, "one", "other", ("m", "m"), 0.95).headline == "INCONCLUSIVE: b is not decided."
 
