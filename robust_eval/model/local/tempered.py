@@ -1,8 +1,9 @@
 """Probabilities of sets of next tokens at all temperatures t, from one pass over the logits x of each row.
 
-The logits of a row are counted in bins. Bins close to the largest logit are narrow, bins far below it are wide. With c
-the centre of a bin and d = x − c, exp(x / t) = exp(c / t) · (1 + d / t + d² / 2t² + …). So three sums in each bin serve
-all temperatures: the number of its tokens, Σ d and Σ d². The dropped terms change a total by less than 2 · 10⁻⁷.
+On the CPU, the logits of a row are counted in bins. Bins close to the largest logit are narrow, bins far below it are
+wide. With c the centre of a bin and d = x − c, exp(x / t) = exp(c / t) · (1 + d / t + d² / 2t² + …). So three sums in
+each bin serve all temperatures: the number of its tokens, Σ d and Σ d². The dropped terms change a total by less than
+2 · 10⁻⁷.
 """
 
 from collections.abc import Sequence
@@ -171,7 +172,7 @@ def tempered_masses(
         (n, T) in float64, weights of the rows at each temperature.
     importance
         (n, V), overwritten if there are weights: the root of the sum, over temperatures, of the squared product of a
-        token's probability and the weight of its row; tokens with nearly equal logits have the same.
+        token's probability and the weight of its row; on the CPU, tokens with nearly equal logits have the same.
     """
     at = [max(temperature, EPSILON) for temperature in temperatures]
     log_total = torch.empty((len(logits), len(at)), dtype=torch.float64, device=logits.device)

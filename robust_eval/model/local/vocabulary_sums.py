@@ -87,7 +87,7 @@ def halved(terms: Tensor) -> Tensor:
         half = 1 << (size - 1).bit_length() - 1
         terms[:, : size - half] += terms[:, half:size]
         size = half
-    return terms[:, 0]
+    return terms[:, 0].clone()  # which does not hold the memory of the terms
 
 
 class TorchSums:

@@ -128,6 +128,7 @@ def test_chunks_add_up_to_the_sums_of_consecutive_rows():
     assert found.numpy() == pytest.approx(expected, rel=1e-14)
     first = chunked(terms[: 3 + CHUNK + 1], sizes[:3])
     assert torch.equal(first, found[:3])
+    assert found.untyped_storage().nbytes() == 8 * found.numel()  # and hold no memory of terms
 
 
 class _Kernels(TorchSums):
