@@ -44,7 +44,7 @@ class BatchServer:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def upload(self, body: bytes) -> Body:
-        content = body.split(b"application/jsonl\r\n\r\n", 1)[1].rsplit(b"\r\n--", 1)[0]
+        content = body.split(b'name="file"', 1)[1].split(b"\r\n\r\n", 1)[1].rsplit(b"\r\n--", 1)[0]
         name = f"file-{len(self.files)}"
         self.files[name] = content
         return {"id": name, "object": "file", "purpose": "batch", "bytes": len(content)}
@@ -56,7 +56,7 @@ class BatchServer:
             "object": "batch",
             "status": "in_progress",
             "endpoint": said["endpoint"],
-            "metadata": said["metadata"],
+            "metadata": said.get("metadata"),
             "input_file_id": said["input_file_id"],
             "output_file_id": None,
             "error_file_id": None,

@@ -1,5 +1,6 @@
 """Model of a provider of inspect_ai: Anthropic, Google, Bedrock, Mistral, …"""
 
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,8 @@ from robust_eval.model.served.service_settings import ServiceSettings, refuse_se
 if TYPE_CHECKING:
     from robust_eval.model.served.served_model import ServedModel
     from robust_eval.model.served.transport.inspect_service import InspectService
+
+log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -63,6 +66,11 @@ class InspectAI(ServiceSettings):
             ) from problem
         from robust_eval.model.served.served_model import ServedModel
 
+        if self.batch:
+            log.warning(
+                "model.batch=true: inspect_ai keeps batches in this process, so a run that is killed pays for their "
+                "requests again"
+            )
         return ServedModel(self, None)
 
 

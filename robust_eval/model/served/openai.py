@@ -1,13 +1,12 @@
 """Model behind a server with OpenAI's protocol: OpenAI, vLLM, llama.cpp, the server of an institute."""
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from robust_eval.error import UserError
 from robust_eval.model.served.service_settings import ServiceSettings
-from robust_eval.model.workload import ServiceLimits, Spending
 
 if TYPE_CHECKING:
     from robust_eval.model.served.served_model import ServedModel
@@ -28,10 +27,6 @@ class OpenAI(ServiceSettings):
     thinking_token_budget: int | None = None
     """Maximum number of reasoning tokens, for servers with this setting (vLLM); the tokens of the answer are
     additional."""
-    batch: bool = False
-    """Send requests in batch files, which the service answers within a day for a fraction of the price."""
-    batch_price_share: float = 0.5
-    """Price of a batch, as a fraction of the prices."""
     poll_seconds: float = 300.0
     """Maximum polling interval of a batch; the first intervals are shorter."""
 
@@ -46,8 +41,6 @@ class OpenAI(ServiceSettings):
             raise ValueError(f"thinking_token_budget must be at least 1, not {self.thinking_token_budget}")
         if not self.poll_seconds > 0:
             raise ValueError(f"poll_seconds must be above 0, not {self.poll_seconds:g}")
-        if not 0 <= self.batch_price_share <= 1:
-            raise ValueError(f"batch_price_share must be between 0 and 1, not {self.batch_price_share:g}")
         super().__post_init__()
 
     @property
@@ -72,15 +65,6 @@ class OpenAI(ServiceSettings):
     def reply_tokens(self, max_new_tokens: int) -> int:
         """See ServiceSettings."""
         return self.max_completion_tokens or max_new_tokens + (self.thinking_token_budget or 0)
-
-    def spending(self) -> Spending:
-        """See ServiceSettings; batches cost less."""
-        return replace(super().spending(), share=self.batch_price_share if self.batch else 1.0)
-
-    def service_limits(self) -> ServiceLimits:
-        """See ServiceSettings; batches have limits of their own."""
-        terms = replace(super().service_limits(), batch=self.batch, batch_price_share=self.batch_price_share)
-        return replace(terms, requests_per_minute=None, tokens_per_minute=None) if self.batch else terms
 
     def service(self, key: str | None) -> "Service":
         """See ServiceSettings."""

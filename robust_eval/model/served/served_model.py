@@ -37,7 +37,7 @@ from robust_eval.model.served.exact.continuation import (
     no_continuation,
 )
 from robust_eval.model.served.exact.exact_answers import LogprobClient, exact_reply
-from robust_eval.model.served.limits.rate_limiter import EndedError, LocalRateLimiter, RateLimiter
+from robust_eval.model.served.limits.rate_limiter import MAX_BATCHED, EndedError, LocalRateLimiter, RateLimiter
 from robust_eval.model.served.limits.retries import Attempts, Patience
 from robust_eval.model.served.probe import CACHE, REASONING_LIMIT, SHORT, Capabilities, daily_cache_key, probe
 from robust_eval.model.served.refusals import (
@@ -333,7 +333,8 @@ class ServedModel(LanguageModel):
         self.limiter.begin()
         self._watch = draw_watch(settings, self._can)
         # A tree takes many requests, some of them concurrent, and is stored as a whole: few are begun together.
-        room = asyncio.Semaphore(settings.max_concurrency if exactly else _TASKS_PER_REQUEST * settings.max_concurrency)
+        tasks = settings.max_concurrency if exactly else _TASKS_PER_REQUEST * settings.max_concurrency
+        room = asyncio.Semaphore(MAX_BATCHED if settings.batch else tasks)
         async with AsyncExitStack() as services, asyncio.TaskGroup() as group:
             answer: Callable[[Call, Callable[[Reply], None]], Coroutine[Any, Any, None]]
             if exactly:
@@ -416,6 +417,8 @@ class ServedModel(LanguageModel):
         about = prompt_tokens(request.prompt, self.settings.chat)
         completion_tokens = number * self.settings.reply_tokens(request.max_new_tokens)
         body = request_body(self.settings, can, call)
+        if self.settings.batch:
+            body["batch"] = True  # of a provider of inspect_ai; the probe is answered at once
         send = partial(service.ask, request.prompt, can.system_role)
         watch = self._watch if self._watch is not None and self._watch.covers(call) else None
         try:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 VERSION = 1
 """Version of the requests. A change that gives other answers to the same request raises it; stored answers of other
 versions are not used."""
+BATCH_TIMEOUT = 26 * 3600.0
+"""Minimum timeout of a request in a batch, which services answer or drop within a day."""
 
 
 @dataclass
@@ -73,6 +75,10 @@ class ServiceSettings(ModelConfig):
     """Price of a million cached prompt tokens, in US dollars; null: the price of other prompt tokens."""
     budget: float | None = None
     """Maximum cost of a run, in US dollars; a run stops before it, and can be resumed."""
+    batch: bool = False
+    """Send requests in batches, which the service answers within a day for a fraction of the price."""
+    batch_price_share: float = 0.5
+    """Price of a batch, as a fraction of the prices."""
 
     remote = True
 
@@ -96,6 +102,8 @@ class ServiceSettings(ModelConfig):
             raise ValueError(f"retries must be 0 or more, not {self.retries}")
         if not 0 <= self.max_error_rate <= 1:
             raise ValueError(f"max_error_rate must be between 0 and 1, not {self.max_error_rate:g}")
+        if not 0 <= self.batch_price_share <= 1:
+            raise ValueError(f"batch_price_share must be between 0 and 1, not {self.batch_price_share:g}")
         self.spending()
 
     @property
@@ -177,7 +185,10 @@ class ServiceSettings(ModelConfig):
 
     def spending(self) -> Spending:
         """Return the prices and the budget; ValueError if they are invalid."""
-        return Spending(self.prompt_price, self.completion_price, self.budget, cached_price=self.cached_price)
+        share = self.batch_price_share if self.batch else 1.0
+        return Spending(
+            self.prompt_price, self.completion_price, self.budget, cached_price=self.cached_price, share=share
+        )
 
     def service_limits(self) -> ServiceLimits:
         """Return prices and limits, with the number of answers to a request if the service was probed today."""
@@ -188,11 +199,18 @@ class ServiceSettings(ModelConfig):
             reply_tokens=self.reply_tokens,
             prompt_price=self.prompt_price,
             completion_price=self.completion_price,
-            requests_per_minute=self.requests_per_minute,
-            tokens_per_minute=self.tokens_per_minute,
+            requests_per_minute=None if self.batch else self.requests_per_minute,
+            tokens_per_minute=None if self.batch else self.tokens_per_minute,
             budget=self.budget,
             max_concurrency=self.max_concurrency,
+            batch=self.batch,
+            batch_price_share=self.batch_price_share,
         )
+
+    @property
+    def answer_timeout(self) -> float:
+        """Timeout of a request for an answer, which may be in a batch."""
+        return max(self.timeout, BATCH_TIMEOUT) if self.batch else self.timeout
 
     def temperatures(self, highest: float) -> Temperatures | None:
         """Return the temperatures in the settings, or those of today's probe; see ModelConfig."""
@@ -230,6 +248,6 @@ _ABOVE_0 = (
 _RESERVED = (
     *("max_completion_tokens", "reasoning_effort", "thinking_token_budget"),
     *("model", "messages", "prompt", "n", "best_of", "stream", "seed", "temperature", "top_p", "stop"),
-    *("max_tokens", "logprobs", "top_logprobs"),
+    *("max_tokens", "logprobs", "top_logprobs", "batch"),
 )
 """Fields of the body of a request that follow from other settings."""

@@ -14,6 +14,8 @@ from robust_eval.model.workload import Spending
 
 FIRST_WINDOW = 4
 """Initial number of concurrent requests."""
+MAX_BATCHED = 10_000
+"""Number of concurrent requests that a provider collects into batches."""
 HOLD = 32
 """Number of rounds for which a window keeps the last accepted size before it grows."""
 CUBIC = 0.4
@@ -52,6 +54,8 @@ class Pace:
         None: no limit.
     clock
         Time in seconds.
+    first_window
+        Initial window.
 
     Attributes
     ----------
@@ -72,8 +76,9 @@ class Pace:
         requests_per_minute: float | None,
         tokens_per_minute: float | None,
         clock: Callable[[], float] = time.monotonic,
+        first_window: int = FIRST_WINDOW,
     ) -> None:
-        self._window = _Window(max_concurrency)
+        self._window = _Window(max_concurrency, first_window)
         self._requests = _Quota(requests_per_minute)
         self._tokens = _Quota(tokens_per_minute)
         self._clock = clock
@@ -185,11 +190,11 @@ class _Start(NamedTuple):
 class _Window:
     """Window of concurrent requests; see :class:`Pace`."""
 
-    def __init__(self, maximum: int) -> None:
+    def __init__(self, maximum: int, first: int) -> None:
         if maximum < 1:
             raise ValueError(f"max_concurrency must be at least 1, not {maximum}")
         self._maximum = maximum
-        self._size = float(min(FIRST_WINDOW, maximum))
+        self._size = float(min(first, maximum))
         self._borne = float(maximum)  # up to which it doubles
         self._rounds = 0.0  # since then
         self._starts = 0
@@ -300,7 +305,11 @@ class LocalRateLimiter:
     def begin(self) -> None:
         """Make a queue for the current event loop."""
         settings = self._settings
-        self._paces.append(Pace(settings.max_concurrency, settings.requests_per_minute, settings.tokens_per_minute))
+        if settings.batch:
+            pace = Pace(MAX_BATCHED, None, None, first_window=MAX_BATCHED)
+        else:
+            pace = Pace(settings.max_concurrency, settings.requests_per_minute, settings.tokens_per_minute)
+        self._paces.append(pace)
         self._settled = asyncio.Event()  # set when a reservation ends
 
     @asynccontextmanager

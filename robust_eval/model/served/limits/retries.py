@@ -75,7 +75,7 @@ class Attempts:
             if self.ended:
                 raise EndedError(str(self.ended))
             try:
-                response = await self.in_time(ask())
+                response = await self.in_time(ask(), self._settings.answer_timeout)
             except UnansweredError as problem:
                 if (problem.retry_after or 0) > self._settings.total_timeout:
                     self.end(f"{self._settings.server} requests a back-off of {problem.retry_after:.0f} s: {problem}")
@@ -91,9 +91,9 @@ class Attempts:
             permit.used(sum(used))
             return response
 
-    async def in_time(self, request: Coroutine[Any, Any, Result], maximum: float = math.inf) -> Result:
-        """Return the result of a request within its timeout and ``maximum`` seconds; raises UnansweredError."""
-        seconds = min(self._settings.timeout, maximum)
+    async def in_time(self, request: Coroutine[Any, Any, Result], seconds: float | None = None) -> Result:
+        """Return the result of a request within so many seconds (default: its timeout); raises UnansweredError."""
+        seconds = self._settings.timeout if seconds is None else seconds
         try:
             async with asyncio.timeout(seconds):
                 return await request
@@ -176,7 +176,8 @@ class Patience:
         while True:
             began = time.monotonic()
             try:
-                return await self._attempts.in_time(ask(), max(self._limit - self._spent, MIN_TIMEOUT))
+                seconds = min(self._settings.timeout, max(self._limit - self._spent, MIN_TIMEOUT))
+                return await self._attempts.in_time(ask(), seconds)
             except UnansweredError as problem:
                 wait = backoff(attempt, problem.retry_after, random.Random(attempt), problem.longest_wait)
                 if problem.kind != "busy":

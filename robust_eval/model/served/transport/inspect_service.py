@@ -1,11 +1,14 @@
 """Requests through a provider of inspect_ai, and its responses."""
 
+import asyncio
+import logging
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from http import HTTPStatus
 from typing import Any, Self
 
 from inspect_ai.model import (
+    BatchConfig,
     ChatCompletionChoice,
     ChatMessage,
     ChatMessageAssistant,
@@ -40,13 +43,19 @@ from robust_eval.prompt.prompt import Prompt
 from robust_eval.runtime.finish_reasons import end_of
 from robust_eval.runtime.text import printable
 
+log = logging.getLogger(__name__)
+
+BATCH_TICK = 15.0
+"""Seconds between two requests for the state of batches, and until a batch of few requests is sent."""
+BATCH_RETRIES = 10
+"""Maximum number of retries of the requests that create a batch and read its results."""
 _MESSAGES = {"system": ChatMessageSystem, "user": ChatMessageUser, "assistant": ChatMessageAssistant}
 _FIELDS = {
     "max_tokens": "max_tokens",
     "n": "num_choices",
     **{
         name: name
-        for name in ("temperature", "top_p", "seed", "logprobs", "top_logprobs", "reasoning_effort", "effort")
+        for name in ("temperature", "top_p", "seed", "logprobs", "top_logprobs", "reasoning_effort", "effort", "batch")
     },
 }
 """Settings of a request: OpenAI's names, and inspect_ai's."""
@@ -72,6 +81,7 @@ class InspectService:
 
     async def __aenter__(self) -> Self:
         self._api = self._provider()
+        self._refused_batch: asyncio.Future[str] | None = None
         return self
 
     async def __aexit__(self, *problem: Any) -> None:
@@ -85,7 +95,9 @@ class InspectService:
         """
         messages: list[ChatMessage] = [_MESSAGES[m["role"]](content=m["content"]) for m in prompt.messages(system_role)]
         try:
-            result = await self._api.generate(messages, [], "none", _config(settings))
+            result = await self._generated(messages, _config(settings))
+        except UnansweredError:
+            raise
         except Exception as problem:  # of any client
             raise self._refusal(problem) from None  # its cause may hold the key
         output, call = result if isinstance(result, tuple) else (result, None)
@@ -102,6 +114,34 @@ class InspectService:
             if output.stop_reason == "model_length":
                 raise UnansweredError("wrong", text)
         return self._response(output)
+
+    async def _generated(self, messages: list[ChatMessage], config: GenerateConfig) -> Any:
+        """Return the result of the provider. Raises its errors, and UnansweredError after it has refused a batch: the
+        batches of inspect_ai then end, and requests would wait for good.
+        """
+        if not config.batch:
+            return await self._api.generate(messages, [], "none", config)
+        if self._refused_batch is None:
+            from inspect_ai.model._providers.util import batch_log
+
+            self._refused_batch = asyncio.get_running_loop().create_future()
+            batch_log.set_batch_log_callback(self._note_batch)  # it prints otherwise
+            batch_log.set_batch_status_callback(lambda _: None)
+        call = asyncio.ensure_future(self._api.generate(messages, [], "none", config))
+        either: set[asyncio.Future[Any]] = {call, self._refused_batch}
+        try:
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if call.done():
+                return call.result()
+            raise UnansweredError("fatal", self._refused_batch.result())
+        finally:
+            call.cancel()
+
+    def _note_batch(self, message: str) -> None:
+        """Log a message on batches, and end them if the provider has refused one."""
+        log.info("%s", self.clean(message))
+        if message.startswith("Error creating batch") and self._refused_batch and not self._refused_batch.done():
+            self._refused_batch.set_result(self.clean(message))
 
     def clean(self, text: str) -> str:
         """Return a text in one line, without the key."""
@@ -176,6 +216,8 @@ def _config(settings: Mapping[str, Any]) -> GenerateConfig:
     Prompts are not cached by the provider, because the budget does not know the price of writing to a cache.
     """
     fields = {field: settings[name] for name, field in _FIELDS.items() if name in settings}
+    if fields.get("batch"):
+        fields |= {"batch": BatchConfig(tick=BATCH_TICK, send_delay=BATCH_TICK), "max_retries": BATCH_RETRIES}
     rest = {name: value for name, value in settings.items() if name not in _FIELDS}
     if (restriction := rest.pop("response_format", None)) is not None:
         schema = restriction["json_schema"]

@@ -1,6 +1,7 @@
 """What comes of requests through inspect_ai: its own mock provider, and services that speak OpenAI's protocol."""
 
 import asyncio
+import gc
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import inspect_ai.model
 import pyarrow.parquet as pq
 import pytest
 from api_server import api_server
+from batch_server import batch_server
 from dialects import DIALECTS
 from experiments import run_experiment
 from fault_proxy import FaultProxy
@@ -22,11 +24,13 @@ from inspect_ai.model import (
     ModelUsage,
 )
 from inspect_ai.model._model_output import Logprob, TopLogprob
+from inspect_ai.model._providers.util import batch_log
 from scripted_server import Answer, Body, scripted_server
 
 from robust_eval.config.overrides import checked_overrides
 from robust_eval.config.schema import register
 from robust_eval.error import UserError
+from robust_eval.model.served.inspect_ai import InspectAI
 from robust_eval.model.served.structured import restriction
 from robust_eval.model.served.transport import inspect_service
 from robust_eval.model.served.transport.inspect_service import InspectService
@@ -225,3 +229,40 @@ def test_answers_are_those_that_the_same_server_gives_to_ours_and_none_is_asked_
     files = [file for file in tmp_path.rglob("*") if file.is_file()]
     assert files
     assert not [file for file in files if KEY.encode() in file.read_bytes()]
+
+
+@pytest.mark.filterwarnings("ignore:The 'initial' parameter:DeprecationWarning")  # of tenacity, which inspect_ai calls
+@pytest.mark.filterwarnings("ignore:Unclosed <MemoryObject:ResourceWarning")  # of inspect_ai
+def test_all_requests_of_a_stage_are_in_one_batch_of_the_provider_at_its_price(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr(inspect_service, "BATCH_TICK", 0.05)
+    with batch_server() as server:
+        model = [*through_inspect(server.url, "openai/gpt-4o-mini"), "model.model_args={responses_api: false}"]
+        model += ["model.prompt_price=1e6", "model.completion_price=1e6", "model.batch=true"]
+        result = run(tmp_path / "run", model, *CERTAINTY, "store=none")
+        assert [each["request_counts"]["completed"] for each in server.batches.values()] == [3, 3]
+        assert not any("carbon" in str(body) for body in server.bodies[: server.calls["ask"]])  # of the probe
+    assert "a run that is killed pays for their requests again" in caplog.text
+    assert result.graded["repetition"]["outcome"].to_pylist() == ["ok"] * 12
+    tokens = result.summary()
+    used = sum(tokens[f"tokens.answering.{name}"] for name in ("prompt", "completion"))
+    assert result.description["loaded.cost"] == used / 2
+    assert InspectAI(name="m", model="openai/m", batch=True).answer_timeout > 24 * 3600
+    gc.collect()  # while warnings are ignored
+
+
+def test_a_batch_that_a_provider_refuses_ends_the_run_for_inspect_sends_no_other():
+    async def ask() -> None:
+        async with InspectService("mockllm/m", None, {}, 4) as service:
+
+            async def refused(*_: object) -> ModelOutput:
+                batch_log.log_batch("Error creating batch, failing all 3 requests in batch. Error: no quota")
+                return await asyncio.Future()  # a request of the next batch
+
+            service._api.generate = refused  # type: ignore[method-assign, assignment]
+            await service.ask(PROMPT, True, {"max_tokens": 3, "batch": True})
+
+    with pytest.raises(UnansweredError, match="no quota") as problem:
+        asyncio.run(ask())
+    assert problem.value.kind == "fatal"
