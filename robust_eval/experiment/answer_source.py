@@ -19,6 +19,7 @@ from robust_eval.answer import (
     rows,
 )
 from robust_eval.config.config import Config
+from robust_eval.dataset.jsonl import JsonLines
 from robust_eval.error import UserError
 from robust_eval.experiment.early_stopping import (
     early_stopping_rules,
@@ -101,6 +102,8 @@ class AnswerSource(Protocol):
         """Return the metadata of the source, for the record."""
 
 
+UNANSWERABLE_STAGE = "answers to unanswerable questions"
+RELIABILITY = "reliability"
 PLURALITY_DRAWS = 5
 """Number of draws whose most frequent answer replaces the greedy one of a model without temperature 0."""
 
@@ -130,6 +133,8 @@ class SampledSource:
     """Profile of a model without a temperature; None in any other run."""
     profile_sentence: str = ""
     """Sentence on what a profile leaves out because the model lacks it; empty in any other run."""
+    unanswerable: "UnanswerableQuestions | None" = None
+    """Questions that a profile asks besides its facts; None in any other run."""
 
     @property
     def selects(self) -> bool:
@@ -229,6 +234,14 @@ class SampledSource:
                 remember_share(self.model.identity, requested, planned)
         return answers
 
+    def answers_to_unanswerable(self) -> Answers:
+        """Return the answers to the :attr:`unanswerable` questions."""
+        assert self.unanswerable is not None
+        sampler, questions = self.unanswerable
+        return self.model.run_steps(
+            self._steps(sampler, questions, None), UNANSWERABLE_STAGE, self._verdicts(questions)
+        )
+
     def missing(
         self, sampler: str, questions: Sequence[Question], baseline: pa.Table | None
     ) -> tuple[list[Request], Answers | None]:
@@ -319,12 +332,37 @@ def answer_source(config: Config, model: StoredModel, reply_grader: ReplyGrader)
         own_profile=own,
         profile_sentence=sentence,
     )
+    if own is not None or joins(choose_samplers(metrics, samplers)):
+        source = replace(source, unanswerable=_unanswerable(source, metrics))
     if not supported.greedy and source.selects:
         log.warning(
             "%s accepts no temperature 0: the most frequent of %d answers replaces the greedy one",
             *(name, PLURALITY_DRAWS),
         )
     return source
+
+
+class UnanswerableQuestions(NamedTuple):
+    """Questions without an answer, and the name of the sampler that asks them."""
+
+    sampler: str
+    questions: Sequence[Question]
+
+
+def _unanswerable(source: SampledSource, metrics: Mapping[str, Metric]) -> UnanswerableQuestions | None:
+    """Return the built-in questions without an answer for the sampler whose answers the reliability reads; None without
+    that metric, and if the prompts or the form of the replies fit questions with choices alone.
+    """
+    if RELIABILITY not in metrics:
+        return None
+    sampler = choose_samplers({RELIABILITY: metrics[RELIABILITY]}, source.samplers)[RELIABILITY]
+    questions = JsonLines(name="unanswerable", path="builtin:unanswerable.jsonl").load()
+    try:
+        source.requests(sampler, questions)
+    except UserError as problem:
+        log.info("the profile leaves out questions without an answer: %s", problem)
+        return None
+    return UnanswerableQuestions(sampler, questions)
 
 
 _PERTURBATIONS = {

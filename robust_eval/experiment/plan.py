@@ -16,7 +16,7 @@ from robust_eval.aggregator.base import Aggregator
 from robust_eval.answer import SAMPLER, Answers, at_temperature
 from robust_eval.config.config import Config
 from robust_eval.error import UserError
-from robust_eval.experiment.answer_source import AnswerSource, SampledSource, answer_source
+from robust_eval.experiment.answer_source import UNANSWERABLE_STAGE, AnswerSource, SampledSource, answer_source
 from robust_eval.experiment.early_stopping import expected_share
 from robust_eval.experiment.load import load
 from robust_eval.experiment.models import Models
@@ -145,7 +145,10 @@ def plan(
                 verdicts += lacking.missing
             selected = source.at_most(selected)
             uncertain |= source.selects
-        for name in source.samplers:
+        parts = [(name, source.stage(name), selected) for name in source.samplers]
+        if source.unanswerable is not None:
+            parts.append((source.unanswerable.sampler, UNANSWERABLE_STAGE, [*source.unanswerable.questions]))
+        for name, stage, selected in parts:
             requests = source.requests(name, selected)
             if not requests:
                 continue
@@ -153,10 +156,10 @@ def plan(
             stops = name in source.early_stopping
             at_most = uncertain or stops or source.samplers[name].axis in (TURN, REASONING)
             early_stop = stops if stops or name in source.early_stopping_possible else None
-            stages.append(Stage(source.stage(name), model, len(requests), missing, at_most, early_stop))
+            stages.append(Stage(stage, model, len(requests), missing, at_most, early_stop))
             if reply_grader.grader.uses_judge:
                 verdicts += _verdicts_on(reply_grader, selected, requests, stored)
-            if name in clusters and clusters[name].uses_judge:
+            if stage != UNANSWERABLE_STAGE and name in clusters and clusters[name].uses_judge:
                 compared += max_judge_comparisons(
                     clusters[name], reply_grader, selected, requests, stored and stored.table
                 )

@@ -13,7 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 from robust_eval.config.config import Config
 from robust_eval.dataset.selection import Selection
 from robust_eval.error import UserError
-from robust_eval.experiment.answer_source import answer_source
+from robust_eval.experiment.answer_source import SampledSource, answer_source
 from robust_eval.experiment.load import Loaded, load
 from robust_eval.experiment.models import Models
 from robust_eval.experiment.plan import check_plan
@@ -31,7 +31,7 @@ from robust_eval.experiment.run_record import (
 )
 from robust_eval.experiment.sampling_loop import RunState, SamplingLoop
 from robust_eval.experiment.schedule import QuestionScheduler, SequentialScheduler
-from robust_eval.experiment.scoring import Scoring, labels_of
+from robust_eval.experiment.scoring import UNANSWERABLE, Scoring, labels_of
 from robust_eval.metric.score import Score
 from robust_eval.question import Question, fingerprint
 from robust_eval.rewriter.base import Rewritten
@@ -141,6 +141,13 @@ def _measure(
     schedule: QuestionScheduler = (make_schedule or by_target)(loop.questions)
     identified = partial(_identified, config.dataset, loaded, deferred_run)
     state, scores, digest = _sample(loop, schedule, scoring, identified)
+    further = None
+    if isinstance(source, SampledSource) and source.unanswerable is not None:
+        with watch.stage("sampling"):
+            answers = source.answers_to_unanswerable()
+        with watch.stage("grading"):
+            further = reply_grader.grade(source.unanswerable.questions, answers.table)
+        scores[UNANSWERABLE] = scoring.unanswerable(source.unanswerable.questions, further)
     models.release_writer()
     if models.cache_hits and not models.asked:
         log.info("all answers are in the store: no request was sent, and the model was not loaded")
@@ -158,6 +165,7 @@ def _measure(
         rewritten=state.rewritten,
         baseline=state.baseline,
         graded=state.graded,
+        further=further,
         curves=curves_of(state.answers),
         sampler_of={metric: sampler for metric, sampler in scoring.sampler_of.items() if metric in scores},
         scores=scores,

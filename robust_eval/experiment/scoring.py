@@ -21,7 +21,8 @@ from robust_eval.labels.label_file import read_labels
 from robust_eval.metric.greedy import greedy_accuracy, greedy_correction
 from robust_eval.metric.label_correction import NAME as CORRECTED
 from robust_eval.metric.label_correction import abstention_errors, corrected_score
-from robust_eval.metric.profile import METHODS, OPTIONAL_METHODS, TEMPERATURE, joins, profile
+from robust_eval.metric.profile import ANSWERS_UNANSWERABLE, METHODS, OPTIONAL_METHODS, TEMPERATURE, joins, profile
+from robust_eval.metric.reliability_metric import ANSWERED_UNANSWERABLE, TrialReliability
 from robust_eval.metric.sampler_choice import choose_samplers
 from robust_eval.metric.score import Measured, Metric, Score
 from robust_eval.question import Question
@@ -34,6 +35,8 @@ from robust_eval.stats.estimate import Estimate
 from robust_eval.tracking.run_folder import ANSWERS, CONFIG, GRADED, LABELS_FILE, read_configuration
 
 log = logging.getLogger(__name__)
+UNANSWERABLE = "unanswerable"
+"""Name of the score, and of the table of replies, of the questions without an answer in a profile."""
 
 
 def labels_of(file: str | None, folder: Path) -> pa.Table | None:
@@ -105,6 +108,19 @@ class Scoring:
             if (corrected := self.corrected(asked, kept, state.graded_by_sampler, uncorrected)) is not None:
                 scores[CORRECTED] = corrected
         return scores
+
+    def unanswerable(self, questions: Sequence[Question], graded: pa.Table) -> Score:
+        """Return the share of answers among the graded replies to the questions without an answer of a profile."""
+        measured = TrialReliability().score(questions, Measured(graded.slice(0, 0), graded), self.seed)
+        share = measured.values[ANSWERED_UNANSWERABLE.name]
+        replies = graded.select(["question_id", "temperature", "trial", "text", "outcome"])
+        score = Score(
+            values={ANSWERS_UNANSWERABLE.name: share},
+            of_questions={ANSWERS_UNANSWERABLE.name: len(questions)},
+            tables={UNANSWERABLE: replies},
+            specs=[ANSWERS_UNANSWERABLE],
+        )
+        return presentations.present(score, [])
 
     def corrected(
         self,

@@ -125,6 +125,13 @@ FIRST = {
     for name in ("temperature", "rewording", "repetition", "order", "pushback", "thinking")
 }
 """Specs by perturbation; facts with a tie of two perturbations count for both."""
+ANSWERS_UNANSWERABLE: MetricSpec = share_spec(
+    "profile.answered_unanswerable",
+    "share of answers to questions without an answer, in a profile",
+    more_is_better=False,
+    mean=False,
+)
+"""Share of the replies to the questions without an answer that a profile asks besides its facts."""
 _UNDEFINED = count_spec(
     "profile.count.undefined",
     "facts that lack one of the main methods",

@@ -25,6 +25,7 @@ from robust_eval.metric.metric_spec import MetricSpec, at_words, curve_and_tempe
 from robust_eval.metric.order_metric import ONE_CHOICE, PLACE, Q
 from robust_eval.metric.presentation import Cell, Column, Presentation, Scale, Table
 from robust_eval.metric.profile import (
+    ANSWERS_UNANSWERABLE,
     FIRST,
     ROBUST,
     ROBUST_AT_OWN,
@@ -459,6 +460,14 @@ def profile(score: Score, questions: Sequence[Question]) -> Presentation:
     return Presentation(title, sentence, [], axes, claims, notes=notes)
 
 
+def unanswerable(score: Score, questions: Sequence[Question]) -> Presentation:
+    """Show the share of answers to the questions without an answer that a profile asks."""
+    answered = score.formatted(ANSWERS_UNANSWERABLE.name, ".0%")
+    return Presentation(
+        "Questions without an answer", claims=[f"gives an answer in {answered} of its replies to questions without one"]
+    )
+
+
 def _profile_sentence(score: Score, known_count: int, main: MetricSpec) -> str:
     """Return a sentence with the share of known facts, all values defined, that withstand the main methods."""
     methods = "at rising temperature, in paraphrases, and repeatedly"
@@ -579,6 +588,7 @@ PRESENTERS: Mapping[str, Callable[[Score, Sequence[Question]], Presentation]] = 
     repeated.CONSISTENCY.name: reliability,
     varied.QUESTION.name: variance,
     ROBUST.name: profile,
+    ANSWERS_UNANSWERABLE.name: unanswerable,
     GREEDY.name: greedy,
 }
 """Functions that present a score, by the name of a spec that only its metric declares."""

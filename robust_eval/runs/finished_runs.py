@@ -63,6 +63,7 @@ KNOWN_SPECS: tuple[MetricSpec, ...] = (
     *reliability_metric.SPECS,
     *variance_metric.SPECS,
     *profile.SPECS,
+    profile.ANSWERS_UNANSWERABLE,
     *greedy.SPECS,
 )
 """Specs of the metrics that come with the package."""

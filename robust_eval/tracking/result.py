@@ -58,6 +58,8 @@ class Result:
     unasked: int = 0
     origin: Mapping[str, str] = field(default_factory=dict)
     served_names: dict[str, Mapping[str, set[str]]] = field(default_factory=dict)
+    further: pa.Table | None = None
+    """Graded answers to the questions without an answer that a profile asks besides those of the data set."""
 
     @cached_property
     def tables(self) -> dict[str, pa.Table]:
@@ -117,7 +119,8 @@ class Result:
             for reason, weight in zip(reasons, weights.tolist(), strict=True):
                 unread[reason] += weight
         counts |= {f"invalid.{reason.replace(' ', '_')}": number for reason, number in sorted(unread.items())}
-        stages = {"rewriting": [replies], "answering": [self.baseline, *self.graded.values()]}
+        answering = [self.baseline, *self.graded.values(), *([] if self.further is None else [self.further])]
+        stages = {"rewriting": [replies], "answering": answering}
         for stage, tables in stages.items():
             for kind in ("prompt", "completion", "reasoning", "cached"):
                 counts[f"tokens.{stage}.{kind}"] = sum(_sum(table, f"{kind}_tokens") for table in tables)

@@ -178,9 +178,27 @@ def test_recorded_answers_of_all_three_give_the_same_figures(profiled: tuple[Res
         *("tracking=none", f"paths.mlruns={tmp_path}"),
     )
     assert again.sampler_of == result.sampler_of
-    for name, score in result.scores.items():
-        ours, theirs = score.flat(), again.scores[name].flat()
+    assert result.scores.keys() - again.scores.keys() == {"unanswerable"}  # they are not in the file
+    for name, score in again.scores.items():
+        ours, theirs = result.scores[name].flat(), score.flat()
         np.testing.assert_equal({figure: theirs[figure] for figure in ours}, ours, err_msg=name)
+
+
+def test_questions_without_an_answer_are_asked_as_by_the_command_for_them_alone(
+    ask: Ask, profiled: tuple[Result, Path]
+):
+    together, folder = profiled
+    repetition = [f"sampler.repetition.{setting}" for setting in SMALL["repetition"]]
+    data = "dataset=unanswerable", "dataset.path=builtin:unanswerable.jsonl", "dataset.limit=null"
+    alone, _ = ask(*data, "sampler=repetition", "metric=reliability", *repetition)
+    asked = pq.read_table(folder / "unanswerable.parquet")
+    assert asked.num_rows == alone.graded["repetition"].num_rows == 60 * 5
+    assert alone.cache_hits == 60  # the replies came from the store
+    expected = alone.scores["reliability"].values["reliability.answered_unanswerable"]
+    assert together.scores["unanswerable"].values == {"profile.answered_unanswerable": expected}
+    assert "gives an answer in 100% (94% to 100%, n = 60) of its replies to questions without one" in (
+        folder / "report.html"
+    ).read_text(encoding="utf-8")
 
 
 def test_without_one_of_the_three_there_is_no_profile_and_it_is_said(ask: Ask, caplog: pytest.LogCaptureFixture):
