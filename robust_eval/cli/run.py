@@ -281,7 +281,10 @@ def _compare(jobs: Sequence[Path], folder: Path, record: Run) -> None:
 
 
 def write_error(problem: Exception, folder: Path) -> None:
-    """Write the reason and the traceback into the folder of a job that failed."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Write the reason and the traceback into the folder of a job that failed; a full disk is only logged."""
     lines = "".join(traceback.format_exception(problem))
-    (folder / ERROR).write_text(f"{printable(first_line(problem))}\n\n{printable_lines(lines)}", encoding="utf-8")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / ERROR).write_text(f"{printable(first_line(problem))}\n\n{printable_lines(lines)}", encoding="utf-8")
+    except OSError as unwritten:
+        log.warning("%s cannot be written: %s", folder / ERROR, unwritten.strerror)

@@ -37,6 +37,13 @@ _SENTENCES = {
     r"Could not delete (?:from config. )?'([^']+)'": "~{0}: there is no setting of this name to remove",
 }
 """Sentences for messages of Hydra that name one setting."""
+_VALUES = {
+    r"Value '(.*)' of type '\w+' could not be converted to Integer": "must be a whole number, not {0}",
+    r"Value '(.*)' of type '\w+' could not be converted to Float": "must be a number, not {0}",
+    r"Value '(.*)' is not a valid bool": "must be true or false, not {0}",
+    r"Invalid type assigned: \w+ is not a subclass of \w+\. value: (.*)": "is a group of settings, not {0}",
+}
+"""Sentences for messages of OmegaConf about a value."""
 
 
 def composition_error(problem: Exception, chosen: DictConfig | None = None) -> str:
@@ -104,4 +111,7 @@ def _refused(problem: OmegaConfBaseException) -> str:
             return no_setting(key, name, names, where)
     if isinstance(problem, MissingMandatoryValue | ConfigKeyError | ConfigAttributeError):
         return f"{key} must be given: add {key}=…"
+    for pattern, sentence in _VALUES.items():
+        if match := re.search(pattern, str(problem)):
+            return f"{key} {sentence.format(match[1])}"
     return f"{key}: {first_line(problem)}".removeprefix(": ")

