@@ -60,6 +60,8 @@ _INTEGER = re.compile(r"-?(\d{1,28})(?:st|nd|rd|th)?")
 _SIGNS_AT_END = r"([ -/:-@[-^`{-~]{0,2})"  # few: outcomes are kept for each sequence
 _ENDING_IN_WORD = re.compile(rf"([a-z ]*?)([a-z]{{3,}}){_SIGNS_AT_END}")
 _ENDING_IN_NUMBER = re.compile(rf"[a-z]{{3}} ([1-9]\d{{0,5}}|{'|'.join(NUMBERS)}){_SIGNS_AT_END}")
+_CLOSING = re.compile(r"[;!)]|[.,](?=[^\w^])")
+"""Signs that nothing but the parts of dates and initials is joined across."""
 _LONG_RUN = re.compile(r"([^\w\s])\1{3,}")
 
 
@@ -193,9 +195,15 @@ class AnswerMatcher:
         """Return True if the reply is certain to stay right."""
         if self._settled(reply + _LETTER):
             return True
+        if self._delicate and any(self._is_closed(reply[: sign.end()]) for sign in _CLOSING.finditer(reply)):
+            return True
         return self._delicate and all(
             self.right(reply + more) for more in (_LETTER, _NEXT_WORD, *_continuations(reply))
         )
+
+    def _is_closed(self, reply: str) -> bool:
+        """Return True if a reply that ends in a sign of :data:`_CLOSING` is right, also before a date or initials."""
+        return self.right(reply) and all(self.right(reply + more) for more in (_NEXT_WORD, " May", " 5", " B."))
 
     def _settled(self, reply: str) -> bool:
         """Return True if the reply contains an accepted answer that no later word can change."""
@@ -322,10 +330,11 @@ class _Lexicon:
         """Tokens after which a number, a letter or a sign before them may not have ended."""
         words = (*_WORDS_OF_NUMBERS, *MONTH_NAMES, *KEYS, "and", "of", "x")
         continuing = re.compile(rf"[^\w]*(?:\d|(?:{'|'.join(words)})(?![^\W\d_])|[^\W\d_](?![^\W\d_]))|{_BINDING}")
+        starts = {word[:length] for word in words for length in range(2, len(word) + 1)}
         mask = self._texts.matching(continuing)
         for token, key in enumerate(self._texts.keys):
             begun = re.match(r"[\W_]*([^\W\d_]*)$", key)  # a boundary, then a possibly incomplete word
-            if begun and (len(begun.group(1)) < 2 or any(word.startswith(begun.group(1)) for word in words)):
+            if begun and (len(begun.group(1)) < 2 or begun.group(1) in starts):
                 mask[token] = True
         return mask
 
@@ -385,9 +394,13 @@ class _Lexicon:
         return _ids(self._texts.matching(re.compile(rf"[^\w]*(?:\d|(?:{_WORDS_OF_A_NUMBER})(?![^\W\d_]))")))
 
     def _numbers_with(self, word: str) -> list[int]:
-        """Return the tokens of :attr:`number_ids` that normalise to a word."""
-        pattern = whole_words(word)
-        return [token for token in self.number_ids if pattern.search(normalize(self._texts.keys[token]))]
+        """Return the tokens of :attr:`number_ids` that normalise to a word, alone or after one ("x-4", "x.4")."""
+        pattern, keys = whole_words(word), self._texts.keys
+        return [
+            token
+            for token in self.number_ids
+            if any(pattern.search(normalize(before + keys[token])) for before in ("", 2 * _LETTER))
+        ]
 
     @cached_property
     def mark_ids(self) -> list[int]:

@@ -61,9 +61,9 @@ _MAX_INITIALS = 3
 """Maximum number of letters that one token writes as initials."""
 _RULES = ("ph", *ARTICLES, *NAMED_BY_LETTER, *KEYS)
 """Words that normalisation always treats unlike other words."""
-_NUMBER_WORDS = (*NUMBERS, "no", "minus", "negative")
+_NUMBER_WORDS = (*NUMBERS, *ROMAN, "no", "minus", "negative")
 """Those that change the value of a number behind them."""
-_DATE_WORDS = (*MONTH_NAMES, *ROMAN, *(ordinal for ordinal, cardinal in ORDINALS.items() if cardinal in NUMBERS))
+_DATE_WORDS = (*MONTH_NAMES, *(ordinal for ordinal, cardinal in ORDINALS.items() if cardinal in NUMBERS))
 """Those that may be, or make, the day of a date."""
 _NUMBER_RULES = (
     *(*_NUMBER_WORDS, *_DATE_WORDS, *LARGE_NUMBERS, *ORDINALS, *UNITS, *SPOKEN_SIGNS),
@@ -98,8 +98,8 @@ class PrefixStates:
         self._masks_last_number = self._ascii and all(integers)
         self._integers = [int(match[1]) for match in integers if match and match[1]]
         self._have_day = any(_DAY.fullmatch(str(integer)) for integer in self._integers)
-        dates = _DATE_WORDS if self._have_day else [word for word, value in ROMAN.items() if value in self._integers]
-        self._first_rules = _lines(*_NUMBER_WORDS, *dates, *(["world"] if 1 in self._integers else []))
+        wars = ["world"] if self._may_become_answer("1") else []
+        self._first_rules = _lines(*_NUMBER_WORDS, *(_DATE_WORDS if self._have_day else ()), *wars)
         """Words that change the meaning of what follows, or may be an answer, behind a placeholder and near numbers."""
         self._rules = _lines(*_RULES, *(_NUMBER_RULES if delicate else ()))
         if self._are_words:
@@ -207,7 +207,7 @@ class PrefixStates:
         digits, decimals, closing = number.groups()
         if re.fullmatch(r"[,.]?| *", closing):
             return f" {self._number_or_placeholder(digits, decimals)}{closing[:1]}"
-        if closing[-1] in ",.)" or self._number_placeholder is None or Fraction(digits + decimals) in self._integers:
+        if closing[-1] in ",.)" or self._number_placeholder is None or self._may_become_answer(digits + decimals):
             return f" {end}"
         closing = " " if closing.endswith(" ") else ";"
         if self._have_day and not decimals and "+" not in number[3] and _DAY.fullmatch(digits):

@@ -1,12 +1,17 @@
 import re
+from pathlib import Path
+from random import Random
 
 import numpy as np
 import pytest
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
 
 from robust_eval.answer import answer_table
 from robust_eval.grader.answer_matcher import AnswerMatcher
 from robust_eval.grader.matching import Matching
-from robust_eval.model.token_texts import TokenTexts
+from robust_eval.model.base import NextTokens
+from robust_eval.model.token_texts import TokenTexts, token_texts
 from robust_eval.normalization import normalize
 from robust_eval.numerals import NUMBERS as NUMBERS_IN_WORDS
 from robust_eval.question import Question
@@ -178,6 +183,58 @@ def test_each_next_token_has_the_same_outcome_after_all_prefixes_of_a_state(answ
                 assert one.tolist() == other.tolist(), (prefix, state)
 
 
+@pytest.fixture(scope="module")
+def byte_fallback_texts() -> TokenTexts:
+    """Vocabulary of 3,000 tokens, trained on the docs as SentencePiece does, with bytes for rare characters."""
+    backend = Tokenizer(models.BPE(byte_fallback=True, unk_token="<unk>"))
+    backend.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    backend.pre_tokenizer = pre_tokenizers.Split("▁", "merged_with_next")
+    steps = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    backend.decoder = decoders.Sequence(steps)
+    pieces = ["<unk>", *(f"<0x{byte:02X}>" for byte in range(256))]
+    trainer = trainers.BpeTrainer(vocab_size=3000, special_tokens=pieces, show_progress=False)
+    pages = sorted((Path(__file__).parents[3] / "docs").glob("*.md"))
+    backend.train_from_iterator([page.read_text() for page in pages], trainer)
+    return token_texts(PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="<unk>"), 3000)
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        ("Carrots",),
+        ("Martin Luther King", "MLK"),
+        ("UN", "United Nations"),
+        ("1066",),
+        ("3",),
+        ("144", "12 dozen"),
+        ("CO2",),
+    ],
+    ids=lambda answers: answers[0],
+)
+def test_random_prefixes_of_one_state_have_the_same_outcome_of_each_token(
+    answers: tuple[str, ...], byte_fallback_texts: TokenTexts
+):
+    rule, random = matcher(*answers), Random(0)
+    begun = [f" {answer[:length]}".encode() for answer in answers for length in range(1, len(answer) + 1)]
+    pieces = [
+        start.encode("utf-8", "surrogateescape") for start in (*STARTS, *PIECES, " six", " Oct", " October 1", "’s")
+    ]
+    texts = byte_fallback_texts
+    lines = [raw for raw in texts.raw if b"\n" not in raw]
+    outcomes: dict[bytes, NextTokens] = {}
+    for _ in range(60):
+        prefix = b"".join(
+            random.choice(random.choice((begun, pieces, pieces, lines))) for _ in range(random.randint(1, 3))
+        )
+        state = rule.state(prefix)
+        if rule.right(prefix.decode("utf-8", "replace")):
+            continue
+        if state not in outcomes:
+            outcomes[state] = rule.next_tokens(state, texts)
+        for one, other in zip(rule.next_tokens(prefix, texts), outcomes[state], strict=True):
+            assert one.tolist() == other.tolist(), (prefix, state)
+
+
 @pytest.mark.parametrize(
     "prefix",
     ["zzz brain", "zzz the brain;", "zzz 52", "zzz 52, ", "zzz 25", "zzz 7", "zzz 1234", "zzz six", "zzz twelve;"],
@@ -209,6 +266,18 @@ def test_words_that_no_answer_has_share_a_state():
     assert rule.state(b" p") != rule.state(b" q")
     assert matcher("52").state(b" 3") == matcher("52").state(b" 717")
     assert matcher("52").state(b" 3") != matcher("52").state(b" 5")
+
+
+def test_signs_and_words_without_a_meaning_to_the_answers_share_a_state():
+    carrots, king, hastings = matcher("carrots"), matcher("Martin Luther King", "Dr King"), matcher("1066")
+    boundaries = ("", " I think ", " Luke's ...", " the U.S. -", " 3,")
+    assert len({carrots.state(start.encode()) for start in boundaries}) == 1
+    words = (" Luke's", " the", " 3", " H2O", " Galápagos")
+    assert len({carrots.state(start.encode()) for start in words}) == 1
+    assert king.state(b" Luther Dr.") == king.state(b" It is Dr.") != king.state(b" Martin Luther")
+    numbers = (" ", " of ", " It was, the ", " Hastings, 12; ")
+    assert len({hastings.state(start.encode()) for start in numbers}) == 1
+    assert hastings.state(b" two") == hastings.state(b" five") != hastings.state(b" twenty")
 
 
 @pytest.mark.parametrize(
