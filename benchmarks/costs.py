@@ -7,26 +7,39 @@ writes, and every place where the processor would wait for a device. Blocks of q
 large as on a GPU, and sums over the vocabulary count as the kernels of a GPU. The formulas beside them are those of
 docs/development/performance.md. The second table puts the shapes of larger models into the formulas, with what was
 counted here of prefixes, kernels and waits. gpu.py says what a GPU took.
+
+The third table is of a model of almost no cost: one layer of width 64 with random weights, and a vocabulary of 128,000.
+It has the milliseconds of one processor core for a question: all of them, and those around the model without torch's
+operators, which a GPU would execute.
 """
 
+import ctypes
+import gc
+import sys
 import tempfile
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+import torch
 from rich.console import Console
 from rich.table import Table
 from support.command import Command, write_figures
-from support.counted_model import GRADER, CountedModel, answered, setting, tiny
-from support.op_counter import OpCounter, counted
+from support.counted_model import GRADER, CountedModel, answered, setting, tiny, warm_up
+from support.op_counter import OpCounter, OpTimer, counted
 from support.shape import Shape
+from support.widened import of_shape
 from torch import Tensor
+from transformers import AutoModelForCausalLM
 
 from robust_eval.model.base import Reply, Request
 from robust_eval.model.local import batching, draw, prefixes, tempered
+from robust_eval.model.local.transformers_model import TransformersModel
+from robust_eval.question import Question
 from robust_eval.sampler.exact import Exact
 from robust_eval.sampler.temperature_sweep import TemperatureSweep
 
@@ -47,6 +60,11 @@ LARGER = {
     "14B": Shape(48, 5120, 40, 8, 128, 13_824, 152_064),
 }
 """Llama 3.2 1B, Llama 3.1 8B, Qwen2.5 14B."""
+NO_COST = Shape(1, 64, 4, 2, 16, 128, 128_000, 4)
+INITIALIZER_RANGE = 0.6
+"""Standard deviation of the random weights: some tokens are likely, as of a real model."""
+M_MMAP_MAX, M_TRIM_THRESHOLD = -4, -1
+"""Options of glibc's mallopt."""
 
 
 def main() -> None:
@@ -56,18 +74,19 @@ def main() -> None:
     settings, facts = setting("float32")
     with tempfile.TemporaryDirectory() as folder:
         model = CountedModel(tiny(settings, folder) if options.quick else settings)
-    asked = facts[: options.questions]
     exact, tree = Exact(nodes=24 if options.quick else Exact.nodes), TemperatureSweep(trials=2 if options.quick else 10)
-    ways: dict[str, list[Request]] = {
-        "exact": exact.requests(asked, GRADER, 0),
-        "tree": tree.requests(asked, GRADER, 0),
-    }
+
+    def requests(asked: Sequence[Question]) -> dict[str, list[Request]]:
+        return {"exact": exact.requests(asked, GRADER, 0), "tree": tree.requests(asked, GRADER, 0)}
+
+    asked = facts[: options.questions]
+    ways = requests(asked)
     shape = shape_of(model)
     figures: dict[str, float] = {"questions": len(asked), "in_flight": IN_FLIGHT}
     replies: list[Reply] = []
-    for way, requests in ways.items():
-        replies = list(answered(model.loaded, requests))  # once before: what is checked once is no part of it
-        figures |= {f"{way}_{name}": value for name, value in of_run(model, shape, requests).items()}
+    for way, of_way in ways.items():
+        replies = list(answered(model.loaded, of_way))  # once before: what is checked once is no part of it
+        figures |= {f"{way}_{name}": value for name, value in of_run(model, shape, of_way).items()}
     written = [len(one.token_ids or ()) for reply in replies for one in reply.completions]
     figures["trials_tokens"] = sum(max(0, length - 1) for length in written) / len(asked)
     figures["prompt_tokens"] = float(np.mean([reply.completions[0].prompt_tokens for reply in replies]))
@@ -76,6 +95,9 @@ def main() -> None:
     console = Console(width=110)
     console.print(counters(figures, list(ways)))
     console.print(on_gpu(figures))
+    further = facts[options.questions : 2 * options.questions]
+    figures |= processor_milliseconds(model.loaded, ways, requests(further), options.quick)
+    console.print(around(figures, list(ways)))
     write_figures(options.json, figures)
 
 
@@ -117,18 +139,8 @@ def shape_of(model: CountedModel) -> Shape:
 def of_run(model: CountedModel, shape: Shape, requests: Sequence[Request]) -> dict[str, float]:
     """What was counted while the requests were answered, and what the formulas say; by question or by level."""
     before = model.work()
-    as_on_gpu = (
-        patch.dict(prefixes.BYTES_PER_BATCH, {False: prefixes.BYTES_PER_BATCH[True]}),
-        patch.dict(draw.PAIRS_PER_BATCH, {False: draw.PAIRS_PER_BATCH[True]}),
-        patch.dict(tempered.ROWS_PER_BATCH, {False: tempered.ROWS_PER_BATCH[True]}),
-        patch.dict(batching.BLOCK_SIZES, {False: batching.BLOCK_SIZES[True]}),
-    )
-    counting = counted(model.network.base_model, model.network.get_output_embeddings())
-    with ExitStack() as stack:
-        for each in as_on_gpu:
-            stack.enter_context(each)
-        counter = stack.enter_context(counting)
-        stack.enter_context(patch.object(tempered, "LogitHistogram", partial(CountedSums, counter)))
+    counting = counted(model.network.base_model, model.network.get_output_embeddings(), OpCounter())
+    with as_on_gpu(), counting as counter, patch.object(tempered, "LogitHistogram", partial(CountedSums, counter)):
         replies = list(answered(model.loaded, requests))
     work, total = model.work() - before, counter.total
     prompt = float(np.mean([reply.completions[0].prompt_tokens or 0 for reply in replies]))
@@ -147,6 +159,46 @@ def of_run(model: CountedModel, shape: Shape, requests: Sequence[Request]) -> di
         "passes_a_question": passes / len(requests),
         "rows_a_prefix": total["outside_bytes"] / rows / (shape.vocabulary * LOGIT),
     }
+
+
+@contextmanager
+def as_on_gpu() -> Iterator[None]:
+    """Blocks of questions and batches of logits are as large as on a GPU."""
+    with (
+        patch.dict(prefixes.BYTES_PER_BATCH, {False: prefixes.BYTES_PER_BATCH[True]}),
+        patch.dict(draw.PAIRS_PER_BATCH, {False: draw.PAIRS_PER_BATCH[True]}),
+        patch.dict(tempered.ROWS_PER_BATCH, {False: tempered.ROWS_PER_BATCH[True]}),
+        patch.dict(batching.BLOCK_SIZES, {False: batching.BLOCK_SIZES[True]}),
+    ):
+        yield
+
+
+def processor_milliseconds(
+    small: TransformersModel, first: Mapping[str, Sequence[Request]], ways: Mapping[str, Sequence[Request]], quick: bool
+) -> dict[str, float]:
+    """Milliseconds of the processor for a question, with the tokens of a small model; ``first`` is asked before."""
+    if sys.platform == "linux":  # memory stays with the process: fresh pages would cost more than all else
+        for option, value in ((M_MMAP_MAX, 0), (M_TRIM_THRESHOLD, -1)):
+            ctypes.CDLL(None).mallopt(option, value)
+    shape = replace(NO_COST, vocabulary=small.model.config.vocab_size) if quick else NO_COST
+    config = of_shape(small.model.config, shape)
+    config.initializer_range = INITIALIZER_RANGE
+    torch.manual_seed(0)
+    network = AutoModelForCausalLM.from_config(config).eval()
+    network.generation_config = small.model.generation_config
+    model = TransformersModel(small.config, network, small.tokenizer)
+    found: dict[str, float] = {}
+    for way, requests in ways.items():
+        with as_on_gpu():
+            list(answered(model, [*first[way], *warm_up(requests, small.tokenizer)]))
+            gc.collect()
+            with counted(network.base_model, network.get_output_embeddings(), OpTimer()) as timer:
+                list(answered(model, requests))
+        around = timer.around()
+        everything = sum(timer.total[f"{part}_nanoseconds"] for part in ("outside", "body", "head"))
+        found[f"{way}_processor_ms"] = everything / 1e6 / len(requests)
+        found[f"{way}_around_ms"] = around / 1e6 / len(requests)
+    return found
 
 
 def worked_out(shape: Shape, figures: dict[str, float]) -> dict[str, float]:
@@ -193,6 +245,15 @@ def counters(figures: dict[str, Any], ways: Sequence[str]) -> Table:
     for way in ways:
         cells = [format(figures[f"{way}_{name}"], form) for name, form in columns.values()]
         shown.add_row(way.replace("_", " "), *cells)
+    return shown
+
+
+def around(figures: dict[str, Any], ways: Sequence[str]) -> Table:
+    shown = Table(title="A model of no cost: milliseconds of the processor for a question", title_justify="left")
+    for column in ("way", "all", "around the model, without operators"):
+        shown.add_column(column, justify="right")
+    for way in ways:
+        shown.add_row(way, *(f"{figures[f'{way}_{name}_ms']:.2f}" for name in ("processor", "around")))
     return shown
 
 

@@ -1,9 +1,10 @@
 """Counts what a computation asks of a device, whichever device it runs on: operations, and places where it waits."""
 
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 from unittest.mock import patch
 
 import torch
@@ -16,6 +17,8 @@ READS = ("cpu", "item", "tolist", "__int__", "__float__", "__bool__")
 """Methods of a tensor for which a processor waits until the device has computed it."""
 SIZED = ("nonzero", "_unique2", "unique_dim", "masked_select", "bincount")
 """Operations whose result has a size that only the device knows, so that the processor waits for it."""
+CALIBRATION = 3000
+"""Number of operators with which the cost of their measurement is measured."""
 NUMBERS = ("item", "_local_scalar_dense")
 """Operations that read a number."""
 
@@ -64,10 +67,52 @@ class OpCounter(TorchDispatchMode):
         self.total[f"{self.part}_{what}"] += number
 
 
+class OpTimer(OpCounter):
+    """Counts nanoseconds of the processor by the part of the computation that is going on: all of them, and those
+    within operators, whose number is counted, too.
+    """
+
+    def __init__(self) -> None:
+        self._entered = time.thread_time_ns()
+        super().__init__()
+
+    @property
+    def part(self) -> str:
+        return self._part
+
+    @part.setter
+    def part(self, name: str) -> None:
+        now = time.thread_time_ns()
+        if hasattr(self, "_part"):
+            self.count("nanoseconds", now - self._entered)
+        self._part, self._entered = name, now
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        start = time.thread_time_ns()
+        result = func(*args, **(kwargs or {}))
+        self.count("operator_nanoseconds", time.thread_time_ns() - start)
+        self.count("operators", 1)
+        return result
+
+    def around(self) -> float:
+        """Nanoseconds outside of the model and of operators, without those that the measurement of operators takes."""
+        self.part = "outside"
+        overhead, number = OpTimer(), torch.zeros(1)
+        with overhead:
+            for _ in range(CALIBRATION):
+                number.add_(1)
+        overhead.part = "outside"
+        each = (overhead.total["outside_nanoseconds"] - overhead.total["outside_operator_nanoseconds"]) / CALIBRATION
+        outside = self.total["outside_nanoseconds"] - self.total["outside_operator_nanoseconds"]
+        return outside - each * self.total["outside_operators"]
+
+
+Counting = TypeVar("Counting", bound=OpCounter)
+
+
 @contextmanager
-def counted(body: torch.nn.Module, head: torch.nn.Module) -> Iterator[OpCounter]:
+def counted(body: torch.nn.Module, head: torch.nn.Module, counter: Counting) -> Iterator[Counting]:
     """Count while the context lasts, apart: in the ``body`` of a model, in its output ``head``, and outside."""
-    counter = OpCounter()
 
     def part(name: str) -> Any:
         def enter(*_: Any) -> None:

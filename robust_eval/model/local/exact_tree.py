@@ -31,6 +31,8 @@ from robust_eval.model.local.thinning import BLOCK, ThinnedSample, certain_and_r
 from robust_eval.model.local.vocabulary import NextTokenClassifier, Vocabulary
 from robust_eval.model.token_texts import Ids, Mask
 
+RIGHT, WRONG = 0, 1
+"""Columns of ``Outcomes.shares`` for the next tokens that end an answer."""
 OPEN_IS_RIGHT = 0.95
 """Prior probability that an unfinished answer that is right so far stays right ("Paris" may become "Parisian"). The
 sample estimates only the difference: any value is unbiased."""
@@ -321,9 +323,9 @@ class _Tree:
         masses = self._masses[rows, self._sides]
         columns = rows.tolist(), self._sides.tolist(), tokens.tolist(), masses, paths
         for row, side, token, mass, path in zip(*columns, strict=True):
-            stops = _holds(self._vocabulary.ending(level.texts[row]), token)
+            stops = side == WRONG or (side == RIGHT and _holds(self._vocabulary.ending(level.texts[row]), token))
             reason = "length" if self.last else "stop" if stops else "closed"
-            self._answers.append(EnumeratedAnswers(side != 1, mass, (*level.tokens[row], token), reason, path))
+            self._answers.append(EnumeratedAnswers(side != WRONG, mass, (*level.tokens[row], token), reason, path))
 
     def result(self) -> Enumerated:
         """Return the accuracy at every temperature, with its standard error and bounds, and the answers."""

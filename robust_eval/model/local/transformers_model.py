@@ -290,22 +290,26 @@ class TransformersModel(LanguageModel):
         return completions
 
     def _enumerated_completions(self, request: Request, enumerated: Enumerated, prompt_tokens: int) -> list[Completion]:
-        columns = [enumerated.curve.temperatures.tolist().index(t) for t in request.temperatures]
+        temperatures = enumerated.curve.temperatures.tolist()
+        at_one, *columns = (temperatures.index(temperature) for temperature in (1.0, *request.temperatures))
         completions = []
         for trial, answers in enumerate(enumerated.answers):
+            weights = answers.weight.tolist()
+            if not any(weights[column] > 0 for column in columns):
+                continue
             text, answer_tokens = self.texts.read(answers.tokens, request.first_line)
-            at_one = answers.logprobs[:, enumerated.curve.temperatures.tolist().index(1.0)].tolist()
+            logprobs = answers.logprobs.T.tolist()
             for temperature, column in zip(request.temperatures, columns, strict=True):
-                if answers.weight[column] > 0:
+                if weights[column] > 0:
                     completions.append(
                         Completion(
                             temperature=temperature,
                             trial=trial,
                             text=text,
-                            weight=float(answers.weight[column]),
+                            weight=weights[column],
                             token_ids=list(answers.tokens),
-                            token_logprobs=at_one,
-                            sampling_logprobs=answers.logprobs[:, column].tolist(),
+                            token_logprobs=logprobs[at_one],
+                            sampling_logprobs=logprobs[column],
                             top_logprobs=None,
                             answer_tokens=answer_tokens,
                             finish_reason=answers.finish_reason,

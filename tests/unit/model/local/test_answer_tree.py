@@ -7,7 +7,7 @@ import pytest
 import torch
 from architectures import tiny
 from scipy import stats
-from support.op_counter import counted
+from support.op_counter import OpCounter, counted
 from tiny_answers import ENDS, PROMPTS, answers, enumerated, plain_logits, vocabulary
 
 from robust_eval.grader.answer_matcher import AnswerMatcher
@@ -190,7 +190,7 @@ def test_a_device_is_waited_for_once_a_level_however_many_questions_there_are(wh
         asked = [replace(each, matcher=AnswerMatcher(["abcab"]), stop_on_match=not whole) for each in drawn]
         prompts = [[*SHARED, *range(10, 14 + 3 * n)] for n in range(questions)]
         prefixes = PackedPrefixes(model, SHARED)
-        with counted(model.base_model, model.get_output_embeddings()) as counter:
+        with counted(model.base_model, model.get_output_embeddings(), OpCounter()) as counter:
             sample_answers(prefixes, asked, prompts, words, Generation())
         waits.append({part: counter.total[f"{part}_waits"] for part in ("outside", "head", "body")})
     assert waits == [{"outside": 4, "head": 0, "body": 0}] * 2

@@ -7,7 +7,7 @@ import torch
 from architectures import tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.op_counter import counted
+from support.op_counter import OpCounter, counted
 from toy_language import ALL, DEPTH, GRID, MATCHER, PIECES, Table, truth, vocabulary
 
 from robust_eval.model.base import Enumeration, Request
@@ -227,7 +227,7 @@ def test_a_device_is_waited_for_twice_a_level_however_many_questions_there_are()
         asked = [replace(request(24), question_id=str(number)) for number in range(questions)]
         prompts = [[1, *range(2, 5 + 3 * number)] for number in range(questions)]
         prefixes = PackedPrefixes(model, [1])
-        with counted(model.base_model, model.get_output_embeddings()) as counter:
+        with counted(model.base_model, model.get_output_embeddings(), OpCounter()) as counter:
             enumerate_answers(prefixes, asked, prompts, vocabulary(), Generation())
         waits.append({part: counter.total[f"{part}_waits"] for part in ("outside", "head", "body")})
     assert waits == [{"outside": 2 * DEPTH, "head": 0, "body": 0}] * 2
