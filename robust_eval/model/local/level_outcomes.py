@@ -82,22 +82,27 @@ def outcomes(
     if weight is None:  # all that are not right are wrong
         right = sent(device, *_pairs([token_set.right for token_set in token_sets]))
         likeliest_wrong = logits.index_put(tuple(right), logits.new_full((), -torch.inf)).argmax(dim=-1)
-    width, expansion = min(count, logits.shape[1]), blocks.flatten(1)[certain_rows]
-    possible = logits[certain_rows].masked_fill(expansion[:, : logits.shape[1]] == 0, -torch.inf)
-    likeliest, index = topk(possible, width)
-    repeated, chosen = certain_rows[:, None].expand_as(index).flatten(), index.flatten().clamp(max=logits.shape[1] - 1)
-    cut = possible_masks(logits, repeated, chosen, temperatures, generation)
+    likeliest = index = scores = logits.new_empty((len(certain), 0))
+    cut: list[Tensor] = []
+    if width := min(count, logits.shape[1]):
+        expansion = blocks.flatten(1)[certain_rows]
+        possible = logits[certain_rows].masked_fill(expansion[:, : logits.shape[1]] == 0, -torch.inf)
+        likeliest, index = topk(possible, width)
+        scores = expansion.gather(1, index)
+        if generation.truncates:
+            repeated, chosen = certain_rows.repeat_interleave(width), index.flatten().clamp(max=logits.shape[1] - 1)
+            cut = possible_masks(logits, repeated, chosen, temperatures, generation)
     trees = TreeScores(blocks, sizes)
     candidates = () if weight is None else trees.largest(budget + 1)
     columns = masses.log_total, masses.shares, logits[rows, tokens], likeliest_wrong, likeliest, index
-    arrays = fetched(*columns, expansion.gather(1, index), logits.amax(dim=-1), *candidates, *cut)
-    log_total, shares, value, wrong, top, top_ids, scores, highest, *rest = arrays
+    arrays = fetched(*columns, scores, logits.amax(dim=-1), *candidates, *cut)
+    log_total, shares, value, wrong, top, top_ids, top_scores, highest, *rest = arrays
     largest, masks = rest[: len(candidates)], rest[len(candidates) :]
     row = np.repeat(certain, width)
     logprobs = offset_logprobs(top.ravel(), highest[row], log_total[row], temperatures, masks)
     ranked = logprobs.reshape(len(certain), width, len(temperatures))
     ends, likely = _likeliest(sets, value, wrong), top_ids.astype(np.intp)
-    return Outcomes(log_total, shares, ends, certain, likely, ranked, scores, highest, largest), trees
+    return Outcomes(log_total, shares, ends, certain, likely, ranked, top_scores, highest, largest), trees
 
 
 def _scored(

@@ -102,20 +102,21 @@ class TreeScores:
     """
 
     def __init__(self, scores: Tensor, sizes: Sequence[int]) -> None:
-        counts, place = np.array(sizes)[:, None], np.arange(max(sizes))
-        # trees with fewer rows than others have the last row, which is 0, in their place; its first block precedes all
-        rows = np.where(place < counts, np.cumsum(counts)[:, None] - counts + place, len(scores) - 1)
-        number = scores.shape[1]
-        blocks = (rows[:, :, None] * number + np.arange(number)).reshape(len(rows), -1)
-        blocks = np.pad(blocks, ((0, 0), (1, 0)), constant_values=(len(scores) - 1) * number)
-        self._block, self._start, self._inside = sent(scores.device, blocks, blocks * BLOCK, np.arange(BLOCK))
+        counts, place = np.array(sizes)[:, None], np.arange(-1, max(sizes))
+        # the last row, which is 0, precedes each tree, and follows those with fewer rows than others
+        in_tree = (place >= 0) & (place < counts)
+        rows = np.where(in_tree, np.cumsum(counts)[:, None] - counts + place, len(scores) - 1)
+        starts = rows[:, :, None] * scores[0].numel(), np.arange(scores.shape[1]) * BLOCK, np.arange(BLOCK)
+        self._row, first, offset, self._inside = sent(scores.device, rows, *starts)
+        self._start = (first + offset).flatten(1)
         self._scores = scores
 
     def largest(self, count: int) -> tuple[Tensor, Tensor, Tensor]:
         """Return the ``count`` largest scores of each tree (t, k), largest first, their flat indices (t, k), and the
         sum (t,) of all scores, in float64.
         """
-        place = self._block_maxima().topk(min(count, self._block.shape[1]), dim=1).indices
+        maxima = self._scores.amax(2)[self._row].flatten(1)
+        place = maxima.topk(min(count, maxima.shape[1]), dim=1).indices
         index = self._indices(place).flatten(1)
         top, inside = self._scores.take(index).topk(min(count, index.shape[1]), dim=1)
         return top, index.gather(1, inside), self._cumulative()[:, -1]
@@ -127,7 +128,7 @@ class TreeScores:
         self._scores.view(-1).index_fill_(0, removed, 0)
         cumulative = self._cumulative()
         target = shares * cumulative[:, -1:]
-        place = torch.searchsorted(cumulative, target, right=True).clamp_(max=self._block.shape[1] - 1)
+        place = torch.searchsorted(cumulative, target, right=True).clamp_(max=cumulative.shape[1] - 1)
         index = self._indices(place)
         values = self._scores.take(index)
         inside = values.cumsum(2, dtype=torch.float64)
@@ -137,12 +138,9 @@ class TreeScores:
         first = torch.minimum(torch.searchsorted(inside, beyond, right=True), last)
         return index.gather(2, first)[:, :, 0], values.gather(2, first)[:, :, 0], cumulative[:, -1]
 
-    def _block_maxima(self) -> Tensor:
-        return self._scores.view(-1, BLOCK).amax(1)[self._block]
-
     def _cumulative(self) -> Tensor:
         """Return the cumulative sums (t, blocks) over the blocks of each tree, the first of which is 0."""
-        return self._scores.view(-1, BLOCK).sum(1, dtype=torch.float64)[self._block].cumsum(1)
+        return self._scores.sum(2, dtype=torch.float64)[self._row].flatten(1).cumsum(1)
 
     def _indices(self, place: Tensor) -> Tensor:
         """Return the flat indices (t, k, BLOCK) of the scores in blocks ``place`` (t, k) of the trees."""
