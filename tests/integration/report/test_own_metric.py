@@ -136,7 +136,7 @@ def test_a_comparison_has_its_values_by_data_set_beside_their_companion(compared
     assert (table.header, table.note) == (["measured", "below", f"{heading}, mine", length], "Read it with the length.")
     first, second = (run.metrics for run in compared.runs)
     assert [[cell.value for cell in row[1:]] for row in table.rows] == [
-        [t, number(figures[f"held.below{t}"].value), number(figures["held.length"].value)]
+        [t, number(figures[f"held.below{t}"].value), number(figures["held.length"].value, LENGTH.form)]
         for figures in (first, second)
         for t in ("1", "3")
     ]
