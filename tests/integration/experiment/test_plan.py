@@ -83,8 +83,8 @@ def test_a_plan_asks_nothing_and_says_what_the_run_then_asks(
     prices = ("model.prompt_price=1", "model.completion_price=2", "model.requests_per_minute=6000")
     figures = run(*SWEEP, *prices).counts()
     assert figures["tokens.answering.completion"] <= total(before).completion_tokens
-    (said,) = [record.message for record in caplog.records if record.message.startswith("to be asked: ")]
-    assert said.startswith("to be asked: 54 answers in 18 requests, about ")  # four answers come with one request
+    (said,) = [record.message for record in caplog.records if record.message.startswith("to request: ")]
+    assert said.startswith("to request: 54 answers in 18 requests, about ")  # four answers come with one request
     assert said.endswith(" a cost of at most 0.00 USD, 1 s at least")
     again = len(server.received)
     assert counts(plan(*SWEEP)) == [("sampled answers", 6, 0, False)]
