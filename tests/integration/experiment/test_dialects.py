@@ -206,7 +206,7 @@ def test_where_temperature_0_is_refused_the_most_frequent_answer_stands_for_the_
     assert result.baseline["temperature"].to_pylist() == [0.2] * 6
     assert len(result.kept) > 3
     assert result.description["loaded.greedy"] == "the most frequent of 5 answers at 0.2"
-    assert "m takes no temperature 0: the most frequent of 5 answers stands for the greedy one" in caplog.messages
+    assert "m accepts no temperature 0: the most frequent of 5 answers replaces the greedy one" in caplog.messages
 
 
 def test_what_was_read_stands_beside_the_reply(tmp_path: Path):
