@@ -103,7 +103,9 @@ class AnswerSource(Protocol):
 
 
 UNANSWERABLE_STAGE = "answers to unanswerable questions"
+"""Name of these answers in progress bars, logs and plans."""
 RELIABILITY = "reliability"
+"""Name of the metric with which a profile asks them."""
 PLURALITY_DRAWS = 5
 """Number of draws whose most frequent answer replaces the greedy one of a model without temperature 0."""
 
