@@ -225,6 +225,48 @@ def _missing_verdicts(reply_grader: ReplyGrader, questions: Sequence[Question], 
     return []
 
 
+def max_judge_comparisons(
+    aggregator: Aggregator,
+    reply_grader: ReplyGrader,
+    questions: Sequence[Question],
+    requests: Sequence[Request],
+    answers: pa.Table | None,
+) -> list[tuple[Request, int]]:
+    """Return the possible requests to a cache-only judge about ``answers`` (Aggregator.max_comparisons).
+
+    Missing answers (None) to the ``requests`` count as all different.
+    """
+    by_form = ReplyGrader(reply_grader.reader, Matching(), reply_grader.first_line)  # every grader has the same labels
+    labelled = _all_different(questions, requests) if answers is None else by_form.grade(questions, answers)
+    return aggregator.with_judge(reply_grader.grader).max_comparisons(questions, labelled)
+
+
+def _all_different(questions: Sequence[Question], requests: Sequence[Request]) -> pa.Table:
+    """Return labelled answers to free-text questions, each as long as the longest accepted answer."""
+    longest = {each.id: max(each.answers, key=len) for each in questions if each.answers and not each.choices}
+    numbers: Counter[str] = Counter()
+    for request in requests:
+        numbers[request.question_id] += request.answers
+    pairs = [
+        (question_id, f"{text} {number}")
+        for question_id, text in longest.items()
+        for number in range(numbers[question_id])
+    ]
+    ids, texts = [each[0] for each in pairs], [each[1] for each in pairs]
+    return pa.table({"question_id": ids, "label": texts, "text": texts, "answer": texts})
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence the log, which the run repeats."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        yield
+    finally:
+        logging.disable(before)
+
+
 def deduplicated(stages: Sequence[Stage], planned: dict[bytes, set[tuple[float, int]]]) -> list[Stage]:
     """Return the stages without the answers that other runs with the same store have ``planned``.
 
@@ -250,6 +292,11 @@ def check(stages: Sequence[Stage]) -> None:
     for model in {id(stage.model): stage.model for stage in stages}.values():
         of_model = [stage for stage in stages if stage.model is model]
         model.check([request for stage in of_model for request in stage.missing])
+
+
+def total(stages: Iterable[Stage]) -> Workload:
+    """Return the total workload of the stages."""
+    return sum((stage.workload() for stage in stages), start=Workload())
 
 
 def in_words(stages: Sequence[Stage]) -> str:
@@ -354,50 +401,3 @@ def _variance_of(run: FinishedRun, folder: Path, sampler: str, temperature: floa
     if math.isnan(variance.standard_error()):
         raise ValueError(f"{folder} has too few answers")
     return variance
-
-
-def total(stages: Iterable[Stage]) -> Workload:
-    """Return the total workload of the stages."""
-    return sum((stage.workload() for stage in stages), start=Workload())
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Silence the log, which the run repeats."""
-    before = logging.root.manager.disable
-    logging.disable(logging.WARNING)
-    try:
-        yield
-    finally:
-        logging.disable(before)
-
-
-def max_judge_comparisons(
-    aggregator: Aggregator,
-    reply_grader: ReplyGrader,
-    questions: Sequence[Question],
-    requests: Sequence[Request],
-    answers: pa.Table | None,
-) -> list[tuple[Request, int]]:
-    """Return the possible requests to a cache-only judge about ``answers`` (Aggregator.max_comparisons).
-
-    Missing answers (None) to the ``requests`` count as all different.
-    """
-    by_form = ReplyGrader(reply_grader.reader, Matching(), reply_grader.first_line)  # every grader has the same labels
-    labelled = _all_different(questions, requests) if answers is None else by_form.grade(questions, answers)
-    return aggregator.with_judge(reply_grader.grader).max_comparisons(questions, labelled)
-
-
-def _all_different(questions: Sequence[Question], requests: Sequence[Request]) -> pa.Table:
-    """Return labelled answers to free-text questions, each as long as the longest accepted answer."""
-    longest = {each.id: max(each.answers, key=len) for each in questions if each.answers and not each.choices}
-    numbers: Counter[str] = Counter()
-    for request in requests:
-        numbers[request.question_id] += request.answers
-    pairs = [
-        (question_id, f"{text} {number}")
-        for question_id, text in longest.items()
-        for number in range(numbers[question_id])
-    ]
-    ids, texts = [each[0] for each in pairs], [each[1] for each in pairs]
-    return pa.table({"question_id": ids, "label": texts, "text": texts, "answer": texts})
