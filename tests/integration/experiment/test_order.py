@@ -174,7 +174,7 @@ def test_a_profile_joins_orders_and_doubt(ran: tuple[Result, Path, list[str]], t
     first = {name for each in table["breaks_first"] for name in each.split(", ")}
     assert first <= {"temperature", "rewording", "repetition", "order", "pushback"}
     assert "order" in first
-    assert "right in every order as well" in page
+    assert "also right in every order" in page
 
 
 def test_without_choices_none_is_asked_in_other_orders_in_a_profile(server: ScriptedServer, tmp_path: Path):

@@ -236,7 +236,7 @@ def test_the_judge_says_which_answers_mean_the_same_and_a_plan_counts_the_most(j
 def test_a_judge_that_nobody_chose_cannot_say_it(judge: ScriptedServer, tmp_path: Path):
     asked = settings(tmp_path, judge, ["X", "Rome"] * 2, "aggregator=entailment", "aggregator.model=judge")
     asked = [line for line in asked if not line.startswith(("grader", "model@grader"))]
-    with pytest.raises(UserError, match="choose grader=judge as well"):
+    with pytest.raises(UserError, match="set grader=judge"):
         judged(tmp_path, 1, *asked)
 
 

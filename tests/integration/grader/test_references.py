@@ -110,8 +110,8 @@ def test_a_question_without_incorrect_references_is_named_before_anything_is_ask
         with pytest.raises(UserError) as caught:
             ask()
         assert str(caught.value) == (
-            "grader=references cannot grade question bare: it needs references that are wrong ('incorrect') beside its "
-            "accepted answers"
+            "grader=references cannot grade question bare: it needs references that are wrong ('incorrect') in "
+            "addition to its accepted answers"
         )
 
 

@@ -102,8 +102,7 @@ def test_a_folder_without_a_part_of_the_model_is_named(folder: Path, tmp_path: P
     shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     (tmp_path / missing).unlink()
     reason = {
-        "tokenizer.json": "it brings no tokenizer that can be read (tokenizer.json, tokenizer.model); save one beside "
-        "it",
+        "tokenizer.json": "it has no readable tokenizer (tokenizer.json, tokenizer.model); save one next to it",
         "model.safetensors": "Error no file named model.safetensors, or pytorch_model.bin, found in directory "
         f"{tmp_path}.",
     }
