@@ -89,7 +89,7 @@ def frs_by_entropy_and_rewording(axes: Axes, run: FigureData) -> None:
     bar.set_label("wordings answered right")
     sample_size = f"{is_defined.sum()}" if is_defined.all() else f"{is_defined.sum()} of {is_defined.size}"
     axes.set(xlabel="entropy of repeated answers (nats)", ylabel="Factual Robustness Score")
-    axes.set_title(f"Every fact under three perturbations (n = {sample_size})")
+    axes.set_title(f"Every fact under three perturbations (n\u00a0=\u00a0{sample_size})")
     legend_below(axes, columns=2, enlarged=4 if many else 1)
 
 

@@ -305,7 +305,7 @@ def draw_panels(fig: Figure, measured: Mapping[str, T], draw: Callable[[Axes, T]
 
 def _panel_label(label: str, width: float) -> str:
     """Return the label of a measurement in lines for a panel ``width`` inches wide."""
-    return textwrap.fill(label, int(10 * width), max_lines=3, placeholder=" …")
+    return textwrap.fill(label, int(8.5 * width), max_lines=4, placeholder=" …")
 
 
 def _levels(measured: Mapping[str, Facts]) -> tuple[Floats, list[str]]:

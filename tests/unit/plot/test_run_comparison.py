@@ -8,6 +8,7 @@ from robust_eval.metric.agreement_metric import SPECS as OF_AGREEMENT
 from robust_eval.metric.frs_specs import ACCURACY, FRS, SURVIVAL
 from robust_eval.metric.metric_spec import MetricSpec, spec_of
 from robust_eval.plot import run_comparison as plot
+from robust_eval.plot.frs_figures import FactAccuracy
 from robust_eval.plot.style import figure
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.interval import SHARE, UNKNOWN
@@ -203,3 +204,14 @@ def test_the_types_of_each_run_are_drawn_beside_those_of_the_others():
         np.testing.assert_allclose(drawn_intervals(bars["large"])[0], [1.15, 0.5, 0.25, 0.625])
         assert [label.get_text() for label in axes.get_xticklabels()] == ["Human", "Numerical", "no type"]
         assert (axes.get_title(), axes.get_ylim()) == ("Types", (0, 1.02))
+
+
+def test_long_labels_of_panels_do_not_reach_into_each_other():
+    labels = [f"sampler=temperature_sweep, seed={seed}, selection=exact_match, trials=10" for seed in range(2)]
+    facts = FactAccuracy(np.array([0, 1]), np.ones((2, 2)), np.array([math.inf, 1.0]), np.array([0.5, 1.0]), 2)
+    with figure() as (canvas, axes):
+        axes.remove()
+        plot.accuracy_by_fact(canvas, dict.fromkeys(labels, facts), "Accuracy of every fact")
+        canvas.draw_without_rendering()
+        left, right = (panel.title.get_window_extent() for panel in canvas.axes if panel.get_title())
+        assert left.x1 < right.x0
