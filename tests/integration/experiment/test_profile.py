@@ -17,6 +17,8 @@ from tiny_model import KNOWN, plain_settings, save_tiny_model
 from robust_eval.config.overrides import checked_overrides
 from robust_eval.config.schema import register
 from robust_eval.error import UserError
+from robust_eval.experiment.answer_source import UNANSWERABLE_STAGE
+from robust_eval.experiment.plan import stages_of
 from robust_eval.plot.figure_registry import registered
 from robust_eval.tracking.result import Result
 
@@ -199,6 +201,20 @@ def test_questions_without_an_answer_are_asked_as_by_the_command_for_them_alone(
     assert "gives an answer in 100% (94% to 100%, n = 60) of its replies to questions without one" in (
         folder / "report.html"
     ).read_text(encoding="utf-8")
+
+
+CHOICES_ALONE = [f"sampler.{name}.prompts=builtin:physics.yaml" for name in ("order", "challenge", *METHODS)]
+
+
+@pytest.mark.parametrize(
+    ("changed", "asked"), [([], 60), (CHOICES_ALONE, 0), (["metric=[frs,agreement,certainty,order]"], 0)]
+)
+def test_a_plan_counts_questions_without_an_answer_if_a_profile_can_ask_them(
+    changed: list[str], asked: int, tmp_path: Path
+):
+    settings = ["experiment=profile", "dataset=physics", "dataset.limit=2", f"paths.mlruns={tmp_path}", *changed]
+    stages = stages_of(configuration(*settings))
+    assert sum(stage.requests for stage in stages if stage.name == UNANSWERABLE_STAGE) == asked
 
 
 def test_without_one_of_the_three_there_is_no_profile_and_it_is_said(ask: Ask, caplog: pytest.LogCaptureFixture):
