@@ -183,7 +183,9 @@ def _grow(trees: Sequence["_Tree"], step: int, logits: Tensor, generation: Gener
     chosen = [np.concatenate([tree.ending, tree.likeliest, tree.certain]) for tree in trees]
     removed = [np.concatenate([tree.likeliest, tree.certain]) for tree in trees]
     draws = max(tree.draws for tree in trees)
-    shares = np.stack([np.pad(systematic_shares(tree.uniform, tree.draws), (0, draws - tree.draws)) for tree in trees])
+    shares = np.zeros((len(trees), draws))
+    for share, tree in zip(shares, trees, strict=True):
+        share[: tree.draws] = systematic_shares(tree.uniform, tree.draws)
     flat, expanded = (
         np.concatenate([ids + a * size for ids, a in zip(part, first[:-1], strict=True)]) for part in (chosen, removed)
     )
@@ -202,7 +204,7 @@ def _grow(trees: Sequence["_Tree"], step: int, logits: Tensor, generation: Gener
     parents = []
     for index, (tree, a, start, stop) in enumerate(zip(trees, first[:-1], bounds[:-1], bounds[1:], strict=True)):
         drawn = bounds[-1] + index * draws
-        of_tree = np.r_[start:stop, drawn : drawn + tree.draws]
+        of_tree = np.concatenate([np.arange(start, stop), np.arange(drawn, drawn + tree.draws)])
         score, total = (part[index] for part in rest[1:3]) if sampled else (np.empty(0), 1.0)
         random = np.minimum(score[: tree.draws] * tree.draws / total, 1)
         keep_probability = np.concatenate([np.ones(stop - start), random])
