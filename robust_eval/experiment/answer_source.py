@@ -18,7 +18,6 @@ from robust_eval.answer import (
     most_frequent,
     rows,
 )
-from robust_eval.config.config import Config
 from robust_eval.dataset.jsonl import JsonLines
 from robust_eval.error import UserError
 from robust_eval.experiment.early_stopping import (
@@ -47,6 +46,7 @@ from robust_eval.sampler.base import (
     greedy_requests,
     highest_temperature,
 )
+from robust_eval.sampler.recorded_answers import RecordedAnswers
 from robust_eval.sampler.thinking import Thinking
 from robust_eval.store.steps import Steps, VerdictsOf
 from robust_eval.store.stored_model import StoredModel
@@ -293,14 +293,20 @@ class SampledSource:
         return [*selecting.values(), *self.samplers.values()]
 
 
-def answer_source(config: Config, model: StoredModel, reply_grader: ReplyGrader) -> AnswerSource:
-    """Return the source of a run's answers: a file of recorded ones, or samplers with the model."""
-    metrics: Mapping[str, Metric] = config.metric
-    if config.recorded is not None:
-        refuse_early_stopping(config.recorded, metrics)
-        return config.recorded
+def answer_source(
+    recorded: RecordedAnswers | None,
+    samplers: Mapping[str, Sampler],
+    metrics: Mapping[str, Metric],
+    model: StoredModel,
+    reply_grader: ReplyGrader,
+    seed: int,
+) -> AnswerSource:
+    """Return the source of a run's answers: a file of ``recorded`` ones, or samplers with the model."""
+    if recorded is not None:
+        refuse_early_stopping(recorded, metrics)
+        return recorded
     uses_judge, name = reply_grader.grader.uses_judge, model.config.name
-    samplers = {key: each.of_model(key, model.config.remote, name) for key, each in config.sampler.items()}
+    samplers = {key: each.of_model(key, model.config.remote, name) for key, each in samplers.items()}
     supported = model.temperatures(highest_temperature(samplers.values()))
     own = own_profile(samplers, metrics, model.config, supported)
     if own is None:
@@ -322,7 +328,7 @@ def answer_source(config: Config, model: StoredModel, reply_grader: ReplyGrader)
         samplers,
         model,
         reply_grader,
-        config.seed,
+        seed,
         top_logprobs=top_logprobs,
         supported_temperatures=supported,
         early_stopping=rules,

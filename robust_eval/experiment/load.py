@@ -4,8 +4,8 @@ import logging
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from robust_eval.config.config import Config
-from robust_eval.dataset.selection import Questions
+from robust_eval.dataset.selection import Questions, Selection
+from robust_eval.grader.base import Grader
 from robust_eval.question import Question
 from robust_eval.question_type.classifier import with_types
 
@@ -38,11 +38,11 @@ class Loaded(NamedTuple):
         }
 
 
-def load(config: Config) -> Loaded:
-    """Load the questions of a run, and predict missing types with its classifier, if any."""
-    original = config.dataset.load()
-    questions, type_metadata = with_types(original, config.question_types)
-    unusable = config.grader.unusable_aliases(questions)
+def load(dataset: Selection, grader: Grader, types: str | None) -> Loaded:
+    """Load the questions of a run, and predict missing types with the classifier in the folder ``types``, if any."""
+    original = dataset.load()
+    questions, type_metadata = with_types(original, types)
+    unusable = grader.unusable_aliases(questions)
     if unusable:
         log.warning("accepted answers with an empty normalised form are left out: %s", ", ".join(sorted(unusable)))
     return Loaded(questions, original, type_metadata, unusable)

@@ -5,9 +5,10 @@ from dataclasses import replace
 from typing import Any
 
 from robust_eval.aggregator.base import Aggregator
-from robust_eval.config.config import Config
+from robust_eval.engine.base import Engine
 from robust_eval.grader.reply_grader import ReplyGrader
 from robust_eval.model.model_config import ModelConfig
+from robust_eval.rewriter.base import Rewriter
 from robust_eval.runtime.process import Stopwatch
 from robust_eval.store.base import Entries
 from robust_eval.store.stored_model import StoredModel
@@ -21,28 +22,32 @@ class Models:
 
     def __init__(
         self,
-        config: Config,
+        model: ModelConfig,
+        rewriter: Rewriter,
+        reply_grader: ReplyGrader,
+        engine: Engine,
         entries: Entries,
         watch: Stopwatch,
         start_run: Callable[[], object] = lambda: None,
     ) -> None:
-        def stored(model: ModelConfig | None) -> StoredModel:
-            if model is None or model == config.model:
+        def stored(other: ModelConfig | None) -> StoredModel:
+            if other is None or other == model:
                 return self.measured
-            return StoredModel(model, config.engine, entries, watch, start_run=start_run)
+            return StoredModel(other, engine, entries, watch, start_run=start_run)
 
-        self.measured = StoredModel(config.model, config.engine, entries, watch, start_run=start_run)
-        self.writer, self.judge = stored(config.rewriter.model), stored(config.grader.judge_config)
-        self._config = config
+        self.measured = StoredModel(model, engine, entries, watch, start_run=start_run)
+        self.writer, self.judge = stored(rewriter.model), stored(reply_grader.grader.judge_config)
+        self._reply_grader = reply_grader
         self._asked = self._cache_hits = 0
         self._writer: dict[str, Any] = {}
         self._served: dict[str, Mapping[str, set[str]]] = {}
 
-    def with_judge(self, cached_only: bool = False) -> tuple[ReplyGrader, Aggregator]:
+    def with_judge(
+        self, aggregator: Aggregator, seed: int, cached_only: bool = False
+    ) -> tuple[ReplyGrader, Aggregator]:
         """Return the grader of replies and the aggregator with their judge, or with a cache-only judge."""
-        config, judge = self._config, self.judge.cached_only() if cached_only else self.judge
-        grader = config.grader.with_judge(judge, config.seed)
-        return replace(config.reply_grader, grader=grader), config.aggregator.with_judge(grader)
+        grader = self._reply_grader.grader.with_judge(self.judge.cached_only() if cached_only else self.judge, seed)
+        return replace(self._reply_grader, grader=grader), aggregator.with_judge(grader)
 
     def release_writer(self) -> None:
         """Drop the writer after the last rewrite, to free its memory; its description stays."""

@@ -29,6 +29,7 @@ from robust_eval.metric.variance_metric import AnswerVariance, VarianceDecomposi
 from robust_eval.model.base import Request
 from robust_eval.model.workload import Workload
 from robust_eval.question import Question
+from robust_eval.rewriter.base import Rewriter
 from robust_eval.runs.finished_runs import KEY, FinishedRun, read_run
 from robust_eval.runtime.parquet_files import read_parquet
 from robust_eval.runtime.process import Stopwatch
@@ -67,23 +68,26 @@ class Stage:
 def stages_of(config: Config) -> list[Stage]:
     """Return the requests of a run with this configuration, stage by stage; none is sent."""
     with config.store.open() as entries:
-        models = Models(config, entries, Stopwatch())
-        reply_grader, aggregator = models.with_judge(cached_only=True)
-        source = answer_source(config, models.measured.cached_only(), reply_grader)
-        clusters = Scoring.of(config, source).clusters(aggregator)
+        models = Models(config.model, config.rewriter, config.reply_grader, config.engine, entries, Stopwatch())
+        reply_grader, aggregator = models.with_judge(config.aggregator, config.seed, cached_only=True)
+        model = models.measured.cached_only()
+        source = answer_source(config.recorded, config.sampler, config.metric, model, reply_grader, config.seed)
+        clusters = Scoring.of(config.metric, source, config.seed).clusters(aggregator)
         with _quiet():
-            questions = load(config).questions
+            questions = load(config.dataset, config.grader, config.question_types).questions
             if not isinstance(source, SampledSource):
                 return _asked_of_recorded(source, reply_grader, questions, clusters)
-        return plan(config, questions, models.writer.cached_only(), source, clusters)
+        writer, may_end_early = models.writer.cached_only(), bool(config.target_half_width)
+        return plan(questions, config.rewriter, writer, source, clusters, may_end_early)
 
 
 def check_plan(
-    config: Config,
     questions: Sequence[Question],
+    rewriter: Rewriter,
     writer: StoredModel,
     source: AnswerSource,
     clusters: Mapping[str, Aggregator],
+    may_end_early: bool,
     watch: Stopwatch,
 ) -> None:
     """Refuse unanswerable requests before the first is sent; log the plan of a model behind a server.
@@ -96,7 +100,7 @@ def check_plan(
     judge = source.reply_grader.grader.judge
     if writer.config.remote or source.model.config.remote or (judge is not None and judge.config.remote):
         with watch.stage("planning"):
-            stages = plan(config, questions, writer, source, clusters)
+            stages = plan(questions, rewriter, writer, source, clusters, may_end_early)
             check(stages)
         log.info("to request: %s", in_words(stages))
         for sentence in (*asking_less(stages), *server_warnings(stages)):
@@ -104,26 +108,28 @@ def check_plan(
 
 
 def plan(
-    config: Config,
     questions: Sequence[Question],
+    rewriter: Rewriter,
     writer: StoredModel,
     source: SampledSource,
     clusters: Mapping[str, Aggregator],
+    may_end_early: bool,
 ) -> list[Stage]:
     """Return the stages of a run in their order; no request is sent.
 
     If a stage depends on answers that are not in the store, the maximum is counted: all rewrites of each question, and
     a right greedy answer to each. ``clusters`` has the aggregators of samplers, of which some ask the judge.
+    ``may_end_early`` is True for a run that ends once its metrics are precise enough.
     """
     stages: list[Stage] = []
-    uncertain = bool(config.target_half_width)  # such a run ends once its metrics are precise enough
+    uncertain = may_end_early
     model = source.model
     reply_grader = source.reply_grader.cached_only()
     source = replace(source, model=model.cached_only(), reply_grader=reply_grader)
     verdicts: list[Request] = []
     compared: list[tuple[Request, int]] = []
     with _quiet():
-        rewriter = config.rewriter.within(writer.temperatures)
+        rewriter = rewriter.within(writer.temperatures)
         try:
             questions = rewriter.rewrite(questions, writer.cached_only(), source.seed).questions
         except NotStoredError as lacking:

@@ -118,27 +118,28 @@ def _measure(
 ) -> Result:
     """Load, sample, grade and score. The run starts with the first request, or the first cached greedy answers."""
     with watch.stage("questions"):
-        loaded = load(config)
+        loaded = load(config.dataset, config.grader, config.question_types)
         labels = labels_of(config.labels, folder)
-    models = Models(config, entries, watch, deferred_run)
-    reply_grader, aggregator = models.with_judge()
-    source = answer_source(config, models.measured, reply_grader)
-    scoring = Scoring.of(config, source, labels)
+    seed, by_target = config.seed, config.target_half_width
+    models = Models(config.model, config.rewriter, config.reply_grader, config.engine, entries, watch, deferred_run)
+    reply_grader, aggregator = models.with_judge(config.aggregator, seed)
+    source = answer_source(config.recorded, config.sampler, config.metric, models.measured, reply_grader, seed)
+    scoring = Scoring.of(config.metric, source, seed, labels)
     clusters = scoring.clusters(aggregator)
-    check_plan(config, loaded.questions, models.writer, source, clusters, watch)
+    check_plan(loaded.questions, config.rewriter, models.writer, source, clusters, bool(by_target), watch)
     loop = SamplingLoop(
-        config=config,
         questions=loaded.questions,
         source=source,
         reply_grader=reply_grader,
+        rewriter=config.rewriter,
         models=models,
         clusters=clusters,
+        seed=seed,
         deferred_run=deferred_run,
         folder=folder,
         watch=watch,
     )
-    by_target = partial(SequentialScheduler, config.target_half_width, seed=config.seed)
-    schedule: QuestionScheduler = (make_schedule or by_target)(loop.questions)
+    schedule: QuestionScheduler = (make_schedule or partial(SequentialScheduler, by_target, seed=seed))(loop.questions)
     identified = partial(_identified, config.dataset, loaded, deferred_run)
     state, scores, digest = _sample(loop, schedule, scoring, identified)
     further = None

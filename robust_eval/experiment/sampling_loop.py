@@ -13,13 +13,12 @@ import pyarrow.compute as pc
 
 from robust_eval.aggregator.base import Aggregator, EqualText
 from robust_eval.answer import GREEDY, SCHEMA, Answers, SamplingMetadata
-from robust_eval.config.config import Config
 from robust_eval.experiment.answer_source import AnswerSource
 from robust_eval.experiment.models import Models
 from robust_eval.experiment.run_record import DeferredRun, write_answers, write_rewrites
 from robust_eval.grader.reply_grader import ReplyGrader
 from robust_eval.question import Question
-from robust_eval.rewriter.base import Rewritten
+from robust_eval.rewriter.base import Rewriter, Rewritten
 from robust_eval.runtime.process import Stopwatch
 from robust_eval.sampler.base import NothingKeptError
 from robust_eval.sampler.recorded_answers import RecordedAnswers
@@ -117,12 +116,13 @@ class SamplingLoop:
     so far; ``full`` is True once the samplers take no more questions.
     """
 
-    config: Config
     questions: Sequence[Question]
     source: AnswerSource
     reply_grader: ReplyGrader
+    rewriter: Rewriter
     models: Models
     clusters: Mapping[str, Aggregator]
+    seed: int
     deferred_run: DeferredRun
     folder: Path
     watch: Stopwatch
@@ -131,7 +131,7 @@ class SamplingLoop:
 
     def __post_init__(self) -> None:
         self._metadata = SamplingMetadata(self.reply_grader.first_line, self.source.early_stopping)
-        self._rewriter = self.config.rewriter.within(self.models.writer.temperatures)
+        self._rewriter = self.rewriter.within(self.models.writer.temperatures)
         if not self._rewriter.asks:  # recorded rewrites are added to all questions at once
             self.questions = self._rewritten(self.questions).questions
 
@@ -181,7 +181,7 @@ class SamplingLoop:
 
     def _rewritten(self, questions: Sequence[Question]) -> Rewritten:
         with self.watch.stage("rewriting"):
-            return self._rewriter.rewrite(questions, self.models.writer, self.config.seed)
+            return self._rewriter.rewrite(questions, self.models.writer, self.seed)
 
     def _state_with(self, block: RunState) -> RunState:
         return joined([*self.blocks, block], self.questions)

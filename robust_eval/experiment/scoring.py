@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 
 from robust_eval.aggregator.base import Aggregator
 from robust_eval.answer import GREEDY, SAMPLER, SCHEMA, EarlyStopping, read_sampling_metadata
-from robust_eval.config.config import Config
 from robust_eval.config.schema import SCHEMAS, register
 from robust_eval.error import UserError, first_line
 from robust_eval.experiment.answer_source import AnswerSource
@@ -65,12 +64,14 @@ class Scoring:
     profile_sentence: str = ""
 
     @classmethod
-    def of(cls, config: Config, source: AnswerSource, labels: pa.Table | None = None) -> "Scoring":
+    def of(
+        cls, metrics: Mapping[str, Metric], source: AnswerSource, seed: int, labels: pa.Table | None = None
+    ) -> "Scoring":
         """Return the scoring of a run by its metrics, or by those of its profile without temperatures."""
         own, conditions = source.own_profile, source.conditions()
-        metrics = config.metric if own is None else own.metrics
+        metrics = metrics if own is None else own.metrics
         sampler_of = choose_samplers(metrics, conditions)
-        return cls(metrics, sampler_of, conditions, source.early_stopping, config.seed, labels, source.profile_sentence)
+        return cls(metrics, sampler_of, conditions, source.early_stopping, seed, labels, source.profile_sentence)
 
     def clusters(self, aggregator: Aggregator) -> dict[str, Aggregator]:
         """Return the aggregator of each sampler whose labels a metric reads."""

@@ -132,7 +132,7 @@ def test_the_model_that_is_measured_rewrites_where_no_other_or_the_same_is_named
     for named, same in (([], True), (["model@rewriter.model=smollm2_135m"], True), (OTHER, False)):
         config = configuration("experiment=multiqa", "rewriter=llm", f"paths.mlruns={tmp_path}", *named)
         with config.store.open() as entries:
-            models = Models(config, entries, Stopwatch())
+            models = Models(config.model, config.rewriter, config.reply_grader, config.engine, entries, Stopwatch())
         assert (models.writer is models.measured) == same
 
 
