@@ -158,11 +158,13 @@ class PrefixStates:
 
     def _before_words(self, signs: str, end: str) -> str:
         """Return the end of a text, and the signs before it, without words that begin no answer."""
-        if not self._may_be_initials:
-            if _PLAIN.fullmatch(end) and not any(map(self._begins_answer, _TERM.findall(end))):
-                return f" {self._placeholder}" if end[-1:].isalnum() else " "
-            signs = " "
-        elif signs.endswith(" ") or re.match(r"[a-z]{2}|\d", end):
+        if (
+            not self._may_be_initials
+            and _PLAIN.fullmatch(end)
+            and not any(map(self._begins_answer, _TERM.findall(end)))
+        ):
+            return f" {self._placeholder}" if end[-1:].isalnum() else " "
+        if signs.endswith(" ") or re.match(r"[a-z]{2}|\d" if self._may_be_initials else r"(?![a-z] )", end):
             signs = " "
         elif signs != "." and (not end or end[0].isalpha()):
             signs = ";"

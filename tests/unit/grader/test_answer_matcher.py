@@ -274,6 +274,7 @@ def test_signs_and_words_without_a_meaning_to_the_answers_share_a_state():
     assert len({carrots.state(start.encode()) for start in boundaries}) == 1
     words = (" Luke's", " the", " 3", " H2O", " Galápagos")
     assert len({carrots.state(start.encode()) for start in words}) == 1
+    assert carrots.state(b" $H c") != carrots.state(b" H c")
     assert king.state(b" Luther Dr.") == king.state(b" It is Dr.") != king.state(b" Martin Luther")
     numbers = (" ", " of ", " It was, the ", " Hastings, 12; ")
     assert len({hastings.state(start.encode()) for start in numbers}) == 1
