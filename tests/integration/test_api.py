@@ -296,8 +296,9 @@ def test_runs_are_compared_by_themselves_or_by_their_folders(two: list[Evaluatio
         assert len(one) > 0
     assert compared.folder == Path("beside")
     assert by_folder.folder.is_relative_to(tmp_path / "mlruns" / "comparisons")
-    verdict, what, _ = repr(compared).splitlines()
+    verdict, components, what, _ = repr(compared).splitlines()
     assert verdict.startswith("paris and rome share too few independent questions for a verdict (30 are needed). ")
+    assert components.startswith("Variance components of the difference in right answers at t = ")
     assert what == "2 runs of paris and rome on <b>mine</b>."
     assert compared._repr_html_().startswith(
         "<p>paris and rome share too few independent questions for a verdict (30 are needed). "

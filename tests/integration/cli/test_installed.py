@@ -180,7 +180,8 @@ def test_a_word_that_is_no_command_is_answered_with_those_that_are(run: tuple[Ru
 
 
 def test_help_and_completion_read_the_settings_that_are_installed(run: tuple[Run, Path]):
-    assert "  engine      where the work runs: local, ray" in map(str.rstrip, run[0]("--help").stdout.splitlines())
+    shown = [line.rstrip() for line in run[0]("--help").stdout.splitlines()]
+    assert "  engine      the processes that run the model: local, ray" in shown
     assert run[0]("help", "engine=local").stdout.splitlines()[0] == "engine=local"
     assert run[0]("completion", "bash", "--", "robust-eval engine=r", "=").stdout == "ray\n"
 

@@ -36,7 +36,7 @@ PROOFS = {
     "Ordinary large files are read": "integration/runtime/test_file_limits.py::test_what_is_alike_and_no_bomb_is_read",
     "Weights that are pickled code": "integration/model/local/test_transformers.py::"
     "test_weights_that_are_a_pickle_of_code_are_refused_and_do_not_run",
-    "Code that a model brings does not run": "integration/model/local/test_transformers.py::"
+    "Code that ships with a model does not run": "integration/model/local/test_transformers.py::"
     "test_code_that_a_model_brings_does_not_run_unless_it_is_trusted",
     "`repeat=FOLDER` and `gate` take settings from a folder": "integration/cli/test_repeat.py::"
     "test_of_a_folder_hydra_is_given_the_settings_and_nothing_else",
@@ -54,7 +54,7 @@ PROOFS = {
     "test_a_configuration_that_no_run_wrote_is_refused",
     "Options in the `conf/` of the current folder": "unit/config/test_overrides.py::"
     "test_options_in_the_folder_where_one_stands_take_the_place_of_none_of_ours",
-    "Runs of other people that are compared": "unit/runs/test_finished_runs.py::"
+    "Other people's runs that are compared": "unit/runs/test_finished_runs.py::"
     "test_a_damaged_file_is_said_in_one_line_that_names_the_run",
     "Values under keys that look like secrets": "unit/runtime/test_text.py::"
     "test_a_text_under_the_name_of_a_secret_is_found_wherever_it_stands",

@@ -260,7 +260,7 @@ def test_a_command_cancels_what_its_run_has_sent_and_a_plan_has_both_prices(
     checked = checked_overrides([*settings, f"paths.mlruns={tmp_path / 'runs'}", "tracking=none"])
     dry_run(checked, False)
     said = capsys.readouterr().out
-    (cost,) = re.findall(r"together.*?(\d+\.\d+)", said)
+    (cost,) = re.findall(r"total.*?(\d+\.\d+)", said)
     (whole,) = re.findall(r"Without batches \(model.batch=false\), the run costs at most (\d+\.\d+)", said)
     assert float(whole) == pytest.approx(2 * float(cost), abs=0.002)
     cancel_batches(checked, False)
