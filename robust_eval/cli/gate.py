@@ -121,7 +121,7 @@ def _called(words: Sequence[str]) -> Called:
     early_stop = [word for word in words if word.startswith(ends)]
     if early_stop and early_stop != [DECIDED]:
         raise UserError(
-            f"{early_stop[-1]}: a gate accepts only {DECIDED}; without it, it asks all questions of the baseline"
+            f"{early_stop[-1]}: a gate accepts only {DECIDED} here; leave it out to ask all questions of the baseline"
         )
     if len(candidates) > 1:
         raise UserError(f"one candidate at a time: {', '.join(candidates)}")

@@ -28,7 +28,7 @@ from robust_eval.experiment.early_stopping import (
 )
 from robust_eval.grader.reply_grader import ReplyGrader
 from robust_eval.metric.profile import METHODS, TEMPERATURE, THINKING, joins
-from robust_eval.metric.sampler_choice import choose_samplers
+from robust_eval.metric.sampler_choice import choose_available_samplers, choose_samplers
 from robust_eval.metric.score import Metric
 from robust_eval.metric.thinking_metric import ReasoningBudget
 from robust_eval.model.base import ALL, Request, Temperatures
@@ -401,7 +401,7 @@ def own_profile(
     """Return what a profile measures of a model without a temperature parameter: all perturbations that the model
     allows, and of its samplers at several temperatures the selection of facts alone.
 
-    None for another model, and for metrics that are no profile.
+    None for another model, for metrics that are no profile, and if no perturbation is left.
     """
     swept = {key for key, sampler in samplers.items() if sampler.axis == "temperature"}
     if not (supported.default_only and swept and metrics.keys() >= {*METHODS}):
@@ -416,16 +416,17 @@ def own_profile(
             own[THINKING] = at_temperatures(thinking.of_model(THINKING, True, model.name), [DEFAULT_TEMPERATURE])
             chosen[THINKING] = ReasoningBudget()
     asking = {key: sampler for key, sampler in own.items() if key not in swept}
+    if not asking:
+        return None
     if not any(sampler.axis == TURN for sampler in asking.values()) and not model.service_limits().chat:
         missing[_PERTURBATIONS[TURN]] = "it needs model.prompt_style=chat"
     names = dict.fromkeys(_PERTURBATIONS[each.axis] for each in asking.values() if each.axis in _PERTURBATIONS)
     return OwnProfile(
         asking,
-        {name: metric for name, metric in chosen.items() if _can_score(name, metric, asking)},
+        {name: chosen[name] for name in choose_available_samplers(chosen, asking)},
         {key: own[key] for key in own if key in swept},
         f"{model.name} accepts no temperature: the profile uses {', '.join(names)}, at the model's own temperature, "
-        "and "
-        f"leaves out {', '.join(f'{name} ({reason})' for name, reason in missing.items())}.",
+        f"and leaves out {', '.join(f'{name} ({reason})' for name, reason in missing.items())}.",
     )
 
 
@@ -437,10 +438,3 @@ def _without_effort(model: ModelConfig, supported: Temperatures) -> str:
         skipped = getattr(model, "takes_temperature", None) is False
         return "model.takes_temperature=false skips its probe" if skipped else "the server accepts no reasoning_effort"
     return "" if getattr(model, "max_completion_tokens", None) else "it needs model.max_completion_tokens"
-
-
-def _can_score(name: str, metric: Metric, samplers: Mapping[str, Sampler]) -> bool:
-    try:
-        return bool(choose_samplers({name: metric}, samplers))
-    except UserError:
-        return False

@@ -333,8 +333,7 @@ def asking_less(stages: Sequence[Stage]) -> list[str]:
         elif stage.early_stop is False and answers and stage.model.config.remote:
             sentences.append(
                 f"sampler.early_stop=true would request {about} and give the same breaking "
-                "temperatures and FRS, without "
-                "the accuracy at each temperature and the certainty of replies"
+                "temperatures and FRS, without the accuracy at each temperature and the certainty of replies"
             )
     return sentences
 
@@ -384,7 +383,7 @@ def expected_interval(config: Config) -> str:
             run = read_run(folder)
             asked = {(*each, key) for each, key in zip(run.keys(), run.questions[KEY].to_pylist(), strict=True)}
             with _quiet():
-                planned = planned or {(question.id, question.text, question.key) for question in config.dataset.load()}
+                planned = planned or {(question.id, question.title, question.key) for question in config.dataset.load()}
             if asked <= planned or planned <= asked:
                 words = _variance_of(run, folder, name, t).interval_words
                 return f"In the run {folder}, the interval of the mean accuracy {at_words(t)} is {words}"

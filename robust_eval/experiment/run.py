@@ -47,13 +47,13 @@ log = logging.getLogger(__name__)
 
 
 class FinishedExperiment(NamedTuple):
-    """Finished experiment: its ``result``, the size of the ``store`` in words, and for a repeated run the comparison of
-    its ``answers`` with the earlier ones.
+    """Result of an experiment, the size of its store in words, and for a repeated run a sentence on the differences
+    between its answers and the earlier ones.
     """
 
     result: Result
-    store: str
-    answers: str | None
+    store_size: str
+    answer_differences: str | None
 
 
 def run(

@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, NoReturn, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -33,14 +33,14 @@ class RunState(NamedTuple):
     """Questions and answers of a block, or of all blocks so far.
 
     ``rewritten`` are the questions with their rewrites, ``questions`` those of the run, ``kept`` those selected by
-    their baseline answers (``ungraded``, and with verdicts ``baseline``). ``answers`` holds the answers of each sampler
-    to these, ``graded`` the same with verdicts.
+    their baseline answers (``ungraded_baseline``, and with verdicts ``baseline``). ``answers`` holds the answers of
+    each sampler to these, ``graded`` the same with verdicts.
     """
 
     rewritten: Rewritten
     questions: Sequence[Question] = ()
     kept: Sequence[Question] = ()
-    ungraded: pa.Table = SCHEMA.empty_table()
+    ungraded_baseline: pa.Table = SCHEMA.empty_table()
     baseline: pa.Table = SCHEMA.empty_table()
     answers: Mapping[str, Answers] = MappingProxyType({})
     graded: Mapping[str, pa.Table] = MappingProxyType({})
@@ -76,7 +76,7 @@ def joined(blocks: Sequence[RunState], order: Sequence[Question]) -> RunState:
         ),
         questions(block.questions for block in blocks),
         questions(block.kept for block in blocks),
-        table(block.ungraded for block in blocks),
+        table(block.ungraded_baseline for block in blocks),
         table(block.baseline for block in blocks),
         {name: answers(groups) for name, groups in _by_sampler(block.answers for block in blocks).items()},
         {name: table(groups) for name, groups in _by_sampler(block.graded for block in blocks).items()},
@@ -152,11 +152,11 @@ class SamplingLoop:
         block = RunState(rewritten, source.asked(rewritten.questions))
         with self.watch.stage("baseline"), suppress(NothingKeptError):
             candidates = source.candidates(block.questions)
-            block = block._replace(ungraded=source.baseline(candidates))
+            block = block._replace(ungraded_baseline=source.baseline(candidates))
             self._write(block)
-            block = block._replace(baseline=self.reply_grader.grade(candidates, block.ungraded))
+            block = block._replace(baseline=self.reply_grader.grade(candidates, block.ungraded_baseline))
             block = block._replace(kept=self._kept(source.select(candidates, block.baseline)))
-            if block.kept and (block.ungraded.num_rows or isinstance(source, RecordedAnswers)):
+            if block.kept and (block.ungraded_baseline.num_rows or isinstance(source, RecordedAnswers)):
                 log.info("%s answers: %d of %d questions kept", source.baseline_name, len(block.kept), len(candidates))
         if block.kept:
             with self.watch.stage("sampling"):
@@ -167,9 +167,10 @@ class SamplingLoop:
         self.blocks.append(block)
         return joined(self.blocks, self.questions)
 
-    def refuse(self, state: RunState) -> None:
+    def refuse(self, state: RunState) -> NoReturn:
         """Raise the NothingKeptError of a run in which no question is kept, by all of its questions."""
         self.source.select(self.source.candidates(state.questions), state.baseline)
+        raise NothingKeptError("the samplers take none of the selected questions: raise their maximum number")
 
     def _kept(self, selected: list[Question]) -> list[Question]:
         """Return the selected questions of a block, no more than the samplers take with those of earlier blocks."""
@@ -190,4 +191,4 @@ class SamplingLoop:
         """Begin the run, if it has not begun, and write the answers so far."""
         self.deferred_run()
         state = self._state_with(block)
-        write_answers(state.ungraded, state.answers, self._metadata, self.folder)
+        write_answers(state.ungraded_baseline, state.answers, self._metadata, self.folder)

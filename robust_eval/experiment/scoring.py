@@ -19,10 +19,10 @@ from robust_eval.labels.human_labels import count_labelled, with_human_labels
 from robust_eval.labels.label_file import read_labels
 from robust_eval.metric.greedy import greedy_accuracy, greedy_correction
 from robust_eval.metric.label_correction import NAME as CORRECTED
-from robust_eval.metric.label_correction import abstention_errors, corrected_score
+from robust_eval.metric.label_correction import abstention_rates, corrected_score
 from robust_eval.metric.profile import ANSWERS_UNANSWERABLE, METHODS, OPTIONAL_METHODS, TEMPERATURE, joins, profile
 from robust_eval.metric.reliability_metric import ANSWERED_UNANSWERABLE, TrialReliability
-from robust_eval.metric.sampler_choice import choose_samplers
+from robust_eval.metric.sampler_choice import choose_available_samplers, choose_samplers
 from robust_eval.metric.score import Measured, Metric, Score
 from robust_eval.question import Question
 from robust_eval.report import presentations
@@ -148,7 +148,7 @@ class Scoring:
             if sampler in tables:
                 measured = Measured(tables[GREEDY], tables[sampler], early_stopping=self.early_stopping.get(sampler))
                 corrections.append(self.metrics[name].corrected(kept, measured, self.seed))
-        corrections.append(abstention_errors(asked, tables.values()))
+        corrections.append(abstention_rates(asked, tables.values()))
         score = corrected_score(corrections)
         if score is None:
             return None
@@ -189,9 +189,10 @@ class LabelledRun(NamedTuple):
         metrics, graded = self._metrics(), self.by_sampler()
         conditions = {name: RecordedConditions(name, table) for name, table in graded.items() if name != GREEDY}
         metadata = read_sampling_metadata(self.folder / ANSWERS)
+        sampler_of = choose_available_samplers(metrics, conditions)
         scoring = Scoring(
-            metrics=metrics,
-            sampler_of=choose_samplers(metrics, conditions),
+            metrics={name: metrics[name] for name in sampler_of},
+            sampler_of=sampler_of,
             conditions=conditions,
             early_stopping=metadata.early_stopping if metadata else {},
             seed=int(self.run.settings["seed"]),

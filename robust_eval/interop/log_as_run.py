@@ -52,8 +52,7 @@ def logs_as_runs(baseline: str, candidate: str) -> tuple[MeasuredRun, MeasuredRu
     if other := [name for name in names if not is_log(name)]:
         raise UserError(
             f"a log can be gated only against another log, and {other[0]} is not a log: score the log (robust-eval "
-            "import LOG), "
-            "and name the folder of that run"
+            "import LOG), and name the folder of that run"
         )
     read = [_read(name) for name in names]
     common = [name for name in read[0].scorers if name in read[1].scorers]

@@ -21,12 +21,11 @@ def with_human_labels(
 ) -> dict[str, pa.Table]:
     """Return the graded tables of each sampler with their human labels (:data:`HUMAN_LABEL` and the other columns).
 
-    An abstention is wrong, and right of a question without an answer. Annotators who call no reply an abstention tell
-    nothing about abstentions: without that label they were wrong answers.
-    Where several people labelled an answer, the label that more than half of them gave counts. An answer has no label
-    where there is no such majority, or where it says unclear. An answer drawn from a stratum weighs the size of the
-    stratum over the number of its labels. A table takes its labels from one sample, the one that has most of them:
-    answers drawn, whole questions, or what somebody else chose.
+    An abstention is wrong, but right if the question has no answer. Annotators who never use the label say nothing
+    about abstentions: they labelled them wrong. Where several people labelled an answer, the label that more than half
+    of them gave counts. An answer has no label where there is no such majority, or where it says unclear. An answer
+    drawn from a stratum weighs the size of the stratum over the number of its labels. A table takes its labels from one
+    sample, the one that has most of them: answers drawn, whole questions, or what somebody else chose.
     """
     unanswerable = {question.id for question in questions if question.is_unanswerable}
     by_place, by_text = _votes(labels, list(graded), unanswerable)
@@ -51,17 +50,20 @@ class _Votes:
         self.right: dict[str, float | None] = {}
         self.abstained: dict[str, float | None] = {}
 
-    def add(self, label: Mapping[str, Any], is_unanswerable: bool, tells_abstentions: bool) -> None:
+    def add(self, label: Mapping[str, Any], is_unanswerable: bool, uses_abstained: bool) -> None:
         """Add the label of a labeller, or replace an earlier one."""
         name, value = label["labeller"], label["label"]
         is_right = value == RIGHT or (value == ABSTAINED and is_unanswerable)
         abstained = is_right if is_unanswerable else value == ABSTAINED
         self.right[name] = None if value == UNCLEAR else float(is_right)
-        self.abstained[name] = float(abstained) if value != UNCLEAR and tells_abstentions else None
+        if uses_abstained:
+            self.abstained[name] = None if value == UNCLEAR else float(abstained)
 
 
 def _majority(votes: Mapping[str, float | None]) -> float:
     """Return the vote of more than half; NaN without one, and where it is None."""
+    if not votes:
+        return np.nan
     vote, number = Counter(votes.values()).most_common(1)[0]
     return vote if vote is not None and 2 * number > len(votes) else np.nan
 
@@ -74,14 +76,14 @@ def _votes(labels: pa.Table, samplers: list[str], unanswerable: Collection[str])
     by_place: _VotesByPlace = {}
     by_text: _VotesByText = {}
     records = labels.to_pylist()
-    tells_abstentions = {label["labeller"] for label in records if label["label"] == ABSTAINED}
+    use_abstained = {label["labeller"] for label in records if label["label"] == ABSTAINED}
     for label in records:
         places = label_places(label, samplers)
         of_label = [by_place.setdefault(place, {}).setdefault(label["drawn"], _Votes(label)) for place in places]
         if not places:
             of_label = [by_text.setdefault((label["question_id"], label["text"]), _Votes(label))]
         for votes in of_label:
-            votes.add(label, label["question_id"] in unanswerable, label["labeller"] in tells_abstentions)
+            votes.add(label, label["question_id"] in unanswerable, label["labeller"] in use_abstained)
     return by_place, by_text
 
 

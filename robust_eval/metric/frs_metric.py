@@ -177,7 +177,7 @@ class FactualRobustness(Metric):
         entropy = np.where(is_known, self.initial_entropy(ids, measured.baseline), np.nan)
         scores = self._scores(entropy, estimates[headline])
 
-        settings = {"threshold": self.threshold, "k": self.k, "unbroken": self.unbroken, "estimator": headline}
+        settings = {"threshold": self.threshold, "k": self.k, "unbroken": self.unbroken, "estimates": headline}
         result = Score(question_ids=ids, settings=settings, specs=self.specs)
         # One name for all runs of a sweep over d; trackers that show one metric show the first.
         result.values["frs"] = mean_estimate(scores[self.d[0]], groups, SHARE)
@@ -186,7 +186,7 @@ class FactualRobustness(Metric):
             result.add_share(f"frs.d{d:g}", values, groups)
         _add_breaks(result, is_known, entropy, estimates[headline], temperatures, groups, seed)
         if is_known.any() and measured.baseline["top_logprobs"].null_count == measured.baseline.num_rows:
-            undefined = [name for name, each in result.values.items() if np.isnan(each.value)]
+            undefined = [name for name in result.values if name == "frs" or name.startswith(("frs.d", "frs.entropy"))]
             result.reasons = dict.fromkeys(undefined, NO_LOGPROBS)
         if early_stopping is None:  # trials that stopped early are biased, and those above the break were not asked
             result.add_curve(ACCURACY.name, estimates[headline].accuracy, temperatures, groups)

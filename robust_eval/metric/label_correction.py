@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -41,11 +40,11 @@ def corrected_score(corrections: Sequence[Correction]) -> Score | None:
     return None if all(math.isnan(estimate.value) for estimate in score.metrics().values()) else score
 
 
-ABSTENTION_ERRORS = tuple(
+ABSTENTION_RATES = tuple(
     share_spec(f"abstention.{name}", f"{name} of the outcome abstained", shown=RUN, mean=False)
     for name in ("sensitivity", "specificity")
 )
-"""Specs of the error rates of the outcome ``abstained``, by labels."""
+"""Specs of the sensitivity and specificity of the outcome ``abstained``, from labels."""
 BY_LABELS = "corrected by labels"
 """Addition to the label of a metric."""
 
@@ -75,8 +74,8 @@ def add_corrected_curve(
     """Add to ``correction`` the mean over questions of the share of right answers, or of ``errors``, by temperature.
 
     ``judged`` (N,) is 1 or 0 for each of the ``graded`` answers, NaN for those that do not count; by default the
-    verdicts. ``label`` is the column in which people tell the same. The metric is called ``name`` and corrects the
-    curve ``of``.
+    verdicts. ``label`` is the column with the human labels of the same property. The metric is called ``name`` and
+    corrects the curve ``of``.
     """
     judged = verdicts(graded) if judged is None else judged
     table, judged = graded.filter(pa.array(~np.isnan(judged))), judged[~np.isnan(judged)]
@@ -103,25 +102,34 @@ def add_corrected_curve(
         correction.labels[point(name, t)] = int(np.count_nonzero(~np.isnan(people[at_level])))
 
 
-def add_corrected_mean(correction: Correction, name: str, of: str, *answers: Any, **chosen: Any) -> None:
+def add_corrected_mean(
+    correction: Correction,
+    name: str,
+    of: str,
+    questions: Sequence[Question],
+    graded: pa.Table,
+    errors: bool = False,
+    judged: Floats | None = None,
+    label: str = HUMAN_LABEL,
+) -> None:
     """Add the mean of answers at one temperature; the arguments are those of :func:`add_corrected_curve`."""
     of_curve = Correction()
-    add_corrected_curve(of_curve, name, of, *answers, **chosen)
+    add_corrected_curve(of_curve, name, of, questions, graded, errors, judged, label)
     for estimates in of_curve.curves.values():
         correction.values[name] = next(iter(estimates.values()))
         correction.of[name], correction.labels[name] = of, next(iter(of_curve.labels.values()))
 
 
-def abstention_errors(questions: Sequence[Question], graded: Iterable[pa.Table]) -> Correction:
-    """Return the error rates of the outcome ``abstained`` in all answers, by their labels: sensitivity, the share of
-    the abstentions that have the outcome, and specificity, the share of the other replies that do not.
+def abstention_rates(questions: Sequence[Question], graded: Iterable[pa.Table]) -> Correction:
+    """Return the sensitivity and specificity of the outcome ``abstained`` in all answers, from their labels: the share
+    of the abstentions that have the outcome, and the share of the other replies that do not.
     """
-    correction = Correction(specs=ABSTENTION_ERRORS)
+    correction = Correction(specs=ABSTENTION_RATES)
     columns = ["question_id", "outcome", HUMAN_ABSTENTION, HUMAN_LABEL_WEIGHT]
     table = pa.concat_tables([each.select(columns) for each in graded])
     people, has_outcome_abstained = table[HUMAN_ABSTENTION].to_numpy(), has_outcome(table, (ABSTAINED,))
     unit = units(questions)[question_rows([question.id for question in questions], table)]
-    for spec, abstained in zip(ABSTENTION_ERRORS, (True, False), strict=True):
+    for spec, abstained in zip(ABSTENTION_RATES, (True, False), strict=True):
         chosen = people == abstained
         if chosen.any():
             agrees = (has_outcome_abstained == abstained)[chosen].astype(float)

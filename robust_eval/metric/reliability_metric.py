@@ -153,7 +153,7 @@ class TrialReliability(Metric):
         answers = at_temperature(measured.graded, temperature)
         first = greedy_verdicts(ids, measured.baseline)
         result = Score(question_ids=ids, specs=self.specs, settings={"temperature": temperature})
-        if any(read_pushback(form) for form in answers["form"].unique().to_pylist()):
+        if _has_pushback(answers):
             _add_flips(result, conversation_flips(ids, answers, first), groups)
             return result
         replies = labelled_replies(answers, exact=False)
@@ -188,7 +188,7 @@ class TrialReliability(Metric):
         """Return the corrected share of abstentions, and of answers to questions without an answer."""
         correction = Correction(specs=CORRECTED)
         answers = at_temperature(measured.graded, nearest_to_one(temperatures_of(measured.graded)))
-        if not np.isnan(answers[HUMAN_ABSTENTION].to_numpy()).all():
+        if not _has_pushback(answers) and not np.isnan(answers[HUMAN_ABSTENTION].to_numpy()).all():
             abstained = masked(~has_outcome(answers, NO_REPLY), has_outcome(answers, (ABSTAINED,)))
             unanswerable = np.array([question.is_unanswerable for question in questions])
             row = question_rows([question.id for question in questions], answers)
@@ -206,6 +206,10 @@ class TrialReliability(Metric):
                     label=HUMAN_ABSTENTION,
                 )
         return correction
+
+
+def _has_pushback(answers: pa.Table) -> bool:
+    return any(read_pushback(form) for form in answers["form"].unique().to_pylist())
 
 
 class Wordings(NamedTuple):

@@ -1,6 +1,7 @@
 """Choice of the sampler whose answers a metric scores (docs/methods.md, §4)."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 
 from robust_eval.error import UserError
 from robust_eval.metric.score import Metric
@@ -32,8 +33,17 @@ def choose_samplers(metrics: Mapping[str, Metric], samplers: Mapping[str, Condit
     return {name: _sampler_for(name, metric, samplers) for name, metric in metrics.items()}
 
 
+def choose_available_samplers(metrics: Mapping[str, Metric], samplers: Mapping[str, Conditions]) -> dict[str, str]:
+    """Return the name of the sampler for each metric that the answers of one of the ``samplers`` can score."""
+    chosen = {}
+    for name, metric in metrics.items():
+        with suppress(UserError):
+            chosen[name] = _sampler_for(name, metric, samplers)
+    return chosen
+
+
 def _sampler_for(metric_name: str, metric: Metric, samplers: Mapping[str, Conditions]) -> str:
-    first_error = None
+    errors = []
     for name, conditions in sorted(samplers.items(), key=lambda entry: entry[1].axis != metric.axis):
         try:
             if metric.axis == ORDER and not conditions.arranges:
@@ -45,8 +55,7 @@ def _sampler_for(metric_name: str, metric: Metric, samplers: Mapping[str, Condit
                     raise UserError(lacks if metric.axis == axis else other.format(metric_name))
             metric.check(conditions.temperatures, conditions.repetitions)
         except UserError as problem:
-            first_error = first_error or problem
+            errors.append(problem)
         else:
             return name
-    assert first_error is not None
-    raise first_error
+    raise errors[0] if errors else UserError(f"metric={metric_name} needs a sampler: set sampler=NAME")

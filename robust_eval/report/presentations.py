@@ -20,7 +20,7 @@ from robust_eval.metric.certainty_metric import CERTAIN_WRONG, ENTROPY, ERROR_RA
 from robust_eval.metric.frs_specs import FRS, SURVIVAL, UNBROKEN
 from robust_eval.metric.greedy import CONSTANT, GUESSING, MOST_FREQUENT, gradable_rows
 from robust_eval.metric.greedy import SPEC as GREEDY
-from robust_eval.metric.label_correction import ABSTENTION_ERRORS
+from robust_eval.metric.label_correction import ABSTENTION_RATES
 from robust_eval.metric.metric_spec import MetricSpec, at_words, curve_and_temperature, nearest_to_one, point
 from robust_eval.metric.order_metric import ONE_CHOICE, PLACE, Q
 from robust_eval.metric.presentation import Cell, Column, Presentation, Scale, Table
@@ -542,7 +542,7 @@ def corrected(
         for name, why in each.uncorrected.items():
             reasons.setdefault(why, []).append(name)
     notes = [f"uncorrected {', '.join(names)}: {why}" for why, names in reasons.items()]
-    for spec in ABSTENTION_ERRORS:
+    for spec in ABSTENTION_RATES:
         if spec.name in estimates:
             share = with_interval(estimates[spec.name], ".1%")
             notes.append(f"{spec.label[0].upper()}{spec.label[1:]}: {share}; labels: {number_of[spec.name]:,}.")

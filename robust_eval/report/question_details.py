@@ -214,7 +214,7 @@ def _curves(result: Result, ids: Collection[str]) -> dict[str, dict[str, Any]]:
     if metric is None:
         return {}
     curves: dict[str, dict[str, Any]] = {}
-    counted = result.scores[metric].settings["estimator"] != "exact"
+    counted = result.scores[metric].settings["estimates"] != "exact"
     table = _of_questions(result.tables["frs_accuracy"], ids)
     if counted:
         for question_id, t, correct, replies in rows(table, "question_id", "temperature", "correct", "replies"):

@@ -13,14 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from robust_eval.answer import rows, temperature_name, temperatures_of
+from robust_eval.answer import temperature_name, temperatures_of
 from robust_eval.metric.metric_spec import DRAWING_KINDS, ComparisonView, MetricSpec
 from robust_eval.metric.variance_metric import AnswerVariance, VarianceDecomposition, difference_variance
 from robust_eval.runs.breakdowns import PooledTypes, pooled_types, scenario_frame
 from robust_eval.runs.contrast import contrast
 from robust_eval.runs.finished_runs import FinishedRun, Labels, merged, scoring_settings, without_repetitions
 from robust_eval.runs.shared_questions import SharedQuestions, shared_questions
-from robust_eval.runtime.parquet_files import read_parquet
 from robust_eval.sampler.recorded_answers import RecordedConditions
 from robust_eval.stats.interval import MIN_UNITS, SHARE, Limits, independent
 from robust_eval.stats.significance import (
@@ -33,7 +32,6 @@ from robust_eval.stats.significance import (
     stratified_log_rank,
 )
 from robust_eval.stats.verdicts import facts_needed
-from robust_eval.tracking.run_folder import REWRITES
 
 MARGIN = 0.02
 """Difference for which a comparison reports the number of questions needed to decide."""
@@ -177,29 +175,18 @@ def _variance(one: FinishedRun, other: FinishedRun, unjudged: str) -> AnswerVari
         {name: table.filter(pc.is_in(table["question_id"], pa.array(shared))) for name, table in run.trials().items()}
         for run in (one, other)
     ]
-    common = [name for name in trials[0] if name in trials[1]]
+    common = [name for name in trials[0] if name in trials[1] and all(each[name].num_rows for each in trials)]
     common.sort(key=lambda name: RecordedConditions(name, trials[0][name]).axis != VarianceDecomposition.axis)
     for name in common:
         first, second = (each[name] for each in trials)
         temperatures = {temperature_name(t) for t in temperatures_of(pa.concat_tables([first, second]))}
         rewritten = any((each["rewrite"].to_numpy() > 0).any() for each in (first, second))
-        if len(temperatures) > 1 or (rewritten and _rewrites(one, shared) != _rewrites(other, shared)):
+        if len(temperatures) > 1 or (rewritten and one.rewrites(shared) != other.rewrites(shared)):
             continue
         variance = difference_variance(first, second, one.groups_by_id())
         if not math.isnan(variance.standard_error()):
             return variance
     return None
-
-
-def _rewrites(run: FinishedRun, question_ids: Sequence[str]) -> object:
-    """Return the texts of the rewrites by a model, else the settings of recorded rewrites."""
-    assert run.graded is not None
-    file = run.graded.with_name(REWRITES)
-    if not file.is_file():
-        return {name: value for name, value in run.settings.items() if name.partition(".")[0] == "rewriter"}
-    table = read_parquet(file, ["question_id", "text", "fate"])
-    kept = pc.and_(pc.equal(table["fate"], "kept"), pc.is_in(table["question_id"], pa.array(question_ids)))
-    return sorted(rows(table.filter(kept), "question_id", "text"), key=lambda row: row[0])  # in their order
 
 
 def _groups_of(groups: Sequence[str] | NDArray[np.str_] | None, rows: NDArray[np.bool_]) -> NDArray[np.str_] | None:

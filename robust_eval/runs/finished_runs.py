@@ -50,7 +50,17 @@ from robust_eval.sampler.recorded_answers import RecordedConditions
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.interval import Floats, Limits
 from robust_eval.tracking.flat_settings import AUTO, SEVERAL, read_settings
-from robust_eval.tracking.run_folder import CONFIG, GRADED, LOADED, METRICS, QUESTIONS, REPLY_CERTAINTY, REPORT, SUMMARY
+from robust_eval.tracking.run_folder import (
+    CONFIG,
+    GRADED,
+    LOADED,
+    METRICS,
+    QUESTIONS,
+    REPLY_CERTAINTY,
+    REPORT,
+    REWRITES,
+    SUMMARY,
+)
 
 KNOWN_SPECS: tuple[MetricSpec, ...] = (
     *frs_specs.SPECS,
@@ -227,6 +237,17 @@ class FinishedRun:
         graded = _checked(str(file.parent), GRADED, lambda: read_parquet(file, columns))
         by_sampler = trials_by_sampler(graded)
         return {name: by_sampler[name] for name in by_sampler if not self.settings.get(f"sampler.{name}.early_stop")}
+
+    def rewrites(self, question_ids: Sequence[str]) -> object:
+        """Return the texts of the rewrites by a model, else the settings of recorded rewrites."""
+        assert self.graded is not None
+        file = self.graded.with_name(REWRITES)
+        if not file.is_file():
+            return {name: value for name, value in self.settings.items() if name.partition(".")[0] == "rewriter"}
+        columns = ["question_id", "text", "fate"]
+        table = _checked(str(file.parent), REWRITES, lambda: read_parquet(file, columns))
+        kept = pc.and_(pc.equal(table["fate"], "kept"), pc.is_in(table["question_id"], pa.array(question_ids)))
+        return sorted(rows(table.filter(kept), "question_id", "text"), key=lambda row: row[0])  # in their order
 
     @cached_property
     def curves(self) -> dict[str, dict[float, Estimate]]:

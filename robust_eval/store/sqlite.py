@@ -396,8 +396,7 @@ class SqliteEntries(Entries):
         if not self._file.is_file() or not self._file.stat().st_size:  # its creation may have been interrupted
             raise UserError(
                 f"store: {self._folder} is not writable ({problem}) and contains no answers: set store.folder to "
-                "another "
-                "folder"
+                "another folder"
             ) from problem
         log.warning("store: %s is read-only: new answers are not stored", self._file)
         self._read_only = True

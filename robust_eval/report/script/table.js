@@ -5,7 +5,7 @@ const columns = [
     ? [
         {
           label: data.baseline,
-          cell: (row) => (detailed[row] ? quoted(answer(row)) : element("small", {}, "not in this page")),
+          cell: (row) => (detailed[row] ? quoted(answer(row)) : element("small", {}, "not on this page")),
           value: (row) => answer(row).toLowerCase(),
         },
       ]

@@ -34,7 +34,7 @@ from robust_eval.report.comparison_page import write_comparison
 from robust_eval.report.label_server import label_server
 from robust_eval.runs.comparison import compare
 from robust_eval.runs.finished_runs import read_run
-from robust_eval.tracking.run_folder import TRACKED
+from robust_eval.tracking.run_folder import CONFIG, TRACKED
 
 HOSTILE = [
     "<script>window.hacked = true; alert(1)</script>",
@@ -106,6 +106,15 @@ def test_labels_are_typed_saved_continued_and_correct_the_figures(run: Path, lab
     assert re.search(r"ann and bob agree on 1 of \d+ replies: Cohen's κ = ", printed)
     after = summary(run)
     assert {name: value for name, value in after.items() if "corrected" not in name} == before
+
+
+def test_a_metric_that_the_answers_cannot_score_is_not_corrected(run: Path, label: Label):
+    config = run / CONFIG
+    config.write_text(re.sub(r"^metric:$", "metric:\n  order: {}", config.read_text(), flags=re.MULTILINE))
+    label(run, "--sample", 30, "--labeller", "ann", typed="r\n" * 40)
+    corrected = [name for name in summary(run) if "corrected" in name]
+    assert corrected
+    assert not any(name.startswith("order") for name in corrected)
 
 
 def test_uncertain_replies_are_asked_first_in_turns_with_others(run: Path, label: Label):

@@ -144,6 +144,9 @@ def test_what_a_profile_leaves_out_is_said_with_the_reason(overrides: list[str],
     assert own_profile(config.sampler, config.metric, config.model, Temperatures()) is None
     only = {"certainty": config.metric["certainty"]}
     assert own_profile(config.sampler, only, config.model, supported) is None
+    if not takes_effort:  # nothing is left to measure
+        swept = {"temperature_sweep": config.sampler["temperature_sweep"]}
+        assert own_profile(swept, config.metric, config.model, supported) is None
 
 
 def with_logprobs(body: Body) -> Any:

@@ -93,7 +93,7 @@ def test_a_question_that_is_not_in_the_table_is_found_by_its_id_and_by_a_word_of
     page.get_by_label("search").fill(f"NR{missing:03}")
     assert listed(page) == [missing]
     assert status(page) == "1 of 1 questions shown, out of all 203; the answers to 1 of them are not on this page."
-    assert column(page, "greedy answer") == ["not in this page"]
+    assert column(page, "greedy answer") == ["not on this page"]
     assert column(page, "status") == ["not kept, wrong"]
     assert column(page, "initial entropy H") == [""]
     page.locator("#filter-status").select_option("kept, right")

@@ -67,7 +67,7 @@ def test_only_whole_questions_count_of_those_drawn_whole():
     assert column(table, HUMAN_LABEL_WHOLE) == [1, -1, None, None]
 
 
-def test_an_abstention_is_wrong_and_is_told_by_those_who_use_the_label():
+def test_an_abstention_is_wrong_and_only_annotators_who_use_the_label_vote_on_it():
     said = [label("q", 0, "abstained"), label("q", 1, "wrong"), label("r", 0, "unclear")]
     said += [label("r", 1, "wrong", who) for who in ("bob", "eve")]  # to them abstentions may be wrong answers
     table = with_human_labels({"s": graded()}, labels(*said))["s"]
@@ -76,7 +76,7 @@ def test_an_abstention_is_wrong_and_is_told_by_those_who_use_the_label():
     said += [label("q", place, word, "bob") for place, word in enumerate(["wrong", "abstained"])]
     table = with_human_labels({"s": graded()}, labels(*said))["s"]
     assert column(table, HUMAN_LABEL) == [0, 0, None, 0]
-    assert column(table, HUMAN_ABSTENTION) == [None] * 4  # one against one, and bob alone against eve, who tells none
+    assert column(table, HUMAN_ABSTENTION) == [None, None, None, 0]  # one against one, and bob, who now uses the label
 
 
 def test_to_a_question_without_an_answer_an_abstention_is_right_and_nothing_else():

@@ -11,7 +11,7 @@ from robust_eval.aggregator.base import EqualText
 from robust_eval.answer import ABSTENTION, answer_table
 from robust_eval.error import UserError
 from robust_eval.metric.agreement_metric import AnswerAgreement
-from robust_eval.metric.label_correction import abstention_errors
+from robust_eval.metric.label_correction import abstention_rates
 from robust_eval.metric.reliability_metric import TrialReliability
 from robust_eval.metric.score import HUMAN_ABSTENTION, HUMAN_LABEL_WEIGHT, Measured
 from robust_eval.prompt.pushback import Pushback
@@ -86,7 +86,7 @@ def test_the_errors_of_the_outcome_are_weighted_shares_of_the_labels():
     labels = [1, 1, 0, 0] * 3 + [0, 0, NAN, NAN]
     weights = [1.0, 3.0, 1.0, 1.0] * 4
     tables = [people(rows[part], labels[part], weights[part]) for part in (slice(8), slice(8, 16))]
-    found = abstention_errors(QUESTIONS, tables)
+    found = abstention_rates(QUESTIONS, tables)
     sensitivity, specificity = (found.values[f"abstention.{name}"] for name in ("sensitivity", "specificity"))
     assert sensitivity.value == pytest.approx(3 / 12)  # of three questions one with weight 1, missed one with weight 3
     assert specificity.value == pytest.approx(9 / 10)  # of six with weight 1, one each of weights 1 and 3
@@ -94,7 +94,7 @@ def test_the_errors_of_the_outcome_are_weighted_shares_of_the_labels():
     # by question the residuals of specificity, over 10: 0.2 of the first three, and −0.9 + 0.3 of the last
     error = math.sqrt(4 / 3 * (3 * 0.02**2 + 0.06**2))
     assert specificity.low == pytest.approx(specificity.value - stats.t.ppf(0.975, 3) * error)
-    assert abstention_errors(QUESTIONS, [people(rows, [NAN] * 16)]).values == {}
+    assert abstention_rates(QUESTIONS, [people(rows, [NAN] * 16)]).values == {}
 
 
 def test_pass_rates_are_means_over_questions_of_all_subsets():

@@ -6,8 +6,9 @@ from robust_eval.error import UserError
 from robust_eval.metric.agreement_metric import AnswerAgreement
 from robust_eval.metric.certainty_metric import AnswerCertainty
 from robust_eval.metric.frs_metric import FactualRobustness
+from robust_eval.metric.order_metric import ChoiceOrder
 from robust_eval.metric.reliability_metric import TrialReliability
-from robust_eval.metric.sampler_choice import choose_samplers
+from robust_eval.metric.sampler_choice import choose_available_samplers, choose_samplers
 from robust_eval.metric.uncertainty_metric import ErrorDetection
 from robust_eval.sampler.challenge import Challenge
 from robust_eval.sampler.exact import Exact
@@ -35,6 +36,14 @@ def test_each_metric_reads_the_sampler_that_varies_what_it_is_about_in_whatever_
     assert choose_samplers(METRICS, dict(reversed(SAMPLERS.items()))) == expected
     assert choose_samplers(METRICS, SAMPLERS | {"sweep": Exact()}) == expected
     assert choose_samplers(METRICS, SAMPLERS | {"trials": Repetition(temperatures=[0.3, 0.7], trials=2)}) == expected
+
+
+def test_metrics_without_a_sampler_are_refused_or_left_out():
+    metrics = {"order": ChoiceOrder(), "certainty": AnswerCertainty()}
+    assert choose_available_samplers(metrics, SAMPLERS) == {"certainty": "trials"}
+    assert choose_available_samplers(metrics, {}) == {}
+    with pytest.raises(UserError, match=r"^metric=order needs a sampler: "):
+        choose_samplers(metrics, {})
 
 
 def test_without_such_a_sampler_it_reads_the_first_that_it_can_score():

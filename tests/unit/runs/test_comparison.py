@@ -14,6 +14,7 @@ from robust_eval.report.wording import few
 from robust_eval.rewriter.base import FOUND
 from robust_eval.runs.comparison import compare
 from robust_eval.runs.finished_runs import FinishedRun
+from robust_eval.runtime.parquet_files import read_parquet
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.interval import SHARE, degenerate_interval, mean_bounds, paired_share_bounds
 from robust_eval.stats.significance import LogRank
@@ -297,6 +298,12 @@ def variance(folder, *changed):
     return pair.variance
 
 
+def without_answers(found):
+    """The run with an empty table of graded answers."""
+    write_parquet(read_parquet(found.graded).slice(0, 0), found.graded)
+    return found
+
+
 def test_the_variance_of_a_difference_is_that_of_answers_to_the_same_question_rewrite_and_trial(tmp_path):
     question, rewrite, _ = (each.ravel() for each in np.indices(DRAWN.shape[1:]))
     found = variance(tmp_path)
@@ -313,8 +320,18 @@ def test_the_variance_of_a_difference_is_that_of_answers_to_the_same_question_re
         lambda each: with_answers(each, each.graded.parent / "warm", DRAWN[1], temperature=1.5),
         lambda each: with_answers(each, each.graded.parent / "shown", DRAWN[1], form="choices BA"),
         lambda each: with_answers(each, each.graded.parent / "same", DRAWN[0]),
+        without_answers,
     ],
-    ids=["no answers", "early stopping", "other rewrites", "truncated", "other temperature", "other forms", "equal"],
+    ids=[
+        "no answers",
+        "early stopping",
+        "other rewrites",
+        "truncated",
+        "other temperature",
+        "other forms",
+        "equal",
+        "none kept",
+    ],
 )
 def test_answers_that_cannot_be_paired_or_do_not_differ_have_no_variance(change, tmp_path):
     assert variance(tmp_path, change) is None
