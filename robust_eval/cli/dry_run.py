@@ -94,7 +94,7 @@ def _plan_table(stages: Sequence[Stage], served: bool, priced: bool) -> Table:
         "answers",
         *(["requests"] if served else []),
         "prompt tokens",
-        "completion tokens",
+        "completion",
         *(["USD"] if priced else []),
     ]
     table = titled("Planned requests", "", *columns, left=[""])
