@@ -208,7 +208,7 @@ def _count_text(count: float) -> str:
 
 def _curves(result: Result, ids: Collection[str]) -> dict[str, dict[str, Any]]:
     """Return the accuracy of each question against temperature, by counting (with Wilson's 95 % interval) and from the
-    model's probabilities (with 1.96 standard errors, and certain bounds).
+    model's probabilities (with 1.96 standard errors, and guaranteed bounds).
     """
     metric = result.metric_of("frs_accuracy")
     if metric is None:

@@ -66,7 +66,7 @@ def accuracy_curve(threshold: float) -> dict[str, Any]:
     """Return a plot of the accuracy of one question against temperature, of data sets that the page fills.
 
     ``counted`` has the share of right trials with an interval (``low``, ``high``); ``computed`` the accuracy from the
-    model's probabilities, with an interval, and ``bounds`` its certain bounds (``lower``, ``upper``). A fact breaks
+    model's probabilities, with an interval, and ``bounds`` its guaranteed bounds (``lower``, ``upper``). A fact breaks
     below ``threshold``, at the temperature in the data set ``breaking``.
     """
     temperature = {

@@ -1,4 +1,4 @@
-"""A gate of a model that is loaded here: against itself with another seed until decided, and by certain bounds."""
+"""A gate of a model that is loaded here: against itself with another seed until decided, and by guaranteed bounds."""
 
 import json
 from pathlib import Path
@@ -68,4 +68,4 @@ def test_facts_are_less_firm_where_certain_bounds_say_so(place: Path, monkeypatc
     less_firm = {fact["question_id"] for fact in found["facts"]["less_firm"]}
     assert 0 < len(less_firm) <= len(both)
     assert less_firm == {name for name in both if sums[1][name] < sums[0][name]}
-    assert "certain bounds" in found["facts"]["note"]
+    assert "guaranteed bounds" in found["facts"]["note"]

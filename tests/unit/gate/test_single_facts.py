@@ -49,7 +49,7 @@ def test_certain_bounds_say_which_facts_became_less_firm(tmp_path: Path):
     assert [(fact.question_id, fact.why) for fact in facts.less_firm] == [
         ("q0", "accuracies sum to at most 2.40 (baseline: at least 2.80)")
     ]
-    assert "certain bounds" in facts.note
+    assert "guaranteed bounds" in facts.note
 
 
 def test_p_is_that_of_all_swaps_and_of_all_permutations():

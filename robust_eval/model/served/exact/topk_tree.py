@@ -2,7 +2,7 @@
 
 At each expanded prefix, the probabilities of the tokens that end the answer, or decide it, are summed; the others are
 prefixes for expansion. Unseen tokens and unexpanded prefixes have bounds, and so the probability of a right answer has
-certain bounds at every temperature, with an estimate between them.
+guaranteed bounds at every temperature, with an estimate between them.
 
 A server returns the K most probable of at most V tokens. The others have a total probability R at temperature 1, and
 none of them is more probable than the least of the returned ones. Their sum at temperature t, U_t = Σ p^s with s = 1/t,
