@@ -75,7 +75,7 @@ def _less_firm(baseline: MeasuredRun, candidate: MeasuredRun, facts: dict[str, F
     exact = all("sampler.exact.temperatures" in run.run.settings for run in (baseline, candidate))
     if exact:
         return _by_bounds(baseline.curves, candidate.curves, facts), (
-            "The list shows facts whose guaranteed bounds, summed over the temperatures, are below those of the baseline."
+            "The list shows facts whose guaranteed bounds, summed over temperatures, are below those of the baseline."
         )
     one, other = _trials(baseline, facts), _trials(candidate, facts)
     comparable = [name for name in facts if name in one and name in other and one[name].shape == other[name].shape]

@@ -223,8 +223,8 @@ class Completion:
 class Curve:
     """Probability of a right answer at each of T temperatures, of enumerated answers.
 
-    ``lower`` and ``upper`` are guaranteed bounds, 0 and 1 by default. ``how`` names the estimator of each point, if there
-    are several: ``bounds``, or ``draws`` at its temperature.
+    ``lower`` and ``upper`` are guaranteed bounds, 0 and 1 by default. ``how`` names the estimator of each point, if
+    there are several: ``bounds``, or ``draws`` at its temperature.
     """
 
     temperatures: Floats
