@@ -1,22 +1,27 @@
 """What a block of questions takes on a GPU, beside the formulas of costs.py, and whether its answers are the CPU's.
 
-    python benchmarks/gpu.py [--questions 16 64] [--block 16] [--shapes small 8B 14B] [--repeats 3] [--quick]
-                              [--json FILE]
+    python benchmarks/gpu.py [--questions 16 128] [--block 128] [--shapes small 8B 14B] [--repeats 3]
+                              [--peers generate static continuous graphed] [--quick] [--json FILE]
 
 First the embedded model answers in float32 on the CPU and on the GPU, and there twice. Then it is timed in bfloat16, as
-it is (*small*) and in the shape of larger models, which compute the same (support/widened.py), so that their answers
-have as many prefixes as those of a real model. Of a block of questions torch's profiler tells what the GPU is busy
-with, and torch's own check where the processor waits for it. Beside them the library's generate draws the answers of
-the sweep. Without a GPU all of it runs on the CPU, where nothing of it means anything.
+it is (*small*) and with the shape of larger models, which compute the same (support/widened.py), so that their answers
+have as many prefixes as those of a real model. For a block of questions, torch's profiler measures what the GPU spends
+its time on, and torch's own check shows where the processor waits for it. Peers draw the answers of the same sweep:
+the library's generate, with a dynamic and with a static cache, its continuous batching, and a loop with CUDA graphs
+(support/graphed.py). Last, a whole run of the embedded model is timed, from the command to the report. The file is
+written after each part. Without a GPU everything runs on the CPU, and the times mean nothing.
 """
 
 import argparse
 import gc
+import json
+import os
+import subprocess
 import sys
 import tempfile
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -28,12 +33,15 @@ from costs import LARGER
 from rich.console import Console
 from rich.table import Table
 from support.command import Command, write_figures
+from support.continuous import continuous
 from support.counted_model import GRADER, CountedModel, answered, setting, tiny
+from support.graphed import Graphed
 from support.shape import Shape
-from support.ways import generate, timed
+from support.ways import Texts, generate, timed
 from support.widened import Widened
 from torch.profiler import ProfilerActivity, profile
 
+from robust_eval.config.groups import PROJECT
 from robust_eval.model.base import Reply, Request
 from robust_eval.model.local.transformers import Transformers
 from robust_eval.question import Question
@@ -42,7 +50,10 @@ from robust_eval.sampler.temperature_sweep import TemperatureSweep
 
 SHAPES: dict[str, Shape | None] = {"small": None, "8B": LARGER["8B"], "14B": LARGER["14B"]}
 QUICK = {"tiny": Shape(3, 96, 12, 4, 16, 100, 300)}
-WAYS = ("exact", "tree")
+WAYS = ("exact", "exact24", "tree")
+PEERS = ("generate", "static", "continuous", "graphed")
+PEER_QUESTIONS = 64
+"""Questions that a peer answers at once, at most."""
 PRODUCTS = ("gemm", "nvjet", "cutlass", "gemv", "splitK")
 """Parts of the names of kernels that multiply matrices."""
 WAITS = "called a synchronizing CUDA operation"
@@ -50,10 +61,11 @@ WAITS = "called a synchronizing CUDA operation"
 
 def main() -> None:
     command = Command(__doc__)
-    command.add_argument("--questions", type=int, nargs="+", default=[16, 64], help="asked at once")
-    command.add_argument("--block", type=int, default=16, help="questions that are profiled together")
+    command.add_argument("--questions", type=int, nargs="+", default=[16, 128], help="asked at once")
+    command.add_argument("--block", type=int, default=128, help="questions that are profiled together")
     command.add_argument("--shapes", nargs="+", choices=SHAPES, default=list(SHAPES))
     command.add_argument("--repeats", type=int, default=3)
+    command.add_argument("--peers", nargs="*", choices=PEERS, default=list(PEERS))
     options = command.options(questions=[2], block=2, repeats=1)
     settings, questions = setting(
         "float32", f"dataset.limit={options.block + options.repeats * max(options.questions)}"
@@ -74,19 +86,27 @@ def main() -> None:
             model = CountedModel(there if shape is None else Widened(there, shape))
             found = measured(model, ways(questions, options.quick), options)
             figures |= {f"{name}_{key}": value for key, value in found.items()}
+            write_figures(options.json, figures)
             del model
             gc.collect()
             torch.cuda.empty_cache()
+        quick = [
+            "model=transformers",
+            f"model.path={settings.path}",
+            "model.prompt_style=plain",
+            "dataset.limit=4",
+            "sampler.selection=none",
+        ]
+        figures |= whole_run(Path(folder), quick if options.quick else [])
     console.print(agreed(figures))
     console.print(table(figures, options.questions))
     write_figures(options.json, figures)
 
 
 def ways(questions: Sequence[Question], quick: bool) -> dict[str, list[Request]]:
-    """What is asked: exact, and the tree of the draws of a sweep."""
-    sweep = TemperatureSweep(trials=1 if quick else 10).requests(questions, GRADER, 0)
-    exact = Exact(nodes=24 if quick else Exact.nodes).requests(questions, GRADER, 0)
-    return dict(zip(WAYS, (exact, sweep), strict=True))
+    """What is asked: exact with many and with few nodes, and the tree of the draws of a sweep."""
+    samplers = Exact(nodes=48 if quick else Exact.nodes), Exact(nodes=24), TemperatureSweep(trials=1 if quick else 10)
+    return {way: each.requests(questions, GRADER, 0) for way, each in zip(WAYS, samplers, strict=True)}
 
 
 def agreement(settings: Transformers, asked: Mapping[str, list[Request]], device: str) -> dict[str, float]:
@@ -96,7 +116,7 @@ def agreement(settings: Transformers, asked: Mapping[str, list[Request]], device
     for way, requests in asked.items():
         cpu, first, second = (in_order(answered(model, requests)) for model in (here, there, there))
         for name, (one, other) in {"cpu": (cpu, first), "again": (first, second)}.items():
-            if way == "exact":  # which of equally likely answers it names, and how many, depends on the last bits
+            if way != "tree":  # which of equally likely answers it names, and how many, depends on the last bits
                 figures[f"apart_{way}_{name}"] = float(np.abs(accuracies(one) - accuracies(other)).max())
             else:
                 same = [a == b for a, b in zip(texts(one), texts(other), strict=True)]
@@ -131,28 +151,74 @@ def measured(model: CountedModel, asked: Mapping[str, list[Request]], options: a
             parts = [requests[size + number * count :][:count] for number in range(options.repeats)]
             spent = [timed(partial(ask, model, part))[0] / len(part) for part in parts]
             figures[f"{way}_ms_{count}"] = 1e3 * float(np.median(spent))
-        figures |= {f"{way}_{key}": value for key, value in kernels(model, block).items()}
+        figures |= {f"{way}_{key}": value for key, value in kernels(partial(ask, model, block)).items()}
         with waits() as found:
             ask(model, block)
         figures[f"{way}_waits"] = float(found.total())
         for place, number in found.most_common(8):
             print(f"{way}: {number} waits at {place}", file=sys.stderr)
-    trials = asked["tree"][:size]
-    generate(model, size, [replace(request, temperatures=(1.0,)) for request in trials])
-    figures["generate_ms"] = 1e3 * timed(partial(generate, model, size, trials))[0] / len(trials)
+    return figures | peer_times(model, asked["tree"][:size], options.peers)
+
+
+def peer_times(model: CountedModel, requests: Sequence[Request], names: Sequence[str]) -> dict[str, float]:
+    """Milliseconds a question in which each peer draws the answers; one that fails is left out and said to fail."""
+    figures: dict[str, float] = {}
+    count = min(PEER_QUESTIONS, len(requests))
+    requests = requests[: len(requests) // count * count]
+    for name in names:
+        try:
+            answer = peer(name, model, count, requests)
+            for once in (requests[:count], requests):  # the first call compiles, and loads kernels
+                figures[f"{name}_ms"] = 1e3 * timed(partial(answer, once))[0] / len(once)
+        except RuntimeError as error:
+            figures.pop(f"{name}_ms", None)
+            print(f"{name} failed: {error}", file=sys.stderr)
+        gc.collect()
+        torch.cuda.empty_cache()
     return figures
+
+
+def peer(
+    name: str, model: CountedModel, count: int, requests: Sequence[Request]
+) -> Callable[[Sequence[Request]], Texts]:
+    """What draws answers for ``count`` questions at once."""
+    if name == "continuous":
+        return partial(continuous, model, count)
+    if name == "graphed":
+        longest = max(len(model.tokenizer(request.prompt.text()).input_ids) for request in requests)
+        graphed = Graphed(model, count, requests[0], longest)
+        return lambda asked: [
+            texts for start in range(0, len(asked), count) for texts in graphed(asked[start : start + count])
+        ]
+    return partial(generate, model, count, cache_implementation={"generate": None, "static": "static"}[name])
+
+
+def whole_run(folder: Path, overrides: Sequence[str]) -> dict[str, float]:
+    """Seconds of a run without MLflow, from the command to the report, in a process of its own, and its questions."""
+    command = [sys.executable, "-m", "robust_eval", "tracking=none", f"hydra.run.dir={folder / 'run'}", *overrides]
+    environment = os.environ | {"PYTHONPATH": str(PROJECT)}
+    call = partial(subprocess.run, command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True)
+    seconds, done = timed(partial(call, stdout=subprocess.DEVNULL))
+    if done.returncode:
+        print(f"the whole run failed: {done.stderr.strip().splitlines()[-1:]}", file=sys.stderr)
+        return {}
+    summary = json.loads((folder / "run" / "summary.json").read_text(encoding="utf-8"))
+    return {"run_seconds": seconds, "run_questions": summary["questions.asked"]}
 
 
 def ask(model: CountedModel, requests: Sequence[Request]) -> None:
     list(answered(model.loaded, requests))
 
 
-def kernels(model: CountedModel, block: Sequence[Request]) -> dict[str, float]:
-    """How many kernels a block takes, and the milliseconds in which the GPU multiplies matrices, and does all else."""
+def kernels(call: Callable[[], None]) -> dict[str, float]:
+    """How many kernels a call launches, the milliseconds in which the GPU multiplies matrices, and does all else, and
+    the share of the time without the profiler in which it is busy.
+    """
     if not torch.cuda.is_available():
         return {}
+    wall = 1e3 * timed(call)[0]
     with profile(activities=[ProfilerActivity.CUDA]) as found:
-        ask(model, block)
+        call()
         torch.cuda.synchronize()
     milliseconds: Counter[str] = Counter()
     by_kernel: Counter[str] = Counter()
@@ -168,7 +234,8 @@ def kernels(model: CountedModel, block: Sequence[Request]) -> dict[str, float]:
         count += 0 if copies else event.count
     for name, spent in by_kernel.most_common(12):
         print(f"    {spent:.2f} ms {name}", file=sys.stderr)
-    return {"kernels": float(count)} | {f"{name}_ms": value for name, value in milliseconds.items()}
+    shares = {"kernels": float(count), "busy": milliseconds.total() / wall}
+    return shares | {f"{name}_ms": value for name, value in milliseconds.items()}
 
 
 @contextmanager
@@ -205,7 +272,8 @@ def agreed(figures: Mapping[str, float | str]) -> Table:
 def table(figures: Mapping[str, float | str], counts: Sequence[int]) -> Table:
     columns = {f"{count} at once": (f"ms_{count}", ".1f") for count in counts}
     columns |= {"prefixes": ("prefixes", ".0f"), "kernels": ("kernels", ".0f"), "products": ("products_ms", ".1f")}
-    columns |= {"others": ("others_ms", ".1f"), "copies": ("copies_ms", ".1f"), "waits": ("waits", ".0f")}
+    columns |= {"others": ("others_ms", ".1f"), "copies": ("copies_ms", ".1f"), "busy": ("busy", ".0%")}
+    columns |= {"waits": ("waits", ".0f")}
     of_block = f"kernels, their milliseconds, and waits of a block of {figures['block']}"
     title = f"Milliseconds a question; {of_block}; GPU: {figures['gpu']}"
     shown = Table(title=title, title_justify="left")
@@ -216,8 +284,11 @@ def table(figures: Mapping[str, float | str], counts: Sequence[int]) -> Table:
             if f"{name}_{way}_prefixes" in figures:
                 cells = [(figures.get(f"{name}_{way}_{column}", ""), form) for column, form in columns.values()]
                 shown.add_row(name, way, *("" if cell == "" else format(cell, form) for cell, form in cells))
-        if f"{name}_generate_ms" in figures:
-            shown.add_row(name, "generate", format(figures[f"{name}_generate_ms"], ".1f"))
+        for way in PEERS:
+            if f"{name}_{way}_ms" in figures:
+                shown.add_row(name, way, *[""] * (len(counts) - 1), format(figures[f"{name}_{way}_ms"], ".1f"))
+    if "run_seconds" in figures:
+        shown.caption = f"a whole run: {figures['run_questions']:.0f} questions in {figures['run_seconds']:.1f} s"
     return shown
 
 

@@ -99,17 +99,19 @@ def causes(figures: Figures) -> Iterator[Row]:
             yield way.replace("_", ", "), together, threads, cell(figures, name, ".2f"), *shares
 
 
-GPU = {"ms_16": ".0f", "ms_64": ".0f", "products_ms": ".0f", "others_ms": ".0f", "copies_ms": ".0f", "kernels": ",.0f"}
+GPU = {"busy": ".0%", "products_ms": ".0f", "others_ms": ".0f", "copies_ms": ".0f", "kernels": ",.0f", "waits": ".0f"}
 
 
 def gpu(figures: Figures) -> Iterator[Row]:
     for name in figures:
         if found := re.fullmatch(r"((\w+)_(\w+))_prefixes", name):
             case, model, way = found.groups()
+            times = [key for key in figures if re.fullmatch(rf"{case}_ms_\d+", key)]
+            walls = (f"{cell(figures, key, '.0f')} ({key.rpartition('_')[2]})" for key in times)
             shown = (cell(figures, f"{case}_{key}", form) for key, form in GPU.items())
-            yield model, way, *shown, cell(figures, f"{case}_waits", ".0f")
-        if found := re.fullmatch(r"(\w+)_generate_ms", name):
-            yield found[1], "generate", cell(figures, name, ".0f"), *[""] * len(GPU)
+            yield model, way, ", ".join(walls), *shown
+        if found := re.fullmatch(r"(\w+)_(generate|static|continuous|graphed)_ms", name):
+            yield found[1], found[2], cell(figures, name, ".0f"), *[""] * len(GPU)
 
 
 def store(figures: Figures) -> Iterator[Row]:
@@ -167,8 +169,8 @@ TABLES = {
         (
             "model",
             "method",
-            "ms per question, batch of 16",
-            "batch of 64",
+            "ms per question (batch)",
+            "GPU busy",
             "matrix products, ms",
             "other kernels, ms",
             "copies, ms",

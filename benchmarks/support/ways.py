@@ -78,7 +78,9 @@ def best_generate(search: Search, model: CountedModel, block: Sequence[Request])
 
 
 @torch.inference_mode()
-def generate(model: CountedModel, size: int, requests: Sequence[Request]) -> Texts:
+def generate(
+    model: CountedModel, size: int, requests: Sequence[Request], cache_implementation: str | None = None
+) -> Texts:
     """One call of the library for each temperature and batch of questions."""
     ends = torch.nonzero(model.ends).flatten().tolist()
     texts: dict[str, list[str]] = defaultdict(list)
@@ -98,6 +100,7 @@ def generate(model: CountedModel, size: int, requests: Sequence[Request]) -> Tex
                 max_new_tokens=block[0].max_new_tokens,
                 eos_token_id=ends,
                 pad_token_id=model.tokenizer.pad_token_id,
+                cache_implementation=cache_implementation,
             )
             new = sequences[:, inputs.input_ids.shape[1] :]
             decoded = iter(model.tokenizer.batch_decode(new, skip_special_tokens=True))

@@ -11,8 +11,12 @@ from typing import Any
 import pytest
 from shell import Shell
 from support.command import write_figures
+from support.counted_model import GRADER, CountedModel, setting, tiny
+from support.graphed import Graphed
+from support.ways import generate
 
 from robust_eval.config.groups import PROJECT
+from robust_eval.sampler.temperature_sweep import TemperatureSweep
 
 NUMBER = re.compile(r"(?<![\w.])-?\d[\d,]*(?:\.\d+)?(?: ?%)?")
 NEEDS_CHROMIUM = {"report"}
@@ -67,3 +71,12 @@ def test_a_figure_that_is_undefined_is_written_as_a_word_and_one_that_is_infinit
     assert figures == {"one": 1.5, "none": "undefined", "text": "here"}
     with pytest.raises(ValueError, match="Out of range float values are not JSON compliant"):
         write_figures(file, {"one": math.inf})
+
+
+def test_the_loop_for_a_gpu_draws_what_generate_draws_at_a_temperature_near_zero(tmp_path: Path):
+    settings, questions = setting("float32", "dataset.limit=3")
+    model = CountedModel(tiny(settings, str(tmp_path)))
+    requests = TemperatureSweep(temperatures=[1e-3, 1e-4], trials=3).requests(questions, GRADER, 0)
+    longest = max(len(model.tokenizer(request.prompt.text()).input_ids) for request in requests)
+    texts = Graphed(model, len(requests), requests[0], longest + 1)(requests)
+    assert texts == [[text.strip() for text in of_question] for of_question in generate(model, 3, requests)]
