@@ -116,16 +116,16 @@ def error_rate_by_entropy(axes: Axes, run: FigureData) -> None:
     "Reganova & Steinbach, Fig. 3",
     lambda run: _repeated_and_judged(run) and len(pc.unique(run.tables["certainty"]["category"])) > 1,
 )
-def error_rate_by_category(fig: Figure, run: FigureData) -> None:
+def error_rate_by_category(axes: Axes, run: FigureData) -> None:
     """Error rate against entropy for each category of questions, on one scale of colours."""
     table = run.nearest_to_one("certainty")
     entropy, error_rate = (table[name].to_numpy() for name in ("entropy", "error_rate"))
     max_entropy, categories = pc.max(table["most"]).as_py(), table["category"].to_pylist()
-    by_category(fig, entropy, error_rate, categories, max_entropy)
+    by_category(axes, entropy, error_rate, categories, max_entropy)
 
 
 def by_category(
-    fig: Figure,
+    axes: Axes,
     entropy: ArrayLike,
     error_rate: ArrayLike,
     categories: Sequence[str],
@@ -142,7 +142,7 @@ def by_category(
     present += [name for name in dict.fromkeys(categories) if name not in names]
     tables = {name: _table(entropies[category == name], errors[category == name], max_entropy) for name in present}
     columns = min(6, max(3, math.ceil(math.sqrt(len(present)))))
-    grid = panels(fig, len(present), columns, width=2.1, height=2.1)
+    fig, grid = panels(axes, len(present), columns, width=2.1, height=2.1)
     grid[0].xaxis.set_major_locator(MaxNLocator(4))
     largest = max(table.max() for table, _ in tables.values())
     for panel, (name, (table, is_defined)) in zip(grid, tables.items(), strict=True):

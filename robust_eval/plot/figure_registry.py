@@ -1,6 +1,5 @@
 """Registry of the figures of a run: each is a function, registered at its definition."""
 
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
@@ -23,7 +22,7 @@ _MODULES = (
 
 @dataclass(frozen=True)
 class RegisteredFigure:
-    """Registered figure.
+    """Registered figure: ``draw`` draws it on the only axes of a figure.
 
     The docstring of ``draw`` says in one sentence what it shows, ``interpretation`` how to read it, and ``source``
     which figure of a paper it stands for. A run has it where it is ``allowed``; figures without ``allowed`` belong to
@@ -40,11 +39,6 @@ class RegisteredFigure:
     def name(self) -> str:
         """Name of its files."""
         return self.draw.__name__
-
-    @property
-    def on_figure(self) -> bool:
-        """True if it is drawn on a figure, because it has several panels, and not on axes."""
-        return next(iter(inspect.signature(self.draw).parameters)) == "fig"
 
     @property
     def shows(self) -> str:

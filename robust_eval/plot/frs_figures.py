@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import PathCollection, QuadMesh
-from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 from numpy.typing import ArrayLike, NDArray
 
@@ -212,12 +211,12 @@ def survival(axes: Axes, run: FigureData) -> None:
     "Fastowski et al., Fig. 2, 6 and 7",
     lambda run: "frs_certainty" in run.tables and run.tables["frs_certainty"].num_rows > 0,
 )
-def reply_certainty_by_temperature(fig: Figure, run: FigureData) -> None:
+def reply_certainty_by_temperature(axes: Axes, run: FigureData) -> None:
     """For each temperature, right and wrong replies by the mean probability of their tokens, in ten bins."""
     table = run.tables["frs_certainty"]
     t, *columns = (table[name].to_numpy() for name in ("temperature", "certainty_from", "right", "wrong"))
     levels = np.unique(t)
-    grid = panels(fig, len(levels), columns=4, width=1.7, height=1.6)
+    fig, grid = panels(axes, len(levels), columns=4, width=1.7, height=1.6)
     for panel, level in zip(grid, levels, strict=True):
         certainty_bins(panel, *(values[t == level] for values in columns))
         panel.set(xlabel="", ylabel="", xticks=[0, 0.5, 1])

@@ -244,32 +244,32 @@ def _legend(axes: Axes) -> None:
     fig.set_size_inches(width, height + 0.17 * rows)
 
 
-def entropy_by_breaking_temperature(fig: Figure, measured: Mapping[str, Facts], title: str) -> None:
+def entropy_by_breaking_temperature(axes: Axes, measured: Mapping[str, Facts], title: str) -> None:
     """Draw the initial entropy of the facts that break at each temperature of one grid, a panel for each measurement
     (Fig. 3).
     """
-    grid = draw_panels(fig, measured, draw_entropies, title)
+    _, grid = draw_panels(axes, measured, draw_entropies, title)
     levels, labels = _levels(measured)
     grid[0].set_xticks(levels, labels)
     for panel in grid:
         panel.tick_params(axis="x", labelrotation=90)
 
 
-def frs_by_entropy_and_breaking(fig: Figure, measured: Mapping[str, Facts], d: float, title: str) -> None:
+def frs_by_entropy_and_breaking(axes: Axes, measured: Mapping[str, Facts], d: float, title: str) -> None:
     """Draw every fact in the plane of entropy and breaking temperature, coloured by its score for d, a panel for each
     measurement (Fig. 4).
     """
     points: list[PathCollection] = []
-    grid = draw_panels(fig, measured, lambda panel, facts: points.append(draw_plane(panel, facts, d)), title)
+    fig, grid = draw_panels(axes, measured, lambda panel, facts: points.append(draw_plane(panel, facts, d)), title)
     levels, labels = _levels(measured)
     grid[0].set_yticks(levels, labels)
     fig.colorbar(points[0], ax=fig.axes, label=f"FRS (d = {d:g})")
 
 
-def accuracy_by_fact(fig: Figure, measured: Mapping[str, FactAccuracy], title: str) -> None:
+def accuracy_by_fact(axes: Axes, measured: Mapping[str, FactAccuracy], title: str) -> None:
     """Draw the accuracy of every fact on one scale, a panel for each measurement; rows are equally high in all."""
     width = 2.6
-    grid = panels(fig, len(measured), COLUMNS, width=width, height=3.4)
+    fig, grid = panels(axes, len(measured), COLUMNS, width=width, height=3.4)
     for panel, (label, facts) in zip(grid, measured.items(), strict=True):
         cells = draw_accuracies(panel, facts)
         panel.set_title(_panel_label(label, width), fontsize=10, parse_math=False)
@@ -281,10 +281,12 @@ def accuracy_by_fact(fig: Figure, measured: Mapping[str, FactAccuracy], title: s
     legend_outside(fig, *grid[0].get_legend_handles_labels())
 
 
-def draw_panels(fig: Figure, measured: Mapping[str, T], draw: Callable[[Axes, T], object], title: str) -> list[Axes]:
-    """Draw a panel for each measurement, with common labels of the axes and one legend."""
+def draw_panels(
+    axes: Axes, measured: Mapping[str, T], draw: Callable[[Axes, T], object], title: str
+) -> tuple[Figure, list[Axes]]:
+    """Draw a panel for each measurement, with common labels and one legend; return the figure and the panels."""
     width = 1.9
-    grid = panels(fig, len(measured), COLUMNS, width=width, height=2.1)
+    fig, grid = panels(axes, len(measured), COLUMNS, width=width, height=2.1)
     legend: dict[str, object] = {}
     for panel, (label, each) in zip(grid, measured.items(), strict=True):
         draw(panel, each)
@@ -300,7 +302,7 @@ def draw_panels(fig: Figure, measured: Mapping[str, T], draw: Callable[[Axes, T]
     fig.suptitle(textwrap.fill(title, int(10 * width * min(COLUMNS, len(measured)))), fontsize=11, parse_math=False)
     if legend:
         legend_outside(fig, list(legend.values()), list(legend))
-    return grid
+    return fig, grid
 
 
 def _panel_label(label: str, width: float) -> str:

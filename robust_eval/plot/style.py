@@ -160,15 +160,16 @@ def ink(background: Any) -> str:
     return INKS[0] if (luminance + 0.05) / 0.05 > 1.05 / (luminance + 0.05) else INKS[1]
 
 
-def panels(fig: Figure, number: int, columns: int, width: float, height: float) -> list[Axes]:
-    """Return axes side by side with shared scales, in place of the former drawing, with ticks below the last of each
-    column.
+def panels(axes: Axes, number: int, columns: int, width: float, height: float) -> tuple[Figure, list[Axes]]:
+    """Replace the only axes of a figure by panels with shared scales, with ticks below the last of each column; return
+    the figure and the panels.
 
     ``width`` and ``height`` are those of a panel, in inches, or less if the figure would be wider than others.
     """
     columns = min(number, columns)
     rows = math.ceil(number / columns)
     narrowed = min(1.0, (WIDTH - 1) / (width * columns))
+    fig = root(axes)
     fig.clear()
     fig.set_layout_engine("constrained", wspace=0.06)
     fig.set_size_inches(width * narrowed * columns + 1, height * max(narrowed, 0.8) * rows + 0.6)
@@ -177,7 +178,7 @@ def panels(fig: Figure, number: int, columns: int, width: float, height: float) 
         panel.set_visible(False)
     for panel in grid[max(0, number - columns) : number]:
         panel.tick_params(labelbottom=True)
-    return grid[:number]
+    return fig, grid[:number]
 
 
 def root(axes: Axes) -> Figure:

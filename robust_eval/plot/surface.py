@@ -2,7 +2,6 @@
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from robust_eval.plot.colours import SEQUENTIAL
 from robust_eval.plot.figure_registry import run_figure
@@ -27,8 +26,8 @@ def surface(axes: Axes, d: float, formula: str = "frs") -> None:
     axes.set_title(f"d = {d:g}")
 
 
-def _draw_surfaces(fig: Figure, formula: str, label: str) -> None:
-    grid = panels(fig, len(WEIGHTS), columns=3, width=2, height=1.9)
+def _draw_surfaces(axes: Axes, formula: str, label: str) -> None:
+    fig, grid = panels(axes, len(WEIGHTS), columns=3, width=2, height=1.9)
     for panel, d in zip(grid, WEIGHTS, strict=True):
         surface(panel, d, formula)
         panel.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
@@ -44,11 +43,11 @@ def _draw_surfaces(fig: Figure, formula: str, label: str) -> None:
     "Fastowski et al., Fig. 9",
     None,
 )
-def frs_surfaces(fig: Figure, run: FigureData) -> None:
+def frs_surfaces(axes: Axes, run: FigureData) -> None:
     """The Factual Robustness Score over initial entropy and breaking temperature for five weights d, seen from
     above.
     """
-    _draw_surfaces(fig, "frs", "FRS")
+    _draw_surfaces(axes, "frs", "FRS")
 
 
 @run_figure(
@@ -57,6 +56,6 @@ def frs_surfaces(fig: Figure, run: FigureData) -> None:
     "Fastowski et al., Fig. 8",
     None,
 )
-def f_surfaces(fig: Figure, run: FigureData) -> None:
+def f_surfaces(axes: Axes, run: FigureData) -> None:
     """f(H, d, t_b) over initial entropy and breaking temperature for five weights d, seen from above."""
-    _draw_surfaces(fig, "f", "f (H, d, t)")
+    _draw_surfaces(axes, "f", "f (H, d, t)")

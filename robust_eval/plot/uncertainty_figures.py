@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from robust_eval.metric.uncertainty_metric import SCORES
 from robust_eval.plot.colours import BLUE, GREY, INKS, QUALITATIVE, RED
@@ -95,12 +94,12 @@ def reliability_diagram(axes: Axes, run: FigureData) -> None:
     "distributions of uncertainty scores, beyond the papers",
     lambda run: bool(_judged(run)),
 )
-def uncertainty_of_right_and_wrong(fig: Figure, run: FigureData) -> None:
+def uncertainty_of_right_and_wrong(axes: Axes, run: FigureData) -> None:
     """Right and wrong answers by their place in the order of each uncertainty score, in ten bins; equal scores have one
     place, and each distribution sums to 1.
     """
     judged = _judged(run)
-    grid = panels(fig, len(judged), columns=3, width=2.4, height=2.0)
+    fig, grid = panels(axes, len(judged), columns=3, width=2.4, height=2.0)
     for panel, (name, (values, correct)) in zip(grid, judged.items(), strict=True):
         level, number = np.unique(values, return_inverse=True, return_counts=True)[1:]
         place = ((np.cumsum(number) - number / 2)[level] * _BINS / len(values)).astype(int)

@@ -49,14 +49,13 @@ class SavedComparisonFigure(NamedTuple):
 
 class Drawing(NamedTuple):
     """Figure to be drawn: the name of its ``file`` without suffix, the similar figure of a single run (``like``), and
-    the function that draws it on axes, or ``on_figure``. ``reading`` explains a figure without a similar one.
+    the function that draws it on the axes of a figure. ``reading`` explains a figure without a similar one.
     """
 
     file: str
     like: str
     caption: str
-    draw: Callable[[Any], object]
-    on_figure: bool = False
+    draw: Callable[[Axes], object]
     reading: str = ""
 
 
@@ -70,7 +69,7 @@ def save_comparison_figures(compared: Comparison, folder: Path) -> list[SavedCom
         while file.with_suffix(".svg") in [each.svg for each in saved]:  # another metric calls a figure the same
             file = file.with_name(f"{file.name}_")
         with figure() as (canvas, axes):
-            drawing.draw(canvas if drawing.on_figure else axes)
+            drawing.draw(axes)
             svg = save(canvas, file)
         saved.append(SavedComparisonFigure(drawing.caption, readings.get(drawing.like, drawing.reading), svg))
     return saved
@@ -143,9 +142,7 @@ def _fact_maps(runs: Runs, dataset: str, end: str) -> Iterator[Drawing]:
         panels, suffix = _limit_panels(maps, MAX_MAPS)
         title = f"Accuracy of every fact, data set {dataset}{suffix}"
         draw = _bind(plot.accuracy_by_fact, panels, title)
-        yield Drawing(
-            f"accuracy_by_fact{end}", "accuracy_by_fact", f"{title}: {', '.join(panels)}", draw, on_figure=True
-        )
+        yield Drawing(f"accuracy_by_fact{end}", "accuracy_by_fact", f"{title}: {', '.join(panels)}", draw)
 
 
 def _curves(compared: Comparison, dataset: str, end: str) -> Iterator[Drawing]:
@@ -214,7 +211,7 @@ def _reply_certainty(runs: Runs, dataset: str, end: str) -> Iterator[Drawing]:
         panels, suffix = _limit_panels(bins)
         caption = f"Certainty of right and wrong replies, {dataset}{suffix}"
         draw = _bind(plot.draw_panels, panels, lambda panel, each: certainty_bins(panel, *each), caption)
-        yield Drawing(f"reply_certainty{end}", "reply_certainty_by_temperature", caption, draw, on_figure=True)
+        yield Drawing(f"reply_certainty{end}", "reply_certainty_by_temperature", caption, draw)
 
 
 def _facts(runs: Runs, dataset: str, end: str) -> Iterator[Drawing]:
@@ -236,7 +233,7 @@ def _facts(runs: Runs, dataset: str, end: str) -> Iterator[Drawing]:
     where = f"{dataset}{suffix}"
 
     def drawing(name: str, caption: str, draw: Callable[..., object], *arguments: Any, title: str = "") -> Drawing:
-        return Drawing(f"{name}{end}", name, caption, _bind(draw, panels, *arguments, title or caption), on_figure=True)
+        return Drawing(f"{name}{end}", name, caption, _bind(draw, panels, *arguments, title or caption))
 
     yield drawing(
         "entropy_by_breaking_temperature",
@@ -282,7 +279,7 @@ def _entropies(runs: Runs, dataset: str, end: str) -> Iterator[Drawing]:
     labels = [label for label, values in selected.items() for _ in values]
     draw = _bind(certainty.by_category, entropy, rates, labels, max_entropy)
     caption = f"Error rate against entropy, {dataset}{suffix}"
-    yield Drawing(f"error_rate_by_entropy{end}", "error_rate_by_entropy", caption, draw, on_figure=True)
+    yield Drawing(f"error_rate_by_entropy{end}", "error_rate_by_entropy", caption, draw)
     category_names = dict.fromkeys(kind for label in selected for kind in categories[label])
     if 1 < len(category_names) <= MAX_PANELS:
         panels = [f"{kind}\n{label}" for label in selected for kind in categories[label]]
@@ -290,12 +287,12 @@ def _entropies(runs: Runs, dataset: str, end: str) -> Iterator[Drawing]:
         names = {f"{kind}\n{label}": f"{words[kind]}, {label}" for kind in category_names for label in selected}
         draw = _bind(certainty.by_category, entropy, rates, panels, max_entropy, names)
         caption = f"Error rate against entropy, by category, {dataset}{suffix}"
-        yield Drawing(f"error_rate_by_category{end}", "error_rate_by_category", caption, draw, on_figure=True)
+        yield Drawing(f"error_rate_by_category{end}", "error_rate_by_category", caption, draw)
 
 
-def _bind(draw: Callable[..., object], *arguments: Any) -> Callable[[Any], object]:
-    """Return a function that draws these arguments on axes or a figure."""
-    return lambda canvas: draw(canvas, *arguments)
+def _bind(draw: Callable[..., object], *arguments: Any) -> Callable[[Axes], object]:
+    """Return a function that draws these arguments on axes."""
+    return lambda axes: draw(axes, *arguments)
 
 
 def _limit_panels(measured: Mapping[str, Any], limit: int = MAX_PANELS) -> tuple[dict[str, Any], str]:

@@ -39,9 +39,11 @@ def save_for_paper(entries: Iterable[RegisteredFigure], run: FigureData, folder:
     captions = []
     for entry in entries:
         with figure(paper=True) as (canvas, axes):
-            entry.draw(canvas if entry.on_figure else axes, run)
-            title = canvas.get_suptitle() if entry.on_figure else axes.get_title()
-            canvas.suptitle("") if entry.on_figure else axes.set_title("")
+            entry.draw(axes, run)
+            title = canvas.get_suptitle() or axes.get_title()
+            if canvas.get_suptitle():
+                canvas.suptitle("")
+            axes.set_title("")
             fit_column(canvas)
             save(canvas, folder / entry.name, pdf=True)
         about = "" if entry.allowed is None else f"{subject}. "
@@ -59,6 +61,6 @@ def save_entries(entries: Iterable[RegisteredFigure], run: FigureData, folder: P
     saved = []
     for entry in entries:
         with figure() as (canvas, axes):
-            entry.draw(canvas if entry.on_figure else axes, run)
+            entry.draw(axes, run)
             saved.append(SavedFigure(entry, save(canvas, folder / entry.name)))
     return saved

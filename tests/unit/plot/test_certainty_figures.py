@@ -111,8 +111,8 @@ def test_the_curves_are_those_that_the_choices_allow(most, number):
 
 def test_every_category_has_its_panel_in_the_order_of_the_paper():
     categories = ["M", "D", "optics", "C", "S", "F", "M"]
-    with figure() as (canvas, _):
-        plot.by_category(canvas, ENTROPY, ERROR, categories, MOST)
+    with figure() as (canvas, axes):
+        plot.by_category(axes, ENTROPY, ERROR, categories, MOST)
         panels = [panel for panel in canvas.axes if panel.get_title()]
         titles = ["definitions", "facts", "concepts", "one step", "several steps", "optics"]
         assert [panel.get_title().partition("(")[0].strip() for panel in panels] == titles

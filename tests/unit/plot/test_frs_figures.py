@@ -165,7 +165,7 @@ def test_right_and_wrong_replies_stand_on_one_another_as_shares_of_all():
 
 def test_every_temperature_has_its_panel_in_order():
     drawn = plt.figure()
-    plot.reply_certainty_by_temperature(drawn, replies([1, 0.5, 1], [0.3, 0.9, 0.9], [0, 4, 1], [2, 0, 1]))
+    plot.reply_certainty_by_temperature(drawn.subplots(), replies([1, 0.5, 1], [0.3, 0.9, 0.9], [0, 4, 1], [2, 0, 1]))
     assert bars(drawn.axes[0]) == {"right": [(0.9, 0, 1)], "wrong": [(0.9, 1, 0)]}
     assert bars(drawn.axes[1]) == {"right": [(0.3, 0, 0), (0.9, 0, 0.25)], "wrong": [(0.3, 0, 0.5), (0.9, 0.25, 0.25)]}
     plt.close(drawn)

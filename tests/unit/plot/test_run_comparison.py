@@ -210,8 +210,7 @@ def test_long_labels_of_panels_do_not_reach_into_each_other():
     labels = [f"sampler=temperature_sweep, seed={seed}, selection=exact_match, trials=10" for seed in range(2)]
     facts = FactAccuracy(np.array([0, 1]), np.ones((2, 2)), np.array([math.inf, 1.0]), np.array([0.5, 1.0]), 2)
     with figure() as (canvas, axes):
-        axes.remove()
-        plot.accuracy_by_fact(canvas, dict.fromkeys(labels, facts), "Accuracy of every fact")
+        plot.accuracy_by_fact(axes, dict.fromkeys(labels, facts), "Accuracy of every fact")
         canvas.draw_without_rendering()
         left, right = (panel.title.get_window_extent() for panel in canvas.axes if panel.get_title())
         assert left.x1 < right.x0

@@ -26,12 +26,12 @@ def titles(drawn):
 
 
 def test_each_measurement_has_a_panel_with_all_temperatures_and_a_place_for_unbroken_facts(drawn):
-    plot.entropy_by_breaking_temperature(drawn, FACTS, "title")
+    plot.entropy_by_breaking_temperature(drawn.subplots(), FACTS, "title")
     assert titles(drawn) == ["small", "large"]
 
 
 def test_facts_of_all_have_one_scale_of_colours(drawn):
-    plot.frs_by_entropy_and_breaking(drawn, FACTS, 1.0, "title")
+    plot.frs_by_entropy_and_breaking(drawn.subplots(), FACTS, 1.0, "title")
     scores = [panel.collections[0].get_array().tolist() for panel in drawn.axes[:2]]
     assert scores == [[1, 0.6, 0.3], [0.7, 0.4]]
     assert len(drawn.axes) == 3  # the last is the bar
@@ -39,7 +39,7 @@ def test_facts_of_all_have_one_scale_of_colours(drawn):
 
 def test_replies_are_shares_of_those_of_their_own_run(drawn):
     bins = {"a": ([0.8], [1], [1]), "b": ([0.9], [1], [3])}
-    plot.draw_panels(drawn, bins, lambda panel, each: certainty_bins(panel, *each), "title")
+    plot.draw_panels(drawn.subplots(), bins, lambda panel, each: certainty_bins(panel, *each), "title")
     heights = [[round(float(bar.get_height()), 2) for bar in panel.patches] for panel in drawn.axes[:2]]
     assert heights == [[0.5, 0.5], [0.25, 0.75]]
 
@@ -48,7 +48,7 @@ def test_maps_of_facts_have_one_scale_rows_of_one_height_and_one_legend(drawn):
     maps = {
         name: firmest_first(np.full((n, 3), 0.5), np.full(n, 1.0), GRID) for name, n in (("small", 40), ("large", 60))
     }
-    plot.accuracy_by_fact(drawn, maps, "title")
+    plot.accuracy_by_fact(drawn.subplots(), maps, "title")
     assert titles(drawn) == ["small", "large"]
     first, second, _ = drawn.axes  # the last is the bar
     assert first.get_ylim() == second.get_ylim() == (60, 0)
@@ -61,7 +61,7 @@ def test_maps_of_facts_have_one_scale_rows_of_one_height_and_one_legend(drawn):
 @pytest.mark.parametrize(("number", "rows", "columns"), [(2, 1, 2), (3, 2, 2), (4, 2, 2)])
 def test_maps_of_facts_stand_in_a_rectangle(drawn, number, rows, columns):
     one = firmest_first(np.ones((2, 3)), np.ones(2), GRID)
-    plot.accuracy_by_fact(drawn, {f"model {place}": one for place in range(number)}, "title")
+    plot.accuracy_by_fact(drawn.subplots(), {f"model {place}": one for place in range(number)}, "title")
     assert drawn.axes[0].get_gridspec().get_geometry() == (rows, columns)
 
 
@@ -69,7 +69,7 @@ def test_maps_of_facts_stand_in_a_rectangle(drawn, number, rows, columns):
 def test_no_label_of_a_temperature_lies_on_another(drawn, number):
     grid = np.arange(0.2, 2.01, 0.2)
     one = firmest_first(np.ones((2, 10)), np.ones(2), grid)
-    plot.accuracy_by_fact(drawn, {f"model {place}": one for place in range(number)}, "title")
+    plot.accuracy_by_fact(drawn.subplots(), {f"model {place}": one for place in range(number)}, "title")
     drawn.canvas.draw()
     labels = [label for label in drawn.axes[number - 1].get_xticklabels() if label.get_text()]
     boxes = [label.get_window_extent() for label in labels]

@@ -38,7 +38,7 @@ def test_the_reliability_diagram_has_the_scores_that_are_probabilities(axes):
 
 def test_right_and_wrong_answers_stand_side_by_side_by_their_place():
     fig = Figure()
-    plot.uncertainty_of_right_and_wrong(fig, run())
+    plot.uncertainty_of_right_and_wrong(fig.subplots(), run())
     panel = fig.axes[1]
     right, wrong = (np.array([bar.get_height() for bar in container]) for container in panel.containers)
     assert right.tolist() == [0, pytest.approx(1 / 3), 0, pytest.approx(1 / 3), 0, 0, 0, pytest.approx(1 / 3), 0, 0]
