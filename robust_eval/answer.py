@@ -6,7 +6,6 @@ enumerated answer its probability, so every metric serves both.
 
 import json
 import math
-import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -278,25 +277,6 @@ def read_sampling_metadata(path: Path) -> SamplingMetadata | None:
     return SamplingMetadata(
         first_lines, {name: EarlyStopping(tuple(grid), at) for name, (grid, at) in early_stopping.items()}
     )
-
-
-def write_parquet(table: pa.Table, path: Path) -> None:
-    """Write a table atomically: into a temporary file in the same folder, which is then renamed.
-
-    An existing file of that name is replaced, not followed: in an untrusted folder it may be a link to another file.
-    """
-    partial = path.with_name(path.name + ".partial")
-    partial.unlink(missing_ok=True)
-    pq.write_table(table, partial, compression="zstd")
-    os.replace(partial, path)
-
-
-def write_text(text: str, path: Path) -> None:
-    """Write a text as :func:`write_parquet` writes a table."""
-    partial = path.with_name(path.name + ".partial")
-    partial.unlink(missing_ok=True)
-    partial.write_text(text, encoding="utf-8")
-    os.replace(partial, path)
 
 
 def read_answers(path: Path) -> pa.Table:

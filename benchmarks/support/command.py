@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from robust_eval.runtime.process import origin
+from robust_eval.runtime.versions import origin
 
 UNDEFINED = "undefined"
 """In place of a figure that is NaN, which JSON does not know."""

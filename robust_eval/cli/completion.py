@@ -13,7 +13,8 @@ from robust_eval.cli.arguments import command_parser
 from robust_eval.cli.main import COMMANDS
 from robust_eval.config.groups import GROUPS, UNGROUPED, options
 from robust_eval.runtime.process import command
-from robust_eval.tracking.flat_settings import SEVERAL, flat
+from robust_eval.runtime.registry import COMBINABLE_GROUPS
+from robust_eval.tracking.flat_settings import flat
 
 SCRIPTS = {
     "bash": """\
@@ -133,6 +134,6 @@ def _settings(before: Sequence[str]) -> list[str]:
     short = [
         f"{group}.{rest}"
         for group, _, rest in (each.split(".", 2) for each in names if each.count(".") > 1)
-        if group in SEVERAL
+        if group in COMBINABLE_GROUPS
     ]
     return [*names, *(name for name, count in Counter(short).items() if count == 1)]

@@ -21,7 +21,7 @@ from robust_eval.config.groups import GROUPS, description, first_sentence, optio
 from robust_eval.error import UserError
 from robust_eval.runtime.console import Console
 from robust_eval.runtime.process import command
-from robust_eval.tracking.flat_settings import SEVERAL
+from robust_eval.runtime.registry import COMBINABLE_GROUPS
 
 _EXAMPLES = (
     ("run", "the built-in facts"),
@@ -138,7 +138,7 @@ def settings(group: str, option: str) -> list[Setting]:
     if group not in SCHEMAS:
         return []
     node = composed_choices([f"{group}={option}"])[group]
-    return list(_settings(node[option], f"{group}.{option}") if group in SEVERAL else _settings(node, group))
+    return list(_settings(node[option], f"{group}.{option}") if group in COMBINABLE_GROUPS else _settings(node, group))
 
 
 def _settings(node: Any, place: str) -> Iterator[Setting]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from robust_eval.answer import ABSTAINED, write_parquet
+from robust_eval.answer import ABSTAINED
 from robust_eval.cli.arguments import add_tracker, command_parser
 from robust_eval.error import UserError, first_line
 from robust_eval.experiment.scoring import LabelledRun
@@ -23,6 +23,7 @@ from robust_eval.report.label_server import label_server, references
 from robust_eval.report.page import write_corrected
 from robust_eval.report.terminal import print_tables, terminal
 from robust_eval.runtime.console import configure_logging
+from robust_eval.runtime.parquet_files import write_parquet
 from robust_eval.runtime.process import Terminated, command, process_lock
 from robust_eval.runtime.text import number
 from robust_eval.tracking.mlflow_run import MlflowRun

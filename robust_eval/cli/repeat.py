@@ -14,7 +14,8 @@ from robust_eval.config.overrides import as_meant, as_override
 from robust_eval.config.schema import SCHEMAS, configuration_file
 from robust_eval.error import UserError
 from robust_eval.model.served.openai import OpenAI
-from robust_eval.tracking.flat_settings import SEVERAL, flat
+from robust_eval.runtime.registry import COMBINABLE_GROUPS
+from robust_eval.tracking.flat_settings import flat
 from robust_eval.tracking.run_folder import ANSWERS, CONFIG, read_configuration
 
 _FOLDER = "repeated_folder.txt"
@@ -97,7 +98,7 @@ def _full(line: str, settings: Mapping[str, Any]) -> str:
     """Return an override with the name of its option, which it may omit if the settings hold only one."""
     line = as_meant(line)
     group, dot, rest = line.partition("=")[0].partition(".")
-    options = settings.get(group) if group in SEVERAL and dot else None
+    options = settings.get(group) if group in COMBINABLE_GROUPS and dot else None
     if isinstance(options, dict) and len(options) == 1 and rest.partition(".")[0] not in options:
         return line.replace(f"{group}.", f"{group}.{next(iter(options))}.", 1)
     return line

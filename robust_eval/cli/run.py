@@ -34,9 +34,9 @@ from robust_eval.config.schema import register
 from robust_eval.error import UserError, first_line
 from robust_eval.interop.log_as_answers import with_log
 from robust_eval.runtime.process import command, print_error, timestamp
+from robust_eval.runtime.registry import COMBINABLE_GROUPS
 from robust_eval.runtime.text import printable, printable_lines
 from robust_eval.tracking.base import Run
-from robust_eval.tracking.flat_settings import SEVERAL
 from robust_eval.tracking.run_folder import COMPARISON, CONFIG, ERROR, finished_jobs
 
 log = logging.getLogger(__name__)
@@ -131,7 +131,7 @@ def _print_choices(checked: Checked) -> None:
         raise UserError(f"--cfg shows one configuration: {', '.join(checked.swept)} has several values")
     choices = checked.with_hydra.hydra.runtime.choices.items()
     chosen = {group: [option] for group, option in choices if isinstance(option, str) and group[:6] != "hydra/"}
-    chosen |= {group: [str(name) for name in checked.composed[group]] for group in SEVERAL}
+    chosen |= {group: [str(name) for name in checked.composed[group]] for group in COMBINABLE_GROUPS}
     names = {group: one[0] if len(one) == 1 else f"[{','.join(one)}]" for group, one in sorted(chosen.items())}
     print("#", *(f"{group.rpartition('@')[2]}={name}" for group, name in names.items()))
 

@@ -16,9 +16,9 @@ from robust_eval.metric import greedy, profile
 from robust_eval.metric.metric_spec import MetricSpec, is_name, point
 from robust_eval.metric.sampler_choice import choose_samplers
 from robust_eval.metric.score import Metric
+from robust_eval.runtime.registry import COMBINABLE_GROUPS
 from robust_eval.sampler.base import ORDER, REASONING, TURN
 from robust_eval.sampler.recorded_answers import RecordedAnswers
-from robust_eval.tracking.flat_settings import SEVERAL
 
 
 def to_config(composed: DictConfig) -> Config:
@@ -56,10 +56,10 @@ def to_config(composed: DictConfig) -> Config:
 def _refuse_untyped(composed: DictConfig) -> None:
     """Raise UserError for a part of the configuration that is no option, or has a value refused by its class."""
     try:
-        nodes = {entry.name: composed[entry.name] for entry in fields(Schema) if entry.name not in SEVERAL}
+        nodes = {entry.name: composed[entry.name] for entry in fields(Schema) if entry.name not in COMBINABLE_GROUPS}
     except OmegaConfBaseException as problem:
         raise UserError(composition_error(problem)) from problem
-    for group in SEVERAL:
+    for group in COMBINABLE_GROUPS:
         if not composed[group]:
             raise UserError(f"{group} must name at least one option")
         nodes |= {f"{group}.{name!s}": node for name, node in composed[group].items()}
@@ -110,7 +110,7 @@ def leave_out_unchosen(composed: DictConfig) -> list[str]:
     trials of a temperature sweep, which ``sampler=exact`` does not use.
     """
     paths = []
-    for group in SEVERAL:
+    for group in COMBINABLE_GROUPS:
         for name, node in list(composed[group].items()) if composed.get(group) else []:
             if name in SCHEMAS[group] and isinstance(node, DictConfig) and not is_dataclass(OmegaConf.get_type(node)):
                 with open_dict(composed):

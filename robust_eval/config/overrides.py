@@ -31,7 +31,7 @@ from robust_eval.dataset.file_formats import KINDS
 from robust_eval.dataset.jsonl import is_native
 from robust_eval.error import UserError
 from robust_eval.question import Question
-from robust_eval.tracking.flat_settings import SEVERAL
+from robust_eval.runtime.registry import COMBINABLE_GROUPS
 
 _CLOSING = {"[": "]", "{": "}", "'": "'", '"': '"'}
 """Closing sign of a value that begins so, in Hydra's grammar."""
@@ -93,7 +93,7 @@ def checked_overrides(overrides: Sequence[str]) -> Checked:
 def several_values(checked: Checked) -> UserError:
     """Return the error for a sweep without ``-m``."""
     key, _, values = checked.swept[0].partition("=")
-    both = f", or choose them together, {key}=[{values}]" if key in SEVERAL else ""
+    both = f", or choose them together, {key}=[{values}]" if key in COMBINABLE_GROUPS else ""
     return UserError(f"{checked.swept[0]} has several values, which is a sweep: add -m{both}")
 
 
@@ -311,12 +311,12 @@ def _refuse_kind(override: Override) -> None:
             raise UserError(f"{key}: there is no folder {missing[0]}")
     if override.is_delete() and not _is_hydra(override):
         group, _, name = key.partition(".")
-        if group not in SEVERAL or not name or "." in name:
+        if group not in COMBINABLE_GROUPS or not name or "." in name:
             raise UserError(f"{line}: a setting cannot be removed: change it with {key}=…")
     elif _chooses(override):
         if value is None:
             raise UserError(f"{key} must be one of {', '.join(options(key))}, not null")
-        if isinstance(value, list) and key not in SEVERAL:
+        if isinstance(value, list) and key not in COMBINABLE_GROUPS:
             raise UserError(f"{key} takes one option, not {line!r}")
         for name in chain(*(each if isinstance(each, list) else [each] for each in _values(override))):
             if not isinstance(name, str | QuotedString | dict):
@@ -350,7 +350,7 @@ def _expanded(override: Override, chosen: Callable[[], DictConfig]) -> str:
     line = str(override.input_line)
     group, _, rest = str(override.key_or_group).partition(".")
     setting = rest.split(".")[0]
-    if group in SEVERAL and rest and setting not in SCHEMAS[group] and setting not in chosen()[group]:
+    if group in COMBINABLE_GROUPS and rest and setting not in SCHEMAS[group] and setting not in chosen()[group]:
         options = chosen()[group]
         having = list(options) if len(options) == 1 else [name for name in options if setting in options[name]]
         if len(having) == 1:

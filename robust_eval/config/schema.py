@@ -55,6 +55,7 @@ from robust_eval.rewriter.base import Rewriter
 from robust_eval.rewriter.llm import Llm
 from robust_eval.rewriter.recorded_rewrites import RecordedRewrites
 from robust_eval.runtime import registry
+from robust_eval.runtime.registry import COMBINABLE_GROUPS
 from robust_eval.sampler.base import Sampler
 from robust_eval.sampler.challenge import Challenge
 from robust_eval.sampler.exact import Exact
@@ -67,7 +68,6 @@ from robust_eval.store.base import NoStore, Store
 from robust_eval.store.parquet import ParquetStore
 from robust_eval.store.sqlite import SqliteStore
 from robust_eval.tracking.base import Tracking
-from robust_eval.tracking.flat_settings import SEVERAL
 from robust_eval.tracking.mlflow_tracker import Mlflow
 
 _MODELS: dict[str, type[ModelConfig]] = {
@@ -191,7 +191,7 @@ def register() -> None:
             if name in _OWN[group]:
                 raise UserError(f"{group}={name} is a built-in option: register {cls.__qualname__} by another name")
             SCHEMAS[group][name] = cls
-            _store(group, name, cls, f"{group}.{name}" if group in SEVERAL else None)
+            _store(group, name, cls, f"{group}.{name}" if group in COMBINABLE_GROUPS else None)
     for group, schemas in SCHEMAS.items():
         for name, schema in schemas.items():
             _store(f"schema/{group}", name, schema)

@@ -36,7 +36,8 @@ from robust_eval.metric.score import Score
 from robust_eval.question import Question, fingerprint
 from robust_eval.rewriter.base import Rewritten
 from robust_eval.runtime.console import heartbeat, silence_tqdm
-from robust_eval.runtime.process import Stopwatch, origin
+from robust_eval.runtime.process import Stopwatch
+from robust_eval.runtime.versions import origin
 from robust_eval.store.base import Entries, NoStore
 from robust_eval.tracking.base import Run
 from robust_eval.tracking.flat_settings import flat, resolved_values

@@ -21,7 +21,6 @@ from robust_eval.answer import (
     rows,
     temperature_name,
     with_sampling_metadata,
-    write_parquet,
 )
 from robust_eval.config.schema import repeatable
 from robust_eval.error import UserError
@@ -34,9 +33,12 @@ from robust_eval.report.mlflow_tables import run_note, run_tables
 from robust_eval.report.page import write_page
 from robust_eval.report.traced_answers import traced_answers
 from robust_eval.rewriter.base import Rewritten
-from robust_eval.runtime.process import environment, process_lock
+from robust_eval.runtime.parquet_files import write_parquet
+from robust_eval.runtime.process import process_lock
+from robust_eval.runtime.registry import COMBINABLE_GROUPS
+from robust_eval.runtime.versions import environment
 from robust_eval.tracking.base import Run
-from robust_eval.tracking.flat_settings import SEVERAL, decided, effective
+from robust_eval.tracking.flat_settings import decided, effective
 from robust_eval.tracking.result import Result, by_question
 from robust_eval.tracking.run_folder import (
     ANSWERS,
@@ -142,7 +144,7 @@ def run_labels(settings: Mapping[str, object]) -> dict[str, object]:
     """Return the settings for searches of runs, under their common names."""
     chosen = {
         group: "+".join(dict.fromkeys(name.split(".")[1] for name in settings if name.startswith(f"{group}.")))
-        for group in SEVERAL
+        for group in COMBINABLE_GROUPS
     }
     labels: dict[str, object] = {"method": chosen["metric"], "sampler": chosen["sampler"]}
     labels |= {name: settings.get(f"{name}.name") for name in ("model", "dataset")}

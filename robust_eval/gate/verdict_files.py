@@ -15,8 +15,8 @@ from robust_eval.metric.presentation import Cell, Table, escaped, markdown_secti
 from robust_eval.report.comparison_tables import shortened
 from robust_eval.report.page import drawing, template
 from robust_eval.runs.finished_runs import setting_value
-from robust_eval.runtime.process import origin
 from robust_eval.runtime.text import number, printable, signed
+from robust_eval.runtime.versions import origin
 from robust_eval.stats.estimate import Estimate
 
 VERDICT, JUNIT, SUMMARY_PAGE, PAGE = "verdict.json", "junit.xml", "verdict.md", "verdict.html"

@@ -16,13 +16,13 @@ from uuid import uuid4
 
 import numpy as np
 
-from robust_eval.answer import DEFAULT_TEMPERATURE, NO_REPLY, temperature_name, write_text
+from robust_eval.answer import DEFAULT_TEMPERATURE, NO_REPLY, temperature_name
 from robust_eval.error import UserError, first_line
 from robust_eval.interop.finished_answers import ConditionAnswers, FinishedAnswers, right_answers, verdict
 from robust_eval.interop.logged_answer import LoggedAnswer, RequestSettings, of_kind, question_of, texts
 from robust_eval.interop.own_mark import MARK, columns_of, marked
 from robust_eval.metric.metric_spec import curve_and_temperature
-from robust_eval.runtime.files import json_lines, parsed_json, read_json
+from robust_eval.runtime.files import json_lines, parsed_json, read_json, write_text
 
 
 def read_every_eval_ever(file: Path, records: Sequence[Path]) -> Iterator[LoggedAnswer]:

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from robust_eval.answer import write_parquet
 from robust_eval.error import UserError
 from robust_eval.labels.label_file import LABEL_VALUES, LABELS, label_places, place_of, read_labels
 from robust_eval.labels.label_sample import SampledAnswer
 from robust_eval.question import Question
+from robust_eval.runtime.parquet_files import write_parquet
 from robust_eval.runtime.process import process_lock
 
 

@@ -15,7 +15,6 @@ _MODULES = (
     "uncertainty_figures",
     "perturbation_figures",
     "run_comparison",
-    "surface",
 )
 """Modules with registered figures, in display order."""
 

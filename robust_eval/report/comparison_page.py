@@ -9,14 +9,14 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from robust_eval.answer import write_parquet
 from robust_eval.metric.presentation import Cell, Table, escaped, markdown_section
 from robust_eval.report.comparison_tables import comparison_tables
 from robust_eval.report.opening import Ranking, explanations, opening
 from robust_eval.report.page import drawing, template
 from robust_eval.report.wording import few
 from robust_eval.runs.comparison import Comparison
-from robust_eval.runtime.process import origin
+from robust_eval.runtime.parquet_files import write_parquet
+from robust_eval.runtime.versions import origin
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.significance import Difference, LogRank
 from robust_eval.tracking.run_folder import COMPARISON_PAGE, QUESTIONS

@@ -13,7 +13,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, Template
 from markupsafe import Markup
 
-from robust_eval.answer import at_temperature, rows, temperatures_of, write_text
+from robust_eval.answer import at_temperature, rows, temperatures_of
 from robust_eval.error import UserError
 from robust_eval.metric.frs_tables import PAPER_N, cut_size, score_columns
 from robust_eval.metric.label_correction import NAME as CORRECTED
@@ -41,7 +41,7 @@ from robust_eval.report.wording import (
 )
 from robust_eval.runs.figure_data import figure_data
 from robust_eval.runs.question_status import verdict
-from robust_eval.runtime.files import OF_RUN, read_json
+from robust_eval.runtime.files import OF_RUN, read_json, write_text
 from robust_eval.runtime.text import number, packed, printable_lines
 from robust_eval.stats.estimate import bounds
 from robust_eval.tracking.flat_settings import effective

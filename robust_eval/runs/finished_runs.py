@@ -46,10 +46,11 @@ from robust_eval.runs.question_status import verdict
 from robust_eval.runtime.files import OF_RUN, read_json
 from robust_eval.runtime.parquet_files import ANSWERS, read_parquet, refuse_bomb
 from robust_eval.runtime.parquet_files import QUESTIONS as TABLE_OF_QUESTIONS
+from robust_eval.runtime.registry import COMBINABLE_GROUPS
 from robust_eval.sampler.recorded_answers import RecordedConditions
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.interval import Floats, Limits
-from robust_eval.tracking.flat_settings import AUTO, SEVERAL, read_settings
+from robust_eval.tracking.flat_settings import AUTO, read_settings
 from robust_eval.tracking.run_folder import (
     CONFIG,
     GRADED,
@@ -435,7 +436,7 @@ def settings_that_count(run: FinishedRun) -> dict[str, Any]:
     """Return the settings that determine results, with the selected samplers and metrics."""
     chosen = {
         group: "+".join(dict.fromkeys(name.split(".")[1] for name in run.settings if name.startswith(f"{group}.")))
-        for group in SEVERAL
+        for group in COMBINABLE_GROUPS
     }
     relevant = {name: value for name, value in run.settings.items() if not name.startswith(_PATH_SETTINGS)}
     return chosen | relevant

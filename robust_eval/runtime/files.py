@@ -1,4 +1,4 @@
-"""Untrusted files: regular files, lines of text, JSON, and their limits.
+"""Atomic writes of text, and untrusted files: regular files, lines of text, JSON, and their limits.
 
 The content of a file may take :data:`UNPACKED` bytes of memory, and more in proportion to its size: a table of millions
 of rows is read, and a small file that would fill the memory is refused.
@@ -7,6 +7,7 @@ of rows is read, and a small file that would fill the memory is refused.
 import errno
 import io
 import json
+import os
 import stat
 import tomllib
 import zipfile
@@ -53,6 +54,14 @@ def regular(file: Path) -> Path:
     if kind in _SPECIAL_FILES:
         raise OSError(errno.EINVAL, f"it is {_SPECIAL_FILES[kind]}, not a file", str(file))
     return file
+
+
+def write_text(text: str, path: Path) -> None:
+    """Write a text as :func:`robust_eval.runtime.parquet_files.write_parquet` writes a table."""
+    partial = path.with_name(path.name + ".partial")
+    partial.unlink(missing_ok=True)
+    partial.write_text(text, encoding="utf-8")
+    os.replace(partial, path)
 
 
 def text_lines(file: Path, encoding: str = "utf-8", label: object = None) -> Iterator[tuple[int, str]]:

@@ -1,9 +1,10 @@
-"""Untrusted Parquet tables, and their limits.
+"""Parquet tables: atomic writes, and the limits of untrusted ones.
 
 Sizes in the footer may be forged, so pages count by their headers: Arrow unpacks a page to the size, and reads the
 number of values, in its header. A header is a structure in Thrift's compact protocol, which Arrow does not expose.
 """
 
+import os
 from collections.abc import Iterator, Sequence
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
@@ -133,6 +134,17 @@ class _ThriftReader:
         byte = self._content[self.position]
         self.position += 1
         return byte
+
+
+def write_parquet(table: pa.Table, path: Path) -> None:
+    """Write a table atomically: into a temporary file in the same folder, which is then renamed.
+
+    An existing file of that name is replaced, not followed: in an untrusted folder it may be a link to another file.
+    """
+    partial = path.with_name(path.name + ".partial")
+    partial.unlink(missing_ok=True)
+    pq.write_table(table, partial, compression="zstd")
+    os.replace(partial, path)
 
 
 def read_parquet(file: Path, columns: Sequence[str] | None = None, limits: TableLimits = ANSWERS) -> pa.Table:

@@ -16,6 +16,8 @@ REQUIRED = {
     "metric": ("axis", "needs_clusters", "top_logprobs", "check", "score"),
 }
 """Groups of the registry, each with the attributes that a class of it needs."""
+COMBINABLE_GROUPS = ("sampler", "metric")
+"""Groups of which a run takes several options at once, each under its own name."""
 REGISTRY: dict[str, dict[str, type]] = {group: {} for group in REQUIRED}
 """Registered classes of each group, by the names of their options."""
 

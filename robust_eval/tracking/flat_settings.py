@@ -6,9 +6,6 @@ from typing import Any
 
 from robust_eval.tracking.run_folder import read_configuration
 
-SEVERAL = ("sampler", "metric")
-"""Groups that take several options at once, each under its own name."""
-
 AUTO = "auto"
 """Value of a setting that is resolved at the start of the run."""
 

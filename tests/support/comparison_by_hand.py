@@ -8,9 +8,10 @@ import numpy as np
 import pyarrow as pa
 from answer_rows import answer_row
 
-from robust_eval.answer import answer_table, concat_by_sampler, write_parquet
+from robust_eval.answer import answer_table, concat_by_sampler
 from robust_eval.metric.metric_spec import with_limits
 from robust_eval.runs.finished_runs import FinishedRun, GreedyAnswer
+from robust_eval.runtime.parquet_files import write_parquet
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.interval import SHARE, degenerate_interval
 

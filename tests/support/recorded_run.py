@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 from experiments import run_experiment
 
-from robust_eval.answer import SAMPLER, SCHEMA, write_parquet
+from robust_eval.answer import SAMPLER, SCHEMA
+from robust_eval.runtime.parquet_files import write_parquet
 from robust_eval.tracking.result import Result
 
 TEMPERATURES = (0.2, 0.6, 1.0, 1.4, 2.0)

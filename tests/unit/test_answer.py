@@ -1,23 +1,9 @@
-import os
-import random
-import resource
-from contextlib import contextmanager
-from functools import partial
-
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from robust_eval.answer import (
-    SCHEMA,
-    answer_table,
-    concat_by_sampler,
-    read_answers,
-    validated,
-    write_parquet,
-    write_text,
-)
+from robust_eval.answer import SCHEMA, answer_table, concat_by_sampler, read_answers, validated
 from robust_eval.error import UserError
+from robust_eval.runtime.parquet_files import write_parquet
 
 # Figures that float32 holds exactly, so that rows come back equal.
 FULL = {
@@ -173,66 +159,6 @@ def test_a_table_in_a_parquet_file_is_read_back_equal(tmp_path, blocks):
     assert table.schema == SCHEMA
     assert table.to_pylist() == [row for block in blocks for row in block.to_pylist()]
     assert [path.name for path in tmp_path.iterdir()] == ["answers.parquet"]
-
-
-@pytest.mark.parametrize(
-    "write", [partial(write_parquet, answer_table([FULL])), partial(write_text, "…")], ids=["table", "text"]
-)
-def test_a_link_that_somebody_left_in_a_folder_is_not_written_through(write, tmp_path):
-    (own := tmp_path / "own").write_text("mine")
-    (tmp_path / "file.partial").symlink_to(own)
-    write(tmp_path / "file")
-    assert own.read_text() == "mine"
-
-
-def test_writing_replaces_an_old_file_and_what_a_killed_writer_left(tmp_path):
-    path = tmp_path / "answers.parquet"
-    write_parquet(answer_table([FULL]), path)
-    (tmp_path / "answers.parquet.partial").write_bytes(b"half of a file")
-    write_parquet(answer_table([BARE, BARE]), path)
-    assert read(path).equals(answer_table([BARE, BARE]))
-    assert [path.name for path in tmp_path.iterdir()] == ["answers.parquet"]
-
-
-@contextmanager
-def small_files():
-    """Files may not grow beyond 4 kB: a write fails half way, as on a full disk."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
-def incompressible():
-    return answer_table([FULL | {"text": random.Random(0).randbytes(50_000).hex()}])
-
-
-def test_a_write_that_fails_half_way_leaves_the_old_file(tmp_path):
-    path = tmp_path / "answers.parquet"
-    write_parquet(answer_table([FULL]), path)
-    old, table = path.read_bytes(), incompressible()
-    with pytest.raises(OSError, match="File too large"), small_files():
-        write_parquet(table, path)
-    assert path.read_bytes() == old
-    assert read(path).equals(answer_table([FULL]))
-
-
-def test_a_process_killed_before_the_rename_leaves_the_old_file(tmp_path, monkeypatch):
-    path = tmp_path / "answers.parquet"
-    write_parquet(answer_table([FULL]), path)
-    old, replacements = path.read_bytes(), []
-
-    def killed(source, target):
-        replacements.append((pq.read_table(source).num_rows, path.read_bytes() == old, target))
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(os, "replace", killed)
-    with pytest.raises(KeyboardInterrupt):
-        write_parquet(answer_table([BARE, BARE]), path)
-    assert replacements == [(2, True, path)]  # the new table is whole before the old one goes
-    assert path.read_bytes() == old
 
 
 def refusal(path):

@@ -11,11 +11,11 @@ import pytest
 from labelled_run import TEMPERATURES, labelled_run, truth
 from scripted_server import Body, scripted_server
 
-from robust_eval.answer import write_parquet
 from robust_eval.cli import graders as command
 from robust_eval.experiment.scoring import LabelledRun
 from robust_eval.labels.label_file import LABELS
 from robust_eval.labels.label_sample import sample
+from robust_eval.runtime.parquet_files import write_parquet
 
 
 def wise(body: Body) -> tuple[int, dict[str, str], Any]:

@@ -23,7 +23,6 @@ from browser import chromium
 from labelled_run import FALSE, TEMPERATURES, labelled_run, truth
 from playwright.sync_api import Browser, Page, expect
 
-from robust_eval.answer import write_parquet
 from robust_eval.cli import label as command
 from robust_eval.error import UserError
 from robust_eval.experiment.scoring import LabelledRun
@@ -34,6 +33,7 @@ from robust_eval.report.comparison_page import write_comparison
 from robust_eval.report.label_server import label_server
 from robust_eval.runs.comparison import compare
 from robust_eval.runs.finished_runs import read_run
+from robust_eval.runtime.parquet_files import write_parquet
 from robust_eval.tracking.run_folder import CONFIG, TRACKED
 
 HOSTILE = [

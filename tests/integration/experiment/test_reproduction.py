@@ -7,9 +7,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from robust_eval.answer import answer_table, concat_by_sampler, write_parquet
+from robust_eval.answer import answer_table, concat_by_sampler
 from robust_eval.error import UserError
 from robust_eval.experiment.run_record import answer_differences
+from robust_eval.runtime.parquet_files import write_parquet
 
 ROW = {
     "question_id": "q1",

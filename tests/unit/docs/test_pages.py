@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 from robust_eval.config.groups import CONF, PROJECT
 from robust_eval.config.schema import SCHEMAS
 from robust_eval.plot.figure_registry import registered
-from robust_eval.tracking.flat_settings import SEVERAL
+from robust_eval.runtime.registry import COMBINABLE_GROUPS
 
 OWN = {"mine", "quiz", *re.findall(r'@robust_eval\.register\("\w+", "(\w+)"\)', "".join(PAGES.values()))}
 """Options that the pages make."""
@@ -79,7 +79,7 @@ def is_setting(group: str, path: list[str]) -> bool:
     """Whether some option of a group has a setting; in groups that take several, its name may be left out."""
     if path[0] in OWN:
         return path in (["always_right"], ["always_right", "tolerated"])
-    named = group in SEVERAL and path[0] in SCHEMAS[group]
+    named = group in COMBINABLE_GROUPS and path[0] in SCHEMAS[group]
     schemas = [SCHEMAS[group][path[0]]] if named else list(SCHEMAS[group].values())
     return any(_has(OmegaConf.structured(schema), path[1:] if named else path) for schema in schemas)
 

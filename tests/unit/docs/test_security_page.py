@@ -48,7 +48,7 @@ PROOFS = {
     "test_a_run_with_the_options_of_this_package_is_repeated_wherever_it_lies",
     "`label`, `compare`, `export` and `gate` use the tracker": "integration/cli/test_label.py::"
     "test_a_folder_does_not_say_to_which_tracker_figures_go",
-    "A link in a folder does not lead": "unit/test_answer.py::"
+    "A link in a folder does not lead": "unit/runtime/test_parquet_files.py::"
     "test_a_link_that_somebody_left_in_a_folder_is_not_written_through",
     "A setting that would be filled in from the environment": "integration/cli/test_repeat.py::"
     "test_a_configuration_that_no_run_wrote_is_refused",

@@ -217,3 +217,25 @@ def test_of_many_facts_those_at_even_distances_are_drawn_and_all_are_counted():
         cells = plot.draw_accuracies(axes, drawn)
         assert axes.get_ylim() == (n, 0)
         assert cells.get_array().shape == (plot.MAX_ROWS, 1)
+
+
+def level_at(axes, entropy, breaking):
+    """The band that lies over a point: the lower and the upper of its levels."""
+    (bands,) = axes.collections
+    pixel = axes.transData.transform((entropy, breaking))
+    paths = [path.transformed(bands.get_transform()) for path in bands.get_paths()]
+    (found,) = [place for place, path in enumerate(paths) if path.contains_point(pixel)]
+    return bands.levels[found], bands.levels[found + 1]
+
+
+@pytest.mark.parametrize("d", [1, 5, 50])
+@pytest.mark.parametrize(("entropy", "breaking"), [(0.03, 1.9), (0.3, 0.7), (0.77, 1.33), (0.97, 0.05)])
+def test_the_colour_is_that_of_the_formula(d, entropy, breaking):
+    f = (1 - entropy) ** d * (breaking + 1) - entropy / (breaking + 1)
+    drawn, (left, right) = plt.subplots(1, 2)
+    plot.draw_surface(left, d, "f")
+    plot.draw_surface(right, d)
+    for axes, value in ((left, f), (right, (f + 1) / (f + 2))):
+        low, high = level_at(axes, entropy, breaking)
+        assert low - 0.01 <= value <= high + 0.01
+    plt.close(drawn)

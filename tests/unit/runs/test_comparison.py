@@ -8,13 +8,12 @@ from comparison_by_hand import run as by_hand
 from comparison_by_hand import with_answers
 from scipy import stats
 
-from robust_eval.answer import write_parquet
 from robust_eval.metric.metric_spec import MetricSpec, with_limits
 from robust_eval.report.wording import few
 from robust_eval.rewriter.base import FOUND
 from robust_eval.runs.comparison import compare
 from robust_eval.runs.finished_runs import FinishedRun
-from robust_eval.runtime.parquet_files import read_parquet
+from robust_eval.runtime.parquet_files import read_parquet, write_parquet
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.interval import SHARE, degenerate_interval, mean_bounds, paired_share_bounds
 from robust_eval.stats.significance import LogRank

@@ -2,9 +2,15 @@
 
 import ast
 import json
+import os
+import random
+import resource
 import subprocess
 import sys
 import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +22,8 @@ from json_lines import cases
 
 from robust_eval.error import UserError
 from robust_eval.runtime import files, parquet_files
-from robust_eval.runtime.files import member, read_json, refuse_members
-from robust_eval.runtime.parquet_files import QUESTIONS, page_totals, read_parquet, refuse_bomb
+from robust_eval.runtime.files import member, read_json, refuse_members, write_text
+from robust_eval.runtime.parquet_files import QUESTIONS, page_totals, read_parquet, refuse_bomb, write_parquet
 
 ROWS = 50_000
 TABLE = pa.table(
@@ -238,3 +244,60 @@ def test_json_is_read_up_to_a_size(tmp_path: Path):
     (tmp_path / "a.json").write_text("[1")
     with pytest.raises(json.JSONDecodeError):
         read_json(tmp_path / "a.json")
+
+
+OLD, NEW = pa.table({"n": [1]}), pa.table({"n": [2, 3]})
+
+
+@pytest.mark.parametrize("write", [partial(write_parquet, OLD), partial(write_text, "…")], ids=["table", "text"])
+def test_a_link_that_somebody_left_in_a_folder_is_not_written_through(write: Callable[[Path], None], tmp_path: Path):
+    (own := tmp_path / "own").write_text("mine")
+    (tmp_path / "file.partial").symlink_to(own)
+    write(tmp_path / "file")
+    assert own.read_text() == "mine"
+
+
+def test_writing_replaces_an_old_file_and_what_a_killed_writer_left(tmp_path: Path):
+    path = tmp_path / "table.parquet"
+    write_parquet(OLD, path)
+    (tmp_path / "table.parquet.partial").write_bytes(b"half of a file")
+    write_parquet(NEW, path)
+    assert pq.read_table(path).equals(NEW)
+    assert [path.name for path in tmp_path.iterdir()] == ["table.parquet"]
+
+
+@contextmanager
+def small_files() -> Iterator[None]:
+    """Files may not grow beyond 4 kB: a write fails half way, as on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_write_that_fails_half_way_leaves_the_old_file(tmp_path: Path):
+    path = tmp_path / "table.parquet"
+    write_parquet(OLD, path)
+    old, table = path.read_bytes(), pa.table({"text": [random.Random(0).randbytes(50_000).hex()]})
+    with pytest.raises(OSError, match="File too large"), small_files():
+        write_parquet(table, path)
+    assert path.read_bytes() == old
+    assert pq.read_table(path).equals(OLD)
+
+
+def test_a_process_killed_before_the_rename_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    path = tmp_path / "table.parquet"
+    write_parquet(OLD, path)
+    old, replacements = path.read_bytes(), []
+
+    def killed(source: Path, target: Path) -> None:
+        replacements.append((pq.read_table(source).num_rows, path.read_bytes() == old, target))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "replace", killed)
+    with pytest.raises(KeyboardInterrupt):
+        write_parquet(NEW, path)
+    assert replacements == [(2, True, path)]  # the new table is whole before the old one goes
+    assert path.read_bytes() == old
