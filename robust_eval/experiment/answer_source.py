@@ -57,8 +57,8 @@ log = logging.getLogger(__name__)
 class AnswerSource(Protocol):
     """Source of a run's answers: a :class:`SampledSource`, or a file of recorded answers.
 
-    The questions that are ``asked`` have baseline answers as far as they are ``candidates``; by these answers
-    questions are selected, to which there are answers of each sampler.
+    Of the usable questions, the candidates have baseline answers; by these, questions are selected, and each sampler
+    has answers to the selected ones.
     """
 
     @property
@@ -80,8 +80,8 @@ class AnswerSource(Protocol):
     def conditions(self) -> Mapping[str, Conditions]:
         """Return the conditions of the answers of each sampler."""
 
-    def asked(self, questions: Sequence[Question]) -> list[Question]:
-        """Return the questions of the run; UserError if the source does not fit them."""
+    def usable_questions(self, questions: Sequence[Question]) -> list[Question]:
+        """Return the questions that the source can answer; UserError if it does not fit them."""
 
     def candidates(self, questions: Sequence[Question]) -> list[Question]:
         """Return the questions that may be selected; NothingKeptError if there are none."""
@@ -92,7 +92,7 @@ class AnswerSource(Protocol):
     def select(self, questions: Sequence[Question], baseline: pa.Table) -> list[Question]:
         """Select questions by their graded baseline answers; NothingKeptError if none is left."""
 
-    def at_most(self, questions: Sequence[Question]) -> list[Question]:
+    def largest_selection(self, questions: Sequence[Question]) -> list[Question]:
         """Return the largest possible selection of these questions."""
 
     def answers(self, questions: Sequence[Question], baseline: pa.Table) -> dict[str, Answers]:
@@ -152,7 +152,7 @@ class SampledSource:
         """Return the conditions of each sampler: the sampler itself."""
         return self.samplers
 
-    def asked(self, questions: Sequence[Question]) -> list[Question]:
+    def usable_questions(self, questions: Sequence[Question]) -> list[Question]:
         """Return all questions. Raises UserError for a question that is an exemplar of the prompt."""
         refuse_exemplars(questions, self._first.prompts)
         return list(questions)
@@ -213,11 +213,11 @@ class SampledSource:
             chosen = sampler.select(chosen, baseline, self.seed)
         return chosen
 
-    def at_most(self, questions: Sequence[Question]) -> list[Question]:
+    def largest_selection(self, questions: Sequence[Question]) -> list[Question]:
         """Return the largest possible selection: the smallest of those of the samplers."""
         chosen = list(questions)
         for sampler in self._all:
-            chosen = sampler.at_most(chosen)
+            chosen = sampler.largest_selection(chosen)
         return chosen
 
     def answers(self, questions: Sequence[Question], baseline: pa.Table) -> dict[str, Answers]:

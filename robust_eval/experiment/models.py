@@ -38,7 +38,7 @@ class Models:
         self.measured = StoredModel(model, engine, entries, watch, start_run=start_run)
         self.writer, self.judge = stored(rewriter.model), stored(reply_grader.grader.judge_config)
         self._reply_grader = reply_grader
-        self._asked = self._cache_hits = 0
+        self._prompts_asked = self._cache_hits = 0
         self._writer: dict[str, Any] = {}
         self._served: dict[str, Mapping[str, set[str]]] = {}
 
@@ -52,15 +52,15 @@ class Models:
     def release_writer(self) -> None:
         """Drop the writer after the last rewrite, to free its memory; its description stays."""
         if self.writer is not self.measured:
-            self._asked, self._cache_hits = self.writer.asked, self.writer.cache_hits
+            self._prompts_asked, self._cache_hits = self.writer.prompts_asked, self.writer.cache_hits
             self._writer = _description(self.writer, "rewriter.")
             self._served = {"rewriter.": self.writer.served}
             self.writer = self.measured
 
     @property
-    def asked(self) -> int:
+    def prompts_asked(self) -> int:
         """Number of prompts sent to the models."""
-        return self._asked + sum(model.asked for model in self._by_prefix.values())
+        return self._prompts_asked + sum(model.prompts_asked for model in self._by_prefix.values())
 
     @property
     def cache_hits(self) -> int:

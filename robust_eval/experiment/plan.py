@@ -96,7 +96,7 @@ def check_plan(
     """
     if not isinstance(source, SampledSource):
         return
-    source.asked(questions)
+    source.usable_questions(questions)
     judge = source.reply_grader.grader.judge
     if writer.config.remote or source.model.config.remote or (judge is not None and judge.config.remote):
         with watch.stage("planning"):
@@ -135,7 +135,7 @@ def plan(
         except NotStoredError as lacking:
             stages.append(Stage(lacking.stage, writer, lacking.requests, lacking.missing, uncertain))
             questions, uncertain = rewriter.expected(questions), True
-        selected = candidates = source.candidates(source.asked(questions))
+        selected = candidates = source.candidates(source.usable_questions(questions))
         baseline = graded = None
         try:
             baseline = source.baseline(candidates)
@@ -149,7 +149,7 @@ def plan(
                 ]
             else:
                 verdicts += lacking.missing
-            selected = source.at_most(selected)
+            selected = source.largest_selection(selected)
             uncertain |= source.selects
         parts = [(name, source.stage(name), selected) for name in source.samplers]
         if source.unanswerable is not None:
@@ -196,7 +196,7 @@ def _asked_of_recorded(
     reply_grader = reply_grader.cached_only()
     if reply_grader.grader.judge is None:
         return []
-    answered = source.asked(questions)
+    answered = source.usable_questions(questions)
     baseline = source.baseline(answered)
     answers = {name: each.table for name, each in source.answers(answered, baseline).items()}
     tables = [baseline, *answers.values()]

@@ -11,10 +11,9 @@ from typing import Any, NamedTuple
 from omegaconf import DictConfig, OmegaConf
 
 from robust_eval.config.config import Config
-from robust_eval.dataset.selection import Selection
 from robust_eval.error import UserError
 from robust_eval.experiment.answer_source import SampledSource, answer_source
-from robust_eval.experiment.load import Loaded, load
+from robust_eval.experiment.load import load
 from robust_eval.experiment.models import Models
 from robust_eval.experiment.plan import check_plan
 from robust_eval.experiment.run_record import (
@@ -25,16 +24,12 @@ from robust_eval.experiment.run_record import (
     record_result,
     record_start,
     run_name,
-    write_graded,
-    write_question_status,
     write_verdicts,
 )
-from robust_eval.experiment.sampling_loop import RunState, SamplingLoop
+from robust_eval.experiment.sampling_loop import SamplingLoop
 from robust_eval.experiment.schedule import QuestionScheduler, SequentialScheduler
 from robust_eval.experiment.scoring import UNANSWERABLE, Scoring, labels_of
-from robust_eval.metric.score import Score
 from robust_eval.question import Question, fingerprint
-from robust_eval.rewriter.base import Rewritten
 from robust_eval.runtime.console import heartbeat, silence_tqdm
 from robust_eval.runtime.process import Stopwatch
 from robust_eval.runtime.versions import origin
@@ -93,7 +88,7 @@ def run(
             with store.open() as entries, engine.open():
                 result = _measure(config, name, settings, entries, folder, deferred_run, watch, make_schedule)
                 size = entries.size()
-            record_result(result, folder, deferred_run())
+            record_result(result, folder, deferred_run.start())
         except KeyboardInterrupt:
             log.warning("stopped; %s", store.again())
             raise
@@ -103,7 +98,7 @@ def run(
         same = None
         if repeated is not None:
             same = answer_differences(repeated / ANSWERS, folder / ANSWERS)
-            deferred_run().tags({"repeated": str(repeated), "repeated.answers": same})
+            deferred_run.start().tags({"repeated": str(repeated), "repeated.answers": same})
     return FinishedExperiment(result, size, same)
 
 
@@ -122,7 +117,9 @@ def _measure(
         loaded = load(config.dataset, config.grader, config.question_types)
         labels = labels_of(config.labels, folder)
     seed, by_target = config.seed, config.target_half_width
-    models = Models(config.model, config.rewriter, config.reply_grader, config.engine, entries, watch, deferred_run)
+    models = Models(
+        config.model, config.rewriter, config.reply_grader, config.engine, entries, watch, deferred_run.start
+    )
     reply_grader, aggregator = models.with_judge(config.aggregator, seed)
     source = answer_source(config.recorded, config.sampler, config.metric, models.measured, reply_grader, seed)
     scoring = Scoring.of(config.metric, source, seed, labels)
@@ -141,8 +138,15 @@ def _measure(
         watch=watch,
     )
     schedule: QuestionScheduler = (make_schedule or partial(SequentialScheduler, by_target, seed=seed))(loop.questions)
-    identified = partial(_identified, config.dataset, loaded, deferred_run)
-    state, scores, digest = _sample(loop, schedule, scoring, identified)
+    digest = ""
+
+    def identify(questions: Sequence[Question]) -> None:
+        nonlocal digest
+        digest = fingerprint(questions, loaded.original.edition)
+        log.info("data set %s: %s", config.dataset.name, loaded.in_words(digest))
+        deferred_run.then(lambda run: run.dataset(config.dataset.name, config.dataset.source, questions, digest))
+
+    state, scores = loop.run(schedule, scoring.scores, identify)
     further = None
     if isinstance(source, SampledSource) and source.unanswerable is not None:
         with watch.stage("sampling"):
@@ -151,69 +155,31 @@ def _measure(
             further = reply_grader.grade(source.unanswerable.questions, answers.table)
         scores[UNANSWERABLE] = scoring.unanswerable(source.unanswerable.questions, further)
     models.release_writer()
-    if models.cache_hits and not models.asked:
+    if models.cache_hits and not models.prompts_asked:
         log.info("all answers are in the store: no request was sent, and the model was not loaded")
     write_verdicts(reply_grader.grader, folder)
     metadata = models.description() | source.identity() | loaded.description(digest)
     parts = [("loaded.grader", reply_grader.grader.description()), ("loaded.aggregator", aggregator.description())]
     parts += [("undefined", score.reasons) for score in scores.values()]
     metadata |= {f"{prefix}.{name}": value for prefix, values in parts for name, value in values.items()}
-    deferred_run().parameters(resolved_values(settings, metadata))
+    deferred_run.start().parameters(resolved_values(settings, metadata))
     return Result(
         name=name,
         description=settings | metadata,
         asked=state.questions,
         kept=state.kept,
         rewritten=state.rewritten,
-        baseline=state.baseline,
-        graded=state.graded,
+        baseline=state.graded_baseline,
+        graded=state.graded_by_sampler,
         further=further,
-        curves=curves_of(state.answers),
+        curves=curves_of(state.answers_by_sampler),
         sampler_of={metric: sampler for metric, sampler in scoring.sampler_of.items() if metric in scores},
         scores=scores,
         tokenizer=models.measured.config.tokenizer_file(),
-        prompts_asked=models.asked,
+        prompts_asked=models.prompts_asked,
         cache_hits=models.cache_hits,
         watch=watch,
         unasked=len(schedule.left),
-        origin=origin(deferred_run().run_id),
+        origin=origin(deferred_run.start().run_id),
         served_names=models.served(),
     )
-
-
-def _sample(
-    loop: SamplingLoop,
-    schedule: QuestionScheduler,
-    scoring: Scoring,
-    identified: Callable[[Sequence[Question]], str],
-) -> tuple[RunState, dict[str, Score], str]:
-    """Sample, grade and score block by block until the schedule ends.
-
-    Return the state of the run, its scores and the fingerprint of the data, which ``identified`` records. Raises
-    NothingKeptError if no question is kept, after writing the verdicts on the greedy answers.
-    """
-    state, scores, digest = RunState(Rewritten([])), dict[str, Score](), ""
-    while not loop.full and (block := schedule.next(scores)):
-        rewritten = loop.rewrite(block)
-        if not schedule.left:
-            loop.models.release_writer()
-        digest = digest or identified(loop.questions if schedule.left else rewritten.questions)
-        state = loop.answer(rewritten)
-        write_graded(state.graded_by_sampler, loop.folder)
-        with loop.watch.stage("scoring"):
-            scores = scoring.scores(state)
-        if progress := schedule.in_words(scores):
-            log.info("target_half_width: %s", progress)
-    if not state.kept:
-        if state.baseline.num_rows:
-            write_question_status(state.questions, scores, loop.folder, loop.deferred_run())
-        loop.refuse(state)
-    return state, schedule.reported(scores), digest
-
-
-def _identified(dataset: Selection, loaded: Loaded, deferred_run: DeferredRun, questions: Sequence[Question]) -> str:
-    """Return the fingerprint of the data; log it now, and record it when the run starts."""
-    digest = fingerprint(questions, loaded.original.edition)
-    log.info("data set %s: %s", dataset.name, loaded.in_words(digest))
-    deferred_run.then(lambda record: record.dataset(dataset.name, dataset.source, questions, digest))
-    return digest

@@ -64,15 +64,15 @@ class DeferredRun:
     Until then it has nothing in the tracker and nothing in its folder; later writes wait.
     """
 
-    def __init__(self, start: Callable[[], Run]) -> None:
-        self._start = start
+    def __init__(self, open_record: Callable[[], Run]) -> None:
+        self._open_record = open_record
         self._record: Run | None = None
         self._waiting: list[Callable[[Run], object]] = []
 
-    def __call__(self) -> Run:
+    def start(self) -> Run:
         """Start the run's record, unless it has started, and make the waiting writes. Return the record."""
         if self._record is None:
-            self._record = self._start()
+            self._record = self._open_record()
             for write in self._waiting:
                 write(self._record)
             self._waiting.clear()

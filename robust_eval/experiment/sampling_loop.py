@@ -1,12 +1,12 @@
-"""Sampling loop over blocks of questions: rewrites, greedy answers, selection, answers of the samplers, verdicts."""
+"""Sampling loop: it samples, grades and scores block after block of questions until enough is known."""
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple, NoReturn, TypeVar
+from typing import NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,8 +15,16 @@ from robust_eval.aggregator.base import Aggregator, EqualText
 from robust_eval.answer import GREEDY, SCHEMA, Answers, SamplingMetadata
 from robust_eval.experiment.answer_source import AnswerSource
 from robust_eval.experiment.models import Models
-from robust_eval.experiment.run_record import DeferredRun, write_answers, write_rewrites
+from robust_eval.experiment.run_record import (
+    DeferredRun,
+    write_answers,
+    write_graded,
+    write_question_status,
+    write_rewrites,
+)
+from robust_eval.experiment.schedule import QuestionScheduler
 from robust_eval.grader.reply_grader import ReplyGrader
+from robust_eval.metric.score import Score
 from robust_eval.question import Question
 from robust_eval.rewriter.base import Rewriter, Rewritten
 from robust_eval.runtime.process import Stopwatch
@@ -32,23 +40,23 @@ _Part = TypeVar("_Part", Answers, pa.Table)
 class RunState(NamedTuple):
     """Questions and answers of a block, or of all blocks so far.
 
-    ``rewritten`` are the questions with their rewrites, ``questions`` those of the run, ``kept`` those selected by
-    their baseline answers (``ungraded_baseline``, and with verdicts ``baseline``). ``answers`` holds the answers of
-    each sampler to these, ``graded`` the same with verdicts.
+    ``rewritten`` are the questions with their rewrites, ``questions`` those that the source of answers can use,
+    ``kept`` those selected by their ``baseline_answers`` (with verdicts ``graded_baseline``). ``answers_by_sampler``
+    are the further answers to the kept ones, ``graded_by_sampler`` the same with verdicts.
     """
 
     rewritten: Rewritten
     questions: Sequence[Question] = ()
     kept: Sequence[Question] = ()
-    ungraded_baseline: pa.Table = SCHEMA.empty_table()
-    baseline: pa.Table = SCHEMA.empty_table()
-    answers: Mapping[str, Answers] = MappingProxyType({})
-    graded: Mapping[str, pa.Table] = MappingProxyType({})
+    baseline_answers: pa.Table = SCHEMA.empty_table()
+    graded_baseline: pa.Table = SCHEMA.empty_table()
+    answers_by_sampler: Mapping[str, Answers] = MappingProxyType({})
+    graded_by_sampler: Mapping[str, pa.Table] = MappingProxyType({})
 
     @property
-    def graded_by_sampler(self) -> dict[str, pa.Table]:
-        """All graded answers, those of the baseline under :data:`~robust_eval.answer.GREEDY`."""
-        return {GREEDY: self.baseline, **self.graded}
+    def all_graded(self) -> dict[str, pa.Table]:
+        """All graded answers by sampler, those of the baseline under :data:`~robust_eval.answer.GREEDY`."""
+        return {GREEDY: self.graded_baseline, **self.graded_by_sampler}
 
 
 def joined(blocks: Sequence[RunState], order: Sequence[Question]) -> RunState:
@@ -76,10 +84,10 @@ def joined(blocks: Sequence[RunState], order: Sequence[Question]) -> RunState:
         ),
         questions(block.questions for block in blocks),
         questions(block.kept for block in blocks),
-        table(block.ungraded_baseline for block in blocks),
-        table(block.baseline for block in blocks),
-        {name: answers(groups) for name, groups in _by_sampler(block.answers for block in blocks).items()},
-        {name: table(groups) for name, groups in _by_sampler(block.graded for block in blocks).items()},
+        table(block.baseline_answers for block in blocks),
+        table(block.graded_baseline for block in blocks),
+        {name: answers(groups) for name, groups in _by_sampler(block.answers_by_sampler for block in blocks).items()},
+        {name: table(groups) for name, groups in _by_sampler(block.graded_by_sampler for block in blocks).items()},
     )
 
 
@@ -92,28 +100,12 @@ def _by_sampler(blocks: Iterable[Mapping[str, _Part]]) -> dict[str, list[_Part]]
     return by_sampler
 
 
-def grade(
-    reply_grader: ReplyGrader,
-    clusters: Mapping[str, Aggregator],
-    questions: Sequence[Question],
-    answers: Mapping[str, Answers],
-) -> dict[str, pa.Table]:
-    """Read and grade the answers of each sampler, and give answers that mean the same one label.
-
-    ``clusters`` has the aggregator of the samplers whose labels a metric reads: for others, equal texts suffice.
-    """
-    return {
-        sampler: clusters.get(sampler, EqualText()).aggregate(questions, reply_grader.grade(questions, sampled.table))
-        for sampler, sampled in answers.items()
-    }
-
-
 @dataclass
 class SamplingLoop:
-    """Loop over blocks of ``questions``. All answers so far are in the ``folder`` before the next step.
+    """Loop over blocks of ``questions``: :meth:`run` takes each block from rewriting to scores.
 
-    ``clusters`` has the aggregator of the samplers whose labels a metric reads. ``blocks`` are the states of the blocks
-    so far; ``full`` is True once the samplers take no more questions.
+    ``clusters`` has the aggregator of the samplers whose labels a metric reads; for others, equal texts suffice. All
+    answers so far are in the ``folder`` before the next step.
     """
 
     questions: Sequence[Question]
@@ -126,69 +118,102 @@ class SamplingLoop:
     deferred_run: DeferredRun
     folder: Path
     watch: Stopwatch
-    blocks: list[RunState] = field(default_factory=list)
-    full: bool = False
 
     def __post_init__(self) -> None:
+        self._blocks: list[RunState] = []
         self._metadata = SamplingMetadata(self.reply_grader.first_line, self.source.early_stopping)
         self._rewriter = self.rewriter.within(self.models.writer.temperatures)
         if not self._rewriter.asks:  # recorded rewrites are added to all questions at once
             self.questions = self._rewritten(self.questions).questions
 
-    def rewrite(self, questions: Sequence[Question]) -> Rewritten:
+    def run(
+        self,
+        schedule: QuestionScheduler,
+        score: Callable[[RunState], dict[str, Score]],
+        identify: Callable[[Sequence[Question]], object],
+    ) -> tuple[RunState, dict[str, Score]]:
+        """Sample, grade and score block after block until the schedule ends or the samplers take no more questions.
+
+        Return the state of the run and its scores. ``identify`` gets the questions before the first is asked. Raises
+        NothingKeptError if no question is kept, after writing the verdicts on the baseline answers.
+        """
+        state, scores = RunState(Rewritten([])), dict[str, Score]()
+        while not self._is_full(state.kept) and (block := schedule.next(scores)):
+            rewritten = self._rewrite(block)
+            if not schedule.left:
+                self.models.release_writer()
+            if not self._blocks:
+                identify(self.questions if schedule.left else rewritten.questions)
+            self._blocks.append(self._answer(rewritten, state.kept))
+            state = self._state()
+            write_graded(state.all_graded, self.folder)
+            with self.watch.stage("scoring"):
+                scores = score(state)
+            if progress := schedule.in_words(scores):
+                log.info("target_half_width: %s", progress)
+        if not state.kept:
+            if state.graded_baseline.num_rows:
+                write_question_status(state.questions, scores, self.folder, self.deferred_run.start())
+            self._select(state)  # raises the error for the questions of all blocks
+            raise NothingKeptError("the samplers take none of the selected questions: raise their maximum number")
+        return state, schedule.reported(scores)
+
+    def _is_full(self, kept: Sequence[Question]) -> bool:
+        """Return True if the samplers take no question besides the kept ones."""
+        return bool(kept) and len(self.source.largest_selection([*kept, kept[-1]])) == len(kept)
+
+    def _rewrite(self, questions: Sequence[Question]) -> Rewritten:
         """Return questions with the rewrites of a model; unchanged without a model that rewrites."""
         if not self._rewriter.asks:
             return Rewritten(list(questions))
         rewritten = self._rewritten(questions)
-        self.deferred_run.then(lambda _: write_rewrites(self._state_with(RunState(rewritten)).rewritten, self.folder))
+        self.deferred_run.then(lambda _: write_rewrites(self._state(RunState(rewritten)).rewritten, self.folder))
         return rewritten
 
-    def answer(self, rewritten: Rewritten) -> RunState:
-        """Sample one more block (greedy answers, selection, further answers, verdicts); return the state of all blocks.
-
-        A block in which no question is kept has no further answers. If no block has any, :meth:`refuse` has the reason.
-        """
+    def _answer(self, rewritten: Rewritten, kept_before: Sequence[Question]) -> RunState:
+        """Return a block of questions with their baseline answers, and with the further answers to the kept ones."""
         source = self.source
-        block = RunState(rewritten, source.asked(rewritten.questions))
-        with self.watch.stage("baseline"), suppress(NothingKeptError):
+        block = RunState(rewritten, source.usable_questions(rewritten.questions))
+        with self.watch.stage("baseline"), suppress(NothingKeptError):  # a later block may keep some
             candidates = source.candidates(block.questions)
-            block = block._replace(ungraded_baseline=source.baseline(candidates))
+            block = block._replace(baseline_answers=source.baseline(candidates))
             self._write(block)
-            block = block._replace(baseline=self.reply_grader.grade(candidates, block.ungraded_baseline))
-            block = block._replace(kept=self._kept(source.select(candidates, block.baseline)))
-            if block.kept and (block.ungraded_baseline.num_rows or isinstance(source, RecordedAnswers)):
-                log.info("%s answers: %d of %d questions kept", source.baseline_name, len(block.kept), len(candidates))
+            block = block._replace(graded_baseline=self.reply_grader.grade(candidates, block.baseline_answers))
+            selected = self._select(block)
+            kept = source.largest_selection([*kept_before, *selected])[len(kept_before) :]
+            block = block._replace(kept=kept)
+            if kept and (block.baseline_answers.num_rows or isinstance(source, RecordedAnswers)):
+                log.info("%s answers: %d of %d questions kept", source.baseline_name, len(kept), len(candidates))
         if block.kept:
             with self.watch.stage("sampling"):
-                block = block._replace(answers=source.answers(block.kept, block.baseline))
+                block = block._replace(answers_by_sampler=source.answers(block.kept, block.graded_baseline))
             self._write(block)
             with self.watch.stage("grading"):
-                block = block._replace(graded=grade(self.reply_grader, self.clusters, block.kept, block.answers))
-        self.blocks.append(block)
-        return joined(self.blocks, self.questions)
+                block = block._replace(graded_by_sampler=self._graded(block))
+        return block
 
-    def refuse(self, state: RunState) -> NoReturn:
-        """Raise the NothingKeptError of a run in which no question is kept, by all of its questions."""
-        self.source.select(self.source.candidates(state.questions), state.baseline)
-        raise NothingKeptError("the samplers take none of the selected questions: raise their maximum number")
+    def _select(self, state: RunState) -> list[Question]:
+        """Return the questions selected by their baseline answers; NothingKeptError, with the reason, for none."""
+        return self.source.select(self.source.candidates(state.questions), state.graded_baseline)
 
-    def _kept(self, selected: list[Question]) -> list[Question]:
-        """Return the selected questions of a block, no more than the samplers take with those of earlier blocks."""
-        before = [question for block in self.blocks for question in block.kept]
-        kept = self.source.at_most([*before, *selected])[len(before) :]
-        chosen = [*before, *kept]
-        self.full = bool(chosen) and len(self.source.at_most([*chosen, chosen[-1]])) == len(chosen)
-        return kept
+    def _graded(self, block: RunState) -> dict[str, pa.Table]:
+        """Return the answers of each sampler with verdicts, and one label for those that mean the same."""
+        return {
+            sampler: self.clusters.get(sampler, EqualText()).aggregate(
+                block.kept, self.reply_grader.grade(block.kept, answers.table)
+            )
+            for sampler, answers in block.answers_by_sampler.items()
+        }
 
     def _rewritten(self, questions: Sequence[Question]) -> Rewritten:
         with self.watch.stage("rewriting"):
             return self._rewriter.rewrite(questions, self.models.writer, self.seed)
 
-    def _state_with(self, block: RunState) -> RunState:
-        return joined([*self.blocks, block], self.questions)
+    def _state(self, *unfinished: RunState) -> RunState:
+        return joined([*self._blocks, *unfinished], self.questions)
 
     def _write(self, block: RunState) -> None:
-        """Begin the run, if it has not begun, and write the answers so far."""
-        self.deferred_run()
-        state = self._state_with(block)
-        write_answers(state.ungraded_baseline, state.answers, self._metadata, self.folder)
+        """Start the run, if it has not started, and write the answers so far."""
+        self.deferred_run.start()
+        state = self._state(block)
+        write_answers(state.baseline_answers, state.answers_by_sampler, self._metadata, self.folder)

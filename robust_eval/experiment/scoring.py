@@ -83,11 +83,11 @@ class Scoring:
         The greedy accuracy is that of all questions; metrics score the kept ones. A metric whose sampler asked nothing,
         because no question has choices, has no score. Labels add the score of the metrics that they correct.
         """
-        asked, kept, baseline, graded = state.questions, state.kept, state.baseline, state.graded
+        asked, kept, baseline, graded = state.questions, state.kept, state.graded_baseline, state.graded_by_sampler
 
         def measured(sampler: str) -> Measured:
             estimator, rule = self.conditions[sampler].estimator, self.early_stopping.get(sampler)
-            return Measured(baseline, graded[sampler], state.answers[sampler].curves, estimator, rule)
+            return Measured(baseline, graded[sampler], state.answers_by_sampler[sampler].curves, estimator, rule)
 
         sampler_of = {name: sampler for name, sampler in self.sampler_of.items() if kept and sampler in graded}
         scores = {
@@ -106,7 +106,7 @@ class Scoring:
             scores[GREEDY] = presentations.present(greedy_accuracy(asked, baseline), asked)
         if kept:
             uncorrected = {name: estimate for each in scores.values() for name, estimate in each.metrics().items()}
-            if (corrected := self.corrected(asked, kept, state.graded_by_sampler, uncorrected)) is not None:
+            if (corrected := self.corrected(asked, kept, state.all_graded, uncorrected)) is not None:
                 scores[CORRECTED] = corrected
         return scores
 

@@ -175,7 +175,7 @@ class Sampler(Conditions):
         """Select questions by their graded greedy answers (``baseline``); NothingKeptError if none is left."""
         return list(questions)
 
-    def at_most(self, questions: Sequence[Question]) -> list[Question]:
+    def largest_selection(self, questions: Sequence[Question]) -> list[Question]:
         """Return the largest possible selection of these candidates, for a plan before the greedy answers."""
         return list(questions)
 

@@ -113,6 +113,6 @@ class KnownFacts(Sampler):
         """True if a greedy answer can leave its question out."""
         return self.selection != "none" or self.min_confidence > 0
 
-    def at_most(self, questions: Sequence[Question]) -> list[Question]:
+    def largest_selection(self, questions: Sequence[Question]) -> list[Question]:
         """Return the first ``max_questions`` candidates."""
         return list(questions[: self.max_questions])

@@ -106,7 +106,7 @@ class RecordedAnswers:
         metadata = self.metadata
         return {} if metadata is None else metadata.early_stopping
 
-    def asked(self, questions: Sequence[Question]) -> list[Question]:
+    def usable_questions(self, questions: Sequence[Question]) -> list[Question]:
         """Return the questions with an answer; UserError names the first answer to an unknown question."""
         ids = self._answers()["question_id"]
         is_question = pc.is_in(ids, value_set=pa.array([question.id for question in questions], pa.string()))
@@ -127,7 +127,7 @@ class RecordedAnswers:
         """Return all questions."""
         return list(questions)
 
-    at_most = candidates
+    largest_selection = candidates
 
     def baseline(self, questions: Sequence[Question]) -> pa.Table:
         """Return the baseline answers to these questions, possibly none."""

@@ -58,8 +58,8 @@ class _Lookup(NamedTuple):
 class StoredModel:
     """Model whose answers come from the store, or from the model itself, which is then loaded.
 
-    ``identity`` identifies the model in keys. ``asked`` counts the requests to the model, ``cache_hits`` the others.
-    ``served`` has the service's names of the models and builds of all answers returned, by column.
+    ``identity`` identifies the model in keys. ``prompts_asked`` counts the requests to the model, ``cache_hits`` the
+    others. ``served`` has the service's names of the models and builds of all answers returned, by column.
     ``start_run`` is called before the first request, once the model is loaded and able to answer.
     """
 
@@ -84,7 +84,7 @@ class StoredModel:
         """Results of the plan's lookups whose answers are all stored."""
         self._served = _Served(self.config)
         self.served: dict[str, set[str]] = {column: set() for column in SERVED}
-        self.asked = self.cache_hits = 0
+        self.prompts_asked = self.cache_hits = 0
 
     def cached_only(self) -> "StoredModel":
         """Return a cache-only view, which raises NotStoredError for an answer that is not stored."""
@@ -248,11 +248,11 @@ class StoredModel:
         model.attach_store(entries)
         return model.cancel(requests)
 
-    def _count(self, requests: int, asked: int, stage: str) -> None:
-        self.cache_hits += requests - asked
-        self.asked += asked
-        if asked < requests:
-            log.info("%s: %d of %d prompts have answers in the store", stage, requests - asked, requests)
+    def _count(self, requests: int, missing: int, stage: str) -> None:
+        self.cache_hits += requests - missing
+        self.prompts_asked += missing
+        if missing < requests:
+            log.info("%s: %d of %d prompts have answers in the store", stage, requests - missing, requests)
 
     def _ready(self, requests: Sequence[Request]) -> ModelRunner:
         """Return the loaded model after its checks, and start the run."""

@@ -241,7 +241,7 @@ def test_rows_may_come_in_any_order(tmp_path: Path):
     ]
     sampler = RecordedAnswers(str(write(tmp_path / "a.jsonl", *rows)))
     asked = [Question(id=name, text=name) for name in "abc"]
-    assert [question.id for question in sampler.asked(asked)] == ["a", "b"]
+    assert [question.id for question in sampler.usable_questions(asked)] == ["a", "b"]
     (answers,) = sampler.answers(asked[:2]).values()
     assert answers.table["text"].to_pylist() == [
         *("a0.50", "a0.51", "a1.00", "a1.01"),

@@ -12,11 +12,11 @@ def test_what_a_run_leaves_waits_until_it_begins_and_is_left_once(tmp_path: Path
         return record
 
     with Tracking().run("x", tmp_path) as record:
-        begin = DeferredRun(start)
-        begin.then(lambda _: said.append("first"))
-        begin.then(lambda _: said.append("second"))
+        deferred = DeferredRun(start)
+        deferred.then(lambda _: said.append("first"))
+        deferred.then(lambda _: said.append("second"))
         assert said == []
-        assert begin() is begin() is record
+        assert deferred.start() is deferred.start() is record
         assert said == ["start", "first", "second"]
-        begin.then(lambda given: said.append("at once") if given is record else None)
+        deferred.then(lambda given: said.append("at once") if given is record else None)
     assert said == ["start", "first", "second", "at once"]

@@ -180,7 +180,7 @@ def test_what_was_answered_is_not_asked_again_and_no_model_is_loaded(
     with caplog.at_level(logging.INFO), stored(second, store) as model:
         found = model.answers(requests, "greedy answers")
         assert model.description() == {"name": "scripted", "threads": 2}
-        assert (model.asked, model.cache_hits) == (0, 3)
+        assert (model.prompts_asked, model.cache_hits) == (0, 3)
     assert found == expected
     assert found.table.schema == SCHEMA
     assert (first.loaded, first.asked) == (1, NAMES)

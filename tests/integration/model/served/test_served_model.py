@@ -1146,7 +1146,7 @@ def test_the_description_says_what_the_server_can_do_and_how_it_kept_up(
             later = StoredModel(model, Local(), entries, Stopwatch())
             later.answers(questions(4), "test")
             assert later.description() == said
-            assert (later.asked, later.cache_hits) == (0, 4)
+            assert (later.prompts_asked, later.cache_hits) == (0, 4)
     reply = stub.answer({"messages": questions(1)[0].prompt.messages(True), "n": 4}, chat=True)
     words = 8 * reply["usage"]["prompt_tokens"], 8 * reply["usage"]["completion_tokens"]
     assert said == {
