@@ -73,7 +73,7 @@ SERVED = ("served_model", "system_fingerprint")
 GRADED_COLUMNS = ("label", "correct", "exact", "answer", "rule", "reason", "uncertain")
 """Columns that readers and graders fill: the meaning of an answer and its verdict."""
 
-CURVES = pa.schema(
+EXACT_CURVES = pa.schema(
     [
         pa.field("question_id", pa.string(), nullable=False),
         pa.field("rewrite", pa.int32(), nullable=False),
@@ -108,10 +108,10 @@ _ROWS_AT_ONCE = 1 << 14
 
 
 class Answers(NamedTuple):
-    """Answers and accuracy curves: a table of :data:`SCHEMA`, and one of :data:`CURVES`."""
+    """Answers and accuracy curves: a table of :data:`SCHEMA`, and one of :data:`EXACT_CURVES`, empty without any."""
 
     table: pa.Table
-    curves: pa.Table
+    exact_curves: pa.Table = EXACT_CURVES.empty_table()
 
 
 def answer_table(records: Iterable[Mapping[str, Any]]) -> pa.Table:

@@ -16,7 +16,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from robust_eval.answer import CURVES, SAMPLER, temperatures_of
+from robust_eval.answer import EXACT_CURVES, SAMPLER, temperatures_of
 from robust_eval.config.overrides import as_override, composed_run, with_own_options
 from robust_eval.config.schema import SCHEMAS, register
 from robust_eval.dataset.data_frame import KeptTable, Rows, json_lines, records
@@ -44,7 +44,15 @@ from robust_eval.runtime.process import timestamp
 from robust_eval.runtime.text import number, printable
 from robust_eval.stats.estimate import interval
 from robust_eval.stats.interval import independent
-from robust_eval.tracking.run_folder import COMPARISON_PAGE, CURVES_FILE, GRADED, LOG, QUESTIONS, REPORT, finished_jobs
+from robust_eval.tracking.run_folder import (
+    COMPARISON_PAGE,
+    CURVES_FILE,
+    GRADED,
+    LOG,
+    QUESTIONS,
+    REPORT,
+    finished_jobs,
+)
 
 JSONL_COLUMNS = {"rewrites", "type", "level", "incorrect"}
 """Columns of questions that ``dataset=jsonl`` reads, and ``dataset=local`` does not."""
@@ -75,7 +83,7 @@ class Evaluation(Page):
     ``metrics`` has a row for each metric: ``name``, ``value``, the ends ``low`` and ``high`` of its 95 % interval,
     ``unit``, and ``n``, the number of questions that it rests on; NaN and NA where there is none. ``questions`` has a
     row for each question with its value of every metric, ``answers`` a row for each answer with its verdict, and
-    ``curves`` the accuracy by temperature that ``sampler=exact`` computes (empty otherwise). The columns are
+    ``exact_curves`` the accuracy by temperature that ``sampler=exact`` computes (empty otherwise). The columns are
     explained in docs/run_folder.md.
 
     >>> load("runs/first").headline.iloc[0].tolist()
@@ -115,10 +123,10 @@ class Evaluation(Page):
         return read_parquet(self.folder / GRADED).to_pandas()
 
     @cached_property
-    def curves(self) -> pd.DataFrame:
+    def exact_curves(self) -> pd.DataFrame:
         """The accuracy curves of each question."""
         file = self.folder / CURVES_FILE
-        empty = CURVES.append(pa.field(SAMPLER, pa.string())).empty_table()
+        empty = EXACT_CURVES.append(pa.field(SAMPLER, pa.string())).empty_table()
         return (read_parquet(file) if file.is_file() else empty).to_pandas()
 
     def table(self, name: str) -> pd.DataFrame:

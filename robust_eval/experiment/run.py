@@ -19,7 +19,7 @@ from robust_eval.experiment.plan import check_plan
 from robust_eval.experiment.run_record import (
     DeferredRun,
     answer_differences,
-    curves_of,
+    exact_curves_of,
     locked,
     record_result,
     record_start,
@@ -147,13 +147,13 @@ def _measure(
         deferred_run.then(lambda run: run.dataset(config.dataset.name, config.dataset.source, questions, digest))
 
     state, scores = loop.run(schedule, scoring.scores, identify)
-    further = None
+    graded_unanswerable = None
     if isinstance(source, SampledSource) and source.unanswerable is not None:
         with watch.stage("sampling"):
             answers = source.answers_to_unanswerable()
         with watch.stage("grading"):
-            further = reply_grader.grade(source.unanswerable.questions, answers.table)
-        scores[UNANSWERABLE] = scoring.unanswerable(source.unanswerable.questions, further)
+            graded_unanswerable = reply_grader.grade(source.unanswerable.questions, answers.table)
+        scores[UNANSWERABLE] = scoring.unanswerable(source.unanswerable.questions, graded_unanswerable)
     models.release_writer()
     if models.cache_hits and not models.prompts_asked:
         log.info("all answers are in the store: no request was sent, and the model was not loaded")
@@ -166,13 +166,13 @@ def _measure(
     return Result(
         name=name,
         description=settings | metadata,
-        asked=state.questions,
+        questions=state.questions,
         kept=state.kept,
         rewritten=state.rewritten,
-        baseline=state.graded_baseline,
-        graded=state.graded_by_sampler,
-        further=further,
-        curves=curves_of(state.answers_by_sampler),
+        graded_baseline=state.graded_baseline,
+        graded_by_sampler=state.graded_by_sampler,
+        graded_unanswerable=graded_unanswerable,
+        exact_curves=exact_curves_of(state.answers_by_sampler),
         sampler_of={metric: sampler for metric, sampler in scoring.sampler_of.items() if metric in scores},
         scores=scores,
         tokenizer=models.measured.config.tokenizer_file(),

@@ -162,7 +162,7 @@ def write_answers(greedy: pa.Table, answers: Mapping[str, Answers], metadata: Sa
     """Write the answers of all samplers with their sampling metadata, and the accuracy curves, if any."""
     table = concat_by_sampler({GREEDY: greedy, **{name: each.table for name, each in answers.items()}})
     write_parquet(with_sampling_metadata(table, metadata), folder / ANSWERS)
-    if curves := curves_of(answers):
+    if curves := exact_curves_of(answers):
         write_parquet(concat_by_sampler(curves), folder / CURVES_FILE)
 
 
@@ -177,9 +177,9 @@ def write_verdicts(grader: Grader, folder: Path) -> None:
         write_parquet(grader.verdict_table(), folder / VERDICTS)
 
 
-def curves_of(answers: Mapping[str, Answers]) -> dict[str, pa.Table]:
+def exact_curves_of(answers: Mapping[str, Answers]) -> dict[str, pa.Table]:
     """Return the accuracy curves of the samplers that have some."""
-    return {name: each.curves for name, each in answers.items() if each.curves.num_rows}
+    return {name: each.exact_curves for name, each in answers.items() if each.exact_curves.num_rows}
 
 
 def write_question_status(

@@ -74,7 +74,7 @@ def joined(blocks: Sequence[RunState], order: Sequence[Question]) -> RunState:
         return merged.take(pc.sort_indices(pc.index_in(merged["question_id"], value_set=ids)))  # a stable sort
 
     def answers(groups: Sequence[Answers]) -> Answers:
-        return Answers(table(each.table for each in groups), table(each.curves for each in groups))
+        return Answers(table(each.table for each in groups), table(each.exact_curves for each in groups))
 
     return RunState(
         Rewritten(

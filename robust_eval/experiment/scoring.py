@@ -87,7 +87,7 @@ class Scoring:
 
         def measured(sampler: str) -> Measured:
             estimator, rule = self.conditions[sampler].estimator, self.early_stopping.get(sampler)
-            return Measured(baseline, graded[sampler], state.answers_by_sampler[sampler].curves, estimator, rule)
+            return Measured(baseline, graded[sampler], state.answers_by_sampler[sampler].exact_curves, estimator, rule)
 
         sampler_of = {name: sampler for name, sampler in self.sampler_of.items() if kept and sampler in graded}
         scores = {

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from robust_eval.answer import (
-    CURVES,
+    EXACT_CURVES,
     GREEDY,
     SAMPLER,
     SamplingMetadata,
@@ -38,14 +38,14 @@ _READ = [*COLUMNS, "label", "form", "weight"]
 class MeasuredRun:
     """Run with its ``name`` on the command line, ``graded`` answers (:data:`COLUMNS`), and id in MLflow.
 
-    ``curves`` are the accuracies from the model.
+    ``exact_curves`` are the accuracies from the model.
     """
 
     name: str
     folder: Path
     run: FinishedRun
     graded: pa.Table
-    curves: pa.Table
+    exact_curves: pa.Table
     sampling_metadata: SamplingMetadata | None = None
     run_id: str | None = None
     keys: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -116,7 +116,7 @@ def read_measured(folder: Path, name: str) -> MeasuredRun:
         raise UserError(f"{name} cannot be gated: there is no {GRADED}")
     try:
         graded = read_parquet(folder / GRADED, _READ)
-        curves = read_parquet(folder / CURVES_FILE) if (folder / CURVES_FILE).is_file() else CURVES.empty_table()
+        curves = read_parquet(folder / CURVES_FILE) if (folder / CURVES_FILE).is_file() else EXACT_CURVES.empty_table()
         metadata = read_sampling_metadata(folder / ANSWERS) if (folder / ANSWERS).is_file() else None
         run_id = (folder / TRACKED).read_text(encoding="utf-8").strip() if (folder / TRACKED).is_file() else None
     except UserError:

@@ -74,7 +74,7 @@ def _less_firm(baseline: MeasuredRun, candidate: MeasuredRun, facts: dict[str, F
         )
     exact = all("sampler.exact.temperatures" in run.run.settings for run in (baseline, candidate))
     if exact:
-        return _by_bounds(baseline.curves, candidate.curves, facts), (
+        return _by_bounds(baseline.exact_curves, candidate.exact_curves, facts), (
             "The list shows facts whose guaranteed bounds, summed over temperatures, are below those of the baseline."
         )
     one, other = _trials(baseline, facts), _trials(candidate, facts)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from robust_eval.answer import CURVES, SAMPLER, temperature_name, temperatures_of, with_columns
+from robust_eval.answer import EXACT_CURVES, SAMPLER, temperature_name, temperatures_of, with_columns
 from robust_eval.dataset.answer_file import AnswerFile
 from robust_eval.dataset.file_formats import read_records
 from robust_eval.error import UserError
@@ -173,4 +173,4 @@ def _measured(name: str, log: Collected, scorer: str | None) -> MeasuredRun:
     }
     run = FinishedRun(settings, {}, pa.table(described))
     keys = dict(zip(run.keys(), described[KEY], strict=True))
-    return MeasuredRun(name, Path(name), run, graded, CURVES.empty_table(), keys=keys)
+    return MeasuredRun(name, Path(name), run, graded, EXACT_CURVES.empty_table(), keys=keys)

@@ -209,7 +209,7 @@ class FactualRobustness(Metric):
         if "offgrid" in estimates:
             columns |= self._add_offgrid(result, estimates["offgrid"], entropy, groups)
             for end in ("lower", "upper"):
-                bound = curve_column(ids, measured.curves, temperatures, end)
+                bound = curve_column(ids, measured.exact_curves, temperatures, end)
                 result.add_curve(f"accuracy_certified_{end}", bound, temperatures, groups, SHARE)
         result.tables["frs"] = pa.table(columns)
         if early_stopping is None:
@@ -316,11 +316,11 @@ class FactualRobustness(Metric):
         temperatures = answers.temperatures
         breaking = breaking_temperature(answers.accuracy, temperatures, self.threshold, self.estimator)
         on_grid = Breaks(answers.accuracy, breaking, float(temperatures[-1]), {})
-        if measured.curves.num_rows == 0:
+        if measured.exact_curves.num_rows == 0:
             return {"trials": on_grid}
-        accuracy = np.clip(curve_column(ids, measured.curves, temperatures, "accuracy"), 0, 1)
-        crossed = crossings(ids, measured.curves, self.threshold)
-        last = pc.max(measured.curves["temperature"]).as_py()
+        accuracy = np.clip(curve_column(ids, measured.exact_curves, temperatures, "accuracy"), 0, 1)
+        crossed = crossings(ids, measured.exact_curves, self.threshold)
+        last = pc.max(measured.exact_curves["temperature"]).as_py()
         interval = {end: crossed[end] for end in ("low", "high")}
         return {"exact": on_grid, "offgrid": Breaks(accuracy, crossed["value"], last, interval)}
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import ArrayLike, NDArray
 
-from robust_eval.answer import CURVES, NO_ANSWER, NO_REPLY, EarlyStopping, has_outcome
+from robust_eval.answer import EXACT_CURVES, NO_ANSWER, NO_REPLY, EarlyStopping, has_outcome
 from robust_eval.error import UserError
 from robust_eval.metric.metric_spec import MetricSpec, headline_temperatures, point, spec_of
 from robust_eval.metric.presentation import Presentation
@@ -165,19 +165,19 @@ class Correction:
 class Measured:
     """Answers to score.
 
-    ``baseline`` holds the graded greedy answers, ``graded`` those of the sampler, ``curves`` the accuracies from the
-    model's probabilities (:data:`robust_eval.answer.CURVES`; may be empty). ``estimator`` is that of the
+    ``baseline`` holds the graded greedy answers, ``graded`` those of the sampler, ``exact_curves`` the accuracies from
+    the model's probabilities (:data:`robust_eval.answer.EXACT_CURVES`; may be empty). ``estimator`` is that of the
     accuracy: ``trials`` or ``exact``. ``early_stopping`` are the temperatures and the threshold of a sampler that
     stopped early; None for complete answers.
 
     >>> from robust_eval.answer import answer_table
-    >>> Measured(baseline=answer_table([]), graded=answer_table([])).curves.num_rows
+    >>> Measured(baseline=answer_table([]), graded=answer_table([])).exact_curves.num_rows
     0
     """
 
     baseline: pa.Table
     graded: pa.Table
-    curves: pa.Table = field(default_factory=CURVES.empty_table)
+    exact_curves: pa.Table = field(default_factory=EXACT_CURVES.empty_table)
     estimator: str = "trials"
     early_stopping: EarlyStopping | None = None
 

@@ -217,7 +217,7 @@ class ReasoningBudget(Metric):
         budgets, exact = budgets_of(measured.graded), measured.estimator == "exact"
         temperatures = temperatures_of(measured.graded)
         traced = [
-            by_trace(ids, at_temperature(measured.graded, t), budgets, exact, at_temperature(measured.curves, t))
+            by_trace(ids, at_temperature(measured.graded, t), budgets, exact, at_temperature(measured.exact_curves, t))
             for t in temperatures
         ]
         extra = [budget_spec(spec, budget) for budget in budgets if isinstance(budget, str) for spec in BUDGET_SPECS]

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from robust_eval.answer import CURVES, answer_table
+from robust_eval.answer import EXACT_CURVES, answer_table
 from robust_eval.model.base import Item, Reply, Request
 
 
@@ -90,9 +90,9 @@ def curve_of(reply: Reply) -> pa.Table:
     An unbiased estimate beyond its bounds is clipped.
     """
     if reply.curve is None:
-        return CURVES.empty_table()
+        return EXACT_CURVES.empty_table()
     rows = len(reply.curve.temperatures)
-    columns = {name: getattr(reply.curve, name) for name in CURVES.names[3:]}
+    columns = {name: getattr(reply.curve, name) for name in EXACT_CURVES.names[3:]}
     columns["accuracy"] = np.clip(reply.curve.accuracy, reply.curve.lower, reply.curve.upper)
     columns["how"] = [None] * rows if reply.curve.how is None else reply.curve.how
     return pa.table(
@@ -102,5 +102,5 @@ def curve_of(reply: Reply) -> pa.Table:
             "temperature": reply.curve.temperatures,
             **columns,
         },
-        schema=CURVES,
+        schema=EXACT_CURVES,
     )

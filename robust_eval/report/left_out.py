@@ -47,10 +47,10 @@ def left_out(result: Result) -> Iterator[str]:
 
 def not_known(result: Result) -> Iterator[str]:
     """Yield each question with a wrong greedy answer, and that answer, for a run with few questions."""
-    if len(result.asked) >= MIN_UNITS:
+    if len(result.questions) >= MIN_UNITS:
         return
-    answers = dict(rows(result.baseline, "question_id", "text"))
-    for question, status in zip(result.asked, standings(result), strict=True):
+    answers = dict(rows(result.graded_baseline, "question_id", "text"))
+    for question, status in zip(result.questions, standings(result), strict=True):
         if status.endswith((", wrong", "no exact match")):
             why = "no exact match" if status.endswith("match") else "not known"
             texts = (cut(" ".join(text.split()), MAX_CHARACTERS) for text in (question.title, answers[question.id]))
@@ -64,7 +64,7 @@ def unasked(result: Result) -> str:
     prefix = "target_half_width."
     targets = {name.removeprefix(prefix): v for name, v in result.description.items() if name.startswith(prefix)}
     metrics = ", ".join(f"{name}: {value}" for name, value in targets.items())
-    total = len(result.asked) + result.unasked
+    total = len(result.questions) + result.unasked
     return f"target_half_width={{{metrics}}} left {result.unasked:,} of {total:,} questions unasked"
 
 

@@ -84,7 +84,7 @@ def _questions(result: Result) -> dict[str, pa.Table]:
     table = result.by_question()
     declarations = [spec for score in result.scores.values() for spec in score.specs if spec.of_question]
     metrics = [name for spec in declarations for name in spec.standing(table.column_names)[:1]]
-    greedy = dict(rows(result.baseline, "question_id", "text"))
+    greedy = dict(rows(result.graded_baseline, "question_id", "text"))
     questions = pa.table(
         {
             "question": [shortened(text) for text in table["question"].to_pylist()],

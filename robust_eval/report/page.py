@@ -103,7 +103,7 @@ def write_page(result: Result, figures: Sequence[SavedFigure], path: Path) -> No
         closer=closer,
         scatter=SCATTER if any(figure.entry.name == SCATTER for figure in figures) else "",
         chosen=selection,
-        sampled=len(selection.rows) < len(result.asked),
+        sampled=len(selection.rows) < len(result.questions),
         index=question_index(result, selection.rows, columns[0] if columns else None),
         first_column=columns[0].label if columns else "",
         left_out=list(left_out(result)),
@@ -155,7 +155,7 @@ def _mapped(result: Result, figures: Sequence[SavedFigure]) -> list[str]:
 
 def _question_data(result: Result, columns: Sequence[Column], selected: Sequence[int], mapped: Sequence[str]) -> str:
     """Return the compressed data of these questions that the index does not have, and the ids of the mapped facts."""
-    questions = [result.asked[row] for row in selected]
+    questions = [result.questions[row] for row in selected]
     decode = None
     if result.tokenizer is not None:
         decode = _decoder(result.tokenizer, result.tokenizer.stat().st_mtime_ns)
@@ -202,7 +202,7 @@ def _settings(result: Result) -> dict[str, str]:
 def _setup(result: Result) -> dict[str, str]:
     """Return the setup of the run, for people."""
     settings = result.description
-    samplers = list(result.graded)
+    samplers = list(result.graded_by_sampler)
     prompts = f"{result.prompts_asked:,} requested, {result.cache_hits:,} cached"
     entries = {
         "model": " ".join(str(settings.get(name, "")) for name in ("model.name", "loaded.dtype", "loaded.device")),
@@ -224,9 +224,9 @@ def _setup(result: Result) -> dict[str, str]:
 
 
 def _data_set(result: Result) -> str:
-    text = f"{result.description.get('dataset.name')}, {len(result.asked):,} questions"
+    text = f"{result.description.get('dataset.name')}, {len(result.questions):,} questions"
     candidates = len(result.candidates())
-    return text if candidates == len(result.asked) else f"{text}, of which {candidates:,} could be asked"
+    return text if candidates == len(result.questions) else f"{text}, of which {candidates:,} could be asked"
 
 
 def _escaped(value: Any) -> Any:
@@ -281,7 +281,7 @@ def _divided(result: Result) -> list[dict[str, Any]]:
     divided = sorted(defined, key=lambda question: certain[question.id])[:EXTREMES]
     entries = {each.id: {"question": each, "certainty": certain[each.id], "answers": list[Any]()} for each in divided}
     columns = ("question_id", "rewrite", "form", "text", "label", "outcome", "correct", "ensemble")
-    graded = at_temperature(result.graded[result.sampler_of[metric]], temperature)
+    graded = at_temperature(result.graded_by_sampler[result.sampler_of[metric]], temperature)
     for question_id, rewrite, form, text, label, outcome, correct, elected in rows(graded, *columns):
         if question_id in entries:
             asked = form or _wording(entries[question_id]["question"], rewrite)
@@ -294,7 +294,7 @@ def _disagreeing(result: Result) -> list[dict[str, Any]]:
     """Return the questions on whose robustness the methods disagree, the largest disagreement first."""
     if "profile" not in result.tables:
         return []
-    greedy = dict(rows(result.baseline, "question_id", "text"))
+    greedy = dict(rows(result.graded_baseline, "question_id", "text"))
     table = result.tables["profile"].to_pylist()
     facts = [{**row, "greedy": greedy.get(row["question_id"], "")} for row in table if row["disagreement"] > 0]
     return sorted(facts, key=lambda fact: -float(fact["disagreement"]))[:EXTREMES]
@@ -336,7 +336,7 @@ def _types(result: Result) -> dict[str, Any] | None:
 def _extremes(result: Result) -> dict[str, list[dict[str, Any]]]:
     if "frs" not in result.tables:
         return {}
-    greedy = dict(rows(result.baseline, "question_id", "text"))
+    greedy = dict(rows(result.graded_baseline, "question_id", "text"))
     table = result.tables["frs"]
     column = next(iter(score_columns(table).values()))
     facts = [{**row, "frs": row[column], "greedy": greedy.get(row["question_id"], "")} for row in table.to_pylist()]

@@ -57,9 +57,11 @@ def details(
     columns = ("question_id", "text", "correct", "outcome", *_READING)
     greedy = {
         question_id: ([cut(text, longest), verdict(correct, outcome), outcome], _reading(reading, longest))
-        for question_id, text, correct, outcome, *reading in rows(_of_questions(result.baseline, ids), *columns)
+        for question_id, text, correct, outcome, *reading in rows(_of_questions(result.graded_baseline, ids), *columns)
     }
-    answers = {sampler: _answers(_of_questions(table, ids), longest) for sampler, table in result.graded.items()}
+    answers = {
+        sampler: _answers(_of_questions(table, ids), longest) for sampler, table in result.graded_by_sampler.items()
+    }
     curves = _curves(result, ids)
     trees = {} if decode is None else _trees(result, ids, longest, decode)
     entries = []
@@ -221,7 +223,7 @@ def _curves(result: Result, ids: Collection[str]) -> dict[str, dict[str, Any]]:
             if replies:
                 point = [t, *(round(value, 4) for value in proportion(round(correct), round(replies)))]
                 curves.setdefault(question_id, {}).setdefault("counted", []).append(point)
-    computed = result.curves.get(result.sampler_of[metric])
+    computed = result.exact_curves.get(result.sampler_of[metric])
     if computed is not None:
         columns = ("question_id", "rewrite", "temperature", "accuracy", "standard_error", "lower", "upper")
         for question_id, rewrite, t, accuracy, error, lower, upper in rows(_of_questions(computed, ids), *columns):
@@ -238,7 +240,7 @@ def _trees(
     """Return the top branches of the answers of all samplers to each original question."""
     paths: dict[str, dict[Path, None]] = defaultdict(dict)
     columns = ("question_id", "rewrite", "token_ids", "token_logprobs", "answer_tokens", "correct")
-    for table in (result.baseline, *result.graded.values()):
+    for table in result.all_graded.values():
         for question_id, rewrite, tokens, logprobs, answer_tokens, correct in rows(_of_questions(table, ids), *columns):
             if rewrite == 0 and tokens and logprobs and answer_tokens:
                 paths[question_id][Path(tuple(tokens), tuple(logprobs), answer_tokens, correct)] = None

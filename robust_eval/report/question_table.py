@@ -21,12 +21,12 @@ from robust_eval.tracking.result import Result
 
 def number_columns(result: Result) -> list[Column]:
     """Return the metrics' columns over all questions, in their order."""
-    row_of = {question.id: row for row, question in enumerate(result.asked)}
+    row_of = {question.id: row for row, question in enumerate(result.questions)}
     columns = []
     for score in result.scores.values():
         rows = [row_of[question_id] for question_id in score.question_ids]
         for column in _default_columns(score) if score.presentation.columns is None else score.presentation.columns:
-            numbers = np.full(len(result.asked), np.nan)
+            numbers = np.full(len(result.questions), np.nan)
             numbers[rows] = column.numbers
             columns.append(replace(column, numbers=numbers))
     return columns
@@ -43,10 +43,10 @@ def _default_columns(score: Score) -> Iterator[Column]:
 
 def word_columns(result: Result) -> dict[str, list[str]]:
     """Return the word columns ``status``, ``type`` and ``category`` of the questions, without empty ones."""
-    categories = [question.category for question in result.asked]
+    categories = [question.category for question in result.questions]
     columns = {
         "status": standings(result),
-        "type": [question.type and type_name(question.type) for question in result.asked],
+        "type": [question.type and type_name(question.type) for question in result.questions],
         "category": [category_name(each, categories) for each in categories],
     }
     return {name: values for name, values in columns.items() if any(values)}
@@ -68,7 +68,7 @@ def chosen(result: Result, columns: Sequence[Column], limit: int, always: Collec
     """
     statuses = standings(result)
     values = columns[0].numbers if columns else np.full(len(statuses), np.nan)
-    needed = [row for row, question in enumerate(result.asked) if question.id in always]
+    needed = [row for row, question in enumerate(result.questions) if question.id in always]
     rows = sorted({*sample(statuses, values, limit).tolist(), *needed})
     selected_counts, counts = Counter(statuses[row] for row in rows), Counter(statuses)
     return Chosen(rows, {kind: (selected_counts[kind], number) for kind, number in counts.most_common()})
@@ -140,7 +140,7 @@ def question_index(result: Result, selected: Sequence[int], headline: Column | N
 
     If it is too large, questions that are not ``selected`` have shortened texts or are left out.
     """
-    every = range(len(result.asked))
+    every = range(len(result.questions))
     for texts in TEXTS:
         data = packed(_index(result, every, set(selected), texts, headline))
         if len(data) <= INDEX_LIMIT:
@@ -151,7 +151,7 @@ def question_index(result: Result, selected: Sequence[int], headline: Column | N
 def _index(
     result: Result, rows: Sequence[int], selected: set[int], texts: int, headline: Column | None
 ) -> dict[str, Any]:
-    questions = [result.asked[row] for row in rows]
+    questions = [result.questions[row] for row in rows]
     return {
         "shown": [index for index, row in enumerate(rows) if row in selected],
         "ids": [printable_lines(question.id) for question in questions],

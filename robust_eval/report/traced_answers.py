@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from robust_eval.answer import GREEDY, SAMPLER, concat_by_sampler, rows, temperature_name
+from robust_eval.answer import SAMPLER, concat_by_sampler, rows, temperature_name
 from robust_eval.question import LETTERS, Question, seeded_rank
 from robust_eval.report.question_details import cut
 from robust_eval.runtime.parquet_files import read_parquet
@@ -23,11 +23,11 @@ LONGEST = 2000
 
 def traced_answers(result: Result, limit: int, verdicts: Path) -> list[TracedAnswer]:
     """Return at most ``limit`` graded answers (:func:`fair_sample`); ``verdicts`` is the file of a judge, if any."""
-    table = concat_by_sampler({GREEDY: result.baseline, **result.graded})
+    table = concat_by_sampler(result.all_graded)
     if not limit or not table.num_rows:
         return []
     sample = table.take(pa.array(fair_sample(table, limit)))
-    questions = {question.id: question for question in result.asked}
+    questions = {question.id: question for question in result.questions}
     judged: dict[tuple[str, str | None], str | None] = {}
     if verdicts.is_file():
         columns = ("question_id", "reply", "why")

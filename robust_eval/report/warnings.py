@@ -43,7 +43,7 @@ def warnings(result: Result) -> Iterator[Caution]:
 
 def sampling_warnings(result: Result) -> Iterator[Caution]:
     """Yield the warnings about letters, servers, reasoning budgets and truncation, which the terminal shows, too."""
-    if (match := dominant_letter(result.asked, result.baseline)) is not None:
+    if (match := dominant_letter(result.questions, result.graded_baseline)) is not None:
         yield Caution(
             f"The model answers {match.letter} to {match.times:,} of {match.answers:,} questions with choices, and "
             f"{match.letter} is right in {match.right:,}: it may choose a position, not an answer.",
@@ -137,8 +137,8 @@ def remedy(result: Result, run: str = "RUN") -> str:
     A judge decides free text alone, and already has if it is the grader.
     """
     label = f"robust-eval label {run} shows them first"
-    free_text = {question.id for question in result.asked if not question.choices}
-    tables = (rows(table, "question_id", "uncertain") for table in (result.baseline, *result.graded.values()))
+    free_text = {question.id for question in result.questions if not question.choices}
+    tables = (rows(table, "question_id", "uncertain") for table in result.all_graded.values())
     is_judged = any(is_uncertain and name in free_text for each in tables for name, is_uncertain in each)
     if "grader.cascade" in result.description or not is_judged:
         return label

@@ -107,8 +107,8 @@ def asked_words(result: Result) -> str:
     loaded = [str(value) for name in ("dtype", "device", "server") if (value := config.get(f"loaded.{name}"))]
     date = f" on {result.origin['time'].partition(',')[0]}" if "time" in result.origin else ""
     model = f"{config.get('model.name', 'The model')}" + (f" ({', '.join(loaded)})" if loaded else "")
-    trials = "; ".join(dict.fromkeys(_trials_text(name, config) for name in result.graded))
-    baseline = "once at temperature 0, and " if result.baseline.num_rows else ""
+    trials = "; ".join(dict.fromkeys(_trials_text(name, config) for name in result.graded_by_sampler))
+    baseline = "once at temperature 0, and " if result.graded_baseline.num_rows else ""
     data = config.get("dataset.name", "the data set")
     start = f"{model} was asked {len(result.candidates()):,} questions of {data}{date}"
     return f"{start}: {baseline}{_selection_text(result)} {trials}."

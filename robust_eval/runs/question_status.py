@@ -29,9 +29,10 @@ def standings(result: Result) -> list[str]:
     """
     kept_ids = {question.id for question in result.kept}
     columns = ("question_id", "correct", "exact", "outcome")
-    greedy = {question_id: answer for question_id, *answer in rows(result.baseline, *columns)}
+    greedy = {question_id: answer for question_id, *answer in rows(result.graded_baseline, *columns)}
     return [
-        _standing(question.id in kept_ids, *greedy.get(question.id, (None, None, None))) for question in result.asked
+        _standing(question.id in kept_ids, *greedy.get(question.id, (None, None, None)))
+        for question in result.questions
     ]
 
 

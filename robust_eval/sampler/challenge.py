@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from robust_eval.answer import CURVES, NO_REPLY, SCHEMA, Answers, rows, with_columns
+from robust_eval.answer import NO_REPLY, SCHEMA, Answers, rows, with_columns
 from robust_eval.error import UserError
 from robust_eval.model.base import Request
 from robust_eval.prompt.prompt import Prompt, prompt_for
@@ -131,7 +131,7 @@ class Challenge(KnownFacts):
             raise UserError(
                 "sampler.challenge.challenges has no sentence that fits an answer of this data set: add one"
             )
-        return Answers(answers, CURVES.empty_table())
+        return Answers(answers)
 
     def turn_requests(
         self,

@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from robust_eval.answer import (
-    CURVES,
     GREEDY,
     SAMPLER,
     Answers,
@@ -153,7 +152,7 @@ class RecordedAnswers:
     def answers(self, questions: Sequence[Question], baseline: pa.Table | None = None) -> dict[str, Answers]:
         """Return the answers to these questions of each sampler in the file, without the baseline."""
         by_sampler = self._by_sampler().items()
-        return {name: Answers(ordered_answers(questions, table), CURVES.empty_table()) for name, table in by_sampler}
+        return {name: Answers(ordered_answers(questions, table)) for name, table in by_sampler}
 
     @property
     def _file(self) -> AnswerFile:

@@ -10,7 +10,7 @@ from functools import cache, partial
 
 import pyarrow as pa
 
-from robust_eval.answer import CURVES, SCHEMA, Answers
+from robust_eval.answer import SCHEMA, Answers
 from robust_eval.model.base import Request, TrialKey
 from robust_eval.question import Question
 from robust_eval.sampler.base import PrefixGrader
@@ -91,7 +91,7 @@ def early_stopping_steps(request: Request, settled: VerdictRule) -> Steps:
         if reply is None:
             return NOTHING
         verdicts, table = reply.verdicts, reply.answers.table
-    return Answers(rows_at(table, wave[0], request), CURVES.empty_table())
+    return Answers(rows_at(table, wave[0], request))
 
 
 def next_wave(

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from robust_eval.answer import CURVES, SCHEMA, Answers, rows
+from robust_eval.answer import SCHEMA, Answers, rows
 from robust_eval.model.base import Item, Request, TrialKey
 from robust_eval.store.answer_rows import Tables
 
@@ -40,7 +40,7 @@ Steps = Generator[Step, StepAnswers | None, Answers]
 """Running sampler: it is sent None for a step that is not stored and cannot be requested, and returns its answers."""
 
 
-NOTHING = Answers(SCHEMA.empty_table(), CURVES.empty_table())
+NOTHING = Answers(SCHEMA.empty_table())
 
 
 def single_step(requests: Sequence[Request]) -> Steps:
@@ -84,7 +84,7 @@ class ConcurrentSteps:
             del self._ready[item]
             if self._verdicts[item]:
                 try:
-                    answers = Answers(self._tables[item], CURVES.empty_table())
+                    answers = Answers(self._tables[item])
                     self._due[item] = self._steps[item].send(StepAnswers(answers, self._verdicts[item]))
                 except StopIteration as end:
                     self._answers[item] = end.value.table
@@ -103,4 +103,4 @@ class ConcurrentSteps:
 
     def answers(self, items: Sequence[Item]) -> Answers:
         """Return the answers to finished requests."""
-        return Answers(self._answers.together(items), CURVES.empty_table())
+        return Answers(self._answers.together(items))

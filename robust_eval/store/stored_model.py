@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from robust_eval.answer import CURVES, SCHEMA, SERVED, Answers, abbreviated_list, served_as
+from robust_eval.answer import EXACT_CURVES, SCHEMA, SERVED, Answers, abbreviated_list, served_as
 from robust_eval.engine.base import Engine, ModelRunner
 from robust_eval.error import UserError
 from robust_eval.model.base import Item, Request, Temperatures
@@ -200,7 +200,7 @@ class StoredModel:
             table = tables[request.item] = merge_answers(tables.get(request.item), reply.answers, request)
             entries[key] = reply.packed if reply.packed and table is reply.answers else to_bytes(table)
             if request.enumeration is not None:
-                reply = reply._replace(curve=CURVES.empty_table() if reply.curve is None else reply.curve)
+                reply = reply._replace(curve=EXACT_CURVES.empty_table() if reply.curve is None else reply.curve)
                 entries[curve_key(key)] = to_bytes(reply.curve)
             replies.append(reply)
         self._entries.put(entries)
@@ -297,11 +297,11 @@ class StoredModel:
 
     def _look_up(self, requests: Sequence[Request], keys: Mapping[Item, bytes]) -> _Lookup:
         """Read the stored answers. Errors of a service and impossible log-probabilities are requested again."""
-        complete, curves = Tables[Item](SCHEMA), Tables[Item](CURVES)
+        complete, curves = Tables[Item](SCHEMA), Tables[Item](EXACT_CURVES)
         partial = {}
         with_curve = {curve_key(keys[r.item]): r.item for r in requests if r.enumeration is not None}
         for key, value in self._entries.get(list(with_curve)):
-            curves[with_curve[key]] = from_bytes(value, CURVES)
+            curves[with_curve[key]] = from_bytes(value, EXACT_CURVES)
         without_curve = set(with_curve.values()) - curves.names()
         by_key = {keys[request.item]: request for request in requests}
         for key, value in self._entries.get(list(by_key)):

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from robust_eval.answer import NO_REPLY, OUTCOMES, SERVED, has_greedy, served_as
+from robust_eval.answer import GREEDY, NO_REPLY, OUTCOMES, SERVED, has_greedy, served_as
 from robust_eval.metric.metric_spec import with_limits
 from robust_eval.metric.score import Score, reply_weights
 from robust_eval.question import Question
@@ -30,25 +30,26 @@ MIN_REPEATED = 20
 class Result:
     """Finished experiment.
 
-    ``description`` are its settings and metadata, flat. ``asked`` are the questions of the data set, ``rewritten``
-    their paraphrases, ``kept`` the selected ones. ``baseline`` holds the graded greedy answers, ``graded`` the graded
-    answers of each sampler to the selected questions, ``curves`` the accuracy curves of each sampler from a model
-    (:data:`robust_eval.answer.CURVES`). ``sampler_of`` maps metrics to the samplers of their answers, ``scores`` to
-    their scores; the score ``greedy`` is the accuracy of the baseline, if there is one. ``tokenizer`` is the file of
-    the model's tokenizer, if there is one. ``prompts_asked`` counts the prompts sent to models in this run,
-    ``cache_hits`` those answered from the store. ``unasked`` counts the questions skipped by ``target_half_width``.
-    ``origin`` has the command, time, environment and id of the run. ``served_names`` are the services' names of models
-    and builds (:data:`robust_eval.answer.SERVED`), by the prefix of the model's settings and by column.
+    ``description`` are its settings and metadata, flat. ``questions`` are those of the data set, ``rewritten`` their
+    paraphrases, ``kept`` the selected ones. ``graded_baseline`` holds the graded greedy answers, ``graded_by_sampler``
+    the graded answers of each sampler to the selected questions, ``exact_curves`` the accuracy curves of samplers that
+    enumerate answers (:data:`robust_eval.answer.EXACT_CURVES`). ``sampler_of`` maps metrics to the samplers of their
+    answers, ``scores`` to their scores; the score ``greedy`` is the accuracy of the baseline, if there is one.
+    ``tokenizer`` is the file of the model's tokenizer, if there is one. ``prompts_asked`` counts the prompts sent to
+    models in this run, ``cache_hits`` those answered from the store. ``unasked`` counts the questions skipped by
+    ``target_half_width``. ``origin`` has the command, time, environment and id of the run. ``served_names`` are the
+    services' names of models and builds (:data:`robust_eval.answer.SERVED`), by the prefix of the model's settings and
+    by column.
     """
 
     name: str
     description: Mapping[str, object]
-    asked: Sequence[Question]
+    questions: Sequence[Question]
     kept: Sequence[Question]
     rewritten: Rewritten
-    baseline: pa.Table
-    graded: Mapping[str, pa.Table]
-    curves: Mapping[str, pa.Table]
+    graded_baseline: pa.Table
+    graded_by_sampler: Mapping[str, pa.Table]
+    exact_curves: Mapping[str, pa.Table]
     sampler_of: Mapping[str, str]
     scores: Mapping[str, Score]
     tokenizer: Path | None
@@ -58,8 +59,13 @@ class Result:
     unasked: int = 0
     origin: Mapping[str, str] = field(default_factory=dict)
     served_names: dict[str, Mapping[str, set[str]]] = field(default_factory=dict)
-    further: pa.Table | None = None
+    graded_unanswerable: pa.Table | None = None
     """Graded answers to the questions without an answer that a profile asks besides those of the data set."""
+
+    @property
+    def all_graded(self) -> dict[str, pa.Table]:
+        """All graded answers by sampler, those of the baseline under :data:`~robust_eval.answer.GREEDY`."""
+        return {GREEDY: self.graded_baseline, **self.graded_by_sampler}
 
     @cached_property
     def tables(self) -> dict[str, pa.Table]:
@@ -75,10 +81,10 @@ class Result:
 
         Recorded answers may keep questions without one.
         """
-        if not self.baseline.num_rows:
-            return list(self.asked)
-        answered_ids = {*self.baseline["question_id"].to_pylist(), *(question.id for question in self.kept)}
-        return [question for question in self.asked if question.id in answered_ids]
+        if not self.graded_baseline.num_rows:
+            return list(self.questions)
+        answered_ids = {*self.graded_baseline["question_id"].to_pylist(), *(question.id for question in self.kept)}
+        return [question for question in self.questions if question.id in answered_ids]
 
     def counts(self) -> dict[str, float]:
         """Return all counts by their MLflow names: questions, prompts, replies, outcomes, rewrites, tokens, seconds.
@@ -91,35 +97,40 @@ class Result:
         whole prompt.
         """
         replies = self.rewritten.replies
-        counts: dict[str, float] = {"questions.loaded": len(self.asked) + self.unasked}
+        counts: dict[str, float] = {"questions.loaded": len(self.questions) + self.unasked}
         counts |= {"questions.unasked": self.unasked} if self.unasked else {}
         counts["questions.asked"] = len(self.candidates())
         counts |= {"questions.kept": len(self.kept), "replies.came": self.replies_came()}
         counts |= {"prompts.asked": self.prompts_asked, "prompts.found": self.cache_hits}
-        by_sampler = [_outcomes(table) for table in self.graded.values()]
+        by_sampler = [_outcomes(table) for table in self.graded_by_sampler.values()]
         counts |= {f"outcomes.{outcome}": sum(each[outcome] for each in by_sampler) for outcome in OUTCOMES}
-        counts["replies.cut"] = sum(map(_cut, self.graded.values()))
-        counts["replies.uncertain"] = sum(map(_uncertain, (self.baseline, *self.graded.values())))
+        counts["replies.cut"] = sum(map(_cut, self.graded_by_sampler.values()))
+        counts["replies.uncertain"] = sum(map(_uncertain, self.all_graded.values()))
         counts |= {"questions.equal_in_a_row": self.repeated} if self.repeated else {}
         for prefix, served in self.served.items():
             stage = {"rewriter.": "rewriting", "grader.": "verdicts"}.get(prefix, "replies")
             counts |= {f"{stage}.{column}s": len(names) for column, names in served.items() if len(names) > 1}
-        if self.baseline.num_rows:
-            counts |= {f"greedy.outcomes.{outcome}": count for outcome, count in _outcomes(self.baseline).items()}
+        if self.graded_baseline.num_rows:
+            counts |= {
+                f"greedy.outcomes.{outcome}": count for outcome, count in _outcomes(self.graded_baseline).items()
+            }
         if replies.num_rows:
             fates = Counter(self.rewritten.found["fate"].to_pylist())
             counts |= {f"rewriting.{fate}": fates[fate] for fate in FATES}
             counts["rewriting.kept_drifted"] = len(self.drifted())
             counts |= {f"rewriting.outcomes.{outcome}": count for outcome, count in _outcomes(replies).items()}
         unread = Counter[str]()
-        for table in (self.baseline, *self.graded.values()):
+        for table in self.all_graded.values():
             invalid = pc.and_(pc.is_valid(table["reason"]), pc.not_equal(table["outcome"], "refused"))
             reasons = table.filter(invalid)["reason"].to_pylist()  # a refusal is an outcome of its own
             weights = reply_weights(table)[invalid.to_numpy(zero_copy_only=False)]
             for reason, weight in zip(reasons, weights.tolist(), strict=True):
                 unread[reason] += weight
         counts |= {f"invalid.{reason.replace(' ', '_')}": number for reason, number in sorted(unread.items())}
-        answering = [self.baseline, *self.graded.values(), *([] if self.further is None else [self.further])]
+        answering = [
+            *self.all_graded.values(),
+            *([] if self.graded_unanswerable is None else [self.graded_unanswerable]),
+        ]
         stages = {"rewriting": [replies], "answering": answering}
         for stage, tables in stages.items():
             for kind in ("prompt", "completion", "reasoning", "cached"):
@@ -129,25 +140,29 @@ class Result:
     @property
     def baseline_words(self) -> str:
         """Name of a baseline answer: "greedy answer", or "most frequent answer" of a model without temperature 0."""
-        return "greedy answer" if has_greedy(self.baseline) or not self.baseline.num_rows else "most frequent answer"
+        return (
+            "greedy answer"
+            if has_greedy(self.graded_baseline) or not self.graded_baseline.num_rows
+            else "most frequent answer"
+        )
 
     @cached_property
     def repeated(self) -> int:
         """Number of consecutive questions with equal replies of a server at the highest temperature; 0 if small."""
         served = "loaded.server" in self.description
-        number = equal_in_a_row(self.graded, [question.id for question in self.kept]) if served else 0
+        number = equal_in_a_row(self.graded_by_sampler, [question.id for question in self.kept]) if served else 0
         return number if number >= MIN_REPEATED else 0
 
     @cached_property
     def served(self) -> dict[str, Mapping[str, set[str]]]:
         """``served_names``, with those of recorded answers."""
-        tables, measured = [self.baseline, *self.graded.values()], self.served_names.get("", {})
+        tables, measured = self.all_graded.values(), self.served_names.get("", {})
         names = {column: measured.get(column, set()) | served_as(tables, column) for column in SERVED}
         return self.served_names | {"": names}
 
     def replies_came(self) -> float:
         """Count the replies of all stages; enumerated answers are one for each question and temperature."""
-        tables = [self.rewritten.replies, self.baseline, *self.graded.values()]
+        tables = [self.rewritten.replies, *self.all_graded.values()]
         return sum(count for table in tables for name, count in _outcomes(table).items() if name not in NO_REPLY)
 
     def drifted(self) -> list[dict[str, Any]]:
@@ -157,7 +172,7 @@ class Result:
 
     def by_question(self) -> pa.Table:
         """Return a row for each question asked (:func:`by_question`)."""
-        return by_question(self.asked, self.kept, self.scores)
+        return by_question(self.questions, self.kept, self.scores)
 
     def summary(self) -> dict[str, float | None]:
         """Return every metric of the run under its MLflow name; None if undefined or infinite."""

@@ -102,7 +102,7 @@ def test_a_run_gives_the_figures_of_the_command_to_the_last_bit_and_a_second_cal
     pd.testing.assert_frame_equal(first.questions, tables["questions"])
     pd.testing.assert_frame_equal(first.answers, tables["graded"])
     pd.testing.assert_frame_equal(first.table("frs"), tables["frs"])
-    assert first.curves.empty  # of an exact run alone
+    assert first.exact_curves.empty  # of an exact run alone
     assert {path.name for path in tmp_path.iterdir()} == {"mlruns", "command"}
 
 
@@ -112,7 +112,7 @@ def test_a_function_is_a_model_and_a_table_is_a_data_set(paris: Callable, asked:
     assert (errors["value"], errors["n"]) == (0.5, 2)
     assert run.questions["certainty.error_rate.t0.7"].tolist() == [0, 1]
     assert set(run.answers["text"]) == {"Paris"}
-    assert run.curves.empty
+    assert run.exact_curves.empty
     assert [len(prompts) for prompts in asked] == [2, 8]  # greedy answers, and four trials of both
     assert all(prompt.rsplit("\n\n", 1)[1].count("What is the capital of ") == 1 for prompt in asked[0])
 

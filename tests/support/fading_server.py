@@ -97,6 +97,6 @@ def scored(result: Result) -> dict[str, Any]:
 
 
 def answers(result: Result) -> dict[tuple[str, float, int], str]:
-    table = result.graded["temperature_sweep"]
+    table = result.graded_by_sampler["temperature_sweep"]
     columns = (table[name].to_pylist() for name in ("question_id", "temperature", "trial", "text"))
     return {(question, t, trial): text for question, t, trial, text in zip(*columns, strict=True)}

@@ -13,7 +13,7 @@ import ray
 from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from robust_eval.answer import CURVES, SCHEMA, rows
+from robust_eval.answer import EXACT_CURVES, SCHEMA, rows
 from robust_eval.engine.base import AdaptiveRequests, adaptive_progress
 from robust_eval.engine.ray.shared_rate_limiter import MAX_CALLS, RateLimiterActor
 from robust_eval.engine.ray.worker import Block, Outcome, ReplyBytes, Worker, streamed
@@ -69,7 +69,7 @@ class PendingBlocks:
 
     def _taken(self, answer: ReplyBytes) -> ReplyTables:
         request = self.wanted[answer.item]
-        curve = None if answer.curve is None else from_bytes(answer.curve, CURVES)
+        curve = None if answer.curve is None else from_bytes(answer.curve, EXACT_CURVES)
         reply = ReplyTables(request, from_bytes(answer.answers, SCHEMA), curve, answer.share, answer.answers)
         cached = request.cached | set(rows(reply.answers, "temperature", "trial"))
         if request.enumeration is not None or cached.issuperset(product(request.temperatures, range(request.trials))):

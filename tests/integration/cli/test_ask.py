@@ -13,7 +13,7 @@ from shell import Shell
 from statsmodels.stats.proportion import proportion_confint
 from tiny_model import plain_settings, save_tiny_model
 
-from robust_eval.answer import CURVES, NO_ANSWER, NO_REPLY, Answers, answer_table
+from robust_eval.answer import NO_ANSWER, NO_REPLY, Answers, answer_table
 from robust_eval.config.overrides import Checked, checked_overrides
 from robust_eval.model.base import Request, Temperatures
 from robust_eval.model.local.transformers import Transformers
@@ -149,7 +149,7 @@ class Scripted:
             for trial in range(request.trials)
             for found in [self.say(request, temperature, trial)]
         )
-        return Answers(table, CURVES.empty_table())
+        return Answers(table)
 
 
 Script = Callable[[Say], Scripted]

@@ -58,7 +58,7 @@ def ask(server: ScriptedServer, folder: Path, *overrides: str) -> Result:
 
 def test_each_question_is_asked_again_and_again_and_in_other_words(dialect: str, repeated: tuple[Result, Path]):
     result, _ = repeated
-    table = result.graded["repetition"]
+    table = result.graded_by_sampler["repetition"]
     own = dialect in OWN
     assert set(table["outcome"].to_pylist()) == {"ok"}
     assert set(map(str, table["temperature"].to_pylist())) == {"nan" if own else "0.7"}
@@ -66,12 +66,12 @@ def test_each_question_is_asked_again_and_again_and_in_other_words(dialect: str,
     assert sum(table["correct"].to_pylist()) > table.num_rows / 2
     figures = result.summary()
     assert figures[f"certainty.entropy.{'own' if own else 't0.7'}"] is not None
-    assert set(result.graded["perturbation"]["outcome"].to_pylist()) == {"ok"}
+    assert set(result.graded_by_sampler["perturbation"]["outcome"].to_pylist()) == {"ok"}
     at = "own" if own else "t1"
     assert 0 <= figures[f"agreement.worst.{at}"] <= figures[f"agreement.best.{at}"] <= 1
     assert ("accuracy.greedy" in figures) == (not own)
     thinks = DIALECTS[dialect].thinks
-    asked = result.baseline.num_rows + sum(each.num_rows for each in result.graded.values())
+    asked = result.graded_baseline.num_rows + sum(each.num_rows for each in result.graded_by_sampler.values())
     assert figures["tokens.answering.reasoning"] == (40 * asked if thinks else 0)
     if dialect in ("deepseek", "vllm", "mistral"):
         assert set(table["reasoning"].to_pylist()) == {THOUGHT}
@@ -125,20 +125,20 @@ def test_a_temperature_that_is_dropped_in_silence_is_not_sent_where_settings_say
         asked = [body for body in server.bodies if body["max_tokens"] == 64]
     assert asked
     assert not any("temperature" in body for body in asked)
-    assert all(map(math.isnan, result.graded["repetition"]["temperature"].to_pylist()))
+    assert all(map(math.isnan, result.graded_by_sampler["repetition"]["temperature"].to_pylist()))
     assert result.description["loaded.temperatures"] == "the model's own"
 
 
 def test_reasoning_that_eats_the_limit_leaves_no_answer_and_more_room_leaves_one(tmp_path: Path):
     with scripted_server(DIALECTS["vllm"]) as server:
         eaten = ask(server, tmp_path / "eaten", *CERTAINTY)
-        table = eaten.graded["repetition"]
+        table = eaten.graded_by_sampler["repetition"]
         assert set(zip(table["outcome"].to_pylist(), table["reason"].to_pylist(), strict=True)) == {
             ("invalid", "reasoning not ended")
         }
-        assert eaten.summary()["invalid.reasoning_not_ended"] == table.num_rows + eaten.baseline.num_rows
+        assert eaten.summary()["invalid.reasoning_not_ended"] == table.num_rows + eaten.graded_baseline.num_rows
         fed = ask(server, tmp_path / "fed", *CERTAINTY, "model.max_completion_tokens=500")
-        assert set(fed.graded["repetition"]["outcome"].to_pylist()) == {"ok"}
+        assert set(fed.graded_by_sampler["repetition"]["outcome"].to_pylist()) == {"ok"}
         assert server.bodies[-1]["max_tokens"] == 500
 
 
@@ -203,7 +203,7 @@ def test_where_temperature_0_is_refused_the_most_frequent_answer_stands_for_the_
     settings = ["sampler.temperature_sweep.selection=contains", "sampler.temperature_sweep.max_new_tokens=64"]
     with scripted_server(with_logprobs(replace(DIALECTS["tags"], thinks=False), 0.1, 2)) as server:
         result = ask(server, tmp_path / "run", "dataset.limit=6", *settings, "sampler.temperature_sweep.trials=2")
-    assert result.baseline["temperature"].to_pylist() == [0.2] * 6
+    assert result.graded_baseline["temperature"].to_pylist() == [0.2] * 6
     assert len(result.kept) > 3
     assert result.description["loaded.greedy"] == "the most frequent of 5 answers at 0.2"
     assert "m accepts no temperature 0: the most frequent of 5 answers replaces the greedy one" in caplog.messages

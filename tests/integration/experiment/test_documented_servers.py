@@ -57,7 +57,7 @@ def test_an_effort_that_a_service_drops_is_a_warning(server: ScriptedServer, tmp
 def test_letters_come_as_a_service_restricts_them_or_are_refused(server: ScriptedServer, tmp_path: Path):
     if named(server).restricts:
         result = ask(server, tmp_path, *LETTERS)
-        assert set(result.graded["repetition"]["text"].to_pylist()) <= {*"ABCDE"}
+        assert set(result.graded_by_sampler["repetition"]["text"].to_pylist()) <= {*"ABCDE"}
         return
     with pytest.raises(UserError) as refused:
         ask(server, tmp_path, *LETTERS)

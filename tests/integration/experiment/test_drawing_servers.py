@@ -113,7 +113,7 @@ def test_a_server_that_ignores_the_temperature_is_refused_a_sweep_and_asked_at_i
 
 def test_a_server_that_caps_the_temperature_is_asked_up_to_there(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     result = ran(DrawingServer(shows=True, cap=1.5), tmp_path / "run", "dataset.limit=6")
-    assert set(result.graded["temperature_sweep"]["temperature"].to_pylist()) == {0.5, 1.0}
+    assert set(result.graded_by_sampler["temperature_sweep"]["temperature"].to_pylist()) == {0.5, 1.0}
     assert any("silently caps temperatures at 1.5" in each for each in said(caplog))
     assert "The server silently caps higher temperatures at 1.5." in in_report(result)
 

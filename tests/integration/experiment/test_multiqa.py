@@ -78,7 +78,7 @@ def test_the_preset_leaves_votes_a_table_of_agreement_and_its_curves(ask: Ask, d
     assert both.schema.names == [*SCHEMA.names, SAMPLER, ENSEMBLE]
     assert both.filter(pc.equal(both["temperature"], 0))[ENSEMBLE].to_pylist() == [None] * 3
     graded = sampled(folder)
-    questions = [question.id for question in result.asked]
+    questions = [question.id for question in result.questions]
     assert [question.id for question in result.kept] == questions
     conditions = graded.select(["question_id", "rewrite", "temperature", "trial"]).to_pylist()
     assert sorted(conditions, key=lambda row: (row["question_id"], row["rewrite"])) == [

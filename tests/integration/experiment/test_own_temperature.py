@@ -98,9 +98,9 @@ def test_a_model_without_a_temperature_is_profiled_under_all_else_that_it_allows
         assert {draws[f"Question: {question.text}\nAnswer:"] for question in result.kept} == {5}
         efforts = {body.get("reasoning_effort") for body in server.bodies}
         assert efforts == {None, "low", "high", "unknown"}
-        assert [question.id for question in result.kept] == result.baseline.filter(result.baseline["correct"])[
-            "question_id"
-        ].to_pylist()  # the facts that the most frequent answer has right
+        assert [question.id for question in result.kept] == result.graded_baseline.filter(
+            result.graded_baseline["correct"]
+        )["question_id"].to_pylist()  # the facts that the most frequent answer has right
         caplog.clear()
         served = [f"model.base_url={server.url}", "model.model=m", "model.name=opus", "store=none"]
         planned = stages_of(configuration(*SMALL, "model=openai_compatible", *served, f"paths.mlruns={tmp_path}"))
@@ -162,8 +162,8 @@ def test_a_temperature_that_reasoning_excludes_is_swept_without_it_and_falls_awa
         none = profiled(server, tmp_path / "none", "model.reasoning_effort=none")
         default = profiled(server, tmp_path / "default")
     assert "profile.robust" in none.summary()
-    assert {"temperature_sweep", "thinking"} & none.graded.keys() == {"temperature_sweep"}
-    assert {"temperature_sweep", "thinking"} & default.graded.keys() == {"thinking"}
+    assert {"temperature_sweep", "thinking"} & none.graded_by_sampler.keys() == {"temperature_sweep"}
+    assert {"temperature_sweep", "thinking"} & default.graded_by_sampler.keys() == {"thinking"}
 
 
 def test_a_profile_without_log_probabilities_has_breaking_temperatures_in_place_of_frs(

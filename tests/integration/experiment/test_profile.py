@@ -90,12 +90,12 @@ def test_figures_that_are_declared_as_means_are_those_of_which_questions_have_va
 
 def test_the_questions_are_those_that_all_samplers_take(profiled: tuple[Result, Path]):
     result, _ = profiled
-    candidates = [question.id for question in result.asked if question.rewrites]
-    assert result.baseline["question_id"].to_pylist() == candidates
-    assert len(candidates) < len(result.asked)
-    exact = pc.and_(result.baseline["exact"], pc.equal(result.baseline["temperature"], 0))
-    assert [question.id for question in result.kept] == result.baseline.filter(exact)["question_id"].to_pylist()
-    for table in result.graded.values():
+    candidates = [question.id for question in result.questions if question.rewrites]
+    assert result.graded_baseline["question_id"].to_pylist() == candidates
+    assert len(candidates) < len(result.questions)
+    exact = pc.and_(result.graded_baseline["exact"], pc.equal(result.graded_baseline["temperature"], 0))
+    assert [question.id for question in result.kept] == result.graded_baseline.filter(exact)["question_id"].to_pylist()
+    for table in result.graded_by_sampler.values():
         assert set(table["question_id"].to_pylist()) == {question.id for question in result.kept}
     assert result.sampler_of == {
         "frs": "temperature_sweep",
@@ -112,7 +112,7 @@ def test_answers_lie_in_one_table_that_says_who_asked(profiled: tuple[Result, Pa
     kept = len(result.kept)
     rewritten = sum(1 + min(3, len(question.rewrites)) for question in result.kept)
     expected = {
-        "greedy": result.baseline.num_rows,
+        "greedy": result.graded_baseline.num_rows,
         "temperature_sweep": kept * 12,
         "perturbation": rewritten,
         "repetition": kept * 5,
@@ -133,7 +133,7 @@ def test_the_profile_joins_them_by_question(profiled: tuple[Result, Path]):
     result, folder = profiled
     table = pq.read_table(folder / "profile.parquet")
     assert table["question_id"].to_pylist() == [question.id for question in result.kept]
-    sweep, reworded, repeated = (result.graded[name] for name in METHODS)
+    sweep, reworded, repeated = (result.graded_by_sampler[name] for name in METHODS)
     for row in table.to_pylist():
         verdicts = right(reworded, row["question_id"])
         assert row["worst"] == min(verdicts)
@@ -194,7 +194,7 @@ def test_questions_without_an_answer_are_asked_as_by_the_command_for_them_alone(
     data = "dataset=unanswerable", "dataset.path=builtin:unanswerable.jsonl", "dataset.limit=null"
     alone, _ = ask(*data, "sampler=repetition", "metric=reliability", *repetition)
     asked = pq.read_table(folder / "unanswerable.parquet")
-    assert asked.num_rows == alone.graded["repetition"].num_rows == 60 * 5
+    assert asked.num_rows == alone.graded_by_sampler["repetition"].num_rows == 60 * 5
     assert alone.cache_hits == 60  # the replies came from the store
     expected = alone.scores["reliability"].values["reliability.answered_unanswerable"]
     assert together.scores["unanswerable"].values == {"profile.answered_unanswerable": expected}

@@ -60,7 +60,7 @@ def test_what_a_model_offers_is_written_down_with_its_replies(written: tuple[Res
     found, replies = (pq.read_table(folder / name) for name in ("rewrites.parquet", "rewriting.parquet"))
     assert (found.schema, replies.schema) == (FOUND, SCHEMA)
     assert (found, replies) == (result.rewritten.found, result.rewritten.replies)
-    ids = [question.id for question in result.asked]
+    ids = [question.id for question in result.questions]
     kept = [(row["question_id"], row["attempt"], row["text"]) for row in found.to_pylist() if row["fate"] == "kept"]
     lacking = [q for q in ids if sum(row[:2] == (q, 0) for row in kept) < 2]
     asked = [(row["question_id"], row["rewrite"], row["temperature"]) for row in replies.to_pylist()]
@@ -69,9 +69,9 @@ def test_what_a_model_offers_is_written_down_with_its_replies(written: tuple[Res
     assert all(texts[q, 0] != texts[q, 1] for q in lacking)
     for row in found.to_pylist():
         assert not row["drifted"] or row["fate"] == "drifted"
-    for question in result.asked:
+    for question in result.questions:
         assert question.rewrites == tuple(text for name, _, text in kept if name == question.id)
-    assert [question.id for question in result.kept] == [q.id for q in result.asked if q.rewrites]
+    assert [question.id for question in result.kept] == [q.id for q in result.questions if q.rewrites]
     assert len(result.kept) > 0
     assert (folder / "report.html").is_file()
 
@@ -91,7 +91,7 @@ def test_the_summary_counts_fates_outcomes_and_tokens(written: tuple[Result, Pat
         counts = {"prompt": prompt, "completion": completion, "reasoning": 0, "cached": 0}
         assert {name: figures[f"tokens.{stage}.{name}"] for name in counts} == counts
     for row in replies:  # as the other model is asked: its tokens, in plain text
-        (question,) = [question for question in result.asked if question.id == row["question_id"]]
+        (question,) = [question for question in result.questions if question.id == row["question_id"]]
         shown = f"Rewrite the question in 2 radically different ways.\nQuestion: {question.text}"
         assert row["prompt_tokens"] == len(embedded.tokenizer(shown).input_ids)
         assert len(row["token_ids"]) <= 24
@@ -119,7 +119,7 @@ def test_a_second_run_asks_nothing_and_both_models_are_described(written: tuple[
     )
     assert {name for name in own if not name.startswith(("rewriter.", "dataset."))} == others
     assert (again.prompts_asked, again.cache_hits) == (0, first.prompts_asked)
-    assert again.asked == first.asked
+    assert again.questions == first.questions
     for name in TABLES:
         assert pq.read_table(one / name) == pq.read_table(other / name)
     for name in ("rewriting.", "tokens.", "agreement."):

@@ -111,8 +111,8 @@ def test_a_run_leaves_its_answers_tables_figures_and_report(measure: Callable, c
     assert (summary["questions.asked"], summary["questions.kept"]) == (12, 12)
     assert sum(summary[f"outcomes.{outcome}"] for outcome in ("ok", "empty")) == 360
     questions = pq.read_table(folder / "questions.parquet")
-    assert questions["question_id"].to_pylist() == [question.id for question in result.asked]
-    assert questions["group"].to_pylist() == [question.group for question in result.asked]
+    assert questions["question_id"].to_pylist() == [question.id for question in result.questions]
+    assert questions["group"].to_pylist() == [question.group for question in result.questions]
     assert set(questions["scenario"].to_pylist()) == {"abstractive"}
     for figure in ("accuracy.greedy", "frs.d1", "frs.unbroken_share", "frs.entropy.mean", "accuracy.t0.2"):
         assert np.nanmean(questions[figure].to_numpy()) == pytest.approx(summary[figure], abs=1e-12)
@@ -284,7 +284,7 @@ def test_other_answers_are_asked_for_and_other_scores_are_not(tiny: list[str], c
 
 def test_a_larger_k_is_asked_for_before_it_is_needed(measure: Callable):
     result, _ = measure("metric.frs.k=30", "dataset.limit=3")
-    baseline = result.baseline["top_logprobs"].to_pylist()
+    baseline = result.graded_baseline["top_logprobs"].to_pylist()
     assert {len(token) for tokens in baseline for token in tokens} == {30}
     assert result.scores["frs"].values["frs.entropy.mean"].value > 0
 

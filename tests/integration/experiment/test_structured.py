@@ -29,7 +29,7 @@ def test_each_reply_of_llama_cpp_is_a_letter(tmp_path: Path):
         for style in ("chat", "plain"):
             result = ask(url, tmp_path / style, STRUCTURED, f"model.prompt_style={style}", "dataset.limit=2")
             assert result.description["loaded.capability.structured"] == "grammar"
-            table = result.graded["repetition"]
+            table = result.graded_by_sampler["repetition"]
             assert set(table["text"].to_pylist()) <= {*"ABCDE"}
             assert table["text"] == table["answer"]
             assert set(table["outcome"].to_pylist()) == {"ok"}
@@ -46,8 +46,8 @@ def test_free_and_structured_replies_are_stored_apart(tmp_path: Path, caplog: py
         requests = len(server.received)
         again = ask(server.url, tmp_path / "again", roomy, STRUCTURED)
     assert (structured.cache_hits, len(server.received), again.prompts_asked) == (0, requests, 0)
-    assert all(text.startswith("The answer is ") for text in free.graded["repetition"]["text"].to_pylist())
-    assert again.graded["repetition"] == structured.graded["repetition"]
+    assert all(text.startswith("The answer is ") for text in free.graded_by_sampler["repetition"]["text"].to_pylist())
+    assert again.graded_by_sampler["repetition"] == structured.graded_by_sampler["repetition"]
 
 
 def test_questions_without_choices_are_refused(tmp_path: Path):

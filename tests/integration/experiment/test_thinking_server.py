@@ -20,7 +20,7 @@ def test_thoughts_stand_apart_and_only_the_answer_is_read(tmp_path: Path):
             *("model=openai_compatible", f"model.base_url={url}", "model.model=m"),
             *(f"model.extra_body={{grammar:'{GRAMMAR}'}}", "tracking=none", f"paths.mlruns={tmp_path}"),
         )
-    found = list(rows(result.graded["repetition"], "reasoning", "answer", "outcome", "reason"))
+    found = list(rows(result.graded_by_sampler["repetition"], "reasoning", "answer", "outcome", "reason"))
     assert len(found) == 2
     for reasoning, answer, outcome, reason in found:
         assert len(reasoning.strip()) >= 10

@@ -58,7 +58,7 @@ def test_faults_lose_nothing_and_asking_for_all_afterwards_asks_for_the_rest_alo
     assert set(server.answered.values()) == {1}
     served.answer = FadingServer()
     fresh = ask(served, tmp_path, *FEW, store="fresh")
-    assert whole.graded["temperature_sweep"].equals(fresh.graded["temperature_sweep"])
+    assert whole.graded_by_sampler["temperature_sweep"].equals(fresh.graded_by_sampler["temperature_sweep"])
     assert whole.summary().keys() == fresh.summary().keys()
     assert scored(faulty) == scored(fresh)
     assert answers(faulty).items() <= answers(fresh).items()

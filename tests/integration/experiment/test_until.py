@@ -159,9 +159,9 @@ def test_questions_are_taken_until_the_interval_is_narrow_enough_and_no_more(und
     result, folder, asked, logged, printed, whole = undisturbed
     frs = result.scores["frs"].values["frs.d1"]
     assert (frs.high - frs.low) / 2 <= WIDTH
-    taken = len(result.asked)
+    taken = len(result.questions)
     assert 30 < taken < QUESTIONS
-    assert {f"q{number}" for number, *_ in asked} == {question.id for question in result.asked}
+    assert {f"q{number}" for number, *_ in asked} == {question.id for question in result.questions}
     assert set(asked.values()) == {1}
     found = figures(result)
     assert (found["questions.loaded"], found["questions.unasked"]) == (QUESTIONS, QUESTIONS - taken)
@@ -172,12 +172,12 @@ def test_questions_are_taken_until_the_interval_is_narrow_enough_and_no_more(und
     sentence = f"target_half_width={{frs.d1: {WIDTH}}} left {QUESTIONS - taken} of {QUESTIONS} questions unasked"
     assert sentence in printed
     assert f"{sentence}." in (folder / "report.html").read_text(encoding="utf-8")
-    order = [question.id for question in whole.asked]
-    assert [question.id for question in result.asked] == sorted((q.id for q in result.asked), key=order.index)
-    ids = {question.id for question in result.asked}
-    graded = whole.graded["temperature_sweep"]
+    order = [question.id for question in whole.questions]
+    assert [question.id for question in result.questions] == sorted((q.id for q in result.questions), key=order.index)
+    ids = {question.id for question in result.questions}
+    graded = whole.graded_by_sampler["temperature_sweep"]
     of_these = graded.filter([question_id in ids for question_id in graded["question_id"].to_pylist()])
-    assert result.graded["temperature_sweep"].to_pylist() == of_these.to_pylist()
+    assert result.graded_by_sampler["temperature_sweep"].to_pylist() == of_these.to_pylist()
     assert read_answers(folder / "answers.parquet").num_rows == taken * 4
 
 
@@ -186,13 +186,13 @@ def test_a_width_that_is_out_of_reach_takes_all_and_finds_what_a_plain_run_finds
     whole = undisturbed.whole
     assert figures(result) == figures(whole)
     assert "questions.unasked" not in figures(result)
-    assert result.graded["temperature_sweep"].equals(whole.graded["temperature_sweep"])
-    assert result.baseline.equals(whole.baseline)
+    assert result.graded_by_sampler["temperature_sweep"].equals(whole.graded_by_sampler["temperature_sweep"])
+    assert result.graded_baseline.equals(whole.graded_baseline)
     assert result.scores["frs"].tables["frs"].equals(whole.scores["frs"].tables["frs"])
 
 
 def test_blocks_without_a_known_fact_are_passed(server: ScriptedServer, ask: Ask, undisturbed: Undisturbed):
-    late = {f"q{number}" for number in range(QUESTIONS)} - {q.id for q in undisturbed.narrow.asked}
+    late = {f"q{number}" for number in range(QUESTIONS)} - {q.id for q in undisturbed.narrow.questions}
     server.answer = Server(known=lambda number: f"q{number}" in late)
     result, _ = ask(NARROW, store="late")
     assert {question.id for question in result.kept} == late
@@ -239,12 +239,12 @@ def test_rewrites_are_asked_for_of_the_questions_taken_alone(server: ScriptedSer
     )
     result, folder = ask("target_half_width={agreement.difficulty.t1: 0.135}", preset=multiqa)
     assert isinstance(server.answer, Server)
-    taken = {int(question.id[1:]) for question in result.asked}
+    taken = {int(question.id[1:]) for question in result.questions}
     assert 30 < len(taken) < QUESTIONS
     assert server.answer.rewritten == dict.fromkeys(taken, 1)
     assert server.answer.numbers == taken
-    assert all(len(question.rewrites) == 2 for question in result.asked)
-    assert result.rewritten.found["question_id"].to_pylist() == [q.id for q in result.asked for _ in range(2)]
+    assert all(len(question.rewrites) == 2 for question in result.questions)
+    assert result.rewritten.found["question_id"].to_pylist() == [q.id for q in result.questions for _ in range(2)]
     assert len(json.loads((folder / "summary.json").read_text())) > 20
 
 

@@ -38,13 +38,13 @@ def test_questions_that_were_answered_wrong_were_not_asked_again(result: Result)
 
 def test_every_other_reason_is_told_apart(result: Result):
     baseline = changed(
-        result.baseline.slice(0, 27),  # of the last question there is none
+        result.graded_baseline.slice(0, 27),  # of the last question there is none
         outcome={0: "error", 7: "filtered_reply"},
         correct={0: None, 7: None, 1: True, 2: True},
         exact={1: False, 2: True},
     )
     kept = [question for question in result.kept if question.id not in ("q1", "q2", "q27")]
-    assert list(left_out(replace(result, baseline=baseline, kept=kept))) == [
+    assert list(left_out(replace(result, graded_baseline=baseline, kept=kept))) == [
         "2 questions not sampled: no greedy answer came.",
         "2 questions not sampled: the greedy answer is wrong.",
         "1 question not sampled: the greedy answer is right, but no exact match of an accepted answer.",
@@ -60,7 +60,7 @@ def test_rows_of_the_data_set_and_aliases_that_cannot_be_used_are_counted(result
         "loaded.dataset.unusable.repeated": 1,
         "loaded.dataset.unusable_aliases": 2,
     }
-    assert list(left_out(replace(result, description=description, kept=result.asked))) == [
+    assert list(left_out(replace(result, description=description, kept=result.questions))) == [
         "3 rows of the data set: without an answer.",
         "1 row of the data set: repeated.",
         "2 accepted answers whose normalised form is empty.",
@@ -68,9 +68,9 @@ def test_rows_of_the_data_set_and_aliases_that_cannot_be_used_are_counted(result
 
 
 def test_replies_that_were_cut_and_what_is_undefined_is_said(result: Result):
-    sampled = changed(result.graded["temperature_sweep"], finish_reason={0: "length", 5: "length"})
+    sampled = changed(result.graded_by_sampler["temperature_sweep"], finish_reason={0: "length", 5: "length"})
     scores = {"certainty": Score(values={"certainty.count.undefined": Estimate(3.0)}, specs=KNOWN_SPECS)}
-    run = replace(result, graded={"temperature_sweep": sampled}, scores=scores, kept=result.asked)
+    run = replace(result, graded_by_sampler={"temperature_sweep": sampled}, scores=scores, kept=result.questions)
     assert list(left_out(run)) == [
         "2 replies truncated by the length limit, and graded without the end.",
         "3 questions have no answer entropy: none of their replies contains an answer.",
@@ -92,8 +92,10 @@ def test_what_answers_nothing_has_one_number_of_refused_empty_and_unread_replies
 def test_of_few_questions_those_that_are_not_known_are_listed_with_their_answers(
     result: Result, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    baseline = changed(result.baseline, correct={1: True}, exact={1: False}, text={1: "well,\x1b[31m\nanswer 1", 7: ""})
-    run = replace(result, baseline=baseline, kept=[question for question in result.kept if question.id != "q1"])
+    baseline = changed(
+        result.graded_baseline, correct={1: True}, exact={1: False}, text={1: "well,\x1b[31m\nanswer 1", 7: ""}
+    )
+    run = replace(result, graded_baseline=baseline, kept=[question for question in result.kept if question.id != "q1"])
     print_summary(run, tmp_path, "store", None)
     listed = [line for line in capsys.readouterr().out.splitlines() if " → " in line]
     assert listed == [
@@ -106,7 +108,7 @@ def test_of_few_questions_those_that_are_not_known_are_listed_with_their_answers
 
 
 def test_of_thirty_questions_those_that_are_not_known_are_counted_alone(result: Result):
-    assert list(not_known(replace(result, asked=[*result.asked, *result.asked[:2]]))) == []
+    assert list(not_known(replace(result, questions=[*result.questions, *result.questions[:2]]))) == []
 
 
 def test_a_probability_that_rounds_to_no_reply_is_not_mentioned():
@@ -125,5 +127,5 @@ def test_replies_without_an_answer_are_counted_by_what_they_lack():
 def test_the_page_says_so_where_nothing_was_left_out(result: Result, tmp_path: Path):
     from robust_eval.report.page import write_page
 
-    write_page(replace(result, kept=result.asked), [], tmp_path / "report.html")
+    write_page(replace(result, kept=result.questions), [], tmp_path / "report.html")
     assert "<p>Nothing.</p>" in (tmp_path / "report.html").read_text()

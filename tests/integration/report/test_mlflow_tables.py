@@ -145,7 +145,7 @@ def test_of_many_questions_some_of_every_kind_and_of_both_ends_are_shown():
     scores = np.random.default_rng(0).permutation(1200) / 1200
     scores[7] = NAN
     run = result(1200, scores)
-    _, (name, table) = run_tables(replace(run, kept=run.asked[:900])).items()
+    _, (name, table) = run_tables(replace(run, kept=run.questions[:900])).items()
     assert name == "questions_1000_of_1200"
     assert Counter(table["status"].to_pylist()) == {"kept, not judged": 700, "not kept, not judged": 300}
     found, known = set(table["frs.d1"].to_pylist()), np.sort(scores[:900][~np.isnan(scores[:900])])

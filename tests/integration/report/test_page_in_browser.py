@@ -58,7 +58,7 @@ def doubted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("doubted") / "run"
     with without_figures():
         result = recorded_run(folder, 14, metrics="[frs]")
-    table = result.graded["temperature_sweep"]
+    table = result.graded_by_sampler["temperature_sweep"]
     row = table["question_id"].to_pylist().index("q5")
     table = changed(
         table,
@@ -68,8 +68,14 @@ def doubted(tmp_path_factory: pytest.TempPathFactory) -> Path:
         rule="explicit answer",
         uncertain=True,
     )
-    baseline = changed(result.baseline, result.baseline["question_id"].to_pylist().index("q3"), uncertain=True)
-    write_page(replace(result, baseline=baseline, graded={"temperature_sweep": table}), [], folder / "report.html")
+    baseline = changed(
+        result.graded_baseline, result.graded_baseline["question_id"].to_pylist().index("q3"), uncertain=True
+    )
+    write_page(
+        replace(result, graded_baseline=baseline, graded_by_sampler={"temperature_sweep": table}),
+        [],
+        folder / "report.html",
+    )
     return folder / "report.html"
 
 
@@ -475,11 +481,15 @@ def test_cut_replies_and_disagreement_are_kinds_where_there_are_any(
     browser: Browser, ran: tuple[Result, Path], tmp_path: Path
 ):
     result, _ = ran
-    sweep = result.graded["temperature_sweep"]
+    sweep = result.graded_by_sampler["temperature_sweep"]
     ends = ["length" if name == "q5" else "stop" for name in sweep["question_id"].to_pylist()]
     place = sweep.schema.get_field_index("finish_reason")
     ended = sweep.set_column(place, sweep.schema.field(place), pa.array(ends))
-    write_page(replace(result, graded={**result.graded, "temperature_sweep": ended}), [], tmp_path / "report.html")
+    write_page(
+        replace(result, graded_by_sampler={**result.graded_by_sampler, "temperature_sweep": ended}),
+        [],
+        tmp_path / "report.html",
+    )
     opened = opened_at(browser, tmp_path / "report.html", "only=cut", NARROW)
     page = opened.page
     assert listed(page) == [5]

@@ -9,7 +9,7 @@ from recorded_run import TEMPERATURES, recorded_run
 from scipy import stats
 from tiny_model import byte_tokenizer
 
-from robust_eval.answer import CURVES, answer_table
+from robust_eval.answer import EXACT_CURVES, answer_table
 from robust_eval.question import Question
 from robust_eval.report.question_details import MAX_ANSWERS, cut, details
 from robust_eval.tracking.result import Result
@@ -42,11 +42,11 @@ def answers(*texts: str, temperature: float = 1.0, **columns: Any) -> pa.Table:
 
 def of_one_question(result: Result, **changes: Any) -> Result:
     question = Question("q", "Is it?", ("yes",))
-    return replace(result, asked=[question], kept=[question], scores={}, curves={}, **changes)
+    return replace(result, questions=[question], kept=[question], scores={}, exact_curves={}, **changes)
 
 
 def test_the_greedy_answer_comes_with_its_verdict_and_outcome(result: Result):
-    wrong, right = details(result, result.asked[:2], 600, None)
+    wrong, right = details(result, result.questions[:2], 600, None)
     assert wrong["greedy"] == ["wrong 0", "wrong", "ok"]
     assert right["greedy"] == ["answer 1", "right", "ok"]
     assert "samplers" in right
@@ -54,7 +54,7 @@ def test_the_greedy_answer_comes_with_its_verdict_and_outcome(result: Result):
 
 
 def test_answers_are_counted_by_wording_text_and_temperature(result: Result):
-    (shown,) = details(result, [result.asked[3]], 600, None)
+    (shown,) = details(result, [result.questions[3]], 600, None)
     assert shown["wordings"] == ["Fact 3 is what? ", "Tell me fact 3. "]
     assert shown["samplers"]["perturbation"] == {
         "temperatures": [1.0],
@@ -81,8 +81,10 @@ def test_the_first_reply_of_an_answer_is_there_as_it_came_and_cut_ones_are_count
             answers("no", "yes, of course", finish_reason="stop", label="1"),
         ]
     )
-    run = of_one_question(result, baseline=answers("yes", temperature=0.0), graded={"repetition": table})
-    (shown,) = details(run, run.asked, 600, None)
+    run = of_one_question(
+        result, graded_baseline=answers("yes", temperature=0.0), graded_by_sampler={"repetition": table}
+    )
+    (shown,) = details(run, run.questions, 600, None)
     found = shown["samplers"]["repetition"]
     assert found["cut"] == [["right", "1"], ["wrong", "2"]]
     assert [(line[1], line[7:]) for line in found["rows"]] == [
@@ -103,8 +105,8 @@ def test_each_answer_comes_with_what_was_extracted_by_which_rule_and_whether_tha
         ]
     )
     greedy = answers("Yes, it is", temperature=0.0, answer="Yes", rule="first word", uncertain=True)
-    run = of_one_question(result, baseline=greedy, graded={"repetition": table})
-    (shown,) = details(run, run.asked, 600, None)
+    run = of_one_question(result, graded_baseline=greedy, graded_by_sampler={"repetition": table})
+    (shown,) = details(run, run.questions, 600, None)
     assert shown["greedy_read"] == ["first word", "Yes", 1]
     found = shown["samplers"]["repetition"]
     assert dict(zip([line[1][:12] for line in found["rows"]], found["read"], strict=True)) == {
@@ -115,8 +117,10 @@ def test_each_answer_comes_with_what_was_extracted_by_which_rule_and_whether_tha
     }
     assert found["uncertain"] == "2"
 
-    plain = of_one_question(result, baseline=answers("yes", temperature=0.0), graded={"repetition": answers("no")})
-    (shown,) = details(plain, plain.asked, 600, None)
+    plain = of_one_question(
+        result, graded_baseline=answers("yes", temperature=0.0), graded_by_sampler={"repetition": answers("no")}
+    )
+    (shown,) = details(plain, plain.questions, 600, None)
     assert "greedy_read" not in shown
     assert not {"read", "uncertain"} & {*shown["samplers"]["repetition"]}
 
@@ -126,8 +130,8 @@ def test_probabilities_of_answers_are_rounded_once_as_they_are_shown(result: Res
     table = answers(*"abcd")
     place = table.schema.get_field_index("weight")
     table = table.set_column(place, table.schema.field("weight"), pa.array(weights))
-    run = of_one_question(result, baseline=answers("yes", temperature=0.0), graded={"exact": table})
-    (shown,) = details(run, run.asked, 600, None)
+    run = of_one_question(result, graded_baseline=answers("yes", temperature=0.0), graded_by_sampler={"exact": table})
+    (shown,) = details(run, run.questions, 600, None)
     counts = {text: count for _, text, *_, (count,) in shown["samplers"]["exact"]["rows"]}
     assert counts == {"a": "0.655", "b": "0.063", "c": "0.282", "d": "0.000"}
 
@@ -147,8 +151,10 @@ def test_the_answers_that_came_least_are_only_counted_by_their_verdicts(result: 
     for name, values in (("correct", verdicts), ("outcome", outcomes)):
         place = table.schema.get_field_index(name)
         table = table.set_column(place, table.schema.field(name), pa.array(values, table.schema.field(name).type))
-    run = of_one_question(result, baseline=answers("yes", temperature=0.0), graded={"repetition": table})
-    (shown,) = details(run, run.asked, 600, None)
+    run = of_one_question(
+        result, graded_baseline=answers("yes", temperature=0.0), graded_by_sampler={"repetition": table}
+    )
+    (shown,) = details(run, run.questions, 600, None)
     found = shown["samplers"]["repetition"]
     assert [(text, said, count) for _, text, _, said, _, _, (count,) in found["rows"]] == [
         ("no 0", "wrong", "2"),
@@ -188,13 +194,15 @@ def test_the_counts_of_every_question_add_up_to_its_accuracy(tmp_path: Path):
 
 def test_the_labels_are_shown_where_they_say_more_than_the_text(result: Result):
     table = answers("yes", "Yes, it is", label="1")
-    run = of_one_question(result, baseline=answers("yes", temperature=0.0), graded={"repetition": table})
-    (shown,) = details(run, run.asked, 600, None)
+    run = of_one_question(
+        result, graded_baseline=answers("yes", temperature=0.0), graded_by_sampler={"repetition": table}
+    )
+    (shown,) = details(run, run.questions, 600, None)
     assert shown["samplers"]["repetition"]["labels"]
 
 
 def test_counted_accuracies_have_wilsons_interval(result: Result):
-    (shown,) = details(result, [result.asked[3]], 600, None)
+    (shown,) = details(result, [result.questions[3]], 600, None)
     for t, accuracy, low, high in shown["curve"]["counted"]:
         right = round(accuracy * 4)
         expected = stats.binomtest(right, 4).proportion_ci(method="wilson")
@@ -206,8 +214,8 @@ def test_counted_accuracies_have_wilsons_interval(result: Result):
 def test_what_a_model_told_comes_with_its_error_and_its_certain_bounds(result: Result):
     row = {"rewrite": 0, "accuracy": 0.9, "standard_error": 0.1, "lower": 0.2, "upper": 0.95}
     told = [{"question_id": "q3", "temperature": t, **row} for t in (0.5, 1.0)]
-    table = pa.Table.from_pylist([*told, {**told[0], "rewrite": 1}], CURVES)
-    (shown,) = details(replace(result, curves={"temperature_sweep": table}), [result.asked[3]], 600, None)
+    table = pa.Table.from_pylist([*told, {**told[0], "rewrite": 1}], EXACT_CURVES)
+    (shown,) = details(replace(result, exact_curves={"temperature_sweep": table}), [result.questions[3]], 600, None)
     assert shown["curve"]["computed"] == [[t, 0.9, 0.704, 1.0, 0.2, 0.95] for t in (0.5, 1.0)]
 
 
@@ -223,8 +231,8 @@ def test_the_answer_tree_is_that_of_all_answers_to_the_question_as_it_stands(res
     graded = {
         "temperature_sweep": pa.concat_tables([asked("yeah", -2.0), asked("yeah", -2.0), asked("yes", -5.0, rewrite=1)])
     }
-    run = of_one_question(result, baseline=asked("yes", -0.5, temperature=0.0), graded=graded)
-    (shown,) = details(run, run.asked, 600, tokenizer.decode)
+    run = of_one_question(result, graded_baseline=asked("yes", -0.5, temperature=0.0), graded_by_sampler=graded)
+    (shown,) = details(run, run.questions, 600, tokenizer.decode)
     one, other = ["right", 1], ["wrong", 1]
     leaf = ["h", "13", "wrong", [other], [], []]
     branches = [
@@ -236,7 +244,7 @@ def test_the_answer_tree_is_that_of_all_answers_to_the_question_as_it_stands(res
 
 
 def test_without_a_tokenizer_there_is_no_tree(result: Result):
-    (shown,) = details(result, [result.asked[3]], 600, None)
+    (shown,) = details(result, [result.questions[3]], 600, None)
     assert "tree" not in shown
 
 

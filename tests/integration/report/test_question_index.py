@@ -46,8 +46,8 @@ def test_every_question_is_there_with_its_headline_figure(result: Result):
     texts = found.pop("texts")
     assert texts[::2] == [f"What is fact {number}? " for number in range(0, 8, 2)]
     length = len(f"What is fact 1? {LONG[1]}")
-    assert texts[1] == f"{result.asked[1].text[:TEXT]}… ({length} characters)"  # as it is shown
-    assert texts[5] == result.asked[5].text[:TEXT]
+    assert texts[1] == f"{result.questions[1].text[:TEXT]}… ({length} characters)"  # as it is shown
+    assert texts[5] == result.questions[5].text[:TEXT]
     assert found == {
         "shown": SHOWN,
         "ids": [f"q{number}" for number in range(8)],
@@ -64,7 +64,7 @@ def test_where_it_is_too_large_the_texts_of_those_that_are_not_shown_are_cut_and
     while found.is_complete:
         cut = data(found)["texts"]
         assert [len(cut[row]) for row in (0, 5)] == [min(found.texts, 16), found.texts]
-        assert cut[3].startswith(result.asked[3].text[:TEXT])
+        assert cut[3].startswith(result.questions[3].text[:TEXT])
         found = index_of(result, len(found.data) - 1)
         sizes.append(found.texts)
     assert sizes == [*TEXTS, TEXT]
@@ -83,6 +83,6 @@ def test_a_run_without_figures_has_no_headline(result: Result):
 
 
 def test_a_question_without_a_text_is_called_by_its_id(result: Result):
-    keys_alone = replace(result, asked=[replace(question, text="") for question in result.asked])
+    keys_alone = replace(result, questions=[replace(question, text="") for question in result.questions])
     found = data(question_index(keys_alone, SHOWN, number_columns(result)[0]))
     assert found["texts"] == found["ids"]

@@ -17,12 +17,12 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> Result:
 
 def changed(result: Result, correct: list[bool | None], outcomes: list[str]) -> Result:
     """With these verdicts and outcomes of the first greedy answers, and none to the last question."""
-    table = result.baseline.slice(0, 7)
+    table = result.graded_baseline.slice(0, 7)
     exact = [number % 2 == 0 for number in range(7)]
     for name, values in (("correct", correct), ("exact", exact), ("outcome", outcomes)):
         place = table.schema.get_field_index(name)
         table = table.set_column(place, table.schema.field(name), pa.array(values, table.schema.field(name).type))
-    return replace(result, baseline=table)
+    return replace(result, graded_baseline=table)
 
 
 CORRECT = [True, True, False, None, None, False, True]
@@ -43,7 +43,7 @@ def test_it_is_said_why_questions_were_not_kept(result: Result):
 
 
 def test_of_those_that_were_kept_it_is_said_whether_the_greedy_answer_is_right(result: Result):
-    assert standings(replace(changed(result, CORRECT, OUTCOMES), kept=result.asked)) == [
+    assert standings(replace(changed(result, CORRECT, OUTCOMES), kept=result.questions)) == [
         "kept, right",
         "kept, right",
         "kept, wrong",

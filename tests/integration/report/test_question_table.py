@@ -89,8 +89,8 @@ def test_questions_that_were_asked_on_without_being_known_have_answers_and_no_fr
 
 def test_types_and_categories_are_words_but_for_those_of_other_data_sets(result: Result):
     def words(*categories: str) -> list[str]:
-        asked = [replace(question, category=each) for question, each in zip(result.asked, categories, strict=False)]
-        return word_columns(replace(result, asked=asked, kept=[]))["category"]
+        asked = [replace(question, category=each) for question, each in zip(result.questions, categories, strict=False)]
+        return word_columns(replace(result, questions=asked, kept=[]))["category"]
 
     assert set(word_columns(result)["type"]) <= set(QUESTION_TYPES.values())
     assert words("D", "M", "", "C") == ["definitions", "several steps", "", "concepts"]

@@ -35,8 +35,12 @@ def marked(table: pa.Table, *rows: int) -> pa.Table:
 @pytest.fixture(scope="module")
 def doubted(certain: Result) -> Result:
     """The run with one uncertain greedy reply and two uncertain sampled ones."""
-    (name,) = certain.graded
-    return replace(certain, baseline=marked(certain.baseline, 2), graded={name: marked(certain.graded[name], 0, 7)})
+    (name,) = certain.graded_by_sampler
+    return replace(
+        certain,
+        graded_baseline=marked(certain.graded_baseline, 2),
+        graded_by_sampler={name: marked(certain.graded_by_sampler[name], 0, 7)},
+    )
 
 
 def test_greedy_and_sampled_replies_are_counted_under_one_name(certain: Result, doubted: Result):
@@ -46,9 +50,11 @@ def test_greedy_and_sampled_replies_are_counted_under_one_name(certain: Result, 
 
 
 def test_it_is_undefined_where_the_verdicts_do_not_say_it(certain: Result):
-    place = certain.baseline.schema.get_field_index("uncertain")
-    nothing = pa.nulls(certain.baseline.num_rows, pa.bool_())
-    old = replace(certain, baseline=certain.baseline.set_column(place, SCHEMA.field("uncertain"), nothing))
+    place = certain.graded_baseline.schema.get_field_index("uncertain")
+    nothing = pa.nulls(certain.graded_baseline.num_rows, pa.bool_())
+    old = replace(
+        certain, graded_baseline=certain.graded_baseline.set_column(place, SCHEMA.field("uncertain"), nothing)
+    )
     assert old.summary()["replies.uncertain"] is None
     assert uncertain(old.counts()) == ""
 
@@ -56,7 +62,7 @@ def test_it_is_undefined_where_the_verdicts_do_not_say_it(certain: Result):
 def test_the_terminal_and_the_page_name_the_settings_that_help(
     certain: Result, doubted: Result, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    came = sum(table.num_rows for table in (doubted.baseline, *doubted.graded.values()))
+    came = sum(table.num_rows for table in (doubted.graded_baseline, *doubted.graded_by_sampler.values()))
     said = SAID.replace("294", f"{came:,}")
     print_summary(doubted, tmp_path, "store", None)
     line = f"{said}; {JUDGE}, robust-eval label {tmp_path} shows them first\n"
@@ -74,8 +80,8 @@ def test_a_judge_is_named_only_where_it_has_something_to_decide(doubted: Result)
     label = "robust-eval label RUN shows them first"
     judged = replace(doubted, description={**doubted.description, "grader.cascade": "exact"})
     assert remedy(judged) == label
-    choices = [replace(question, answers=(), choices=("a", "b"), correct=0) for question in doubted.asked]
-    assert remedy(replace(doubted, asked=choices)) == label
+    choices = [replace(question, answers=(), choices=("a", "b"), correct=0) for question in doubted.questions]
+    assert remedy(replace(doubted, questions=choices)) == label
 
 
 @pytest.mark.parametrize(

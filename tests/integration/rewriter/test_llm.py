@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from robust_eval.answer import CURVES, Answers, answer_table
+from robust_eval.answer import Answers, answer_table
 from robust_eval.error import UserError
 from robust_eval.model.base import Request
 from robust_eval.model.local.sentences import sentence_transformer
@@ -47,7 +47,7 @@ class Played:
     def answers(self, requests: Sequence[Request], stage: str) -> Answers:
         self.stages.append(stage)
         self.requests.append(list(requests))
-        return Answers(answer_table(map(self._row, requests)), CURVES.empty_table())
+        return Answers(answer_table(map(self._row, requests)))
 
     def _row(self, asked: Request) -> dict[str, Any]:
         told = self.replies[asked.item]

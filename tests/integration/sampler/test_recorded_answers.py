@@ -164,7 +164,7 @@ def test_a_file_with_nothing_but_texts_has_no_baseline(
     shown = capsys.readouterr().out
     assert "somebody on facts: 2 of 2 questions kept" in shown
     assert "tokens" not in shown
-    assert result.baseline.num_rows == 0
+    assert result.graded_baseline.num_rows == 0
 
 
 def write(file: Path, *rows: Mapping[str, object]) -> Path:
@@ -209,7 +209,7 @@ def test_questions_go_on_by_their_greedy_answers(ask: Ask, tmp_path: Path, selec
         "metric=certainty",
         "dataset.limit=3",
     )
-    assert len(result.asked) == 3
+    assert len(result.questions) == 3
     assert [question.id for question in result.kept] == [questions[number - 1].id for number in kept]
     assert result.summary()["accuracy.greedy"] == 1
 
@@ -229,7 +229,7 @@ def test_the_most_frequent_answers_of_a_model_without_temperature_0_are_the_base
     recorded = ("sampler=recorded", f"sampler.recorded.file={file}", "sampler.recorded.selection=contains")
     result, _ = ask(*recorded, "model.name=x", "metric=certainty", "dataset.limit=2")
     assert [question.id for question in result.kept] == [questions[0].id]
-    assert (result.summary()["accuracy.greedy"], result.graded.keys()) == (0.5, {"repetition"})
+    assert (result.summary()["accuracy.greedy"], result.graded_by_sampler.keys()) == (0.5, {"repetition"})
 
 
 def test_rows_may_come_in_any_order(tmp_path: Path):

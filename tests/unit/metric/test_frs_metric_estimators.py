@@ -6,7 +6,7 @@ import pytest
 from facts_by_hand import BASELINE, ROWS, answer, figures
 from facts_by_hand import QUESTIONS as FACTS_ASKED
 
-from robust_eval.answer import CURVES, answer_table
+from robust_eval.answer import EXACT_CURVES, answer_table
 from robust_eval.metric.frs_metric import FactualRobustness
 from robust_eval.metric.frs_tables import certainty_bins
 from robust_eval.metric.score import Measured, grid, reply_weights
@@ -30,7 +30,7 @@ def curve_table(accuracy, temperatures=GRID, error=0.0, lower=0.0, upper=1.0):
             "upper": [float(p + upper) if upper < 1 else 1.0 for curve in accuracy.values() for p in curve],
             "how": [None] * (len(accuracy) * len(temperatures)),
         },
-        schema=CURVES,
+        schema=EXACT_CURVES,
     )
 
 
@@ -49,7 +49,7 @@ def by_question(found, column):
 
 @pytest.mark.parametrize("estimator", ["trials", "exact"])
 def test_without_curves_the_trials_speak_alone(estimator):
-    found = score(estimator, CURVES.empty_table())
+    found = score(estimator, EXACT_CURVES.empty_table())
     assert found.settings["estimates"] == "trials"
     assert set(found.curves) == {"accuracy", "frs.survival"}
     assert not any(name.startswith("frs.offgrid") for name in found.values)

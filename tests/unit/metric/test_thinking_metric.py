@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from robust_eval.answer import CURVES, answer_table
+from robust_eval.answer import EXACT_CURVES, answer_table
 from robust_eval.error import UserError
 from robust_eval.metric.score import Measured, Score
 from robust_eval.metric.thinking_metric import ReasoningBudget, answers_of_traces, budgets_of
@@ -29,7 +29,7 @@ def greedy(name: str) -> dict:
 
 def scored(answers: list[dict], estimator: str = "trials", curves=None, **settings) -> Score:
     measured = Measured(
-        answer_table([greedy("a"), greedy("b")]), answer_table(answers), curves or CURVES.empty_table(), estimator
+        answer_table([greedy("a"), greedy("b")]), answer_table(answers), curves or EXACT_CURVES.empty_table(), estimator
     )
     return present(ReasoningBudget(**settings).score(QUESTIONS, measured, 0), QUESTIONS)
 
@@ -73,13 +73,13 @@ def test_enumerated_answers_count_what_they_are_likely_and_their_error_is_no_var
         *(answer("a", f"trace {z}, budget 8", "x", weight=p, rewrite=z) for z, p in enumerate((0.9, 0.4))),
         *(answer("a", f"trace {z}, budget 8", "z", weight=1 - p, rewrite=z) for z, p in enumerate((0.9, 0.4))),
     ]
-    curves = CURVES.empty_table().from_pylist(
+    curves = EXACT_CURVES.empty_table().from_pylist(
         [
             {"question_id": "a", "rewrite": z, "temperature": 1.0, "accuracy": p, "standard_error": 0.1}
             | {"lower": 0.0, "upper": 1.0}
             for z, p in enumerate((0.9, 0.4))
         ],
-        schema=CURVES,
+        schema=EXACT_CURVES,
     )
     found = scored(answers, "exact", curves)
     between, within = exact_variance([[0.9, 0.4]], [[0.01, 0.01]])

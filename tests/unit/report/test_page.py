@@ -196,7 +196,7 @@ def test_a_letter_that_dominates_is_a_warning_in_the_page_and_the_terminal(
         | {"rewrite": 0, "trial": 0, "text": "A", "correct": question.correct == 0}
         for question in asked
     )
-    run = replace(result, asked=asked, baseline=baseline)
+    run = replace(result, questions=asked, graded_baseline=baseline)
     (warned,) = sampling_warnings(run)
     assert warned.problem == (
         "The model answers A to 18 of 18 questions with choices, and A is right in 9: it may choose a position, "
@@ -218,7 +218,7 @@ def test_the_run_in_one_sentence(result: Result):
 
 def test_questions_that_could_not_be_asked_are_none_of_those_that_were_not_kept(result: Result, tmp_path: Path):
     """Four of six have a greedy answer, as where two have no rewrites; three of these were kept."""
-    some = replace(result, baseline=result.baseline.slice(0, 4), kept=result.asked[1:4])
+    some = replace(result, graded_baseline=result.graded_baseline.slice(0, 4), kept=result.questions[1:4])
     assert sentence(some).startswith("3 of 4 questions were kept and asked again ")
     counts = {name: some.counts()[f"questions.{name}"] for name in ("loaded", "asked", "kept")}
     assert counts == {"loaded": 6, "asked": 4, "kept": 3}
@@ -227,18 +227,20 @@ def test_questions_that_could_not_be_asked_are_none_of_those_that_were_not_kept(
 
 
 def test_where_recorded_answers_keep_questions_without_a_greedy_answer_they_count_as_asked(result: Result):
-    assert replace(result, baseline=result.baseline.slice(0, 4)).candidates() == list(result.asked)
-    assert replace(result, baseline=result.baseline.slice(0, 0), kept=[]).candidates() == list(result.asked)
+    assert replace(result, graded_baseline=result.graded_baseline.slice(0, 4)).candidates() == list(result.questions)
+    assert replace(result, graded_baseline=result.graded_baseline.slice(0, 0), kept=[]).candidates() == list(
+        result.questions
+    )
 
 
 def test_prompts_and_replies_are_counted_apart(result: Result, tmp_path: Path):
     lost = pa.array(["error", *["ok"] * 5])
-    place = result.baseline.schema.get_field_index("outcome")
-    trials = pa.concat_tables([result.baseline] * 10)
+    place = result.graded_baseline.schema.get_field_index("outcome")
+    trials = pa.concat_tables([result.graded_baseline] * 10)
     asked = replace(
         result,
-        baseline=result.baseline.set_column(place, result.baseline.schema.field("outcome"), lost),
-        graded={"temperature_sweep": trials},
+        graded_baseline=result.graded_baseline.set_column(place, result.graded_baseline.schema.field("outcome"), lost),
+        graded_by_sampler={"temperature_sweep": trials},
     )
     counts = {name: asked.counts()[name] for name in ("prompts.asked", "prompts.found", "replies.came")}
     assert counts == {"prompts.asked": 12, "prompts.found": 0, "replies.came": 65}

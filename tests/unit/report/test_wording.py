@@ -82,11 +82,11 @@ def test_it_is_said_which_questions_were_asked_again(kept: str, said: str):
     ]
     settings = {"trials": 10, "temperatures": [0.2, 2.0]}
     result = SimpleNamespace(
-        asked=list(questions.values()),
+        questions=list(questions.values()),
         kept=[questions[name] for name in kept],
         candidates=lambda: list(questions.values()),
-        baseline=pa.Table.from_pylist(rows),
-        graded={"sweep": None},
+        graded_baseline=pa.Table.from_pylist(rows),
+        graded_by_sampler={"sweep": None},
         description={"model.name": "m", "dataset.name": "letters"}
         | {f"sampler.sweep.{name}": value for name, value in settings.items()},
         origin={"time": "1 May 2026, 10:00"},

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from robust_eval.answer import CURVES
+from robust_eval.answer import EXACT_CURVES
 from robust_eval.metric.frs_tables import crossings
 from robust_eval.stats.frs import (
     breaking_temperature,
@@ -314,7 +314,7 @@ def curves(*questions):
                 "upper": [1.0] * len(temperatures),
                 "how": [None] * len(temperatures),
             },
-            schema=CURVES,
+            schema=EXACT_CURVES,
         )
         for name, temperatures, accuracy, error in questions
     )
@@ -438,7 +438,9 @@ def test_accuracies_beyond_0_and_1_count_as_these():
 
 def test_a_question_without_a_right_answer_has_no_crossing():
     rows = [("q", 0, t, float("nan"), 0.0, 0.0, 1.0) for t in (0.5, 1.0)]
-    curves = pa.Table.from_pylist([dict(zip(CURVES.names, row, strict=False)) for row in rows], schema=CURVES)
+    curves = pa.Table.from_pylist(
+        [dict(zip(EXACT_CURVES.names, row, strict=False)) for row in rows], schema=EXACT_CURVES
+    )
     assert all(np.isnan(values).all() for values in crossings(["q"], curves, 0.5).values())
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from answer_rows import answer_row
 
-from robust_eval.answer import CURVES, SCHEMA, Answers
+from robust_eval.answer import EXACT_CURVES, SCHEMA, Answers
 from robust_eval.engine.local import Local
 from robust_eval.error import UserError
 from robust_eval.grader.answer_matcher import AnswerMatcher
@@ -120,7 +120,7 @@ def test_answers_and_curves_come_in_the_order_of_the_requests(order: tuple[int, 
     requests = [request(name, matcher=PARIS, **ENUMERATED) for name in NAMES]
     table, curves = ask(Scripted(order), NoStore(), requests)
     assert table.schema == SCHEMA
-    assert curves.schema == CURVES
+    assert curves.schema == EXACT_CURVES
     conditions = [(name, t, k) for name in NAMES for t in (0.5, 1.0) for k in range(2)]
     columns = (table[name].to_pylist() for name in ("question_id", "temperature", "trial"))
     assert list(zip(*columns, strict=True)) == conditions
@@ -154,7 +154,7 @@ def test_a_completion_is_a_row_of_the_answer_table():
         "completion_tokens": 2,
     }
     assert table.to_pylist() == [row, row | {"trial": 1, "text": "", "outcome": "empty"}]
-    assert curves == CURVES.empty_table()
+    assert curves == EXACT_CURVES.empty_table()
 
 
 def test_rewrites_of_a_question_are_told_apart(store: SqliteStore):
@@ -167,7 +167,7 @@ def test_rewrites_of_a_question_are_told_apart(store: SqliteStore):
 
 def test_nothing_asked_is_nothing_answered(store: SqliteStore):
     model = Scripted()
-    assert ask(model, store, []) == (SCHEMA.empty_table(), CURVES.empty_table())
+    assert ask(model, store, []) == (SCHEMA.empty_table(), EXACT_CURVES.empty_table())
     assert model.loaded == 0
 
 
@@ -322,7 +322,7 @@ def test_drawn_answers_have_no_curve(store: SqliteStore):
     first = ask(Scripted([0, 1]), store, requests)
     model = Scripted([0, 1])
     assert ask(model, store, requests) == first
-    assert first.curves["question_id"].to_pylist() == ["b"] * 3
+    assert first.exact_curves["question_id"].to_pylist() == ["b"] * 3
     assert model.asked == []
 
 

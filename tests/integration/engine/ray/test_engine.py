@@ -177,7 +177,7 @@ def test_draws_and_curves_of_a_real_model_are_the_same_whatever_the_size_of_bloc
         with NoStore().open() as entries, engine.open():
             model = StoredModel(Transformers(**tiny), engine, entries, Stopwatch())
             drawn, enumerated = model.answers(sweep, "test"), model.answers(exact, "test")
-            tables.append((drawn.table, enumerated.table, enumerated.curves))
+            tables.append((drawn.table, enumerated.table, enumerated.exact_curves))
     for table in tables[0]:
         assert len(set(table["question_id"].to_pylist())) == 8
     for each in tables[1:]:

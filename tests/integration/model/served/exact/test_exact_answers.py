@@ -171,9 +171,11 @@ def test_a_server_that_changes_its_mind_about_log_probabilities_makes_errors_tha
         again = stored(entries, script.url, requests)
         assert len(script.bodies) == before
     assert {outcome for _, outcome in rows(mended.table, "question_id", "outcome")} == {"ok", "empty"}
-    assert again.curves.equals(mended.curves)
-    of_first = [row for row in rows(mended.curves, "question_id", "temperature", "accuracy", "how") if row[0] == "q0"]
-    assert of_first == list(rows(whole.curves, "question_id", "temperature", "accuracy", "how"))
+    assert again.exact_curves.equals(mended.exact_curves)
+    of_first = [
+        row for row in rows(mended.exact_curves, "question_id", "temperature", "accuracy", "how") if row[0] == "q0"
+    ]
+    assert of_first == list(rows(whole.exact_curves, "question_id", "temperature", "accuracy", "how"))
 
 
 def test_faults_change_nothing() -> None:
@@ -241,7 +243,7 @@ def test_a_run_against_llama_cpp_has_curves_of_facts_and_the_letters_of_multiple
             asked = (*model, *small, *grid, f"dataset={data}", f"dataset.limit={questions}", "metric=[frs,certainty]")
             (tmp_path / data).mkdir()
             result = run_experiment(tmp_path / data, *asked)
-            table = result.graded["exact"]
+            table = result.graded_by_sampler["exact"]
             assert set(table["outcome"].to_pylist()) <= {"ok", "empty"}
             curves = pq.read_table(tmp_path / data / "curves.parquet")
             points = list(rows(curves, "temperature", "accuracy", "lower", "upper", "how"))

@@ -189,7 +189,7 @@ def test_what_a_provider_lacks_is_found_by_asking(dialect: str, tmp_path: Path):
     with scripted_server(counting(dialect)) as server:
         room = "sampler.repetition.max_new_tokens=64"
         result = run(tmp_path / "run", through_inspect(server.url), *CERTAINTY, room)
-    table = result.graded["repetition"]
+    table = result.graded_by_sampler["repetition"]
     own = dialect == "no temperature"
     assert set(table["outcome"].to_pylist()) == {"ok"}
     assert set(map(str, table["temperature"].to_pylist())) == {"nan" if own else "0.7"}
@@ -199,7 +199,7 @@ def test_a_temperature_that_inspect_drops_in_silence_is_not_believed(tmp_path: P
     with scripted_server(counting("tags")) as server:
         model = [*through_inspect(server.url, "openai/o3-mini"), "model.model_args={responses_api: false}"]
         result = run(tmp_path / "run", model, *CERTAINTY, "sampler.repetition.max_new_tokens=64")
-    assert set(map(str, result.graded["repetition"]["temperature"].to_pylist())) == {"nan"}
+    assert set(map(str, result.graded_by_sampler["repetition"]["temperature"].to_pylist())) == {"nan"}
 
 
 def test_answers_are_those_that_the_same_server_gives_to_ours_and_none_is_asked_twice(tmp_path: Path):
@@ -244,7 +244,7 @@ def test_all_requests_of_a_stage_are_in_one_batch_of_the_provider_at_its_price(
         assert [each["request_counts"]["completed"] for each in server.batches.values()] == [3, 3]
         assert not any("carbon" in str(body) for body in server.bodies[: server.calls["ask"]])  # of the probe
     assert "a run that is killed pays for their requests again" in caplog.text
-    assert result.graded["repetition"]["outcome"].to_pylist() == ["ok"] * 12
+    assert result.graded_by_sampler["repetition"]["outcome"].to_pylist() == ["ok"] * 12
     tokens = result.summary()
     used = sum(tokens[f"tokens.answering.{name}"] for name in ("prompt", "completion"))
     assert result.description["loaded.cost"] == used / 2
