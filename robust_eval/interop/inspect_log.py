@@ -205,8 +205,10 @@ def output_columns(output: Any) -> dict[str, Any]:
                 (each.logprob, [top.logprob for top in each.top_logprobs or ()]) for each in choice.logprobs.content
             )
     if usage := output.usage:
-        columns |= {"prompt_tokens": usage.input_tokens, "completion_tokens": usage.output_tokens}
-        columns["reasoning_tokens"] = usage.reasoning_tokens
+        cached = usage.input_tokens_cache_read
+        prompt = usage.input_tokens + (cached or 0) + (usage.input_tokens_cache_write or 0)
+        columns |= {"prompt_tokens": prompt, "cached_tokens": cached}
+        columns |= {"completion_tokens": usage.output_tokens, "reasoning_tokens": usage.reasoning_tokens}
     return columns
 
 
@@ -326,11 +328,16 @@ def _sample(answers: FinishedAnswers, condition: ConditionAnswers, epoch: int) -
 def _output(model: str, row: dict[str, Any]) -> "ModelOutput":
     from inspect_ai.model import ModelOutput
 
-    tokens_in, tokens_out = row["prompt_tokens"], row["completion_tokens"]
+    tokens_in, tokens_out, cached = row["prompt_tokens"], row["completion_tokens"], row["cached_tokens"]
     usage = None
     if tokens_in is not None and tokens_out is not None:
-        usage = {"input_tokens": tokens_in, "output_tokens": tokens_out, "total_tokens": tokens_in + tokens_out}
-        usage |= {"reasoning_tokens": row["reasoning_tokens"]}
+        usage = {
+            "input_tokens": tokens_in - (cached or 0),
+            "input_tokens_cache_read": cached,
+            "output_tokens": tokens_out,
+            "total_tokens": tokens_in + tokens_out,
+            "reasoning_tokens": row["reasoning_tokens"],
+        }
     output: dict[str, Any] = {"model": model, "usage": usage}
     if row["outcome"] not in NO_REPLY or row["text"] or row["reasoning"]:
         content: Any = row["text"]

@@ -4,10 +4,12 @@ import logging
 import math
 
 import pytest
+from inspect_ai.model import ModelOutput, ModelUsage
 from inspect_ai.scorer import SampleScore, Score
 
 from robust_eval.error import UserError
 from robust_eval.interop import inspect_metrics
+from robust_eval.interop.inspect_log import output_columns
 from robust_eval.interop.inspect_scoring import PLANNED, answer_entropy, minimum_share
 from robust_eval.interop.own_mark import MARK, mark_of
 from robust_eval.question import Question
@@ -30,6 +32,13 @@ def fact(name: str, *right: int, known: bool = True, logprobs: bool = True) -> l
     """A greedy answer, and of three trials at each temperature so many right ones."""
     trials = [score(name, t, trial < n, trial) for t, n in zip(PLAN, right, strict=False) for trial in range(3)]
     return [score(name, 0.0, known, logprobs=logprobs), *trials]
+
+
+def test_prompt_tokens_include_those_from_the_cache_of_the_provider():
+    output = ModelOutput.from_content("m", "Rome")
+    output.usage = ModelUsage(input_tokens=5, output_tokens=3, input_tokens_cache_read=4, input_tokens_cache_write=2)
+    columns = output_columns(output)
+    assert (columns["prompt_tokens"], columns["cached_tokens"], columns["completion_tokens"]) == (11, 4, 3)
 
 
 def test_they_are_means_over_the_facts_that_are_known():

@@ -92,6 +92,18 @@ def test_an_explicit_answer_is_graded_alone_and_all_of_the_reply_beside_it():
     assert read_free_text(reply) == FreeText("Paris", "explicit answer", "Paris", "Paris", reply)
 
 
+@pytest.mark.parametrize(
+    ("reply", "answer"),
+    [
+        ("Answer: Not Sydney. Canberra.", "Canberra"),
+        ("Answer: It is not Sydney, it is Canberra.", "It is not Sydney, it is Canberra"),
+        ("Answer: I don't know. Sorry.", "I don't know"),
+    ],
+)
+def test_an_explicit_answer_is_its_first_sentence_unless_that_is_denied(reply: str, answer: str):
+    assert read_free_text(reply).answer == answer
+
+
 def test_of_a_long_reply_the_first_and_the_last_sentence_are_certain():
     middle = "It has many museums and many bridges over a wide river. " * 8
     found = read_free_text(f"It is Paris. {middle}So I say Paris. Let me know if you need more!")

@@ -49,7 +49,7 @@ class Attempts:
                 if self.ended and problem.kind != "filtered":
                     raise EndedError(str(self.ended)) from None
                 wait = backoff(attempt, problem.retry_after, random.Random(repr((name, attempt))), problem.longest_wait)
-                late = time.monotonic() - began + wait > self._settings.total_timeout
+                late = not self._settings.batch and time.monotonic() - began + wait > self._settings.total_timeout
                 if problem.kind not in AGAIN or attempt >= self._settings.retries or late:
                     raise
             attempt += 1
