@@ -242,11 +242,11 @@ class BatchService:
     async def upload(self, lines: bytes, mark: str) -> str:
         """Upload a file of requests, one a line; return its id."""
         data = await self._object(
-            "post",
+            "POST",
             "/files",
-            body={"purpose": "batch"},
-            files=[("file", (f"{mark}.jsonl", lines, "application/jsonl"))],
-            options={"headers": {"Content-Type": "multipart/form-data"}},
+            data={"purpose": "batch"},
+            files={"file": (f"{mark}.jsonl", lines, "application/jsonl")},
+            headers={"content-type": f"multipart/form-data; boundary={mark}"},
         )
         return self._id(data.get("id"))
 
@@ -258,21 +258,21 @@ class BatchService:
             "completion_window": "24h",
             "metadata": {MARK: mark},
         }
-        return self._batch(await self._object("post", "/batches", body=body))
+        return self._batch(await self._object("POST", "/batches", body=body))
 
     async def look(self, batch: str) -> Batch:
         """Return the status of a batch."""
-        return self._batch(await self._object("get", f"/batches/{batch}"))
+        return self._batch(await self._object("GET", f"/batches/{batch}"))
 
     async def cancel(self, batch: str) -> Batch:
         """Cancel a batch; its answers so far are available."""
-        return self._batch(await self._object("post", f"/batches/{batch}/cancel"))
+        return self._batch(await self._object("POST", f"/batches/{batch}/cancel"))
 
     async def find(self, mark: str) -> Batch | None:
         """Return the batch with this mark; None if it is not among the newest ones."""
         after: dict[str, Any] = {}
         for _ in range(PAGES):
-            page = await self._object("get", "/batches", options={"params": {"limit": PAGE, **after}})
+            page = await self._object("GET", "/batches", params={"limit": PAGE, **after})
             listed = [each for each in _list(page.get("data")) if isinstance(each, Mapping)]
             for each in listed:
                 metadata = each.get("metadata")
@@ -286,26 +286,21 @@ class BatchService:
     async def download(self, file: str, into: Path) -> None:
         """Download a file of the service, in place of an existing one."""
         url = f"{self._service.address}/files/{file}/content"
-        reply = await self._service.send(lambda: self._service.http.save(url, self._service.headers(), into))
+        reply = await self._service.send(self._service.http.save(url, self._service.headers, into))
         if reply.status_code != httpx2.codes.OK:
-            try:
-                body = reply.json()
-            except ValueError:
-                body = reply.text
-            self._service.read(reply.status_code, body)
-        elif reply.headers.get("content-encoding", "identity") != "identity":
+            raise self._service.refused(reply)
+        if reply.headers.get("content-encoding", "identity") != "identity":
             raise UnansweredError("lost", "the service compressed a file, against the request")
 
     async def _object(self, method: str, path: str, **options: Any) -> Mapping[str, Any]:
-        """Return the JSON object of the response to a request with a method of the official client."""
-        request = getattr(self._service.client, method)
-        reply: httpx2.Response = await self._service.send(lambda: request(path, cast_to=httpx2.Response, **options))
+        """Return the JSON object of the response to a request."""
+        text = await self._service.request(method, path, **options)
         try:
-            data = json.loads(reply.text)
+            data = json.loads(text)
         except (ValueError, RecursionError):
             data = None
         if not isinstance(data, Mapping):
-            raise UnansweredError("lost", f"the service sent no JSON object: {self._service.clean(reply.text)[:80]!r}")
+            raise UnansweredError("lost", f"the service sent no JSON object: {self._service.clean(text)[:80]!r}")
         return data
 
     def _batch(self, data: Mapping[str, Any]) -> Batch:

@@ -62,7 +62,7 @@ class BoundedClient(openai.DefaultAioHttpClient):
 
         The content must be uncompressed, at most :data:`MAX_FILE`, and from that address itself.
         """
-        request = self.build_request("GET", url, headers={**headers, "Accept-Encoding": "identity"})
+        request = self.build_request("GET", url, headers={**headers, "accept-encoding": "identity"})
         response = await super().send(request, stream=True, follow_redirects=False)
         if response.next_request is not None:
             await response.aclose()

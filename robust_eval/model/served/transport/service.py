@@ -2,17 +2,16 @@
 
 import json
 import math
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import os
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cached_property
 from http import HTTPStatus
 from itertools import takewhile
-from typing import Any, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, NamedTuple, Protocol, Self
 
 import aiohttp
 import httpx2
-import openai
 
 from robust_eval.model.served.transport.client import (
     BoundedClient,
@@ -30,8 +29,6 @@ CHAT, PLAIN = "/chat/completions", "/completions"
 """Paths below the address of a server."""
 FILTERED = "content_filter"
 """Word of servers for an answer, or a refusal of a prompt, by a content filter."""
-
-Result = TypeVar("Result")
 
 MAX_TOKENS = 2**31 - 1
 """Maximum number of tokens of one answer, by the column of the answer table."""
@@ -112,8 +109,7 @@ class Answering(Protocol):
 class Service:
     """Client of a model behind a server; for one event loop, in which it is opened as a context.
 
-    No message of this class contains ``key``. ``path`` is that of completions below the address, ``client`` the
-    official client, for files and batches.
+    No message of this class contains ``key``. ``path`` is that of completions below the ``address``.
     """
 
     def __init__(self, base_url: str, model: str, key: str | None, chat: bool, connections: int) -> None:
@@ -123,30 +119,33 @@ class Service:
         self.path = CHAT if chat else PLAIN
         limits = httpx2.Limits(max_connections=connections, max_keepalive_connections=connections)
         self.http = BoundedClient(limits=limits, timeout=None, verify=tls_context())
-        self.client = openai.AsyncOpenAI(
-            base_url=base_url, api_key=key or "none", max_retries=0, timeout=None, http_client=self.http
-        )
-        if "api.openai.com" not in base_url:  # the client reads them from the environment, for any server
-            self.client.organization = self.client.project = None
-        self.address = str(self.client.base_url).rstrip("/")
+        self.address = str(httpx2.URL(base_url)).rstrip("/")
+        self.headers = dict(self.http.headers) | {
+            "accept": "application/json",
+            "authorization": f"Bearer {key or 'none'}",
+            "content-type": "application/json",
+            "user-agent": "robust_eval",
+        }
+        if "api.openai.com" in base_url:
+            self.headers |= {header: value for name, header in _ACCOUNT.items() if (value := os.environ.get(name))}
 
     async def __aenter__(self) -> Self:
-        await self.client.__aenter__()
         return self
 
     async def __aexit__(self, *problem: Any) -> None:
-        await self.client.__aexit__(*problem)
+        await self.http.aclose()
 
     async def ask(self, prompt: Prompt, system_role: bool, settings: Mapping[str, Any]) -> ServiceResponse:
         """Return the response to a prompt, with these settings in the body of the request; raises UnansweredError.
 
         There is no timeout: the caller sets one.
         """
-        return self._parse(await self._post(self.path, self.body(prompt, system_role, settings)), self._chat)
+        text = await self.request("POST", self.path, self.body(prompt, system_role, settings))
+        return self._parse(text, self._chat)
 
     async def ask_top_tokens(self, path: str, body: Mapping[str, Any]) -> ServiceResponse:
         """Return the response to a body at a path, with the top-k tokens at each position; raises UnansweredError."""
-        text = await self._post(path, {"model": self._model, **body})
+        text = await self.request("POST", path, {"model": self._model, **body})
         response = self._parse(text, path == CHAT)
         try:
             each = _in_order(json.loads(text)["choices"])[: len(response.choices)]
@@ -156,65 +155,55 @@ class Service:
 
     async def ask_root(self, path: str, body: Mapping[str, Any]) -> Any:
         """Return the JSON response at a path of the server's root, without ``/v1``; raises UnansweredError."""
-        text = await self._post(path, {"model": self._model, **body}, self.address.removesuffix("/v1"))
+        text = await self.request("POST", path, {"model": self._model, **body}, self.address.removesuffix("/v1"))
         try:
             return json.loads(text)
         except (ValueError, RecursionError):
             raise UnansweredError("wrong", f"the response at {path} is not JSON") from None
 
-    async def _post(self, path: str, body: Mapping[str, Any], address: str = "") -> str:
-        """Return the text of a response; raises UnansweredError for an error status."""
+    async def request(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        address: str = "",
+        headers: Mapping[str, str] | None = None,
+        **options: Any,
+    ) -> str:
+        """Return the text of a response; raises UnansweredError for an error status.
+
+        The ``body`` is sent as JSON; ``options`` are those of httpx2.Request.
+        """
         # without the official client, which takes longer for a request than all of this class
-        request = httpx2.Request(
-            "POST",
-            httpx2.URL((address or self.address) + path),
-            headers=self._headers,
-            content=json.dumps(body).encode(),
-        )
-        reply = await self.send(lambda: self.http.send(request))
+        options |= {} if body is None else {"content": json.dumps(body).encode()}
+        sent = {**self.headers, **(headers or {})}
+        request = httpx2.Request(method, (address or self.address) + path, headers=sent, **options)
+        reply = await self.send(self.http.send(request))
         if not reply.is_success:
-            try:
-                error = json.loads(reply.text)
-            except (ValueError, RecursionError):
-                error = None
-            raise self._refused_body(reply.status_code, error, reply.headers, reply.text or str(reply))
+            raise self.refused(reply)
         return reply.text
+
+    def refused(self, reply: httpx2.Response) -> UnansweredError:
+        """Return the error of a response with an error status."""
+        try:
+            error = json.loads(reply.text)
+        except (ValueError, RecursionError):
+            error = None
+        return self._refused_body(reply.status_code, error, reply.headers, reply.text or str(reply))
 
     def body(self, prompt: Prompt, system_role: bool, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Return the body of the request for a prompt."""
         body = {"messages": prompt.messages(system_role)} if self._chat else {"prompt": prompt.text()}
         return {"model": self._model, **body, **settings}
 
-    @cached_property
-    def _headers(self) -> httpx2.Headers:
-        headers = httpx2.Headers(self.http.headers, encoding="ascii")
-        headers.update(self.headers())
-        return headers
-
-    def headers(self) -> dict[str, str]:
-        """Return the headers of the official client, without those that describe this machine."""
-        headers = {**self.client.default_headers, **self.client.auth_headers}
-        return {
-            name: value
-            for name, value in headers.items()
-            if isinstance(value, str) and not name.startswith("X-Stainless")
-        }
-
-    async def send(self, send: Callable[[], Awaitable[Result]]) -> Result:
-        """Return the result of the client; raises UnansweredError for an error."""
-        if self._key and not (self._key.isascii() and self._key.isprintable()):
-            raise UnansweredError("fatal", "the key has invalid characters: only printable ASCII is valid")
+    async def send(self, response: Awaitable[httpx2.Response]) -> httpx2.Response:
+        """Return a response of the client; raises UnansweredError for an error."""
         try:
-            return await send()
-        except openai.APIStatusError as problem:
-            body = problem.body  # without the outer "error"
-            raise self._refusal(
-                problem.status_code, body, problem.response.headers, problem.response.text or problem.message
-            ) from None  # its cause may hold the key
+            return await response
         except (TooLargeError, httpx2.TooManyRedirects) as problem:
             raise UnansweredError("garbled", self.clean(f"the server sent {problem}")) from None
-        except (*_CONNECTION_ERRORS, aiohttp.ClientError, OSError) as problem:
-            raise self._lost(problem) from None
+        except (httpx2.HTTPError, httpx2.InvalidURL, aiohttp.ClientError, OSError) as problem:
+            raise self._lost(problem) from None  # its cause may hold the key
         except ElsewhereError as problem:
             raise UnansweredError("fatal", self.clean(str(problem))) from None
 
@@ -249,8 +238,7 @@ class Service:
 
     def _lost(self, problem: Exception) -> UnansweredError:
         """Return the error of an incomplete response; the HTTP library names the most exact cause."""
-        wrapped = problem.__cause__ if isinstance(problem, openai.APIConnectionError) else None
-        causes: list[BaseException] = [wrapped or problem]
+        causes: list[BaseException] = [problem]
         while (cause := causes[-1].__cause__) is not None:
             causes.append(cause)
         cause_named = next((c for c in reversed(causes) if isinstance(c, OSError | aiohttp.ClientError)), causes[0])
@@ -310,7 +298,8 @@ class Service:
         return " ".join(text[:MAX_TEXT].split())
 
 
-_CONNECTION_ERRORS = (openai.APIConnectionError, httpx2.HTTPError, httpx2.InvalidURL)
+_ACCOUNT = {"OPENAI_ORG_ID": "openai-organization", "OPENAI_PROJECT_ID": "openai-project"}
+"""Variables and headers of an account at OpenAI."""
 MAX_TEXT = 10_000  # maximum number of characters of a server's text in a message
 MAX_NAME = 200  # maximum number of characters of a server's name
 AGAIN = ("busy", "lost", "garbled")
