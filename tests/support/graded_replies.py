@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from answer_rows import answer_row
+
 from robust_eval.answer import answer_table, rows
 from robust_eval.grader.base import Grader
 from robust_eval.grader.matching import Matching
@@ -24,16 +26,15 @@ def graded_replies(
     """Return the verdict on each reply, with the accepted answers of its question."""
     questions = [Question(str(place), "?", tuple(answers)) for place, (_, answers) in enumerate(cases)]
     answers = answer_table(
-        {
-            "question_id": str(place),
-            "rewrite": 0,
-            "temperature": 0.0,
-            "trial": 0,
-            "text": reply,
-            "outcome": "ok" if reply.strip() else "empty",
-            "weight": 1.0,
-        }
+        answer_row(str(place), text=reply, outcome="ok" if reply.strip() else "empty")
         for place, (reply, _) in enumerate(cases)
     )
     table = (grader or Matching()).grade(questions, read(reader or ReplyReader(), questions, answers))
     return [Graded(bool(correct), bool(uncertain)) for correct, uncertain in rows(table, "correct", "uncertain")]
+
+
+def verdicts(grader: Grader, *replies: tuple[Question, str, str]) -> list[tuple[object, ...]]:
+    """Return label, correct, exact and outcome of each reply: its question, its text and its outcome."""
+    table = answer_table(answer_row(question.id, text=text, outcome=outcome) for question, text, outcome in replies)
+    graded = grader.grade(list({question.id: question for question, _, _ in replies}.values()), table)
+    return list(rows(graded, "label", "correct", "exact", "outcome"))

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from answer_rows import answer_row
 from tiny_model import save_tiny_cross_encoder
 from transformers import BertForSequenceClassification
 
@@ -53,8 +54,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def rows(question: Question, *texts: str) -> list[dict[str, object]]:
-    base = {"question_id": question.id, "rewrite": 0, "temperature": 1.0, "outcome": "ok", "weight": 1.0}
-    return [{**base, "trial": trial, "text": text} for trial, text in enumerate(texts)]
+    return [answer_row(question.id, trial=trial, text=text) for trial, text in enumerate(texts)]
 
 
 def test_entailment_is_the_most_likely_of_the_labels(tiny: str):

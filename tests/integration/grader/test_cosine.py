@@ -1,9 +1,16 @@
+"""Graders by similarity of meaning: near an accepted answer, or nearer to one than to any incorrect reference."""
+
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from graded_replies import verdicts
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from recording_model import RecordingModel
 
-from robust_eval.answer import answer_table
 from robust_eval.error import UserError
-from robust_eval.grader.cosine import Cosine
+from robust_eval.grader.cosine import Cosine, References
 from robust_eval.model.local import sentences
 from robust_eval.model.local.sentences import sentence_transformer
 from robust_eval.question import Question
@@ -14,23 +21,16 @@ MOON = Question(
     "Why does the Moon shine?",
     answers=("The Moon has no light of its own: it reflects the light of the Sun.", " ", "Reflected sunlight."),
 )
-YEAR = Question("year", "In which year did the war end?", answers=("1945",))
+GUM = Question(
+    "gum",
+    "What happens to chewing gum that is swallowed?",
+    answers=("It passes through the body.", "It leaves the body undigested."),
+    incorrect=("It stays in the stomach for seven years.", "You die."),
+)
+YEAR = Question("year", "In which year did the war end?", answers=("1945",), incorrect=("1944", "1946"))
 FORCE = Question("force", "What is the unit of force?", choices=("joule", "newton"), correct=1)
 OPEN = Question("open", "What is your favourite colour?")
-
-
-class Encoder:
-    """The real model, which writes down what it was asked to embed."""
-
-    def __init__(self, model):
-        self.model = model
-        self.texts = []
-        self.calls = 0
-
-    def encode(self, texts, **options):
-        self.texts += texts
-        self.calls += 1
-        return self.model.encode(texts, **options)
+REFERENCES = References(MODEL)
 
 
 @pytest.fixture(scope="module")
@@ -40,25 +40,14 @@ def loaded():
 
 @pytest.fixture
 def encoder(loaded, monkeypatch):
-    encoder = Encoder(loaded)
+    encoder = RecordingModel(loaded)
     monkeypatch.setattr(sentences, "sentence_transformer", lambda _: encoder)
     return encoder
 
 
-@pytest.fixture
-def unloadable(monkeypatch):
-    def refuse(_):
-        raise AssertionError("the model was loaded")
-
-    monkeypatch.setattr(sentences, "sentence_transformer", refuse)
-
-
-def verdicts(grader, *replies):
-    """(label, correct, exact, outcome) of each reply (question, text, outcome)."""
-    required = {"rewrite": 0, "temperature": 0.0, "trial": 0, "weight": 1.0}
-    rows = [{"question_id": q.id, "text": text, "outcome": outcome, **required} for q, text, outcome in replies]
-    graded = grader.grade(list({q.id: q for q, _, _ in replies}.values()), answer_table(rows))
-    return list(zip(*(graded[name].to_pylist() for name in ("label", "correct", "exact", "outcome")), strict=True))
+def right(grader, question, reply):
+    [(_, correct, _, _)] = verdicts(grader, (question, reply, "ok"))
+    return correct
 
 
 def cosine(model, one, other):
@@ -69,8 +58,7 @@ def cosine(model, one, other):
 @pytest.mark.parametrize(("reply", "expected"), [("S", True), ("T", False), ("London", False), ("s, I think", True)])
 def test_a_single_letter_counts_only_where_the_reply_has_it_as_a_word(reply, expected):
     question = Question("capital", "What is the capital of France?", answers=("'s",))
-    [(_, correct, _, _)] = verdicts(Cosine(MODEL, similarity=-0.99), (question, reply, "ok"))
-    assert correct is expected
+    assert right(Cosine(MODEL, similarity=-0.99), question, reply) is expected
 
 
 def test_a_reply_is_right_if_it_is_near_an_accepted_answer_in_meaning(loaded):
@@ -81,22 +69,23 @@ def test_a_reply_is_right_if_it_is_near_an_accepted_answer_in_meaning(loaded):
         (MOON, "It is made of cheese.", "ok"),
         (MOON, "Reflected sunlight.\nIt is made of cheese.", "ok"),
         (MOON, "It is made of cheese.\nReflected sunlight.", "ok"),
+        (MOON, "Reflected sunlight.", "refused"),
+        (MOON, "Reflected sunlight.", "error"),
     ) == [
         ("it reflects sunlight", True, False, "ok"),
         ("reflected sunlight", True, True, "ok"),
         ("it is made of cheese", False, False, "ok"),
         ("reflected sunlight", True, True, "ok"),
         ("it is made of cheese", False, False, "ok"),
+        (None, False, False, "refused"),
+        (None, None, None, "error"),
     ]
 
 
 @pytest.mark.parametrize("reply", ["Sunlight.", "It reflects the SUN", "A mirror, they say", "Cheese"])
 def test_the_largest_cosine_of_the_reply_as_it_is_written_must_be_above_the_threshold(loaded, reply):
     nearest = max(cosine(loaded, reply, answer) for answer in MOON.answers if answer.strip())
-    found = [
-        verdicts(Cosine(MODEL, similarity), (MOON, reply, "ok"))[0][1]
-        for similarity in (nearest - 1e-5, nearest + 1e-5)
-    ]
+    found = [right(Cosine(MODEL, similarity), MOON, reply) for similarity in (nearest - 1e-5, nearest + 1e-5)]
     assert found == [True, False]
 
 
@@ -109,28 +98,37 @@ def test_a_cosine_that_equals_the_threshold_is_not_enough(monkeypatch):
 
     monkeypatch.setattr(sentences, "sentence_transformer", lambda _: Plane())
     question = Question("q", "Q?", answers=("sun",))
-    found = [verdicts(Cosine("plane", similarity), (question, "moon", "ok"))[0][1] for similarity in (0.5, 0.4999)]
-    assert found == [False, True]
+    assert [right(Cosine("plane", similarity), question, "moon") for similarity in (0.5, 0.4999)] == [False, True]
 
 
-def test_what_equals_an_accepted_answer_in_normal_form_is_right_however_it_is_written(loaded):
+def test_what_equals_a_reference_in_normal_form_is_that_reference_however_it_is_written(loaded):
     assert cosine(loaded, "1,945", "1945") < 0.6
     assert verdicts(Cosine(MODEL, 0.99), (YEAR, "1,945", "ok")) == [("1945", True, True, "ok")]
+    assert verdicts(REFERENCES, (YEAR, "1,945", "ok"), (YEAR, "1,946", "ok")) == [
+        ("1945", True, True, "ok"),
+        ("1946", False, False, "ok"),
+    ]
 
 
 def test_each_distinct_text_is_embedded_once_and_all_at_once(encoder):
     grader = Cosine(MODEL)
     replies = [(MOON, "Cheese", "ok"), (YEAR, "Cheese", "ok"), (YEAR, "1950\n1960", "ok"), (MOON, "Cheese", "ok")]
     verdicts(grader, *replies)
-    assert encoder.calls == 1
-    assert sorted(encoder.texts) == sorted(["Cheese", "1950", MOON.answers[0], MOON.answers[2], "1945"])
     verdicts(grader, *replies, (YEAR, "1951", "ok"))
-    assert (encoder.calls, encoder.texts[5:]) == (2, ["1951"])
+    first, second = encoder.calls
+    assert sorted(first) == sorted(["Cheese", "1950", MOON.answers[0], MOON.answers[2], "1945"])
+    assert second == ["1951"]
 
 
-def test_letters_empty_replies_and_questions_without_gold_need_no_model(unloadable):
+@pytest.mark.parametrize("grader", [Cosine, References])
+def test_letters_empty_replies_and_questions_without_gold_need_no_model(grader, monkeypatch):
+    monkeypatch.setattr(sentences, "sentence_transformer", lambda _: pytest.fail("the model was loaded"))
     assert verdicts(
-        Cosine(MODEL), (FORCE, "B", "ok"), (FORCE, "newton", "ok"), (MOON, "", "empty"), (OPEN, "Blue", "ok")
+        grader(MODEL),
+        (FORCE, "B", "ok"),
+        (FORCE, "newton", "ok"),
+        (YEAR, "", "empty"),
+        (OPEN, "Blue", "ok"),
     ) == [
         ("B", True, True, "ok"),
         (None, False, False, "invalid"),
@@ -139,38 +137,77 @@ def test_letters_empty_replies_and_questions_without_gold_need_no_model(unloadab
     ]
 
 
-def test_a_reply_that_answers_nothing_is_wrong_and_a_failed_request_has_no_verdict(loaded):
-    replies = [(MOON, "Reflected sunlight.", outcome) for outcome in ("ok", "refused", "error")]
-    assert verdicts(Cosine(MODEL), *replies) == [
-        ("reflected sunlight", True, True, "ok"),
-        (None, False, False, "refused"),
-        (None, None, None, "error"),
-    ]
-
-
 def test_a_blank_alias_is_left_out_and_counted(loaded):
     assert Cosine(MODEL).unusable_aliases([MOON, YEAR, FORCE]) == {"moon": 1}
-    assert [correct for _, correct, _, _ in verdicts(Cosine(MODEL), (MOON, "? what", "ok"))] == [False]
+    assert right(Cosine(MODEL), MOON, "? what") is False
 
 
 def test_a_meaning_can_only_be_compared_when_it_is_whole():
     assert [Cosine(MODEL).matcher(question) for question in (MOON, FORCE, OPEN)] == [None, None, None]
 
 
-@pytest.mark.parametrize("similarity", [1, -1.1, float("nan"), float("inf")])
-def test_a_similarity_that_makes_no_sense_is_refused(similarity):
-    with pytest.raises(ValueError) as caught:  # noqa: PT011 (the whole message is compared)
-        Cosine(MODEL, similarity)
-    assert str(caught.value) == f"similarity must be at least -1 and below 1, not {similarity}"
+# References that are wrong
 
 
-def test_a_model_without_a_name_is_refused():
-    with pytest.raises(ValueError) as caught:  # noqa: PT011 (the whole message is compared)
-        Cosine("")
-    assert str(caught.value) == "model must name a sentence model"
+def test_a_reply_is_right_if_it_is_nearer_to_a_correct_reference_than_to_any_incorrect_one():
+    assert verdicts(
+        REFERENCES,
+        (GUM, "It comes out with the stool, undigested.", "ok"),
+        (GUM, "It remains in your stomach for years.", "ok"),
+        (GUM, "It passes through the body.\nYou die.", "ok"),
+    ) == [
+        ("it comes out with stool undigested", True, False, "ok"),
+        ("it remains in your stomach for years", False, False, "ok"),
+        ("it passes through body", True, True, "ok"),
+    ]
 
 
-def test_a_model_that_is_not_there_is_named_in_one_sentence():
-    with pytest.raises(UserError) as caught:
-        verdicts(Cosine("nothing"), (MOON, "Cheese", "ok"))
-    assert str(caught.value) == "sentence model nothing: there is no such folder"
+TEXTS = [
+    *GUM.answers,
+    *GUM.incorrect,
+    "It sticks.",
+    "Nothing happens.",
+    "You get ill.",
+    "Seven years later it is gone.",
+]
+PLACES = st.sets(st.sampled_from(range(len(TEXTS))), min_size=1)
+
+
+@settings(max_examples=20, deadline=None, database=None, derandomize=True)
+@given(st.sampled_from(range(len(TEXTS))), PLACES, PLACES)
+def test_it_is_the_side_with_the_largest_cosine(loaded, reply, correct, incorrect):
+    vectors = loaded.encode(TEXTS, normalize_embeddings=True).astype(float)
+    near = np.round(vectors @ vectors[reply], 5)
+    question = replace(
+        GUM, answers=tuple(TEXTS[place] for place in correct), incorrect=tuple(TEXTS[place] for place in incorrect)
+    )
+    nearer = max(near[place] for place in correct) > max(near[place] for place in incorrect)
+    # an accepted answer is right as it stands
+    assert right(REFERENCES, question, TEXTS[reply]) is bool(nearer or reply in correct)
+
+
+@pytest.mark.parametrize(
+    ("reply", "expected"),
+    [("It passes through the body.", True), ("It passes through a body in a day.", False), ("Cheese", False)],
+)
+def test_of_references_that_are_right_and_wrong_as_well_only_the_accepted_answer_itself_is_right(reply, expected):
+    both = ("It passes through the body.",)
+    shouted = ("It passes through THE BODY.",)  # the model reads no capitals
+    assert right(REFERENCES, replace(GUM, answers=both, incorrect=both), reply) is expected
+    assert right(REFERENCES, replace(GUM, answers=both, incorrect=shouted), reply) is expected
+
+
+@pytest.mark.parametrize("incorrect", [(), (" ", "")])
+def test_a_question_without_incorrect_references_is_named_before_anything_is_asked(incorrect):
+    bare = replace(GUM, id="bare", incorrect=incorrect)
+    for ask in (
+        lambda: References(MODEL).unusable_aliases([YEAR, bare]),
+        lambda: right(REFERENCES, bare, "It"),
+    ):
+        with pytest.raises(UserError, match=r"^grader=references cannot grade question bare: .*\('incorrect'\)"):
+            ask()
+
+
+def test_letters_and_questions_without_gold_need_no_incorrect_references():
+    questions = [FORCE, OPEN, replace(OPEN, id="unusable", answers=(" ",)), replace(GUM, answers=(*GUM.answers, ""))]
+    assert References(MODEL).unusable_aliases(questions) == {"unusable": 1, "gum": 1}
