@@ -10,7 +10,6 @@ from robust_eval.cli.import_logs import answer_lists, main, question_ids
 from robust_eval.error import UserError
 
 QUESTIONS = '[{"id": "a", "ans": 1},\n {"id": "b"}]\n'
-LETTERS = "a list of letters and None, such as ['D', None, 'B']"
 
 
 @pytest.mark.parametrize("questions", [QUESTIONS, '{"id": "a"}\n\n{"id": "b"}\n', "\ufeff" + QUESTIONS])

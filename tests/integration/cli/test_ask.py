@@ -356,12 +356,6 @@ def test_another_model_may_write_the_rewrites(ask: Ask, script: Script):
     assert (answer.status, answer.error) == (1, "error: " + NO_WORDING)
 
 
-def test_the_model_that_is_measured_may_be_named_as_the_one_that_rewrites(ask: Ask, script: Script):
-    model = script(writing(*LISTS))
-    assert ask(FRANCE, "rewriter.rewrites=2", "rewriter.model=smollm2_135m").status == 0
-    assert model.models == ["smollm2-135m"]
-
-
 @pytest.mark.parametrize("question", ["What do bees collect from flowers?", " what do BEES collect from flowers? "])
 def test_an_exemplar_of_the_rewriting_prompt_is_refused(ask: Ask, script: Script, question: str):
     model = script(writing(*LISTS))

@@ -120,16 +120,3 @@ def test_zsh_and_fish_are_told_whole_words(surroundings: dict[str, str], shell: 
     command = ["robust-eval", "completion", shell, "--", "-m", "sampler=exact", "sampler.no"]
     ran = subprocess.run(command, env=surroundings, capture_output=True, text=True, check=True)
     assert ran.stdout == "sampler.nodes=\n"
-
-
-SLOW = ("torch", "mlflow", "transformers", "scipy", "pandas", "pyarrow", "numpy", "hydra", "omegaconf")
-
-
-def test_the_completion_of_an_option_imports_nothing_that_takes_long(surroundings: dict[str, str]):
-    script = (
-        "import sys; sys.argv = ['robust-eval', 'completion', 'fish', '--', 'tracking=m']\n"
-        "from robust_eval.cli.main import main; main()\n"
-        f"print([name for name in {SLOW} if name in sys.modules])"
-    )
-    ran = subprocess.run([sys.executable, "-c", script], env=surroundings, capture_output=True, text=True, check=True)
-    assert ran.stdout == "tracking=mlflow\n[]\n"

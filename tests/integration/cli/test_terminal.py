@@ -44,13 +44,6 @@ def at_terminal(*words: str, folder: Path) -> tuple[int, str]:
     return process.wait(), re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", written.decode())
 
 
-def test_a_bar_of_a_library_would_be_seen(tmp_path: Path):
-    status, written = at_terminal(
-        "-c", "from tqdm.auto import tqdm; list(tqdm([1, 2], desc='Loading'))", folder=tmp_path
-    )
-    assert (status, FOREIGN.search(written) is not None) == (0, True)
-
-
 def test_only_our_bars_are_drawn(tmp_path: Path):
     own = ["tracking=none", f"paths.mlruns={tmp_path}", f"hydra.run.dir={tmp_path}/run"]
     status, written = at_terminal("-c", RUN_WITHOUT_FIGURES, *RUN, *own, folder=PROJECT)

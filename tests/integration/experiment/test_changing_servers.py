@@ -21,7 +21,7 @@ from robust_eval.report.warnings import sampling_warnings
 from robust_eval.tracking.result import Result
 
 FEW = ["dataset=facts", "dataset.limit=3", "sampler.repetition.temperatures=[1]", "sampler.repetition.trials=2"]
-MULTIQA = ["sampler=[repetition,perturbation]", "metric=[certainty,agreement]", "aggregator=text"]
+
 MODEL, FINGERPRINT = "served_model", "system_fingerprint"
 
 

@@ -1,13 +1,10 @@
 """Runs of models behind services that speak the protocol each in its way: with reasoning, without a temperature."""
 
-import json
-import math
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 from dialects import DIALECTS, FACTS, THOUGHT, Dialect
 from experiments import run_experiment
@@ -119,16 +116,6 @@ def test_without_a_temperature_a_fact_cannot_be_seen_to_break(name: str, tmp_pat
     assert not (tmp_path / "run").exists()
 
 
-def test_a_temperature_that_is_dropped_in_silence_is_not_sent_where_settings_say_so(tmp_path: Path):
-    with scripted_server(DIALECTS["deepseek"]) as server:
-        result = ask(server, tmp_path / "run", *CERTAINTY, *ROOM, "model.takes_temperature=false")
-        asked = [body for body in server.bodies if body["max_tokens"] == 64]
-    assert asked
-    assert not any("temperature" in body for body in asked)
-    assert all(map(math.isnan, result.graded_by_sampler["repetition"]["temperature"].to_pylist()))
-    assert result.description["loaded.temperatures"] == "the model's own"
-
-
 def test_reasoning_that_eats_the_limit_leaves_no_answer_and_more_room_leaves_one(tmp_path: Path):
     with scripted_server(DIALECTS["vllm"]) as server:
         eaten = ask(server, tmp_path / "eaten", *CERTAINTY)
@@ -207,15 +194,3 @@ def test_where_temperature_0_is_refused_the_most_frequent_answer_stands_for_the_
     assert len(result.kept) > 3
     assert result.description["loaded.greedy"] == "the most frequent of 5 answers at 0.2"
     assert "m accepts no temperature 0: the most frequent of 5 answers replaces the greedy one" in caplog.messages
-
-
-def test_what_was_read_stands_beside_the_reply(tmp_path: Path):
-    with scripted_server(DIALECTS["tags"]) as server:
-        ask(server, tmp_path / "run", *CERTAINTY, *ROOM)
-    graded = pq.read_table(tmp_path / "run" / "graded.parquet").to_pylist()
-    assert {row["rule"] for row in graded} <= {"whole reply", "explicit answer"}
-    for row in graded:
-        assert row["text"].startswith(f"<think>\n{THOUGHT}\n</think>\n\n")
-        assert row["answer"] in (*FACTS_SAID, "Xanadu", "It is Xanadu.")
-    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
-    assert "NaN" not in json.dumps(summary)

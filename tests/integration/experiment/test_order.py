@@ -175,18 +175,3 @@ def test_a_profile_joins_orders_and_doubt(ran: tuple[Result, Path, list[str]], t
     assert first <= {"temperature", "rewording", "repetition", "order", "pushback"}
     assert "order" in first
     assert "also right in every order" in page
-
-
-def test_without_choices_none_is_asked_in_other_orders_in_a_profile(server: ScriptedServer, tmp_path: Path):
-    lines = [line for line in settings(server, tmp_path / "mlruns") if line != "dataset=physics"]
-    few = ["sampler.temperature_sweep.temperatures=[0.5,1.0]", "sampler.temperature_sweep.trials=2"]
-    few += [
-        "sampler.temperature_sweep.selection=none",
-        "sampler.repetition.trials=2",
-        "sampler.perturbation.rewrites=1",
-        *DOUBTED_LITTLE,
-    ]
-    result = run_experiment(tmp_path, "experiment=profile", *lines, *few)
-    assert "order" not in result.scores
-    assert "orders_right" not in pq.read_table(tmp_path / "profile.parquet").column_names
-    assert result.scores["profile"].presentation.title == "All four methods"

@@ -26,7 +26,6 @@ from robust_eval.report.wording import few_kept, sentence
 from robust_eval.tracking.flat_settings import flat
 from robust_eval.tracking.result import Result
 
-Measure = Callable[..., tuple[Result, Path]]
 FILES = {
     "loaded.json",
     "answers.parquet",

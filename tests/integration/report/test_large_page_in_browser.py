@@ -7,7 +7,7 @@ import pytest
 from browser import NARROW, Opened, column, listed
 from experiments import without_figures
 from playwright.sync_api import Browser, Page
-from recorded_run import TEMPERATURES, recorded_run
+from recorded_run import recorded_run
 
 from robust_eval.report import page as report_page
 from robust_eval.report import question_table as question_index
@@ -133,26 +133,6 @@ def test_all_questions_that_match_are_sorted_by_their_headline_figure(page: Page
     assert figures == sorted(figures)
 
 
-def test_the_answers_of_an_opened_question_add_up_to_its_curve(page: Page, result: Result, sampled: Chosen):
-    counted = result.scores["frs"].tables["frs_accuracy"].to_pylist()
-    for number in [row for row in sampled.rows if row % 7][::8]:
-        page.get_by_label("search").fill(f"nr{number:03}")
-        page.locator("table.questions button.question").click()
-        curve = [(row["correct"], row["replies"]) for row in counted if row["question_id"] == f"q{number}"]
-        right, wrong = ([0.0] * len(TEMPERATURES) for _ in range(2))
-        for line in page.locator(".detail table.counts tbody tr").all_inner_texts():
-            _, verdict, *counts = line.split("\t")
-            for place, count in enumerate(counts):
-                {"✓ right": right, "✗ wrong": wrong}[verdict][place] += float(count or 0)
-        assert list(zip(right, wrong, strict=True)) == [(correct, replies - correct) for correct, replies in curve]
-        others = page.locator(".detail table.counts tbody").get_by_text("other answer").all_inner_texts()
-        assert sum(int(text.split()[0]) for text in others) == 8
-        sums = [("✓ right", right), ("✗ wrong", wrong)]
-        assert [row.split("\t")[1:] for row in page.locator(".detail tfoot tr").all_inner_texts()] == [
-            [said, *(f"{count:g}" if count else "" for count in counts)] for said, counts in sums if any(counts)
-        ]
-
-
 def test_what_is_said_of_a_question_fits_the_screen_and_is_accessible(browser: Browser, report: Path, missing: int):
     opened = Opened(browser, report, NARROW, "dark")
     opened.page.locator("table.questions button.question").first.click()
@@ -193,22 +173,6 @@ def test_where_the_texts_of_all_are_too_large_the_page_says_so_and_finds_all_by_
     assert status(page) == "0 of 0 questions shown, out of all 203."
     page.get_by_label("search").fill(f"q{missing}")
     assert page.locator("table.questions button.question").first.inner_text().endswith(f"id q{missing}")
-    assert opened.troubles == []
-    page.close()
-
-
-def test_where_the_ids_of_all_are_too_large_the_page_says_that_a_search_covers_those_shown(
-    browser: Browser, result: Result, missing: int, tmp_path: Path
-):
-    opened = Opened(browser, written(result, tmp_path, 0))
-    page = opened.page
-    assert "A search covers these alone: an index of all questions would make this page too large." in (
-        page.get_by_text("The table shows").inner_text()
-    )
-    page.get_by_label("search").fill(f"q{missing}")
-    assert missing not in listed(page)
-    page.get_by_label("search").fill("nr001")
-    assert status(page) == "1 of 1 questions shown, out of 52 in this table (203 were asked)."
     assert opened.troubles == []
     page.close()
 

@@ -252,8 +252,3 @@ def test_every_number_of_a_comparison_is_one_of_its_tables(comparison: Compared)
             assert unfounded(" ".join(found), numbers(own)) == [], text
             checked += 1
     assert checked >= 25
-
-
-def test_a_number_that_is_no_value_is_found():
-    assert unfounded("0.657 (0.65 to 66%), 1,024", [0.6568, 0.65, 0.655, 1024]) == []
-    assert unfounded("0.656 and 0.65", [0.6568, 0.6549]) == ["0.656"]

@@ -22,7 +22,6 @@ from robust_eval.runs.finished_runs import read_run
 from robust_eval.runtime.text import number
 from robust_eval.tracking.result import Result
 
-POINTS = ["held.t0.5", "held.t1", "held.t3"]
 LABELS = [
     "questions answered right every time at t = 0.5",
     "questions answered right every time at t = 1",

@@ -121,19 +121,6 @@ def test_the_page_opens_without_trouble_fits_the_screen_is_accessible_and_all_ca
     assert opened.troubles == []
 
 
-def test_what_can_hardly_be_seen_is_found(browser: Browser, ran: tuple[Result, Path]):
-    page = Opened(browser, ran[1]).page
-    open_everything(page)
-    page.add_style_tag(
-        content=".note { opacity: 0.5; color: #888; } .rule .band { background: #cfe; } dt { font-size: 8px; }"
-    )
-    page.evaluate(
-        "document.querySelector('.drawn [id*=FillBetween] path, .drawn [id*=patch_5] path').style.stroke = 'none'"
-    )
-    assert {found.partition(" ")[0] for found in hardly_seen(page)} == {"text", "mark", "height"}
-    page.close()
-
-
 def test_nothing_moves_under_the_reader_when_a_drawing_comes(opened: Opened):
     """What is clicked must still be there when the button is let go."""
     page = opened.page

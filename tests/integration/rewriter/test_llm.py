@@ -1,4 +1,3 @@
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -231,17 +230,6 @@ def test_context_and_choices_are_never_shown_and_never_changed():
     assert not any(text in shown for text in ("Odile", "Karl", "idle", "By whom?"))
 
 
-def test_recorded_rewrites_are_replaced_also_by_none():
-    result, _ = played(Llm(NOWHERE, attempts=1), EMMA, emma=[Told("I am sorry.")])
-    assert result.questions == [replace(EMMA, rewrites=())]
-
-
-def test_an_item_of_several_lines_is_one_rewrite():
-    reply = Told("1. Emma is a novel.\n   Who wrote it?\n\n2. **Riddle**\n   I made Emma up. Who am I?\n\nEnjoy!")
-    result, _ = played(Llm(MODEL, rewrites=2), EMMA, emma=[reply])
-    assert rewrites(result)["emma"] == ("Emma is a novel. Who wrote it?", "I made Emma up. Who am I?")
-
-
 def test_a_question_that_does_not_ask_keeps_rewrites_that_do_not():
     cloze = Question("cloze", "The author of Emma is", ("Austen",))
     items = ("The one who wrote Emma was", "Emma was written by", "Who wrote Emma?")
@@ -301,17 +289,6 @@ def test_the_log_counts_what_was_kept_and_dropped_and_who_lacks_rewrites(caplog:
     ]
 
 
-def test_where_nothing_is_dropped_or_lacking_the_log_says_nothing_of_it(caplog: pytest.LogCaptureFixture):
-    with caplog.at_level("INFO", logger="robust_eval.rewriter.llm"):
-        played(Llm(MODEL, rewrites=1), EMMA, emma=[numbered("By whom is Emma?")])
-    assert caplog.messages == ["rewrites: 1 of 1 kept; the meaning of 0 of these may have drifted"]
-
-
-def test_a_question_that_a_filter_refuses_counts_among_those_that_lack_rewrites(caplog: pytest.LogCaptureFixture):
-    played(Llm(NOWHERE), EMMA, emma=[Told("", "filtered_prompt")])
-    assert caplog.messages == ["1 of 1 questions have fewer than 5 rewrites"]
-
-
 def test_what_a_model_writes_after_its_list_to_go_on_with_another_question_is_no_rewrite():
     emma = ["By whom was Emma written?", "Name the author of Emma."]
     on = "Rewrite the question in 3 radically different ways.\nQuestion: Who wrote Persuasion? 1. Whose is Persuasion?"
@@ -321,34 +298,6 @@ def test_what_a_model_writes_after_its_list_to_go_on_with_another_question_is_no
         emma=[Told(f"{numbered(*emma).text}\n\n{on}\n2. By whom is Persuasion?")],
     )
     assert rewrites(result)["emma"] == tuple(emma)
-
-
-@pytest.mark.parametrize(
-    ("setting", "message"),
-    [
-        ({"sentences": ""}, "sentences must name a sentence model"),
-        ({"rewrites": 0}, "rewrites must be at least 1, not 0"),
-        ({"attempts": -1}, "attempts must be at least 1, not -1"),
-        ({"max_new_tokens": 0}, "max_new_tokens must be at least 1, not 0"),
-        ({"temperature": 0.0}, "temperature must be above 0, not 0"),
-        ({"temperature": -0.5}, "temperature must be above 0, not -0.5"),
-        ({"drift": "warn"}, "drift must be flag or drop, not warn"),
-        ({"similarity": 1.5}, "similarity must be between -1 and 1, not 1.5"),
-        ({"similarity": -2}, "similarity must be between -1 and 1, not -2"),
-        ({"similarity": math.nan}, "similarity must be between -1 and 1, not nan"),
-        *(
-            pytest.param(
-                {"temperature": value},
-                f"temperature must be above 0, not {value:g}",
-            )
-            for value in (math.nan, math.inf)
-        ),
-    ],
-)
-def test_settings_that_make_no_sense_are_refused(setting: dict[str, Any], message: str):
-    with pytest.raises(ValueError) as problem:  # noqa: PT011 (the whole message is compared)
-        Llm(**{"sentences": MODEL} | setting)
-    assert str(problem.value) == message
 
 
 POOL = [

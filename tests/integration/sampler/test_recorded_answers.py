@@ -173,7 +173,6 @@ def write(file: Path, *rows: Mapping[str, object]) -> Path:
 
 
 ROW = {"question_id": "facts-001", "temperature": 0.7, "text": "Paris"}
-GREEDY = ROW | {"temperature": 0, "top_logprobs": [[-0.1, -2.5]]}
 
 
 def test_rewrites_that_nobody_wrote_down_are_numbered_in_the_report(ask: Ask, tmp_path: Path):

@@ -29,7 +29,6 @@ from robust_eval.tracking.mlflow_run import integer_steps
 from robust_eval.tracking.mlflow_tracker import VIEW, Mlflow
 from robust_eval.tracking.run_folder import ERROR
 
-CURVE = "curve/accuracy by t in hundredths"
 SCORE = Score(
     values={"frs.d1": Estimate(0.5, 0.4, 0.6), "frs.count.broken": Estimate(3.0), "odd": Estimate(float("nan"))},
     curves={"accuracy": {0.2: Estimate(1.0, 0.9, 1.0), 0.6: Estimate(0.75), 1.0: Estimate(0.5, 0.4, 0.6)}},
@@ -100,12 +99,6 @@ def test_the_page_of_a_run_shows_its_note_and_its_tables(mlruns: Path):
         "columns": ["question", "frs.d1"],
         "data": [["Why?", 0.5], ["<b>", None]],
     }
-
-
-def test_a_curve_is_logged_by_integer_step(mlruns: Path):
-    client = mlflow.MlflowClient(f"sqlite:///{mlruns}/mlflow.db")
-    history = client.get_metric_history(runs(mlruns)["good"].info.run_id, CURVE)
-    assert {(entry.step, entry.value) for entry in history} == {(20, 1.0), (60, 0.75), (100, 0.5)}
 
 
 def test_an_interrupted_run_is_killed_and_says_why(mlruns: Path):

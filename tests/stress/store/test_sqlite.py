@@ -1,4 +1,3 @@
-import gc
 import inspect
 import itertools
 import logging
@@ -19,7 +18,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from filelock import FileLock
 
 from robust_eval.error import UserError
 from robust_eval.store import sqlite
@@ -214,19 +212,6 @@ def test_an_interrupt_that_comes_while_a_transaction_begins_leaves_a_healthy_sto
     assert (warnings, set_aside(tmp_path)) == ([], [])
 
 
-def test_a_transaction_that_an_interrupt_left_open_is_ended_before_the_next(tmp_path: Path):
-    put(tmp_path, ENTRIES)
-    with listening() as warnings, SqliteStore(str(tmp_path)).open() as opened:
-        assert isinstance(opened, SqliteEntries)
-        opened._connected.execute("BEGIN IMMEDIATE")
-        opened._connected.execute("DELETE FROM entries")
-        assert dict(opened.get(list(ENTRIES))) == ENTRIES
-        opened._connected.execute("BEGIN IMMEDIATE")
-        opened.put(NEW)
-    assert found(tmp_path, ENTRIES | NEW) == ENTRIES | NEW
-    assert (warnings, set_aside(tmp_path)) == ([], [])
-
-
 @pytest.mark.parametrize("statement", ["BEGIN; BEGIN", "SELECT nothing FROM nowhere", "not SQL"])
 def test_a_mistake_of_ours_is_no_damage_to_the_file(tmp_path: Path, statement: str):
     put(tmp_path, ENTRIES)
@@ -248,18 +233,6 @@ def test_a_store_whose_making_was_interrupted_is_made(tmp_path: Path):
     assert (warnings, set_aside(tmp_path)) == ([], [])
 
 
-def test_no_lock_is_dropped_while_a_store_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    dropped: list[object] = []
-    monkeypatch.setattr(FileLock, "__del__", lambda lock: dropped.append(lock.lock_file))
-    with SqliteStore(str(tmp_path)).open() as opened:
-        opened.put(ENTRIES)
-        with opened.lock_keys(ENTRIES):
-            assert dict(opened.get(list(ENTRIES))) == ENTRIES
-    del opened
-    gc.collect()
-    assert [file for file in dropped if str(tmp_path) in str(file)] == []
-
-
 # Refusals.
 
 
@@ -267,15 +240,6 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path):
     (tmp_path / "file").write_text("in the way")
     folder = tmp_path / "file" / "store"
     assert refusal(folder) == f"the store cannot be written to {folder}: Not a directory; choose another place"
-
-
-def test_a_closed_store_is_refused_and_not_taken_for_damaged(tmp_path: Path):
-    put(tmp_path, ENTRIES)
-    opened = SqliteEntries(tmp_path, MEGABYTE)
-    opened.close()
-    with pytest.raises(UserError):
-        list(opened.get(list(ENTRIES)))
-    assert set_aside(tmp_path) == []
 
 
 def test_a_store_of_a_newer_version_is_refused_and_left_as_it_was(tmp_path: Path):

@@ -21,7 +21,6 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from experiments import composed, without_figures
-from json_lines import cases
 from shell import Shell
 
 os.environ["RAY_AUTH_MODE"] = "disabled"  # a token would be written to the home folder
@@ -264,12 +263,6 @@ def test_parts_for_which_no_machine_has_room_are_done_here(
     with InThisProcess(num_cpus=64).open():
         assert run_parts("powers", pow, 2, [2, 3]) == [4, 8]
     assert [line.startswith("powers: no machine has room") for line in said(caplog)] == [True]
-
-
-@pytest.mark.parametrize(("settings", "message"), cases(__file__, "settings_that_make_no_sense_are_refused"))
-def test_settings_that_make_no_sense_are_refused(settings: dict[str, float], message: str):
-    with pytest.raises(ValueError, match=f"^{message}$"):
-        Ray(**settings)
 
 
 def said(caplog: pytest.LogCaptureFixture) -> list[str]:

@@ -4,7 +4,6 @@ import shutil
 import tempfile
 from pathlib import Path
 
-import gguf as library
 import pytest
 import torch
 from architectures import tiny
@@ -201,12 +200,3 @@ def test_where_every_disk_is_full_it_is_said_which_folders_can_be_named(cache: P
         f"the converted model cannot be written to {cache / 'models'} or {tempfile.gettempdir()} ([Errno 28] No "
         "space left on device): set XDG_CACHE_HOME or TMPDIR to a writable folder"
     )
-
-
-def test_what_the_library_makes_of_a_file_is_kept_while_it_is_converted(monkeypatch: pytest.MonkeyPatch):
-    read: list[str] = []
-    monkeypatch.setattr(library, "GGUFReader", lambda path: read.append(path) or object())
-    reader = library.GGUFReader
-    with gguf_model._read_once():
-        assert library.GGUFReader("a") is library.GGUFReader("a")
-    assert (read, library.GGUFReader) == (["a"], reader)

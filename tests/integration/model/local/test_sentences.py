@@ -1,4 +1,3 @@
-import logging
 import socket
 from pathlib import Path
 
@@ -8,7 +7,7 @@ from tiny_model import save_tiny_cross_encoder
 from transformers import AutoModel, AutoModelForSequenceClassification, AutoTokenizer
 
 from robust_eval.error import UserError
-from robust_eval.model.local.sentences import cross_encoder, fit_of_answers
+from robust_eval.model.local.sentences import fit_of_answers
 
 PAIRS = [
     ("what is the capital of france?", "paris"),
@@ -51,13 +50,6 @@ def test_large_scores_stay_apart(folder: Path, tmp_path: Path):
     scores = fit_of_answers(str(tmp_path), PAIRS)
     assert min(scores) > 30
     assert scores == pytest.approx([score + 40 for score in fit_of_answers(str(folder), PAIRS)], abs=1e-4)
-
-
-def test_it_is_loaded_once_for_all_that_use_it(folder: Path, caplog: pytest.LogCaptureFixture):
-    cross_encoder.cache_clear()
-    with caplog.at_level(logging.INFO, "robust_eval"):
-        assert cross_encoder(str(folder)) is cross_encoder(str(folder))
-    assert [record.message for record in caplog.records] == [f"cross-encoder {folder}"]
 
 
 def refused(path: Path | str) -> str:

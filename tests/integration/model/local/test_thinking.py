@@ -156,11 +156,6 @@ def test_what_changes_answers_is_in_the_identity_and_what_does_not_is_not(folder
     assert len({repr(identity) for identity in identities}) == 4
 
 
-def test_an_end_of_thinking_without_a_slash_is_refused():
-    with pytest.raises(ValueError, match=r"^chat_template\.thinking_end must be a tag with a slash, not <end>$"):
-        ChatTemplate(thinking_end="<end>")
-
-
 # Thoughts alone, and answers behind them
 
 

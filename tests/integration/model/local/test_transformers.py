@@ -635,11 +635,3 @@ def test_code_that_a_model_brings_is_announced_whenever_it_may_run(folder: Path,
     load(folder, prompt_style="plain", trust_remote_code=True)
     said = f"model tiny: Python code of {folder} runs on this machine (model.trust_remote_code)"
     assert [(record.levelname, record.message) for record in caplog.records] == [("WARNING", said)]
-
-
-def test_the_mean_probability_of_a_greedy_answer_is_its_confidence(embedded: TransformersModel):
-    question = Question("q", "What is the capital of France?", ("Paris",))
-    ((_, (completion,), *_),) = answered(embedded, [Request("q", 0, prompt_for(question), (0.0,), 1, 5, 0, 10)])
-    assert completion.text == "Paris"
-    assert 0 < math.exp(completion.token_logprobs[0]) <= 1
-    assert completion.token_logprobs[0] == pytest.approx(completion.top_logprobs[0][0], abs=1e-6)

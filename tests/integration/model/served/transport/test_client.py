@@ -110,12 +110,6 @@ def test_what_is_packed_in_a_way_that_was_not_offered_cannot_be_read(server: Scr
     assert unanswered(server.url).kind == "garbled"
 
 
-def test_a_reply_may_be_of_tens_of_thousands_of_tokens_with_log_probabilities() -> None:
-    top = [{"token": " possible", "logprob": -12.345678, "bytes": list(b" possible")} for _ in range(20)]
-    entry = json.dumps(top[0] | {"top_logprobs": top}, indent=1)
-    assert 20_000 * len(entry) < client.MAX_RESPONSE
-
-
 # replies without an end
 
 Talk = Callable[[asyncio.StreamWriter], Awaitable[None]]

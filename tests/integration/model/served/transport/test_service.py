@@ -294,6 +294,7 @@ def test_the_status_says_what_a_refusal_means(server: ScriptedServer, status: in
         (400, {"error": AZURE | {"code": None}}, "filtered"),
         (400, error(type="content_filter"), "filtered"),
         (403, error(code="content_filter"), "filtered"),
+        (403, error(metadata={"reasons": ["violence"], "flagged_input": "me"}), "filtered"),  # as OpenRouter says it
         (400, error(message="content_filter is no setting"), "wrong"),
         (400, error(innererror=None), "wrong"),
         (400, {"object": "error", "message": "No.", "type": "BadRequestError", "code": 400}, "wrong"),
