@@ -76,6 +76,7 @@ class AnswerMatcher:
         accepted = with_spellings(accepted) if lenient else accepted
         self._accepted = accepted
         self._accents = accents
+        self._verdicts: dict[str, tuple[bool, bool]] = {}  # by state of a reply
         self._plain = [form for form in accepted if not _DELICATE.search(form)]
         self._delicate = len(self._plain) < len(accepted)
         self._ascii = all(form.isascii() for form in accepted)
@@ -133,21 +134,21 @@ class AnswerMatcher:
         start = unified(text)
         stand_in = self._stand_in(text) if self._ascii else None
         shared = _lexicon(texts).shared_verdicts[stand_in] if stand_in else {}
-        judged, by_state = dict[str, tuple[bool, bool]](), dict[str, tuple[bool, bool]]()
+        judged: dict[str, tuple[bool, bool]] = {}
         for token in self._decisive(prefix, text, texts):
             key = texts.keys[token]
             if not (key.isascii() and texts.raw[token].isascii()):  # it may change the previous character
-                right[token], stays = self._judged(prefix + texts.raw[token].split(b"\n", 1)[0], by_state)
+                right[token], stays = self._judged(prefix + texts.raw[token].split(b"\n", 1)[0])
                 decided[token] = stays and not texts.incomplete[token]
                 continue
             if stand_in and stand_in.serves(key):
                 if key not in shared:
-                    shared[key] = _matcher(stand_in.answer)._judged((stand_in.prefix + key).encode(), {})
+                    shared[key] = _matcher(stand_in.answer)._judged((stand_in.prefix + key).encode())
                 right[token], decided[token] = shared[key]
                 continue
             if key not in judged:  # "one", "One" and "ONE" have one key
                 possible = self._possible(start + key)
-                judged[key] = self._judged((text + key).encode(), by_state) if possible else (False, False)
+                judged[key] = self._judged((text + key).encode()) if possible else (False, False)
             right[token], decided[token] = judged[key]
         decided &= ~_lexicon(texts).power  # the text after "^" belongs to the word before it
         return NextTokens(right, decided, self._begun(text, texts))
@@ -180,16 +181,16 @@ class AnswerMatcher:
         joined = normalize(text, self._accents).replace(" ", "")
         return any(word in joined for word in self._compounds)
 
-    def _judged(self, reply: bytes, by_state: dict[str, tuple[bool, bool]]) -> tuple[bool, bool]:
-        """Return True if a reply is right, and True if every continuation is; ``by_state`` has earlier verdicts."""
+    def _judged(self, reply: bytes) -> tuple[bool, bool]:
+        """Return True if a reply is right, and True if every continuation is."""
         text = unified(self._states.of_reply(reply), self._accents).translate(_BRACKETS)
         state = _LONG_RUN.sub(r"\1\1\1", text)
         if self._ascii and not state.isascii():
             state = _FOREIGN_LETTERS.sub(_foreign_stand_in, state)
-        if state not in by_state:
+        if state not in self._verdicts:
             right = self.right(state)
-            by_state[state] = right, right and self._stays_right(state)
-        return by_state[state]
+            self._verdicts[state] = right, right and self._stays_right(state)
+        return self._verdicts[state]
 
     def _stays_right(self, reply: str) -> bool:
         """Return True if the reply is certain to stay right."""
@@ -378,7 +379,8 @@ class _Lexicon:
     def unit_ids(self) -> list[int]:
         """Tokens that are a unit after a number, or the end of one."""
         ends = {unit[place:] for unit in UNITS for place in range(len(unit))}
-        return _ids(self._texts.matching(re.compile(rf"(?:{'|'.join(ends)})(?![^\W_])")))
+        keys, starting_with = self._texts.keys, self._texts.starting_with
+        return [token for end in ends for token in starting_with(end) if not _ALPHANUMERIC.match(keys[token], len(end))]
 
     @cached_property
     def after_letter_ids(self) -> list[int]:
@@ -395,12 +397,14 @@ class _Lexicon:
 
     def _numbers_with(self, word: str) -> list[int]:
         """Return the tokens of :attr:`number_ids` that normalise to a word, alone or after one ("x-4", "x.4")."""
-        pattern, keys = whole_words(word), self._texts.keys
-        return [
-            token
-            for token in self.number_ids
-            if any(pattern.search(normalize(before + keys[token])) for before in ("", 2 * _LETTER))
-        ]
+        pattern = whole_words(word)
+        return [token for token, form in self._number_forms if word in form and pattern.search(form)]
+
+    @cached_property
+    def _number_forms(self) -> list[tuple[int, str]]:
+        """Tokens of :attr:`number_ids` with their normal forms, alone and after a letter."""
+        keys = self._texts.keys
+        return [(token, normalize(start + keys[token])) for token in self.number_ids for start in ("", 2 * _LETTER)]
 
     @cached_property
     def mark_ids(self) -> list[int]:
