@@ -44,15 +44,7 @@ from robust_eval.runtime.process import timestamp
 from robust_eval.runtime.text import number, printable
 from robust_eval.stats.estimate import interval
 from robust_eval.stats.interval import independent
-from robust_eval.tracking.run_folder import (
-    COMPARISON_PAGE,
-    CURVES_FILE,
-    GRADED,
-    LOG,
-    QUESTIONS,
-    REPORT,
-    finished_jobs,
-)
+from robust_eval.tracking.run_folder import COMPARISON_PAGE, CURVES_FILE, GRADED, LOG, QUESTIONS, REPORT, finished_jobs
 
 JSONL_COLUMNS = {"rewrites", "type", "level", "incorrect"}
 """Columns of questions that ``dataset=jsonl`` reads, and ``dataset=local`` does not."""

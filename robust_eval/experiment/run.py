@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from omegaconf import DictConfig, OmegaConf
 
+from robust_eval.answer import SCHEMA
 from robust_eval.config.config import Config
 from robust_eval.error import UserError
 from robust_eval.experiment.answer_source import SampledSource, answer_source
@@ -147,7 +148,7 @@ def _measure(
         deferred_run.then(lambda run: run.dataset(config.dataset.name, config.dataset.source, questions, digest))
 
     state, scores = loop.run(schedule, scoring.scores, identify)
-    graded_unanswerable = None
+    graded_unanswerable = SCHEMA.empty_table()
     if isinstance(source, SampledSource) and source.unanswerable is not None:
         with watch.stage("sampling"):
             answers = source.answers_to_unanswerable()

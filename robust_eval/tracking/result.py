@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from robust_eval.answer import GREEDY, NO_REPLY, OUTCOMES, SERVED, has_greedy, served_as
+from robust_eval.answer import GREEDY, NO_REPLY, OUTCOMES, SCHEMA, SERVED, has_greedy, served_as
 from robust_eval.metric.metric_spec import with_limits
 from robust_eval.metric.score import Score, reply_weights
 from robust_eval.question import Question
@@ -59,7 +59,7 @@ class Result:
     unasked: int = 0
     origin: Mapping[str, str] = field(default_factory=dict)
     served_names: dict[str, Mapping[str, set[str]]] = field(default_factory=dict)
-    graded_unanswerable: pa.Table | None = None
+    graded_unanswerable: pa.Table = field(default_factory=SCHEMA.empty_table)
     """Graded answers to the questions without an answer that a profile asks besides those of the data set."""
 
     @property
@@ -111,9 +111,8 @@ class Result:
             stage = {"rewriter.": "rewriting", "grader.": "verdicts"}.get(prefix, "replies")
             counts |= {f"{stage}.{column}s": len(names) for column, names in served.items() if len(names) > 1}
         if self.graded_baseline.num_rows:
-            counts |= {
-                f"greedy.outcomes.{outcome}": count for outcome, count in _outcomes(self.graded_baseline).items()
-            }
+            of_baseline = _outcomes(self.graded_baseline)
+            counts |= {f"greedy.outcomes.{outcome}": count for outcome, count in of_baseline.items()}
         if replies.num_rows:
             fates = Counter(self.rewritten.found["fate"].to_pylist())
             counts |= {f"rewriting.{fate}": fates[fate] for fate in FATES}
@@ -127,11 +126,7 @@ class Result:
             for reason, weight in zip(reasons, weights.tolist(), strict=True):
                 unread[reason] += weight
         counts |= {f"invalid.{reason.replace(' ', '_')}": number for reason, number in sorted(unread.items())}
-        answering = [
-            *self.all_graded.values(),
-            *([] if self.graded_unanswerable is None else [self.graded_unanswerable]),
-        ]
-        stages = {"rewriting": [replies], "answering": answering}
+        stages = {"rewriting": [replies], "answering": [*self.all_graded.values(), self.graded_unanswerable]}
         for stage, tables in stages.items():
             for kind in ("prompt", "completion", "reasoning", "cached"):
                 counts[f"tokens.{stage}.{kind}"] = sum(_sum(table, f"{kind}_tokens") for table in tables)
@@ -140,11 +135,8 @@ class Result:
     @property
     def baseline_words(self) -> str:
         """Name of a baseline answer: "greedy answer", or "most frequent answer" of a model without temperature 0."""
-        return (
-            "greedy answer"
-            if has_greedy(self.graded_baseline) or not self.graded_baseline.num_rows
-            else "most frequent answer"
-        )
+        is_voted = self.graded_baseline.num_rows and not has_greedy(self.graded_baseline)
+        return "most frequent answer" if is_voted else "greedy answer"
 
     @cached_property
     def repeated(self) -> int:
