@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from omegaconf import DictConfig, OmegaConf
 
-from robust_eval.answer import SCHEMA
+from robust_eval.answer import GREEDY, SCHEMA
 from robust_eval.config.config import Config
 from robust_eval.error import UserError
 from robust_eval.experiment.answer_source import SampledSource, answer_source
@@ -31,6 +31,7 @@ from robust_eval.experiment.sampling_loop import SamplingLoop
 from robust_eval.experiment.schedule import QuestionScheduler, SequentialScheduler
 from robust_eval.experiment.scoring import UNANSWERABLE, Scoring, labels_of
 from robust_eval.question import Question, fingerprint
+from robust_eval.report.presentations import present
 from robust_eval.runtime.console import heartbeat, silence_tqdm
 from robust_eval.runtime.process import Stopwatch
 from robust_eval.runtime.versions import origin
@@ -155,6 +156,7 @@ def _measure(
         with watch.stage("grading"):
             graded_unanswerable = reply_grader.grade(source.unanswerable.questions, answers.table)
         scores[UNANSWERABLE] = scoring.unanswerable(source.unanswerable.questions, graded_unanswerable)
+    scores = {name: present(score, state.questions if name == GREEDY else state.kept) for name, score in scores.items()}
     models.release_writer()
     if models.cache_hits and not models.prompts_asked:
         log.info("all answers are in the store: no request was sent, and the model was not loaded")

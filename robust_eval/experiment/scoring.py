@@ -101,9 +101,8 @@ class Scoring:
                 log.info("the profile joins %d methods: %s", len(joined), ", ".join(joined))
         elif sampler_of.keys() >= {*METHODS} and len(graded) > 1:
             log.info("no profile: %s", ", ".join(f"metric={name} reads {part}" for name, part in sampler_of.items()))
-        scores = {name: presentations.present(each, kept) for name, each in scores.items()}
         if baseline.num_rows:  # recorded answers need not have any
-            scores[GREEDY] = presentations.present(greedy_accuracy(asked, baseline), asked)
+            scores[GREEDY] = greedy_accuracy(asked, baseline)
         if kept:
             uncorrected = {name: estimate for each in scores.values() for name, estimate in each.metrics().items()}
             if (corrected := self.corrected(asked, kept, state.all_graded, uncorrected)) is not None:
@@ -115,13 +114,12 @@ class Scoring:
         measured = TrialReliability().score(questions, Measured(graded.slice(0, 0), graded), self.seed)
         share = measured.values[ANSWERED_UNANSWERABLE.name]
         replies = graded.select(["question_id", "temperature", "trial", "text", "outcome"])
-        score = Score(
+        return Score(
             values={ANSWERS_UNANSWERABLE.name: share},
             of_questions={ANSWERS_UNANSWERABLE.name: len(questions)},
             tables={UNANSWERABLE: replies},
             specs=[ANSWERS_UNANSWERABLE],
         )
-        return presentations.present(score, [])
 
     def corrected(
         self,
