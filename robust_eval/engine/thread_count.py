@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import torch
 
-from robust_eval.runtime.measured_choices import get_or_measure
+from robust_eval.runtime.cache import get_or_measure
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from robust_eval.answer import EarlyStopping
 from robust_eval.error import UserError
 from robust_eval.metric.sampler_choice import choose_samplers
 from robust_eval.metric.score import Metric
-from robust_eval.runtime.measured_choices import cached_choice, store_choice
+from robust_eval.runtime.cache import cached_choice, store_choice
 from robust_eval.runtime.text import number
 from robust_eval.sampler.base import Conditions, Sampler
 from robust_eval.sampler.recorded_answers import RecordedAnswers

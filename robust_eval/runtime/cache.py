@@ -1,9 +1,10 @@
-"""Cache folder of the user, which saves time: every run works without it."""
+"""Cache folder of the user, and the measured choices in it. It saves time: every run works without it."""
 
 import atexit
 import functools
 import logging
 import os
+import platform
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -104,3 +105,32 @@ def _warn_once(folder: Path, problem: OSError) -> None:
             reason,
         )
         _warned.append(folder)
+
+
+def get_or_measure(choice: str, circumstances: str, measure: Callable[[], str], usable: Callable[[str], bool]) -> str:
+    """Return the cached choice on this machine under the same ``circumstances``; if there is none, or it is not
+    ``usable``, that of ``measure``.
+
+    Different ways of computing differ in the last digits. The same seed must give the same answers, so the choice is
+    reused.
+    """
+    cached = cached_choice(choice, circumstances)
+    if cached is not None and usable(cached):
+        return cached
+    chosen = measure()
+    store_choice(choice, circumstances, chosen)
+    return chosen
+
+
+def store_choice(choice: str, circumstances: str, chosen: str) -> None:
+    """Write a choice to the cache."""
+    write_cached(_cache_file(choice, circumstances), chosen)
+
+
+def cached_choice(choice: str, circumstances: str) -> str | None:
+    """Return the cached choice; None without one."""
+    return read_cached(_cache_file(choice, circumstances))
+
+
+def _cache_file(choice: str, circumstances: str) -> Path:
+    return cache_folder() / choice / f"{platform.node()} {platform.machine()} {circumstances}"

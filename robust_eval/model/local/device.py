@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from robust_eval.model.base import Floats
-from robust_eval.runtime.measured_choices import get_or_measure
+from robust_eval.runtime.cache import get_or_measure
 
 
 def to_device(array: NDArray[Any], device: torch.device) -> Tensor:

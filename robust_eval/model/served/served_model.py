@@ -52,7 +52,7 @@ from robust_eval.model.served.structured import find_restriction
 from robust_eval.model.served.transport.service import Answering, Service, ServiceResponse, UnansweredError
 from robust_eval.model.workload import prompt_tokens
 from robust_eval.prompt.prompt import Prompt
-from robust_eval.runtime.measured_choices import get_or_measure, store_choice
+from robust_eval.runtime.cache import get_or_measure, store_choice
 from robust_eval.runtime.process import allow_connections
 
 log = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from robust_eval.model.base import Reasoning, Request, Temperatures
 from robust_eval.model.generation import Generation
 from robust_eval.model.model_config import PROMPT_STYLES, ModelConfig
 from robust_eval.model.workload import ServiceLimits, Spending
-from robust_eval.runtime.measured_choices import cached_choice
+from robust_eval.runtime.cache import cached_choice
 from robust_eval.runtime.text import secret_setting
 
 if TYPE_CHECKING:

@@ -14,7 +14,6 @@ from tiny_model import KNOWN, plain_settings, save_tiny_model
 from robust_eval.cli.dry_run import print_plan
 from robust_eval.error import UserError
 from robust_eval.experiment.plan import Stage, deduplicated, expected_interval, in_words, stages_of, total
-from robust_eval.runtime import measured_choices
 from robust_eval.tracking.result import Result
 
 Plan = Callable[..., list[Stage]]
@@ -36,7 +35,7 @@ def server() -> Iterator[ScriptedServer]:
 @pytest.fixture(autouse=True)
 def cache(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("cache")
-    monkeypatch.setattr(measured_choices, "cache_folder", lambda: folder)
+    monkeypatch.setattr("robust_eval.runtime.cache.cache_folder", lambda: folder)
 
 
 @pytest.fixture

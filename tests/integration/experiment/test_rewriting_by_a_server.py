@@ -11,7 +11,6 @@ from experiments import configuration, run_experiment
 from scripted_server import Body, ScriptedServer, scripted_server
 
 from robust_eval.experiment.plan import stages_of, total
-from robust_eval.runtime import measured_choices
 
 Reply = tuple[int, dict[str, str], Any]
 QUESTIONS = ["Which city is the capital of France?", "Who wrote Emma?", "What is the largest ocean?", "Who is Waldo?"]
@@ -61,7 +60,7 @@ def settings(
     writer: ScriptedServer, measured: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> list[str]:
     """Those of both models, and of four questions."""
-    monkeypatch.setattr(measured_choices, "cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr("robust_eval.runtime.cache.cache_folder", lambda: tmp_path / "cache")
     file = tmp_path / "questions.jsonl"
     records = [
         {"id": f"q{number}", "question": text, "answers": ["Paris"]} for number, text in enumerate(QUESTIONS, start=1)

@@ -7,8 +7,6 @@ import pytest
 from fading_server import UNDECIDED, FadingServer, answers, ask, scored
 from scripted_server import ScriptedServer, scripted_server
 
-from robust_eval.runtime import measured_choices
-
 FACTS, GRID, TRIALS = 5, 4, 6
 FEW = (
     f"dataset.limit={FACTS}",
@@ -20,7 +18,7 @@ FEW = (
 @pytest.fixture(autouse=True)
 def cache(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("cache")
-    monkeypatch.setattr(measured_choices, "cache_folder", lambda: folder)
+    monkeypatch.setattr("robust_eval.runtime.cache.cache_folder", lambda: folder)
 
 
 @pytest.fixture

@@ -20,7 +20,6 @@ from scripted_server import Body, ScriptedServer, certain_choice, scripted_serve
 from robust_eval.answer import read_answers
 from robust_eval.error import UserError
 from robust_eval.experiment.plan import stages_of
-from robust_eval.runtime import measured_choices
 from robust_eval.tracking.result import Result
 
 QUESTIONS = 60
@@ -72,7 +71,7 @@ def said(text: str) -> tuple[int, Mapping[str, str], Any]:
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     folder = tmp_path_factory.mktemp("cache")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(measured_choices, "cache_folder", lambda: folder)
+        patch.setattr("robust_eval.runtime.cache.cache_folder", lambda: folder)
         yield
 
 

@@ -20,7 +20,6 @@ from scripted_server import Body, ScriptedServer, certain_choice, scripted_serve
 
 from robust_eval.cli import gate
 from robust_eval.gate.baselines import set_baseline
-from robust_eval.runtime import measured_choices
 
 QUESTIONS = 200
 
@@ -71,7 +70,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = place / "mlruns" / "runs" / "base"
     folder.mkdir(parents=True)
     with scripted_server(Server()) as server, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(measured_choices, "cache_folder", lambda: place / "cache")
+        patch.setattr("robust_eval.runtime.cache.cache_folder", lambda: place / "cache")
         run_experiment(
             folder,
             *("dataset=jsonl", "dataset.name=numbers", f"dataset.path={file}", "tracking=none", "experiment=frs"),
@@ -85,7 +84,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def place(measured: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the baseline, in which nothing is remembered of a server."""
-    monkeypatch.setattr(measured_choices, "cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr("robust_eval.runtime.cache.cache_folder", lambda: tmp_path / "cache")
     monkeypatch.chdir(tmp_path)
     shutil.copytree(measured / "mlruns" / "runs", tmp_path / "mlruns" / "runs")
     return tmp_path

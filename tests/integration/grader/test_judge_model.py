@@ -18,7 +18,6 @@ from robust_eval.config.schema import register
 from robust_eval.error import UserError
 from robust_eval.experiment.plan import stages_of
 from robust_eval.report.traced_answers import traced_answers
-from robust_eval.runtime import measured_choices
 from robust_eval.tracking.result import Result
 
 QUESTIONS = [(f"q{number}", f"What is the name of town {number}?", f"Alder{number}ton") for number in range(12)]
@@ -57,7 +56,7 @@ def judge() -> Iterator[ScriptedServer]:
 
 @pytest.fixture(autouse=True)
 def own_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(measured_choices, "cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr("robust_eval.runtime.cache.cache_folder", lambda: tmp_path / "cache")
 
 
 def settings(folder: Path, judge: ScriptedServer, replies: list[str], *more: str) -> list[str]:

@@ -26,7 +26,6 @@ from robust_eval.config.overrides import checked_overrides
 from robust_eval.config.schema import register
 from robust_eval.error import UserError
 from robust_eval.model.served import completions
-from robust_eval.runtime import measured_choices
 from robust_eval.tracking.result import Result
 
 Ask = Callable[..., tuple[Result, Path]]
@@ -51,7 +50,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def private_cache(monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
-    monkeypatch.setattr(measured_choices, "cache_folder", lambda: cache)
+    monkeypatch.setattr("robust_eval.runtime.cache.cache_folder", lambda: cache)
 
 
 @pytest.fixture(scope="module")
@@ -192,7 +191,7 @@ def test_a_key_is_found_nowhere_whatever_becomes_of_the_run(
 ):
     server, settings = fading
     monkeypatch.setenv("PLANTED_KEY", KEY)
-    monkeypatch.setattr(measured_choices, "cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr("robust_eval.runtime.cache.cache_folder", lambda: tmp_path / "cache")
     caplog.set_level(logging.DEBUG)
     folder = tmp_path / "run"
     folder.mkdir()

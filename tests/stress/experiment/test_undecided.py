@@ -10,7 +10,6 @@ from scripted_server import ScriptedServer, scripted_server
 from shell import Shell
 
 from robust_eval.error import UserError
-from robust_eval.runtime import measured_choices
 
 KILLS = 2
 
@@ -18,7 +17,7 @@ KILLS = 2
 @pytest.fixture(autouse=True)
 def cache(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("cache")
-    monkeypatch.setattr(measured_choices, "cache_folder", lambda: folder)
+    monkeypatch.setattr("robust_eval.runtime.cache.cache_folder", lambda: folder)
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ import torch
 from robust_eval.engine import thread_count
 from robust_eval.engine.local import Local
 from robust_eval.engine.thread_count import fastest_threads
-from robust_eval.runtime import measured_choices
 
 
 @pytest.fixture(autouse=True)
@@ -18,7 +17,7 @@ def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A machine of four processors, of which torch uses two by its own choice, and which remembers nothing yet."""
     before = torch.get_num_threads()
     torch.set_num_threads(2)
-    monkeypatch.setattr(measured_choices, "cache_folder", lambda: tmp_path)
+    monkeypatch.setattr("robust_eval.runtime.cache.cache_folder", lambda: tmp_path)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3}, raising=False)
     yield tmp_path / "threads"
     torch.set_num_threads(before)

@@ -27,7 +27,6 @@ from robust_eval.model.served.probe import Capabilities
 from robust_eval.model.served.transport import batches
 from robust_eval.model.served.transport.batches import line_name, parse_line_name
 from robust_eval.prompt.prompt import Prompt
-from robust_eval.runtime import measured_choices
 from robust_eval.runtime.process import Stopwatch
 from robust_eval.store.base import NoStore, Store
 from robust_eval.store.sqlite import SqliteStore
@@ -44,7 +43,7 @@ class Killed(BaseException):
 
 @pytest.fixture(autouse=True)
 def known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(measured_choices, "cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr("robust_eval.runtime.cache.cache_folder", lambda: tmp_path / "cache")
     monkeypatch.setattr(served_model, "get_or_measure", lambda *_: CAN.to_text())
 
 

@@ -45,7 +45,7 @@ from robust_eval.model.served.openai import OpenAI
 from robust_eval.model.served.probe import Capabilities
 from robust_eval.model.served.transport import client
 from robust_eval.prompt.prompt import Prompt
-from robust_eval.runtime import measured_choices
+from robust_eval.runtime.cache import get_or_measure
 from robust_eval.runtime.process import Stopwatch
 from robust_eval.store.base import Entries, NoStore, Store
 from robust_eval.store.sqlite import SqliteStore
@@ -182,7 +182,7 @@ def places(requests: Sequence[Request]) -> list[tuple[str, int, float, int]]:
 @pytest.fixture(autouse=True)
 def known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[Capabilities], None]:
     """Nothing is looked for in the user's cache: a server can do what this is told, at first what llama.cpp's can."""
-    monkeypatch.setattr(measured_choices, "cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr("robust_eval.runtime.cache.cache_folder", lambda: tmp_path / "cache")
 
     def can(capabilities: Capabilities) -> None:
         monkeypatch.setattr(served_model, "get_or_measure", lambda *_: capabilities.to_text())
@@ -194,7 +194,7 @@ def known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[Capabili
 @pytest.fixture
 def probing(monkeypatch: pytest.MonkeyPatch, known: object) -> None:
     """Servers are asked what they can do."""
-    monkeypatch.setattr(served_model, "get_or_measure", measured_choices.get_or_measure)
+    monkeypatch.setattr(served_model, "get_or_measure", get_or_measure)
 
 
 @pytest.fixture

@@ -6,12 +6,11 @@ from architectures import tiny
 
 from robust_eval.model.local import device
 from robust_eval.model.local.device import OneDnnLinear, use_faster_linear
-from robust_eval.runtime import measured_choices
 
 
 @pytest.fixture(autouse=True)
 def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(measured_choices, "cache_folder", lambda: tmp_path)
+    monkeypatch.setattr("robust_eval.runtime.cache.cache_folder", lambda: tmp_path)
     return tmp_path / "linear"
 
 

@@ -37,7 +37,6 @@ from robust_eval.model.served.transport.inspect_service import InspectService
 from robust_eval.model.served.transport.service import Choice, ServiceResponse, UnansweredError
 from robust_eval.model.served.transport.token_logprobs import Token
 from robust_eval.prompt.prompt import Prompt
-from robust_eval.runtime import measured_choices
 
 KEY = "sk-planted-0123456789"
 PROMPT = Prompt("Be brief.", (), "Name an animal.")
@@ -47,7 +46,7 @@ CERTAINTY = ["experiment=certainty", "dataset=facts", "dataset.limit=3", "sample
 
 @pytest.fixture(autouse=True)
 def planted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(measured_choices, "cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr("robust_eval.runtime.cache.cache_folder", lambda: tmp_path / "cache")
     for service in ("LLAMA", "OPENAI"):
         monkeypatch.setenv(f"{service}_API_KEY", KEY)
 
