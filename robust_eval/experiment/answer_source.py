@@ -1,4 +1,4 @@
-"""Source of a run's answers: samplers with a model, or a file; and the profile of a model without a temperature."""
+"""Source of a run's answers: samplers with a model, or a file."""
 
 import logging
 import math
@@ -9,7 +9,6 @@ from typing import Any, NamedTuple, Protocol
 import pyarrow as pa
 
 from robust_eval.answer import (
-    DEFAULT_TEMPERATURE,
     NO_ANSWER,
     NO_REPLY,
     SCHEMA,
@@ -26,28 +25,23 @@ from robust_eval.experiment.early_stopping import (
     refuse_early_stopping,
     remember_share,
 )
+from robust_eval.experiment.own_temperature import own_temperature_profile
 from robust_eval.grader.reply_grader import ReplyGrader
-from robust_eval.metric.profile import METHODS, TEMPERATURE, THINKING, joins
-from robust_eval.metric.sampler_choice import choose_available_samplers, choose_samplers
+from robust_eval.metric.profile import TEMPERATURE, joins
+from robust_eval.metric.sampler_choice import choose_samplers
 from robust_eval.metric.score import Metric
-from robust_eval.metric.thinking_metric import ReasoningBudget
 from robust_eval.model.base import ALL, Request, Temperatures
-from robust_eval.model.model_config import ModelConfig
 from robust_eval.prompt.prompt import refuse_exemplars
 from robust_eval.question import Question
 from robust_eval.sampler.base import (
     ORDER,
-    REASONING,
-    TURN,
     Conditions,
     Sampler,
-    at_temperatures,
     clip_to_supported,
     greedy_requests,
     highest_temperature,
 )
 from robust_eval.sampler.recorded_answers import RecordedAnswers
-from robust_eval.sampler.thinking import Thinking
 from robust_eval.store.steps import Steps, VerdictsOf
 from robust_eval.store.stored_model import StoredModel
 
@@ -64,10 +58,6 @@ class AnswerSource(Protocol):
     @property
     def baseline_name(self) -> str:
         """Name of the baseline answers in log messages."""
-
-    @property
-    def own_profile(self) -> "OwnProfile | None":
-        """Profile of a model without a temperature; None in any other run."""
 
     @property
     def profile_sentence(self) -> str:
@@ -131,8 +121,8 @@ class SampledSource:
     """Early-stopping rule of each sampler that has one."""
     early_stopping_possible: Sequence[str] = ()
     """Samplers without early stopping that could use it."""
-    own_profile: "OwnProfile | None" = None
-    """Profile of a model without a temperature; None in any other run."""
+    only_selecting: Mapping[str, Sampler] = field(default_factory=dict)
+    """Samplers that select questions and ask nothing else: those of temperatures, for a model without."""
     profile_sentence: str = ""
     """Sentence on what a profile leaves out because the model lacks it; empty in any other run."""
     unanswerable: "UnanswerableQuestions | None" = None
@@ -289,8 +279,7 @@ class SampledSource:
 
     @property
     def _all(self) -> list[Sampler]:
-        selecting = self.own_profile.selecting if self.own_profile else {}
-        return [*selecting.values(), *self.samplers.values()]
+        return [*self.only_selecting.values(), *self.samplers.values()]
 
 
 def answer_source(
@@ -300,15 +289,17 @@ def answer_source(
     model: StoredModel,
     reply_grader: ReplyGrader,
     seed: int,
-) -> AnswerSource:
-    """Return the source of a run's answers: a file of ``recorded`` ones, or samplers with the model."""
+) -> tuple[AnswerSource, Mapping[str, Metric]]:
+    """Return the source of a run's answers, a file of ``recorded`` ones or samplers with the model, and the metrics
+    that score them: the given ones, or those of a profile at the model's own temperature.
+    """
     if recorded is not None:
         refuse_early_stopping(recorded, metrics)
-        return recorded
+        return recorded, metrics
     uses_judge, name = reply_grader.grader.uses_judge, model.config.name
     samplers = {key: each.of_model(key, model.config.remote, name) for key, each in samplers.items()}
     supported = model.temperatures(highest_temperature(samplers.values()))
-    own = own_profile(samplers, metrics, model.config, supported)
+    own = own_temperature_profile(samplers, metrics, model.config, supported)
     if own is None:
         samplers = {key: clip_to_supported(key, each, supported, name) for key, each in samplers.items()}
     else:
@@ -337,7 +328,7 @@ def answer_source(
             for key in samplers
             if key not in rules and not reasons_for_full_sampling(key, samplers, metrics, uses_judge)
         ],
-        own_profile=own,
+        only_selecting=own.selecting if own else {},
         profile_sentence=sentence,
     )
     if own is not None or joins(choose_samplers(metrics, samplers)):
@@ -347,7 +338,7 @@ def answer_source(
             "%s accepts no temperature 0: the most frequent of %d answers replaces the greedy one",
             *(name, PLURALITY_DRAWS),
         )
-    return source
+    return source, metrics
 
 
 class UnanswerableQuestions(NamedTuple):
@@ -371,70 +362,3 @@ def _unanswerable(source: SampledSource, metrics: Mapping[str, Metric]) -> Unans
         log.info("the profile leaves out questions without an answer: %s", problem)
         return None
     return UnanswerableQuestions(sampler, questions)
-
-
-_PERTURBATIONS = {
-    "rewrite": "rewording",
-    "trial": "repetition",
-    ORDER: "order of choices",
-    TURN: "pushback",
-    REASONING: "reasoning effort",
-}
-"""Perturbations that need no temperature, by the axes of their samplers."""
-_EFFORTS = ("low", "high")
-
-
-class OwnProfile(NamedTuple):
-    """Profile at a model's own temperature: its samplers and metrics, the samplers of temperatures, which only select
-    facts before the others, and a sentence on the choice.
-    """
-
-    samplers: dict[str, Sampler]
-    metrics: dict[str, Metric]
-    selecting: dict[str, Sampler]
-    sentence: str
-
-
-def own_profile(
-    samplers: Mapping[str, Sampler], metrics: Mapping[str, Metric], model: ModelConfig, supported: Temperatures
-) -> OwnProfile | None:
-    """Return what a profile measures of a model without a temperature parameter: all perturbations that the model
-    allows, and of its samplers at several temperatures the selection of facts alone.
-
-    None for another model, for metrics that are no profile, and if no perturbation is left.
-    """
-    swept = {key for key, sampler in samplers.items() if sampler.axis == "temperature"}
-    if not (supported.default_only and swept and metrics.keys() >= {*METHODS}):
-        return None
-    chosen, missing = {**metrics}, {"temperature": "it needs several"}
-    own = {key: at_temperatures(sampler, [DEFAULT_TEMPERATURE]) for key, sampler in samplers.items()}
-    if not any(sampler.axis == REASONING for sampler in samplers.values()):
-        if reason := _without_effort(model, supported):
-            missing[_PERTURBATIONS[REASONING]] = reason
-        else:
-            thinking = Thinking(budgets=[*_EFFORTS], prompts=next(iter(own.values())).prompts)
-            own[THINKING] = at_temperatures(thinking.of_model(THINKING, True, model.name), [DEFAULT_TEMPERATURE])
-            chosen[THINKING] = ReasoningBudget()
-    asking = {key: sampler for key, sampler in own.items() if key not in swept}
-    if not asking:
-        return None
-    if not any(sampler.axis == TURN for sampler in asking.values()) and not model.service_limits().chat:
-        missing[_PERTURBATIONS[TURN]] = "it needs model.prompt_style=chat"
-    names = dict.fromkeys(_PERTURBATIONS[each.axis] for each in asking.values() if each.axis in _PERTURBATIONS)
-    return OwnProfile(
-        asking,
-        {name: chosen[name] for name in choose_available_samplers(chosen, asking)},
-        {key: own[key] for key in own if key in swept},
-        f"{model.name} accepts no temperature: the profile uses {', '.join(names)}, at the model's own temperature, "
-        f"and leaves out {', '.join(f'{name} ({reason})' for name, reason in missing.items())}.",
-    )
-
-
-def _without_effort(model: ModelConfig, supported: Temperatures) -> str:
-    """Return the reason why reasoning efforts cannot be compared; empty if they can."""
-    if getattr(model, "reasoning_effort", None) is not None:
-        return "model.reasoning_effort sets one"
-    if not supported.takes_effort:
-        skipped = getattr(model, "takes_temperature", None) is False
-        return "model.takes_temperature=false skips its probe" if skipped else "the server accepts no reasoning_effort"
-    return "" if getattr(model, "max_completion_tokens", None) else "it needs model.max_completion_tokens"

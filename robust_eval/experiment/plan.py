@@ -71,8 +71,10 @@ def stages_of(config: Config) -> list[Stage]:
         models = Models(config.model, config.rewriter, config.reply_grader, config.engine, entries, Stopwatch())
         reply_grader, aggregator = models.with_judge(config.aggregator, config.seed, cached_only=True)
         model = models.measured.cached_only()
-        source = answer_source(config.recorded, config.sampler, config.metric, model, reply_grader, config.seed)
-        clusters = Scoring.of(config.metric, source, config.seed).clusters(aggregator)
+        source, metrics = answer_source(
+            config.recorded, config.sampler, config.metric, model, reply_grader, config.seed
+        )
+        clusters = Scoring.of(metrics, source, config.seed).clusters(aggregator)
         with _quiet():
             questions = load(config.dataset, config.grader, config.question_types).questions
             if not isinstance(source, SampledSource):

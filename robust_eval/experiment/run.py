@@ -123,8 +123,9 @@ def _measure(
         config.model, config.rewriter, config.reply_grader, config.engine, entries, watch, deferred_run.start
     )
     reply_grader, aggregator = models.with_judge(config.aggregator, seed)
-    source = answer_source(config.recorded, config.sampler, config.metric, models.measured, reply_grader, seed)
-    scoring = Scoring.of(config.metric, source, seed, labels)
+    measured = models.measured
+    source, metrics = answer_source(config.recorded, config.sampler, config.metric, measured, reply_grader, seed)
+    scoring = Scoring.of(metrics, source, seed, labels)
     clusters = scoring.clusters(aggregator)
     check_plan(loaded.questions, config.rewriter, models.writer, source, clusters, bool(by_target), watch)
     loop = SamplingLoop(
@@ -178,7 +179,7 @@ def _measure(
         exact_curves=exact_curves_of(state.answers_by_sampler),
         sampler_of={metric: sampler for metric, sampler in scoring.sampler_of.items() if metric in scores},
         scores=scores,
-        tokenizer=models.measured.config.tokenizer_file(),
+        tokenizer=measured.config.tokenizer_file(),
         prompts_asked=models.prompts_asked,
         cache_hits=models.cache_hits,
         watch=watch,

@@ -67,9 +67,8 @@ class Scoring:
     def of(
         cls, metrics: Mapping[str, Metric], source: AnswerSource, seed: int, labels: pa.Table | None = None
     ) -> "Scoring":
-        """Return the scoring of a run by its metrics, or by those of its profile without temperatures."""
-        own, conditions = source.own_profile, source.conditions()
-        metrics = metrics if own is None else own.metrics
+        """Return the scoring of the answers of a source."""
+        conditions = source.conditions()
         sampler_of = choose_samplers(metrics, conditions)
         return cls(metrics, sampler_of, conditions, source.early_stopping, seed, labels, source.profile_sentence)
 

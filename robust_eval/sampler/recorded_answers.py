@@ -60,7 +60,6 @@ class RecordedAnswers:
     or all (none: no selection)."""
 
     baseline_name = "recorded"
-    own_profile = None
     profile_sentence = ""
 
     def __post_init__(self) -> None:

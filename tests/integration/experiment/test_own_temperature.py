@@ -13,7 +13,7 @@ from experiments import configuration, run_experiment
 from scripted_server import Body, ScriptedServer, certain_choice, scripted_server
 
 from robust_eval.cli import gate
-from robust_eval.experiment.answer_source import own_profile
+from robust_eval.experiment.own_temperature import own_temperature_profile
 from robust_eval.experiment.plan import stages_of
 from robust_eval.model.base import Temperatures
 from robust_eval.plot.figure_registry import registered
@@ -136,17 +136,17 @@ def test_a_model_without_a_temperature_is_profiled_under_all_else_that_it_allows
 def test_what_a_profile_leaves_out_is_said_with_the_reason(overrides: list[str], takes_effort: bool, left_out: str):
     config = configuration(*SMALL, "model=openai_compatible", "model.model=m", "model.name=m", *overrides)
     supported = Temperatures(greedy=False, default_only=True, takes_effort=takes_effort)
-    own = own_profile(config.sampler, config.metric, config.model, supported)
+    own = own_temperature_profile(config.sampler, config.metric, config.model, supported)
     assert own is not None
     assert own.sentence.endswith(f"{left_out}.")
     assert "frs" not in own.metrics
     assert [*own.selecting] == ["temperature_sweep"]
-    assert own_profile(config.sampler, config.metric, config.model, Temperatures()) is None
+    assert own_temperature_profile(config.sampler, config.metric, config.model, Temperatures()) is None
     only = {"certainty": config.metric["certainty"]}
-    assert own_profile(config.sampler, only, config.model, supported) is None
+    assert own_temperature_profile(config.sampler, only, config.model, supported) is None
     if not takes_effort:  # nothing is left to measure
         swept = {"temperature_sweep": config.sampler["temperature_sweep"]}
-        assert own_profile(swept, config.metric, config.model, supported) is None
+        assert own_temperature_profile(swept, config.metric, config.model, supported) is None
 
 
 def with_logprobs(body: Body) -> Any:
