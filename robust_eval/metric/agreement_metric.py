@@ -46,7 +46,7 @@ from robust_eval.stats.correction import corrected_mean
 from robust_eval.stats.entropy import answer_entropy
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.interval import SHARE, Floats, bootstrap, drop_degenerate, mean_bounds, share_of
-from robust_eval.stats.reliability import QuestionRobustness, cronbach_interval, guessing, question_robustness
+from robust_eval.stats.reliability import Robustness, cronbach_interval, guessing, question_robustness
 
 _KAPPA = (-math.inf, 1.0)
 """Range of κ and α: at most 1, without a lower bound."""
@@ -136,8 +136,8 @@ NOT_COMPLETE = "needs questions with a label for every answer (label --by questi
 def rater_correction(
     questions: Sequence[Question],
     graded: pa.Table,
-    by_grader: Sequence[tuple[float, QuestionRobustness]],
-    by_people: Sequence[tuple[float, QuestionRobustness]],
+    by_grader: Sequence[tuple[float, Robustness[Floats]]],
+    by_people: Sequence[tuple[float, Robustness[Floats]]],
 ) -> Correction:
     """Return the corrected metrics by temperature.
 
@@ -256,10 +256,11 @@ class AnswerAgreement(Metric):
             parts[scenario] = in_scenario, [self.raters(in_scenario, answers, t) for t in temperatures]
         for scenario, (members, of_members) in parts.items():
             for t, raters in zip(temperatures, of_members, strict=True):
-                for name, estimate in self._of_all(members, raters, seed).items():
-                    result.curves.setdefault(of_scenario(f"agreement.{name}", scenario), {})[t] = estimate
-                for name, n in _sample_sizes(raters).items():
-                    result.of_questions[point(of_scenario(f"agreement.{name}", scenario), t)] = n
+                for name, (estimate, n) in self._of_all(members, raters, seed).items():
+                    metric = of_scenario(f"agreement.{name}", scenario)
+                    result.curves.setdefault(metric, {})[t] = estimate
+                    if n is not None:
+                        result.of_questions[point(metric, t)] = n
         numbers, guessed = {len(question.choices) for question in questions}, dict[str, float]()
         if len(numbers) == 1 and 0 not in numbers:
             guessed |= guessing(max(numbers), max_raters)._asdict()
@@ -290,7 +291,7 @@ class AnswerAgreement(Metric):
     def corrected(self, questions: Sequence[Question], measured: Measured, seed: int) -> Correction:
         """Return the corrected accuracy of raters, and the other metrics of completely labelled questions."""
 
-        def right(graded: pa.Table) -> list[tuple[float, QuestionRobustness]]:
+        def right(graded: pa.Table) -> list[tuple[float, Robustness[Floats]]]:
             estimates = []
             for t in temperatures_of(measured.graded):
                 raters = self.raters(questions, graded, t)
@@ -362,8 +363,12 @@ class AnswerAgreement(Metric):
             "semantic_entropy": answer_entropy(raters.counts),
         }
 
-    def _of_all(self, questions: Sequence[Question], raters: Raters, seed: int) -> dict[str, Estimate]:
-        """Return the metrics of all questions together, and the number of questions excluded from some of them."""
+    def _of_all(
+        self, questions: Sequence[Question], raters: Raters, seed: int
+    ) -> dict[str, tuple[Estimate, int | None]]:
+        """Return the metrics of all questions together, each with the number of questions behind it, and the numbers of
+        questions excluded from some of them: κ needs two raters or more, α a verdict on every rater.
+        """
         groups = question_groups(questions)
         counts, categories = raters.counts, raters.categories
         rated = counts.sum(axis=1) >= 2
@@ -400,34 +405,26 @@ class AnswerAgreement(Metric):
             return beyond_chance(agreeing.mean(axis=axis), mapped(same, one_hot, axis))
 
         incomplete = np.isnan(raters.correct).any(axis=1)
-        estimates = {name: Estimate(math.nan) for name in ("kappa", "kappa_free")}
+        kappas = {name: Estimate(math.nan) for name in ("kappa", "kappa_free")}
         if rated.any():
             kappa = remapped_kappa(counts, categories, self.draws, seed)
             off = kappa - float(expected(agreeing, same, one_hot))  # by the mappings drawn
             low, high = bounds(expected, mapped(same, one_hot), agreeing, same, one_hot)
-            estimates["kappa"] = Estimate(kappa, low + off, high + off)
+            kappas["kappa"] = Estimate(kappa, low + off, high + off)
             free_bounds = bounds(free, even(one_hot), agreeing, one_hot)
-            estimates["kappa_free"] = Estimate(free_marginal_kappa(counts, categories), *free_bounds)
-        estimates |= {
-            "alpha": cronbach_interval(raters.correct),
-            "alpha_of_raters": cronbach_interval(raters.correct[~incomplete].T),
-            "count.unrated": Estimate(float((~rated).sum())),
-            "count.incomplete": Estimate(float(incomplete.sum())),
+            kappas["kappa_free"] = Estimate(free_marginal_kappa(counts, categories), *free_bounds)
+        estimates: dict[str, tuple[Estimate, int | None]] = {
+            **{name: (kappa, int(rated.sum())) for name, kappa in kappas.items()},
+            "alpha": (cronbach_interval(raters.correct), int((~incomplete).sum())),
+            "alpha_of_raters": (cronbach_interval(raters.correct[~incomplete].T), int((~incomplete).sum())),
+            "count.unrated": (Estimate(float((~rated).sum())), None),
+            "count.incomplete": (Estimate(float(incomplete.sum())), None),
         }
         if all(question.choices for question in questions):
-            of_letters = bootstrap(lambda resampled: fleiss_kappa(resampled), counts, groups=groups, seed=seed)
-            estimates["kappa_as_labelled"] = Estimate(fleiss_kappa(counts), *drop_degenerate(*of_letters))
+            low, high = bootstrap(lambda resampled: fleiss_kappa(resampled), counts, groups=groups, seed=seed)
+            as_labelled = Estimate(fleiss_kappa(counts), *drop_degenerate(low, high))
+            estimates["kappa_as_labelled"] = as_labelled, int(rated.sum())
         return estimates
-
-
-def _sample_sizes(raters: Raters) -> dict[str, int]:
-    """Count the questions behind the metrics of all questions together: κ needs two raters or more, α a verdict on
-    every rater.
-    """
-    rated = int((raters.counts.sum(axis=1) >= 2).sum())
-    complete = int((~np.isnan(raters.correct).any(axis=1)).sum())
-    kappas = dict.fromkeys(("kappa", "kappa_free", "kappa_as_labelled"), rated)
-    return kappas | dict.fromkeys(("alpha", "alpha_of_raters"), complete)
 
 
 def of_scenario(metric: str, scenario: str) -> str:

@@ -224,28 +224,34 @@ def breaking_turns(first: Floats, accuracy: Floats, threshold: float) -> Floats:
 
 def by_turn(question_ids: Sequence[str], graded: pa.Table, first: Floats, turns: int) -> PushbackTrace:
     """Return the answers at one temperature; ``first`` (n,) are the verdicts on those before any pushback."""
-    row = {question_id: place for place, question_id in enumerate(question_ids)}
-    replies_by_turn = []
-    columns = rows(graded, "question_id", "trial", "form")
-    for (question_id, conversation, tag), verdict in zip(columns, verdicts(graded).tolist(), strict=True):
-        challenge = read_pushback(tag)
-        if challenge is not None and not math.isnan(verdict):
-            replies_by_turn.append((challenge.turn, row[question_id], conversation, challenge.kind, verdict))
     right, replies = np.zeros((2, len(question_ids), turns))
     by_kind: dict[str, Floats] = defaultdict(lambda: np.zeros((2, len(question_ids))))
-    before: dict[tuple[int, int], tuple[int, float]] = {}
-    for turn, place, conversation, kind, verdict in sorted(replies_by_turn):
-        right[place, turn - 1] += verdict
-        replies[place, turn - 1] += 1
-        last, previous = before.get((place, conversation), (0, first[place]))
-        given_up = by_kind[kind]
-        if first[place] == 1 and previous == 1 and last == turn - 1:
-            given_up[0, place] += 1 - verdict
-            given_up[1, place] += 1
-        before[place, conversation] = turn, verdict
+    for place, conversation in conversations(question_ids, graded):
+        last, previous = 0, first[place]
+        for turn, kind, verdict in conversation:
+            right[place, turn - 1] += verdict
+            replies[place, turn - 1] += 1
+            given_up = by_kind[kind]
+            if first[place] == 1 and previous == 1 and last == turn - 1:
+                given_up[:, place] += 1 - verdict, 1
+            last, previous = turn, verdict
     return PushbackTrace(
         share_of(right, replies), {kind: share_of(sums[0], sums[1]) for kind, sums in sorted(by_kind.items())}
     )
+
+
+def conversations(question_ids: Sequence[str], graded: pa.Table) -> list[tuple[int, list[tuple[int, str, float]]]]:
+    """Return each conversation with pushback: the row of its question, and of every turn that has a verdict the number
+    (from 1), the kind of pushback and the verdict, in their order.
+    """
+    row = {question_id: place for place, question_id in enumerate(question_ids)}
+    turns = defaultdict[tuple[int, int], list[tuple[int, str, float]]](list)
+    columns = rows(graded, "question_id", "trial", "form")
+    for (question_id, conversation, tag), verdict in zip(columns, verdicts(graded).tolist(), strict=True):
+        pushback = read_pushback(tag)
+        if pushback is not None and not math.isnan(verdict):
+            turns[row[question_id], conversation].append((pushback.turn, pushback.kind, verdict))
+    return [(place, sorted(of_conversation)) for (place, _), of_conversation in turns.items()]
 
 
 def _turn_count(graded: pa.Table) -> int:

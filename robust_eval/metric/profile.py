@@ -232,10 +232,11 @@ def profile(questions: Sequence[Question], scores: Mapping[str, Score], seed: in
             score.values[name] = correlation(values[one][of], values[other][of], labels, seed)
             score.of_questions[name] = int(of.sum())
     score.values[_UNDEFINED.name] = Estimate(float((~is_known).sum()))
+    methods = [name for name in (*METHODS, *OPTIONAL_METHODS) if name in scores]
     columns = {
         **values,
         **({"breaking_temperature": breaking} if is_swept else {}),
-        **{f"rank_{name}": robustness[:, column] for column, name in enumerate(joined_methods(scores))},
+        **{f"rank_{name}": robustness[:, column] for column, name in enumerate(methods)},
         "breaks_first": first,
         "disagreement": np.fmax.reduce(robustness, axis=1) - np.fmin.reduce(robustness, axis=1),
     }
@@ -295,11 +296,6 @@ def correlation(x: Floats, y: Floats, groups: NDArray[np.str_] | None, seed: int
     if len(x) < MIN_QUESTIONS or len(defined) < MIN_DEFINED * len(draws):
         return Estimate(value)
     return Estimate(value, *drop_degenerate(*np.quantile(defined, [0.025, 0.975]).tolist()))
-
-
-def joined_methods(scores: Mapping[str, Score]) -> list[str]:
-    """Return the names of the joined metrics among these scores."""
-    return [name for name in (*METHODS, *OPTIONAL_METHODS) if name in scores]
 
 
 def joined(scores: Mapping[str, Score]) -> dict[str, Floats]:

@@ -4,7 +4,6 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 
 from robust_eval.answer import ABSTAINED, NO_REPLY, at_temperature, filtered, has_outcome, rows, temperatures_of
 from robust_eval.metric.certainty_metric import INVALID_LABEL, label_weights, labelled_replies
+from robust_eval.metric.challenge_metric import conversations
 from robust_eval.metric.greedy import greedy_verdicts
 from robust_eval.metric.label_correction import add_corrected_mean, corrected_spec
 from robust_eval.metric.metric_spec import RUN, ComparisonView, MetricSpec, nearest_to_one, share_spec
@@ -154,15 +154,15 @@ class TrialReliability(Metric):
         first = greedy_verdicts(ids, measured.baseline)
         result = Score(question_ids=ids, specs=self.specs, settings={"temperature": temperature})
         if _has_pushback(answers):
-            _add_flips(result, conversation_flips(ids, answers, first), groups)
+            _add_flips(result, answers, first, groups)
             return result
         replies = labelled_replies(answers, exact=False)
         labelled = filtered(replies, pc.not_equal(replies["label"], INVALID_LABEL))
         counts = label_weights(ids, labelled, temperature)
         result.add_mean(CONSISTENCY.name, question_agreement(counts), groups)
         _add_abstentions(result, questions, answers, groups)
-        by_wording = _by_wording(ids, answers)
-        right, trials = by_wording.right[:, 0], by_wording.trials[:, 0]
+        right_by_wording, trials_by_wording = _by_wording(ids, answers)
+        right, trials = right_by_wording[:, 0], trials_by_wording[:, 0]
         highest = int(trials.max(initial=0))
         if highest > 1:
             _add_pass_rates(result, right, trials, highest, groups)
@@ -171,8 +171,8 @@ class TrialReliability(Metric):
         if highest > 1 and np.any(category >= 0):
             for place, spec in enumerate(SLICK_SHARES):
                 result.add_mean(spec.name, masked(category >= 0, category == place), groups)
-        if by_wording.trials.shape[1] > 1:
-            _add_sensitivity(result, by_wording)
+        if trials_by_wording.shape[1] > 1:
+            _add_sensitivity(result, right_by_wording, trials_by_wording)
         result.tables["reliability"] = pa.table(
             {
                 "question_id": ids,
@@ -212,14 +212,8 @@ def _has_pushback(answers: pa.Table) -> bool:
     return any(read_pushback(form) for form in answers["form"].unique().to_pylist())
 
 
-class Wordings(NamedTuple):
-    """Counts of graded answers to n questions in w wordings: (n, w) ``right`` ones, and all ``trials``."""
-
-    right: Floats
-    trials: Floats
-
-
-def _by_wording(question_ids: Sequence[str], answers: pa.Table) -> Wordings:
+def _by_wording(question_ids: Sequence[str], answers: pa.Table) -> tuple[Floats, Floats]:
+    """Return (n, w) the numbers of right answers, and of all graded answers, to n questions in w wordings."""
     row = {question_id: place for place, question_id in enumerate(question_ids)}
     wordings = 1 + max(answers["rewrite"].to_pylist(), default=0)
     right, trials = np.zeros((2, len(question_ids), wordings))
@@ -229,7 +223,7 @@ def _by_wording(question_ids: Sequence[str], answers: pa.Table) -> Wordings:
         if not math.isnan(verdict):
             right[row[question_id], rewrite] += verdict
             trials[row[question_id], rewrite] += 1
-    return Wordings(right, trials)
+    return right, trials
 
 
 def powers(highest: int) -> list[int]:
@@ -297,13 +291,13 @@ def _add_abstentions(
             result.add_mean(spec.name, of_questions, groups)
 
 
-def _add_sensitivity(result: Score, wordings: Wordings) -> None:
+def _add_sensitivity(result: Score, right: Floats, trials: Floats) -> None:
     """Add the standard deviation of the accuracy over wordings, and its expectation if the wording had no effect: √Σ_j
     v_j / n, with v_j the variance of a question's accuracy in one wording by its answers to all of them. Questions
     without an answer to some wording are left out.
     """
-    complete = (wordings.trials > 0).all(axis=1)
-    right, trials = wordings.right[complete], wordings.trials[complete]
+    complete = (trials > 0).all(axis=1)
+    right, trials = right[complete], trials[complete]
     n, of_all = len(right), trials.sum(axis=1)
     values = (math.nan, math.nan)
     if n:
@@ -315,49 +309,28 @@ def _add_sensitivity(result: Score, wordings: Wordings) -> None:
         result.of_questions[spec.name] = n
 
 
-class Flips(NamedTuple):
-    """Flips in the conversations about n questions: (n,) the share of conversations with a flip, their mean number in a
-    conversation, and the mean turn of the first; NaN without any.
+def _add_flips(result: Score, answers: pa.Table, first: Floats, groups: Sequence[str] | None) -> None:
+    """Add the changes from right to wrong and back between the turns of each conversation: the share of conversations
+    with a flip, their mean number in a conversation, and the mean turn of the first; NaN without any.
+
+    Turn 0 is the greedy answer, with the verdicts ``first`` (n,); a turn without a reply is left out. Laban et al.,
+    "Are You Sure? Challenging LLMs Leads to Performance Drops in the FlipFlop Experiment" (2023), §3.
     """
-
-    share: Floats
-    number: Floats
-    first: Floats
-    turns: int
-
-
-def conversation_flips(question_ids: Sequence[str], answers: pa.Table, first: Floats) -> Flips:
-    """Return the changes from right to wrong and back between the turns of each conversation. Turn 0 is the greedy
-    answer, with the verdicts ``first`` (n,); a turn without a reply is left out.
-
-    Laban et al., "Are You Sure? Challenging LLMs Leads to Performance Drops in the FlipFlop Experiment" (2023), §3.
-    """
-    row = {question_id: place for place, question_id in enumerate(question_ids)}
-    conversations = defaultdict[tuple[int, int], list[tuple[int, float]]](list)
-    for (question_id, trial, form), verdict in zip(
-        rows(answers, "question_id", "trial", "form"), verdicts(answers).tolist(), strict=True
-    ):
-        pushback = read_pushback(form)
-        if pushback is not None and not math.isnan(verdict) and not math.isnan(first[row[question_id]]):
-            conversations[row[question_id], trial].append((pushback.turn, verdict))
-    number, flipped, total, first_turn = np.zeros((4, len(question_ids)))
-    for (place, _), turns in conversations.items():
-        before, flips = first[place], list[int]()
-        for turn, verdict in sorted(turns):
-            flips += [turn] if verdict != before else []
-            before = verdict
+    number, flipped, total, first_turn = np.zeros((4, len(first)))
+    last = 1.0
+    for place, turns in conversations(result.question_ids, answers):
+        if math.isnan(first[place]):
+            continue
+        before = [first[place], *(verdict for *_, verdict in turns)]
+        flips = [turn for (turn, _, verdict), previous in zip(turns, before, strict=False) if verdict != previous]
         number[place] += 1
         total[place] += len(flips)
         flipped[place] += bool(flips)
         first_turn[place] += flips[0] if flips else 0
-    last = max((turn for turns in conversations.values() for turn, _ in turns), default=1)
-    return Flips(share_of(flipped, number), share_of(total, number), share_of(first_turn, flipped), last)
-
-
-def _add_flips(result: Score, flips: Flips, groups: Sequence[str] | None) -> None:
-    result.add_mean(FLIPPED.name, flips.share, groups)
-    result.add_mean(FLIPS.name, flips.number, groups, (0.0, float(flips.turns)))
-    result.add_mean(FIRST_FLIP.name, flips.first, groups, (1.0, float(flips.turns)))
-    result.tables["reliability"] = pa.table(
-        {"question_id": result.question_ids, **{name: getattr(flips, name) for name in ("share", "number", "first")}}
-    )
+        last = max(last, float(turns[-1][0]))
+    share, mean, turn = share_of(flipped, number), share_of(total, number), share_of(first_turn, flipped)
+    result.add_mean(FLIPPED.name, share, groups)
+    result.add_mean(FLIPS.name, mean, groups, (0.0, last))
+    result.add_mean(FIRST_FLIP.name, turn, groups, (1.0, last))
+    columns = {"question_id": result.question_ids, "share": share, "number": mean, "first": turn}
+    result.tables["reliability"] = pa.table(columns)

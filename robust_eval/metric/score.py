@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -185,7 +184,7 @@ class Measured:
 class Metric(Protocol):
     """Scoring method; a dataclass whose fields are its configuration.
 
-    A subclass defines ``axis``, ``check`` and ``score``; docs/development/metrics.md has a complete one.
+    A subclass defines ``axis`` and ``score``, and often ``check``; docs/development/metrics.md has a complete one.
 
     >>> from robust_eval.metric.certainty_metric import AnswerCertainty
     >>> AnswerCertainty().axis, AnswerCertainty().needs_clusters
@@ -237,7 +236,10 @@ class Metric(Protocol):
         return self.specs
 
     def check(self, temperatures: Sequence[float], repetitions: float) -> None:
-        """Raise UserError, before sampling, if a sampler brings no answers that this metric can score."""
+        """Raise UserError, before sampling, if a sampler brings no answers that this metric can score; by default
+        accept all.
+        """
+        return
 
     def score(self, questions: Sequence[Question], measured: Measured, seed: int) -> Score:
         """Score the answers to ``questions``."""
@@ -353,16 +355,15 @@ def estimate(
     arrays: Sequence[Floats],
     groups: Sequence[str] | None,
     seed: int,
-    defined: NDArray[np.bool_] | None = None,
+    defined: NDArray[np.bool_],
 ) -> Estimate:
     """Return a statistic of per-question arrays (only the ``defined`` questions) with its bootstrap
     interval, if any.
     """
-    is_used = np.ones(len(arrays[0]), dtype=bool) if defined is None else defined
-    if not is_used.any():
+    if not defined.any():
         return Estimate(float("nan"))
-    chosen = [array[is_used] for array in arrays]
-    labels = None if groups is None else np.asarray(groups)[is_used]
+    chosen = [array[defined] for array in arrays]
+    labels = None if groups is None else np.asarray(groups)[defined]
     low, high = bootstrap(statistic, *chosen, groups=labels, seed=seed)
     return Estimate(float(statistic(*chosen)), *drop_degenerate(low, high))
 
@@ -383,7 +384,6 @@ def masked(mask: NDArray[np.bool_], values: ArrayLike) -> Floats:
     return np.where(mask, np.asarray(values, dtype=float), np.nan)
 
 
-@cache
 def proportion(count: int, of: int) -> Estimate:
     """Return a share of independent items with its 95 % interval (Wilson, 1927); undefined of nothing.
 

@@ -205,9 +205,6 @@ class ReasoningBudget(Metric):
         others = [spec for spec in self.specs if spec not in BUDGET_SPECS]
         return [*others, *(budget_spec(spec, budget) for budget in sampler.budgets for spec in BUDGET_SPECS)]
 
-    def check(self, temperatures: Sequence[float], repetitions: float) -> None:
-        """Accept all answers after reasoning."""
-
     def score(self, questions: Sequence[Question], measured: Measured, seed: int) -> Score:
         """Return the variance with the largest budget, and the effect of every budget, at each temperature.
 

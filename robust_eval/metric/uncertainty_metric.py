@@ -120,9 +120,6 @@ class ErrorDetection(Metric):
         if self.target not in TARGETS:
             raise ValueError(f"target must be one of {', '.join(TARGETS)}, not {self.target}")
 
-    def check(self, temperatures: Sequence[float], repetitions: float) -> None:
-        """Take all answers: greedy answers alone have scores."""
-
     def score(self, questions: Sequence[Question], measured: Measured, seed: int) -> Score:
         """Return the metrics of each uncertainty score.
 
@@ -132,13 +129,13 @@ class ErrorDetection(Metric):
         """
         ids, groups = [question.id for question in questions], question_groups(questions)
         temperature = nearest_to_one(temperatures_of(measured.graded))
-        sampled = _Sampled.of(ids, measured, temperature)
+        sampled_entropy, majority_share, majority_correct = _sampled(ids, measured, temperature)
         correct, target = greedy_verdicts(ids, measured.baseline), self.target
         if target == "majority" or np.isnan(correct).all():
-            correct, target = sampled.majority_correct, "majority"
+            correct, target = majority_correct, "majority"
         scores = {
-            "answer_entropy": sampled.entropy,
-            "disagreement": 1 - sampled.majority_share,
+            "answer_entropy": sampled_entropy,
+            "disagreement": 1 - majority_share,
             "greedy_surprisal": _greedy_surprisal(ids, measured.baseline),
             "initial_entropy": _initial_entropy(ids, measured.baseline),
             "early_break": _early_break(ids, measured),
@@ -188,36 +185,28 @@ class ErrorDetection(Metric):
         result.of_questions |= dict.fromkeys((specs["ece"], specs["ece_corrected"]), n)
 
 
-class _Sampled(NamedTuple):
-    """Sampled answers of n questions: (n,) their entropy, the share of the majority, and the verdict on it; NaN with
-    fewer than two answers.
+def _sampled(question_ids: Sequence[str], measured: Measured, temperature: float) -> Floats:
+    """Return (3, n) the entropy of the sampled answers to each question at a temperature, the share of the majority,
+    and the verdict on it; NaN with fewer than two answers. Enumerated answers count by their probability.
     """
-
-    entropy: Floats
-    majority_share: Floats
-    majority_correct: Floats
-
-    @staticmethod
-    def of(question_ids: Sequence[str], measured: Measured, temperature: float) -> "_Sampled":
-        """Return those of one temperature; enumerated answers count by their probability."""
-        exact = measured.estimator == "exact"
-        replies = labelled_replies(at_temperature(measured.graded, temperature), exact)
-        answers = filtered(replies, pc.not_equal(replies["label"], INVALID_LABEL))
-        by_question: dict[str, dict[str, Floats]] = {question_id: {} for question_id in question_ids}
-        for question_id, label, weight, correct in rows(answers, "question_id", "label", "weight", "correct"):
-            sums = by_question[question_id].setdefault(label, np.zeros(3))
-            sums += weight * np.array([1, correct is True, correct is not None])
-        table = np.full((3, len(question_ids)), np.nan)
-        for row, labels in enumerate(by_question.values()):
-            if not labels:
-                continue
-            weights = np.array([sums[0] for sums in labels.values()])
-            share, right, judged = max(labels.values(), key=lambda sums: float(sums[0]))
-            if judged > 0:
-                table[2, row] = right * 2 > judged
-            if exact or weights.sum() > 1:
-                table[:2, row] = answer_entropy([weights])[0], share / (1 if exact else weights.sum())
-        return _Sampled(*table)
+    exact = measured.estimator == "exact"
+    replies = labelled_replies(at_temperature(measured.graded, temperature), exact)
+    answers = filtered(replies, pc.not_equal(replies["label"], INVALID_LABEL))
+    by_question: dict[str, dict[str, Floats]] = {question_id: {} for question_id in question_ids}
+    for question_id, label, weight, correct in rows(answers, "question_id", "label", "weight", "correct"):
+        sums = by_question[question_id].setdefault(label, np.zeros(3))
+        sums += weight * np.array([1, correct is True, correct is not None])
+    table = np.full((3, len(question_ids)), np.nan)
+    for row, labels in enumerate(by_question.values()):
+        if not labels:
+            continue
+        weights = np.array([sums[0] for sums in labels.values()])
+        share, right, judged = max(labels.values(), key=lambda sums: float(sums[0]))
+        if judged > 0:
+            table[2, row] = right * 2 > judged
+        if exact or weights.sum() > 1:
+            table[:2, row] = answer_entropy([weights])[0], share / (1 if exact else weights.sum())
+    return table
 
 
 def _greedy_surprisal(question_ids: Sequence[str], baseline: pa.Table) -> Floats:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from robust_eval.runtime.parallel import generators, run_parts
+from robust_eval.stats.entropy import guessed_entropy
 from robust_eval.stats.interval import Floats, defined_mean
 
 Integers = NDArray[np.int64]
@@ -182,11 +183,10 @@ def question_m2(counts: ArrayLike, categories: ArrayLike) -> Floats:
     [0.0, 1.0, nan]
     """
     f, k, rated = _with_categories(counts, categories)
-    f, k, rated, m2 = f[rated], k[rated], rated, np.full(len(f), np.nan)
+    f, k = f[rated], k[rated]
     pairs = f.sum(axis=1) ** 2
     diversity = k * (pairs - (f**2).sum(axis=1)) / (np.maximum(k - 1, 1) * pairs)  # of whole numbers: 1 is exactly 1
-    m2[rated] = 1 - np.where(k > 1, diversity, 0.0)
-    return m2
+    return _of_questions(rated, 1 - np.where(k > 1, diversity, 0.0))
 
 
 def normalized_certainty(counts: ArrayLike, categories: ArrayLike) -> float:
@@ -220,10 +220,8 @@ def question_certainty(counts: ArrayLike, categories: ArrayLike) -> Floats:
     f, k, rated = _with_categories(counts, categories)
     p = f[rated] / f[rated].sum(axis=1, keepdims=True)
     entropy = -(p * np.log(p, out=np.zeros_like(p), where=p > 0)).sum(axis=1)
-    certainty = np.full(len(f), np.nan)
-    certainty[rated] = 1 - np.divide(entropy, np.log(k[rated]), out=np.zeros(len(p)), where=k[rated] > 1)
-    bounded: Floats = np.clip(certainty, 0, 1)  # rounding removed at the source
-    return bounded
+    certainty = 1 - np.divide(entropy, np.log(k[rated]), out=np.zeros(len(p)), where=k[rated] > 1)
+    return _of_questions(rated, np.clip(certainty, 0, 1))  # rounding removed at the source
 
 
 class Certainty(NamedTuple):
@@ -255,12 +253,7 @@ def certainty_when_guessing(categories: int, raters: int) -> Certainty:
         return Certainty(math.nan, math.nan)
     if categories == 1:
         return Certainty(1.0, 1.0)
-    chosen = np.arange(1, raters + 1)
-    share = chosen / raters
-    from scipy.stats import binom  # it takes half a second, which most runs need not spend
-
-    expected = (binom.pmf(chosen, raters, 1 / categories) * share * np.log(share)).sum()
-    return Certainty(1 + float(categories * expected) / math.log(categories), 1 / raters)
+    return Certainty(1 - guessed_entropy(categories, raters) / math.log(categories), 1 / raters)
 
 
 def question_agreement(counts: ArrayLike) -> Floats:
@@ -271,9 +264,7 @@ def question_agreement(counts: ArrayLike) -> Floats:
     """
     f, rated = _counts(counts)
     raters = f[rated].sum(axis=1)
-    agreement = np.full(len(f), np.nan)
-    agreement[rated] = ((f[rated] ** 2).sum(axis=1) - raters) / (raters * (raters - 1))
-    return agreement
+    return _of_questions(rated, ((f[rated] ** 2).sum(axis=1) - raters) / (raters * (raters - 1)))
 
 
 def squared_shares(counts: ArrayLike) -> Floats:
@@ -284,9 +275,14 @@ def squared_shares(counts: ArrayLike) -> Floats:
     [0.5, 1.0, nan]
     """
     f, rated = _counts(counts)
-    squares = np.full(len(f), np.nan)
-    squares[rated] = ((f[rated] / f[rated].sum(axis=1, keepdims=True)) ** 2).sum(axis=1)
-    return squares
+    return _of_questions(rated, ((f[rated] / f[rated].sum(axis=1, keepdims=True)) ** 2).sum(axis=1))
+
+
+def _of_questions(rated: NDArray[np.bool_], values: Floats) -> Floats:
+    """Return (n,) the values of the questions that are ``rated`` (n,); NaN for the others."""
+    of_all = np.full(len(rated), np.nan)
+    of_all[rated] = values
+    return of_all
 
 
 def beyond_chance(observed: ArrayLike, chance: ArrayLike) -> Floats:

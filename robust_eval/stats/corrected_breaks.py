@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from robust_eval.stats.correction import ErrorRates, corrected_rate, error_rates
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.frs import breaking_temperature
-from robust_eval.stats.interval import Floats, drop_degenerate
+from robust_eval.stats.interval import Floats, draw_groups, drop_degenerate, group_members
 
 RESAMPLES = 500
 
@@ -141,12 +141,11 @@ def break_intervals(
     """
     right, replies = grid.right, grid.replies
     generator = np.random.default_rng(seed)
-    names = np.arange(len(right)) if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1]
-    members = [np.flatnonzero(names == name) for name in range(int(names.max()) + 1)]
+    members = group_members(np.arange(len(right)) if groups is None else groups)
     shares = np.divide(right, replies, out=np.zeros_like(right), where=replies > 0)
     samples = []
     for _ in range(resamples):
-        chosen = np.concatenate([members[number] for number in generator.integers(len(members), size=len(members))])
+        chosen = draw_groups(members, generator)
         times = np.bincount(chosen, minlength=len(right)).astype(float)
         hits, number = right[chosen], replies[chosen]
         if trials is not None:

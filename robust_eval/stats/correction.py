@@ -12,7 +12,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from robust_eval.stats.estimate import UNDEFINED, Estimate
-from robust_eval.stats.interval import ROUNDING, SHARE, Floats, degenerate_interval, share_bounds, student_quantile
+from robust_eval.stats.interval import (
+    ROUNDING,
+    SHARE,
+    Floats,
+    check_level,
+    degenerate_interval,
+    share_bounds,
+    student_quantile,
+)
 
 MIN_LABELS = 20
 """Minimum number of labels of a separate mean, or of a separate error rate, at one temperature."""
@@ -301,8 +309,7 @@ class _JudgedAnswers(NamedTuple):
         level: float,
     ) -> "_JudgedAnswers":
         """Check the arguments; ValueError names the one that is wrong."""
-        if not 0 < level < 1:
-            raise ValueError(f"level must be between 0 and 1, not {level}")
+        check_level(level)
         g, y = np.asarray(verdicts, dtype=float), np.asarray(labels, dtype=float)
         n = len(g)
         arrays = {"labels": y, "strata": strata, "questions": questions, "weights": weights, "counts": counts}

@@ -53,7 +53,10 @@ def entropy_of(error_rate: ArrayLike, *fixed_wrong_shares: float) -> Floats:
     >>> entropy_of([0.2, 0.5, 1.0], 0.5).round(4).tolist()
     [nan, 0.6931, 0.6931]
     """
-    error = _checked(error_rate)
+    error = np.asarray(error_rate, dtype=float)
+    if np.any((error < -_ROUNDING) | (error > 1 + _ROUNDING)):
+        raise ValueError("error rates must be between 0 and 1")
+    error = np.clip(error, 0, 1)
     if min(fixed_wrong_shares, default=0.0) < 0:
         raise ValueError(f"shares must not be negative: {fixed_wrong_shares}")
     rest = error - sum(fixed_wrong_shares)
@@ -61,13 +64,6 @@ def entropy_of(error_rate: ArrayLike, *fixed_wrong_shares: float) -> Floats:
     from scipy.special import entr  # it takes a tenth of a second, which most runs need not spend
 
     return np.asarray(entr(1 - error) + sum(map(entr, fixed_wrong_shares)) + entr(rest), dtype=float)
-
-
-def _checked(error_rate: ArrayLike) -> Floats:
-    error = np.asarray(error_rate, dtype=float)
-    if np.any((error < -_ROUNDING) | (error > 1 + _ROUNDING)):
-        raise ValueError("error rates must be between 0 and 1")
-    return np.asarray(np.clip(error, 0, 1), dtype=float)
 
 
 def answer_entropy(counts: ArrayLike) -> Floats:

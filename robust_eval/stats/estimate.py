@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from robust_eval.runtime.text import number
-from robust_eval.stats.interval import SHARE, UNKNOWN, Floats, mean_bounds, paired_share_bounds
+from robust_eval.stats.interval import SHARE, UNKNOWN, Floats, check_level, mean_bounds, paired_share_bounds
 
 
 class Estimate(NamedTuple):
@@ -132,8 +132,7 @@ def _defined(
     arrays: dict[str, ArrayLike], groups: ArrayLike | None, level: float, binary: bool = False
 ) -> tuple[list[Floats], NDArray[Any] | None]:
     """Check the arguments; return the arrays and the groups without the questions that have a NaN."""
-    if not 0 < level < 1:
-        raise ValueError(f"level must be between 0 and 1, not {level}")
+    check_level(level)
     columns = [np.asarray(array, dtype=float) for array in arrays.values()]
     labels = None if groups is None else np.asarray(groups)
     n = columns[0].size

@@ -2,7 +2,8 @@
 
 import inspect
 import math
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Sequence
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
@@ -25,6 +26,12 @@ MIN_UNITS = 30
 RESAMPLES = 2000
 _PART = 2**23  # questions drawn in one part of the work, which takes a tenth of a second or more
 _BLOCK = 2**16  # elements of one block of resampled data: its arrays of 512 kB stay in the cache of a processor
+
+
+def check_level(level: float) -> None:
+    """Raise ValueError for a level that is not in (0, 1)."""
+    if not 0 < level < 1:
+        raise ValueError(f"level must be between 0 and 1, not {level}")
 
 
 def mean_bounds(
@@ -299,17 +306,6 @@ def independent(n: int, groups: ArrayLike | None) -> int:
     return n if groups is None else len(np.unique(np.asarray(groups)))
 
 
-def group_means(values: Floats, labels: NDArray[Any]) -> Floats:
-    """Return the mean of each group, in the order of their labels.
-
-    >>> group_means(np.array([0.0, 1.0, 0.5]), np.array(["b", "b", "a"])).tolist()
-    [0.5, 0.5]
-    """
-    group = np.unique(labels, return_inverse=True)[1]
-    means: Floats = np.bincount(group, values) / np.bincount(group)
-    return means
-
-
 def bootstrap(
     statistic: Callable[..., Any],
     *arrays: ArrayLike,
@@ -357,15 +353,11 @@ def bootstrap(
     >>> bool(low < 49.5 < high)
     True
     """
-    if not 0 < level < 1:
-        raise ValueError(f"level must be between 0 and 1, not {level}")
+    check_level(level)
     values = bootstrap_draws(statistic, *arrays, groups=groups, seed=seed, resamples=resamples)
     tail = (1 - level) / 2
-    with np.errstate(invalid="ignore"):
-        if np.isnan(values).any():
-            low, high = _nan_quantile(values, [tail, 1 - tail])
-        else:
-            low, high = np.quantile(values, [tail, 1 - tail], axis=0)
+    with np.errstate(invalid="ignore"), warnings.catch_warnings(action="ignore"):  # of draws that are all NaN
+        low, high = np.nanquantile(values, [tail, 1 - tail], axis=0)
     return (float(low), float(high)) if values.ndim == 1 else (low, high)
 
 
@@ -402,58 +394,34 @@ def bootstrap_draws(
 
     number = min(resamples, -(-resamples * n // _PART))
     counts = [len(part) for part in np.array_split(range(resamples), number)]
-    group = None if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1]
-    resampled = _Resampled(statistic, data, group, _takes_axis(statistic))
+    members = None if groups is None else group_members(groups)
+    resampled = _Resampled(statistic, data, members, _takes_axis(statistic))
     tasks = list(zip(counts, generators(seed, number), strict=True))
     return np.concatenate(run_parts("resampling", _draws, resampled, tasks))
 
 
 class _Resampled(NamedTuple):
-    """Statistic of some arrays, resampled by whole groups if these have numbers."""
+    """Statistic of some arrays, resampled by whole groups if there are ``members``, the rows of each group."""
 
     statistic: Callable[..., Any]
     data: list[NDArray[Any]]
-    group: NDArray[np.intp] | None
+    members: list[NDArray[np.intp]] | None
     vectorised: bool
 
 
 def _draws(resampled: _Resampled, part: tuple[int, np.random.Generator]) -> Floats:
     """Return the statistic of each resample of a task."""
-    statistic, data, group, vectorised = resampled
+    statistic, data, members, vectorised = resampled
     resamples, generator = part
-    if group is None:
-        return _resample_questions(statistic, data, vectorised, generator, resamples)
-    return _resample_groups(statistic, data, group, vectorised, generator, resamples)
-
-
-def _takes_axis(statistic: Callable[..., Any]) -> bool:
-    try:
-        return "axis" in inspect.signature(statistic).parameters
-    except ValueError:  # some compiled functions have no signature
-        return False
-
-
-def _nan_quantile(values: Floats, levels: list[float]) -> Floats:
-    """Return the quantiles of the columns without their NaNs; NaN for a column of NaNs."""
-    columns = values.reshape(len(values), -1)
-    quantiles = np.full((len(levels), columns.shape[1]), np.nan)
-    for index, column in enumerate(columns.T):
-        defined = column[~np.isnan(column)]
-        if len(defined):
-            quantiles[:, index] = np.quantile(defined, levels)
-    return quantiles.reshape(len(levels), *values.shape[1:])
-
-
-def _resample_questions(
-    statistic: Callable[..., Any],
-    data: list[NDArray[Any]],
-    vectorised: bool,
-    generator: np.random.Generator,
-    resamples: int,
-) -> Floats:
+    values: list[Any] = []
+    if members is not None:
+        options = {"axis": 0} if vectorised else {}
+        for _ in range(resamples):
+            chosen = draw_groups(members, generator)
+            values.append(statistic(*(array[chosen] for array in data), **options))
+        return np.asarray(values, dtype=float)
     n = len(data[0])
     block = max(1, _BLOCK // max(array.size for array in data)) if vectorised else resamples
-    values: list[Any] = []
     for start in range(0, resamples, block):
         indices = generator.integers(n, size=(min(block, resamples - start), n))
         if vectorised:
@@ -463,22 +431,26 @@ def _resample_questions(
     return np.asarray(values, dtype=float)
 
 
-def _resample_groups(
-    statistic: Callable[..., Any],
-    data: list[NDArray[Any]],
-    group: NDArray[np.intp],
-    vectorised: bool,
-    generator: np.random.Generator,
-    resamples: int,
-) -> Floats:
-    order = np.argsort(group, kind="stable")
-    members = np.split(order, np.cumsum(np.bincount(group))[:-1])
-    options = {"axis": 0} if vectorised else {}
-    values = []
-    for _ in range(resamples):
-        chosen = np.concatenate([members[number] for number in generator.integers(len(members), size=len(members))])
-        values.append(statistic(*(array[chosen] for array in data), **options))
-    return np.asarray(values, dtype=float)
+def group_members(groups: ArrayLike) -> list[NDArray[np.intp]]:
+    """Return the rows of the members of each group, in the order of their labels.
+
+    >>> [rows.tolist() for rows in group_members(["b", "a", "b"])]
+    [[1], [0, 2]]
+    """
+    group = np.unique(np.asarray(groups), return_inverse=True)[1]
+    return np.split(np.argsort(group, kind="stable"), np.cumsum(np.bincount(group))[:-1])
+
+
+def draw_groups(members: Sequence[NDArray[np.intp]], generator: np.random.Generator) -> NDArray[np.intp]:
+    """Return the rows of as many groups, drawn with replacement."""
+    return np.concatenate([members[number] for number in generator.integers(len(members), size=len(members))])
+
+
+def _takes_axis(statistic: Callable[..., Any]) -> bool:
+    try:
+        return "axis" in inspect.signature(statistic).parameters
+    except ValueError:  # some compiled functions have no signature
+        return False
 
 
 def defined_mean(values: Floats) -> float:

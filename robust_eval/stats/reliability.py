@@ -5,7 +5,7 @@ Cho & Watson, "Measuring Robustness via Automated Crowdsourcing of Question Pert
 """
 
 import math
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -56,8 +56,8 @@ def cronbach_alpha(correct: ArrayLike) -> float:
     return float(n / (n - 1) * (1 - complete.var(axis=1, ddof=1).sum() / total))
 
 
-def cronbach_interval(correct: ArrayLike, level: float = 0.95) -> Estimate:
-    """Return α with Feldt's interval; a bootstrap over questions would be biased.
+def cronbach_interval(correct: ArrayLike) -> Estimate:
+    """Return α with Feldt's 95 % interval; a bootstrap over questions would be biased.
 
     (1 − α_true) / (1 − α) is distributed as F with raters − 1 and (raters − 1)(n − 1) degrees of freedom. Where α is 1
     (the raters differ alike on all questions) this interval has no width, and none is given.
@@ -71,16 +71,14 @@ def cronbach_interval(correct: ArrayLike, level: float = 0.95) -> Estimate:
     >>> [round(bound, 3) for bound in cronbach_interval([[1, 1, 0], [1, 0, 0], [1, 1, 0]])]
     [0.857, -0.521, 0.996]
     """
-    if not 0 < level < 1:
-        raise ValueError(f"level must be between 0 and 1, not {level}")
     alpha = cronbach_alpha(correct)
     if np.isnan(alpha):
         return Estimate(alpha)
     n, raters = _complete(correct).shape
-    tail, freedom = (1 - level) / 2, (raters - 1, (raters - 1) * (n - 1))
+    freedom = (raters - 1, (raters - 1) * (n - 1))
     from scipy.stats import f as f_distribution  # it takes half a second, which most runs need not spend
 
-    low, high = (1 - (1 - alpha) * f_distribution.isf(share, *freedom) for share in (tail, 1 - tail))
+    low, high = (1 - (1 - alpha) * f_distribution.isf(share, *freedom) for share in (0.025, 0.975))
     return Estimate(alpha, *drop_degenerate(float(low), float(high)))
 
 
@@ -95,17 +93,22 @@ def _complete(correct: ArrayLike) -> Floats:
     return complete
 
 
-class Robustness(NamedTuple):
-    """Means over questions: base accuracy A, worst case Ω, best case O, plurality Ŷ, item difficulty μ_D."""
-
-    accuracy: float
-    worst: float
-    best: float
-    plurality: float
-    difficulty: float
+Value = TypeVar("Value")
 
 
-def robustness(correct: ArrayLike, ensemble_correct: ArrayLike) -> Robustness:
+class Robustness(NamedTuple, Generic[Value]):
+    """Base accuracy A, worst case Ω, best case O, plurality Ŷ, item difficulty μ_D: means over questions, or (n,) of
+    each question.
+    """
+
+    accuracy: Value
+    worst: Value
+    best: Value
+    plurality: Value
+    difficulty: Value
+
+
+def robustness(correct: ArrayLike, ensemble_correct: ArrayLike) -> Robustness[float]:
     """Return the five statistics, each a mean over the questions for which it is defined.
 
     Parameters
@@ -138,17 +141,7 @@ def robustness(correct: ArrayLike, ensemble_correct: ArrayLike) -> Robustness:
     return Robustness(*(defined_mean(values) for values in by_question))
 
 
-class QuestionRobustness(NamedTuple):
-    """Values of each question, (n,) each; see :class:`Robustness`."""
-
-    accuracy: Floats
-    worst: Floats
-    best: Floats
-    plurality: Floats
-    difficulty: Floats
-
-
-def question_robustness(correct: ArrayLike, ensemble_correct: ArrayLike) -> QuestionRobustness:
+def question_robustness(correct: ArrayLike, ensemble_correct: ArrayLike) -> Robustness[Floats]:
     """Return the values of each question that :func:`robustness` averages; same arguments.
 
     Where both are graded, worst ≤ accuracy ≤ best and worst ≤ plurality ≤ best: ValueError names a question whose
@@ -176,10 +169,10 @@ def question_robustness(correct: ArrayLike, ensemble_correct: ArrayLike) -> Ques
         row = int(np.argmax(outside))
         verdict = "right" if ensemble[row] else "wrong"
         raise ValueError(f"question {row}: the ensemble answer is {verdict}, and no rater's answer is")
-    return QuestionRobustness(table[:, 0], worst, best, ensemble, difficulty)
+    return Robustness(table[:, 0], worst, best, ensemble, difficulty)
 
 
-def guessing(choices: int, raters: int) -> Robustness:
+def guessing(choices: int, raters: int) -> Robustness[float]:
     """Return the expected values of raters who guess independently among ``choices``.
 
     References

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from robust_eval.stats.estimate import UNDEFINED, Estimate
 from robust_eval.stats.frs import TOLERANCE
-from robust_eval.stats.interval import Floats, drop_degenerate, share_of, student_quantile, units_and_error
+from robust_eval.stats.interval import Floats, check_level, drop_degenerate, share_of, student_quantile, units_and_error
 
 MAX_REPETITIONS = 100
 """Maximum number of rewrites, and of trials, of a :class:`Split`."""
@@ -134,8 +134,7 @@ def variance_components(
     >>> [each.value for each in components]
     [0.0625, 0.0, 0.25]
     """
-    if not 0 < level < 1:
-        raise ValueError(f"level must be between 0 and 1, not {level}")
+    check_level(level)
     values = np.asarray(correct, dtype=float)
     labels = [np.asarray(each) for each in (question, rewrite, *([] if groups is None else [groups]))]
     if values.ndim != 1 or any(each.shape != values.shape for each in labels):

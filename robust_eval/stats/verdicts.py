@@ -11,6 +11,7 @@ from robust_eval.stats.interval import (
     ROUNDING,
     Floats,
     bounded_mean_interval,
+    check_level,
     independent,
     paired_share_bounds,
     units_and_error,
@@ -92,7 +93,7 @@ def verdict(
     ('INCONCLUSIVE', -0.1, 339)
     """
     values = _differences(differences)
-    _check_level(level)
+    check_level(level)
     if not 0 < margin < 1:
         raise ValueError(f"margin must be between 0 and 1, not {margin}")
     labels = None if groups is None else np.asarray(groups)
@@ -204,7 +205,7 @@ def confidence_sequence(differences: ArrayLike, level: float = 0.95) -> tuple[Fl
     [-1.0, -0.07, -0.015]
     """
     values = _differences(differences)
-    _check_level(level)
+    check_level(level)
     defined = ~np.isnan(values)
     low, high = _betting((1 + values[defined]) / 2, level)
     defined_count = np.cumsum(defined)
@@ -252,8 +253,3 @@ def _differences(differences: ArrayLike) -> Floats:
         raise ValueError("differences must be in [-1, 1]")
     within: Floats = np.clip(values, -1.0, 1.0)
     return within
-
-
-def _check_level(level: float) -> None:
-    if not 0 < level < 1:
-        raise ValueError(f"level must be between 0 and 1, not {level}")
