@@ -200,21 +200,9 @@ def breaking_turns(first: Floats, accuracy: Floats, threshold: float) -> Floats:
     """Return (n,) the first turn after which less than ``threshold`` of the conversations have a known fact right,
     whatever follows; inf for none, and NaN for an unknown fact, or an earlier turn without any reply.
 
-    Parameters
-    ----------
-    first
-        (n,) 1 where the answer was right before any pushback.
-    accuracy
-        (n, turns), the share of conversations that are right after each turn; NaN without a reply.
-    threshold
-        In (0, 1].
+    ``first`` (n,) is 1 where the answer was right before any pushback, ``accuracy`` (n, turns) the share of
+    conversations that are right after each turn, NaN without a reply; ``threshold`` is in (0, 1].
 
-    References
-    ----------
-    docs/challenge.md.
-
-    Examples
-    --------
     >>> breaking_turns(np.array([1.0, 1.0, 0.0]), np.array([[1.0, 0.4, 0.9], [0.5, 0.5, 0.5], [0.0, 0.0, 0.0]]), 0.5)
     array([ 2., inf, nan])
     """

@@ -42,24 +42,15 @@ def type_shares(
     n is at most half of the questions; questions tied at a cut (unbroken facts all score 1) count in part, so that
     their order does not matter (Fastowski et al., Fig. 5; docs/methods.md, §1).
 
-    Parameters
-    ----------
-    scores
-        (N,) robustness of each question; questions without one (NaN) are left out.
-    types
-        (N,) type of each; questions without a type ("") are ranked with the others and have a row of their own.
-    n
-        Questions wanted from either end.
-    groups, seed
-        Of the bootstrap over questions, or groups of them (:func:`~robust_eval.stats.interval.bootstrap`).
+    ``scores`` (N,) are the robustness of each question, NaN without one, ``types`` (N,) its type, ``n`` the number of
+    questions wanted from either end; questions without a type ("") are ranked with the others and have a row of their
+    own. The bootstrap is over questions, or ``groups`` (N,) of them, with this ``seed``.
 
-    Returns
-    -------
-    A row for each type, in alphabetical order: ``type``; ``questions`` that have a score; how many of them are among
-    the ``most_robust`` and the ``least_robust``, which sum to the n taken; ``share_most_robust`` of both together, NaN
-    where there is none, with the bounds ``low`` and ``high`` of its 95 % interval. Where the questions of a type are at
-    one end in all resamples, it is exact (:func:`~robust_eval.stats.interval.degenerate_interval`); where all facts
-    tie, which leaves nothing to rank, there is none.
+    There is a row for each type, in alphabetical order: ``type``; ``questions`` that have a score; how many of them are
+    among the ``most_robust`` and the ``least_robust``, which sum to the n taken; ``share_most_robust`` of both
+    together, NaN where there is none, with the bounds ``low`` and ``high`` of its 95 % interval. Where the questions of
+    a type are at one end in all resamples, it is exact (:func:`~robust_eval.stats.interval.degenerate_interval`); where
+    all facts tie, which leaves nothing to rank, there is none.
     """
     is_scored = ~np.isnan(scores)
     values, scored_types = scores[is_scored], np.asarray(types, dtype=object)[is_scored]

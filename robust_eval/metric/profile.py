@@ -42,8 +42,6 @@ def first_failure(perturbations: Sequence[PerturbationShare]) -> list[str | None
     """Return for each fact the perturbation that it withstands least, of those that break it. Ties are joined, as
     "pushback, order"; a fact that withstands all has an empty name, an unknown one None.
 
-    Examples
-    --------
     >>> heat = PerturbationShare("temperature", np.array([1.0, 0.4, 0.4]), np.array([1.0, 0.0, 0.0]))
     >>> pushback = PerturbationShare("pushback", np.array([1.0, 0.8, 0.4]), np.array([1.0, 0.0, 0.0]))
     >>> first_failure([heat, pushback])
@@ -341,19 +339,11 @@ def _turns_held(pushback: Score) -> Floats:
 def ranks(*robustness: Floats, required: int) -> Floats:
     """Return the percentile rank of each question under each method; ties count half.
 
-    Parameters
-    ----------
-    robustness
-        (n,) each, higher for more robust facts; NaN where undefined, or where a method is not about a question.
-    required
-        Number of the first methods of which a question must have all to be compared.
+    ``robustness`` are (n,) each, higher for more robust facts; NaN where undefined, or where a method is not about a
+    question. ``required`` is the number of the first methods of which a question must have all to be compared. The
+    ranks are (n, methods), in [0, 1]; NaN in the row of a question that is not compared, and where a value is
+    undefined.
 
-    Returns
-    -------
-    (n, methods), in [0, 1]; NaN in the row of a question that is not compared, and where a value is undefined.
-
-    Examples
-    --------
     >>> frs, right, entropy = np.array([1.0, 0.5, 0.2]), np.array([1.0, 1.0, 0.5]), np.array([0.0, 0.7, 0.3])
     >>> ranks(frs, right, -entropy, required=3).tolist()
     [[1.0, 0.75, 1.0], [0.5, 0.75, 0.0], [0.0, 0.0, 0.5]]

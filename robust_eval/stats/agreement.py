@@ -329,11 +329,8 @@ def _with_categories(counts: ArrayLike, categories: ArrayLike) -> tuple[Floats, 
 def cohen_kappa(counts: ArrayLike) -> float:
     """Return Cohen's κ, (observed − chance) / (1 − chance).
 
-    Parameters
-    ----------
-    counts
-        (K, K) numbers of items to which the first rater gave the label of the row and the second that of the column.
-        ValueError unless it is square and not negative.
+    ``counts`` (K, K) has the numbers of items to which the first rater gave the label of the row and the second that of
+    the column. ValueError unless it is square and not negative.
 
     Returns
     -------

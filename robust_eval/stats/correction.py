@@ -91,12 +91,8 @@ def corrected_mean(
 
     Returns
     -------
-    Estimate with ``value``, ``low`` and ``high``, in [0, 1]; NaN without a label.
-
-    Raises
-    ------
-    ValueError
-        For arrays of different lengths, and values other than those above.
+    Estimate with ``value``, ``low`` and ``high``, in [0, 1]; NaN without a label. ValueError for arrays of different
+    lengths, and values other than those above.
 
     References
     ----------

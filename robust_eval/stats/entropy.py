@@ -31,16 +31,12 @@ def entropy_of(error_rate: ArrayLike, *fixed_wrong_shares: float) -> Floats:
 
     H(e) = −(1 − e) ln(1 − e) − Σ p_i ln p_i − r ln r, where the last wrong answer takes the rest r = e − Σ p_i.
 
-    Parameters
-    ----------
-    error_rate
-        Any shape, e in [0, 1]; NaN gives NaN.
-    fixed_wrong_shares
-        p_i of the other wrong answers; none gives the binary entropy.
+    ``error_rate`` (any shape) is e in [0, 1]; ``fixed_wrong_shares`` are p_i of the other wrong answers, of which none
+    gives the binary entropy.
 
     Returns
     -------
-    Of the shape of ``error_rate``, in nats; NaN where the fixed shares sum to more than the error rate.
+    Of the shape of ``error_rate``, in nats; NaN for NaN, and where the fixed shares sum to more than the error rate.
 
     References
     ----------
@@ -69,10 +65,7 @@ def entropy_of(error_rate: ArrayLike, *fixed_wrong_shares: float) -> Floats:
 def answer_entropy(counts: ArrayLike) -> Floats:
     """Return the plug-in entropy of the answers to each question, H = −Σ p ln p with p = counts / their sum.
 
-    Parameters
-    ----------
-    counts
-        (n, K) numbers of answers to each question with each label, or sums of their weights.
+    ``counts`` (n, K) has the numbers of answers to each question with each label, or the sums of their weights.
 
     Returns
     -------
@@ -101,12 +94,8 @@ def answer_entropy(counts: ArrayLike) -> Floats:
 def miller_madow(counts: ArrayLike, maximum: ArrayLike) -> Floats:
     """Return :func:`answer_entropy` corrected for the bias of small samples, H + (m − 1) / (2 N).
 
-    Parameters
-    ----------
-    counts
-        (n, K), how often question j was answered with label i: N answers with m different labels.
-    maximum
-        (n,) or a number: the largest entropy that is possible, in nats, which the corrected one may not exceed.
+    ``counts`` (n, K) says how often question j was answered with label i: N answers with m different labels.
+    ``maximum``, (n,) or a number, is the largest possible entropy in nats, which the corrected one may not exceed.
 
     Returns
     -------

@@ -45,14 +45,10 @@ def mean_interval(values: ArrayLike, groups: ArrayLike | None = None, level: flo
 
     Returns
     -------
-    Estimate with ``value``, ``low`` and ``high`` in the unit of the values. NaN without any value. NaN bounds where
-    the questions, or the groups, do not differ, and where there is only one; values that are all 0 or all 1 have the
-    exact interval of Clopper and Pearson then, with groups as units.
-
-    Raises
-    ------
-    ValueError
-        For arrays of other shapes, an infinite value, and a level outside (0, 1).
+    Estimate with ``value``, ``low`` and ``high`` in the unit of the values. NaN without any value. NaN bounds where the
+    questions, or the groups, do not differ, and where there is only one; values that are all 0 or all 1 have the exact
+    interval of Clopper and Pearson then, with groups as units. ValueError for arrays of other shapes, an infinite
+    value, and a level outside (0, 1).
 
     References
     ----------
@@ -97,12 +93,8 @@ def paired_share_interval(a: ArrayLike, b: ArrayLike, groups: ArrayLike | None =
 
     Returns
     -------
-    Estimate with ``value``, ``low`` and ``high`` in [−1, 1]; NaN without a shared question.
-
-    Raises
-    ------
-    ValueError
-        For values other than those above, arrays of other shapes, and a level outside (0, 1).
+    Estimate with ``value``, ``low`` and ``high`` in [−1, 1]; NaN without a shared question. ValueError for values other
+    than those above, arrays of other shapes, and a level outside (0, 1).
 
     References
     ----------

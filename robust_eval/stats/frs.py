@@ -33,12 +33,8 @@ def top_entropy(probabilities: ArrayLike, k: int = 10, renormalize: bool = True)
 
     Returns
     -------
-    (...,) in [0, 1]; NaN where a probability is NaN or the k largest are all 0.
-
-    Raises
-    ------
-    ValueError
-        For a negative probability, a sum above 1, or a k below 2.
+    (...,) in [0, 1]; NaN where a probability is NaN or the k largest are all 0. ValueError for a negative probability,
+    a sum above 1, or a k below 2.
 
     References
     ----------
@@ -89,12 +85,8 @@ def breaking_temperature(
     Returns
     -------
     (n,): inf for a fact that is *unbroken* at every temperature; NaN where a temperature without any reply precedes
-    every break.
-
-    Raises
-    ------
-    ValueError
-        For accuracies outside [0, 1], and temperatures that are not ascending or do not fit their shape.
+    every break. ValueError for accuracies outside [0, 1], and temperatures that are not ascending or do not fit their
+    shape.
 
     References
     ----------
@@ -160,12 +152,8 @@ def settled(
     Returns
     -------
     ``holds`` where the share of right replies cannot fall below the threshold, ``breaks`` where it cannot reach it,
-    ``unknown`` where no trial brought a reply and none is outstanding; None where the others decide.
-
-    Raises
-    ------
-    ValueError
-        For a negative number, or a threshold outside (0, 1].
+    ``unknown`` where no trial brought a reply and none is outstanding; None where the others decide. ValueError for a
+    negative number, or a threshold outside (0, 1].
 
     References
     ----------
@@ -210,13 +198,8 @@ def factual_robustness_score(
 
     Returns
     -------
-    (n,) in [0, 1]; NaN where an argument is NaN.
-
-    Raises
-    ------
-    ValueError
-        For an entropy outside [0, 1], a negative temperature, a d that is not a positive number, or shapes that do not
-        fit.
+    (n,) in [0, 1]; NaN where an argument is NaN. ValueError for an entropy outside [0, 1], a negative temperature, a d
+    that is not a positive number, or shapes that do not fit.
 
     References
     ----------
@@ -252,16 +235,8 @@ def crossing_temperature(accuracy: ArrayLike, temperatures: ArrayLike, threshold
     """Return the lowest temperature at which a curve falls below a threshold.
 
     Between the temperatures given the curve is interpolated by monotone cubic pieces (Fritsch & Carlson 1980), which
-    never leave the range of their ends; the root is found by Brent's method.
-
-    Parameters
-    ----------
-    accuracy
-        (n, T), without NaN.
-    temperatures
-        (T,), strictly increasing, at least two.
-    threshold
-        An accuracy equal to it holds.
+    never leave the range of their ends; the root is found by Brent's method. ``accuracy`` is (n, T) without NaN, at
+    ``temperatures`` (T,), at least two and strictly increasing; one equal to the ``threshold`` holds.
 
     Returns
     -------

@@ -337,11 +337,7 @@ def bootstrap(
     -------
     low, high
         Floats, or arrays of the statistic's shape. Undefined resamples (NaN) are left out; NaN where all are.
-
-    Raises
-    ------
-    ValueError
-        For arrays of different lengths, and a level outside (0, 1).
+        ValueError for arrays of different lengths, and a level outside (0, 1).
 
     References
     ----------

@@ -110,12 +110,8 @@ def slick(greedy: ArrayLike, right: ArrayLike, n: ArrayLike) -> NDArray[np.intp]
     nothing is right. The paper asks greedily with several sets of exemplars: HighlyKnown facts are right with all of
     them, MaybeKnown ones with some. With one set these are our first two categories together.
 
-    Parameters
-    ----------
-    greedy
-        (q,) 1 where the greedy answer is right, 0 where it is wrong, NaN without a verdict.
-    right, n
-        (q,) right trials, and all trials, at a temperature above 0.
+    ``greedy`` (q,) is 1 where the greedy answer is right, 0 where it is wrong, NaN without a verdict; ``right`` and
+    ``n`` (q,) are the numbers of right trials, and of all trials, at a temperature above 0.
 
     References
     ----------

@@ -29,16 +29,10 @@ def cochran_q(right: ArrayLike, groups: ArrayLike | None = None, seed: int = 0) 
     Of questions in groups it rejects too often where places matter in each group, but not on the whole: there the p
     value is the share of permutations of the places, one for each group, with a Q at least as large.
 
-    Parameters
-    ----------
-    right
-        (n, places) 1 where right, 0 where wrong. NaN fills up the rows of questions with fewer choices than others;
-        questions with the same number of choices are tested together, and their Q and degrees of freedom added. A row
-        that lacks a place before its last is left out.
-    groups
-        Labels (n,) of questions that depend on one another.
-    seed
-        Of the permutations.
+    ``right`` (n, places) is 1 where right, 0 where wrong. NaN fills up the rows of questions with fewer choices than
+    others; questions with the same number of choices are tested together, and their Q and degrees of freedom added. A
+    row that lacks a place before its last is left out. ``groups`` (n,) are labels of questions that depend on one
+    another, ``seed`` is that of the permutations.
 
     Returns
     -------
@@ -89,10 +83,8 @@ def cochran_q(right: ArrayLike, groups: ArrayLike | None = None, seed: int = 0) 
 def place_bias(accuracy: ArrayLike) -> Floats:
     """Return the accuracy of each question with its right choice at a place, minus that at the other places.
 
-    Parameters
-    ----------
-    accuracy
-        (n, places) share of right answers with the right choice at each place; NaN beyond the choices of a question.
+    ``accuracy`` (n, places) is the share of right answers with the right choice at each place; NaN beyond the choices
+    of a question.
 
     Returns
     -------

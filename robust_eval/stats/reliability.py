@@ -31,11 +31,7 @@ def cronbach_alpha(correct: ArrayLike) -> float:
     Returns
     -------
     At most 1; NaN with less than two complete questions or two raters, and where the raters' totals do not vary.
-
-    Raises
-    ------
-    ValueError
-        For other values than 0, 1 and NaN.
+    ValueError for other values than 0, 1 and NaN.
 
     References
     ----------
@@ -121,12 +117,8 @@ def robustness(correct: ArrayLike, ensemble_correct: ArrayLike) -> Robustness[fl
     Returns
     -------
     Values in [0, 1], NaN where no question has them. Worst, best and difficulty are taken over the raters that a
-    question has.
-
-    Raises
-    ------
-    ValueError
-        For other values than 0, 1 and NaN, and a question whose voted answer has a verdict that no rater's answer has.
+    question has. ValueError for other values than 0, 1 and NaN, and a question whose voted answer has a verdict that no
+    rater's answer has.
 
     References
     ----------

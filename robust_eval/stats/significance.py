@@ -54,12 +54,7 @@ def paired_difference(
 
     Returns
     -------
-    Difference in the unit of the values, NaN without a shared question.
-
-    Raises
-    ------
-    ValueError
-        For arrays of different shapes.
+    Difference in the unit of the values, NaN without a shared question. ValueError for arrays of different shapes.
 
     References
     ----------
@@ -116,13 +111,8 @@ def stratified_log_rank(first_holds: ArrayLike, second_holds: ArrayLike, groups:
 
     Returns
     -------
-    LogRank; statistic and p_value are NaN where no question contributes, 0 and 1 where the signs of every group
-    cancel.
-
-    Raises
-    ------
-    ValueError
-        For arrays of different shapes.
+    LogRank; statistic and p_value are NaN where no question contributes, 0 and 1 where the signs of every group cancel.
+    ValueError for arrays of different shapes.
 
     References
     ----------
@@ -153,19 +143,12 @@ def mcnemar(first: ArrayLike, second: ArrayLike) -> float:
     """Return the exact two-sided p value of the hypothesis that as many questions are right in ``first`` alone as in
     ``second`` alone.
 
-    Parameters
-    ----------
-    first, second
-        (n,) 1 where right, 0 where wrong, of the same questions. Those with a NaN on either side are left out.
+    ``first`` and ``second`` (n,) are 1 where right, 0 where wrong, of the same questions. Those with a NaN on either
+    side are left out.
 
     Returns
     -------
-    In (0, 1]; 1 where no question differs.
-
-    Raises
-    ------
-    ValueError
-        For arrays of different shapes.
+    In (0, 1]; 1 where no question differs. ValueError for arrays of different shapes.
 
     References
     ----------
@@ -206,12 +189,8 @@ def paired_p_value(differences: ArrayLike, groups: ArrayLike | None = None) -> f
     value is at least 2 · ½^units, that of the sign test of as many units that all differ in one direction: where units
     differ alike, their variance says nothing. It is 1 where none differs, and never 0.
 
-    Parameters
-    ----------
-    differences
-        (n,) of each question. NaN are left out.
-    groups
-        Labels (n,) of questions that depend on one another.
+    ``differences`` (n,) are those of each question, without NaN; ``groups`` (n,) are labels of questions that depend on
+    one another.
 
     Returns
     -------

@@ -20,15 +20,9 @@ from robust_eval.stats.interval import (
 def holds_beyond(breaking: Floats, accuracy: Floats, levels: Floats) -> Floats:
     """Return (n, T) 1 for a fact that holds beyond a level, 0 for one that has broken, NaN for unknown.
 
-    Parameters
-    ----------
-    breaking
-        (n,) the level at which each fact breaks; inf where it breaks at none, NaN where a level without any reply comes
-        first: the fact is known to hold below that level.
-    accuracy
-        (n, T), NaN without a reply.
-    levels
-        (T,) ascending.
+    ``breaking`` (n,) is the level at which each fact breaks: one of ``levels`` (T,), ascending, inf where it breaks at
+    none, NaN where a level without any reply comes first: the fact is known to hold below that level. ``accuracy`` is
+    (n, T), NaN without a reply.
     """
     unknown = np.logical_or.accumulate(np.isnan(accuracy), axis=1)
     censored = np.where(unknown, np.nan, 1.0)
@@ -38,13 +32,8 @@ def holds_beyond(breaking: Floats, accuracy: Floats, levels: Floats) -> Floats:
 def kaplan_meier(holds: Floats, groups: Sequence[str] | None = None) -> list[Estimate]:
     """Return the share of facts that hold beyond each level.
 
-    Parameters
-    ----------
-    holds
-        (n, T) 1 as long as a fact holds, 0 from its break on, NaN from the level on at which it is censored. Each fact
-        counts at the levels before that.
-    groups
-        Labels (n,) of questions that depend on one another.
+    ``holds`` (n, T) is 1 as long as a fact holds, 0 from its break on, NaN from the level on at which it is censored;
+    each fact counts at the levels before that. ``groups`` (n,) are labels of questions that depend on one another.
 
     Returns
     -------

@@ -308,25 +308,13 @@ def calibration_errors(probability: ArrayLike, correct: ArrayLike, groups: Array
 def calibration_error(probability: ArrayLike, correct: ArrayLike) -> float:
     """Return the expected calibration error, corrected for its bias (:func:`calibration_errors`).
 
-    Parameters
-    ----------
-    probability
-        (n,) in [0, 1], of the answer being right. Questions with a NaN in either array are left out.
-    correct
-        (n,) of 1 and 0.
+    ``probability`` (n,) in [0, 1] is that of the answer being right, ``correct`` (n,) is 1 or 0; questions with a NaN
+    in either are left out.
 
     Returns
     -------
-    At most 1, on average 0 for calibrated probabilities, and possibly negative; NaN without any question.
-
-    Raises
-    ------
-    ValueError
-        For values other than those above, and different lengths.
-
-    References
-    ----------
-    As :func:`calibration_errors`.
+    At most 1, on average 0 for calibrated probabilities, and possibly negative; NaN without any question. ValueError
+    for values other than those above, and different lengths.
 
     Examples
     --------

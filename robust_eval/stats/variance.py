@@ -115,12 +115,8 @@ def variance_components(
 
     Returns
     -------
-    VarianceComponents in the squared unit of ``correct``. All are NaN with fewer than two questions.
-
-    Raises
-    ------
-    ValueError
-        For arrays of different lengths, an infinite value, and a level outside (0, 1).
+    VarianceComponents in the squared unit of ``correct``. All are NaN with fewer than two questions. ValueError for
+    arrays of different lengths, an infinite value, and a level outside (0, 1).
 
     References
     ----------
@@ -262,14 +258,8 @@ def breaking_budget(accuracy: ArrayLike, budgets: ArrayLike, threshold: float = 
     """Return (n,) the smallest sufficient budget: with it and with every larger one at least ``threshold`` of the
     answers are right.
 
-    Parameters
-    ----------
-    accuracy
-        (n, B), the share of right answers with each budget; NaN where there is no answer.
-    budgets
-        (B,), ascending.
-    threshold
-        In (0, 1].
+    ``accuracy`` (n, B) is the share of right answers with each of the ``budgets`` (B,), ascending; NaN where there is
+    no answer. ``threshold`` is in (0, 1].
 
     Returns
     -------

@@ -72,12 +72,8 @@ def verdict(
 
     Returns
     -------
-    MarginVerdict, in the unit of the differences; without any difference INCONCLUSIVE, and NaN otherwise.
-
-    Raises
-    ------
-    ValueError
-        For differences outside [−1, 1], and a margin or level outside (0, 1).
+    MarginVerdict, in the unit of the differences; without any difference INCONCLUSIVE, and NaN otherwise. ValueError
+    for differences outside [−1, 1], and a margin or level outside (0, 1).
 
     References
     ----------
@@ -186,11 +182,7 @@ def confidence_sequence(differences: ArrayLike, level: float = 0.95) -> tuple[Fl
     low, high
         (n,) each; low never falls, high never rises, and low < high. Where every candidate is excluded, which happens
         to independent draws of one kind in at most 1 − level of cases, the last interval before stays for good.
-
-    Raises
-    ------
-    ValueError
-        For differences outside [−1, 1], and a level outside (0, 1).
+        ValueError for differences outside [−1, 1], and a level outside (0, 1).
 
     References
     ----------
