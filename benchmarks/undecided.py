@@ -27,6 +27,7 @@ from robust_eval.model.base import Request
 from robust_eval.model.served.openai import OpenAI
 from robust_eval.prompt.prompt import Prompt
 from robust_eval.runtime.process import Stopwatch
+from robust_eval.sampler.steps import run_steps
 from robust_eval.sampler.temperature_sweep import early_stopping_steps
 from robust_eval.stats.frs import breaking_temperature, settled
 from robust_eval.store.sqlite import SqliteStore
@@ -80,9 +81,8 @@ def asked(url: str, requests: Sequence[Request], choices: int, less: bool) -> tu
         start = time.perf_counter()
         if less:
             rule = partial(settled, threshold=0.5)
-            table = model.run_steps(
-                [early_stopping_steps(request, rule) for request in requests], "answers", verdicts
-            ).table
+            steps = [early_stopping_steps(request, rule) for request in requests]
+            table = run_steps(model, steps, "answers", verdicts).table
         else:
             table = model.answers(requests, "answers").table
         seconds = time.perf_counter() - start

@@ -42,7 +42,7 @@ from robust_eval.sampler.base import (
     highest_temperature,
 )
 from robust_eval.sampler.recorded_answers import RecordedAnswers
-from robust_eval.store.steps import Steps, VerdictsOf
+from robust_eval.sampler.steps import Steps, VerdictsOf, plan_steps, run_steps
 from robust_eval.store.stored_model import StoredModel
 
 log = logging.getLogger(__name__)
@@ -217,8 +217,8 @@ class SampledSource:
             stage, planned = self.stage(name), sum(request.answers for request in self.requests(name, questions))
             if not planned:
                 continue
-            answers[name] = self.model.run_steps(
-                self._steps(name, questions, baseline), stage, self._verdicts(questions)
+            answers[name] = run_steps(
+                self.model, self._steps(name, questions, baseline), stage, self._verdicts(questions)
             )
             if name in self.early_stopping:
                 requested = answers[name].table.num_rows
@@ -230,15 +230,15 @@ class SampledSource:
         """Return the answers to the :attr:`unanswerable` questions."""
         assert self.unanswerable is not None
         sampler, questions = self.unanswerable
-        return self.model.run_steps(
-            self._steps(sampler, questions, None), UNANSWERABLE_STAGE, self._verdicts(questions)
+        return run_steps(
+            self.model, self._steps(sampler, questions, None), UNANSWERABLE_STAGE, self._verdicts(questions)
         )
 
     def missing(
         self, sampler: str, questions: Sequence[Question], baseline: pa.Table | None
     ) -> tuple[list[Request], Answers | None]:
         """Return the missing requests of a sampler to a cache-only model, and its answers if there are none."""
-        return self.model.plan_steps(self._steps(sampler, questions, baseline), self._verdicts(questions))
+        return plan_steps(self.model, self._steps(sampler, questions, baseline), self._verdicts(questions))
 
     def _steps(self, sampler: str, questions: Sequence[Question], baseline: pa.Table | None) -> list[Steps]:
         return self.samplers[sampler].steps(questions, baseline, self.reply_grader, self.seed)

@@ -15,7 +15,7 @@ from robust_eval.model.base import Choices, Matcher, Request, Temperatures
 from robust_eval.prompt.arrangement import Arrangement, shown_signs
 from robust_eval.prompt.prompt import prompt_for
 from robust_eval.question import Question
-from robust_eval.store.steps import Steps, single_step
+from robust_eval.sampler.steps import Steps, single_step
 
 log = logging.getLogger(__name__)
 

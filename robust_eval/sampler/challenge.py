@@ -18,7 +18,7 @@ from robust_eval.question import LETTERS, Question
 from robust_eval.reader.reasoning import without_reasoning
 from robust_eval.sampler.base import TURN, NothingKeptError, PrefixGrader, ordered_answers
 from robust_eval.sampler.known_facts import KnownFacts
-from robust_eval.store.steps import Step, Steps
+from robust_eval.sampler.steps import Step, Steps
 
 _CHALLENGED = 4000
 """First number of answers after a pushback, in place of a rewrite's."""
@@ -109,7 +109,7 @@ class Challenge(KnownFacts):
     def _turns(self, questions: Sequence[Question], baseline: pa.Table, grader: PrefixGrader, seed: int) -> Steps:
         """Return the answers ordered by question, turn, temperature and conversation."""
 
-        def at_most(turn: int, temperature: float, missing: list[Request]) -> list[Request]:
+        def may_follow(turn: int, temperature: float, missing: list[Request]) -> list[Request]:
             later = [each for each in self.requests(questions, grader, seed) if turn_of(each) > turn]
             return [*missing, *(replace(each, temperatures=(temperature,)) for each in later)]
 
@@ -120,7 +120,7 @@ class Challenge(KnownFacts):
                 requests = self.turn_requests(turn, temperature, questions, baseline, before, grader, seed)
                 if not requests:
                     break
-                reply = yield Step(requests, f"turn {turn} of {self.turns}", partial(at_most, turn, temperature))
+                reply = yield Step(requests, f"turn {turn} of {self.turns}", partial(may_follow, turn, temperature))
                 if reply is None:
                     is_stored = False
                     break

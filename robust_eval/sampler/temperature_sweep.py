@@ -15,9 +15,9 @@ from robust_eval.model.base import Request, TrialKey
 from robust_eval.question import Question
 from robust_eval.sampler.base import PrefixGrader
 from robust_eval.sampler.known_facts import KnownFacts
+from robust_eval.sampler.steps import NOTHING, Step, Steps
 from robust_eval.stats.frs import settled
 from robust_eval.store.answer_rows import rows_at
-from robust_eval.store.steps import NOTHING, Step, Steps
 
 VerdictRule = Callable[[int, int, int], str | None]
 """Verdict by numbers of right, wrong and outstanding answers (:func:`robust_eval.stats.frs.settled`)."""
@@ -87,7 +87,7 @@ def early_stopping_steps(request: Request, settled: VerdictRule) -> Steps:
         part = replace(request, temperatures=(temperature,), first_trial=first, trials=last + 1, cached=cached)
         passed = {(t, trial) for t in request.temperatures if t < temperature for trial in range(request.trials)}
         left = replace(request, cached=frozenset(passed | verdicts.keys()))
-        reply = yield Step([part], at_most=lambda missing, left=left: [left], adaptive=request)  # type: ignore[misc]
+        reply = yield Step([part], may_follow=lambda missing, left=left: [left], adaptive=request)  # type: ignore[misc]
         if reply is None:
             return NOTHING
         verdicts, table = reply.verdicts, reply.answers.table

@@ -17,7 +17,7 @@ from robust_eval.prompt.reasoning_budget import EFFORTS, AfterReasoning, Budget,
 from robust_eval.question import Question
 from robust_eval.sampler.base import REASONING, PrefixGrader, ordered_answers, prefix_grader_settings
 from robust_eval.sampler.known_facts import KnownFacts
-from robust_eval.store.steps import NOTHING, Step, Steps, single_step
+from robust_eval.sampler.steps import NOTHING, Step, Steps, single_step
 
 _TRACE = 5000
 """First number of traces, in place of a rewrite's."""

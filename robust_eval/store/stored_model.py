@@ -3,13 +3,14 @@
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from contextlib import nullcontext
+from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from robust_eval.answer import EXACT_CURVES, SCHEMA, SERVED, Answers, abbreviated_list, served_as
-from robust_eval.engine.base import Engine, ModelRunner
+from robust_eval.engine.base import AdaptiveRequests, Engine, ModelRunner
 from robust_eval.error import UserError
 from robust_eval.model.base import Item, Request, Temperatures
 from robust_eval.model.model_config import ModelConfig
@@ -27,7 +28,6 @@ from robust_eval.store.answer_rows import (
     with_valid_logprobs,
 )
 from robust_eval.store.base import Entries
-from robust_eval.store.steps import ConcurrentSteps, Step, StepAnswers, Steps, VerdictsOf
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +41,25 @@ class NotStoredError(Exception):
     def __init__(self, stage: str, requests: int, missing: list[Request]) -> None:
         super().__init__(f"{stage}: {len(missing)} of {requests} requests are not in the store")
         self.stage, self.requests, self.missing = stage, requests, missing
+
+
+class AdaptiveAnswers(AdaptiveRequests, Protocol):
+    """Answers to ``requests`` of which parts are requested, depending on the answers so far.
+
+    ``tables`` holds all answers to each request so far, also those that it does not need.
+    """
+
+    requests: Sequence[Request]
+    tables: dict[Item, pa.Table]
+
+    def take(self, answers: pa.Table) -> None:
+        """Add new or stored answers, which are already in the tables."""
+
+    def may_follow(self) -> list[Request]:
+        """Return all requests that may still follow."""
+
+    def answers(self) -> Answers:
+        """Return the needed answers, once all requests are finished."""
 
 
 class _Lookup(NamedTuple):
@@ -147,40 +166,34 @@ class StoredModel:
             Answers(complete.together(items), curves.together(item for item in items if item in curves))
         )
 
-    def run_steps(self, steps: Sequence[Steps], stage: str, verdicts: VerdictsOf) -> Answers:
-        """Request the missing answers step by step, and return the result of the steps.
+    def adaptive_answers(self, adaptive: AdaptiveAnswers, stage: str) -> Answers:
+        """Request the missing answers among those that depend on each other, and return all.
 
         Raises NotStoredError, with all requests that may follow, if the model is cache-only and an answer is missing.
         """
-        first = [(each, next(each)) for each in steps]
-        if any(step.adaptive for _, step in first):
-            return self._run_concurrently(first, stage, verdicts)
-        answers = []
-        for each, step in first:
-            try:
-                while True:
-                    name = f"{stage}, {step.name}" if step.name else stage
-                    step = each.send(StepAnswers(self.answers(step.requests, name)))
-            except StopIteration as end:
-                answers.append(end.value)
-        return _concatenated(answers)
-
-    def _run_concurrently(self, steps: Sequence[tuple[Steps, Step]], stage: str, verdicts: VerdictsOf) -> Answers:
-        items = [step.requests[0].item for _, step in steps]
-        keys = answers_keys(self.identity, [step.requests[0] for _, step in steps])
-        with self._entries.lock_keys(keys.values()):
-            concurrent, tables = self._concurrent(steps, keys, verdicts)
-            due = concurrent.next()
+        keys = answers_keys(self.identity, adaptive.requests)
+        with nullcontext() if self._cached_only else self._entries.lock_keys(keys.values()):
+            self._take_stored(adaptive, keys)
+            due = adaptive.next()
             if due and self._cached_only:
-                raise NotStoredError(stage, len(steps), concurrent.at_most())
-            self._count(len(steps), len(due), stage)
+                raise NotStoredError(stage, len(keys), adaptive.may_follow())
+            self._count(len(keys), len(due), stage)
             if due:
                 model = self._ready(due)
-                for block in model.complete_adaptively(due, concurrent, stage, len(steps)):
-                    self._put(block, keys, tables)
-                    concurrent.take(pa.concat_tables([SCHEMA.empty_table(), *(each.answers for each in block)]))
+                for block in model.complete_adaptively(due, adaptive, stage, len(keys)):
+                    self._put(block, keys, adaptive.tables)
+                    adaptive.take(pa.concat_tables([SCHEMA.empty_table(), *(each.answers for each in block)]))
                 self._describe()
-        return self._recorded(concurrent.answers(items))
+        return self._recorded(adaptive.answers())
+
+    def _take_stored(self, adaptive: AdaptiveAnswers, keys: Mapping[Item, bytes]) -> None:
+        """Give the stored answers to adaptive requests."""
+        requests = {keys[request.item]: request for request in adaptive.requests}
+        for key, value in self._entries.get(list(requests)):
+            adaptive.tables[requests[key].item] = self._usable(from_bytes(value, SCHEMA), requests[key])
+        tables = adaptive.tables
+        stored = [requested_among(tables[each.item], each) for each in requests.values() if each.item in tables]
+        adaptive.take(pa.concat_tables([SCHEMA.empty_table(), *stored]))
 
     def _recorded(self, answers: Answers) -> Answers:
         for column, names in self.served.items():
@@ -205,39 +218,6 @@ class StoredModel:
             replies.append(reply)
         self._entries.put(entries)
         return replies
-
-    def plan_steps(self, steps: Sequence[Steps], verdicts: VerdictsOf) -> tuple[list[Request], Answers | None]:
-        """Return all requests that :meth:`run_steps` may still send, or the answers; for cache-only models."""
-        first = [(each, next(each)) for each in steps]
-        if any(step.adaptive for _, step in first):
-            keys = answers_keys(self.identity, [step.requests[0] for _, step in first])
-            concurrent, _ = self._concurrent(first, keys, verdicts)
-            missing = concurrent.at_most() if concurrent.next() else []
-            return missing, None if missing else concurrent.answers([step.requests[0].item for _, step in first])
-        missing, answers = list[Request](), list[Answers]()
-        for each, step in first:
-            try:
-                while True:
-                    pending = self.missing(step.requests)
-                    missing += step.at_most(pending) if pending else []
-                    step = each.send(None if pending else StepAnswers(self.answers(step.requests, step.name)))
-            except StopIteration as end:
-                answers.append(end.value)
-        return missing, None if missing else _concatenated(answers)
-
-    def _concurrent(
-        self, steps: Sequence[tuple[Steps, Step]], keys: Mapping[Item, bytes], verdicts: VerdictsOf
-    ) -> tuple[ConcurrentSteps, dict[Item, pa.Table]]:
-        """Return the concurrent steps with their stored answers, and the stored answers to each adaptive request."""
-        requests = {keys[step.adaptive.item]: step.adaptive for _, step in steps if step.adaptive}
-        tables = {
-            requests[key].item: self._usable(from_bytes(value, SCHEMA), requests[key])
-            for key, value in self._entries.get(list(requests))
-        }
-        concurrent = ConcurrentSteps(steps, tables, verdicts)
-        stored = [requested_among(tables[each.item], each) for each in requests.values() if each.item in tables]
-        concurrent.take(pa.concat_tables([SCHEMA.empty_table(), *stored]))
-        return concurrent, tables
 
     def cancelled(self, requests: Sequence[Request], entries: Entries) -> list[str]:
         """Cancel batches of these requests, also of a cache-only model; return a sentence for each.
@@ -327,10 +307,6 @@ class StoredModel:
         table = with_valid_logprobs(table, request)
         self._served.find(table)
         return table
-
-
-def _concatenated(answers: Sequence[Answers]) -> Answers:
-    return answers[0] if len(answers) == 1 else Answers(*map(pa.concat_tables, zip(*answers, strict=True)))
 
 
 class _Served:

@@ -9,15 +9,15 @@ from answer_rows import answer_row
 from robust_eval.answer import answer_table, rows
 from robust_eval.grader.answer_matcher import AnswerMatcher
 from robust_eval.grader.matching import Matching
-from robust_eval.model.base import Item, Matcher, Request, TrialKey
+from robust_eval.model.base import Matcher, Request, TrialKey
 from robust_eval.prompt.prompt import Prompt, prompt_for
 from robust_eval.prompt.templates import FEW_SHOT
 from robust_eval.question import Question
 from robust_eval.sampler.base import greedy_requests
+from robust_eval.sampler.steps import ConcurrentSteps
 from robust_eval.sampler.temperature_sweep import TemperatureSweep, early_stopping_steps, next_wave
 from robust_eval.stats.frs import breaking_temperature, settled
 from robust_eval.store.answer_rows import merge_answers
-from robust_eval.store.steps import ConcurrentSteps
 
 QUESTIONS = [Question(f"q{index}", f"Question {index}?", ("yes",)) for index in range(6)]
 
@@ -163,12 +163,12 @@ def verdicts(table: pa.Table) -> list[bool | None]:
 
 
 def test_nothing_is_asked_while_answers_of_a_wave_are_awaited_and_nothing_that_is_there():
-    steps, tables = early_stopping_steps(OF_TEN, HALF), dict[Item, pa.Table]()
-    waves = ConcurrentSteps([(steps, next(steps))], tables, verdicts)
+    steps = early_stopping_steps(OF_TEN, HALF)
+    waves = ConcurrentSteps([(steps, next(steps))], verdicts)
 
     def take(*found: tuple[float, int, bool | None]) -> None:
         came = answers(*found)
-        tables["q", 0] = merge_answers(tables.get(("q", 0)), came, OF_TEN)
+        waves.tables["q", 0] = merge_answers(waves.tables.get(("q", 0)), came, OF_TEN)
         waves.take(came)
 
     take((0.2, 1, True))
@@ -180,7 +180,7 @@ def test_nothing_is_asked_while_answers_of_a_wave_are_awaited_and_nothing_that_i
     take((0.2, 4, None), (0.2, 3, True))
     (second,) = waves.next()
     assert second.pending == [(0.2, 5), (0.2, 6)]
-    (left,) = waves.at_most()
+    (left,) = waves.may_follow()
     assert left.pending == [(0.2, trial) for trial in range(5, 10)] + [(0.4, trial) for trial in range(10)]
     take((0.2, 5, True), (0.2, 6, True))
     (third,) = waves.next()
@@ -190,9 +190,9 @@ def test_nothing_is_asked_while_answers_of_a_wave_are_awaited_and_nothing_that_i
     (fourth,) = waves.next()
     assert fourth.pending == [(0.4, 5)]
     take((0.4, 5, False))
-    assert (waves.next(), waves.finished, waves.at_most()) == ([], 1, [])
+    assert (waves.next(), waves.finished, waves.may_follow()) == ([], 1, [])
     used = [(0.2, trial) for trial in range(7)] + [(0.4, trial) for trial in range(6)]
-    found = waves.answers([("q", 0)]).table
+    found = waves.answers().table
     assert list(rows(found, "temperature", "trial")) == used
     assert set(found["weight"].to_pylist()) == {1 / 10}
-    assert tables == {}
+    assert waves.tables == {}

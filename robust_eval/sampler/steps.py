@@ -9,6 +9,7 @@ import pyarrow as pa
 from robust_eval.answer import SCHEMA, Answers, rows
 from robust_eval.model.base import Item, Request, TrialKey
 from robust_eval.store.answer_rows import Tables
+from robust_eval.store.stored_model import NotStoredError, StoredModel
 
 VerdictsOf = Callable[[pa.Table], Sequence[bool | None]]
 """Returns the verdicts on a table of answers; None without a reply."""
@@ -24,7 +25,7 @@ class Step(NamedTuple):
     requests: Sequence[Request]
     name: str = ""
     """Name of this part of the stage, in progress bars and logs."""
-    at_most: Callable[[list[Request]], list[Request]] = list
+    may_follow: Callable[[list[Request]], list[Request]] = list
     """All requests that may follow, given the missing ones of this step."""
     adaptive: Request | None = None
 
@@ -38,8 +39,6 @@ class StepAnswers(NamedTuple):
 
 Steps = Generator[Step, StepAnswers | None, Answers]
 """Running sampler: it is sent None for a step that is not stored and cannot be requested, and returns its answers."""
-
-
 NOTHING = Answers(SCHEMA.empty_table())
 
 
@@ -53,13 +52,59 @@ def single_step(requests: Sequence[Request]) -> Steps:
     return NOTHING if answers is None else answers.answers
 
 
-class ConcurrentSteps:
-    """Steps of several adaptive requests; ``tables`` holds the stored answers to each."""
+def run_steps(model: StoredModel, steps: Sequence[Steps], stage: str, verdicts: VerdictsOf) -> Answers:
+    """Request the missing answers step by step, and return the result of the steps.
 
-    def __init__(self, steps: Sequence[tuple[Steps, Step]], tables: dict[Item, pa.Table], verdicts: VerdictsOf) -> None:
+    Raises NotStoredError, with all requests that may follow, if the model is cache-only and an answer is missing.
+    """
+    first = [(each, next(each)) for each in steps]
+    if any(step.adaptive for _, step in first):
+        return model.adaptive_answers(ConcurrentSteps(first, verdicts), stage)
+    answers = []
+    for each, step in first:
+        try:
+            while True:
+                name = f"{stage}, {step.name}" if step.name else stage
+                step = each.send(StepAnswers(model.answers(step.requests, name)))
+        except StopIteration as end:
+            answers.append(end.value)
+    return _concatenated(answers)
+
+
+def plan_steps(
+    model: StoredModel, steps: Sequence[Steps], verdicts: VerdictsOf
+) -> tuple[list[Request], Answers | None]:
+    """Return all requests that :func:`run_steps` may still send, or the answers; for cache-only models."""
+    first = [(each, next(each)) for each in steps]
+    if any(step.adaptive for _, step in first):
+        try:
+            return [], model.adaptive_answers(ConcurrentSteps(first, verdicts), "")
+        except NotStoredError as lacking:
+            return lacking.missing, None
+    missing, answers = list[Request](), list[Answers]()
+    for each, step in first:
+        try:
+            while True:
+                pending = model.missing(step.requests)
+                missing += step.may_follow(pending) if pending else []
+                step = each.send(None if pending else StepAnswers(model.answers(step.requests, step.name)))
+        except StopIteration as end:
+            answers.append(end.value)
+    return missing, None if missing else _concatenated(answers)
+
+
+def _concatenated(answers: Sequence[Answers]) -> Answers:
+    return answers[0] if len(answers) == 1 else Answers(*map(pa.concat_tables, zip(*answers, strict=True)))
+
+
+class ConcurrentSteps:
+    """Steps of several adaptive requests: the :class:`~robust_eval.store.stored_model.AdaptiveAnswers` of samplers."""
+
+    def __init__(self, steps: Sequence[tuple[Steps, Step]], verdicts: VerdictsOf) -> None:
+        self.requests: Sequence[Request] = [step.adaptive for _, step in steps if step.adaptive]
+        self.tables: dict[Item, pa.Table] = {}
         self._steps = {step.requests[0].item: each for each, step in steps}
         self._due = {step.requests[0].item: step for _, step in steps}
-        self._tables = tables
         self._verdicts_of = verdicts
         self._verdicts: dict[Item, dict[TrialKey, bool | None]] = {item: {} for item in self._steps}
         self._awaited: dict[Item, set[TrialKey]] = {item: set() for item in self._steps}
@@ -69,7 +114,7 @@ class ConcurrentSteps:
         """Number of finished requests."""
 
     def take(self, answers: pa.Table) -> None:
-        """Add new or stored answers."""
+        """Add the verdicts on new or stored answers, which are already in ``tables``."""
         columns = rows(answers, "question_id", "rewrite", "temperature", "trial")
         for (question_id, rewrite, temperature, trial), right in zip(columns, self._verdicts_of(answers), strict=True):
             item = question_id, rewrite
@@ -84,11 +129,11 @@ class ConcurrentSteps:
             del self._ready[item]
             if self._verdicts[item]:
                 try:
-                    answers = Answers(self._tables[item])
+                    answers = Answers(self.tables[item])
                     self._due[item] = self._steps[item].send(StepAnswers(answers, self._verdicts[item]))
                 except StopIteration as end:
                     self._answers[item] = end.value.table
-                    del self._steps[item], self._due[item], self._tables[item]
+                    del self._steps[item], self._due[item], self.tables[item]
                     del self._verdicts[item], self._awaited[item]
                     self.finished += 1
                     continue
@@ -97,10 +142,10 @@ class ConcurrentSteps:
             requests.append(request)
         return requests
 
-    def at_most(self) -> list[Request]:
+    def may_follow(self) -> list[Request]:
         """Return all requests that may still follow."""
-        return [each for step in self._due.values() for each in step.at_most(list(step.requests))]
+        return [each for step in self._due.values() for each in step.may_follow(list(step.requests))]
 
-    def answers(self, items: Sequence[Item]) -> Answers:
-        """Return the answers to finished requests."""
-        return Answers(self._answers.together(items))
+    def answers(self) -> Answers:
+        """Return the answers, once all requests are finished."""
+        return Answers(self._answers.together([request.item for request in self.requests]))
