@@ -193,20 +193,6 @@ def served_as(tables: Iterable[pa.Table], column: str) -> set[str]:
     return {name for table in tables for name in pc.unique(table[column]).to_pylist() if name is not None}
 
 
-def abbreviated_list(names: Iterable[str]) -> str:
-    """Return the first few names in alphabetical order, and the number of others.
-
-    >>> abbreviated_list(["b", "a"]), abbreviated_list("gfedcba")
-    ('a, b', 'a, b, c, d, e and 2 more')
-    """
-    ordered = sorted(names)
-    more = len(ordered) - _LISTED
-    return ", ".join(ordered[:_LISTED]) + (f" and {more} more" if more > 0 else "")
-
-
-_LISTED = 5
-
-
 def at_temperature(table: pa.Table, temperature: float) -> pa.Table:
     """Return the rows of a table that have this temperature."""
     column = table["temperature"]

@@ -7,8 +7,8 @@ from rich.table import Table
 from robust_eval.config.overrides import Checked, jobs, several_values
 from robust_eval.experiment.plan import (
     Stage,
-    asking_less,
     deduplicated,
+    early_stopping_sentences,
     expected_interval,
     in_words,
     server_warnings,
@@ -55,9 +55,9 @@ def print_plan(plans: Mapping[str, Sequence[Stage]]) -> None:
     if cached := sum(stage.requests - len(stage.missing) for stage in stages):
         console.print(f"The answers to {cached:,} other prompts are in the store.")
     console.print("Prompt tokens are estimated; completion tokens are the maximum.")
-    if any(stage.at_most for stage in stages):
+    if any(stage.is_upper_bound for stage in stages):
         console.print("≤ marks an upper bound: the number depends on answers that are not available yet.")
-    for sentence in (*asking_less(stages), *server_warnings(stages)) if len(plans) == 1 else ():
+    for sentence in (*early_stopping_sentences(stages), *server_warnings(stages)) if len(plans) == 1 else ():
         console.print(f"{sentence}.")
     if any(each.choices is None for each in terms):
         console.print("Each answer counts as one request; the run probes whether one request can return several.")
@@ -106,9 +106,9 @@ def _plan_table(stages: Sequence[Stage], served: bool, priced: bool) -> Table:
         table.add_row(name, f"{'≤ ' if is_upper_bound else ''}{workload.answers:,}", *requests, *tokens, *cost)
 
     for stage in stages:
-        add(stage.name.removeprefix("answers of "), stage.workload(), stage.at_most)
+        add(stage.name.removeprefix("answers of "), stage.workload(), stage.is_upper_bound)
     table.add_section()
-    add("total", total(stages), any(stage.at_most for stage in stages))
+    add("total", total(stages), any(stage.is_upper_bound for stage in stages))
     return table
 
 

@@ -51,7 +51,7 @@ class Stage:
     model: StoredModel
     requests: int
     missing: Sequence[Request]
-    at_most: bool
+    is_upper_bound: bool
     """True for an upper bound, because later requests depend on answers that are not sampled yet."""
     early_stop: bool | None = None
     """True with early stopping, False if early stopping is possible, None if it is not."""
@@ -78,7 +78,7 @@ def stages_of(config: Config) -> list[Stage]:
         with _quiet():
             questions = load(config.dataset, config.grader, config.question_types).questions
             if not isinstance(source, SampledSource):
-                return _asked_of_recorded(source, reply_grader, questions, clusters)
+                return _judge_stages_of_recorded(source, reply_grader, questions, clusters)
         writer, may_end_early = models.writer.cached_only(), bool(config.target_half_width)
         return plan(questions, config.rewriter, writer, source, clusters, may_end_early)
 
@@ -105,7 +105,7 @@ def check_plan(
             stages = plan(questions, rewriter, writer, source, clusters, may_end_early)
             check(stages)
         log.info("to request: %s", in_words(stages))
-        for sentence in (*asking_less(stages), *server_warnings(stages)):
+        for sentence in (*early_stopping_sentences(stages), *server_warnings(stages)):
             log.info(sentence)
 
 
@@ -162,16 +162,16 @@ def plan(
                 continue
             missing, stored = source.missing(name, selected, graded)
             stops = name in source.early_stopping
-            at_most = uncertain or stops or source.samplers[name].axis in (TURN, REASONING)
+            is_upper_bound = uncertain or stops or source.samplers[name].axis in (TURN, REASONING)
             early_stop = stops if stops or name in source.early_stopping_possible else None
-            stages.append(Stage(stage, model, len(requests), missing, at_most, early_stop))
+            stages.append(Stage(stage, model, len(requests), missing, is_upper_bound, early_stop))
             if reply_grader.grader.uses_judge:
                 verdicts += _verdicts_on(reply_grader, selected, requests, stored)
             if stage != UNANSWERABLE_STAGE and name in clusters and clusters[name].uses_judge:
                 compared += max_judge_comparisons(
                     clusters[name], reply_grader, selected, requests, stored and stored.table
                 )
-    return stages + _of_judge(reply_grader.grader.judge, verdicts, compared)
+    return stages + _judge_stages(reply_grader.grader.judge, verdicts, compared)
 
 
 def _verdicts_on(
@@ -188,7 +188,7 @@ def _verdicts_on(
     ]
 
 
-def _asked_of_recorded(
+def _judge_stages_of_recorded(
     source: AnswerSource,
     reply_grader: ReplyGrader,
     questions: Sequence[Question],
@@ -209,19 +209,19 @@ def _asked_of_recorded(
         if aggregator.uses_judge
         for each in max_judge_comparisons(aggregator, reply_grader, answered, [], answers[name])
     ]
-    return _of_judge(reply_grader.grader.judge, missing, compared)
+    return _judge_stages(reply_grader.grader.judge, missing, compared)
 
 
-def _of_judge(
+def _judge_stages(
     judge: StoredModel | None, verdicts: Sequence[Request], compared: Sequence[tuple[Request, int]]
 ) -> list[Stage]:
     """Return the stages of a judge: verdicts, and comparisons of answers; none without a judge."""
     if judge is None:
         return []
-    stages = [Stage("verdicts", judge, len(verdicts), verdicts, at_most=bool(verdicts))]
+    stages = [Stage("verdicts", judge, len(verdicts), verdicts, is_upper_bound=bool(verdicts))]
     if compared:
         first, times = zip(*compared, strict=True)
-        stages.append(Stage("answers compared", judge, len(first), first, at_most=True, times=times))
+        stages.append(Stage("answers compared", judge, len(first), first, is_upper_bound=True, times=times))
     return stages
 
 
@@ -312,7 +312,7 @@ def in_words(stages: Sequence[Stage]) -> str:
     whole = total(stages)
     if not whole.answers:
         return "nothing: all answers are in the store"
-    bound = "at most " if any(stage.at_most for stage in stages) else ""
+    bound = "at most " if any(stage.is_upper_bound for stage in stages) else ""
     cost = "" if whole.cost is None else f", a cost of at most {whole.cost:,.2f} USD"
     reasoning = f" ({whole.reasoning_tokens:,} of them for reasoning)" if whole.reasoning_tokens else ""
     time = f", {duration(whole.seconds)} at least" if whole.seconds else ""
@@ -323,7 +323,7 @@ def in_words(stages: Sequence[Stage]) -> str:
     )
 
 
-def asking_less(stages: Sequence[Stage]) -> list[str]:
+def early_stopping_sentences(stages: Sequence[Stage]) -> list[str]:
     """Return a sentence for each stage with early stopping, and for each stage of a served model that could have it."""
     sentences = []
     for stage in stages:

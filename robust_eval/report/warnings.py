@@ -4,12 +4,13 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from robust_eval.answer import NO_REPLY, OUTCOMES, abbreviated_list, rows
+from robust_eval.answer import NO_REPLY, OUTCOMES, rows
 from robust_eval.metric.greedy import dominant_letter
 from robust_eval.metric.metric_spec import nearest_to_one, point
 from robust_eval.metric.thinking_metric import ADDED
 from robust_eval.report.left_out import unanswered, unasked, unread
 from robust_eval.report.wording import few_kept
+from robust_eval.runtime.text import abbreviated_list
 from robust_eval.tracking.result import Result
 
 MIN_CUT_SHARE = 0.05

@@ -1,4 +1,4 @@
-r"""Printable text, rounded numbers, settings that hold secrets, and compressed data for the script of a page.
+r"""Printable text, abbreviated lists, rounded numbers, settings that hold secrets, and compressed data of pages.
 
 Replies, names and messages of servers may hold characters that move a cursor, colour or rename a window, ring, change
 the reading order, or are invisible. Each becomes an escape, such as ``\x1b``.
@@ -9,7 +9,7 @@ import gzip
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from decimal import ROUND_HALF_UP, Decimal, localcontext
 from typing import Any
 from urllib.parse import urlsplit
@@ -84,6 +84,21 @@ def signed(value: float) -> str:
     """
     text = number(value)
     return f"+{text}" if float(text) > 0 else text
+
+
+_LISTED = 5
+"""Number of names in a list that is abbreviated."""
+
+
+def abbreviated_list(names: Iterable[str]) -> str:
+    """Return the first few names in alphabetical order, and the number of others.
+
+    >>> abbreviated_list(["b", "a"]), abbreviated_list("gfedcba")
+    ('a, b', 'a, b, c, d, e and 2 more')
+    """
+    ordered = sorted(names)
+    more = len(ordered) - _LISTED
+    return ", ".join(ordered[:_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
 def duration(seconds: float) -> str:

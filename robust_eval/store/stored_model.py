@@ -9,13 +9,14 @@ from typing import Any, NamedTuple, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from robust_eval.answer import EXACT_CURVES, SCHEMA, SERVED, Answers, abbreviated_list, served_as
+from robust_eval.answer import EXACT_CURVES, SCHEMA, SERVED, Answers, served_as
 from robust_eval.engine.base import AdaptiveRequests, Engine, ModelRunner
 from robust_eval.error import UserError
 from robust_eval.model.base import Item, Request, Temperatures
 from robust_eval.model.model_config import ModelConfig
 from robust_eval.model.reply_tables import ReplyTables, from_bytes, merged_by_request, to_bytes
 from robust_eval.runtime.process import Stopwatch
+from robust_eval.runtime.text import abbreviated_list
 from robust_eval.store.answer_rows import (
     Tables,
     answers_keys,

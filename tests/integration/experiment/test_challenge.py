@@ -80,7 +80,7 @@ def test_more_turns_ask_for_these_alone_and_a_dry_run_says_how_many(
     more = [*lines, f"sampler.challenge.turns={TURNS + 2}"]
     assert [stage.workload().answers for stage in stages_of(configuration(*lines))] == [0]
     (stage,) = stages_of(configuration(*more))
-    assert (stage.workload().answers, stage.at_most) == (QUESTIONS * K * 2, True)
+    assert (stage.workload().answers, stage.is_upper_bound) == (QUESTIONS * K * 2, True)
     (new,) = (stage for stage in stages_of(configuration(*more, "seed=1")) if "greedy" not in stage.name)
     assert new.workload().answers == QUESTIONS * K * (TURNS + 2)
     result = run_experiment(tmp_path, *more)

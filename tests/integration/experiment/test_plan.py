@@ -61,7 +61,7 @@ def run(settings: list[str], tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 def counts(stages: Sequence[Stage]) -> list[tuple[str, int, int, bool]]:
     """Name, requests, those that are missing, and whether these may be fewer."""
-    return [(stage.name, stage.requests, len(stage.missing), stage.at_most) for stage in stages]
+    return [(stage.name, stage.requests, len(stage.missing), stage.is_upper_bound) for stage in stages]
 
 
 def together(*jobs: list[Stage]) -> list[int]:

@@ -89,7 +89,7 @@ def test_filters_are_counted_by_stage_and_never_asked_again(
     capsys: pytest.CaptureFixture[str],
 ):
     before = stages_of(configuration(*settings))
-    assert [(stage.name, len(stage.missing), stage.at_most) for stage in before] == [
+    assert [(stage.name, len(stage.missing), stage.is_upper_bound) for stage in before] == [
         ("rewrites, attempt 1", 4, False),
         ("greedy answers", 4, True),
         ("sampled answers", 12, True),
@@ -127,7 +127,7 @@ def test_filters_are_counted_by_stage_and_never_asked_again(
     same = {name: count for name, count in again.counts().items() if "outcomes." in name and count}
     assert same == outcomes
     more = stages_of(configuration(*settings, "sampler.perturbation.trials=3"))
-    assert [(stage.name, stage.requests, len(stage.missing), stage.at_most) for stage in more] == [
+    assert [(stage.name, stage.requests, len(stage.missing), stage.is_upper_bound) for stage in more] == [
         ("sampled answers", 9, 9, False)
     ]
     assert total(more).answers == 18

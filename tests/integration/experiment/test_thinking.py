@@ -239,7 +239,7 @@ def test_drawn_answers_are_stored_and_the_same_trace_is_cut_off_at_every_budget(
     lines = [*tiny_settings(folder, tmp_path), "dataset.limit=2", "sampler.thinking.answers=3"]
     lines += ["sampler.thinking.traces=4", "sampler.thinking.temperatures=[0.5,1.5]"]
     (stage,) = (each for each in stages_of(configuration(*lines)) if "greedy" not in each.name)
-    assert (stage.workload().answers, stage.at_most) == (2 * (4 + 2 * (4 * 3 + 2 * 4 * 3)), True)
+    assert (stage.workload().answers, stage.is_upper_bound) == (2 * (4 + 2 * (4 * 3 + 2 * 4 * 3)), True)
     tables = []
     for number, budgets in enumerate(("[0,1,2]", "[0,1,2]", "[1,2]")):
         (place := tmp_path / f"run{number}").mkdir()

@@ -249,7 +249,7 @@ def test_rewrites_are_asked_for_of_the_questions_taken_alone(server: ScriptedSer
 
 def test_a_plan_says_that_it_is_the_most(server: ScriptedServer, tmp_path: Path):
     settings = [*FRS, *settings_for(server, tmp_path), f"paths.mlruns={tmp_path / 'store'}", NARROW]
-    assert [(stage.name, stage.requests, stage.at_most) for stage in stages_of(configuration(*settings))] == [
+    assert [(stage.name, stage.requests, stage.is_upper_bound) for stage in stages_of(configuration(*settings))] == [
         ("greedy answers", QUESTIONS, True),
         ("sampled answers", QUESTIONS, True),
     ]

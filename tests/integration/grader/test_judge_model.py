@@ -192,7 +192,7 @@ def test_the_judge_says_which_answers_mean_the_same_and_a_plan_counts_the_most(j
     replies = ["X it is", "The X", "X", "Rome or X", "Rome", "Bonn"]
     asked = settings(tmp_path, judge, replies, "aggregator=entailment", "aggregator.model=judge")
     stages = stages_of(configuration(*asked))
-    assert [(stage.name, stage.at_most) for stage in stages] == [("verdicts", True), ("answers compared", True)]
+    assert [(stage.name, stage.is_upper_bound) for stage in stages] == [("verdicts", True), ("answers compared", True)]
     assert stages[0].requests == stages[0].workload().answers == 12 * 4  # X is right as it stands, and so is The X
     assert stages[1].workload().answers == 12 * 5 * 4  # "The X" has the label of X; each of five, both ways
     assert not judge.bodies
