@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 
+from robust_eval.answer import write_text
 from robust_eval.error import OutageError, UserError
 from robust_eval.runs.mlflow_runs import TrackedRuns
 from robust_eval.runtime.files import parsed_json
@@ -22,9 +23,7 @@ def set_baseline(mlruns: Path, name: str, run: str) -> None:
     kind = "folder" if path.is_dir() else "id"
     file = _file(mlruns, name)
     file.parent.mkdir(parents=True, exist_ok=True)
-    partial = file.with_name(f"{file.name}.partial")
-    partial.write_text(json.dumps({kind: run}) + "\n", encoding="utf-8")
-    partial.replace(file)
+    write_text(json.dumps({kind: run}) + "\n", file)
 
 
 def baseline_named(mlruns: Path, name: str) -> str | None:

@@ -198,5 +198,5 @@ def crossings(question_ids: list[str], curves: pa.Table, threshold: float) -> di
             temperature, accuracy, error = np.array(sorted(points)).T
             for name, shift in (("value", 0.0), ("low", -NORMAL_95), ("high", NORMAL_95)):
                 curve = np.clip(accuracy + shift * error, 0, 1)
-                columns[name][index] = crossing_temperature(curve[None], temperature, threshold)[0]
+                columns[name][index] = crossing_temperature(curve, temperature, threshold)
     return columns

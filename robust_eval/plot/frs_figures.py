@@ -402,6 +402,8 @@ def draw_densities(axes: Axes, scores: Mapping[float, ArrayLike], breaking: Arra
     The share of unbroken facts, which score alike by convention, is in the title: a smooth density cannot show a point
     mass.
     """
+    from scipy.stats import gaussian_kde  # it takes half a second, which most commands need not spend
+
     t = np.asarray(breaking, dtype=float)
     x = np.linspace(0, 1, 401)
     dashes = cycle(["-", "--", "-.", ":"])
@@ -410,7 +412,7 @@ def draw_densities(axes: Axes, scores: Mapping[float, ArrayLike], breaking: Arra
         is_scored = ~np.isnan(score)
         broken = score[is_scored & np.isfinite(t)]
         if len(broken) > 2 and np.ptp(broken) > 1e-6:
-            density = _density(broken, x) * len(broken) / is_scored.sum()
+            density = gaussian_kde(broken)(x) * len(broken) / is_scored.sum()
             axes.plot(x, density, color=colour, linestyle=dash, linewidth=1.8, label=f"d = {d:g}")
     axes.set(xlabel="FRS", ylabel="density of broken facts", xlim=(0, 1), ylim=(0, None))
     title = "Distribution of the Factual Robustness Score"
@@ -431,17 +433,6 @@ def _percent(share: float) -> str:
 def standard_error(values: Floats) -> float:
     """Return the standard error of a mean; NaN for a single value."""
     return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("nan")
-
-
-def _density(values: Floats, x: Floats) -> Floats:
-    """Return the Gaussian kernel density at ``x``, with many values counted in bins far finer than the kernel."""
-    width = values.std(ddof=1) * len(values) ** -0.2  # Scott's rule
-    points, counts = values, np.ones(len(values))
-    if len(values) > MANY:
-        counts, edges = np.histogram(values, bins=4000, range=(0, 1))
-        points, counts = ((edges[1:] + edges[:-1]) / 2)[counts > 0], counts[counts > 0]
-    kernel = np.exp(-0.5 * ((x[:, None] - points) / width) ** 2)
-    return np.asarray(kernel @ counts / (len(values) * width * np.sqrt(2 * np.pi)))
 
 
 def break_levels(breaking: Floats, temperatures: ArrayLike) -> tuple[Floats, list[str], float]:

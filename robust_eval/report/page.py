@@ -4,8 +4,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
-from functools import lru_cache
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -158,7 +157,9 @@ def _question_data(result: Result, columns: Sequence[Column], selected: Sequence
     questions = [result.questions[row] for row in selected]
     decode = None
     if result.tokenizer is not None:
-        decode = _decoder(result.tokenizer, result.tokenizer.stat().st_mtime_ns)
+        from tokenizers import Tokenizer
+
+        decode = Tokenizer.from_file(str(result.tokenizer)).decode
     axes = next((axes for score in result.scores.values() if (axes := score.presentation.axes)), ())
     axes = [column.name for column in columns] if not axes else list(axes)
     thresholds = (score.settings["threshold"] for score in result.scores.values() if "threshold" in score.settings)
@@ -177,18 +178,6 @@ def _question_data(result: Result, columns: Sequence[Column], selected: Sequence
         if len(text) <= DATA_LIMIT:
             break
     return text
-
-
-@lru_cache(maxsize=1)
-def _decoder(tokenizer: Path, changed: int) -> Callable[[Sequence[int]], str]:
-    """Return the tokenizer's decoding function, cached for several runs of one model, as in a sweep.
-
-    ``changed`` is the file's modification time, a part of the cache key.
-    """
-    from tokenizers import Tokenizer
-
-    decode: Callable[[Sequence[int]], str] = Tokenizer.from_file(str(tokenizer)).decode
-    return decode
 
 
 def _settings(result: Result) -> dict[str, str]:

@@ -247,8 +247,6 @@ def certainty_when_guessing(categories: int, raters: int) -> Certainty:
     >>> [round(value, 3) for value in certainty_when_guessing(2, 2)]  # two raters agree in half of all cases
     [0.5, 0.5]
     """
-    if not all(isinstance(number, int) and number >= 1 for number in (categories, raters)):
-        raise ValueError(f"categories and raters must be whole numbers of at least 1, not {categories} and {raters}")
     if raters < 2:
         return Certainty(math.nan, math.nan)
     if categories == 1:

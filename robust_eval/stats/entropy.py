@@ -23,7 +23,7 @@ FAMILIES: dict[int, tuple[tuple[float, ...], ...]] = {
 """Number of distinct answers, and the fixed wrong shares of each curve of Fig. 5: one for every order of the shares,
 and none of shares that sum to 1, of which only a point would be left."""
 
-_ROUNDING = 1e-12  # by which an error rate may miss [0, 1], and fixed shares exceed an error rate that they sum to
+_ROUNDING = 1e-12  # by which fixed shares may exceed an error rate that they sum to
 
 
 def entropy_of(error_rate: ArrayLike, *fixed_wrong_shares: float) -> Floats:
@@ -49,12 +49,7 @@ def entropy_of(error_rate: ArrayLike, *fixed_wrong_shares: float) -> Floats:
     >>> entropy_of([0.2, 0.5, 1.0], 0.5).round(4).tolist()
     [nan, 0.6931, 0.6931]
     """
-    error = np.asarray(error_rate, dtype=float)
-    if np.any((error < -_ROUNDING) | (error > 1 + _ROUNDING)):
-        raise ValueError("error rates must be between 0 and 1")
-    error = np.clip(error, 0, 1)
-    if min(fixed_wrong_shares, default=0.0) < 0:
-        raise ValueError(f"shares must not be negative: {fixed_wrong_shares}")
+    error = np.clip(np.asarray(error_rate, dtype=float), 0, 1)
     rest = error - sum(fixed_wrong_shares)
     rest = np.where(rest < -_ROUNDING, np.nan, np.maximum(rest, 0))
     from scipy.special import entr  # it takes a tenth of a second, which most runs need not spend

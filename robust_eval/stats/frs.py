@@ -231,48 +231,32 @@ def factual_robustness_score(
     return np.where(np.isnan(h) | np.isnan(t), np.nan, score)
 
 
-def crossing_temperature(accuracy: ArrayLike, temperatures: ArrayLike, threshold: float = 0.5) -> Floats:
+def crossing_temperature(accuracy: Floats, temperatures: Floats, threshold: float) -> float:
     """Return the lowest temperature at which a curve falls below a threshold.
 
-    Between the temperatures given the curve is interpolated by monotone cubic pieces (Fritsch & Carlson 1980), which
-    never leave the range of their ends; the root is found by Brent's method. ``accuracy`` is (n, T) without NaN, at
-    ``temperatures`` (T,), at least two and strictly increasing; one equal to the ``threshold`` holds.
+    ``accuracy`` (T,) has no NaN, ``temperatures`` (T,) are at least two and strictly increasing; an accuracy equal to
+    the ``threshold`` holds. Between temperatures the curve is interpolated by monotone cubic pieces (Fritsch & Carlson
+    1980), which never leave the range of their ends; the root is found by Brent's method (docs/methods.md, §1).
 
     Returns
     -------
-    (n,): inf where the curve never falls below the threshold, the first temperature where it begins below.
-
-    References
-    ----------
-    docs/methods.md, §1.
+    inf where the curve never falls below the threshold, the first temperature where it begins below.
 
     Examples
     --------
-    >>> crossing_temperature([[1.0, 0.5, 0.0], [1.0, 0.9, 0.8]], [0.0, 1.0, 2.0], threshold=0.5).tolist()
-    [1.0, inf]
+    >>> crossing_temperature(np.array([1.0, 0.5, 0.0]), np.array([0.0, 1.0, 2.0]), threshold=0.5)
+    1.0
     """
-    curves = np.asarray(accuracy, dtype=float)
-    levels = np.asarray(temperatures, dtype=float)
-    if curves.ndim != 2 or levels.ndim != 1 or levels.size < 2 or curves.shape[1] != levels.size:
-        raise ValueError(f"accuracy must be (questions, {levels.size} temperatures), two or more, not {curves.shape}")
-    if np.any(np.diff(levels) <= 0):
-        raise ValueError("temperatures must be strictly increasing")
-    if np.isnan(curves).any():
-        raise ValueError("accuracy must not be NaN")
-    return np.array([_crossing(curve, levels, threshold) for curve in curves], dtype=float)
-
-
-def _crossing(curve: Floats, levels: Floats, threshold: float) -> float:
-    below = curve < threshold
+    below = accuracy < threshold
     if not below.any():
-        return np.inf
+        return math.inf
     first = int(below.argmax())
     if first == 0:
-        return float(levels[0])
-    if curve[first - 1] == threshold:
-        return float(levels[first - 1])
+        return float(temperatures[0])
+    if accuracy[first - 1] == threshold:
+        return float(temperatures[first - 1])
     from scipy.interpolate import PchipInterpolator  # they take half a second, which most runs need not spend
     from scipy.optimize import brentq
 
-    interpolated = PchipInterpolator(levels, curve - threshold)
-    return float(brentq(interpolated, levels[first - 1], levels[first]))
+    interpolated = PchipInterpolator(temperatures, accuracy - threshold)
+    return float(brentq(interpolated, temperatures[first - 1], temperatures[first]))

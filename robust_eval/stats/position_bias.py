@@ -48,10 +48,6 @@ def cochran_q(right: ArrayLike, groups: ArrayLike | None = None, seed: int = 0) 
     (4, 4.5, 2)
     """
     values = np.asarray(right, dtype=float)
-    if values.ndim != 2:
-        raise ValueError(f"right must be (questions, places), not {values.shape}")
-    if not np.isin(values[~np.isnan(values)], (0, 1)).all():
-        raise ValueError("right must be 1, 0 or NaN")
     choices, whole = _choices(values)
     from scipy import stats  # both take a second, which most runs need not spend
     from statsmodels.stats.contingency_tables import cochrans_q

@@ -176,7 +176,5 @@ def guessing(choices: int, raters: int) -> Robustness[float]:
     >>> guessing(2, 2)
     Robustness(accuracy=0.5, worst=0.25, best=0.75, plurality=0.5, difficulty=0.5)
     """
-    if not all(isinstance(number, int) and number >= 1 for number in (choices, raters)):
-        raise ValueError(f"choices and raters must be whole numbers of at least 1, not {choices} and {raters}")
     p = 1 / choices
     return Robustness(p, p**raters, -math.expm1(raters * math.log1p(-p)) if choices > 1 else 1.0, p, p)

@@ -411,9 +411,3 @@ def test_more_labels_than_categories_are_refused_with_the_name_of_the_first_such
     counts = [[1, 0, 0], [2, 1, 0], [0, 0, 0], [1, 2, 1], [2, 2, 0]]
     with pytest.raises(ValueError, match=r"^question 3 was given 3 labels"):
         measure(counts, [1, 2, 1, 2, 1])
-
-
-@pytest.mark.parametrize(("k", "raters"), [(0, 2), (2, 0), (-1, 3), (2.0, 3)])
-def test_guessing_without_categories_or_raters_is_refused(k, raters):
-    with pytest.raises(ValueError, match=r"^categories and raters must be"):
-        certainty_when_guessing(k, raters)

@@ -40,17 +40,6 @@ def test_questions_that_lack_a_place_are_left_out_and_those_with_all_alike_say_n
     assert cochran_q(np.empty((0, 4))).questions == 0
 
 
-@pytest.mark.parametrize(
-    ("right", "message"),
-    [([1, 0], "right must be (questions, places), not (2,)"), ([[0.5, 1]], "right must be 1, 0 or NaN")],
-)
-def test_what_is_no_table_of_verdicts_is_refused(right: list, message: str):
-    for function in (cochran_q,):
-        with pytest.raises(ValueError) as problem:  # noqa: PT011 (the whole message is compared)
-            function(right)
-        assert str(problem.value) == message
-
-
 def test_bias_is_the_accuracy_at_a_place_minus_the_mean_of_the_others():
     accuracy = np.random.default_rng(1).random((6, 4))
     bias = place_bias(accuracy)

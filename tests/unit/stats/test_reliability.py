@@ -281,9 +281,3 @@ def test_alpha_of_what_is_no_table_of_verdicts_is_refused(estimate, correct):
 def test_verdicts_and_ensembles_that_make_no_sense_are_refused(measure, correct, ensemble, named):
     with pytest.raises(ValueError, match=f"^{named}"):
         measure(correct, ensemble)
-
-
-@pytest.mark.parametrize(("choices", "raters"), [(0, 2), (2, 0), (-1, 3), (0, 0)])
-def test_guessing_without_choices_or_raters_is_refused(choices, raters):
-    with pytest.raises(ValueError, match=r"^choices and raters must be"):
-        guessing(choices, raters)
