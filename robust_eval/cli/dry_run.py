@@ -73,7 +73,8 @@ def print_plan(plans: Mapping[str, Sequence[Stage]]) -> None:
         )
     if workload.cost and (sentence := _other_price(workload.cost, terms)):
         console.print(sentence)
-    for budget in {each.budget for each in terms if each.budget is not None and (workload.cost or 0) > each.budget}:
+    budgets = {budget for each in terms if (budget := each.spending.budget) is not None}
+    for budget in sorted(budget for budget in budgets if (workload.cost or 0) > budget):
         console.print(f"The run stops when it reaches its budget of {budget:,.2f} USD; it can be resumed.")
 
 

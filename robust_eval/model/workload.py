@@ -114,19 +114,14 @@ class Workload:
 
 @dataclass(frozen=True)
 class ServiceLimits:
-    """Prices and limits of a model; by default of a local one.
-
-    Prices are per million tokens, limits per minute; None without.
-    """
+    """Prices, budget and limits of a model; by default of a local one, without any."""
 
     chat: bool
     choices: int | None = 1
     """Maximum number of answers of one request; None: unknown."""
-    prompt_price: float | None = None
-    completion_price: float | None = None
+    spending: Spending = field(default_factory=lambda: Spending(None, None, None))
     requests_per_minute: float | None = None
     tokens_per_minute: float | None = None
-    budget: float | None = None
     reply_tokens: Callable[[int], int] = lambda tokens: tokens
     """Maximum number of tokens of a whole reply, with reasoning, from that of the answer."""
     max_concurrency: int | None = None
@@ -152,14 +147,12 @@ class ServiceLimits:
                 answers, sent, prompt = answers + replies, sent + number, prompt + length
                 completion += replies * reply
                 reasoning += replies * (reply - request.max_new_tokens)
-        share = self.batch_price_share if self.batch else 1.0
-        spending = Spending(self.prompt_price, self.completion_price, None, share=share)
         minutes = [
             number / limit
             for number, limit in ((sent, self.requests_per_minute), (prompt + completion, self.tokens_per_minute))
             if limit is not None
         ]
-        cost = spending.price(prompt, completion) if spending.has_prices else None
+        cost = self.spending.price(prompt, completion) if self.spending.has_prices else None
         return Workload(answers, sent, prompt, completion, cost, 60 * max(minutes, default=0.0), max(0, reasoning))
 
     def _enumerated(self, request: Request) -> tuple[int, int]:

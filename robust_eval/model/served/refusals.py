@@ -59,8 +59,7 @@ def refusal(settings: ServiceSettings, can: Capabilities, requests: Sequence[Req
         )
         return (
             f"{settings.server} returns {can.top_logprobs} log-probabilities per token, and metric.frs.k={needed} "
-            "needs "
-            f"{needed}: {alternative}"
+            f"needs {needed}: {alternative}"
         )
     return None
 
@@ -83,9 +82,8 @@ def _one_reply(settings: ServiceSettings, can: Capabilities, requests: Sequence[
             return (
                 "model.deterministic=true declares that all replies to a prompt are equal, and the sampler requests "
                 f"several {'replies' if several else 'temperatures'}, with which every fact would seem unbroken: "
-                "choose "
-                "experiment=multiqa, which requests one reply to each wording, or remove model.deterministic if the "
-                "server samples"
+                "choose experiment=multiqa, which requests one reply to each wording, or remove model.deterministic if "
+                "the server samples"
             )
         return None
     if can.deterministic:

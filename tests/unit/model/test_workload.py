@@ -5,7 +5,7 @@ import pytest
 
 from robust_eval.model.base import Enumeration, Request
 from robust_eval.model.local.transformers import Transformers
-from robust_eval.model.workload import ServiceLimits, Workload, prompt_tokens
+from robust_eval.model.workload import ServiceLimits, Spending, Workload, prompt_tokens
 from robust_eval.prompt.prompt import Prompt
 
 PROMPT = Prompt("Be brief.", (("Two and two?", "four"),), "The capital of Italy?")
@@ -40,14 +40,14 @@ def test_an_enumeration_evaluates_each_prefix_once():
 
 def test_prices_are_of_a_million_tokens_and_limits_of_a_minute():
     length = prompt_tokens(PROMPT, chat=True)
-    terms = ServiceLimits(chat=True, prompt_price=2.0, completion_price=8.0, requests_per_minute=20)
+    terms = ServiceLimits(chat=True, spending=Spending(2.0, 8.0, None), requests_per_minute=20)
     workload = terms.workload([ASKED] * 3)
     assert workload.cost == pytest.approx((30 * length * 2 + 210 * 8) / 1e6)
     assert workload.seconds == pytest.approx(90)
     tokens = 30 * length + 210
     slower = replace(terms, tokens_per_minute=tokens / 7).workload([ASKED] * 3)
     assert slower.seconds == pytest.approx(7 * 60)
-    assert replace(terms, completion_price=None).workload([ASKED]).cost is None
+    assert replace(terms, spending=Spending(2.0, None, None)).workload([ASKED]).cost is None
 
 
 def test_workloads_add_up_and_an_unknown_cost_makes_the_sum_unknown():

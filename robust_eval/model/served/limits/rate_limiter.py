@@ -46,28 +46,8 @@ class Pace:
     Rates are limited by the generic cell rate algorithm (ITU-T I.371): evenly, with a burst of ``BURST`` seconds or of
     one request. A request with more tokens starts once no debt is left, and the next ones wait longer.
 
-    Parameters
-    ----------
-    max_concurrency
-        Upper bound of the window.
-    requests_per_minute, tokens_per_minute
-        None: no limit.
-    clock
-        Time in seconds.
-    first_window
-        Initial window.
-
-    Attributes
-    ----------
-    in_flight, max_in_flight
-        Number of requests in flight, and the largest number so far.
-    refusals
-        Number of refused requests.
-
-    Raises
-    ------
-    ValueError
-        A bound below which nothing could start.
+    ``max_concurrency`` is the upper bound of the window, ``clock`` the time in seconds. A rate limit of None is none.
+    ValueError for a bound below which nothing could start.
     """
 
     def __init__(
@@ -84,7 +64,7 @@ class Pace:
         self._clock = clock
         self._queue = asyncio.Lock()  # held by the first in line; asyncio's locks are handed over in order
         self._changed = asyncio.Event()
-        self.in_flight = self.max_in_flight = self.refusals = 0
+        self.in_flight = self.max_in_flight = self.refusals = 0  # numbers of requests
         self._resumes_at = -math.inf
         self._imposed_seconds = 0.0
 

@@ -146,12 +146,7 @@ class Service:
     async def ask_top_tokens(self, path: str, body: Mapping[str, Any]) -> ServiceResponse:
         """Return the response to a body at a path, with the top-k tokens at each position; raises UnansweredError."""
         text = await self.request("POST", path, {"model": self._model, **body})
-        response = self._parse(text, path == CHAT)
-        try:
-            each = _in_order(json.loads(text)["choices"])[: len(response.choices)]
-            return response._replace(positions=[read_positions(choice.get("logprobs")) for choice in each])
-        except (ValueError, TypeError, KeyError, AttributeError):
-            raise UnansweredError("garbled", "the server sent log-probabilities that cannot be read") from None
+        return self._parse(text, path == CHAT, top_tokens=True)
 
     async def ask_root(self, path: str, body: Mapping[str, Any]) -> Any:
         """Return the JSON response at a path of the server's root, without ``/v1``; raises UnansweredError."""
@@ -247,20 +242,21 @@ class Service:
             "lost", self.clean(f"{type(cause_named).__name__}: {cause_named}".strip(": ")), sent=sent
         )
 
-    def _parse(self, text: str, chat: bool) -> ServiceResponse:
-        """Parse a response; raises UnansweredError if it is none."""
+    def _parse(self, text: str, chat: bool, top_tokens: bool = False) -> ServiceResponse:
+        """Parse a response, with its positions if it has ``top_tokens``; raises UnansweredError if it is none."""
         try:
             reply = json.loads(text)
             each = _in_order(reply["choices"])
             choices = [_choice(one, chat) for one in each]
+            positions = [read_positions(one.get("logprobs")) for one in each] if top_tokens else ()
             usage = reply.get("usage") or {}
-            tokens = [counted(usage.get(name)) for name in ("prompt_tokens", "completion_tokens")]
+            prompt, completion = (counted(usage.get(name)) for name in ("prompt_tokens", "completion_tokens"))
             details = usage.get("completion_tokens_details") or {}
-            reasoning_tokens = details.get("reasoning_tokens", usage.get("reasoning_tokens"))
-            reasoning_tokens = None if reasoning_tokens is None else counted(reasoning_tokens)
+            reasoning = details.get("reasoning_tokens", usage.get("reasoning_tokens"))
+            reasoning = None if reasoning is None else counted(reasoning)
             cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens")
-            cached = None if cached is None else min(counted(cached), tokens[0])
-            names = [self._name(reply.get(column)) for column in ("model", "system_fingerprint")]
+            cached = None if cached is None else min(counted(cached), prompt)
+            model, fingerprint = (self._name(reply.get(column)) for column in ("model", "system_fingerprint"))
         except CountError as problem:
             raise UnansweredError("garbled", self.clean(str(problem))) from None
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
@@ -272,7 +268,8 @@ class Service:
         whole = list(takewhile(lambda choice: choice.finish_reason != ERROR, choices))
         if not whole:
             raise self._broken_off(each[0], choices[0])
-        return ServiceResponse(whole, tokens[0], tokens[1], reasoning_tokens, cached, names[0], names[1])
+        counts = prompt, completion, reasoning, cached
+        return ServiceResponse(whole, *counts, model, fingerprint, positions[: len(whole)])
 
     def _broken_off(self, choice: Mapping[str, Any], read: Choice) -> UnansweredError:
         """Return the error of a choice that an error ended: worth a retry, unless a filter ended it."""
