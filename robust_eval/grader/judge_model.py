@@ -178,13 +178,13 @@ class JudgeModel(Grader):
 
     def are_equivalent(self, pairs: Sequence[tuple[Question, str, str]]) -> list[bool | None]:
         """See :class:`Grader`: the first answer is shown as the reference, and the second as the reply."""
-        replies = [_compared(*pair) for pair in pairs]
+        replies = [_as_reply(*pair) for pair in pairs]
         verdicts = self._judging(EQUIVALENCE)._majority_verdicts(replies, "answers compared")
         return [verdicts[_key(reply)] for reply in replies]
 
     def comparison_requests(self, pairs: Sequence[tuple[Question, str, str]]) -> list[Request]:
         judge = self._judging(EQUIVALENCE)
-        return [judge.request(_compared(*pair)) for pair in pairs]
+        return [judge.request(_as_reply(*pair)) for pair in pairs]
 
     def _judging(self, form: str) -> "JudgeModel":
         """Return a copy of the judge that compares two answers, or finds abstentions."""
@@ -297,7 +297,7 @@ def _key(reply: FreeReply) -> str:
     return hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
-def _compared(question: Question, one: str, other: str) -> FreeReply:
+def _as_reply(question: Question, one: str, other: str) -> FreeReply:
     """Return the second of two answers as a reply to the question, with the first as its reference."""
     compared = replace(question, id=json.dumps([question.id, one]), answers=(one,))
     return FreeReply(compared, other, normalize(other), (normalize(one),), [normalize(other)])

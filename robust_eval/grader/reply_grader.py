@@ -1,7 +1,7 @@
 """Reader and grader of replies, combined: replies are read and graded by the question as it was shown."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -53,17 +53,43 @@ class ReplyGrader:
     def grade(self, questions: Sequence[Question], replies: pa.Table) -> pa.Table:
         """Return the table of replies with extracted answers and verdicts.
 
-        Labels are letters of the choices in the question's order, in whatever order they were shown.
+        Each reply is graded by the question as shown to the model; labels are letters of the original choices. Raises
+        UserError if the table has an arrangement of other choices than the question.
         """
+        arrangements = {form: read_arrangement(form) for form in replies["form"].unique().to_pylist()}
+        if not any(arrangements.values()):
+            return self._grade_distinct(questions, replies)
+        by_id = {question.id: question for question in questions}
+        graded_questions = dict(by_id)
+        ids, texts = [], []
+        for question_id, text, form in rows(replies, "question_id", "text", "form"):
+            arrangement = arrangements[form]
+            if arrangement is not None:
+                question, question_id = by_id[question_id], f"{question_id}\0{form}"
+                if question_id not in graded_questions:
+                    graded_questions[question_id] = _as_shown(question, question_id, arrangement)
+                if arrangement.form in FORMS and FORMS[arrangement.form].numbered:
+                    text = with_letters(text, graded_questions[question_id].choices)
+            ids.append(question_id)
+            texts.append(text)
+        shown = with_columns(replies, {"question_id": ids, "text": texts})
+        graded = self._grade_distinct(list(graded_questions.values()), shown)
+        labels = [
+            arrangement.named(label)
+            if (arrangement := arrangements[form]) is not None and label in {*LETTERS}
+            else label
+            for label, form in rows(graded, "label", "form")
+        ]
+        original = {name: replies[name].combine_chunks() for name in ("question_id", "text")}
+        return with_columns(graded, {**original, "label": labels})
 
-        def grade(questions: Sequence[Question], replies: pa.Table) -> pa.Table:
-            different, place = _different(replies)
-            size = max(different.num_rows, 1) if self.grader.uses_judge else _BLOCK  # a model takes all in one call
-            blocks = [different.slice(start, size) for start in range(0, max(different.num_rows, 1), size)]
-            graded = pa.concat_tables([self._graded(questions, block) for block in blocks])
-            return with_columns(replies, {name: graded[name].combine_chunks().take(place) for name in _FILLED})
-
-        return graded_as_shown(grade, questions, replies)
+    def _grade_distinct(self, questions: Sequence[Question], replies: pa.Table) -> pa.Table:
+        """Grade each distinct reply once."""
+        different, place = _different(replies)
+        size = max(different.num_rows, 1) if self.grader.uses_judge else _BLOCK  # a model takes all in one call
+        blocks = [different.slice(start, size) for start in range(0, max(different.num_rows, 1), size)]
+        graded = pa.concat_tables([self._graded(questions, block) for block in blocks])
+        return with_columns(replies, {name: graded[name].combine_chunks().take(place) for name in _FILLED})
 
     def _graded(self, questions: Sequence[Question], replies: pa.Table) -> pa.Table:
         ids = set(pc.unique(replies["question_id"]).to_pylist())
@@ -92,38 +118,6 @@ def _different(replies: pa.Table) -> tuple[pa.Table, pa.Array]:
     _, first, place = np.unique(codes, return_index=True, return_inverse=True)
     order = np.argsort(first)
     return replies.take(pa.array(first[order])), pa.array(np.argsort(order)[place])
-
-
-def graded_as_shown(
-    grade: Callable[[Sequence[Question], pa.Table], pa.Table], questions: Sequence[Question], replies: pa.Table
-) -> pa.Table:
-    """Grade each reply by the question as shown to the model, and return labels for the original choices.
-
-    Raises UserError if the table has an arrangement of other choices than the question.
-    """
-    arrangements = {form: read_arrangement(form) for form in replies["form"].unique().to_pylist()}
-    if not any(arrangements.values()):
-        return grade(questions, replies)
-    by_id = {question.id: question for question in questions}
-    graded_questions = dict(by_id)
-    ids, texts = [], []
-    for question_id, text, form in rows(replies, "question_id", "text", "form"):
-        arrangement = arrangements[form]
-        if arrangement is not None:
-            question, question_id = by_id[question_id], f"{question_id}\0{form}"
-            if question_id not in graded_questions:
-                graded_questions[question_id] = _as_shown(question, question_id, arrangement)
-            if arrangement.form in FORMS and FORMS[arrangement.form].numbered:
-                text = with_letters(text, graded_questions[question_id].choices)
-        ids.append(question_id)
-        texts.append(text)
-    graded = grade(list(graded_questions.values()), with_columns(replies, {"question_id": ids, "text": texts}))
-    labels = [
-        arrangement.named(label) if (arrangement := arrangements[form]) is not None and label in {*LETTERS} else label
-        for label, form in zip(graded["label"].to_pylist(), replies["form"].to_pylist(), strict=True)
-    ]
-    original = {name: replies[name].combine_chunks() for name in ("question_id", "text")}
-    return with_columns(graded, {**original, "label": labels})
 
 
 def with_letters(reply: str, choices: Sequence[str]) -> str:

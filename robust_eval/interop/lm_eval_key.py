@@ -17,13 +17,8 @@ QUESTION = ("question", "query", "input", "problem", "goal", "prompt", "sentence
 """Columns that hold the text of a question."""
 CONTRADICTED = "the target and the log's acc name different choices"
 """Reason to trust no target of a task."""
-_EXACT = {"acc", "acc_norm", "accuracy", "contains", "correct"} | {
-    "em",
-    "exact_match",
-    "f1",
-    "match",
-    "math_verify",
-    "mcc",
+_EXACT = {
+    *("acc", "acc_norm", "accuracy", "contains", "correct", "em", "exact_match", "f1", "match", "math_verify", "mcc")
 }
 """Metrics that compare a reply with the target."""
 _LABELS = ("label", "gold", "answer_idx", "answer_index")
