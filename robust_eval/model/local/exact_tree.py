@@ -192,11 +192,11 @@ def _grow(trees: Sequence["_Tree"], step: int, logits: Tensor, generation: Gener
     chosen_places, removed_places, targets = sent(logits.device, flat, expanded, shares)
     sampled = scores.sample(removed_places, targets) if draws else ()
     places = torch.cat([chosen_places, sampled[0].flatten()]) if sampled else chosen_places
-    last_row = len(logits) - 1  # dropped candidates may lie in the padding
-    row, token = (places // size).clamp_(max=last_row), (places % size).clamp_(max=logits.shape[1] - 1)
-    masks = possible_masks(logits, row, token, temperatures, generation)
-    place, value, *rest = fetched(places, logits[row, token], *sampled, *masks)
-    rows = np.minimum(place // size, last_row).astype(np.intp)
+    flat_logits = torch.sub(places, places // size, alpha=size - logits.shape[1])
+    flat_logits.clamp_(max=logits.numel() - 1)  # dropped candidates may lie in the padding
+    masks = possible_masks(logits, flat_logits, temperatures, generation)
+    place, value, *rest = fetched(places, logits.take(flat_logits), *sampled, *masks)
+    rows = np.minimum(place // size, len(logits) - 1).astype(np.intp)
     logprobs = offset_logprobs(
         value, summary.highest[rows], summary.log_total[rows], temperatures, rest[len(sampled) :]
     )

@@ -90,12 +90,12 @@ def outcomes(
         likeliest, index = topk(possible, width)
         scores = expansion.gather(1, index)
         if generation.truncates:
-            repeated, chosen = certain_rows.repeat_interleave(width), index.flatten().clamp(max=logits.shape[1] - 1)
-            cut = possible_masks(logits, repeated, chosen, temperatures, generation)
+            chosen = certain_rows[:, None] * logits.shape[1] + index.clamp(max=logits.shape[1] - 1)
+            cut = possible_masks(logits, chosen.flatten(), temperatures, generation)
     trees = TreeScores(blocks, sizes)
     candidates = () if weight is None else trees.largest(budget + 1)
     columns = masses.log_total, masses.shares, logits[rows, tokens], likeliest_wrong, likeliest, index
-    arrays = fetched(*columns, scores, logits.amax(dim=-1), *candidates, *cut)
+    arrays = fetched(*columns, scores, masses.highest, *candidates, *cut)
     log_total, shares, value, wrong, top, top_ids, top_scores, highest, *rest = arrays
     largest, masks = rest[: len(candidates)], rest[len(candidates) :]
     row = np.repeat(certain, width)

@@ -7,7 +7,7 @@ products, and the few ancestors of each prefix, gathered.
 """
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -209,7 +209,8 @@ class PackedPrefixes:
         if tree.leaves != list(range(len(padding))):
             cache.reorder_cache(self._on_device(np.array(tree.leaves)))
             padding = padding[tree.leaves]
-        self._prompt = [(_by_group(layer.keys), _by_group(layer.values)) for layer in cache.layers]
+        keys, values = (_by_group([getattr(layer, name) for layer in cache.layers]) for name in ("keys", "values"))
+        self._prompt = [*zip(keys, values, strict=True)]
         self._padding = self._on_device(padding) if padding.any() else None
 
     def _on_device(self, array: NDArray[Any]) -> Tensor:
@@ -342,9 +343,10 @@ def tree_attention(
     return output.transpose(0, 1).reshape(1, n, heads, -1), None
 
 
-def _by_group(cached: Tensor) -> Tensor:
-    """Return (questions, groups, length, size) → (groups × questions, length, size)."""
-    return cached.transpose(0, 1).flatten(0, 1)
+def _by_group(cached: Sequence[Tensor]) -> Iterable[Tensor]:
+    """Return layers of (questions, groups, length, size) as (groups × questions, length, size), with one copy."""
+    together = torch.cat([layer.transpose(0, 1) for layer in cached])
+    return (layer.flatten(0, 1) for layer in torch.split(together, [layer.shape[1] for layer in cached]))
 
 
 # No mask is registered: a token may attend to every key that it gets.

@@ -38,6 +38,7 @@ _HALF_A_BIN = 1 << (_SHIFT - 1)
 """Added to the smallest number of a bin, this makes its centre."""
 _FURTHEST_CENTRE = 2.0**FURTHEST - 2.0 ** (FURTHEST - FRACTION - 2)
 """The centre of the last bin, for all that is further away."""
+_ONE = torch.ones(1, dtype=torch.float64)
 
 
 class _Powers(NamedTuple):
@@ -73,7 +74,6 @@ class LogitHistogram:
         self._bits = torch.empty(shape, dtype=torch.int32)
         self._bin = torch.empty(shape, dtype=torch.int64)
         self._moment = torch.empty(shape, dtype=torch.float64)
-        self._one = torch.ones(1, dtype=torch.float64)
         self._sums = torch.empty((3, rows, BINS), dtype=torch.float64)
 
     def totals(self, x: Tensor) -> Tensor:
@@ -114,7 +114,7 @@ class LogitHistogram:
     def _count(self, bins: Tensor, moment: Tensor, sums: Tensor) -> None:
         """Add to ``sums`` (3, …, BINS) the number of tokens in each bin, Σ d and Σ d², ``moment`` being d (…, n)."""
         number, first, second = sums
-        number.scatter_add_(-1, bins, self._one.expand(bins.shape))
+        number.scatter_add_(-1, bins, _ONE.expand(bins.shape))
         first.scatter_add_(-1, bins, moment)
         second.scatter_add_(-1, bins, moment.square_())
 
@@ -135,12 +135,13 @@ ROWS_PER_BATCH = {False: 8, True: 256}
 class Masses:
     """Probability masses of n prefixes at T temperatures, on the logits' device.
 
-    ``log_total`` (n, T) is log Σ exp(x / t) over the vocabulary, x the logits less the row's largest; ``shares`` (n,
-    sets, T) the probability of each set of tokens.
+    ``log_total`` (n, T) is log Σ exp(x / t) over the vocabulary, x the logits less ``highest`` (n,), the row's largest;
+    ``shares`` (n, sets, T) is the probability of each set of tokens.
     """
 
     log_total: Tensor
     shares: Tensor
+    highest: Tensor
 
     def arrays(self) -> tuple[Floats, Floats]:
         """Return totals and shares as arrays."""
@@ -175,10 +176,10 @@ def tempered_masses(
         token's probability and the weight of its row; on the CPU, tokens with nearly equal logits have the same.
     """
     at = [max(temperature, EPSILON) for temperature in temperatures]
-    log_total = torch.empty((len(logits), len(at)), dtype=torch.float64, device=logits.device)
-    shares = log_total.new_zeros((len(logits), len(sets[0]) if len(sets) else 0, len(at)))
-    if not log_total.numel():
-        return Masses(log_total, shares)
+    highest = logits.amax(dim=-1)
+    of = len(sets[0]) if len(sets) else 0
+    if not len(logits):
+        return Masses(logits.new_empty((0, len(at))), logits.new_empty((0, of, len(at))), highest)
     rows = min(ROWS_PER_BATCH[logits.is_cuda], len(logits))
     powers: LogitHistogram | TorchSums | TritonSums | _TruncatedPowers
     if generation.truncates:
@@ -187,19 +188,20 @@ def tempered_masses(
         powers = cuda_sums(at, logits.shape[1], logits.device)
     else:
         powers = LogitHistogram(at, rows, logits.shape[1])
+    totals: list[Tensor] = []
+    sums: list[Tensor] = []
     for start in range(0, len(logits), rows):
         part = slice(start, start + rows)
-        x = logits[part].float()
-        x = x - x.amax(dim=-1, keepdim=True)
-        totals = powers.totals(x)
-        log_total[part] = totals.log()
-        if of := shares.shape[1]:
+        x = logits[part].float() - highest[part, None]
+        totals.append(powers.totals(x))
+        if of:
             members = [ids for row in sets[part] for ids in row]
-            sums = powers.of_sets(x, np.repeat(np.arange(len(x)), of).tolist(), members)
-            shares[part] = sums.view(len(x), of, -1) / totals[:, None]
+            sums.append(powers.of_sets(x, np.repeat(np.arange(len(x)), of).tolist(), members))
         if weight is not None and importance is not None:
-            powers.importance(weight[part] / totals, importance[part])
-    return Masses(log_total, shares)
+            powers.importance(weight[part] / totals[-1], importance[part])
+    total = torch.cat(totals)
+    shares = torch.cat(sums).view(len(logits), of, -1) / total[:, None] if of else total[:, None][:, :0]
+    return Masses(total.log(), shares, highest)
 
 
 class _TruncatedPowers:
@@ -238,21 +240,20 @@ def tempered_logprobs(
     chosen = to_device(tokens, logits.device)
     if generation.truncates:
         logits = logits[to_device(cut_rows, logits.device)]
-    masks = possible_masks(logits, place, chosen, temperatures, generation)
-    values, highest, *possible = fetched(logits[place, chosen], logits.amax(dim=-1)[place], *masks)
+    flat = place * logits.shape[1] + chosen
+    masks = possible_masks(logits, flat, temperatures, generation)
+    values, highest, *possible = fetched(logits.take(flat), logits.amax(dim=-1)[place], *masks)
     return offset_logprobs(values, highest, log_total[rows], temperatures, possible)
 
 
-def possible_masks(
-    logits: Tensor, rows: Tensor, tokens: Tensor, temperatures: Sequence[float], generation: Generation
-) -> list[Tensor]:
-    """Return the mask (m, T) of the temperatures at which tokens (m,) after rows (m,) of logits remain, on their
-    device; none unless the vocabulary is truncated.
+def possible_masks(logits: Tensor, flat: Tensor, temperatures: Sequence[float], generation: Generation) -> list[Tensor]:
+    """Return the mask (m, T) of the temperatures at which the tokens at ``flat`` (m,) indices of logits remain, on
+    their device; none unless the vocabulary is truncated.
     """
     if not generation.truncates:
         return []
     at = [max(temperature, EPSILON) for temperature in temperatures]
-    cut = [generation.truncated(logits.float() / temperature)[rows, tokens].isinf() for temperature in at]
+    cut = [generation.truncated(logits.float() / temperature).take(flat).isinf() for temperature in at]
     return [~torch.stack(cut, dim=-1)]
 
 

@@ -37,9 +37,10 @@ def topk(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
     if tail:
         values = torch.nn.functional.pad(values, (0, BLOCK - tail), value=-torch.inf)
     in_blocks = values.view(len(values), -1, BLOCK)
-    first = in_blocks.amax(dim=2).topk(count, dim=1).indices
-    top, order = in_blocks.gather(1, first[:, :, None].expand(-1, -1, BLOCK)).flatten(1).topk(count, dim=1)
-    return top, torch.add(order % BLOCK, first.gather(1, order // BLOCK), alpha=BLOCK)
+    first = in_blocks.amax(dim=2).topk(count, dim=1).indices[:, :, None]
+    index = torch.add(torch.arange(BLOCK, device=values.device), first, alpha=BLOCK).flatten(1)
+    top, order = in_blocks.gather(1, first.expand(-1, -1, BLOCK)).flatten(1).topk(count, dim=1)
+    return top, index.gather(1, order)
 
 
 @dataclass(frozen=True)
