@@ -4,10 +4,9 @@ import json
 import re
 from pathlib import Path
 
-from robust_eval.answer import write_text
 from robust_eval.error import OutageError, UserError
 from robust_eval.runs.mlflow_runs import TrackedRuns
-from robust_eval.runtime.files import parsed_json
+from robust_eval.runtime.files import parsed_json, write_text
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,99}")
 
