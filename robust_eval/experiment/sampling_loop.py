@@ -154,7 +154,8 @@ class SamplingLoop:
         if not state.kept:
             if state.graded_baseline.num_rows:
                 write_question_status(state.questions, scores, self.folder, self.deferred_run.start())
-            self._select(state)  # raises the error for the questions of all blocks
+            candidates = self.source.candidates(state.questions)
+            self.source.select(candidates, state.graded_baseline)  # raises the error for the questions of all blocks
             raise NothingKeptError("the samplers take none of the selected questions: raise their maximum number")
         return state, schedule.reported(scores)
 
@@ -179,7 +180,7 @@ class SamplingLoop:
             block = block._replace(baseline_answers=source.baseline(candidates))
             self._write(block)
             block = block._replace(graded_baseline=self.reply_grader.grade(candidates, block.baseline_answers))
-            selected = self._select(block)
+            selected = source.select(candidates, block.graded_baseline)
             kept = source.largest_selection([*kept_before, *selected])[len(kept_before) :]
             block = block._replace(kept=kept)
             if kept and (block.baseline_answers.num_rows or isinstance(source, RecordedAnswers)):
@@ -191,10 +192,6 @@ class SamplingLoop:
             with self.watch.stage("grading"):
                 block = block._replace(graded_by_sampler=self._graded(block))
         return block
-
-    def _select(self, state: RunState) -> list[Question]:
-        """Return the questions selected by their baseline answers; NothingKeptError, with the reason, for none."""
-        return self.source.select(self.source.candidates(state.questions), state.graded_baseline)
 
     def _graded(self, block: RunState) -> dict[str, pa.Table]:
         """Return the answers of each sampler with verdicts, and one label for those that mean the same."""
