@@ -129,7 +129,8 @@ def _as_profile(config: Config) -> Config:
     if not config.model.recorded and not config.model.service_limits().chat:
         sampler = {name: each for name, each in sampler.items() if each.axis not in _OF_CONVERSATIONS}
     conditions = sampler if config.recorded is None else config.recorded.conditions()
-    axes = {each.axis for each in conditions.values()} | {ORDER for each in conditions.values() if each.arranges}
+    axes = {each.axis for each in conditions.values()}
+    axes |= {ORDER for each in conditions.values() if each.arranges_choices}
     missing = [
         name for name in profile.OPTIONAL_METHODS if name in config.metric and config.metric[name].axis not in axes
     ]

@@ -129,9 +129,9 @@ class SampledSource:
     """Questions that a profile asks besides its facts; None in any other run."""
 
     @property
-    def selects(self) -> bool:
+    def selects_by_baseline(self) -> bool:
         """True if some questions are selected by their baseline answers."""
-        return any(sampler.selects for sampler in self._all)
+        return any(sampler.selects_by_baseline for sampler in self._all)
 
     @property
     def baseline_name(self) -> str:
@@ -184,7 +184,7 @@ class SampledSource:
         ]
         if self.supported_temperatures.greedy:
             return requests
-        if not self.selects:
+        if not self.selects_by_baseline:
             return []
         draws: dict[str, Any] = {"temperatures": (sampler.temperatures[0],), "trials": PLURALITY_DRAWS}
         confident = self.top_logprobs or any(each.min_confidence for each in self._all)
@@ -333,7 +333,7 @@ def answer_source(
     )
     if own is not None or joins(choose_samplers(metrics, samplers)):
         source = replace(source, unanswerable=_unanswerable(source, metrics))
-    if not supported.greedy and source.selects:
+    if not supported.greedy and source.selects_by_baseline:
         log.warning(
             "%s accepts no temperature 0: the most frequent of %d answers replaces the greedy one",
             *(name, PLURALITY_DRAWS),

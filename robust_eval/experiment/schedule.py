@@ -226,13 +226,13 @@ class GateScheduler(QuestionScheduler):
         """Return the progress of the differences; empty if all questions are one block."""
         if not self._early:
             return ""
-        said = [
+        verdicts = [
             f"{each.name} {each.difference:+.3f} ({each.low:+.3f} to {each.high:+.3f}) {each.outcome}"
             if each.n
             else f"{each.name} unknown, as no fact is known to both"
             for each in self._verdicts(scores)
         ]
-        return f"{len(self.order):,} of {len(self.order) + len(self.left):,} questions: {', '.join(said)}"
+        return f"{len(self.order):,} of {len(self.order) + len(self.left):,} questions: {', '.join(verdicts)}"
 
     def _verdicts(self, scores: Mapping[str, Score]) -> list[MetricVerdict]:
         """Return the verdicts on the metrics so far."""

@@ -46,7 +46,7 @@ def _sampler_for(metric_name: str, metric: Metric, samplers: Mapping[str, Condit
     errors = []
     for name, conditions in sorted(samplers.items(), key=lambda entry: entry[1].axis != metric.axis):
         try:
-            if metric.axis == ORDER and not conditions.arranges:
+            if metric.axis == ORDER and not conditions.arranges_choices:
                 raise UserError(_NO_ORDERS)
             for axis, (lacks, other) in _EXCLUSIVE_AXES.items():
                 if axis in getattr(metric, "other_axes", ()):  # a registered metric may lack it

@@ -126,7 +126,7 @@ class Conditions(Protocol):
         return "trials"
 
     @property
-    def arranges(self) -> bool:
+    def arranges_choices(self) -> bool:
         """True if choices are put in several orders or forms."""
         return False
 
@@ -163,7 +163,7 @@ class Sampler(Conditions):
     """Reasoning budgets."""
 
     @property
-    def selects(self) -> bool:
+    def selects_by_baseline(self) -> bool:
         """True if :meth:`select` depends on the greedy answers."""
         return False
 

@@ -69,7 +69,7 @@ class Challenge(KnownFacts):
         return self.turns * self.trials
 
     @property
-    def selects(self) -> bool:
+    def selects_by_baseline(self) -> bool:
         """True: the greedy answer is challenged."""
         return True
 

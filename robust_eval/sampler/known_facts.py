@@ -109,7 +109,7 @@ class KnownFacts(Sampler):
         return chosen
 
     @property
-    def selects(self) -> bool:
+    def selects_by_baseline(self) -> bool:
         """True if a greedy answer can leave its question out."""
         return self.selection != "none" or self.min_confidence > 0
 

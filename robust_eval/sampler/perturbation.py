@@ -50,11 +50,11 @@ class ChoiceOrders(Repetition):
         if unknown := [form for form in self.forms if form not in FORMS]:
             raise ValueError(f"forms must be among {', '.join(FORMS)}, not {unknown[0]}")
         self.forms = [form for form in FORMS if form in self.forms]
-        if self.axis == ORDER and not self.arranges:
+        if self.axis == ORDER and not self.arranges_choices:
             raise ValueError("orders=given without forms varies nothing: choose other orders, or forms")
 
     @property
-    def arranges(self) -> bool:
+    def arranges_choices(self) -> bool:
         return self.orders != GIVEN or bool(self.forms)
 
     @property

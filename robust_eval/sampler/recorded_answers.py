@@ -201,8 +201,8 @@ class RecordedConditions:
         rewritten = answers.filter((pc.field("rewrite") > 0) & pc.is_null(pc.field("form"))).num_rows
         axis_of_file = "rewrite" if rewritten else "temperature" if len(self.temperatures) > 1 else "trial"
         forms = answers["form"].unique().to_pylist()
-        self.arranges, has_turns, has_reasoning = (any(map(read, forms)) for read in _FORMS)
-        arranged = ORDER if self.arranges and not rewritten else None
+        self.arranges_choices, has_turns, has_reasoning = (any(map(read, forms)) for read in _FORMS)
+        arranged = ORDER if self.arranges_choices and not rewritten else None
         self.axis = TURN if has_turns else REASONING if has_reasoning else arranged or _AXES.get(name, axis_of_file)
 
 

@@ -82,7 +82,8 @@ class Thinking(KnownFacts):
 
     def select(self, questions: Sequence[Question], baseline: pa.Table, seed: int) -> list[Question]:
         """Return the questions that :class:`KnownFacts` selects; without a selection, all."""
-        return super().select(questions, baseline, seed) if self.selects else self.taken(list(questions), seed)
+        all_questions = self.taken(list(questions), seed)
+        return super().select(questions, baseline, seed) if self.selects_by_baseline else all_questions
 
     def requests(self, questions: Sequence[Question], grader: PrefixGrader, seed: int) -> list[Request]:
         """Return the requests to a service; the maximum for a local model, whose traces may differ at every budget."""

@@ -253,7 +253,7 @@ def test_rows_may_come_in_any_order(tmp_path: Path):
         "repetitions": 2,
         "estimator": "trials",
         "axis": "temperature",
-        "arranges": False,
+        "arranges_choices": False,
     }
 
 

@@ -82,7 +82,7 @@ def test_what_may_be_asked_is_planned_before_any_answer_is_there():
     assert [turn_of(each) for each in planned[:3]] == [1, 2, 3]
     assert {each.temperatures for each in planned} == {(0.5, 1.0)}
     assert len(planned[2].prompt.exemplars) == len(prompt_for(FRANCE).exemplars) + 3
-    assert (sampler.repetitions, sampler.axis, sampler.selects) == (6, "turn", True)
+    assert (sampler.repetitions, sampler.axis, sampler.selects_by_baseline) == (6, "turn", True)
 
 
 def test_rows_have_the_turn_for_a_rewrite_and_the_conversation_for_a_trial():

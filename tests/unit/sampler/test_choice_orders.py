@@ -71,7 +71,7 @@ def test_perturbation_asks_them_beside_the_rewrites_only_where_it_is_told_to():
         ("free", 1, None),
     ]
     assert both.repetitions == 1 + 5 + 1 + 1
-    assert (both.arranges, Perturbation().arranges) == (True, False)
+    assert (both.arranges_choices, Perturbation().arranges_choices) == (True, False)
 
 
 def test_structured_replies_have_the_signs_of_the_form():
