@@ -55,8 +55,7 @@ class RegisteredFigure:
         return f"{self.caption}. {self.shows}"
 
 
-CATALOGUE: list[RegisteredFigure] = []
-"""Registered figures, in display order; :func:`registered` fills it."""
+_FIGURES: list[RegisteredFigure] = []
 
 
 def run_figure(
@@ -65,14 +64,14 @@ def run_figure(
     """Register a function as a figure (see :class:`RegisteredFigure`)."""
 
     def register(draw: Draw) -> Draw:
-        CATALOGUE.append(RegisteredFigure(draw, caption, interpretation, source, allowed))
+        _FIGURES.append(RegisteredFigure(draw, caption, interpretation, source, allowed))
         return draw
 
     return register
 
 
 def registered() -> list[RegisteredFigure]:
-    """Return all figures; import the modules that define them, and matplotlib."""
+    """Return all figures, in display order; import the modules that define them, and matplotlib."""
     for module in _MODULES:
         import_module(f"robust_eval.plot.{module}")
-    return CATALOGUE
+    return _FIGURES

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from robust_eval.metric.presentation import escaped
-from robust_eval.plot.figure_registry import CATALOGUE, RegisteredFigure, registered
+from robust_eval.plot.figure_registry import RegisteredFigure, registered
 from robust_eval.runs.figure_data import FigureData, figure_data
 from robust_eval.tracking.result import Result
 
@@ -24,8 +24,7 @@ def save_figures(result: Result, folder: Path) -> list[SavedFigure]:
     Figures of the method are left out, because they are the same for all runs.
     """
     run = figure_data(result)
-    registered()
-    return save_entries([entry for entry in CATALOGUE if entry.allowed and entry.allowed(run)], run, folder)
+    return save_entries([entry for entry in registered() if entry.allowed and entry.allowed(run)], run, folder)
 
 
 def save_for_paper(entries: Iterable[RegisteredFigure], run: FigureData, folder: Path, subject: str) -> None:

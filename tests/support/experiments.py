@@ -21,7 +21,7 @@ from robust_eval.tracking.result import Result
 RUN_WITHOUT_FIGURES = """
 import runpy
 from robust_eval.report import figures
-figures.CATALOGUE = []
+figures.registered = list
 runpy.run_path("run.py", run_name="__main__")
 """
 """What ``run.py`` does in a process of its own (``python -c``), but for the figures of the run."""
@@ -60,5 +60,5 @@ def run_experiment(
 def without_figures() -> Iterator[None]:
     """Runs draw no figures meanwhile: to draw them takes longer than all the rest of a small run."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("robust_eval.report.figures.CATALOGUE", [])
+        patch.setattr("robust_eval.report.figures.registered", list)
         yield

@@ -183,7 +183,7 @@ def _run(words: list[str], folder: str, environment: dict[str, str], figures: bo
                 from robust_eval.report import comparison_figures
                 from robust_eval.report import figures as report_figures
 
-                report_figures.CATALOGUE = []
+                report_figures.registered = list
                 comparison_figures.save_comparison_figures = lambda compared, folder: []
                 registered()[:] = [entry for entry in registered() if entry.allowed is None][:1]
             os._exit(_status(words, folder))

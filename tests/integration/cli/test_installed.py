@@ -146,7 +146,7 @@ import robust_eval.config.schema as schema
 from robust_eval.config import groups
 from robust_eval.report import figures
 
-figures.CATALOGUE = []  # the command has drawn them
+figures.registered = list  # the command has drawn them
 run = robust_eval.run(["tracking=none", *{FEW}])
 print(schema.__file__, groups.CONF)
 print(int(run.metrics.set_index("name").loc["prompts.asked", "value"]), run.folder)

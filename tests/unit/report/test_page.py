@@ -179,7 +179,7 @@ def test_where_no_question_has_a_type_it_is_said_how_they_get_one(
         "robust-eval train-question-types saved one."
     )
     of_types = [entry for entry in registered() if entry.name == "question_types"]
-    monkeypatch.setattr(figures, "CATALOGUE", of_types)
+    monkeypatch.setattr(figures, "registered", lambda: of_types)
     assert len(of_types) == 1
     assert save_figures(untyped, tmp_path / "figures") == []
 
