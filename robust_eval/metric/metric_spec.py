@@ -196,11 +196,11 @@ class MetricSpec:
         """
         return {float(match[1]): name for name in names if (match := _pattern(self.name).fullmatch(name))}
 
-    def standing(self, names: Iterable[str]) -> list[str]:
+    def covered_names(self, names: Iterable[str]) -> list[str]:
         """Return the names that the spec covers, those of a curve by the distance of their temperature from 1.
 
-        >>> MetricSpec("certainty.entropy", "").standing(["certainty.entropy.t0.5", "certainty.entropy.t1", "frs.d1"])
-        ['certainty.entropy.t1', 'certainty.entropy.t0.5']
+        >>> MetricSpec("mine.entropy", "").covered_names(["mine.entropy.t0.5", "mine.entropy.t1", "frs.d1"])
+        ['mine.entropy.t1', 'mine.entropy.t0.5']
         """
         points = {name: curve_and_temperature(name) or (name, 1.0) for name in names if self.for_name(name)}
         return sorted(points, key=lambda name: (abs(points[name][1] - 1), points[name][1]))

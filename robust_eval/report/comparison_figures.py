@@ -166,7 +166,7 @@ def _by_dataset(compared: Comparison) -> Iterator[Drawing]:
         estimates: dict[str, dict[str, Estimate]] = {}
         for dataset in dict.fromkeys(compared.measurement_labels.datasets):
             for subject, run in compared.on(dataset):
-                if names := spec.standing(run.metrics):
+                if names := spec.covered_names(run.metrics):
                     estimates.setdefault(subject, {})[dataset] = run.metrics[names[0]]
         if estimates and view.kind == DATASETS:
             name, caption = view.file or _file(spec, "dataset"), view.caption or f"{spec.title} by data set"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from robust_eval.answer import rows
 from robust_eval.reader.base import NOT_ENDED
 from robust_eval.report.question_details import cut
-from robust_eval.runs.question_status import WHY_NOT, standings
+from robust_eval.runs.question_status import WHY_NOT, question_statuses
 from robust_eval.stats.interval import MIN_UNITS
 from robust_eval.tracking.result import Result
 
@@ -26,7 +26,7 @@ def left_out(result: Result) -> Iterator[str]:
     aliases = result.description.get("loaded.dataset.unusable_aliases")
     if isinstance(aliases, int) and aliases:
         yield f"{_counted(aliases, 'accepted answer')} whose normalised form is empty."
-    statuses = Counter(status for status in standings(result) if status in WHY_NOT)
+    statuses = Counter(status for status in question_statuses(result) if status in WHY_NOT)
     for status, number in statuses.most_common():
         why = WHY_NOT[status].replace("greedy answer", result.baseline_words)
         yield f"{_counted(number, 'question')} not sampled: {why}."
@@ -50,7 +50,7 @@ def not_known(result: Result) -> Iterator[str]:
     if len(result.questions) >= MIN_UNITS:
         return
     answers = dict(rows(result.graded_baseline, "question_id", "text"))
-    for question, status in zip(result.questions, standings(result), strict=True):
+    for question, status in zip(result.questions, question_statuses(result), strict=True):
         if status.endswith((", wrong", "no exact match")):
             why = "no exact match" if status.endswith("match") else "not known"
             texts = (cut(" ".join(text.split()), MAX_CHARACTERS) for text in (question.title, answers[question.id]))

@@ -12,7 +12,7 @@ from robust_eval.report.comparison_tables import pair_table, runs_table, shorten
 from robust_eval.report.question_table import sample
 from robust_eval.report.wording import few, few_kept, headline_rows, metric_table, sentence
 from robust_eval.runs.comparison import Comparison
-from robust_eval.runs.question_status import standings
+from robust_eval.runs.question_status import question_statuses
 from robust_eval.tracking.result import Result
 from robust_eval.tracking.run_folder import COMPARISON_PAGE
 
@@ -83,13 +83,13 @@ def _questions(result: Result) -> dict[str, pa.Table]:
     """Return the questions; see :func:`run_tables`."""
     table = result.by_question()
     declarations = [spec for score in result.scores.values() for spec in score.specs if spec.of_question]
-    metrics = [name for spec in declarations for name in spec.standing(table.column_names)[:1]]
+    metrics = [name for spec in declarations for name in spec.covered_names(table.column_names)[:1]]
     greedy = dict(rows(result.graded_baseline, "question_id", "text"))
     questions = pa.table(
         {
             "question": [shortened(text) for text in table["question"].to_pylist()],
             "greedy answer": [shortened(greedy.get(name, "")) for name in table["question_id"].to_pylist()],
-            "status": standings(result),
+            "status": question_statuses(result),
             **{name: table[name] for name in metrics},
         }
     )

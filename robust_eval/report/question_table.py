@@ -13,7 +13,7 @@ from robust_eval.metric.presentation import Column
 from robust_eval.metric.score import Score
 from robust_eval.report.question_details import cut
 from robust_eval.report.wording import category_name, type_name
-from robust_eval.runs.question_status import standings
+from robust_eval.runs.question_status import question_statuses
 from robust_eval.runtime.text import packed, printable_lines
 from robust_eval.stats.interval import Floats
 from robust_eval.tracking.result import Result
@@ -45,7 +45,7 @@ def word_columns(result: Result) -> dict[str, list[str]]:
     """Return the word columns ``status``, ``type`` and ``category`` of the questions, without empty ones."""
     categories = [question.category for question in result.questions]
     columns = {
-        "status": standings(result),
+        "status": question_statuses(result),
         "type": [question.type and type_name(question.type) for question in result.questions],
         "category": [category_name(each, categories) for each in categories],
     }
@@ -63,10 +63,10 @@ class Chosen:
 
 
 def chosen(result: Result, columns: Sequence[Column], limit: int, always: Collection[str] = ()) -> Chosen:
-    """Return all questions up to ``limit``, or else a sample of all statuses (:func:`standings`), and of each from both
-    ends and the middle of the first column, besides the questions with ids in ``always``.
+    """Return all questions up to ``limit``, or else a sample of all statuses (:func:`question_statuses`), and of each
+    from both ends and the middle of the first column, besides the questions with ids in ``always``.
     """
-    statuses = standings(result)
+    statuses = question_statuses(result)
     values = columns[0].numbers if columns else np.full(len(statuses), np.nan)
     needed = [row for row, question in enumerate(result.questions) if question.id in always]
     rows = sorted({*sample(statuses, values, limit).tolist(), *needed})

@@ -16,7 +16,7 @@ from robust_eval.metric.score import Score, question_groups
 from robust_eval.prompt.arrangement import GIVEN
 from robust_eval.question import PHYSICS_CATEGORIES, QUESTION_TYPES
 from robust_eval.runs.finished_runs import FinishedRun
-from robust_eval.runs.question_status import standings
+from robust_eval.runs.question_status import question_statuses
 from robust_eval.runtime.text import number
 from robust_eval.stats.estimate import Estimate, interval
 from robust_eval.stats.interval import MIN_UNITS, independent
@@ -78,11 +78,11 @@ def _ranks(specs: Iterable[MetricSpec], names: Sequence[str]) -> dict[str, int]:
     """
     ranks: dict[str, int] = {}
     for spec in specs:
-        standing = spec.standing(names)
+        covered = spec.covered_names(names)
         if spec.primary and spec.numbered:
-            ranks |= dict.fromkeys(standing, _NUMBERED)
+            ranks |= dict.fromkeys(covered, _NUMBERED)
         if spec.primary or spec.short or (spec.mean and spec.shown == HEADLINE and not spec.numbered):
-            ranks |= dict.fromkeys(standing[:1], _FIRST if spec.primary else _SECOND if spec.short else _OTHER)
+            ranks |= dict.fromkeys(covered[:1], _FIRST if spec.primary else _SECOND if spec.short else _OTHER)
     return ranks
 
 
@@ -116,13 +116,13 @@ def asked_words(result: Result) -> str:
 
 def _selection_text(result: Result) -> str:
     """Return words for the selected questions."""
-    n_kept, standing = len(result.kept), standings(result)
+    n_kept, statuses = len(result.kept), question_statuses(result)
     if n_kept == len(result.candidates()):
         return "all of them"
-    right = sum(each.endswith((", right", ", no exact match")) for each in standing)
-    if not n_kept or standing.count("kept, right") < n_kept:
+    right = sum(each.endswith((", right", ", no exact match")) for each in statuses)
+    if not n_kept or statuses.count("kept, right") < n_kept:
         return f"{n_kept:,} of them"
-    exact = right - sum(each.endswith(", no exact match") for each in standing)
+    exact = right - sum(each.endswith(", no exact match") for each in statuses)
     if n_kept == exact < right:
         return f"the {n_kept:,} known ones, answered exactly right ({right:,} right in all),"
     return f"{'the' if n_kept == right else f'{n_kept:,} of the'} {right:,} that it answered right,"

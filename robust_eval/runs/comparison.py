@@ -226,7 +226,7 @@ def _pair(measurements: Sequence[FinishedRun], first: int, second: int) -> Pair 
     both = one_kept[rows] & other_kept[other_rows]
     shared = int(both.sum())
     units = independent(shared, _groups_of(groups, both))
-    primary = (name for spec in one.specs if spec.primary for name in spec.standing(differences))
+    primary = (name for spec in one.specs if spec.primary for name in spec.covered_names(differences))
     leading = next(primary, None)  # of a curve the point nearest to t = 1
     headline = leading or next(iter(differences), None)
     p_value = needed = math.nan

@@ -23,7 +23,7 @@ def verdict(correct: bool | None, outcome: str) -> str:
     return "not judged" if correct is None else "right" if correct else "wrong"
 
 
-def standings(result: Result) -> list[str]:
+def question_statuses(result: Result) -> list[str]:
     """Return the status of each question: "kept" with the verdict on its greedy answer, if any, or one of
     :data:`WHY_NOT`.
     """
@@ -31,12 +31,11 @@ def standings(result: Result) -> list[str]:
     columns = ("question_id", "correct", "exact", "outcome")
     greedy = {question_id: answer for question_id, *answer in rows(result.graded_baseline, *columns)}
     return [
-        _standing(question.id in kept_ids, *greedy.get(question.id, (None, None, None)))
-        for question in result.questions
+        _status(question.id in kept_ids, *greedy.get(question.id, (None, None, None))) for question in result.questions
     ]
 
 
-def _standing(is_kept: bool, correct: bool | None, exact: bool | None, outcome: str | None) -> str:
+def _status(is_kept: bool, correct: bool | None, exact: bool | None, outcome: str | None) -> str:
     if outcome is None:
         return "kept" if is_kept else "not kept, not asked"
     if not is_kept and correct and not exact:

@@ -192,7 +192,9 @@ def _side_by_side(measurements: Sequence[FinishedRun], names: Labels, indices: S
 def _main_metrics(runs: Sequence[FinishedRun], declarations: Sequence[MetricSpec]) -> Iterator[str]:
     """Yield the names of the metrics compared by question that at least two of the runs have."""
     for spec in declarations:
-        names = [matching for run in runs if spec.of_question and (matching := spec.standing(run.question_metrics))]
+        names = [
+            matching for run in runs if spec.of_question and (matching := spec.covered_names(run.question_metrics))
+        ]
         common = [name for name in names[0] if all(name in each for each in names)] if len(names) > 1 else []
         yield from common[:1]
 

@@ -5,7 +5,7 @@ import pytest
 from experiments import without_figures
 from recorded_run import recorded_run
 
-from robust_eval.runs.question_status import standings, verdict
+from robust_eval.runs.question_status import question_statuses, verdict
 from robust_eval.tracking.result import Result
 
 
@@ -30,7 +30,7 @@ OUTCOMES = ["ok", "ok", "ok", "ok", "error", "refused", "ok"]
 
 
 def test_it_is_said_why_questions_were_not_kept(result: Result):
-    assert standings(replace(changed(result, CORRECT, OUTCOMES), kept=[])) == [
+    assert question_statuses(replace(changed(result, CORRECT, OUTCOMES), kept=[])) == [
         "not kept, right",
         "not kept, no exact match",
         "not kept, wrong",
@@ -43,7 +43,7 @@ def test_it_is_said_why_questions_were_not_kept(result: Result):
 
 
 def test_of_those_that_were_kept_it_is_said_whether_the_greedy_answer_is_right(result: Result):
-    assert standings(replace(changed(result, CORRECT, OUTCOMES), kept=result.questions)) == [
+    assert question_statuses(replace(changed(result, CORRECT, OUTCOMES), kept=result.questions)) == [
         "kept, right",
         "kept, right",
         "kept, wrong",

@@ -53,8 +53,8 @@ def test_the_first_declaration_applies():
 
 def test_names_are_ordered_by_what_stands_for_all():
     names = ["mine.curve.t0.5", "mine.curve.t2", "other", "mine.curve.t1.5", "mine.d5", "mine.d1"]
-    assert CURVE.standing(names) == ["mine.curve.t0.5", "mine.curve.t1.5", "mine.curve.t2"]
-    assert SCORE.standing(names) == ["mine.d5", "mine.d1"]
+    assert CURVE.covered_names(names) == ["mine.curve.t0.5", "mine.curve.t1.5", "mine.curve.t2"]
+    assert SCORE.covered_names(names) == ["mine.d5", "mine.d1"]
     assert SCORE.among(names) == {5.0: "mine.d5", 1.0: "mine.d1"}
 
 
