@@ -8,6 +8,8 @@ from robust_eval.reader.phrases import clause_phrases
 _NO_END = re.compile(
     rf"(?:(?<![^\W_])(?:[^\W\d_]|{clause_phrases('abbreviated')}|[IVXLC]{{1,6}})|\.[^\W\d_]{{1,2}})\Z", re.I
 )
+_LONGEST_ABBREVIATION = 40
+"""Maximum number of characters of an abbreviation with those before it: more would take seconds in a row of them."""
 _STARTS = re.compile(
     r"\s*(?:I|It|The|This|That|These|He|She|They|We|You|So|In|And|But|My|There|Its|If|As|Die|Der|Das|Es|Ich|La|Le|Les|Il|El|Los)\b"
 )
@@ -31,7 +33,8 @@ def sentences(text: str) -> list[str]:
 def _of_line(line: str) -> Iterator[str]:
     begin = 0
     for end in _END.finditer(line):
-        if end.group().startswith(".") and _continues(line[begin : end.start()], line[end.end() :]):
+        before = line[max(begin, end.start() - _LONGEST_ABBREVIATION) : end.start()]
+        if end.group().startswith(".") and _continues(before, line[end.end() :]):
             continue
         if not line[end.end() :].lstrip()[:1].islower() or end.group()[0] in "。！？":
             if sentence := line[begin : end.end()].strip():

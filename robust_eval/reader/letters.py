@@ -349,6 +349,7 @@ def _named_letters(text: str) -> list[_Statement]:
     statements, denied = [], set()
     text = _QUESTION.sub(lambda question: " " * len(question.group()), text)
     for clause in _CLAUSES.finditer(text):
+        is_doubtful = any(doubt.search(clause.group()) for doubt in (_DENIAL, _HEDGE, _LIKEWISE))
         for match in re.finditer(rf"{_CAPITAL}{_END}|(?<=\()([{MARK}])(?=\))", clause.group()):
             begin, end, letter = letter_in(match)
             before = text[max(0, clause.start() + begin - 30) : clause.start() + begin]
@@ -356,7 +357,7 @@ def _named_letters(text: str) -> list[_Statement]:
                 continue
             if _OF_A_KIND.match(text, clause.start() + end):
                 continue
-            if any(doubt.search(clause.group()) for doubt in (_DENIAL, _HEDGE, _LIKEWISE)):
+            if is_doubtful:
                 denied.add(letter)
             else:
                 statements.append(_Statement(clause.start() + begin, frozenset(letter)))

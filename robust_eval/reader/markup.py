@@ -25,7 +25,7 @@ _LATEX_POWER = re.compile(r"\^\{\s*([+-]?\w+|\s*°)\s*\}")
 _POWER = re.compile(r"(?<=\d)\*\*(?=\d)")
 _LATEX_SIGNS = re.compile(r"\\[()\[\]]|\$\$?|\\[,;!]|\\(?:quad|left|right)\b")
 _TAG = re.compile(r"</?(?:[biup]|(?i:em|strong|br|span|div|code|pre|center|h\d|li|ul|ol))\b[^<>]*>")
-_LINK = re.compile(r"!?\[([^\]\n]*)\]\([^)\s]*\)")
+_LINK = re.compile(r"!?\[([^\]\n]{0,500})\]\([^)\s]*\)")  # bounded: a reply may be a row of brackets
 _HEADING = re.compile(r"^[ \t]*(?:#{1,6}[ \t]+|>[ \t]?)", re.M)
 _EMPHASIS = re.compile(
     r"(?<!\w)\*{1,3}(?=\S)(.+?)(?<=\S)\*{1,3}(?!\w)|(?<!\w)_{1,3}(?=\S)(.+?)(?<=\S)_{1,3}(?!\w)|`([^`\n]+)`"

@@ -22,6 +22,13 @@ def test_a_long_reply_without_a_word_says_nothing(repeated: str, question: Quest
     assert ReplyReader().read(repeated * 200, question).answer == ""
 
 
+@pytest.mark.parametrize(("repeated", "letter"), [("J. \u2014", ""), ("[", ""), ("[[(C)", "C")])
+def test_a_model_that_repeats_itself_to_the_end_is_read_all_the_same(repeated: str, letter: str):
+    reply = repeated * 3000
+    assert ReplyReader().read(reply, UNIT).answer == letter
+    assert ReplyReader().read(reply, FRANCE).answer.startswith(repeated)
+
+
 @pytest.mark.parametrize("reader", [ReplyReader(), FirstLineReader()])
 @pytest.mark.parametrize(
     ("reply", "reason"),
