@@ -8,6 +8,8 @@ rightly, those that end it wrongly, and those after which it stays right, which 
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -28,7 +30,7 @@ from robust_eval.model.local.level_outcomes import (
 from robust_eval.model.local.prefixes import rows_per_batch
 from robust_eval.model.local.tempered import offset_logprobs, possible_masks, tempered_logprobs, tempered_masses
 from robust_eval.model.local.thinning import BLOCK, ThinnedSample, certain_and_random, systematic_shares
-from robust_eval.model.local.vocabulary import NextTokenClassifier, Vocabulary
+from robust_eval.model.local.vocabulary import NextTokenClassifier, NextTokenSets, Vocabulary
 from robust_eval.model.token_texts import Ids, Mask
 
 RIGHT, WRONG = 0, 1
@@ -51,17 +53,19 @@ is multiplied by exp(−t): hotter temperatures put more probability on prefixes
 
 @dataclass
 class TreeLevel:
-    """The n prefixes of one length in the tree of one question, with numbers at T temperatures.
+    """The n prefixes of one length in the trees of a block of questions, with numbers at T temperatures.
 
-    ``parents`` (n,) are rows of the previous level, ``tokens`` and ``texts`` the content of the prefixes, ``paths`` (n,
-    tokens, T) the log-probabilities of their tokens. ``weight`` (n, T) is the probability of a prefix divided by that
-    of keeping it, ``value`` (n, T) the contribution of its subtree to the estimated probability of a right answer,
-    ``prior_sd`` (n,) the prior standard deviation of that. ``keep_probability`` (n,) is the probability of keeping a
-    prefix, ``ancestor_probability`` (n,) the product of its ancestors'.
+    ``tree`` (n,), ascending, are the trees of the prefixes, ``parents`` (n,) rows of the previous level, ``tokens`` (n,
+    tokens) and ``texts`` the content of the prefixes, ``paths`` (n, tokens, T) the log-probabilities of their tokens.
+    ``weight`` (n, T) is the probability of a prefix divided by that of keeping it, ``value`` (n, T) the contribution of
+    its subtree to the estimated probability of a right answer, ``prior_sd`` (n,) the prior standard deviation of that.
+    ``keep_probability`` (n,) is the probability of keeping a prefix, ``ancestor_probability`` (n,) the product of its
+    ancestors'.
     """
 
+    tree: Ids
     parents: Ids
-    tokens: list[tuple[int, ...]]
+    tokens: Ids
     texts: list[bytes]
     paths: Floats
     weight: Floats
@@ -71,14 +75,46 @@ class TreeLevel:
     ancestor_probability: Floats
 
     @classmethod
-    def root(cls, temperatures: int) -> "TreeLevel":
-        """Return the prefix of no tokens."""
-        ones, zeros, one = np.ones((1, temperatures)), np.zeros((1, temperatures)), np.ones(1)
-        path = np.zeros((1, 0, temperatures))
-        return cls(np.zeros(1, dtype=np.intp), [()], [b""], path, ones, zeros, np.zeros(1), one, one)
+    def roots(cls, trees: int, temperatures: int) -> "TreeLevel":
+        """Return the prefixes of no tokens."""
+        tree, tokens, one = np.arange(trees), np.empty((trees, 0), dtype=np.intp), np.ones(trees)
+        ones, zeros = np.ones((trees, temperatures)), np.zeros((trees, temperatures))
+        path = np.zeros((trees, 0, temperatures))
+        return cls(tree, tree, tokens, [b""] * trees, path, ones, zeros, np.zeros(trees), one, one)
 
     def __len__(self) -> int:
-        return len(self.tokens)
+        return len(self.tree)
+
+    def of_each_tree(self) -> Iterator[tuple[int, slice]]:
+        """Yield the trees that have prefixes, with the rows of those."""
+        trees, first = np.unique(self.tree, return_index=True)
+        for tree, (start, stop) in zip(trees.tolist(), pairwise([*first.tolist(), len(self)]), strict=True):
+            yield tree, slice(start, stop)
+
+
+class _Children(NamedTuple):
+    """Prefixes of m tokens after a batch of prefixes: their flat places (m,) in (rows × tokens of the padded
+    vocabulary), the probability (m,) of keeping each, and the log-probabilities (m, T) of their last tokens.
+    """
+
+    places: Ids
+    probability: Floats
+    logprobs: Floats
+
+
+class _Ended(NamedTuple):
+    """Answers that end at one level, m of them, each of which represents all with the same end.
+
+    ``tree``, ``sides`` (columns of ``Outcomes.shares``), ``masses`` (m, T), ``tokens`` (m, length), ``paths`` (m,
+    length, T), and the finish reasons.
+    """
+
+    tree: Ids
+    sides: Ids
+    masses: Floats
+    tokens: Ids
+    paths: Floats
+    reasons: list[str]
 
 
 @dataclass(frozen=True)
@@ -106,9 +142,9 @@ def enumerate_answers(
     for fraction in NODE_FRACTIONS:
         pending = [i for i, request in enumerate(requests) if _needs_more_nodes(request, enumerated.get(i), fraction)]
         if pending:
-            trees = [_Tree(requests[i], vocabulary, fraction) for i in pending]
-            _grow_all(prefixes, trees, [prompts[i] for i in pending], vocabulary, generation)
-            enumerated.update(zip(pending, (tree.result() for tree in trees), strict=True))
+            trees = _Trees([requests[i] for i in pending], vocabulary, generation, fraction)
+            trees.grow(prefixes, [prompts[i] for i in pending])
+            enumerated.update(zip(pending, trees.results(), strict=True))
     return [enumerated[i] for i in range(len(requests))]
 
 
@@ -122,224 +158,204 @@ def _needs_more_nodes(request: Request, previous: Enumerated | None, fraction: f
     return bool((errors > precision).any()) and precision > 0
 
 
-def _grow_all(
-    prefixes: Prefixes,
-    trees: Sequence["_Tree"],
-    prompts: Sequence[Sequence[int]],
-    vocabulary: Vocabulary,
-    generation: Generation,
-) -> None:
-    """Grow trees level by level until all answers have ended."""
-    logits = prefixes.roots(prompts)
-    for step in range(trees[0].depth):
-        parents: list[Ids] = []
-        for batch, first, end in _batches(trees, rows_per_batch(len(vocabulary.ends), logits.device)):
-            before = [[*prompts[i], *tokens] for i in batch for tokens in trees[i].level.tokens]
-            batch_logits = generation.penalized(logits[first:end], before)
-            parents.append(first + _grow([trees[i] for i in batch], step, batch_logits, generation))
-        tokens = [tokens[-1] for tree in trees for tokens in tree.level.tokens]
-        if not tokens:
-            break
-        logits = prefixes.children(np.concatenate(parents), np.array(tokens))
+class _Trees:
+    """Weighted trees of the answers to a block of questions, grown level by level."""
 
-
-def _batches(trees: Sequence["_Tree"], rows: int) -> Iterator[tuple[list[int], int, int]]:
-    """Yield batches of tree indices with at most ``rows`` prefixes of the level (or one tree), their first row and end.
-
-    A tree without prefixes is skipped: all its answers have ended, as they may if few tokens are possible.
-    """
-    batch: list[int] = []
-    first = end = 0
-    for index, size in enumerate([len(tree.level) for tree in trees]):
-        if not size:
-            continue
-        if batch and end + size - first > rows:
-            yield batch, first, end
-            batch, first = [], end
-        batch.append(index)
-        end += size
-    yield batch, first, end
-
-
-def _grow(trees: Sequence["_Tree"], step: int, logits: Tensor, generation: Generation) -> Ids:
-    """Count the answers that end at the level of some trees, and descend to the next level.
-
-    ``logits`` (n, V) follow the prefixes. Returns the rows (m,) of the parents of the next prefixes; none after the
-    last token. The device is waited for twice: for the candidates, and for the chosen ones.
-    """
-    temperatures = trees[0].temperatures
-    for tree in trees:
-        tree.read(step)
-    first = np.cumsum([0, *(len(tree.level) for tree in trees)])
-    token_sets = [token_set for tree in trees for token_set in tree.token_sets]
-    weight = None if trees[0].last else np.concatenate([tree.level.weight * tree.temperature_weights for tree in trees])
-    certain = np.concatenate([a + tree.certain_rows() for tree, a in zip(trees, first[:-1], strict=True)])
-    ranked, budget = (max(numbers) for numbers in zip(*((tree.ranked, tree.budget) for tree in trees), strict=True))
-    sizes = [len(tree.level) for tree in trees]
-    summary, scores = outcomes(logits, token_sets, weight, certain, ranked, sizes, budget, temperatures, generation)
-    size = -(-logits.shape[1] // BLOCK) * BLOCK  # the vocabulary, filled up
-    for index, (tree, a, b) in enumerate(zip(trees, first[:-1], first[1:], strict=True)):
-        tree.count(summary, index, a, b, size)
-    chosen = [np.concatenate([tree.ending, tree.likeliest, tree.certain]) for tree in trees]
-    removed = [np.concatenate([tree.likeliest, tree.certain]) for tree in trees]
-    draws = max(tree.draws for tree in trees)
-    shares = np.zeros((len(trees), draws))
-    for share, tree in zip(shares, trees, strict=True):
-        share[: tree.draws] = systematic_shares(tree.uniform, tree.draws)
-    flat, expanded = (
-        np.concatenate([ids + a * size for ids, a in zip(part, first[:-1], strict=True)]) for part in (chosen, removed)
-    )
-    chosen_places, removed_places, targets = sent(logits.device, flat, expanded, shares)
-    sampled = scores.sample(removed_places, targets) if draws else ()
-    places = torch.cat([chosen_places, sampled[0].flatten()]) if sampled else chosen_places
-    flat_logits = torch.sub(places, places // size, alpha=size - logits.shape[1])
-    flat_logits.clamp_(max=logits.numel() - 1)  # dropped candidates may lie in the padding
-    masks = possible_masks(logits, flat_logits, temperatures, generation)
-    place, value, *rest = fetched(places, logits.take(flat_logits), *sampled, *masks)
-    rows = np.minimum(place // size, len(logits) - 1).astype(np.intp)
-    logprobs = offset_logprobs(
-        value, summary.highest[rows], summary.log_total[rows], temperatures, rest[len(sampled) :]
-    )
-    bounds = np.cumsum([0, *map(len, chosen)])
-    parents = []
-    for index, (tree, a, start, stop) in enumerate(zip(trees, first[:-1], bounds[:-1], bounds[1:], strict=True)):
-        drawn = bounds[-1] + index * draws
-        of_tree = np.concatenate([np.arange(start, stop), np.arange(drawn, drawn + tree.draws)])
-        score, total = (part[index] for part in rest[1:3]) if sampled else (np.empty(0), 1.0)
-        random = np.minimum(score[: tree.draws] * tree.draws / total, 1)
-        keep_probability = np.concatenate([np.ones(stop - start), random])
-        ids = place[of_tree].astype(np.intp) - a * size
-        parents.append(a + tree.descend(ids, keep_probability, logprobs[of_tree], size))
-    return np.concatenate(parents)
-
-
-class _Tree:
-    """Weighted tree of the answers to one question, grown level by level."""
-
-    def __init__(self, request: Request, vocabulary: Vocabulary, fraction: float) -> None:
-        assert request.matcher is not None
-        assert request.enumeration is not None
-        self.temperatures = request.enumeration.temperatures
-        shares = np.array([1.0 if t in request.temperatures else CURVE_ONLY_WEIGHT for t in self.temperatures])
-        self.temperature_weights = shares * np.exp(-np.array(self.temperatures))
-        warmest = max(RANKED_UP_TO, request.temperatures[0])
-        self._cold = np.array([t in request.temperatures and t <= warmest for t in self.temperatures])
-        self._classifier = NextTokenClassifier(request.matcher, vocabulary)
-        self._vocabulary = vocabulary
-        self.depth = request.max_new_tokens
-        self._budgets = [*level_budgets(int(fraction * request.enumeration.nodes), self.depth - 1), 0]
+    def __init__(
+        self, requests: Sequence[Request], vocabulary: Vocabulary, generation: Generation, fraction: float
+    ) -> None:
+        enumerations = [request.enumeration for request in requests if request.enumeration is not None]
+        asked, self._temperatures = requests[0].temperatures, enumerations[0].temperatures
+        shares = np.array([1.0 if t in asked else CURVE_ONLY_WEIGHT for t in self._temperatures])
+        self._temperature_weights = shares * np.exp(-np.array(self._temperatures))
+        warmest = max(RANKED_UP_TO, asked[0])
+        self._cold = np.array([t in asked and t <= warmest for t in self._temperatures])
+        self._classifiers = [NextTokenClassifier(r.matcher, vocabulary) for r in requests if r.matcher is not None]
+        self._vocabulary, self._generation = vocabulary, generation
+        self._size = -(-len(vocabulary.ends) // BLOCK) * BLOCK  # the vocabulary, filled up
+        self._depth = requests[0].max_new_tokens
+        nodes = [int(fraction * enumeration.nodes) for enumeration in enumerations]
+        self._budgets = np.array([[*level_budgets(number, self._depth - 1), 0] for number in nodes])
         greedy = [(0.0, 0)]  # an answer that needs none
-        uniforms = answer_uniforms(request.seed, request.question_id, request.rewrite, greedy, request.max_new_tokens)
-        self._uniforms = uniforms[0, :, 0]
-        self.level = TreeLevel.root(len(self.temperatures))
-        self._levels = [self.level]
-        self._answers: list[EnumeratedAnswers[int]] = []
-        self._lower, self._wrong = np.zeros((2, len(self.temperatures)))
+        uniforms = [answer_uniforms(r.seed, r.question_id, r.rewrite, greedy, self._depth) for r in requests]
+        self._uniforms = np.concatenate(uniforms)[..., 0]
+        self._level = TreeLevel.roots(len(requests), len(self._temperatures))
+        self._levels = [self._level]
+        self._ended: list[_Ended] = []
+        self._lower, self._wrong = np.zeros((2, len(requests), len(self._temperatures)))
 
-    def read(self, step: int) -> None:
-        """Classify the next tokens of the level before ``step``, and set its budget."""
-        self.last = step == self.depth - 1
-        self.budget, self.uniform = self._budgets[step], float(self._uniforms[step])
-        self.ranked = int(RANKED * self.budget)
-        self.token_sets = [self._classifier.classify(text, self.last) for text in self.level.texts]
+    def grow(self, prefixes: Prefixes, prompts: Sequence[Sequence[int]]) -> None:
+        """Grow the trees after their prompts until all answers have ended."""
+        logits = prefixes.roots(prompts)
+        batch_rows = rows_per_batch(len(self._vocabulary.ends), logits.device)
+        for step in range(self._depth):
+            level, last = self._level, step == self._depth - 1
+            sets = [
+                self._classifiers[i].classify(t, last) for i, t in zip(level.tree.tolist(), level.texts, strict=True)
+            ]
+            children = []
+            for first, end in self._batches(batch_rows):
+                occurred: list[list[int]] = []
+                if self._generation.repetition_penalty != 1.0:
+                    pairs = zip(level.tree[first:end].tolist(), level.tokens[first:end].tolist(), strict=True)
+                    occurred = [[*prompts[tree], *tokens] for tree, tokens in pairs]
+                batch_logits = self._generation.penalized(logits[first:end], occurred)
+                children.append(self._children(step, first, batch_logits, sets[first:end]))
+            self._descend(sets, *map(np.concatenate, zip(*children, strict=True)))
+            if not len(self._level):
+                break
+            logits = prefixes.children(self._level.parents, self._level.tokens[:, -1])
 
-    def certain_rows(self) -> Ids:
-        """Return the rows of the prefixes that were kept with probability 1, as were all of their ancestors."""
-        return np.flatnonzero(self.level.keep_probability * self.level.ancestor_probability == 1)
+    def _batches(self, rows: int) -> Iterator[tuple[int, int]]:
+        """Yield the first row and the end of batches of whole trees, with at most ``rows`` prefixes (or one tree)."""
+        first = end = 0
+        for _, of_tree in self._level.of_each_tree():
+            if end > first and of_tree.stop - first > rows:
+                yield first, end
+                first = end
+            end = of_tree.stop
+        yield first, end
 
-    def count(self, summary: Outcomes, index: int, first: int, end: int, size: int) -> None:
-        """Count the answers that end at the prefixes of the level, in the rows from ``first`` to ``end``.
+    def _children(self, step: int, first: int, logits: Tensor, sets: Sequence[NextTokenSets]) -> _Children:
+        """Count the answers that end at a batch of prefixes, the rows from ``first``; return the kept longer prefixes.
 
-        Choose places in (rows × ``size`` tokens): the ``ending`` ones, each of which represents all answers with the
-        same end, those of the ``likeliest`` prefixes of the next level, by their mean probability at the requested
-        temperatures up to RANKED_UP_TO, and the ``certain`` ones of the others; ``draws`` more are left to chance.
-        The tree is that with the ``index`` in ``summary.largest``.
+        ``logits`` (n, V) follow the prefixes. After the last token there are no longer ones. The device is waited for
+        twice: for the candidates, and for the chosen ones.
         """
-        level = self.level
-        right, wrong, open_ = summary.shares[first:end].transpose(1, 0, 2)
-        if self.last:
+        level, size, last = self._level, self._size, step == self._depth - 1
+        batch = slice(first, first + len(sets))
+        trees, counts = np.unique(level.tree[batch], return_counts=True)
+        owner, bounds = np.repeat(np.arange(len(trees)), counts), np.cumsum([0, *counts])
+        budgets, uniforms = self._budgets[trees, step], self._uniforms[trees, step]
+        weight = level.weight[batch]
+        certain = np.flatnonzero(level.keep_probability[batch] * level.ancestor_probability[batch] == 1)
+        summary, scores = outcomes(
+            logits,
+            sets,
+            None if last else weight * self._temperature_weights,
+            certain,
+            int(RANKED * budgets.max()),
+            counts.tolist(),
+            int(budgets.max()),
+            self._temperatures,
+            self._generation,
+        )
+        right, wrong, open_ = summary.shares.transpose(1, 0, 2)
+        if last:
             wrong = np.maximum(1 - right, 0)
-        level.value += level.weight * (right + OPEN_IS_RIGHT * open_)
-        probability = np.exp(level.paths.sum(axis=1))
-        self._lower += (probability * right).sum(axis=0)
-        self._wrong += (probability * wrong).sum(axis=0)
-        self._masses = np.stack([right, wrong, OPEN_IS_RIGHT * open_], axis=1) * level.weight[:, None]
-        ends = summary.ends[first:end]
-        self._ending_rows, self._sides = np.nonzero(ends >= 0)
-        self.ending = self._ending_rows * size + ends[self._ending_rows, self._sides]
+        level.value[batch] += weight * (right + OPEN_IS_RIGHT * open_)
+        probability = np.exp(level.paths[batch].sum(axis=1))
+        rightly, wrongly = probability * right, probability * wrong
+        for tree, (start, stop) in zip(trees, pairwise(bounds), strict=True):
+            self._lower[tree] += rightly[start:stop].sum(axis=0)
+            self._wrong[tree] += wrongly[start:stop].sum(axis=0)
+        rows, sides = np.nonzero(summary.ends >= 0)
+        masses = np.stack([right, wrong, OPEN_IS_RIGHT * open_], axis=1)[rows, sides] * weight[rows]
+        ends = summary.ends[rows, sides]
 
-        in_tree = (summary.certain >= first) & (summary.certain < end)
-        rows = summary.certain[in_tree] - first
-        mean = (level.weight[rows][:, None, self._cold] * np.exp(summary.logprobs[in_tree][..., self._cold])).mean(
-            axis=-1
+        likeliest, likeliest_scores, limits = self._likeliest(summary, weight, owner, budgets)
+        draws, heavy = np.zeros(len(trees), dtype=np.intp), [likeliest]
+        if not last:
+            largest, at, total = summary.largest
+            others = np.isin(at, likeliest, invert=True)
+            for index, (start, stop) in enumerate(pairwise(limits)):
+                rest, left = others[index], budgets[index] - (stop - start)
+                remaining = total[index] - likeliest_scores[start:stop].sum()
+                number, draws[index] = certain_and_random(largest[index, rest], remaining, left)
+                heavy.append(at[index, rest][:number].astype(np.intp))
+        kept = np.concatenate(heavy)
+        chosen = np.concatenate([rows * size + ends, kept])
+        shares = systematic_shares(uniforms, draws)
+        chosen_places, removed, targets = sent(logits.device, chosen, kept, shares)
+        sampled = scores.sample(removed, targets) if shares.size else ()
+        places = torch.cat([chosen_places, sampled[0].flatten()]) if sampled else chosen_places
+        flat_logits = torch.sub(places, places // size, alpha=size - logits.shape[1])
+        flat_logits.clamp_(max=logits.numel() - 1)  # dropped candidates may lie in the padding
+        masks = possible_masks(logits, flat_logits, self._temperatures, self._generation)
+        place, value, *rest = fetched(places, logits.take(flat_logits), *sampled, *masks)
+        row = np.minimum(place // size, len(logits) - 1).astype(np.intp)
+        logprobs = offset_logprobs(
+            value, summary.highest[row], summary.log_total[row], self._temperatures, rest[len(sampled) :]
         )
-        places = rows[:, None] * size + summary.tokens[in_tree]
-        possible = np.flatnonzero(summary.logprobs[in_tree].max(axis=-1).ravel() > -np.inf)
-        order = possible[np.argsort(-mean.ravel()[possible], kind="stable")[: self.ranked]]
-        self.likeliest = places.ravel()[order]
-        self.certain, self.draws = self.likeliest[:0], 0
-        if not self.last:
-            largest, at, total = (part[index] for part in summary.largest)
-            at = at.astype(np.intp) - first * size
-            known = set(self.likeliest.tolist())
-            rest = [place for place, index in enumerate(at.tolist()) if index not in known]
-            total = total - summary.scores[in_tree].ravel()[order].sum()
-            certain, self.draws = certain_and_random(largest[rest], total, self.budget - len(self.likeliest))
-            self.certain = at[rest[:certain]]
+        random = np.zeros(shares.shape)
+        if sampled:
+            drawn = np.arange(shares.shape[1]) < draws[:, None]
+            np.divide(rest[1] * draws[:, None], rest[2][:, None], out=random, where=drawn)
+        keep_probability = np.concatenate([np.ones(len(kept)), np.minimum(random, 1).ravel()])
+        ended = len(rows)
+        self._end(first + rows, sides, masses, ends, logprobs[:ended], last)
+        sample = ThinnedSample.of(place[ended:].astype(np.intp), keep_probability)
+        return _Children(sample.index + first * size, sample.probability, logprobs[ended:][sample.place])
 
-    def descend(self, places: Ids, probability: Floats, logprobs: Floats, size: int) -> Ids:
-        """Record the answers that end, and make the kept prefixes the level; return the rows of their parents.
+    def _likeliest(self, summary: Outcomes, weight: Floats, owner: Ids, budgets: Ids) -> tuple[Ids, Floats, Ids]:
+        """Return the flat places of the likeliest longer prefixes of each tree, by their mean probability at the
+        requested temperatures up to RANKED_UP_TO, their scores, and where those of each tree begin, and end.
 
-        ``places`` (m,) in (rows × ``size`` tokens) are the ending ones, then the candidates, each with the
-        ``probability`` (m,) of keeping it, 0 if it is dropped; ``logprobs`` (m, T) are those of their tokens.
+        ``owner`` (n,) are the trees of the prefixes in the batch.
         """
-        ending = len(self.ending)
-        self._answer(places[:ending] % size, logprobs[:ending])
-        sample = ThinnedSample.of(places[ending:], probability[ending:])
-        rows, tokens = np.divmod(sample.index, size)
-        steps, before = logprobs[ending:][sample.place], self.level
+        rows = summary.certain
+        mean = (weight[rows][:, None, self._cold] * np.exp(summary.logprobs[..., self._cold])).mean(axis=-1)
+        possible = np.flatnonzero(summary.logprobs.max(axis=-1).ravel() > -np.inf)
+        trees = np.repeat(owner[rows], mean.shape[1])[possible]  # ascending
+        order = possible[np.lexsort((-mean.ravel()[possible], trees))]
+        rank = np.arange(len(trees)) - np.searchsorted(trees, trees)
+        ranked = rank < (RANKED * budgets).astype(np.intp)[trees]
+        order, trees = order[ranked], trees[ranked]
+        places = rows[:, None] * self._size + summary.tokens
+        limits = np.searchsorted(trees, np.arange(len(budgets) + 1))
+        return places.ravel()[order], summary.scores.ravel()[order], limits
+
+    def _end(self, rows: Ids, sides: Ids, masses: Floats, tokens: Ids, logprobs: Floats, last: bool) -> None:
+        """Record the answers that end with ``tokens`` (m,) at prefixes of the level, and all with the same end."""
+        level = self._level
+        reasons = ["length" if last else "stop" if side == WRONG else "closed" for side in sides.tolist()]
+        for place in np.flatnonzero(sides == RIGHT) if not last else ():
+            if _holds(self._vocabulary.ending(level.texts[rows[place]]), tokens[place]):
+                reasons[place] = "stop"
+        whole = np.concatenate([level.tokens[rows], tokens[:, None]], axis=1)
+        paths = np.concatenate([level.paths[rows], logprobs[:, None]], axis=1)
+        self._ended.append(_Ended(level.tree[rows], sides, masses, whole, paths, reasons))
+
+    def _descend(self, sets: Sequence[NextTokenSets], places: Ids, probability: Floats, steps: Floats) -> None:
+        """Make the kept longer prefixes the level; see :class:`_Children`."""
+        rows, tokens = np.divmod(places, self._size)
+        before, raw = self._level, self._vocabulary.texts.raw
         open_, begun = (
-            _held([getattr(token_set, name) for token_set in self.token_sets], sample.index, size)
-            for name in ("open", "begun")
+            _held([getattr(token_set, name) for token_set in sets], places, self._size) for name in ("open", "begun")
         )
-        weight = before.weight[rows] * np.exp(steps) / sample.probability[:, None]
-        raw = self._vocabulary.texts.raw
-        self.level = TreeLevel(
+        weight = before.weight[rows] * np.exp(steps) / probability[:, None]
+        self._level = TreeLevel(
+            tree=before.tree[rows],
             parents=rows,
-            tokens=[(*before.tokens[row], token) for row, token in zip(rows.tolist(), tokens.tolist(), strict=True)],
+            tokens=np.concatenate([before.tokens[rows], tokens[:, None]], axis=1),
             texts=[before.texts[row] + raw[token] for row, token in zip(rows.tolist(), tokens.tolist(), strict=True)],
             paths=np.concatenate([before.paths[rows], steps[:, None]], axis=1),
             weight=weight,
             value=np.where(open_[:, None], -OPEN_IS_RIGHT * weight, 0.0),  # its parent has counted it as right so often
             prior_sd=np.where(open_, SD_OPEN, np.where(begun, SD_BEGUN, SD_OTHER)),
-            keep_probability=sample.probability,
+            keep_probability=probability,
             ancestor_probability=before.ancestor_probability[rows] * before.keep_probability[rows],
         )
-        self._levels.append(self.level)
-        return rows
+        self._levels.append(self._level)
 
-    def _answer(self, tokens: Ids, logprobs: Floats) -> None:
-        """Record the answers that end at the prefixes of the level with ``tokens`` (m,), and all with the same end."""
-        level, rows = self.level, self._ending_rows
-        paths = np.concatenate([level.paths[rows], logprobs[:, None]], axis=1)
-        masses = self._masses[rows, self._sides]
-        columns = rows.tolist(), self._sides.tolist(), tokens.tolist(), masses, paths
-        for row, side, token, mass, path in zip(*columns, strict=True):
-            stops = side == WRONG or (side == RIGHT and _holds(self._vocabulary.ending(level.texts[row]), token))
-            reason = "length" if self.last else "stop" if stops else "closed"
-            self._answers.append(EnumeratedAnswers(side != WRONG, mass, (*level.tokens[row], token), reason, path))
-
-    def result(self) -> Enumerated:
-        """Return the accuracy at every temperature, with its standard error and bounds, and the answers."""
-        variance = np.zeros(len(self.temperatures))
+    def results(self) -> Iterator[Enumerated]:
+        """Yield the accuracy at every temperature, with its standard error and bounds, and the answers, by tree."""
+        variance = np.zeros_like(self._lower)
         for before, level in zip(self._levels[-2::-1], self._levels[:0:-1], strict=True):
-            variance += _variance(level)
+            for tree, rows in level.of_each_tree():
+                variance[tree] += _variance(level, rows)
             np.add.at(before.value, level.parents, level.value)
-        root = self._levels[0].value[0]
+        answers: list[list[EnumeratedAnswers[int]]] = [[] for _ in variance]
+        for ended in self._ended:
+            columns = (ended.tree.tolist(), (ended.sides != WRONG).tolist(), ended.masses, ended.tokens.tolist())
+            for tree, right, mass, tokens, reason, path in zip(*columns, ended.reasons, ended.paths, strict=True):
+                answers[tree].append(EnumeratedAnswers(right, mass, tuple(tokens), reason, path))
         lower = np.minimum(self._lower, 1)  # sums of probabilities may exceed 1 by rounding
         upper = np.maximum(1 - self._wrong, lower)
-        curve = Curve(np.array(self.temperatures), root, np.sqrt(variance), lower, upper)
-        return Enumerated(normalize_to_accuracy(self._answers, np.clip(root, lower, upper)), curve)
+        for tree, root in enumerate(self._levels[0].value):
+            bounds = lower[tree], upper[tree]
+            curve = Curve(np.array(self._temperatures), root, np.sqrt(variance[tree]), *bounds)
+            yield Enumerated(normalize_to_accuracy(answers[tree], np.clip(root, *bounds)), curve)
 
 
 def _held(sets: Sequence[Ids], places: Ids, size: int) -> Mask:
@@ -355,14 +371,14 @@ def _holds(ids: Ids, token: int) -> bool:
     return place < len(ids) and int(ids[place]) == token
 
 
-def _variance(level: TreeLevel) -> Floats:
-    """Return (T,) the variance component of the estimate from thinning one level.
+def _variance(level: TreeLevel, rows: slice) -> Floats:
+    """Return (T,) the variance component of the estimate from thinning one level of one tree.
 
     It is that of multi-stage Poisson sampling with the same probabilities, slightly above that of a systematic sample:
     terms of later stages are weighted by the probability that their ancestors were kept (Raj 1966). If few prefixes
     carry all the weight, their prior variance is averaged with the observed one.
     """
-    thinned = level.keep_probability < 1
+    thinned = rows.start + np.flatnonzero(level.keep_probability[rows] < 1)
     value, weight = level.value[thinned], level.weight[thinned]
     left_out = (level.ancestor_probability * (1 - level.keep_probability))[thinned, None]
     observed = (left_out * value**2).sum(axis=0)

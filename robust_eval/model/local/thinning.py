@@ -76,9 +76,13 @@ def certain_and_random(largest: Floats, total: float, count: int) -> tuple[int, 
     return certain, count - certain
 
 
-def systematic_shares(uniform: float, draws: int) -> Floats:
-    """Return the places of a systematic sample in the cumulative sum, as shares (draws,) of the total, below 1."""
-    return np.minimum((uniform + np.arange(draws)) / max(draws, 1), np.nextafter(1, 0))
+def systematic_shares(uniforms: Floats, draws: Ids) -> Floats:
+    """Return the places of t systematic samples of ``draws`` (t,) in the cumulative sums, as shares (t, most draws) of
+    the totals, below 1; 0 beyond the last one.
+    """
+    numbers = np.arange(draws.max(initial=0))
+    shares = np.minimum((uniforms[:, None] + numbers) / np.maximum(draws, 1)[:, None], np.nextafter(1, 0))
+    return np.where(numbers < draws[:, None], shares, 0.0)
 
 
 def score_blocks(rows: int, size: int, device: torch.device) -> Tensor:

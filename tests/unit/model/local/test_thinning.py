@@ -54,9 +54,7 @@ def thin(
         for top, total, count in zip(largest[0], largest[2], counts, strict=True)
     ]
     certain = [places[:number] for places, (number, _) in zip(largest[1], split, strict=True)]
-    shares = np.zeros((len(sizes), max(draws for _, draws in split)))
-    for row, uniform, (_, draws) in zip(shares, uniforms, split, strict=True):
-        row[:draws] = systematic_shares(uniform, draws)
+    shares = systematic_shares(np.array(uniforms), np.array([draws for _, draws in split]))
     sampled = trees.sample(torch.from_numpy(np.concatenate(certain)), torch.from_numpy(shares))
     samples = []
     for first, (_, draws), places, score, total in zip(certain, split, *sampled, strict=True):
