@@ -19,7 +19,7 @@ from transformers import AttentionInterface, DynamicCache
 from transformers.cache_utils import DynamicLayer
 
 from robust_eval.model.local.batching import PromptTree
-from robust_eval.model.local.device import to_device
+from robust_eval.model.local.device import sent, to_device
 from robust_eval.model.token_texts import Ids
 
 BYTES_PER_BATCH = {False: 16 * 2**20, True: 2**29}
@@ -222,9 +222,9 @@ class PackedPrefixes:
         and ``tokens`` continues them.
         """
         prefixes = len(tokens)
-        padding = (0, -prefixes % ROW_MULTIPLE)  # repeats of the last prefix
-        parents, tokens = (np.pad(array, padding, mode="edge") for array in (parents, tokens))
-        count = len(tokens)
+        count = prefixes + -prefixes % ROW_MULTIPLE
+        padded = np.minimum(np.arange(count), prefixes - 1)  # with repeats of the last prefix
+        parents, tokens = parents[padded], tokens[padded]
         question = self._question[parents]
         position = self._lengths[question] + self._ancestors.shape[1]
         stored_positions = np.arange(self._stored, self._stored + count)
@@ -233,28 +233,25 @@ class PackedPrefixes:
         sizes = np.bincount(question, minlength=len(self._lengths))
         first = sizes.cumsum() - sizes
         width = int(sizes.max())
-        of_question = self._on_device(question)
+        place = question * width + np.arange(count) - first[question]
+        arrays = question, place, ancestors, tokens[None], position[None]
+        of_question, places, all_ancestors, ids, positions = sent(self._model.device, *arrays)
         level = Level(
             questions=len(self._lengths),
             width=width,
-            place=self._on_device(question * width + np.arange(count) - first[question]),
-            ancestors=self._on_device(ancestors),
+            place=places,
+            ancestors=all_ancestors,
             prompt=self._prompt,
             padding=None if self._padding is None else self._padding[of_question],
             keys=self._keys,
             values=self._values,
         )
-        before = self._model.config._attn_implementation
-        self._model.set_attn_implementation(ATTENTION)
+        config = self._model.config
+        before, config._attn_implementation = config._attn_implementation, ATTENTION
         try:
-            output = self._model.base_model(
-                input_ids=self._on_device(tokens[None]),
-                position_ids=self._on_device(position[None]),
-                use_cache=False,
-                tree=level,
-            )
+            output = self._model.base_model(input_ids=ids, position_ids=positions, use_cache=False, tree=level)
         finally:
-            self._model.set_attn_implementation(before)
+            config._attn_implementation = before
         self._question, self._ancestors = question[:prefixes], ancestors[:prefixes]
         return OutputHead(self._model, output, prefixes)
 
