@@ -271,7 +271,7 @@ def _print(report: Report, folder: Path) -> None:
 
 
 def baseline() -> None:
-    """Set, show or list baselines; exit with 2 and a sentence after a mistake."""
+    """Set or list baselines; exit with 2 and a sentence after a mistake."""
     arguments = _baseline_parser().parse_args()
     mlruns = arguments.mlruns
     with command(mistake=2):
@@ -279,12 +279,6 @@ def baseline() -> None:
             _refuse_unusable(arguments.run, mlruns, arguments.uri)
             set_baseline(mlruns, arguments.name, arguments.run)
             terminal().print(f"baseline {arguments.name}: {arguments.run}")
-        elif arguments.action == "show":
-            run = baseline_named(mlruns, arguments.name)
-            if run is None:
-                names = ", ".join(baselines(mlruns)) or "none"
-                raise UserError(f"there is no baseline {arguments.name} under {mlruns}; there are {names}")
-            terminal().print(run)
         else:
             for name in baselines(mlruns):
                 terminal().print(f"{name}: {baseline_named(mlruns, name)}")
@@ -301,15 +295,12 @@ def _refuse_unusable(run: str, mlruns: Path, uri: str | None) -> None:
 
 
 def _baseline_parser() -> argparse.ArgumentParser:
-    parser = command_parser("baseline", "Name runs as baselines, and list or show them.")
+    parser = command_parser("baseline", "Name runs as baselines, and list them.")
     shared = argparse.ArgumentParser(add_help=False)
     add_tracker(shared)
     actions = parser.add_subparsers(dest="action", required=True)
     setting = actions.add_parser("set", parents=[shared], help="name a run as a baseline")
     setting.add_argument("name", metavar="NAME")
     setting.add_argument("run", metavar="RUN", help="its folder, or its id in MLflow")
-    actions.add_parser("list", parents=[shared], help="list all baselines")
-    actions.add_parser("show", parents=[shared], help="print the run of a baseline").add_argument(
-        "name", metavar="NAME"
-    )
+    actions.add_parser("list", parents=[shared], help="list all baselines with their runs")
     return parser

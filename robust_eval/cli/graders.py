@@ -6,15 +6,12 @@ extracted (of a file, those of reader=reply). The table adds the verdicts of the
 reader=first_line, and bare containment, which calls a reply right if it contains an accepted answer in any case.
 """
 
-import argparse
 import json
 import math
-import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 from rich.table import Table
@@ -29,7 +26,7 @@ from robust_eval.experiment.scoring import LabelledRun
 from robust_eval.grader.accepted import comparable
 from robust_eval.grader.base import Grader
 from robust_eval.grader.cosine import Cosine, References
-from robust_eval.grader.graded_reply import GRADERS, READERS, GradedReply, grade_reply, question_of
+from robust_eval.grader.graded_reply import GRADERS, READERS, GradedReply, grade_reply
 from robust_eval.grader.levenshtein import Levenshtein
 from robust_eval.grader.matching import Matching
 from robust_eval.labels.human_labels import with_human_labels
@@ -249,8 +246,6 @@ def _described(record: Record, verdict: bool) -> str:
     )
 
 
-MAX_BYTES = 1_000_000
-"""Maximum bytes of a reply on standard input."""
 _WIDTH = 18
 """Width of the column of names, in characters."""
 
@@ -262,80 +257,34 @@ def grade_one() -> None:
         "Grade one reply and explain the verdict: the extracted answer, the extraction rule, and whether the verdict "
         "is uncertain.",
     )
-    parser.add_argument("reply", metavar="REPLY", help="the text of the model; - reads standard input")
+    parser.add_argument("reply", metavar="REPLY", help="the text of the model")
     parser.add_argument(
         "--answers",
         nargs="+",
-        action="extend",
         default=[],
         metavar="TEXT",
         help="accepted answers; with --choices the letter or the text of the right choice",
     )
-    parser.add_argument(
-        "--choices", nargs="+", action="extend", default=[], metavar="TEXT", help="texts of the choices, in order"
-    )
-    parser.add_argument(
-        "--reader", choices=list(READERS), default="reply", help="reader of the reply; default: reply (chat models)"
-    )
-    parser.add_argument(
-        "--grader", choices=list(GRADERS), default="matching", help="grader of the reply; default: matching"
-    )
-    parser.add_argument(
-        "--letter", choices=["anchored", "strict"], default="anchored", help="strict: only a bare letter counts"
-    )
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--choices", nargs="+", default=[], metavar="TEXT", help="texts of the choices, in order")
+    parser.add_argument("--reader", choices=list(READERS), default="reply", help="reply (the default): of chat models")
+    parser.add_argument("--grader", choices=list(GRADERS), default="matching", help="the default is matching")
     arguments = parser.parse_args()
     with command():
-        reply = _standard_input() if arguments.reply == "-" else arguments.reply
-        grader = GRADERS[arguments.grader](letter=arguments.letter)
-        graded = grade_reply(reply, arguments.answers, arguments.choices, arguments.reader, grader)
-        accepted = _accepted_answers(reply, arguments, grader)
-        if arguments.json:
-            print(json.dumps({**asdict(graded), "accepted": accepted}, indent=2))
-        else:
-            Console().print("\n".join(_grade_lines(graded, accepted, arguments)))
+        graded = grade_reply(
+            arguments.reply, arguments.answers, arguments.choices, arguments.reader, GRADERS[arguments.grader]()
+        )
+        Console().print("\n".join(_grade_lines(graded, arguments.answers, arguments.choices)))
 
 
-def _standard_input() -> str:
-    data = sys.stdin.buffer.read(MAX_BYTES + 1)
-    if len(data) > MAX_BYTES:
-        raise UserError(f"REPLY on standard input must have at most {MAX_BYTES:,} bytes")
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as problem:
-        raise UserError(f"REPLY on standard input must be UTF-8: {problem.reason} at byte {problem.start}") from problem
-
-
-def _accepted_answers(reply: str, arguments: argparse.Namespace, grader: Grader) -> list[dict[str, Any]]:
-    """Return each accepted answer to a free-text question, its normalised form, and True if the reply matches it."""
-    entries = []
-    for answer in [] if arguments.choices else arguments.answers:
-        form = normalize(answer)
-        matches = form and grade_reply(reply, [answer], reader=arguments.reader, grader=grader).correct is True
-        entries.append({"answer": answer, "normalised": form, "matches": bool(matches)})
-    return entries
-
-
-def _grade_lines(
-    graded: GradedReply, accepted: Sequence[dict[str, Any]], arguments: argparse.Namespace
-) -> Iterator[str]:
+def _grade_lines(graded: GradedReply, answers: Sequence[str], choices: Sequence[str]) -> Iterator[str]:
     """Yield the lines of the verdict: a name, and each of its values on its own line."""
     none = f"none ({graded.reason or 'the reply is empty'})"
     entries = {"extracted answer": [graded.answer or none], "rule": [graded.rule] if graded.rule else []}
     if graded.answer:
-        name = "letter" if arguments.choices else "normalised form"
-        entries[name] = [graded.label or f"none ({graded.reason or 'it is empty'})"]
-    if arguments.choices:
-        right = question_of(arguments.answers, arguments.choices).correct
-        entries["choices"] = [
-            f"{LETTERS[place]}) {choice}{' (right)' if place == right else ''}"
-            for place, choice in enumerate(arguments.choices)
-        ]
-    entries["accepted answers"] = [
-        f"{entry['answer']} ({'normalised: ' if entry['normalised'] else 'its normalised form is empty'}"
-        f"{entry['normalised']}){', matches' if entry['matches'] else ''}"
-        for entry in accepted
-    ]
+        label = graded.label or f"none ({graded.reason or 'it is empty'})"
+        entries["letter" if choices else "normalised form"] = [label]
+    if not choices:
+        entries["accepted answers"] = [f"{answer} (normalised: {normalize(answer)})" for answer in answers]
     verdicts = {True: "right", False: "wrong", None: "none: --answers gives no accepted answer"}
     entries["verdict"] = [verdicts[graded.correct]]
     doubt = "yes: the extracted answer and the whole reply disagree on right or wrong; a person or a judge can decide"

@@ -1,24 +1,21 @@
 """Score the logs of other harnesses: ``robust-eval import FILE… [KEY=VALUE…]``.
 
-Logs of one model and task are one run, those of several become several runs and a comparison. With ``--output FOLDER``
-nothing is scored: the tables of answers and questions are written there. With ``--questions`` the file holds lists of
-letters.
+Logs of one model and task are one run, those of several become several runs and a comparison. With ``--questions`` the
+file holds lists of letters.
 """
 
 import argparse
 import ast
 import json
-import re
 import sys
 import warnings
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import yaml
 
-from robust_eval.api import LoadedAnswers, compare, load_answers
-from robust_eval.cli.arguments import add_output, command_parser, split_arguments
+from robust_eval.api import compare, load_answers
+from robust_eval.cli.arguments import command_parser, split_arguments
 from robust_eval.dataset.file_formats import read_records
 from robust_eval.error import UserError, first_line, writing
 from robust_eval.question import LETTERS
@@ -28,7 +25,7 @@ from robust_eval.runtime.process import command
 
 
 def main() -> None:
-    """Score the logs, or write their tables; a broken log ends the command before anything is scored."""
+    """Score the logs; a broken log ends the command before anything is scored."""
     if any(argument.split("=")[0] == "--questions" for argument in sys.argv[1:]):
         import_letters()
         return
@@ -42,11 +39,6 @@ def main() -> None:
         console = Console()
         for each in loaded:
             console.print(str(each), *(f"  {sentence}" for sentence in (*each.differences, *each.ungraded)), sep="\n")
-        if arguments.output is not None:
-            for each in loaded:
-                name = re.sub(r"[^\w.\-]+", "-", f"{each.model}-{each.task}")
-                console.print(_write(each, arguments.output if len(loaded) == 1 else arguments.output / name))
-            return
         metrics: Any = settings.pop("metric", None)
         metric_names = [metrics] if isinstance(metrics, str) else metrics
         if metric_names is None:
@@ -69,7 +61,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "words", nargs="+", metavar="FILE|KEY=VALUE", help="logs, and settings such as metric=certainty"
     )
-    add_output(parser, "only write the tables to this folder")
     return parser
 
 
@@ -79,20 +70,6 @@ def _setting(word: str) -> tuple[str, object]:
         return key, yaml.safe_load(value)
     except yaml.YAMLError as problem:
         raise UserError(f"{word}: {first_line(problem)}") from problem
-
-
-def _write(loaded: LoadedAnswers, folder: Path) -> str:
-    """Write the tables of answers and questions into a folder; return the command that scores them."""
-    with writing("the tables", folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        pq.write_table(loaded.collected.answers, folder / "answers.parquet")
-        (folder / "questions.jsonl").write_text(loaded.collected.json_lines(), encoding="utf-8")
-    style = "chat" if loaded.collected.request.chat else "plain"
-    return (
-        f"robust-eval sampler=recorded sampler.file={folder}/answers.parquet dataset={folder}/questions.jsonl "
-        f"model.name={json.dumps(loaded.model)} model.prompt_style={style} "
-        f"reader={loaded.collected.request.reader}"
-    )
 
 
 MAX_CHARACTERS = 10_000

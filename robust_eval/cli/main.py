@@ -29,7 +29,7 @@ COMMANDS = {
     "run": Command("run", "measure a model (the default before settings)"),
     "compare": Command("compare", "compare finished runs"),
     "gate": Command("gate", "decide whether a candidate may replace its baseline"),
-    "baseline": Command("gate:baseline", "name a run as a baseline, list or show baselines"),
+    "baseline": Command("gate:baseline", "name a run as a baseline, or list baselines"),
     "ask": Command("ask", "ask one question live, in several wordings"),
     "label": Command("label", "label answers as right or wrong, to correct the metrics"),
     "grade": Command("graders:grade_one", "grade one reply and explain the verdict"),
