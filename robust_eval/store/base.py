@@ -1,16 +1,9 @@
 """Protocol of stores, which map keys to bytes."""
 
-import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
-
-log = logging.getLogger(__name__)
-
-FILES = {"sqlite": "answers.sqlite", "parquet": "blocks"}
-"""File or folder of the entries of each kind of store."""
 
 
 class Store(Protocol):
@@ -38,13 +31,6 @@ class Entries(Protocol):
 
     def size(self) -> str:
         """Return the size and the folder of the store in words."""
-
-
-def log_other_stores(folder: Path, kind: str) -> None:
-    """Log the stores of other kinds in a folder, which are not read."""
-    for other, name in FILES.items():
-        if other != kind and (folder / name).exists():
-            log.info("store: %s is not read; store=%s reads it", folder / name, other)
 
 
 @dataclass

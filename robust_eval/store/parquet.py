@@ -15,8 +15,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from robust_eval.error import UserError, writing
-from robust_eval.store.base import FILES, Entries, Store, log_other_stores
+from robust_eval.store.base import Entries, Store
 
+FOLDER = "blocks"
+"""Folder of the files in the folder of the store."""
 _SCHEMA = pa.schema([pa.field(name, pa.binary(), nullable=False) for name in ("key", "value", "checksum")])
 
 
@@ -30,10 +32,9 @@ class ParquetStore(Store):
     @contextmanager
     def open(self) -> Iterator[Entries]:
         """Create the folder, if it is missing, and return its entries."""
-        folder = Path(self.folder) / FILES["parquet"]
+        folder = Path(self.folder) / FOLDER
         with writing("the store", folder):
             folder.mkdir(parents=True, exist_ok=True)
-        log_other_stores(Path(self.folder), "parquet")
         yield ParquetEntries(folder)
 
 

@@ -1,7 +1,7 @@
 """Store in one SQLite file, with a checksum for each entry.
 
-A damaged entry counts as missing, and is requested again. A damaged file is set aside, and its readable entries are
-copied to a new one.
+A damaged entry counts as missing, and is requested again. A damaged file is set aside, and the entries before and after
+its damaged pages are copied to a new one.
 
 Entries are in a single tree under numbers derived from their keys, so that no separate index can be damaged. The store
 uses SQLite's rollback journal, not its write-ahead log: a log belongs to a file name, and another process may replace
@@ -20,13 +20,13 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from filelock import Timeout
 
 from robust_eval.error import UserError, writing
 from robust_eval.runtime.process import process_lock
-from robust_eval.store.base import FILES, Entries, Store, log_other_stores
+from robust_eval.store.base import Entries, Store
 
 log = logging.getLogger(__name__)
 
@@ -158,7 +158,7 @@ def _sound(file: Path) -> bool:
 
 
 def rebuild(file: Path, problem: Exception) -> None:
-    """Replace the damaged file by a new one with all readable entries."""
+    """Replace the damaged file by a new one with the readable entries."""
     new = file.parent / "repaired.sqlite"
     new.unlink(missing_ok=True)
     rescued = 0
@@ -185,32 +185,17 @@ def rebuild(file: Path, problem: Exception) -> None:
 
 
 def _readable(file: Path) -> Iterator[Row]:
-    """Yield the readable intact entries of a damaged file."""
+    """Yield the intact entries before the first damaged page of a file, and those after the last one."""
     with suppress(*ERRORS), closing(connect(file)) as connection:
         connection.execute("PRAGMA writable_schema = ON")  # reads a truncated file
-
-        def entries(low: int, high: int, order: str) -> Iterator[tuple[Any, ...]]:
-            query = f"SELECT id, key, value, checksum FROM entries WHERE id BETWEEN ? AND ? ORDER BY id {order}"
+        for order in ("ASC", "DESC"):
             with suppress(*ERRORS):
-                yield from (row for row in connection.execute(query, (low, high)) if isinstance(row[0], int))
-
-        narrow = 2**64 // (4 * max(1, file.stat().st_size // 4096))  # less than a page's share of all numbers
-        ranges = [(-(2**63), 2**63 - 1)]
-        while ranges:
-            low, high = ranges.pop()
-            first, last = low, high
-            for number, *row in entries(low, high, "ASC"):  # up to the first damaged page
-                first = min(number + 1, high)
-                yield from intact_row(*row)
-            for number, *row in entries(first, high, "DESC"):  # down to the last one
-                last = max(number - 1, low)
-                yield from intact_row(*row)
-            if first < last and ((first, last) != (low, high) or high - low > narrow):  # and between them
-                middle = (first + last) // 2
-                ranges += [(first, middle), (middle + 1, last)]
+                for row in connection.execute(f"SELECT key, value, checksum FROM entries ORDER BY id {order}"):
+                    yield from intact_row(*row)
+                return
 
 
-FILE = FILES["sqlite"]
+FILE = "answers.sqlite"
 LOCK_TIMEOUTS = (2, 600)
 """Timeouts, in seconds, for another process that writes: before and after a log message."""
 RESUME = "stored answers are kept: repeat the command to resume"
@@ -237,7 +222,6 @@ class SqliteStore(Store):
     def open(self) -> Iterator[Entries]:
         """Open the file, created or repaired if necessary; close it at the end."""
         with closing(SqliteEntries(Path(self.folder), self.max_size_mb * 2**20)) as entries:
-            log_other_stores(Path(self.folder), "sqlite")
             yield entries
 
 

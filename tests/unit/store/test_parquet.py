@@ -1,4 +1,3 @@
-import logging
 import os
 import random
 from collections.abc import Iterable, Mapping
@@ -7,9 +6,7 @@ from pathlib import Path
 import pytest
 
 from robust_eval.error import UserError
-from robust_eval.store.base import FILES, Store
-from robust_eval.store.parquet import ParquetStore
-from robust_eval.store.sqlite import SqliteStore
+from robust_eval.store.parquet import FOLDER, ParquetStore
 
 
 def random_entries(count: int, seed: int) -> dict[bytes, bytes]:
@@ -32,7 +29,7 @@ def found(folder: Path, keys: Iterable[bytes]) -> dict[bytes, bytes]:
 
 
 def files(folder: Path) -> list[Path]:
-    return sorted((folder / FILES["parquet"]).iterdir())
+    return sorted((folder / FOLDER).iterdir())
 
 
 def test_what_was_put_is_found_in_one_file_for_each_block(tmp_path: Path):
@@ -92,7 +89,7 @@ def test_a_block_that_is_being_written_is_not_read(tmp_path: Path):
 def test_the_size_is_said(tmp_path: Path):
     put(tmp_path, ONE, TWO)
     with ParquetStore(str(tmp_path)).open() as entries:
-        assert entries.size() == f"0.0 MB in 2 blocks in {tmp_path / FILES['parquet']}"
+        assert entries.size() == f"0.0 MB in 2 blocks in {tmp_path / FOLDER}"
 
 
 def test_others_may_read_what_one_user_puts(tmp_path: Path):
@@ -106,7 +103,7 @@ def test_others_may_read_what_one_user_puts(tmp_path: Path):
 
 def test_a_folder_that_takes_nothing_is_said_and_left_as_it_was(tmp_path: Path):
     with ParquetStore(str(tmp_path)).open() as entries:
-        (tmp_path / FILES["parquet"]).rmdir()
+        (tmp_path / FOLDER).rmdir()
         with pytest.raises(
             UserError,
             match=r"^store: .*/blocks is not writable \(No such file or directory\): free space, or set store.folder",
@@ -125,17 +122,3 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path):
         ParquetStore(str(tmp_path / "file" / "store")).open(),
     ):
         pass
-
-
-def test_each_kind_of_store_says_that_it_does_not_read_the_other(tmp_path: Path, caplog: pytest.LogCaptureFixture):
-    def said(store: Store) -> list[str]:
-        caplog.clear()
-        with caplog.at_level(logging.INFO, "robust_eval"), store.open() as entries:
-            entries.put({b"key": b"value"})
-        return caplog.messages
-
-    assert said(SqliteStore(str(tmp_path))) == []
-    assert said(ParquetStore(str(tmp_path))) == [
-        f"store: {tmp_path / 'answers.sqlite'} is not read; store=sqlite reads it"
-    ]
-    assert said(SqliteStore(str(tmp_path))) == [f"store: {tmp_path / 'blocks'} is not read; store=parquet reads it"]
