@@ -5,46 +5,15 @@ import re
 from importlib import import_module
 
 import pytest
+from json_lines import cases
 
 import robust_eval
 from robust_eval.config.groups import PROJECT
 
-SIGNATURES = [
-    "stats.factual_robustness_score(entropy, breaking_temperature, d, unbroken='one')",
-    "stats.breaking_temperature(accuracy, temperatures, threshold=0.5, estimator='first')",
-    "stats.top_entropy(probabilities, k=10, renormalize=True)",
-    "stats.settled(right, wrong, outstanding, threshold=0.5)",
-    "stats.fleiss_kappa(counts)",
-    "stats.gibbs_m2(counts, categories)",
-    "stats.normalized_certainty(counts, categories)",
-    "stats.remapped_kappa(counts, categories, draws=1000, seed=0)",
-    "stats.free_marginal_kappa(counts, categories)",
-    "stats.cronbach_alpha(correct)",
-    "stats.robustness(correct, ensemble_correct)",
-    "stats.answer_entropy(counts)",
-    "stats.mean_interval(values, groups=None, level=0.95)",
-    "stats.share_interval(successes, groups=None, level=0.95)",
-    "stats.paired_share_interval(a, b, groups=None, level=0.95)",
-    "stats.bootstrap(statistic, *arrays, groups=None, level=0.95, seed=0)",
-    "stats.verdict(differences, margin, level=0.95, groups=None)",
-    "stats.confidence_sequence(differences, level=0.95)",
-    "stats.corrected_mean(verdicts, labels, strata=None, level=0.95)",
-    "stats.corrected_rate(rate, sensitivity, specificity)",
-    "stats.auroc(uncertainty, correct)",
-    "stats.prediction_rejection_ratio(uncertainty, correct)",
-    "stats.risk_coverage(uncertainty, correct)",
-    "stats.calibration_error(probability, correct)",
-    "stats.pass_at_k(right, n, k)",
-    "stats.pass_hat_k(right, n, k)",
-    "stats.g_pass_at_k(right, n, k, share)",
-    "grade_reply(reply, answers=(), choices=(), reader='reply', grader='matching')",
-    "reader.letters.anchored_letter(reply, choices, strict=False)",
-]
-"""Parameters and defaults of public functions; others may follow."""
 
-
-@pytest.mark.parametrize("expected", SIGNATURES)
+@pytest.mark.parametrize("expected", cases(__file__, "a_public_name_takes_what_it_took"))
 def test_a_public_name_takes_what_it_took(expected: str):
+    """Parameters and defaults of public functions; others may follow."""
     name = expected.partition("(")[0]
     module, _, function = f"robust_eval.{name}".rpartition(".")
     signature = inspect.signature(getattr(import_module(module), function))

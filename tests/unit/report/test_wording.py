@@ -13,13 +13,7 @@ from robust_eval.stats.estimate import Estimate, bounds, interval, with_interval
 
 
 @pytest.mark.parametrize(
-    ("questions", "grouped", "said"),
-    [
-        (1, False, "1 question"),
-        (29, False, "29 questions"),
-        (1, True, "1 group of questions"),
-        (29, True, "29 groups of questions"),
-    ],
+    ("questions", "grouped", "said"), cases(__file__, "below_30_questions_an_interval_is_a_warning")
 )
 def test_below_30_questions_an_interval_is_a_warning(questions, grouped, said):
     expected = f"Some intervals rest on only {said}: with fewer than 30 they are rough."
